@@ -1,0 +1,1 @@
+TOOLS := $(CURDIR)/bin/tools

@@ -1,0 +1,175 @@
+package v1
+
+import corev1 "k8s.io/api/core/v1"
+
+// BaseFields are the settings every component has; each is optional (contract
+// section 2.2). A component that has children of this type wins over them:
+// a field set on the component makes the child's field of the same name
+// ineffective.
+type BaseFields struct {
+	// notDeploy true leaves the component out. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	NotDeploy bool `json:"notDeploy"`
+	// image is the image name without repository and tag. Default: the built-in one of the component.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._/-]*$`
+	Image string `json:"image,omitempty"`
+	// imagePullPolicy is Always, IfNotPresent or Never. Default IfNotPresent.
+	// +optional
+	// +kubebuilder:default=IfNotPresent
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	// name of the component's controller object. Default: the built-in one of the component.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+	// namespace of the component. Default kube-system.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+	// repository comes before the image name.
+	// Default artifact.enflame.cn/enflame_docker_images/enflame.
+	// +optional
+	// +kubebuilder:default="artifact.enflame.cn/enflame_docker_images/enflame"
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._:/-]*$`
+	Repository string `json:"repository,omitempty"`
+	// version is the image tag. Default latest.
+	// +optional
+	// +kubebuilder:default=latest
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`
+	Version string `json:"version,omitempty"`
+	// env is added to the containers; an entry replaces a built-in one of the same name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Env []corev1.EnvVar `json:"env,omitempty"`
+	// nodeSelector replaces the built-in node selector of the component.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+}
+
+// NFDSpec configures node-feature-discovery: one DaemonSet with a master and a worker container.
+type NFDSpec struct {
+	// notDeploy true leaves the component out. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	NotDeploy bool `json:"notDeploy"`
+	// name of the DaemonSet. Default node-feature-discovery-ds.
+	// +optional
+	// +kubebuilder:default=node-feature-discovery-ds
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+	// namespace of the DaemonSet. Default kube-system.
+	// +optional
+	// +kubebuilder:default=kube-system
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+	// nodeSelector of the DaemonSet. Default: every node.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// master configures the container that writes node labels.
+	// +optional
+	Master *BaseFields `json:"master,omitempty"`
+	// worker configures the container that finds features.
+	// +optional
+	Worker *BaseFields `json:"worker,omitempty"`
+}
+
+// NightingaleSpec configures the Nightingale monitoring system.
+type NightingaleSpec struct {
+	// notDeploy true leaves the component out. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	NotDeploy bool `json:"notDeploy"`
+	// namespace of all its objects. Default enflame.
+	// +optional
+	// +kubebuilder:default=enflame
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+	// agentd-deploy configures the ibex agent.
+	// +optional
+	Agentd *BaseFields `json:"agentd-deploy,omitempty"`
+	// mysql-deploy configures the database.
+	// +optional
+	MySQL *BaseFields `json:"mysql-deploy,omitempty"`
+	// nserver-deploy configures the alerting server.
+	// +optional
+	NServer *BaseFields `json:"nserver-deploy,omitempty"`
+	// nwebapi-deploy configures the web interface.
+	// +optional
+	NWebAPI *BaseFields `json:"nwebapi-deploy,omitempty"`
+	// prometheus-deploy configures the time series database.
+	// +optional
+	Prometheus *BaseFields `json:"prometheus-deploy,omitempty"`
+	// redis-deploy configures the cache.
+	// +optional
+	Redis *BaseFields `json:"redis-deploy,omitempty"`
+	// mysql-pv is the volume of the database.
+	// +optional
+	MySQLPV *HostPathVolume `json:"mysql-pv,omitempty"`
+	// mysql-pvc is the claim on the volume.
+	// +optional
+	MySQLPVC *VolumeClaim `json:"mysql-pvc,omitempty"`
+}
+
+// HostPathVolume is a PersistentVolume on a path of a node.
+type HostPathVolume struct {
+	// name of the PersistentVolume.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// hostpath is the absolute directory on the node.
+	// +kubebuilder:validation:Pattern=`^/`
+	HostPath string `json:"hostpath"`
+}
+
+// VolumeClaim is a PersistentVolumeClaim.
+type VolumeClaim struct {
+	// name of the PersistentVolumeClaim.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+}
+
+// GcusharePluginSpec configures the device plugin for shared cards.
+type GcusharePluginSpec struct {
+	BaseFields `json:",inline"`
+	// memoryUnit is the slice of card memory handed out, in GiB. Default "1".
+	// +optional
+	// +kubebuilder:default="1"
+	// +kubebuilder:validation:Enum="1";"0.1";"0.01";"0.001"
+	MemoryUnit string `json:"memoryUnit,omitempty"`
+	// gcushareNodes names the nodes whose cards are shared. Default: all GCU nodes.
+	// +optional
+	// +listType=set
+	GcushareNodes []string `json:"gcushareNodes,omitempty"`
+}
+
+// VolcanoSpec configures the Volcano batch system.
+type VolcanoSpec struct {
+	// notDeploy true leaves the component out. Default false.
+	// +optional
+	// +kubebuilder:default=false
+	NotDeploy bool `json:"notDeploy"`
+	// namespace of all its objects. Default volcano-system.
+	// +optional
+	// +kubebuilder:default=volcano-system
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+	// controller configures the controller manager.
+	// +optional
+	Controller *BaseFields `json:"controller,omitempty"`
+	// admission configures the admission webhook.
+	// +optional
+	Admission *BaseFields `json:"admission,omitempty"`
+	// scheduler configures the scheduler.
+	// +optional
+	Scheduler *BaseFields `json:"scheduler,omitempty"`
+}

@@ -1,0 +1,181 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// DaemonRollout says how the upgrade of one rollout group goes: the DaemonSets
+// of one gr, or one annotated DaemonSet. The operator creates and writes it;
+// its status holds the ledger of nodes in flight, which is written before a
+// node is touched.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=daemonrollouts,singular=daemonrollout,shortName=dro,scope=Namespaced
+// +kubebuilder:printcolumn:name="STRATEGY",type=string,JSONPath=`.status.strategy`
+// +kubebuilder:printcolumn:name="TOTAL",type=integer,JSONPath=`.status.total`
+// +kubebuilder:printcolumn:name="UPDATED",type=integer,JSONPath=`.status.updated`
+// +kubebuilder:printcolumn:name="IN-FLIGHT",type=integer,JSONPath=`.status.inFlightNodes`
+// +kubebuilder:printcolumn:name="PENDING",type=integer,JSONPath=`.status.pending`
+// +kubebuilder:printcolumn:name="SKIPPED",type=integer,JSONPath=`.status.skippedNodes`
+// +kubebuilder:printcolumn:name="FAILED",type=integer,JSONPath=`.status.failedNodes`
+// +kubebuilder:printcolumn:name="STATE",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="MESSAGE",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`
+type DaemonRollout struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which group this rollout is about.
+	Spec DaemonRolloutSpec `json:"spec"`
+	// status is written by the operator.
+	// +optional
+	Status DaemonRolloutStatus `json:"status,omitempty"`
+}
+
+// DaemonRolloutList is a list of DaemonRollout.
+//
+// +kubebuilder:object:root=true
+type DaemonRolloutList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items are the DaemonRollouts.
+	Items []DaemonRollout `json:"items"`
+}
+
+// DaemonRolloutSpec identifies the rollout group.
+type DaemonRolloutSpec struct {
+	// targetRef is the GcuResource or the DaemonSet that is rolled out.
+	TargetRef TargetRef `json:"targetRef"`
+}
+
+// TargetRef points to the owner of a rollout group.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="targetRef cannot be changed"
+type TargetRef struct {
+	// kind is GcuResource or DaemonSet.
+	// +kubebuilder:validation:Enum=GcuResource;DaemonSet
+	Kind string `json:"kind"`
+	// name of the GcuResource, or of the DaemonSet in the rollout's namespace.
+	Name string `json:"name"`
+}
+
+// Condition types of a DaemonRollout.
+const (
+	// RolloutAccepted is True when the settings of the group are understood.
+	// False stops new work; the message says what to change.
+	RolloutAccepted = "Accepted"
+	// RolloutProgressing is True while nodes are being upgraded or may be
+	// started; its reason is the state in one word.
+	RolloutProgressing = "Progressing"
+	// RolloutHalted is True when too many nodes failed: no new node starts.
+	RolloutHalted = "Halted"
+	// RolloutPaused is True when the group is annotated as paused.
+	RolloutPaused = "Paused"
+	// RolloutComplete is True when every reachable node is at the target.
+	RolloutComplete = "Complete"
+)
+
+// DaemonRolloutStatus is the observed state of the rollout.
+type DaemonRolloutStatus struct {
+	// strategy is AdvancedRollingUpdate or OTA; empty when the settings are not accepted.
+	// +optional
+	Strategy string `json:"strategy,omitempty"`
+	// maxUnavailable is the number of nodes that may be unavailable at once.
+	// +optional
+	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
+	// revision identifies the newest templates of the group.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// targets are the newest ControllerRevision hashes, one per DaemonSet.
+	// +optional
+	// +listType=atomic
+	Targets []RevisionTarget `json:"targets,omitempty"`
+
+	// total nodes that should run the group, offline ones included.
+	// +optional
+	Total int32 `json:"total"`
+	// updated nodes have every pod at the target and available.
+	// +optional
+	Updated int32 `json:"updated"`
+	// inFlightNodes hold a slot: they were started and are not finished.
+	// +optional
+	InFlightNodes int32 `json:"inFlightNodes"`
+	// pending nodes wait to be started.
+	// +optional
+	Pending int32 `json:"pending"`
+	// skippedNodes were offline before they were touched.
+	// +optional
+	SkippedNodes int32 `json:"skippedNodes"`
+	// failedNodes did not become available at this revision.
+	// +optional
+	FailedNodes int32 `json:"failedNodes"`
+	// unavailable nodes count against maxUnavailable now.
+	// +optional
+	Unavailable int32 `json:"unavailable"`
+	// touched counts the nodes given a slot since the revision became the target.
+	// +optional
+	Touched int32 `json:"touched"`
+
+	// inFlight is the ledger: the nodes that hold a slot, sorted by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	InFlight []NodeSlot `json:"inFlight,omitempty"`
+	// failed lists the nodes that failed at this revision, sorted by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	Failed []NodeNote `json:"failed,omitempty"`
+	// skipped lists at most 20 of the nodes that were offline before they were
+	// touched, sorted by name; skippedNodes counts all of them.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	Skipped []NodeNote `json:"skipped,omitempty"`
+
+	// conditions are Accepted, Progressing, Halted, Paused and Complete.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// RevisionTarget is the newest revision of one DaemonSet.
+type RevisionTarget struct {
+	// daemonSet is namespace/name.
+	DaemonSet string `json:"daemonSet"`
+	// hash is the controller-revision-hash label of its newest ControllerRevision.
+	Hash string `json:"hash"`
+}
+
+// NodeSlot is one entry of the ledger.
+type NodeSlot struct {
+	// node that holds the slot.
+	Node string `json:"node"`
+	// uid of the Node object when the slot was given.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// since is when the slot was given, or when the target last changed while it was held.
+	Since metav1.Time `json:"since"`
+	// revision of the group the node is being brought to.
+	Revision string `json:"revision"`
+}
+
+// NodeNote says why a node is skipped or failed.
+type NodeNote struct {
+	// node it is about.
+	Node string `json:"node"`
+	// uid of the Node object, where one existed.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// reason in one word.
+	Reason string `json:"reason"`
+	// message for a person.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// since when.
+	Since metav1.Time `json:"since"`
+}

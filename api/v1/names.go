@@ -1,0 +1,66 @@
+package v1
+
+import corev1 "k8s.io/api/core/v1"
+
+// Annotations that say how a GcuResource or any DaemonSet is upgraded. A
+// GcuResource's are carried onto the DaemonSets it renders. The OpenYurt keys
+// mean the same; ours win when both are set.
+const (
+	// AnnotationUpdateStrategy is AdvancedRollingUpdate or OTA, in any case.
+	// Absent: nobody replaces pods.
+	AnnotationUpdateStrategy = "topsops.enflame.com/update-strategy"
+	// AnnotationMaxUnavailable is a count or a percentage of nodes, default 10%.
+	AnnotationMaxUnavailable = "topsops.enflame.com/max-unavailable"
+	// AnnotationUpgradePolicy names an UpgradePolicy.
+	AnnotationUpgradePolicy = "topsops.enflame.com/upgrade-policy"
+	// AnnotationPaused "true" starts nothing new; what is in flight finishes.
+	AnnotationPaused = "topsops.enflame.com/paused"
+
+	// OpenYurtAnnotationUpdateStrategy is accepted for AnnotationUpdateStrategy;
+	// its legacy value Auto means AdvancedRollingUpdate.
+	OpenYurtAnnotationUpdateStrategy = "apps.openyurt.io/update-strategy"
+	// OpenYurtAnnotationMaxUnavailable is accepted for AnnotationMaxUnavailable.
+	OpenYurtAnnotationMaxUnavailable = "apps.openyurt.io/max-unavailable"
+)
+
+// UpgradeAnnotations are the keys a GcuResource carries onto its DaemonSets.
+var UpgradeAnnotations = []string{
+	AnnotationUpdateStrategy,
+	AnnotationMaxUnavailable,
+	AnnotationUpgradePolicy,
+	AnnotationPaused,
+	OpenYurtAnnotationUpdateStrategy,
+	OpenYurtAnnotationMaxUnavailable,
+}
+
+const (
+	// LabelGcuPresent marks a node with an Enflame GCU. It is the operator's
+	// own label and the default nodeSelector of the GCU components.
+	LabelGcuPresent = "enflame.com/gcu.present"
+	// AnnotationOwnedLabels lists, on a Node, the labels this operator set.
+	AnnotationOwnedLabels = "topsops.enflame.com/owned-labels"
+
+	// LabelManagedBy is on every object this operator deploys, with value ManagedBy.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// ManagedBy is the value of LabelManagedBy and the field manager of every
+	// server-side apply.
+	ManagedBy = "gcu-operator"
+	// LabelGcuResource names, on every deployed object, the gr it belongs to.
+	LabelGcuResource = "topsops.enflame.com/gcuresource"
+	// LabelComponent names, on every deployed object, the component (the spec key).
+	LabelComponent = "topsops.enflame.com/component"
+	// AnnotationOrder is, on a DaemonSet of a gr, its place in the order in
+	// which the pods of one node are replaced: a decimal number, lower first.
+	AnnotationOrder = "topsops.enflame.com/order"
+
+	// Finalizer is the only finalizer of a gr (contract statement 6).
+	Finalizer = "topsops.enflame.com/v1"
+)
+
+// PodNeedUpgrade is the pod condition that says whether a newer revision of the
+// pod's DaemonSet exists (contract statement 100). Its message is
+// "controllerrevision: <hash>" with the hash of the newest revision.
+const PodNeedUpgrade corev1.PodConditionType = "PodNeedUpgrade"
+
+// PodNeedUpgradeMessagePrefix comes before the revision hash in the message of PodNeedUpgrade.
+const PodNeedUpgradeMessagePrefix = "controllerrevision: "

@@ -1,0 +1,133 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// NodeUpgrade carries what is asked of one node and what became of it. It has
+// the node's name and is owned by the Node object. The node agent creates it
+// and applies status.requests and status.agent; the operator applies
+// status.tasks. Each has its own field manager.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=nodeupgrades,singular=nodeupgrade,shortName=nu,scope=Cluster
+// +kubebuilder:printcolumn:name="STATE",type=string,JSONPath=`.status.tasks[-1:].state`
+// +kubebuilder:printcolumn:name="TASK",type=string,JSONPath=`.status.tasks[-1:].name`
+// +kubebuilder:printcolumn:name="SINCE",type=date,JSONPath=`.status.tasks[-1:].startTime`
+// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.tasks[-1:].message`
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeUpgrade struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// status has one part per writer.
+	// +optional
+	Status NodeUpgradeStatus `json:"status,omitempty"`
+}
+
+// NodeUpgradeList is a list of NodeUpgrade.
+//
+// +kubebuilder:object:root=true
+type NodeUpgradeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items are the NodeUpgrades.
+	Items []NodeUpgrade `json:"items"`
+}
+
+// NodeUpgradeStatus has one part per writer.
+type NodeUpgradeStatus struct {
+	// agent is what the node agent says of itself.
+	// +optional
+	Agent *AgentStatus `json:"agent,omitempty"`
+	// requests made at the node, oldest first, applied by the node agent.
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=64
+	Requests []UpgradeRequest `json:"requests,omitempty"`
+	// tasks that answer the requests, applied by the operator.
+	// +optional
+	// +listType=map
+	// +listMapKey=requestID
+	// +kubebuilder:validation:MaxItems=64
+	Tasks []UpgradeTask `json:"tasks,omitempty"`
+}
+
+// AgentStatus is what the node agent says of itself.
+type AgentStatus struct {
+	// version of the agent.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// startTime of the agent process.
+	// +optional
+	StartTime metav1.Time `json:"startTime,omitempty"`
+}
+
+// UpgradeRequest asks that one pod of a DaemonSet be replaced by its newest revision.
+type UpgradeRequest struct {
+	// id is the same for the same pod and revision, so a repeated request is one request.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+	// daemonSet that owns the pod.
+	DaemonSet NamespacedRef `json:"daemonSet"`
+	// pod to be replaced.
+	Pod NamespacedRef `json:"pod"`
+	// revision is the hash of the newest revision the node saw when it asked.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// requestTime is when the request was accepted on the node.
+	RequestTime metav1.Time `json:"requestTime"`
+}
+
+// NamespacedRef identifies one namespaced object.
+type NamespacedRef struct {
+	// namespace of the object.
+	Namespace string `json:"namespace"`
+	// name of the object.
+	Name string `json:"name"`
+	// uid of the object: another object of the same name is not meant.
+	UID types.UID `json:"uid"`
+}
+
+// TaskState is the state of a task.
+//
+// +kubebuilder:validation:Enum=Waiting;Running;Done;Failed
+type TaskState string
+
+// States of a task. Done and Failed are final.
+const (
+	TaskWaiting TaskState = "Waiting"
+	TaskRunning TaskState = "Running"
+	TaskDone    TaskState = "Done"
+	TaskFailed  TaskState = "Failed"
+)
+
+// Final reports whether a task in this state changes no more.
+func (s TaskState) Final() bool { return s == TaskDone || s == TaskFailed }
+
+// UpgradeTask is one atomic action on one target on this node.
+type UpgradeTask struct {
+	// requestID is the id of the request this task answers.
+	RequestID string `json:"requestID"`
+	// name is host_target_action.
+	Name string `json:"name"`
+	// state is Waiting, Running, Done or Failed.
+	State TaskState `json:"state"`
+	// reason in one word: why it waits, or how it ended.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message for a person.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startTime is when the node was given its slot.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// endTime is when the state became final.
+	// +optional
+	EndTime *metav1.Time `json:"endTime,omitempty"`
+}

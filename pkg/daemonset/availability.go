@@ -1,0 +1,70 @@
+package daemonset
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// crashLoopRestarts is how often a container must have restarted before a
+// CrashLoopBackOff says something about its version: one or two restarts
+// happen to pods that start before what they need.
+const crashLoopRestarts = 3
+
+// NodeReady returns the Ready state of a node and since when it has had it.
+// A node without a Ready condition is not ready since it was created.
+func NodeReady(node *corev1.Node) (ready bool, since metav1.Time) {
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue, c.LastTransitionTime
+		}
+	}
+	return false, node.CreationTimestamp
+}
+
+// Availability tells whether a pod is available: Ready for minReadySeconds and
+// not being deleted. When only time is missing, wait is how long (0 otherwise).
+func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
+	if pod.DeletionTimestamp != nil {
+		return false, 0
+	}
+	ready := condition(pod, corev1.PodReady)
+	if ready == nil || ready.Status != corev1.ConditionTrue {
+		return false, 0
+	}
+	min := time.Duration(minReadySeconds) * time.Second
+	if elapsed := now.Sub(ready.LastTransitionTime.Time); elapsed < min {
+		return false, min - elapsed
+	}
+	return true, 0
+}
+
+// CrashLooping tells whether a container of the pod is in CrashLoopBackOff
+// after at least three restarts, and names it.
+func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			w := list[i].State.Waiting
+			if w != nil && w.Reason == "CrashLoopBackOff" && list[i].RestartCount >= crashLoopRestarts {
+				return list[i].Name, true
+			}
+		}
+	}
+	return "", false
+}
+
+func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == t {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// NeedUpgrade returns the PodNeedUpgrade condition of a pod, nil when absent.
+func NeedUpgrade(pod *corev1.Pod) *corev1.PodCondition {
+	return condition(pod, podNeedUpgrade)
+}

@@ -1,0 +1,80 @@
+package daemonset
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// implicitTolerations are added by the DaemonSet controller to every pod it
+// creates, so their taints never keep a DaemonSet off a node.
+var implicitTolerations = map[string]corev1.TaintEffect{
+	corev1.TaintNodeNotReady:       corev1.TaintEffectNoExecute,
+	corev1.TaintNodeUnreachable:    corev1.TaintEffectNoExecute,
+	corev1.TaintNodeDiskPressure:   corev1.TaintEffectNoSchedule,
+	corev1.TaintNodeMemoryPressure: corev1.TaintEffectNoSchedule,
+	corev1.TaintNodePIDPressure:    corev1.TaintEffectNoSchedule,
+	corev1.TaintNodeUnschedulable:  corev1.TaintEffectNoSchedule,
+}
+
+// Placement says what the DaemonSet controller does with a DaemonSet on a node.
+type Placement struct {
+	// Create is true when a missing pod is created there.
+	Create bool
+	// Keep is true when an existing pod stays there.
+	Keep bool
+}
+
+// ShouldRun tells where a DaemonSet's pods belong: by node selector, required
+// node affinity, node name, and taints. Node conditions do not matter: an
+// offline node still should run the DaemonSet. An affinity that cannot be
+// parsed matches no node (the API server refuses such templates).
+func ShouldRun(ds *appsv1.DaemonSet, node *corev1.Node) Placement {
+	spec := &ds.Spec.Template.Spec
+	if spec.NodeName != "" && spec.NodeName != node.Name {
+		return Placement{}
+	}
+	fits, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec}).Match(node)
+	if err != nil || !fits {
+		return Placement{}
+	}
+	p := Placement{Create: true, Keep: true}
+	for i := range node.Spec.Taints {
+		taint := &node.Spec.Taints[i]
+		if tolerated(spec, taint) {
+			continue
+		}
+		switch taint.Effect {
+		case corev1.TaintEffectNoExecute:
+			return Placement{}
+		case corev1.TaintEffectNoSchedule:
+			p.Create = false
+		}
+	}
+	return p
+}
+
+func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
+	if implicitTolerations[taint.Key] == taint.Effect && taint.Effect != "" {
+		return true
+	}
+	if spec.HostNetwork && taint.Key == corev1.TaintNodeNetworkUnavailable && taint.Effect == corev1.TaintEffectNoSchedule {
+		return true
+	}
+	for i := range spec.Tolerations {
+		if tolerates(&spec.Tolerations[i], taint) {
+			return true
+		}
+	}
+	return false
+}
+
+func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect {
+		return false
+	}
+	if t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
+}

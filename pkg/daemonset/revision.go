@@ -1,0 +1,50 @@
+package daemonset
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+const podNeedUpgrade = topsv1.PodNeedUpgrade
+
+// RevisionHash returns the controller-revision-hash label of a pod or a
+// ControllerRevision, "" when absent.
+func RevisionHash(object metav1.Object) string {
+	return object.GetLabels()[appsv1.ControllerRevisionHashLabelKey]
+}
+
+// TargetRevision returns the hash of the newest ControllerRevision owned by the
+// DaemonSet (by UID). The hash is read, never computed (design section 3).
+// It returns an error that says what is waited for when the DaemonSet
+// controller has not yet observed the newest template.
+func TargetRevision(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision) (string, error) {
+	if ds.Status.ObservedGeneration != ds.Generation {
+		return "", fmt.Errorf("the DaemonSet controller has observed generation %d of %s/%s, not yet %d",
+			ds.Status.ObservedGeneration, ds.Namespace, ds.Name, ds.Generation)
+	}
+	var newest *appsv1.ControllerRevision
+	for _, r := range revisions {
+		if metav1.IsControlledBy(r, ds) && (newest == nil || r.Revision > newest.Revision) {
+			newest = r
+		}
+	}
+	if newest == nil || RevisionHash(newest) == "" {
+		return "", fmt.Errorf("DaemonSet %s/%s has no ControllerRevision yet", ds.Namespace, ds.Name)
+	}
+	return RevisionHash(newest), nil
+}
+
+// Owner returns the DaemonSet that controls the pod, nil when the pod is not
+// controlled by one.
+func Owner(pod *corev1.Pod) *metav1.OwnerReference {
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil || ref.Kind != "DaemonSet" || ref.APIVersion != appsv1.SchemeGroupVersion.String() {
+		return nil
+	}
+	return ref
+}

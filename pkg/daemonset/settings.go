@@ -1,0 +1,153 @@
+package daemonset
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Strategy is how outdated pods are replaced.
+type Strategy string
+
+const (
+	// NoStrategy means that nobody replaces pods.
+	NoStrategy Strategy = ""
+	// AdvancedRollingUpdate replaces them node by node under max-unavailable.
+	AdvancedRollingUpdate Strategy = "AdvancedRollingUpdate"
+	// OTA replaces them when the person at the node asks.
+	OTA Strategy = "OTA"
+)
+
+// DefaultMaxUnavailable holds when no annotation says otherwise (contract statement 99).
+var DefaultMaxUnavailable = intstr.FromString("10%")
+
+// Settings says how a DaemonSet may be upgraded. Settings are comparable.
+type Settings struct {
+	Strategy       Strategy
+	MaxUnavailable intstr.IntOrString
+	Paused         bool
+}
+
+// SettingsError says which annotation or field is wrong and what it may be.
+// Reason is one CamelCase word for a condition.
+type SettingsError struct {
+	Reason  string
+	Message string
+}
+
+func (e *SettingsError) Error() string { return e.Message }
+
+// Reasons of a SettingsError.
+const (
+	ReasonInvalidStrategy       = "InvalidUpdateStrategy"
+	ReasonInvalidMaxUnavailable = "InvalidMaxUnavailable"
+	ReasonInvalidPaused         = "InvalidPaused"
+	ReasonPolicyNotFound        = "UpgradePolicyNotFound"
+	ReasonNotOnDelete           = "UpdateTypeNotOnDelete"
+)
+
+// SettingsOf reads the settings of a DaemonSet from its annotations (design
+// section 1): our keys win over OpenYurt's, values compare case-insensitively.
+// Without a strategy it returns zero Settings and no error. Anything wrong is a
+// *SettingsError; a bad value never becomes a default (invariant S12).
+func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
+	annotations := ds.Annotations
+	key, value := lookup(annotations, topsv1.AnnotationUpdateStrategy, topsv1.OpenYurtAnnotationUpdateStrategy)
+	if key == "" {
+		return Settings{}, nil
+	}
+	var s Settings
+	switch strings.ToLower(value) {
+	case "advancedrollingupdate", "auto":
+		s.Strategy = AdvancedRollingUpdate
+	case "ota":
+		s.Strategy = OTA
+	default:
+		return Settings{}, settingsError(ReasonInvalidStrategy,
+			"annotation %s is %q: set it to AdvancedRollingUpdate or OTA, or remove it", key, value)
+	}
+	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+		return Settings{}, settingsError(ReasonNotOnDelete,
+			"DaemonSet %s/%s has updateStrategy %s: set spec.updateStrategy.type to OnDelete, or remove annotation %s",
+			ds.Namespace, ds.Name, ds.Spec.UpdateStrategy.Type, key)
+	}
+	var err error
+	if s.MaxUnavailable, err = maxUnavailable(annotations); err != nil {
+		return Settings{}, err
+	}
+	if s.Paused, err = paused(annotations); err != nil {
+		return Settings{}, err
+	}
+	if policy, ok := annotations[topsv1.AnnotationUpgradePolicy]; ok {
+		return Settings{}, settingsError(ReasonPolicyNotFound,
+			"annotation %s names UpgradePolicy %q, which does not exist: remove the annotation", topsv1.AnnotationUpgradePolicy, policy)
+	}
+	return s, nil
+}
+
+// lookup returns the first key that is present, with its value.
+func lookup(annotations map[string]string, keys ...string) (key, value string) {
+	for _, k := range keys {
+		if v, ok := annotations[k]; ok {
+			return k, v
+		}
+	}
+	return "", ""
+}
+
+var countOrPercent = regexp.MustCompile(`^([0-9]{1,9})(%?)$`)
+
+func maxUnavailable(annotations map[string]string) (intstr.IntOrString, error) {
+	key, value := lookup(annotations, topsv1.AnnotationMaxUnavailable, topsv1.OpenYurtAnnotationMaxUnavailable)
+	if key == "" {
+		return DefaultMaxUnavailable, nil
+	}
+	match := countOrPercent.FindStringSubmatch(value)
+	if match == nil {
+		return intstr.IntOrString{}, invalidMaxUnavailable(key, value)
+	}
+	n, err := strconv.Atoi(match[1])
+	if err != nil || n == 0 || (match[2] == "%" && n > 100) {
+		return intstr.IntOrString{}, invalidMaxUnavailable(key, value)
+	}
+	return intstr.Parse(value), nil
+}
+
+func invalidMaxUnavailable(key, value string) error {
+	return settingsError(ReasonInvalidMaxUnavailable,
+		"annotation %s is %q: set it to a whole number of nodes of at least 1, or to a percentage from 1%% to 100%%", key, value)
+}
+
+func paused(annotations map[string]string) (bool, error) {
+	value, ok := annotations[topsv1.AnnotationPaused]
+	if !ok {
+		return false, nil
+	}
+	switch strings.ToLower(value) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, settingsError(ReasonInvalidPaused, "annotation %s is %q: set it to \"true\" or \"false\"", topsv1.AnnotationPaused, value)
+}
+
+func settingsError(reason, format string, args ...any) error {
+	return &SettingsError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Limit returns how many of total nodes may be unavailable at once: the count,
+// or the percentage rounded up, at least 1 (design section 3).
+func (s Settings) Limit(total int) int {
+	limit, err := intstr.GetScaledValueFromIntOrPercent(&s.MaxUnavailable, total, true)
+	if err != nil || limit < 1 {
+		return 1
+	}
+	return limit
+}
