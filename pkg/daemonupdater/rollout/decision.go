@@ -1,0 +1,102 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Decision is what to do now, and why for each node.
+type Decision struct {
+	// Ledger to store before anything in Delete is done.
+	Ledger Ledger
+	// Started names the nodes that were given a slot by this decision.
+	Started []string
+	// Delete lists the pods to delete, each held by a slot of Ledger.
+	Delete []Deletion
+	// Verdicts has one element per node of the input, in the same order.
+	Verdicts []Verdict
+	// Counts sums the verdicts.
+	Counts Counts
+	// Limit is the number of nodes that may be unavailable.
+	Limit int
+	// InFlight is the number of nodes in flight by ledger or live facts.
+	InFlight int
+	// Used is the number of nodes that count against Limit.
+	Used int
+	// Halted is set when too many nodes failed; it says how many and what helps.
+	Halted string
+	// Recheck is when to decide again if nothing happens; 0 means never.
+	Recheck time.Duration
+}
+
+// Counts has one number per state; they add up to Total.
+type Counts struct {
+	Total, Updated, InFlight, Pending, Skipped, Failed int
+}
+
+// Deletion is one pod to delete.
+type Deletion struct {
+	Node   string
+	Member int
+	Pod    string
+	UID    types.UID
+	// WasUnavailable is true when the pod was unavailable already.
+	WasUnavailable bool
+}
+
+// Verdict says what state a node is in, why, and since when.
+type Verdict struct {
+	Node    string
+	State   State
+	Reason  Reason
+	Message string
+	// Since is zero when not known.
+	Since time.Time
+}
+
+// State of a node in its rollout.
+type State string
+
+// States of a node; a closed list.
+const (
+	Updated  State = "updated"
+	InFlight State = "in-flight"
+	Pending  State = "pending"
+	Skipped  State = "skipped"
+	Failed   State = "failed"
+)
+
+// States lists all states in the order they are reported.
+var States = []State{Updated, InFlight, Pending, Skipped, Failed}
+
+// Reason says in one word why a node is in its state; a closed list.
+type Reason string
+
+// Reasons of the states.
+const (
+	// ReasonAtTarget: every pod is at the target revision.
+	ReasonAtTarget Reason = "AtTarget"
+
+	// In flight.
+	ReasonReplacing         Reason = "Replacing"
+	ReasonTerminating       Reason = "PodTerminating"
+	ReasonAwaitingPod       Reason = "AwaitingPod"
+	ReasonAwaitingAvailable Reason = "AwaitingAvailable"
+	ReasonNodeLost          Reason = "NodeLost"
+
+	// Pending.
+	ReasonBudgetExhausted Reason = "BudgetExhausted"
+	ReasonHalted          Reason = "Halted"
+	ReasonPaused          Reason = "Paused"
+	ReasonBlocked         Reason = "Blocked"
+	ReasonAwaitingRequest Reason = "AwaitingRequest"
+	ReasonUnavailable     Reason = "Unavailable"
+
+	// Skipped.
+	ReasonNodeOffline Reason = "NodeOffline"
+
+	// Failed; ReasonNodeLost as well.
+	ReasonCrashLooping             Reason = "CrashLooping"
+	ReasonProgressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
+)

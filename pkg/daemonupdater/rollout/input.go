@@ -1,0 +1,127 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// Input is everything a decision depends on.
+type Input struct {
+	// Now is the time of the decision.
+	Now time.Time
+	// Settings of the group; they are not looked at while Blocked is set.
+	Settings daemonset.Settings
+	// Blocked, when set, says why nothing may be touched: settings that are not
+	// understood, or a target that is not known yet.
+	Blocked *Blocked
+	// Revision identifies the targets of all members together.
+	Revision string
+	// Members are the DaemonSets, in the order in which a node's pods are replaced.
+	Members []Member
+	// Nodes that should run the group or run a pod of it, sorted by name.
+	Nodes []Node
+	// Ledger is what earlier decisions recorded.
+	Ledger Ledger
+	// Deadlines bound how long a node may hold a slot.
+	Deadlines Deadlines
+}
+
+// Blocked is a reason for touching nothing.
+type Blocked struct {
+	Reason  string
+	Message string
+}
+
+// Member is one DaemonSet of the group.
+type Member struct {
+	// Key is namespace/name.
+	Key string
+	// Target is the hash of its newest ControllerRevision; "" when not known,
+	// and then Input.Blocked is set.
+	Target string
+}
+
+// Node is one node as observed.
+type Node struct {
+	Name string
+	UID  types.UID
+	Zone string
+	// Ready is the Ready condition; since ReadySince it has its present value.
+	Ready      bool
+	ReadySince time.Time
+	// Pods has one element per member that should run here, in member order.
+	Pods []Pod
+}
+
+// Pod is the pod of one member on one node.
+type Pod struct {
+	// Member is an index into Input.Members.
+	Member int
+	// Name is empty and UID too when the pod is missing.
+	Name string
+	UID  types.UID
+	// Created is when the pod was created.
+	Created time.Time
+	// Revision is the pod's controller-revision-hash.
+	Revision    string
+	Terminating bool
+	Available   bool
+	// AvailableIn is how long until the pod is available if nothing changes, 0 when unknown.
+	AvailableIn time.Duration
+	// CrashLooping names a container that crash-loops, "" when none does.
+	CrashLooping string
+	// Request is the open request of the node's person for this member, nil when there is none.
+	Request *Request
+}
+
+// Request is a wish made at the node that this very pod be replaced.
+type Request struct {
+	PodUID types.UID
+	Time   time.Time
+}
+
+// Ledger is the memory of a rollout; it is stored before a node is touched.
+type Ledger struct {
+	// Revision the counters below belong to.
+	Revision string
+	// Slots by node name, sorted.
+	Slots []Slot
+	// Failures at Revision by node name, sorted.
+	Failures []Failure
+	// Touched counts the slots given at Revision.
+	Touched int
+}
+
+// Slot is the right to make one node unavailable.
+type Slot struct {
+	Node string
+	UID  types.UID
+	// Since is when the slot was given, or when the target last changed under it.
+	Since    time.Time
+	Revision string
+	// Pod is the UID of the pod that may be deleted: the intent, recorded before the effect.
+	Pod types.UID
+}
+
+// Failure is a node that failed at the ledger's revision.
+type Failure struct {
+	Node    string
+	UID     types.UID
+	Reason  Reason
+	Message string
+	Since   time.Time
+}
+
+// Deadlines bound how long a node may hold a slot.
+type Deadlines struct {
+	// Progress is the time a reachable node has to become available.
+	Progress time.Duration
+	// Lost is the time a node that went offline after it was touched has to come back.
+	Lost time.Duration
+}
+
+// DefaultDeadlines are those of design section 3.
+var DefaultDeadlines = Deadlines{Progress: 10 * time.Minute, Lost: 15 * time.Minute}

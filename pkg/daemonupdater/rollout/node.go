@@ -1,0 +1,161 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// nodeFacts is a node with what follows from its pods.
+type nodeFacts struct {
+	Node
+	in *Input
+
+	// outdated: a pod that is not terminating is not at its target.
+	// unavailable: a pod is missing, terminating or not available.
+	// moving: a pod is missing, terminating, or at its target and not available.
+	outdated, unavailable, moving bool
+	// wants: an outdated pod may be replaced under the strategy.
+	wants bool
+	// moves: moving, looking only at the members the strategy lets us replace.
+	moves       bool
+	availableIn time.Duration
+
+	// unknown: the target of a member is not known yet.
+	unknown bool
+
+	// slot and failure are set while the decision is made.
+	slot    *Slot
+	failure *Failure
+}
+
+func examine(in *Input, node *Node) nodeFacts {
+	f := nodeFacts{Node: *node, in: in}
+	for i := range node.Pods {
+		pod := &node.Pods[i]
+		missing := pod.UID == ""
+		f.unknown = f.unknown || in.Members[pod.Member].Target == ""
+		outdated := f.isOutdated(pod)
+		moving := missing || pod.Terminating || (!outdated && !pod.Available)
+		f.outdated = f.outdated || outdated
+		f.unavailable = f.unavailable || missing || pod.Terminating || !pod.Available
+		f.moving = f.moving || moving
+		f.moves = f.moves || (moving && f.concerns(pod))
+		f.wants = f.wants || (outdated && wanted(in.Settings.Strategy, pod))
+		if pod.AvailableIn > 0 && (f.availableIn == 0 || pod.AvailableIn < f.availableIn) {
+			f.availableIn = pod.AvailableIn
+		}
+	}
+	return f
+}
+
+// isOutdated tells whether the pod exists, is not going away, and is not at a known target.
+func (f *nodeFacts) isOutdated(pod *Pod) bool {
+	target := f.in.Members[pod.Member].Target
+	return pod.UID != "" && !pod.Terminating && target != "" && pod.Revision != target
+}
+
+// concerns tells whether a slot waits for this pod: under OTA only for the
+// members the node asked for.
+func (f *nodeFacts) concerns(pod *Pod) bool {
+	return f.in.Settings.Strategy != daemonset.OTA || pod.Request != nil
+}
+
+// available: the node is Ready and every pod on it is available.
+func (f *nodeFacts) available() bool { return f.Ready && !f.unavailable }
+
+// updated: nothing is left to do on the node. An offline node is updated when
+// its pods are at the target, whatever their state.
+func (f *nodeFacts) updated() bool {
+	if f.unknown {
+		return false
+	}
+	if !f.Ready {
+		return !f.outdated && !f.terminatingOrMissing()
+	}
+	return !f.outdated && !f.unavailable
+}
+
+// healed: a node that failed is all right after all.
+func (f *nodeFacts) healed() bool { return f.Ready && f.updated() }
+
+// settled: a slot is not needed any more.
+func (f *nodeFacts) settled() bool {
+	return len(f.Pods) == 0 || (f.Ready && !f.wants && !f.moves)
+}
+
+// inFlight: by ledger or by live facts.
+func (f *nodeFacts) inFlight() bool { return f.slot != nil || (f.Ready && f.moving) }
+
+// uses: counts against the limit.
+func (f *nodeFacts) uses() bool { return f.slot != nil || (f.Ready && f.unavailable) }
+
+func (f *nodeFacts) terminatingOrMissing() bool {
+	for i := range f.Pods {
+		if f.Pods[i].UID == "" || f.Pods[i].Terminating {
+			return true
+		}
+	}
+	return false
+}
+
+// crashLooping returns a pod at its target, created under the slot, that
+// crash-loops. One that did so before does not blame the new version.
+func (f *nodeFacts) crashLooping(since time.Time) *Pod {
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		created := !pod.Created.Before(since.Truncate(time.Second)) // the API keeps whole seconds
+		if pod.CrashLooping != "" && created && f.concerns(pod) && !pod.Terminating && !f.isOutdated(pod) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// next returns the pod to delete now, nil when the node waits for something.
+// Pods are replaced in member order, each after the one before is available.
+func (f *nodeFacts) next() *Pod {
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		if !f.concerns(pod) {
+			continue
+		}
+		if f.isOutdated(pod) && wanted(f.in.Settings.Strategy, pod) {
+			return pod
+		}
+		if f.isOutdated(pod) || pod.Available {
+			continue
+		}
+		return nil
+	}
+	return nil
+}
+
+// waiting is what a node in flight waits for.
+type waiting struct {
+	reason  Reason
+	message string
+}
+
+func (f *nodeFacts) wait() waiting {
+	if !f.Ready {
+		return waiting{ReasonNodeLost, "the node went offline after it was started; it keeps its slot until it is back"}
+	}
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		member := f.in.Members[pod.Member].Key
+		switch {
+		case !f.concerns(pod):
+		case pod.UID == "":
+			return waiting{ReasonAwaitingPod, fmt.Sprintf("waiting for the DaemonSet controller to create the pod of %s", member)}
+		case pod.Terminating:
+			return waiting{ReasonTerminating, fmt.Sprintf("waiting for pod %s of %s to terminate", pod.Name, member)}
+		case f.isOutdated(pod):
+			return waiting{ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)}
+		case !pod.Available:
+			return waiting{ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to be available", pod.Name, member)}
+		}
+	}
+	return waiting{ReasonReplacing, "every pod is replaced"}
+}

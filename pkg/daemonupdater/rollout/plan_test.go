@@ -1,0 +1,356 @@
+package rollout
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const oldHash, newHash = "old", "new"
+
+// nodeOf makes a Ready node whose pods, one per revision given, are available.
+func nodeOf(name string, revisions ...string) Node {
+	n := Node{Name: name, UID: types.UID("uid-" + name), Ready: true, ReadySince: epoch.Add(-time.Hour)}
+	for i, r := range revisions {
+		n.Pods = append(n.Pods, Pod{Member: i, Name: fmt.Sprintf("%s-%d", name, i), UID: types.UID(fmt.Sprintf("pod-%s-%d-%s", name, i, r)), Revision: r, Available: true})
+	}
+	return n
+}
+
+func offline(n Node) Node {
+	n.Ready, n.ReadySince = false, epoch.Add(-time.Minute)
+	return n
+}
+
+// withPod changes the pod of the first member.
+func withPod(n Node, change func(*Pod)) Node {
+	change(&n.Pods[0])
+	return n
+}
+
+func broken(n Node) Node      { return withPod(n, func(p *Pod) { p.Available = false }) }
+func terminating(n Node) Node { return withPod(n, func(p *Pod) { p.Terminating = true }) }
+func missing(n Node) Node     { return withPod(n, func(p *Pod) { *p = Pod{Member: p.Member} }) }
+func crashing(n Node) Node {
+	return withPod(broken(n), func(p *Pod) { p.CrashLooping, p.Created = "driver", epoch })
+}
+func asking(n Node) Node {
+	return withPod(n, func(p *Pod) { p.Request = &Request{PodUID: p.UID, Time: epoch} })
+}
+
+// inputOf is a group of one member under AdvancedRollingUpdate.
+func inputOf(limit int, nodes ...Node) Input {
+	return Input{
+		Now:       epoch,
+		Settings:  daemonset.Settings{Strategy: daemonset.AdvancedRollingUpdate, MaxUnavailable: intstr.FromInt32(int32(limit))},
+		Revision:  "r2",
+		Members:   []Member{{Key: "kube-system/a", Target: newHash}},
+		Nodes:     nodes,
+		Ledger:    Ledger{Revision: "r2"},
+		Deadlines: DefaultDeadlines,
+	}
+}
+
+func slotOf(n Node, age time.Duration) Slot {
+	return Slot{Node: n.Name, UID: n.UID, Since: epoch.Add(-age), Revision: "r2"}
+}
+
+func (in Input) slots(slots ...Slot) Input {
+	in.Ledger.Slots, in.Ledger.Touched = slots, len(slots)
+	return in
+}
+
+// said is what a test looks at of a decision.
+type said struct {
+	Started []string
+	Delete  []string
+	States  map[string]string
+	Slots   []string
+	Halted  bool
+}
+
+func say(d Decision) said {
+	s := said{Started: d.Started, States: map[string]string{}, Halted: d.Halted != ""}
+	for _, x := range d.Delete {
+		s.Delete = append(s.Delete, x.Pod)
+	}
+	for _, v := range d.Verdicts {
+		s.States[v.Node] = string(v.State) + "/" + string(v.Reason)
+	}
+	for _, x := range d.Ledger.Slots {
+		s.Slots = append(s.Slots, x.Node)
+	}
+	return s
+}
+
+func TestPlan(t *testing.T) {
+	a, b, c := nodeOf("a", oldHash), nodeOf("b", oldHash), nodeOf("c", oldHash)
+	tests := []struct {
+		name string
+		in   Input
+		want said
+	}{
+		{
+			name: "starts one healthy node under a budget of one and tells the other why it waits",
+			in:   inputOf(1, a, b),
+			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "skips a node that was offline before it was touched, at no cost",
+			in:   inputOf(1, offline(a), b),
+			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
+				States: map[string]string{"a": "skipped/NodeOffline", "b": "in-flight/Replacing"}},
+		},
+		{
+			name: "goes on when more nodes are offline than the budget",
+			in:   inputOf(1, offline(a), offline(b), c),
+			want: said{Started: []string{"c"}, Delete: []string{"c-0"}, Slots: []string{"c"},
+				States: map[string]string{"a": "skipped/NodeOffline", "b": "skipped/NodeOffline", "c": "in-flight/Replacing"}},
+		},
+		{
+			name: "a node lost after it was touched keeps its slot, and its pod is not deleted",
+			in:   inputOf(1, offline(a), b).slots(slotOf(a, 2*time.Minute)),
+			want: said{Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/NodeLost", "b": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "a lost node fails at the deadline and frees its slot",
+			in: func() Input {
+				lost := offline(a)
+				lost.ReadySince = epoch.Add(-16 * time.Minute)
+				return inputOf(1, lost, b).slots(slotOf(a, 20*time.Minute))
+			}(),
+			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
+				States: map[string]string{"a": "failed/NodeLost", "b": "in-flight/Replacing"}},
+		},
+		{
+			name: "a node whose object vanished keeps its slot until the lost deadline",
+			in:   inputOf(1, b).slots(slotOf(a, 2*time.Minute)),
+			want: said{Slots: []string{"a"}, States: map[string]string{"b": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "a node re-added under the same name is a new node",
+			in:   inputOf(1, nodeOf("a", newHash), b).slots(Slot{Node: "a", UID: "older", Since: epoch, Revision: "r2"}),
+			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
+				States: map[string]string{"a": "updated/AtTarget", "b": "in-flight/Replacing"}},
+		},
+		{
+			name: "the slot of a finished node goes to the next in the same decision",
+			in:   inputOf(1, nodeOf("a", newHash), b).slots(slotOf(a, time.Minute)),
+			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
+				States: map[string]string{"a": "updated/AtTarget", "b": "in-flight/Replacing"}},
+		},
+		{
+			name: "a new pod that is not yet available keeps the slot",
+			in:   inputOf(1, broken(nodeOf("a", newHash)), b).slots(slotOf(a, time.Minute)),
+			want: said{Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/AwaitingAvailable", "b": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "a terminating pod without a slot counts against the budget",
+			in:   inputOf(1, terminating(nodeOf("a", oldHash)), b),
+			want: said{States: map[string]string{"a": "pending/Unavailable", "b": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "a missing pod without a slot counts against the budget",
+			in:   inputOf(1, missing(nodeOf("a", oldHash)), b),
+			want: said{States: map[string]string{"a": "pending/Unavailable", "b": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "an unavailable old pod is replaced first, though the budget is used up by it",
+			in:   inputOf(1, a, broken(nodeOf("b", oldHash)), c),
+			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
+				States: map[string]string{"a": "pending/BudgetExhausted", "b": "in-flight/Replacing", "c": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "unavailable old pods are never replaced faster than the budget",
+			in:   inputOf(1, broken(nodeOf("a", oldHash)), broken(nodeOf("b", oldHash))),
+			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "paused starts nothing, and what is in flight goes on",
+			in: func() Input {
+				in := inputOf(2, a, b).slots(slotOf(a, time.Minute))
+				in.Settings.Paused = true
+				return in
+			}(),
+			want: said{Delete: []string{"a-0"}, Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/Paused"}},
+		},
+		{
+			name: "blocked touches nothing and forgets nothing",
+			in: func() Input {
+				in := inputOf(2, a, b).slots(slotOf(a, time.Hour))
+				in.Settings, in.Blocked = daemonset.Settings{}, &Blocked{Reason: "InvalidMaxUnavailable", Message: "set it"}
+				return in
+			}(),
+			want: said{Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/Blocked"}},
+		},
+		{
+			name: "a pod deleted before the crash of the manager is not deleted again",
+			in:   inputOf(1, terminating(nodeOf("a", oldHash))).slots(slotOf(a, time.Minute)),
+			want: said{Slots: []string{"a"}, States: map[string]string{"a": "in-flight/PodTerminating"}},
+		},
+		{
+			name: "a slot whose pod was not deleted before the crash is used now",
+			in:   inputOf(1, a).slots(slotOf(a, time.Minute)),
+			want: said{Delete: []string{"a-0"}, Slots: []string{"a"}, States: map[string]string{"a": "in-flight/Replacing"}},
+		},
+		{
+			name: "two crash-looping nodes halt the rollout",
+			in: inputOf(3, crashing(nodeOf("a", newHash)), crashing(nodeOf("b", newHash)), c).
+				slots(slotOf(a, time.Minute), slotOf(b, time.Minute)),
+			want: said{Halted: true,
+				States: map[string]string{"a": "failed/CrashLooping", "b": "failed/CrashLooping", "c": "pending/Halted"}},
+		},
+		{
+			name: "a pod that crash-looped before the node was started does not fail it",
+			in: inputOf(1, withPod(crashing(nodeOf("a", newHash)), func(p *Pod) { p.Created = epoch.Add(-time.Hour) })).
+				slots(slotOf(a, time.Minute)),
+			want: said{Slots: []string{"a"}, States: map[string]string{"a": "in-flight/AwaitingAvailable"}},
+		},
+		{
+			name: "a node not available by the progress deadline fails",
+			in:   inputOf(1, broken(nodeOf("a", newHash)), b).slots(slotOf(a, 11*time.Minute)),
+			want: said{States: map[string]string{"a": "failed/ProgressDeadlineExceeded", "b": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "a node back from being lost has the whole progress deadline again",
+			in: func() Input {
+				back := broken(nodeOf("a", newHash))
+				back.ReadySince = epoch.Add(-time.Minute)
+				return inputOf(1, back).slots(slotOf(a, 14*time.Minute))
+			}(),
+			want: said{Slots: []string{"a"}, States: map[string]string{"a": "in-flight/AwaitingAvailable"}},
+		},
+		{
+			name: "under OTA nothing starts by itself",
+			in:   ota(inputOf(2, a, nodeOf("b", newHash))),
+			want: said{States: map[string]string{"a": "pending/AwaitingRequest", "b": "updated/AtTarget"}},
+		},
+		{
+			name: "under OTA the node that asked starts",
+			in:   ota(inputOf(1, a, asking(nodeOf("b", oldHash)))),
+			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
+				States: map[string]string{"a": "pending/AwaitingRequest", "b": "in-flight/Replacing"}},
+		},
+		{
+			name: "under OTA a request waits for the budget like any other start",
+			in:   ota(inputOf(1, terminating(nodeOf("a", oldHash)), asking(nodeOf("b", oldHash)))),
+			want: said{States: map[string]string{"a": "pending/Unavailable", "b": "pending/BudgetExhausted"}},
+		},
+		{
+			name: "under OTA a request for an earlier pod of the node does not touch its successor",
+			in: ota(inputOf(1, withPod(nodeOf("a", oldHash), func(p *Pod) {
+				p.Request = &Request{PodUID: "earlier", Time: epoch}
+			}))),
+			want: said{States: map[string]string{"a": "pending/AwaitingRequest"}},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, say(Plan(tt.in))); diff != "" {
+				t.Errorf("Plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func ota(in Input) Input {
+	in.Settings.Strategy = daemonset.OTA
+	return in
+}
+
+func TestPlanReplacesTheMembersOfANodeInOrder(t *testing.T) {
+	in := inputOf(1, nodeOf("a", oldHash, oldHash, oldHash))
+	in.Members = []Member{{Key: "driver", Target: newHash}, {Key: "toolkit", Target: newHash}, {Key: "exporter", Target: newHash}}
+	var order []string
+	for range 20 {
+		d := Plan(in)
+		in.Ledger = d.Ledger
+		pods := in.Nodes[0].Pods
+		for i := range pods { // the world goes on by one step
+			if !pods[i].Available {
+				pods[i].Available = true
+			}
+		}
+		for _, x := range d.Delete {
+			order = append(order, in.Members[x.Member].Key)
+			pods[x.Member] = Pod{Member: x.Member, Name: "n", UID: x.UID + "'", Revision: newHash}
+		}
+	}
+	if diff := cmp.Diff([]string{"driver", "toolkit", "exporter"}, order); diff != "" {
+		t.Errorf("order of replacement (-want +got):\n%s", diff)
+	}
+	if len(in.Ledger.Slots) != 0 {
+		t.Errorf("slots left: %v", in.Ledger.Slots)
+	}
+}
+
+func TestPlanStartsZonesInTurn(t *testing.T) {
+	var nodes []Node
+	for i := range 12 {
+		n := nodeOf(fmt.Sprintf("n%02d", i), oldHash)
+		n.Zone = string(rune('a' + i/4))
+		nodes = append(nodes, n)
+	}
+	zones := map[string]int{}
+	for _, started := range Plan(inputOf(6, nodes...)).Started {
+		var i int
+		if _, err := fmt.Sscanf(started, "n%d", &i); err != nil {
+			t.Fatal(err)
+		}
+		zones[nodes[i].Zone]++
+	}
+	if diff := cmp.Diff(map[string]int{"a": 2, "b": 2, "c": 2}, zones); diff != "" {
+		t.Errorf("nodes started per zone (-want +got):\n%s", diff)
+	}
+}
+
+func TestPlanForgetsFailuresAtANewRevision(t *testing.T) {
+	in := inputOf(2, broken(nodeOf("a", "bad")), broken(nodeOf("b", "bad")), nodeOf("c", oldHash))
+	in.Ledger = Ledger{Revision: "r1", Touched: 2, Failures: []Failure{
+		{Node: "a", UID: "uid-a", Reason: ReasonCrashLooping}, {Node: "b", UID: "uid-b", Reason: ReasonCrashLooping}}}
+	d := Plan(in)
+	if diff := cmp.Diff([]string{"a", "b"}, d.Started); diff != "" || d.Halted != "" || d.Ledger.Touched != 2 {
+		t.Errorf("started (-want +got):\n%shalted %q, touched %d, want the two broken nodes replaced", diff, d.Halted, d.Ledger.Touched)
+	}
+}
+
+func TestPlanDoesNotForgetALostNodeThatIsAtTheTarget(t *testing.T) {
+	lost := offline(broken(nodeOf("a", newHash)))
+	in := inputOf(2, lost, nodeOf("b", oldHash))
+	in.Ledger.Failures = []Failure{{Node: "a", UID: lost.UID, Reason: ReasonNodeLost}}
+	if got := Plan(in).Ledger.Failures; len(got) != 1 {
+		t.Errorf("failures = %v, want the lost node kept: the version may have killed it", got)
+	}
+}
+
+func TestPlanHaltEndsWhenANodeHeals(t *testing.T) {
+	in := inputOf(3, crashing(nodeOf("a", newHash)), nodeOf("b", newHash), nodeOf("c", oldHash))
+	in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonCrashLooping}, {Node: "b", UID: "uid-b", Reason: ReasonCrashLooping}}
+	d := Plan(in)
+	if diff := cmp.Diff([]string{"c"}, d.Started); diff != "" || d.Halted != "" {
+		t.Errorf("started (-want +got):\n%shalted %q", diff, d.Halted)
+	}
+}
+
+func TestPlanAsksToBeWokenAtTheNextDeadline(t *testing.T) {
+	a, b := broken(nodeOf("a", newHash)), broken(nodeOf("b", newHash))
+	b.Pods[0].AvailableIn = 90 * time.Second
+	d := Plan(inputOf(2, a, b).slots(slotOf(a, 9*time.Minute), slotOf(b, 0)))
+	if d.Recheck != time.Minute {
+		t.Errorf("Recheck = %s, want 1m0s: the progress deadline of node a", d.Recheck)
+	}
+}

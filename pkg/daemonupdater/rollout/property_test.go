@@ -1,0 +1,178 @@
+package rollout
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+func drawPod(t *rapid.T, node string, member int) Pod {
+	p := Pod{Member: member}
+	if rapid.IntRange(0, 9).Draw(t, "missing") == 0 {
+		return p
+	}
+	p.Name = fmt.Sprintf("%s-%d", node, member)
+	p.UID = types.UID(p.Name)
+	p.Revision = rapid.SampledFrom([]string{oldHash, newHash}).Draw(t, "revision")
+	p.Terminating = rapid.IntRange(0, 9).Draw(t, "terminating") == 0
+	p.Available = !p.Terminating && rapid.IntRange(0, 3).Draw(t, "available") > 0
+	if !p.Available && rapid.IntRange(0, 4).Draw(t, "crash") == 0 {
+		p.CrashLooping = "c"
+	}
+	if rapid.IntRange(0, 3).Draw(t, "request") == 0 {
+		p.Request = &Request{PodUID: p.UID, Time: epoch}
+	}
+	return p
+}
+
+// drawInput draws any group, also ones no sane history leads to.
+func drawInput(t *rapid.T) Input {
+	members := rapid.IntRange(1, 3).Draw(t, "members")
+	in := Input{
+		Now: epoch,
+		Settings: daemonset.Settings{
+			Strategy:       rapid.SampledFrom([]daemonset.Strategy{daemonset.AdvancedRollingUpdate, daemonset.OTA}).Draw(t, "strategy"),
+			MaxUnavailable: intstr.FromInt32(int32(rapid.IntRange(1, 6).Draw(t, "limit"))),
+			Paused:         rapid.IntRange(0, 9).Draw(t, "paused") == 0,
+		},
+		Revision:  "r2",
+		Ledger:    Ledger{Revision: rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "ledger revision")},
+		Deadlines: DefaultDeadlines,
+	}
+	if rapid.IntRange(0, 9).Draw(t, "blocked") == 0 {
+		in.Blocked = &Blocked{Reason: "X", Message: "x"}
+	}
+	for m := range members {
+		in.Members = append(in.Members, Member{Key: fmt.Sprint("ds", m), Target: newHash})
+	}
+	for i := range rapid.IntRange(0, 12).Draw(t, "nodes") {
+		n := Node{Name: fmt.Sprintf("n%02d", i), UID: types.UID(fmt.Sprint("u", i)), Zone: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "zone")}
+		n.Ready = rapid.IntRange(0, 3).Draw(t, "ready") > 0
+		n.ReadySince = epoch.Add(-time.Duration(rapid.IntRange(0, 40).Draw(t, "ready since")) * time.Minute)
+		for m := range members {
+			n.Pods = append(n.Pods, drawPod(t, n.Name, m))
+		}
+		in.Nodes = append(in.Nodes, n)
+		switch rapid.IntRange(0, 5).Draw(t, "memory") {
+		case 0:
+			age := time.Duration(rapid.IntRange(0, 30).Draw(t, "age")) * time.Minute
+			in.Ledger.Slots = append(in.Ledger.Slots, Slot{Node: n.Name, UID: n.UID, Revision: in.Ledger.Revision, Since: epoch.Add(-age)})
+		case 1:
+			in.Ledger.Failures = append(in.Ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonCrashLooping, Message: "crashed", Since: epoch.Add(-time.Minute)})
+		}
+	}
+	return in
+}
+
+func TestPlanProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t)
+		d := Plan(in)
+		facts := map[string]Node{}
+		for _, n := range in.Nodes {
+			facts[n.Name] = n
+		}
+		checkBudget(t, in, d, facts)
+		checkDeletions(t, in, d, facts)
+		checkStops(t, in, d)
+		if diff := cmp.Diff(d, Plan(in)); diff != "" {
+			t.Fatalf("the same input gave another decision:\n%s", diff)
+		}
+		in.Ledger = d.Ledger
+		if again := Plan(in); len(again.Started) != 0 {
+			t.Fatalf("with its own ledger the plan starts more: %v after %v", again.Started, d.Started)
+		}
+		if c := d.Counts; c.Updated+c.InFlight+c.Pending+c.Skipped+c.Failed != c.Total || c.Total != len(in.Nodes) {
+			t.Fatalf("counts do not add up: %+v of %d nodes", c, len(in.Nodes))
+		}
+		for _, v := range d.Verdicts {
+			if v.State == "" || v.Reason == "" || (v.State != Updated && v.Message == "") {
+				t.Fatalf("verdict without a state, reason or message: %+v", v)
+			}
+		}
+	})
+}
+
+// allAvailable tells whether a Ready node has every pod available.
+func allAvailable(n Node) bool {
+	for _, p := range n.Pods {
+		if !p.Available || p.Terminating || p.UID == "" {
+			return false
+		}
+	}
+	return n.Ready
+}
+
+// checkBudget: after a healthy node starts, the slots and the Ready nodes that
+// are unavailable are within the limit.
+func checkBudget(t *rapid.T, in Input, d Decision, facts map[string]Node) {
+	used := map[string]bool{}
+	for _, s := range d.Ledger.Slots {
+		used[s.Node] = true
+	}
+	healthyStarts := 0
+	for _, name := range d.Started {
+		if allAvailable(facts[name]) {
+			healthyStarts++
+		}
+	}
+	for _, n := range in.Nodes {
+		if n.Ready && !allAvailable(n) {
+			used[n.Name] = true
+		}
+	}
+	if healthyStarts > 0 && len(used) > in.Settings.Limit(len(in.Nodes)) {
+		t.Fatalf("started healthy nodes %v with %d nodes used of %d", d.Started, len(used), d.Limit)
+	}
+	if before := len(in.Ledger.Slots); len(d.Started) > 0 && len(d.Ledger.Slots) > max(before, in.Settings.Limit(len(in.Nodes))) {
+		t.Fatalf("%d slots of %d", len(d.Ledger.Slots), d.Limit)
+	}
+}
+
+// checkDeletions: only outdated pods, on Ready nodes, held by a slot that names
+// the pod, at most one a node.
+func checkDeletions(t *rapid.T, in Input, d Decision, facts map[string]Node) {
+	intent := map[string]types.UID{}
+	for _, s := range d.Ledger.Slots {
+		intent[s.Node] = s.Pod
+	}
+	seen := map[string]bool{}
+	for _, x := range d.Delete {
+		n := facts[x.Node]
+		p := n.Pods[x.Member]
+		switch {
+		case seen[x.Node]:
+			t.Fatalf("two deletions on node %s", x.Node)
+		case !n.Ready:
+			t.Fatalf("deletes pod %s on offline node %s", x.Pod, x.Node)
+		case p.Terminating || p.UID == "" || p.Revision == newHash:
+			t.Fatalf("deletes pod %+v, which is not outdated", p)
+		case intent[x.Node] != p.UID:
+			t.Fatalf("deletes pod %s without having recorded it", x.Pod)
+		case in.Settings.Strategy == daemonset.OTA && (p.Request == nil || p.Request.PodUID != p.UID):
+			t.Fatalf("deletes pod %s that nobody asked for", x.Pod)
+		}
+		seen[x.Node] = true
+	}
+}
+
+// checkStops: nothing starts on offline nodes, or while paused, halted or blocked.
+func checkStops(t *rapid.T, in Input, d Decision) {
+	stopped := in.Settings.Paused || d.Halted != "" || in.Blocked != nil
+	if stopped && len(d.Started) > 0 {
+		t.Fatalf("started %v though it must not (paused %v, halted %q, blocked %v)", d.Started, in.Settings.Paused, d.Halted, in.Blocked)
+	}
+	if in.Blocked != nil && len(d.Delete) > 0 {
+		t.Fatalf("deletes %v while blocked", d.Delete)
+	}
+	if in.Blocked != nil && !cmp.Equal(in.Ledger, d.Ledger) {
+		t.Fatalf("the ledger changed while blocked:\n%s", cmp.Diff(in.Ledger, d.Ledger))
+	}
+}
