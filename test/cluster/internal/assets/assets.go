@@ -1,0 +1,108 @@
+// Package assets builds the programs of the control plane from Go modules and
+// keeps them in a cache folder.
+//
+// A cold build takes minutes, so the folder is named by everything that goes
+// into it and is used as long as that name stays. A program is built under
+// another name and renamed when it is whole: a file with its final name is
+// always a finished one. A lock keeps two builds of one folder apart.
+package assets
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/topsops/gcu-operator/test/cluster/internal/progress"
+)
+
+// Assets is a folder with the programs of one version. It may be used as
+// KUBEBUILDER_ASSETS.
+type Assets struct {
+	// Dir is the absolute path of the folder.
+	Dir string
+	// KubernetesVersion is the version of the control plane, such as "v1.36.3".
+	KubernetesVersion string
+
+	files fs.FS
+}
+
+// Locate returns the folder for the module in files, which need not be built
+// yet. cacheRoot is the folder of all versions; empty stands for a folder
+// gcu-operator-testcluster in the user's cache folder.
+func Locate(files fs.FS, cacheRoot string) (Assets, error) {
+	root, err := resolveCacheRoot(cacheRoot)
+	if err != nil {
+		return Assets{}, err
+	}
+	goMod, err := fs.ReadFile(files, "go.mod")
+	if err != nil {
+		return Assets{}, fmt.Errorf("reading the embedded go.mod: %w", err)
+	}
+	version, err := moduleVersion(string(goMod), kubernetesModule)
+	if err != nil {
+		return Assets{}, err
+	}
+	key, err := cacheKey(files, version)
+	if err != nil {
+		return Assets{}, err
+	}
+	return Assets{Dir: filepath.Join(root, key), KubernetesVersion: version, files: files}, nil
+}
+
+func resolveCacheRoot(root string) (string, error) {
+	if root != "" {
+		abs, err := filepath.Abs(root)
+		if err != nil {
+			return "", fmt.Errorf("resolving the cache folder %s: %w", root, err)
+		}
+		return abs, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the user's cache folder (set --cache-dir instead): %w", err)
+	}
+	return filepath.Join(cache, "gcu-operator-testcluster"), nil
+}
+
+// Path returns the path of one program, such as "kubectl".
+func (a Assets) Path(name string) string { return filepath.Join(a.Dir, name) }
+
+// Missing returns the names of the programs that are not built yet.
+func (a Assets) Missing() []string {
+	var names []string
+	for _, b := range a.missing() {
+		names = append(names, b.name)
+	}
+	return names
+}
+
+func (a Assets) missing() []binary {
+	var missing []binary
+	for _, b := range binaries {
+		if info, err := os.Stat(a.Path(b.name)); err != nil || !info.Mode().IsRegular() {
+			missing = append(missing, b)
+		}
+	}
+	return missing
+}
+
+// Ensure builds what is missing; it does nothing when nothing is. When another
+// process builds the same folder, it waits for it.
+func (a Assets) Ensure(ctx context.Context, out *progress.Printer) error {
+	if len(a.missing()) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(a.Dir, 0o755); err != nil {
+		return fmt.Errorf("making the cache folder: %w", err)
+	}
+	unlock, err := lock(ctx, filepath.Join(a.Dir, ".lock"), func() {
+		out.Printf("another testcluster is building the control plane, waiting for it ...")
+	})
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return a.build(ctx, out)
+}

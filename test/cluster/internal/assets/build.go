@@ -1,0 +1,131 @@
+package assets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/topsops/gcu-operator/test/cluster/internal/progress"
+)
+
+const (
+	// partialPrefix marks a program that is being built.
+	partialPrefix = ".building-"
+	// shownErrorLines is how much of a failed build's output is told.
+	shownErrorLines = 20
+)
+
+// build builds what is missing. The caller holds the lock, so what another
+// process built while we waited is found here, and left-overs of a build that
+// was interrupted are nobody's.
+func (a Assets) build(ctx context.Context, out *progress.Printer) error {
+	missing := a.missing()
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := a.removePartial(); err != nil {
+		return err
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return fmt.Errorf("building the control plane needs the go command: %w", err)
+	}
+	source, err := os.MkdirTemp("", "testcluster-source-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the control plane's module: %w", err)
+	}
+	// A left-over source folder is harmless.
+	defer func() { _ = os.RemoveAll(source) }()
+	if err := writeModule(a.files, source); err != nil {
+		return err
+	}
+	out.Printf("building the control plane into %s; a cold build takes about ten minutes", a.Dir)
+	for i, b := range missing {
+		if err := a.buildOne(ctx, source, b, out, fmt.Sprintf("%d/%d", i+1, len(missing))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a Assets) removePartial() error {
+	left, err := filepath.Glob(filepath.Join(a.Dir, partialPrefix+"*"))
+	if err != nil {
+		return fmt.Errorf("looking for interrupted builds: %w", err)
+	}
+	for _, path := range left {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("removing an interrupted build: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a Assets) buildOne(ctx context.Context, source string, b binary, out *progress.Printer, count string) error {
+	goMod, err := fs.ReadFile(a.files, "go.mod")
+	if err != nil {
+		return fmt.Errorf("reading the embedded go.mod: %w", err)
+	}
+	version, err := moduleVersion(string(goMod), b.module)
+	if err != nil {
+		return err
+	}
+	out.Printf("building %s %s (%s) ...", b.name, version, count)
+	start := time.Now()
+	partial := a.Path(partialPrefix + b.name)
+	if err := goBuild(ctx, source, b.pkg, partial, buildFlags(a.KubernetesVersion)); err != nil {
+		return errors.Join(fmt.Errorf("building %s: %w", b.name, err), removeIfThere(partial))
+	}
+	if err := os.Rename(partial, a.Path(b.name)); err != nil {
+		return fmt.Errorf("keeping the built %s: %w", b.name, err)
+	}
+	out.Printf("... done in %s", time.Since(start).Round(time.Second))
+	return nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing a half-built program: %w", err)
+	}
+	return nil
+}
+
+// goBuild builds one package of the module in source. The user's own workspace,
+// build flags and C compiler must not change what comes out.
+func goBuild(ctx context.Context, source, pkg, output string, flags []string) error {
+	args := append([]string{"build"}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "-o", output, pkg)...)
+	cmd.Dir = source
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	// go starts compilers of its own; all of them end when we are interrupted.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	var printed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &printed
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, lastLines(printed.String(), shownErrorLines))
+	}
+	return nil
+}
+
+// lastLines returns the last n lines of text, without go's download messages.
+func lastLines(text string, n int) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "go: downloading ") {
+			lines = append(lines, strings.TrimRight(line, "\n"))
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,93 @@
+package assets
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// moduleFiles are the files of the module the binaries are built from.
+var moduleFiles = []string{"go.mod", "go.sum", "etcd/main.go"}
+
+// binary is one program of the control plane.
+type binary struct {
+	name string
+	// pkg is the package to build, an import path or a path in our own module.
+	pkg string
+	// module is the module in go.mod that gives the program its version.
+	module string
+}
+
+const kubernetesModule = "k8s.io/kubernetes"
+
+// binaries are what a cluster needs, the cheap ones to build first.
+var binaries = []binary{
+	{name: "etcd", pkg: "./etcd", module: "go.etcd.io/etcd/server/v3"},
+	{name: "kube-apiserver", pkg: kubernetesModule + "/cmd/kube-apiserver", module: kubernetesModule},
+	{name: "kube-controller-manager", pkg: kubernetesModule + "/cmd/kube-controller-manager", module: kubernetesModule},
+	{name: "kube-scheduler", pkg: kubernetesModule + "/cmd/kube-scheduler", module: kubernetesModule},
+	{name: "kubectl", pkg: kubernetesModule + "/cmd/kubectl", module: kubernetesModule},
+	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok"},
+}
+
+// moduleVersion returns the version that goMod requires of the module, such as
+// "v1.36.3". Replacements are not looked at: no module in binaries is replaced.
+func moduleVersion(goMod, module string) (string, error) {
+	for line := range strings.Lines(goMod) {
+		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(fields) >= 2 && fields[0] == module && strings.HasPrefix(fields[1], "v") {
+			return fields[1], nil
+		}
+	}
+	return "", fmt.Errorf("no version of %s in go.mod", module)
+}
+
+// buildFlags returns the flags of go build. kubernetesVersion is what the
+// programs shall answer to --version; without it they say v0.0.0.
+func buildFlags(kubernetesVersion string) []string {
+	major, minor := "1", "0"
+	if parts := strings.Split(strings.TrimPrefix(kubernetesVersion, "v"), "."); len(parts) >= 2 {
+		major, minor = parts[0], parts[1]
+	}
+	const version = "k8s.io/component-base/version."
+	ldflags := fmt.Sprintf("-s -w -X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s",
+		version, kubernetesVersion, major, minor)
+	return []string{"-trimpath", "-ldflags", ldflags}
+}
+
+// cacheKey names the folder of the binaries. It changes with everything that
+// goes into them, so that a cached binary is never of another version.
+func cacheKey(files fs.FS, kubernetesVersion string) (string, error) {
+	hash := sha256.New()
+	for _, name := range moduleFiles {
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			return "", fmt.Errorf("reading the embedded %s: %w", name, err)
+		}
+		fmt.Fprintf(hash, "%s %d\n%s", name, len(data), data)
+	}
+	fmt.Fprintf(hash, "%q", buildFlags(kubernetesVersion))
+	return kubernetesVersion + "-" + hex.EncodeToString(hash.Sum(nil))[:12], nil
+}
+
+// writeModule writes the module's files into dir.
+func writeModule(files fs.FS, dir string) error {
+	for _, name := range moduleFiles {
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			return fmt.Errorf("reading the embedded %s: %w", name, err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("writing the control plane's module: %w", err)
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			return fmt.Errorf("writing the control plane's module: %w", err)
+		}
+	}
+	return nil
+}

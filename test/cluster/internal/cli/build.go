@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (r *root) buildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Build what is missing of the control plane",
+		Long: `Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and
+kwok into the cache folder. What is there is not built again. The first build
+takes about ten minutes on two cores.`,
+		Example: "  testcluster build",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := r.locate()
+			if err != nil {
+				return err
+			}
+			return a.Ensure(cmd.Context(), steps(cmd))
+		},
+	}
+}
+
+func (r *root) assetsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "assets",
+		Short: "Print the folder of the built control plane",
+		Long: `Print the folder of the built control plane, after building what is missing. It
+can be used as KUBEBUILDER_ASSETS by controller-runtime's envtest.`,
+		Example: `  KUBEBUILDER_ASSETS="$(testcluster assets)" go test ./...`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return r.printBuilt(cmd, "") },
+	}
+}
+
+func (r *root) kubectlPathCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "kubectl-path",
+		Short:   "Print the path of the built kubectl",
+		Long:    "Print the path of the built kubectl, after building what is missing.",
+		Example: `  "$(testcluster kubectl-path)" --kubeconfig /tmp/tc/admin.kubeconfig get nodes`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return r.printBuilt(cmd, "kubectl") },
+	}
+}
+
+// printBuilt prints the path of a program in the cache folder, or of the folder.
+func (r *root) printBuilt(cmd *cobra.Command, name string) error {
+	a, err := r.locate()
+	if err != nil {
+		return err
+	}
+	if err := a.Ensure(cmd.Context(), steps(cmd)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), a.Path(name))
+	return err
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// testModule is enough of a module to locate the cache.
+var testModule = fstest.MapFS{
+	"go.mod":       {Data: []byte("module example\nrequire k8s.io/kubernetes v1.36.3\n")},
+	"go.sum":       {},
+	"etcd/main.go": {},
+}
+
+func run(args ...string) (string, error) {
+	cmd := New(testModule)
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+func TestBadInputIsAnErrorWithoutUsage(t *testing.T) {
+	dir := t.TempDir()
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"up without a directory":           {[]string{"up", "--nodes", "3"}, "--dir is required"},
+		"up with a negative count":         {[]string{"up", "--dir", dir, "--nodes", "-1"}, "--nodes must be from 0"},
+		"up with no number":                {[]string{"up", "--dir", dir, "--nodes", "many"}, `invalid argument "many"`},
+		"down without a directory":         {[]string{"down"}, "--dir is required"},
+		"down without a cluster":           {[]string{"down", "--dir", dir}, "no cluster is in"},
+		"status of a missing directory":    {[]string{"status", "--dir", dir + "/nope"}, "does not exist"},
+		"node-off without a name":          {[]string{"node-off", "--dir", dir}, "requires at least 1 arg"},
+		"env without a cluster":            {[]string{"env", "--dir", dir}, "no cluster is in"},
+		"kubeconfig without an account":    {[]string{"kubeconfig", "--dir", dir}, "--serviceaccount is required"},
+		"kubeconfig with half an account":  {[]string{"kubeconfig", "--dir", dir, "--serviceaccount", "x"}, "must be NAMESPACE/NAME"},
+		"a command that is not there":      {[]string{"frobnicate"}, "unknown command"},
+		"a flag that is not there":         {[]string{"up", "--frobnicate"}, "unknown flag"},
+		"an argument where none is wanted": {[]string{"down", "x"}, "unknown command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(test.args...)
+			if err == nil || !strings.Contains(err.Error(), test.want) || out != "" {
+				t.Errorf("got %v and output %q, want only an error with %q", err, out, test.want)
+			}
+		})
+	}
+}
+
+func TestEveryCommandHasHelpWithExamples(t *testing.T) {
+	for _, cmd := range New(testModule).Commands() {
+		if cmd.Example == "" || cmd.Long == "" || cmd.Short == "" {
+			t.Errorf("%s has no help", cmd.Name())
+		}
+	}
+}
+
+func TestShellQuoteKeepsAnyPathWhole(t *testing.T) {
+	const path = `/tmp/a b/it's $HOME`
+	out, err := exec.Command("/bin/sh", "-c", "printf %s "+shellQuote(path)).Output()
+	if err != nil || string(out) != path {
+		t.Errorf("got %q, %v; want %q", out, err, path)
+	}
+}

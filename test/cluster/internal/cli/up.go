@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topsops/gcu-operator/test/cluster/internal/cluster"
+	"github.com/topsops/gcu-operator/test/cluster/internal/kwok"
+)
+
+// defaultOptions are those of a cluster that a person watches: pods take a
+// moment, and a lost node is noticed in seconds instead of Kubernetes' 50.
+func defaultOptions() cluster.Options {
+	return cluster.Options{
+		Timing: kwok.Timing{
+			PodReadyDelay:  time.Second,
+			PodReadyJitter: 2 * time.Second,
+			PodDeleteDelay: 300 * time.Millisecond,
+		},
+		NodeMonitorGracePeriod: 16 * time.Second,
+		ControllerManagerQPS:   200,
+		ControllerManagerBurst: 400,
+	}
+}
+
+func (r *root) upCommand() *cobra.Command {
+	o := defaultOptions()
+	cmd := &cobra.Command{
+		Use:   "up --dir DIR --nodes N",
+		Short: "Bring a cluster up in a directory",
+		Long: `Bring a cluster up in a directory and print the path of its administrator's
+kubeconfig. The control plane is built first when it is not in the cache. The
+cluster runs until "testcluster down"; several can run side by side.
+
+A label on a pod (or a pod template) makes it behave badly:
+  ` + kwok.BehaviourLabel + `: ` + kwok.BehaviourNeverReady + `   runs, but never becomes Ready
+  ` + kwok.BehaviourLabel + `: ` + kwok.BehaviourCrashLoop + `    its containers crash again and again
+
+Annotations on a pod change how long it takes to become Ready:
+  ` + kwok.ReadyDelayAnnotation + `: 10s       this long
+  ` + kwok.ReadyDelayMaxAnnotation + `: 15s   and, with the one above, at most this long`,
+		Example: `  testcluster up --dir /tmp/tc --nodes 20
+  testcluster up --dir /tmp/tc --nodes 12 --zones 3
+  testcluster up --dir /tmp/tc --nodes 20 --pod-ready-delay 5s --pod-ready-jitter 10s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.up(cmd, o) },
+	}
+	flags := cmd.Flags()
+	addDir(cmd, &o.Dir)
+	flags.IntVar(&o.Nodes.Count, "nodes", 0, "how many simulated nodes to make, node-0001 and so on")
+	flags.IntVar(&o.Nodes.Zones, "zones", 0, "spread the nodes over this many zones, zone-a and so on; 0 for none")
+	flags.DurationVar(&o.Timing.PodReadyDelay, "pod-ready-delay", o.Timing.PodReadyDelay, "how long a pod takes at least to become Ready")
+	flags.DurationVar(&o.Timing.PodReadyJitter, "pod-ready-jitter", o.Timing.PodReadyJitter, "how much longer, at random, it may take")
+	flags.DurationVar(&o.Timing.PodDeleteDelay, "pod-delete-delay", o.Timing.PodDeleteDelay, "how long a deleted pod takes to end")
+	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", o.NodeMonitorGracePeriod, "how long a node may be silent before it is NotReady")
+	flags.IntVar(&o.ControllerManagerQPS, "kube-controller-manager-qps", o.ControllerManagerQPS, "requests per second of each controller")
+	flags.IntVar(&o.ControllerManagerBurst, "kube-controller-manager-burst", o.ControllerManagerBurst, "requests of each controller in a burst")
+	return cmd
+}
+
+func (r *root) up(cmd *cobra.Command, o cluster.Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	a, err := r.locate()
+	if err != nil {
+		return err
+	}
+	out := steps(cmd)
+	if err := a.Ensure(cmd.Context(), out); err != nil {
+		return err
+	}
+	var state *cluster.State
+	err = out.Step("the cluster is up", func() (err error) {
+		state, err = cluster.Up(cmd.Context(), a, o, out)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), state.Layout().AdminKubeconfig())
+	return err
+}
+
+func (r *root) downCommand() *cobra.Command {
+	var dir string
+	var keepLogs bool
+	cmd := &cobra.Command{
+		Use:   "down --dir DIR",
+		Short: "Stop a cluster and remove its files",
+		Long: `Stop all processes of a cluster, wait until they have ended, and remove the
+cluster's files. Files of others in the directory stay.`,
+		Example: "  testcluster down --dir /tmp/tc",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			state, err := load(dir)
+			if err != nil {
+				return err
+			}
+			return steps(cmd).Step("the cluster is down", func() error { return state.Down(keepLogs) })
+		},
+	}
+	addDir(cmd, &dir)
+	cmd.Flags().BoolVar(&keepLogs, "keep-logs", false, "leave the folder logs in the directory")
+	return cmd
+}

@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/topsops/gcu-operator/test/cluster/internal/process"
+)
+
+// stopGrace is how long a process may take to end by itself.
+const stopGrace = 5 * time.Second
+
+// Down stops all processes of the cluster, waits for their end and removes its
+// files, except the logs when keepLogs is set. Files of others in the directory stay.
+func (s *State) Down(keepLogs bool) error {
+	if err := s.stop(); err != nil {
+		return err
+	}
+	return s.remove(keepLogs)
+}
+
+// stop ends the processes. etcd is the first in the list and goes last: the
+// others take long to end without it.
+func (s *State) stop() error {
+	if len(s.Processes) == 0 {
+		return nil
+	}
+	if err := process.Stop(s.Processes[1:], stopGrace); err != nil {
+		return err
+	}
+	return process.Stop(s.Processes[:1], stopGrace)
+}
+
+// remove removes the files, the state file last: until then the directory is
+// still a cluster's, and Down can be tried again.
+func (s *State) remove(keepLogs bool) error {
+	state := filepath.Join(s.layout.Dir, stateFile)
+	paths := []string{s.layout.Data(), s.layout.AdminKubeconfig(), state + ".new"}
+	if !keepLogs {
+		paths = append(paths, s.layout.Logs())
+	}
+	for _, path := range append(paths, state) {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing the cluster's files: %w", err)
+		}
+	}
+	if !s.MadeDir || keepLogs {
+		return nil
+	}
+	// With files of others in it the directory stays.
+	if err := os.Remove(s.layout.Dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("removing the cluster's directory: %w", err)
+	}
+	return nil
+}

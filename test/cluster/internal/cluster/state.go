@@ -1,0 +1,156 @@
+// Package cluster brings a whole test cluster up in a directory, tells how it is
+// and takes it down.
+//
+// A directory holds a cluster when it has a state file. The file is made first,
+// exclusively, and removed last: it claims the directory, and at any moment it
+// names every process that was started, so that a cluster can be taken down
+// whatever happened to the program that started it.
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/topsops/gcu-operator/test/cluster/internal/controlplane"
+	"github.com/topsops/gcu-operator/test/cluster/internal/process"
+)
+
+// stateFile is the name of the state file in a cluster's directory.
+const stateFile = "testcluster.json"
+
+// State is what is known about a cluster.
+type State struct {
+	// CreatedAt is when it was started.
+	CreatedAt time.Time `json:"createdAt"`
+	// Ready is whether it came up completely.
+	Ready bool `json:"ready"`
+	// MadeDir is whether the directory was made for it.
+	MadeDir bool `json:"madeDir"`
+	// KubernetesVersion is the version of the control plane.
+	KubernetesVersion string `json:"kubernetesVersion"`
+	// Assets is the folder of its programs.
+	Assets string `json:"assets"`
+	// Server is the API server's URL, empty before it is known.
+	Server string `json:"server,omitempty"`
+	// Nodes is how many nodes it was started with.
+	Nodes int `json:"nodes"`
+	// Processes are all that were started, in that order.
+	Processes []process.Record `json:"processes,omitempty"`
+
+	layout controlplane.Layout
+}
+
+// ErrNoDir means that no directory was named.
+var ErrNoDir = errors.New("--dir is required")
+
+// Dead returns an error about the first process that no longer runs, or nil.
+func (s *State) Dead() error {
+	for _, p := range s.Processes {
+		if !p.Alive() {
+			return fmt.Errorf("%s (pid %d) is not running; read %s", p.Name, p.PID, p.Log)
+		}
+	}
+	if !s.Ready {
+		return fmt.Errorf("the cluster in %s is not up yet, or its start was interrupted", s.layout.Dir)
+	}
+	return nil
+}
+
+// Layout names the cluster's files.
+func (s *State) Layout() controlplane.Layout { return s.layout }
+
+// Load returns the state of the cluster in dir.
+func Load(dir string) (*State, error) {
+	layout, err := layoutOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(layout.Dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s does not exist, so no cluster is in it", dir)
+	}
+	data, err := os.ReadFile(filepath.Join(layout.Dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("no cluster is in %s: it has no file %s", dir, stateFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's state: %w", err)
+	}
+	state := &State{layout: layout}
+	// An empty file is a claim whose owner was interrupted at once.
+	if len(data) == 0 {
+		return state, nil
+	}
+	if err := json.Unmarshal(data, state); err != nil {
+		return nil, fmt.Errorf("reading the cluster's state in %s: %w", filepath.Join(layout.Dir, stateFile), err)
+	}
+	return state, nil
+}
+
+// claim makes dir a cluster's, with nothing running in it yet.
+func claim(dir string) (*State, error) {
+	layout, err := layoutOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	_, err = os.Stat(layout.Dir)
+	made := errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(layout.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the cluster's directory: %w", err)
+	}
+	for _, path := range []string{layout.Data(), layout.AdminKubeconfig()} {
+		if _, err := os.Lstat(path); err == nil && !exists(filepath.Join(layout.Dir, stateFile)) {
+			return nil, fmt.Errorf("%s is in the way: testcluster did not make it; choose another --dir", path)
+		}
+	}
+	file, err := os.OpenFile(filepath.Join(layout.Dir, stateFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("a cluster is in %[1]s already; take it down first: testcluster down --dir %[1]s", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claiming the cluster's directory: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return nil, fmt.Errorf("claiming the cluster's directory: %w", err)
+	}
+	return &State{CreatedAt: time.Now().UTC().Truncate(time.Second), MadeDir: made, layout: layout}, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// layoutOf returns the layout in dir. It must be an absolute path, as the
+// processes have working directories of their own.
+func layoutOf(dir string) (controlplane.Layout, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return controlplane.Layout{}, fmt.Errorf("resolving the directory %s: %w", dir, err)
+	}
+	return controlplane.Layout{Dir: abs}, nil
+}
+
+// save writes the state, whole or not at all. It does not bring back the file of
+// a cluster that was taken down meanwhile.
+func (s *State) save() error {
+	path := filepath.Join(s.layout.Dir, stateFile)
+	if !exists(path) {
+		return fmt.Errorf("the cluster in %s was taken down meanwhile", s.layout.Dir)
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the cluster's state: %w", err)
+	}
+	if err := os.WriteFile(path+".new", append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the cluster's state: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("writing the cluster's state: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/topsops/gcu-operator/test/cluster/internal/assets"
+	"github.com/topsops/gcu-operator/test/cluster/internal/controlplane"
+	"github.com/topsops/gcu-operator/test/cluster/internal/kwok"
+	"github.com/topsops/gcu-operator/test/cluster/internal/node"
+	"github.com/topsops/gcu-operator/test/cluster/internal/process"
+	"github.com/topsops/gcu-operator/test/cluster/internal/progress"
+)
+
+const (
+	// attempts is how often starting is tried when ports are taken meanwhile.
+	attempts = 4
+	// shownLogLines is how much of a failed part's log is told.
+	shownLogLines = 10
+	// nodesTimeout is how long all nodes may take to become Ready.
+	nodesTimeout = 5 * time.Minute
+	// namespaceTimeout is how long the default ServiceAccount may take to appear.
+	namespaceTimeout = time.Minute
+	// namespacePoll is how often it is looked for.
+	namespacePoll = 100 * time.Millisecond
+)
+
+// Options say what cluster to bring up.
+type Options struct {
+	// Dir is the directory for it; it is made when it does not exist.
+	Dir string
+	// Nodes are the simulated nodes. KubeletVersion is filled in.
+	Nodes node.Spec
+	// Timing is how fast pods live.
+	Timing kwok.Timing
+	// NodeMonitorGracePeriod is how long a node may be silent before it is NotReady.
+	NodeMonitorGracePeriod time.Duration
+	// ControllerManagerQPS and ControllerManagerBurst limit each controller's requests.
+	ControllerManagerQPS, ControllerManagerBurst int
+}
+
+// minGracePeriod is the shortest grace period that leaves time for a lease.
+const minGracePeriod = 4 * time.Second
+
+// Validate tells what is wrong with the options, in the words of the command's flags.
+func (o Options) Validate() error {
+	switch {
+	case o.Dir == "":
+		return ErrNoDir
+	case o.Timing.PodReadyDelay < 0 || o.Timing.PodReadyJitter < 0 || o.Timing.PodDeleteDelay < 0:
+		return errors.New("--pod-ready-delay, --pod-ready-jitter and --pod-delete-delay must not be negative")
+	case o.NodeMonitorGracePeriod < minGracePeriod:
+		return fmt.Errorf("--node-monitor-grace-period must be at least %s, not %s", minGracePeriod, o.NodeMonitorGracePeriod)
+	case o.ControllerManagerQPS < 1 || o.ControllerManagerBurst < 1:
+		return errors.New("--kube-controller-manager-qps and --kube-controller-manager-burst must be at least 1")
+	}
+	return o.Nodes.Validate()
+}
+
+// Up brings a cluster up. When that fails or ctx ends, what was started is
+// stopped and removed; the logs stay.
+func Up(ctx context.Context, a assets.Assets, o Options, out *progress.Printer) (*State, error) {
+	state, err := claim(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	state.KubernetesVersion, state.Assets, state.Nodes = a.KubernetesVersion, a.Dir, o.Nodes.Count
+	o.Nodes.KubeletVersion = a.KubernetesVersion
+	for attempt := 1; ; attempt++ {
+		err = state.bringUp(ctx, a, o, out)
+		if attempt == attempts || !errors.Is(err, controlplane.ErrPortTaken) {
+			break
+		}
+		out.Printf("%v; trying again with others", controlplane.ErrPortTaken)
+		if err := state.stop(); err != nil {
+			return nil, err
+		}
+		state.Processes = nil
+	}
+	if err == nil {
+		state.Ready = true
+		err = state.save()
+	}
+	if err != nil {
+		return nil, state.abandon(err, out)
+	}
+	return state, nil
+}
+
+// abandon takes down what did not come up, and returns why it did not.
+func (s *State) abandon(why error, out *progress.Printer) error {
+	if part, ok := errors.AsType[*controlplane.PartError](why); ok {
+		out.Printf("the last lines of %s:\n%s", part.Log, part.LogTail(shownLogLines))
+	}
+	return errors.Join(fmt.Errorf("starting the cluster: %w", why), s.Down(true))
+}
+
+// bringUp starts everything once.
+func (s *State) bringUp(ctx context.Context, a assets.Assets, o Options, out *progress.Printer) error {
+	if err := s.save(); err != nil {
+		return err
+	}
+	if err := controlplane.Prepare(s.layout); err != nil {
+		return err
+	}
+	plane, err := controlplane.New(controlplane.Config{
+		Layout:                 s.layout,
+		Binary:                 a.Path,
+		NodeMonitorGracePeriod: o.NodeMonitorGracePeriod,
+		ControllerManagerQPS:   o.ControllerManagerQPS,
+		ControllerManagerBurst: o.ControllerManagerBurst,
+		Timing:                 o.Timing,
+		Started:                s.started,
+		Progress:               out,
+	})
+	if err != nil {
+		return err
+	}
+	s.Server = plane.URL()
+	if err := plane.StartAPI(ctx); err != nil {
+		return err
+	}
+	client, err := s.Client()
+	if err != nil {
+		return err
+	}
+	// The nodes are made while the controllers are still starting.
+	if err := plane.StartControllers(); err != nil {
+		return err
+	}
+	created := fmt.Sprintf("%d nodes are created", o.Nodes.Count)
+	if err := out.Step(created, func() error { return node.Create(ctx, client, o.Nodes) }); err != nil {
+		return errors.Join(err, plane.Dead())
+	}
+	if err := plane.WaitControllers(ctx); err != nil {
+		return err
+	}
+	return waitUsable(ctx, client, plane, o.Nodes.Count, out)
+}
+
+// started writes down a process as soon as it runs.
+func (s *State) started(r process.Record) error {
+	s.Processes = append(s.Processes, r)
+	return s.save()
+}
+
+// waitUsable waits until pods can be created and every node takes them.
+func waitUsable(ctx context.Context, client kubernetes.Interface, plane *controlplane.ControlPlane, nodes int, out *progress.Printer) error {
+	err := out.Step("namespaces default and kube-system are usable", func() error {
+		for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+			if err := waitServiceAccount(ctx, client, namespace, plane.Dead); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range nodes {
+		names = append(names, node.Name(i+1))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, fmt.Errorf("not so after %s", nodesTimeout))
+	defer cancel()
+	return out.Step(fmt.Sprintf("%d nodes are Ready", nodes), func() error {
+		return node.Wait(ctx, client, names, true, plane.Dead, func(string) {})
+	})
+}
+
+// waitServiceAccount waits for a namespace's default ServiceAccount: without it
+// no pod is accepted there.
+func waitServiceAccount(ctx context.Context, client kubernetes.Interface, namespace string, dead func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, namespaceTimeout, fmt.Errorf("not there after %s", namespaceTimeout))
+	defer cancel()
+	for {
+		_, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		if err == nil {
+			return nil
+		}
+		if died := dead(); died != nil {
+			return died
+		}
+		if !apierrors.IsNotFound(err) && ctx.Err() == nil {
+			return fmt.Errorf("reading the default ServiceAccount of %s: %w", namespace, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the default ServiceAccount of %s: %w", namespace, context.Cause(ctx))
+		case <-time.After(namespacePoll):
+		}
+	}
+}

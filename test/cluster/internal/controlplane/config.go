@@ -1,0 +1,69 @@
+// Package controlplane starts etcd, kube-apiserver, kube-controller-manager,
+// kube-scheduler and kwok on 127.0.0.1 and waits until they work.
+//
+// Every part proves its identity with a token of its own from the API server's
+// token file; the only certificate is the API server's.
+package controlplane
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/topsops/gcu-operator/test/cluster/internal/kwok"
+	"github.com/topsops/gcu-operator/test/cluster/internal/process"
+	"github.com/topsops/gcu-operator/test/cluster/internal/progress"
+)
+
+// Host is the only address anything listens on.
+const Host = "127.0.0.1"
+
+// The names of what runs; they are the programs' names, too.
+const (
+	etcd              = "etcd"
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+	kwokController    = "kwok"
+)
+
+// Config says where and how a control plane runs.
+type Config struct {
+	// Layout is where its files are.
+	Layout Layout
+	// Binary returns the path of a program, such as "etcd".
+	Binary func(name string) string
+	// NodeMonitorGracePeriod is how long a node's lease may be stale before the
+	// node becomes NotReady.
+	NodeMonitorGracePeriod time.Duration
+	// ControllerManagerQPS and ControllerManagerBurst limit the requests of each
+	// controller.
+	ControllerManagerQPS, ControllerManagerBurst int
+	// Timing is how fast pods live.
+	Timing kwok.Timing
+	// Started is told of every process as soon as it runs.
+	Started func(process.Record) error
+	// Progress is told of every step.
+	Progress *progress.Printer
+}
+
+// Layout names the files of a cluster in its directory.
+type Layout struct {
+	// Dir is the absolute path of the directory.
+	Dir string
+}
+
+// AdminKubeconfig is the kubeconfig for the user.
+func (l Layout) AdminKubeconfig() string { return filepath.Join(l.Dir, "admin.kubeconfig") }
+
+// Logs is the folder of the log files.
+func (l Layout) Logs() string { return filepath.Join(l.Dir, "logs") }
+
+// Log is the log file of one component.
+func (l Layout) Log(name string) string { return filepath.Join(l.Logs(), name+".log") }
+
+// Data is the folder of everything else that the control plane keeps.
+func (l Layout) Data() string { return filepath.Join(l.Dir, "data") }
+
+func (l Layout) data(name string) string { return filepath.Join(l.Data(), name) }
+
+func (l Layout) kubeconfig(component string) string { return l.data(component + ".kubeconfig") }

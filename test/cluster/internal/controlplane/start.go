@@ -1,0 +1,180 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/topsops/gcu-operator/test/cluster/internal/pki"
+	"github.com/topsops/gcu-operator/test/cluster/internal/process"
+)
+
+// ErrPortTaken means that somebody took a port between our choosing it and the
+// program's listening on it. Stop what was started and start again.
+var ErrPortTaken = errors.New("a chosen port was taken by another program")
+
+// ControlPlane is a control plane that this program has started.
+type ControlPlane struct {
+	config Config
+	ports  ports
+	// member is the name of the etcd member, this cluster's only.
+	member string
+	parts  []*process.Process
+}
+
+// New chooses ports and writes the files of a new control plane; nothing runs yet.
+// The directories of the layout must be there.
+func New(config Config) (*ControlPlane, error) {
+	p, err := freePorts()
+	if err != nil {
+		return nil, err
+	}
+	member, err := pki.Token()
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFiles(config, p); err != nil {
+		return nil, err
+	}
+	return &ControlPlane{config: config, ports: p, member: member}, nil
+}
+
+// URL is where the API server listens.
+func (c *ControlPlane) URL() string { return c.ports.apiServerURL() }
+
+// StartAPI starts etcd and the API server and returns when requests are served.
+func (c *ControlPlane) StartAPI(ctx context.Context) error {
+	layout := c.config.Layout
+	if err := c.start(etcd, etcdArgs(layout, c.ports, c.member)); err != nil {
+		return err
+	}
+	if err := c.wait(ctx, etcd, etcdCheck(c.ports, c.member)); err != nil {
+		return err
+	}
+	ready, err := apiServerCheck(layout, c.ports)
+	if err != nil {
+		return err
+	}
+	if err := c.start(apiServer, apiServerArgs(layout, c.ports)); err != nil {
+		return err
+	}
+	return c.wait(ctx, apiServer, ready)
+}
+
+// StartControllers starts everything else, without waiting for it.
+func (c *ControlPlane) StartControllers() error {
+	return errors.Join(
+		c.start(controllerManager, controllerManagerArgs(c.config, c.ports)),
+		c.start(scheduler, schedulerArgs(c.config.Layout, c.ports)),
+		c.start(kwokController, kwokArgs(c.config, c.ports)),
+	)
+}
+
+// WaitControllers returns when everything that StartControllers started is healthy.
+func (c *ControlPlane) WaitControllers(ctx context.Context) error {
+	if err := c.wait(ctx, controllerManager, selfSignedCheck(c.ports.controllerManager)); err != nil {
+		return err
+	}
+	if err := c.wait(ctx, scheduler, selfSignedCheck(c.ports.scheduler)); err != nil {
+		return err
+	}
+	return c.wait(ctx, kwokController, plainCheck(c.ports.kwok))
+}
+
+func (c *ControlPlane) start(name string, args []string) error {
+	p, err := process.Start(process.Command{
+		Name: name,
+		Path: c.config.Binary(name),
+		Args: args,
+		Dir:  c.config.Layout.Data(),
+		Log:  c.config.Layout.Log(name),
+	})
+	if err != nil {
+		return err
+	}
+	c.parts = append(c.parts, p)
+	return c.config.Started(p.Record)
+}
+
+// wait asks a part until it is healthy.
+func (c *ControlPlane) wait(ctx context.Context, name string, healthy check) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, healthTimeout, errNotHealthy)
+	defer cancel()
+	return c.config.Progress.Step(name+" is healthy", func() error {
+		for {
+			err := healthy(ctx)
+			// A healthy answer counts only while our own process is the one to give it.
+			if died := c.Dead(); died != nil {
+				return died
+			}
+			if err == nil {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return c.notHealthy(ctx, name, err)
+			case <-time.After(healthPoll):
+			}
+		}
+	})
+}
+
+// errNotHealthy tells our own timeout from the caller's end.
+var errNotHealthy = fmt.Errorf("not healthy after %s", healthTimeout)
+
+func (c *ControlPlane) notHealthy(ctx context.Context, name string, last error) error {
+	cause := context.Cause(ctx)
+	if !errors.Is(cause, errNotHealthy) {
+		return fmt.Errorf("waiting for %s: %w", name, cause)
+	}
+	return &PartError{Name: name, Log: c.config.Layout.Log(name), err: fmt.Errorf("%w: %w", cause, last)}
+}
+
+// Dead returns an error about the first part that no longer runs, or nil.
+func (c *ControlPlane) Dead() error {
+	for _, p := range c.parts {
+		exited, how := p.Exited()
+		if !exited {
+			continue
+		}
+		err := &PartError{Name: p.Name, Log: p.Log, err: fmt.Errorf("ended: %w", how)}
+		if logSays(p.Log, "address already in use") {
+			return errors.Join(ErrPortTaken, err)
+		}
+		return err
+	}
+	return nil
+}
+
+// freePorts returns ports that nobody listens on. They are all held until the
+// last one is known, so that they differ.
+func freePorts() (ports, error) {
+	var p ports
+	for _, port := range []*int{&p.etcdClient, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler, &p.kwok} {
+		listener, err := net.Listen("tcp", net.JoinHostPort(Host, "0"))
+		if err != nil {
+			return ports{}, fmt.Errorf("looking for a free port: %w", err)
+		}
+		// The port becomes free again when all have been chosen.
+		defer func() { _ = listener.Close() }()
+		*port = listener.Addr().(*net.TCPAddr).Port
+	}
+	return p, nil
+}
+
+// Prepare makes the directories of a layout that New writes to, empty of what an
+// earlier attempt left; logs are kept.
+func Prepare(l Layout) error {
+	if err := os.RemoveAll(l.Data()); err != nil {
+		return fmt.Errorf("clearing the cluster's data: %w", err)
+	}
+	for _, dir := range []string{l.Data(), l.Logs()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("making the cluster's folders: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+// Package pki makes the keys, certificates and tokens of a cluster that lives on
+// one machine for a short time.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// validity is how long certificates live; longer than any test cluster.
+const validity = 365 * 24 * time.Hour
+
+// clockSkew is how far certificates reach into the past.
+const clockSkew = time.Hour
+
+// Bundle is what a cluster's API server needs, in PEM.
+type Bundle struct {
+	// CACert is the certificate of the authority that signed ServingCert.
+	CACert []byte
+	// ServingCert and ServingKey are the API server's.
+	ServingCert, ServingKey []byte
+	// ServiceAccountKey signs and checks the tokens of ServiceAccounts.
+	ServiceAccountKey []byte
+}
+
+// New makes a bundle for an API server on the given addresses and names.
+func New(ips []net.IP, names []string) (Bundle, error) {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("making the authority's key: %w", err)
+	}
+	ca := template("testcluster-ca", 1)
+	ca.IsCA, ca.BasicConstraintsValid = true, true
+	ca.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("making the authority's certificate: %w", err)
+	}
+	servingKey, servingKeyPEM, err := newKey()
+	if err != nil {
+		return Bundle{}, fmt.Errorf("making the serving key: %w", err)
+	}
+	serving := template("kube-apiserver", 2)
+	serving.IPAddresses, serving.DNSNames = ips, names
+	serving.KeyUsage = x509.KeyUsageDigitalSignature
+	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	servingDER, err := x509.CreateCertificate(rand.Reader, serving, ca, servingKey.Public(), caKey)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("making the serving certificate: %w", err)
+	}
+	_, accountKeyPEM, err := newKey()
+	if err != nil {
+		return Bundle{}, fmt.Errorf("making the ServiceAccount key: %w", err)
+	}
+	return Bundle{
+		CACert:            certPEM(caDER),
+		ServingCert:       certPEM(servingDER),
+		ServingKey:        servingKeyPEM,
+		ServiceAccountKey: accountKeyPEM,
+	}, nil
+}
+
+// Token returns a secret that cannot be guessed.
+func Token() (string, error) {
+	secret := make([]byte, 24)
+	if _, err := rand.Read(secret); err != nil {
+		return "", fmt.Errorf("making a token: %w", err)
+	}
+	return hex.EncodeToString(secret), nil
+}
+
+func template(name string, serial int64) *x509.Certificate {
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(serial),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    now.Add(-clockSkew),
+		NotAfter:     now.Add(validity),
+	}
+}
+
+func newKey() (*ecdsa.PrivateKey, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+func certPEM(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}

@@ -1,0 +1,131 @@
+// Package process starts programs that outlive the one that started them, and
+// stops them for good.
+//
+// A process is remembered by its id together with its start time: an id alone
+// may by then belong to somebody else, whom we must neither count as ours nor
+// signal. Both are read from /proc, so this works on Linux only.
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Record identifies a process that was started, also from another program.
+type Record struct {
+	// Name is the component's name, such as "etcd".
+	Name string `json:"name"`
+	// PID is the process id.
+	PID int `json:"pid"`
+	// StartTicks is the start time in clock ticks since boot.
+	StartTicks uint64 `json:"startTicks"`
+	// Log is the path of the file with the output.
+	Log string `json:"log"`
+}
+
+// Process is a child of this program.
+type Process struct {
+	Record
+	exited chan struct{}
+	err    error
+}
+
+// Command says what to start.
+type Command struct {
+	// Name names the component and its log file.
+	Name string
+	// Path is the program.
+	Path string
+	// Args are its arguments without the program.
+	Args []string
+	// Dir is its working directory and home.
+	Dir string
+	// Log is the file for its output; it is emptied first.
+	Log string
+}
+
+// Start starts a program in a session of its own, so that neither a terminal's
+// Ctrl-C nor our exit ends it. It gets a small environment: nothing in the
+// user's may change how a cluster behaves.
+func Start(c Command) (*Process, error) {
+	log, err := os.Create(c.Log)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", c.Name, err)
+	}
+	// The child has its own copy of the file.
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Dir = c.Dir
+	cmd.Env = []string{"HOME=" + c.Dir, "PATH=" + os.Getenv("PATH")}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", c.Name, err)
+	}
+	p := &Process{
+		Record: Record{Name: c.Name, PID: cmd.Process.Pid, Log: c.Log},
+		exited: make(chan struct{}),
+	}
+	// A process that is gone already leaves no ticks; Exited tells so.
+	if stat, err := readStat(p.PID); err == nil {
+		p.StartTicks = stat.startTicks
+	}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// Exited tells whether the process has ended, and how.
+func (p *Process) Exited() (bool, error) {
+	select {
+	case <-p.exited:
+		if p.err == nil {
+			return true, errors.New("exit status 0")
+		}
+		return true, p.err
+	default:
+		return false, nil
+	}
+}
+
+// Alive tells whether the recorded process still runs. A zombie does not.
+func (r Record) Alive() bool {
+	stat, err := readStat(r.PID)
+	return err == nil && stat.startTicks == r.StartTicks && stat.state != 'Z' && stat.state != 'X'
+}
+
+type procStat struct {
+	state      byte
+	startTicks uint64
+}
+
+func readStat(pid int) (procStat, error) {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return procStat{}, fmt.Errorf("reading the state of process %d: %w", pid, err)
+	}
+	return parseStat(string(data))
+}
+
+// parseStat reads a line of /proc/PID/stat (see proc(5)). The program's name in
+// parentheses may contain anything, so counting starts after the last one.
+func parseStat(line string) (procStat, error) {
+	const startTimeField = 22 - 3 // the state, field 3, is the first one after the name
+	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
+	if len(fields) <= startTimeField {
+		return procStat{}, fmt.Errorf("reading a process state: %d fields are too few", len(fields))
+	}
+	ticks, err := strconv.ParseUint(fields[startTimeField], 10, 64)
+	if err != nil {
+		return procStat{}, fmt.Errorf("reading a process start time: %w", err)
+	}
+	return procStat{state: fields[0][0], startTicks: ticks}, nil
+}

@@ -1,0 +1,58 @@
+package process
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// stopPoll is how often a stopping process is looked at.
+const stopPoll = 20 * time.Millisecond
+
+// Stop ends all processes together and returns when they have really exited: a
+// polite signal, then after grace a deadly one. It does not return early, so
+// that no process stays behind. Records of processes that are gone are fine.
+func Stop(records []Record, grace time.Duration) error {
+	signal(records, syscall.SIGTERM)
+	left := waitGone(records, grace)
+	if len(left) == 0 {
+		return nil
+	}
+	signal(left, syscall.SIGKILL)
+	if left = waitGone(left, grace); len(left) == 0 {
+		return nil
+	}
+	var names []string
+	for _, r := range left {
+		names = append(names, fmt.Sprintf("%s (pid %d)", r.Name, r.PID))
+	}
+	return fmt.Errorf("stopping %s: still running after being killed", strings.Join(names, ", "))
+}
+
+func signal(records []Record, s syscall.Signal) {
+	for _, r := range records {
+		if r.Alive() {
+			// A process that ended in between needs no signal.
+			_ = syscall.Kill(r.PID, s)
+		}
+	}
+}
+
+// waitGone waits until no process runs or the time is over, and returns those left.
+func waitGone(records []Record, timeout time.Duration) []Record {
+	deadline := time.Now().Add(timeout)
+	for {
+		var left []Record
+		for _, r := range records {
+			if r.Alive() {
+				left = append(left, r)
+			}
+		}
+		if len(left) == 0 || time.Now().After(deadline) {
+			return left
+		}
+		records = left
+		time.Sleep(stopPoll)
+	}
+}
