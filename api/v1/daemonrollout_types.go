@@ -162,6 +162,9 @@ type NodeSlot struct {
 	Since metav1.Time `json:"since"`
 	// revision of the group the node is being brought to.
 	Revision string `json:"revision"`
+	// podUID is the pod that may be deleted: the intent, stored before the effect.
+	// +optional
+	PodUID types.UID `json:"podUID,omitempty"`
 }
 
 // NodeNote says why a node is skipped or failed.

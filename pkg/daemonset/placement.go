@@ -3,6 +3,7 @@ package daemonset
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
@@ -77,4 +78,25 @@ func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 		return false
 	}
 	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
+}
+
+// NodeName returns the node a DaemonSet pod belongs to, bound or not: the
+// DaemonSet controller names the node in a required node affinity on the field
+// metadata.name before the scheduler binds the pod. "" when there is neither.
+func NodeName(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName
+	}
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
 }

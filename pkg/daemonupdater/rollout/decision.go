@@ -35,6 +35,23 @@ type Counts struct {
 	Total, Updated, InFlight, Pending, Skipped, Failed int
 }
 
+// Of returns the number of nodes in a state.
+func (c Counts) Of(s State) int {
+	switch s {
+	case Updated:
+		return c.Updated
+	case InFlight:
+		return c.InFlight
+	case Pending:
+		return c.Pending
+	case Skipped:
+		return c.Skipped
+	case Failed:
+		return c.Failed
+	}
+	return 0
+}
+
 // Deletion is one pod to delete.
 type Deletion struct {
 	Node   string

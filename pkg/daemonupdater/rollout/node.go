@@ -85,6 +85,18 @@ func (f *nodeFacts) settled() bool {
 	return len(f.Pods) == 0 || (f.Ready && !f.wants && !f.moves)
 }
 
+// idle: nothing of what the slot was given for is under way: the pod it names is
+// replaced and the node is available. When the target changes such a node
+// queues again like any other.
+func (f *nodeFacts) idle(slot Slot) bool {
+	for i := range f.Pods {
+		if f.Pods[i].UID == slot.Pod {
+			return false
+		}
+	}
+	return f.available()
+}
+
 // inFlight: by ledger or by live facts.
 func (f *nodeFacts) inFlight() bool { return f.slot != nil || (f.Ready && f.moving) }
 

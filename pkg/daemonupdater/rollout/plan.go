@@ -95,12 +95,13 @@ func (p *planner) settleSlots() {
 		p.touched = len(p.in.Ledger.Slots)
 	}
 	for _, slot := range p.in.Ledger.Slots {
-		if slot.Revision != p.in.Revision {
-			slot.Revision, slot.Since = p.in.Revision, p.in.Now
-		}
 		node := p.lookup(slot.Node, slot.UID)
-		if p.replaced(slot.Node, slot.UID) || (node != nil && node.settled()) {
+		retarget := slot.Revision != p.in.Revision
+		if p.replaced(slot.Node, slot.UID) || (node != nil && (node.settled() || (retarget && node.idle(slot)))) {
 			continue
+		}
+		if retarget {
+			slot.Revision, slot.Since = p.in.Revision, p.in.Now
 		}
 		if failure := p.expire(slot, node); failure != nil {
 			p.failures = append(p.failures, *failure)

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/topsops/gcu-operator/pkg/logging"
+)
+
+const defaultNamespace = "kube-system"
+
+const longHelp = `manager deploys the Enflame GCU node software that GcuResources ask for, and
+upgrades it node by node without ever making more nodes unavailable than
+allowed. It also rolls any other DaemonSet whose updateStrategy is OnDelete and
+that carries the annotation topsops.enflame.com/update-strategy.
+
+Exit codes: 0 after SIGTERM or Ctrl-C, 1 when it cannot run or lost its lease,
+2 when a flag is wrong.`
+
+const example = `  # In a pod, with its ServiceAccount:
+  manager --leader-elect
+
+  # From a shell, against the cluster of a kubeconfig:
+  manager --kubeconfig ~/.kube/config --metrics-bind-address 127.0.0.1:8080`
+
+// options are the flags as given.
+type options struct {
+	kubeconfig  string
+	namespace   string
+	leaderElect bool
+	metricsAddr string
+	probeAddr   string
+	logging     logging.Options
+}
+
+func newCommand() *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:           "manager",
+		Short:         "Deploys and upgrades the GCU node software of a cluster",
+		Long:          longHelp,
+		Example:       example,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if err := run(command.Context(), o, command.ErrOrStderr()); err != nil {
+				return &runError{err}
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
+	flags.StringVar(&o.namespace, "namespace", namespaceFromEnvironment(), "`namespace` of the lease and of the DaemonRollouts of GcuResources; default from POD_NAMESPACE, else "+defaultNamespace)
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the lease, so that several replicas can be started")
+	flags.StringVar(&o.metricsAddr, "metrics-bind-address", ":8080", "`address` of the Prometheus metrics; 0 serves none")
+	flags.StringVar(&o.probeAddr, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 serves none")
+	o.logging.BindFlags(flags)
+	return command
+}
+
+func namespaceFromEnvironment() string {
+	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
+		return namespace
+	}
+	return defaultNamespace
+}
+
+// validate returns an error of one line for the first flag that is wrong.
+func (o options) validate() error {
+	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
+		return fmt.Errorf("--namespace %q is not the name of a namespace: %s", o.namespace, problems[0])
+	}
+	if o.metricsAddr == "" || o.probeAddr == "" {
+		return errors.New("--metrics-bind-address and --health-probe-bind-address must not be empty: 0 turns one off")
+	}
+	return o.logging.Validate()
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/gcuresource"
+	"github.com/topsops/gcu-operator/pkg/logging"
+)
+
+const (
+	leaseName = "gcu-operator.topsops.enflame.com"
+	// syncProbe is how long a readiness probe waits for the caches.
+	syncProbe = 100 * time.Millisecond
+)
+
+// run runs the manager until ctx is done or the lease is lost.
+func run(ctx context.Context, o options, stderr io.Writer) error {
+	log := logging.New(stderr, o.logging)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log.WithName("client"))
+
+	config, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config, o)
+	if err != nil {
+		return err
+	}
+	if err := requireCRDs(mgr); err != nil {
+		return err
+	}
+	if err := addControllers(mgr, o); err != nil {
+		return err
+	}
+	log.Info("Starting the manager", "version", version, "namespace", o.namespace, "leaderElection", o.leaderElect)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	log.Info("Stopped")
+	return nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("finding the API server (--kubeconfig %q): %w", kubeconfig, err)
+	}
+	config.QPS = -1 // every controller bounds its own parallelism
+	config.UserAgent = "gcu-operator/" + version
+	return config, nil
+}
+
+func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), topsv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("registering kinds: %w", err)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddr},
+		HealthProbeBindAddress:        o.probeAddr,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       o.namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the manager: %w", err)
+	}
+	synced := func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), syncProbe)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches are not synchronised with the API server yet")
+		}
+		return nil
+	}
+	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", synced))
+	if err != nil {
+		return nil, fmt.Errorf("adding probes: %w", err)
+	}
+	return mgr, nil
+}
+
+// requireCRDs fails early, with what to do, when a kind of ours is not served.
+func requireCRDs(mgr ctrl.Manager) error {
+	for _, kind := range []string{"GcuResource", "DaemonRollout", "NodeUpgrade"} {
+		_, err := mgr.GetRESTMapper().RESTMapping(topsv1.GroupVersion.WithKind(kind).GroupKind(), topsv1.GroupVersion.Version)
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("the cluster does not serve %s of %s: install the CRDs first (kubectl apply -k config/crd)", kind, topsv1.GroupVersion)
+		}
+		if err != nil {
+			return fmt.Errorf("looking up %s of %s: %w", kind, topsv1.GroupVersion, err)
+		}
+	}
+	return nil
+}
+
+func addControllers(mgr ctrl.Manager, o options) error {
+	if err := (&gcuresource.Reconciler{}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("adding controller gcuresource: %w", err)
+	}
+	if err := (&gcuresource.NodeLabeler{}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("adding controller nodelabeler: %w", err)
+	}
+	return (&daemonupdater.Reconciler{
+		Client:    mgr.GetClient(),
+		Live:      mgr.GetAPIReader(),
+		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
+		Metrics:   daemonupdater.NewMetrics(metrics.Registry),
+		Namespace: o.namespace,
+		Deadlines: rollout.DefaultDeadlines,
+		Clock:     time.Now,
+	}).SetupWithManager(mgr)
+}

@@ -1,0 +1,142 @@
+package daemonupdater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// parallelism bounds the requests of one pass that are under way at once.
+const parallelism = 16
+
+// errMoved says that a DaemonSet changed since the pass began; the next pass
+// decides again.
+var errMoved = errors.New("a DaemonSet changed while its pods were to be deleted")
+
+// deletePods deletes the pods of a decision, each with its UID as precondition.
+// The DaemonSets are read again first, past the cache: one that is not
+// controlled any more, or whose template changed, loses no pod. One failing
+// call does not keep the others from being made.
+func (r *Reconciler) deletePods(ctx context.Context, o *observation, deletions []rollout.Deletion) error {
+	unchanged, err := r.recheck(ctx, o, deletions)
+	if err != nil {
+		return err
+	}
+	moved := false
+	err = each(ctx, len(deletions), func(i int) error {
+		if !unchanged[deletions[i].Member] {
+			return nil
+		}
+		return r.deletePod(ctx, o, deletions[i])
+	})
+	for _, same := range unchanged {
+		moved = moved || !same
+	}
+	if err == nil && moved {
+		return errMoved
+	}
+	return err
+}
+
+// recheck tells for each member index in the deletions whether the live
+// DaemonSet is still the one that was observed, and still controlled.
+func (r *Reconciler) recheck(ctx context.Context, o *observation, deletions []rollout.Deletion) (map[int]bool, error) {
+	unchanged := map[int]bool{}
+	for _, d := range deletions {
+		if _, done := unchanged[d.Member]; done {
+			continue
+		}
+		observed := o.members[d.Member].daemonSet
+		var live appsv1.DaemonSet
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(observed), &live)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading DaemonSet %s again: %w", o.members[d.Member].key(), err)
+		}
+		unchanged[d.Member] = err == nil && sameControl(observed, &live)
+	}
+	return unchanged, nil
+}
+
+func sameControl(observed, live *appsv1.DaemonSet) bool {
+	if live.UID != observed.UID || live.Generation != observed.Generation || live.DeletionTimestamp != nil {
+		return false
+	}
+	before, err1 := daemonset.SettingsOf(observed)
+	now, err2 := daemonset.SettingsOf(live)
+	return err1 == nil && err2 == nil && before == now
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.Deletion) error {
+	m := o.members[d.Member]
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.daemonSet.Namespace, Name: d.Pod}}
+	reason := deleteReasonOutdated
+	if d.WasUnavailable {
+		reason = deleteReasonUnavailable
+	}
+	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KObj(pod), "DaemonSet", klog.KObj(m.daemonSet), "Node", d.Node, "reason", reason)
+	err := r.Delete(ctx, pod, client.Preconditions{UID: &d.UID})
+	switch {
+	case err == nil:
+		r.Metrics.podDeleted(o.group, reason)
+		return nil
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return nil // it is gone, or a successor has its name: what we wanted
+	}
+	return fmt.Errorf("deleting Pod %s/%s on node %s: %w", pod.Namespace, pod.Name, d.Node, err)
+}
+
+// patchConditions applies patches of pod conditions. A pod that is gone needs none.
+func (r *Reconciler) patchConditions(ctx context.Context, patches []podPatch) error {
+	return each(ctx, len(patches), func(i int) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patches[i].pod.Namespace, Name: patches[i].pod.Name}}
+		err := r.Status().Patch(ctx, pod, patches[i].patch())
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("patching conditions of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		return nil
+	})
+}
+
+// answerRequests writes the tasks that answer the nodes' requests.
+func (r *Reconciler) answerRequests(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) error {
+	board := newTaskBoard(o, in, d)
+	return each(ctx, len(o.upgrades), func(i int) error {
+		upgrade := o.upgrades[i]
+		tasks, changed := board.answer(upgrade)
+		if !changed {
+			return nil
+		}
+		patch := client.MergeFromWithOptions(upgrade, client.MergeFromWithOptimisticLock{})
+		if err := r.Status().Patch(ctx, withTasks(upgrade, tasks), patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrade.Name, err)
+		}
+		return nil
+	})
+}
+
+// each calls work for 0..n-1 in bounded parallel and joins the errors.
+func each(ctx context.Context, n int, work func(i int) error) error {
+	var mu sync.Mutex
+	var failed []error
+	workqueue.ParallelizeUntil(ctx, parallelism, n, func(i int) {
+		if err := work(i); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed = append(failed, err)
+		}
+	})
+	return errors.Join(append(failed, ctx.Err())...)
+}

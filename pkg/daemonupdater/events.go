@@ -1,0 +1,102 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Reasons of events that are not the reason of a condition.
+const (
+	eventNodesSkipped  = "NodesSkipped"
+	eventNodesReturned = "NodesReturned"
+)
+
+// notice is one event about a group's target.
+type notice struct {
+	kind    string
+	reason  string
+	message string
+}
+
+// noticesOf returns what changed between two stored statuses, for people. It is pure.
+func noticesOf(before, after *topsv1.DaemonRolloutStatus) []notice {
+	var notices []notice
+	if c := changed(before, after, topsv1.RolloutAccepted); c != nil && c.Status == metav1.ConditionFalse {
+		notices = append(notices, notice{corev1.EventTypeWarning, c.Reason, c.Message})
+	}
+	if c := changed(before, after, topsv1.RolloutProgressing); c != nil && reportable(after, c) {
+		kind := corev1.EventTypeNormal
+		if c.Reason == reasonHalted || c.Reason == reasonNodesFailed {
+			kind = corev1.EventTypeWarning
+		}
+		notices = append(notices, notice{kind, c.Reason, c.Message})
+	}
+	was, is := nodesIn(before.Skipped), nodesIn(after.Skipped)
+	if added := missingFrom(was, is); len(added) > 0 {
+		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesSkipped,
+			fmt.Sprintf("%d nodes are skipped because they are offline (%s); each is upgraded when it is Ready again", after.SkippedNodes, rollout.AtMostFive(is))})
+	}
+	if back := missingFrom(is, was); len(back) > 0 && after.SkippedNodes < before.SkippedNodes {
+		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesReturned,
+			fmt.Sprintf("%d nodes that were skipped are back (%s)", len(back), rollout.AtMostFive(back))})
+	}
+	return notices
+}
+
+// reportable: a settings error has its own event, and a pending revision is too
+// short-lived for one.
+func reportable(after *topsv1.DaemonRolloutStatus, c *metav1.Condition) bool {
+	return c.Reason != reasonRevisionPending && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
+}
+
+func changed(before, after *topsv1.DaemonRolloutStatus, conditionType string) *metav1.Condition {
+	was := meta.FindStatusCondition(before.Conditions, conditionType)
+	is := meta.FindStatusCondition(after.Conditions, conditionType)
+	if is == nil || (was != nil && was.Reason == is.Reason && was.Status == is.Status) {
+		return nil
+	}
+	return is
+}
+
+func nodesIn(notes []topsv1.NodeNote) []string {
+	names := make([]string, len(notes))
+	for i := range notes {
+		names[i] = notes[i].Node
+	}
+	return names
+}
+
+// missingFrom returns the names that are not in base.
+func missingFrom(base, names []string) []string {
+	var missing []string
+	for _, name := range names {
+		if !slices.Contains(base, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// targetOf returns the object events are about: the GcuResource or the DaemonSet.
+func targetOf(o *observation) runtime.Object {
+	ds := o.members[0].daemonSet
+	if ref := gcuResourceOwner(ds); ref != nil {
+		return &topsv1.GcuResource{
+			TypeMeta:   metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind},
+			ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: ref.UID},
+		}
+	}
+	return &appsv1.DaemonSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: kindDaemonSet},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID},
+	}
+}

@@ -1,0 +1,188 @@
+package daemonupdater
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Reasons for touching nothing that are not settings errors.
+const (
+	reasonRevisionPending  = "RevisionPending"
+	reasonSettingsDisagree = "SettingsDisagree"
+)
+
+// observation is what one pass read.
+type observation struct {
+	group Group
+	// members in the order of replacement.
+	members []member
+	// nodes of the cluster, sorted by name.
+	nodes []*corev1.Node
+	// upgrades of all nodes, sorted by name.
+	upgrades []*topsv1.NodeUpgrade
+	// rollout as last written; its resourceVersion is empty when it does not exist yet.
+	rollout *topsv1.DaemonRollout
+}
+
+// member is one DaemonSet of the group with what belongs to it.
+type member struct {
+	daemonSet *appsv1.DaemonSet
+	revisions []*appsv1.ControllerRevision
+	pods      []*corev1.Pod
+}
+
+func (m member) key() string { return m.daemonSet.Namespace + "/" + m.daemonSet.Name }
+
+// zoneLabel spreads starts over failure domains.
+const zoneLabel = corev1.LabelTopologyZone
+
+// inputOf turns an observation into the input of the plan. It is pure.
+func inputOf(o *observation, deadlines rollout.Deadlines, now time.Time) rollout.Input {
+	in := rollout.Input{Now: now, Deadlines: deadlines, Ledger: ledgerOf(&o.rollout.Status)}
+	in.Settings, in.Blocked = settingsOf(o)
+	var hashes []string
+	for _, m := range o.members {
+		target, err := daemonset.TargetRevision(m.daemonSet, m.revisions)
+		if err != nil && in.Blocked == nil {
+			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
+		}
+		in.Members = append(in.Members, rollout.Member{Key: m.key(), Target: target})
+		hashes = append(hashes, m.key()+"="+target)
+	}
+	in.Revision = revisionOf(hashes)
+	in.Nodes = nodesOf(o, now)
+	return in
+}
+
+// settingsOf returns the settings all members agree on.
+func settingsOf(o *observation) (daemonset.Settings, *rollout.Blocked) {
+	var agreed daemonset.Settings
+	for i, m := range o.members {
+		s, err := daemonset.SettingsOf(m.daemonSet)
+		if err != nil {
+			return daemonset.Settings{}, blockedBy(err)
+		}
+		if i > 0 && s != agreed {
+			return daemonset.Settings{}, &rollout.Blocked{Reason: reasonSettingsDisagree, Message: fmt.Sprintf(
+				"DaemonSets %s and %s have different upgrade annotations; waiting until those of the GcuResource are on both",
+				o.members[0].key(), m.key())}
+		}
+		agreed = s
+	}
+	return agreed, nil
+}
+
+func blockedBy(err error) *rollout.Blocked {
+	if wrong, ok := errors.AsType[*daemonset.SettingsError](err); ok {
+		return &rollout.Blocked{Reason: wrong.Reason, Message: wrong.Message}
+	}
+	return &rollout.Blocked{Reason: "InvalidSettings", Message: err.Error()}
+}
+
+// revisionOf names the targets of all members together, in few characters.
+func revisionOf(hashes []string) string {
+	slices.Sort(hashes)
+	sum := sha256.Sum256([]byte(strings.Join(hashes, "\n")))
+	return hex.EncodeToString(sum[:5])
+}
+
+// nodesOf returns the nodes that should run the group or run a pod of it.
+func nodesOf(o *observation, now time.Time) []rollout.Node {
+	pods := make([]map[string]*corev1.Pod, len(o.members))
+	for i, m := range o.members {
+		pods[i] = podsByNode(m.pods)
+	}
+	requests := openRequests(o)
+	nodes := make([]rollout.Node, 0, len(o.nodes))
+	for _, node := range o.nodes {
+		n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel]}
+		ready, since := daemonset.NodeReady(node)
+		n.Ready, n.ReadySince = ready, since.Time
+		for i, m := range o.members {
+			placement := daemonset.ShouldRun(m.daemonSet, node)
+			pod := pods[i][node.Name]
+			if (pod == nil && !placement.Create) || (pod != nil && !placement.Keep) {
+				continue
+			}
+			p := podOf(i, pod, m.daemonSet.Spec.MinReadySeconds, now)
+			p.Request = requests[requestKey{node.Name, m.daemonSet.UID}]
+			n.Pods = append(n.Pods, p)
+		}
+		if len(n.Pods) > 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// podsByNode picks one pod per node: one that is not terminating before one
+// that is, then the oldest, which is the one the DaemonSet controller keeps.
+func podsByNode(pods []*corev1.Pod) map[string]*corev1.Pod {
+	byNode := make(map[string]*corev1.Pod, len(pods))
+	for _, pod := range pods {
+		name := daemonset.NodeName(pod)
+		if other := byNode[name]; other == nil || better(pod, other) {
+			byNode[name] = pod
+		}
+	}
+	return byNode
+}
+
+func better(a, b *corev1.Pod) bool {
+	if (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) {
+		return a.DeletionTimestamp == nil
+	}
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+func podOf(index int, pod *corev1.Pod, minReadySeconds int32, now time.Time) rollout.Pod {
+	p := rollout.Pod{Member: index}
+	if pod == nil {
+		return p
+	}
+	p.Name, p.UID, p.Created = pod.Name, pod.UID, pod.CreationTimestamp.Time
+	p.Revision = daemonset.RevisionHash(pod)
+	p.Terminating = pod.DeletionTimestamp != nil
+	p.Available, p.AvailableIn = daemonset.Availability(pod, minReadySeconds, now)
+	p.CrashLooping, _ = daemonset.CrashLooping(pod)
+	return p
+}
+
+type requestKey struct {
+	node      string
+	daemonSet types.UID
+}
+
+// openRequests returns the latest request per node and DaemonSet that is not
+// answered finally.
+func openRequests(o *observation) map[requestKey]*rollout.Request {
+	open := map[requestKey]*rollout.Request{}
+	for _, upgrade := range o.upgrades {
+		final := map[string]bool{}
+		for _, task := range upgrade.Status.Tasks {
+			final[task.RequestID] = task.State.Final()
+		}
+		for _, r := range upgrade.Status.Requests {
+			if !final[r.ID] {
+				open[requestKey{upgrade.Name, r.DaemonSet.UID}] = &rollout.Request{PodUID: r.Pod.UID, Time: r.RequestTime.Time}
+			}
+		}
+	}
+	return open
+}

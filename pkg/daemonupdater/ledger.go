@@ -1,0 +1,60 @@
+package daemonupdater
+
+import (
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// ledgerOf reads the ledger from the status of a DaemonRollout.
+func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
+	ledger := rollout.Ledger{Revision: status.Revision, Touched: int(status.Touched)}
+	for _, s := range status.InFlight {
+		ledger.Slots = append(ledger.Slots, rollout.Slot{
+			Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Pod: s.PodUID,
+		})
+	}
+	for _, f := range status.Failed {
+		ledger.Failures = append(ledger.Failures, rollout.Failure{
+			Node: f.Node, UID: f.UID, Reason: rollout.Reason(f.Reason), Message: f.Message, Since: f.Since.Time,
+		})
+	}
+	return ledger
+}
+
+// storeLedger writes the ledger into a status.
+func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
+	status.Revision, status.Touched = ledger.Revision, int32(ledger.Touched)
+	status.InFlight, status.Failed = nil, nil
+	for _, s := range ledger.Slots {
+		status.InFlight = append(status.InFlight, topsv1.NodeSlot{
+			Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, PodUID: s.Pod,
+		})
+	}
+	for _, f := range ledger.Failures {
+		status.Failed = append(status.Failed, topsv1.NodeNote{
+			Node: f.Node, UID: f.UID, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since),
+		})
+	}
+}
+
+// mustPrecede tells whether a new status has to be stored before anything else
+// happens, because the ledger in it differs. The rest of a status may follow later.
+func mustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
+	return stored.Revision != next.Revision || stored.Touched != next.Touched ||
+		!sameSlots(stored.InFlight, next.InFlight) || len(stored.Failed) != len(next.Failed)
+}
+
+// sameSlots tells whether every slot of next is stored already. A slot that is
+// stored and not needed any more may be dropped later.
+func sameSlots(stored, next []topsv1.NodeSlot) bool {
+	byNode := make(map[string]topsv1.NodeSlot, len(stored))
+	for _, s := range stored {
+		byNode[s.Node] = s
+	}
+	for _, s := range next {
+		if old, ok := byNode[s.Node]; !ok || old.UID != s.UID || old.PodUID != s.PodUID || old.Revision != s.Revision {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,145 @@
+package daemonupdater
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// controllerUID indexes objects by the UID of their controller.
+const controllerUID = ".metadata.controller.uid"
+
+func indexByController(object client.Object) []string {
+	if ref := metav1.GetControllerOf(object); ref != nil {
+		return []string{string(ref.UID)}
+	}
+	return nil
+}
+
+// observe reads everything one pass over a group depends on, from the caches.
+func (r *Reconciler) observe(ctx context.Context, g Group) (*observation, error) {
+	o := &observation{group: g}
+	daemonSets, err := r.daemonSetsOf(ctx, g)
+	if err != nil || len(daemonSets) == 0 {
+		return o, err
+	}
+	for _, ds := range daemonSets {
+		m, err := r.observeMember(ctx, ds)
+		if err != nil {
+			return nil, err
+		}
+		o.members = append(o.members, m)
+	}
+	if o.rollout, err = r.readRollout(ctx, o); err != nil {
+		return nil, err
+	}
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	o.nodes = pointers(nodes.Items, func(n *corev1.Node) string { return n.Name })
+	var upgrades topsv1.NodeUpgradeList
+	if err := r.List(ctx, &upgrades); err != nil {
+		return nil, fmt.Errorf("listing NodeUpgrades: %w", err)
+	}
+	o.upgrades = pointers(upgrades.Items, func(u *topsv1.NodeUpgrade) string { return u.Name })
+	return o, nil
+}
+
+// daemonSetsOf returns the DaemonSets of a group in the order of replacement;
+// those being deleted do not belong to it any more.
+func (r *Reconciler) daemonSetsOf(ctx context.Context, g Group) ([]*appsv1.DaemonSet, error) {
+	if g.Kind == kindDaemonSet {
+		var ds appsv1.DaemonSet
+		err := r.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: g.Name}, &ds)
+		if apierrors.IsNotFound(err) || (err == nil && ds.DeletionTimestamp != nil) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("getting DaemonSet %s: %w", g, err)
+		}
+		return []*appsv1.DaemonSet{&ds}, nil
+	}
+	var all appsv1.DaemonSetList
+	if err := r.List(ctx, &all, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
+		return nil, fmt.Errorf("listing DaemonSets of GcuResource %s: %w", g, err)
+	}
+	var list []*appsv1.DaemonSet
+	for i := range all.Items {
+		if ds := &all.Items[i]; ds.DeletionTimestamp == nil && groupOf(ds) == g {
+			list = append(list, ds)
+		}
+	}
+	sortMembers(list)
+	return list, nil
+}
+
+func (r *Reconciler) observeMember(ctx context.Context, ds *appsv1.DaemonSet) (member, error) {
+	m := member{daemonSet: ds}
+	owned := client.MatchingFields{controllerUID: string(ds.UID)}
+	var revisions appsv1.ControllerRevisionList
+	if err := r.List(ctx, &revisions, client.InNamespace(ds.Namespace), owned); err != nil {
+		return m, fmt.Errorf("listing ControllerRevisions of DaemonSet %s: %w", m.key(), err)
+	}
+	m.revisions = pointers(revisions.Items, func(c *appsv1.ControllerRevision) string { return c.Name })
+	var pods corev1.PodList
+	if err := r.List(ctx, &pods, client.InNamespace(ds.Namespace), owned); err != nil {
+		return m, fmt.Errorf("listing pods of DaemonSet %s: %w", m.key(), err)
+	}
+	m.pods = pointers(pods.Items, func(p *corev1.Pod) string { return p.Name })
+	return m, nil
+}
+
+// pointers returns pointers to the elements, sorted by name.
+func pointers[T any](items []T, name func(*T) string) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	slices.SortFunc(list, func(a, b *T) int { return cmp.Compare(name(a), name(b)) })
+	return list
+}
+
+// readRollout returns the group's DaemonRollout as last written: from memory
+// while the cache still shows what the last write was based on, else from the
+// cache. A group without one gets an empty one to be created.
+func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.DaemonRollout, error) {
+	key := o.group.rolloutKey(r.Namespace)
+	var cached topsv1.DaemonRollout
+	err := r.Get(ctx, key, &cached)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
+	}
+	if last, ok := r.written[o.group]; ok && last.basedOn == cached.ResourceVersion {
+		return last.rollout.DeepCopy(), nil
+	}
+	if err == nil {
+		return &cached, nil
+	}
+	return newRollout(o, key), nil
+}
+
+func newRollout(o *observation, key client.ObjectKey) *topsv1.DaemonRollout {
+	owner := metav1.NewControllerRef(o.members[0].daemonSet, appsv1.SchemeGroupVersion.WithKind(kindDaemonSet))
+	if ref := gcuResourceOwner(o.members[0].daemonSet); ref != nil {
+		owner = ref.DeepCopy()
+	}
+	owner.BlockOwnerDeletion = nil
+	return &topsv1.DaemonRollout{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name,
+			Labels:          map[string]string{topsv1.LabelManagedBy: topsv1.ManagedBy},
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: o.group.Kind, Name: o.group.Name}},
+	}
+}

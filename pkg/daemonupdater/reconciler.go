@@ -1,0 +1,171 @@
+package daemonupdater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// reportInterval is the least time between two status writes of one group that
+// change only counts; a ledger is stored at once.
+const reportInterval = time.Second
+
+// retryMoved is when to decide again after the world turned out to be ahead of
+// the cache.
+const retryMoved = 50 * time.Millisecond
+
+// +kubebuilder:rbac:groups=apps,resources=daemonsets;controllerrevisions,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts/status,verbs=update
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades,verbs=get;list;watch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler rolls one group per reconcile. It runs in one goroutine: groups
+// are few, and what takes time within one is done in parallel.
+type Reconciler struct {
+	client.Client
+	// Live reads past the cache.
+	Live client.Reader
+	// Recorder sends events.
+	Recorder events.EventRecorder
+	// Metrics of the rollouts.
+	Metrics *Metrics
+	// Namespace holds the DaemonRollouts of GcuResources.
+	Namespace string
+	// Deadlines of nodes in flight.
+	Deadlines rollout.Deadlines
+	// Clock tells the time.
+	Clock func() time.Time
+
+	// written is, per group, the rollout as this process last wrote it, until
+	// the cache shows it.
+	written map[Group]writtenRollout
+}
+
+type writtenRollout struct {
+	// basedOn is the resourceVersion the write replaced.
+	basedOn string
+	rollout *topsv1.DaemonRollout
+	at      time.Time
+}
+
+// Reconcile makes one pass over a group: observe, decide, store the ledger, act,
+// report.
+func (r *Reconciler) Reconcile(ctx context.Context, g Group) (ctrl.Result, error) {
+	o, err := r.observe(ctx, g)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if len(o.members) == 0 {
+		r.forget(g)
+		return ctrl.Result{}, nil
+	}
+	in := inputOf(o, r.Deadlines, r.Clock())
+	if in.Blocked == nil && in.Settings.Strategy == daemonset.NoStrategy {
+		return ctrl.Result{}, r.release(ctx, o, in)
+	}
+	d := rollout.Plan(in)
+	delay, err := r.store(ctx, o, in, d)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		log.FromContext(ctx).V(4).Info("The ledger moved on, deciding again", "rollout", g.String())
+		return ctrl.Result{RequeueAfter: retryMoved}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	err = r.deletePods(ctx, o, d.Delete)
+	if errors.Is(err, errMoved) {
+		delay, err = retryMoved, nil
+	}
+	r.Metrics.show(g, d)
+	return ctrl.Result{RequeueAfter: soonest(d.Recheck, delay)}, errors.Join(err, r.report(ctx, o, in, d))
+}
+
+// store writes the status of the group: at once when the ledger changed, else
+// not more often than every reportInterval; then it returns how long to wait.
+// Events are sent after the write.
+func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (wait time.Duration, err error) {
+	if want := (topsv1.TargetRef{Kind: o.group.Kind, Name: o.group.Name}); o.rollout.Spec.TargetRef != want {
+		return 0, fmt.Errorf("DaemonRollout %s belongs to %s %s, not to %s %s: rename one of them",
+			client.ObjectKeyFromObject(o.rollout), o.rollout.Spec.TargetRef.Kind, o.rollout.Spec.TargetRef.Name, want.Kind, want.Name)
+	}
+	before := o.rollout.Status
+	status := statusOf(before, o.rollout.Generation, in, d)
+	if equality.Semantic.DeepEqual(before, status) {
+		return 0, nil
+	}
+	if elapsed := in.Now.Sub(r.written[o.group].at); elapsed < reportInterval && !mustPrecede(&before, &status) {
+		return reportInterval - elapsed, nil
+	}
+	basedOn := o.rollout.ResourceVersion
+	next := o.rollout.DeepCopy()
+	if basedOn == "" {
+		if err := r.Create(ctx, next); err != nil {
+			return 0, fmt.Errorf("creating DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
+		}
+	}
+	next.Status = status
+	if err := r.Status().Update(ctx, next); err != nil {
+		return 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
+	}
+	r.written[o.group] = writtenRollout{basedOn: basedOn, rollout: next, at: in.Now}
+	for _, e := range noticesOf(&before, &status) {
+		r.Recorder.Eventf(targetOf(o), nil, e.kind, e.reason, "Rollout", "%s", e.message)
+	}
+	return 0, nil
+}
+
+// report tells pods and nodes what was decided about them.
+func (r *Reconciler) report(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) error {
+	patches, err := needUpgradePatches(o, in, in.Now)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.patchConditions(ctx, patches), r.answerRequests(ctx, o, in, d))
+}
+
+// release ends the control over a group that has no strategy any more: first
+// what was left on its pods and nodes, then the rollout itself.
+func (r *Reconciler) release(ctx context.Context, o *observation, in rollout.Input) error {
+	if o.rollout.ResourceVersion == "" {
+		return nil // was never controlled
+	}
+	if err := r.report(ctx, o, in, rollout.Plan(in)); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", o.group.String())
+	if err := r.Delete(ctx, o.rollout, client.Preconditions{UID: &o.rollout.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(o.rollout), err)
+	}
+	r.forget(o.group)
+	return nil
+}
+
+func (r *Reconciler) forget(g Group) {
+	delete(r.written, g)
+	r.Metrics.forget(g)
+}
+
+// soonest returns the shorter of two delays, where 0 means none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,163 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// maxSkippedListed bounds status.skipped; status.skippedNodes counts all.
+const maxSkippedListed = 20
+
+// Reasons of the conditions of a DaemonRollout, besides the reasons of a
+// settings error and rollout.ReasonHalted and so on.
+const (
+	reasonAccepted         = "SettingsAccepted"
+	reasonRollingOut       = "RollingOut"
+	reasonAwaitingRequests = "AwaitingRequests"
+	reasonBudgetExhausted  = "BudgetExhausted"
+	reasonNodesFailed      = "NodesFailed"
+	reasonComplete         = "Complete"
+	reasonCompleteReachabl = "CompleteExceptOffline"
+	reasonPaused           = "Paused"
+	reasonHalted           = "Halted"
+	reasonNotHalted        = "NotHalted"
+	reasonNotPaused        = "NotPaused"
+	reasonIncomplete       = "Incomplete"
+)
+
+// statusOf turns a decision into the status to store. It is pure; previous is
+// the status before, whose condition times are kept where nothing changed.
+func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.Input, d rollout.Decision) topsv1.DaemonRolloutStatus {
+	status := *previous.DeepCopy()
+	storeLedger(&status, d.Ledger)
+	status.Strategy = string(in.Settings.Strategy)
+	status.MaxUnavailable = int32(d.Limit)
+	status.Targets = nil
+	for _, m := range in.Members {
+		status.Targets = append(status.Targets, topsv1.RevisionTarget{DaemonSet: m.Key, Hash: m.Target})
+	}
+	status.Total, status.Updated = int32(d.Counts.Total), int32(d.Counts.Updated)
+	status.InFlightNodes, status.Pending = int32(d.Counts.InFlight), int32(d.Counts.Pending)
+	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed)
+	status.Unavailable = int32(d.Used)
+	status.Skipped = skippedOf(d)
+	for _, c := range conditionsOf(in, d) {
+		c.ObservedGeneration = generation
+		c.LastTransitionTime = wholeSecond(in.Now)
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	return status
+}
+
+func skippedOf(d rollout.Decision) []topsv1.NodeNote {
+	var notes []topsv1.NodeNote
+	for _, v := range d.Verdicts {
+		if v.State == rollout.Skipped && len(notes) < maxSkippedListed {
+			notes = append(notes, topsv1.NodeNote{Node: v.Node, Reason: string(v.Reason), Message: v.Message, Since: wholeSecond(v.Since)})
+		}
+	}
+	return notes
+}
+
+func conditionsOf(in rollout.Input, d rollout.Decision) []metav1.Condition {
+	progress := progressing(in, d)
+	return []metav1.Condition{
+		accepted(in),
+		progress,
+		condition(topsv1.RolloutHalted, d.Halted != "", reasonHalted, reasonNotHalted, d.Halted),
+		condition(topsv1.RolloutPaused, in.Settings.Paused, reasonPaused, reasonNotPaused, ""),
+		condition(topsv1.RolloutComplete, isComplete(in, d), progress.Reason, reasonIncomplete, summary(d)),
+	}
+}
+
+func condition(kind string, is bool, yes, no, message string) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: no, Message: message}
+	if is {
+		c.Status, c.Reason = metav1.ConditionTrue, yes
+	}
+	return c
+}
+
+func accepted(in rollout.Input) metav1.Condition {
+	c := metav1.Condition{Type: topsv1.RolloutAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted}
+	if b := in.Blocked; b != nil && b.Reason != reasonRevisionPending {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, b.Reason, b.Message
+	}
+	return c
+}
+
+// isComplete: every reachable node is at the target.
+func isComplete(in rollout.Input, d rollout.Decision) bool {
+	return in.Blocked == nil && d.Counts.Pending == 0 && d.Counts.Failed == 0 && len(d.Ledger.Slots) == 0
+}
+
+// progressing says in one word how the rollout stands.
+func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
+	c := metav1.Condition{Type: topsv1.RolloutProgressing, Status: metav1.ConditionFalse, Message: summary(d)}
+	switch {
+	case in.Blocked != nil:
+		c.Reason, c.Message = in.Blocked.Reason, in.Blocked.Message
+	case d.Halted != "":
+		c.Reason, c.Message = reasonHalted, d.Halted+"; "+c.Message
+	case isComplete(in, d) && d.Counts.Skipped > 0:
+		c.Reason = reasonCompleteReachabl
+	case isComplete(in, d):
+		c.Reason = reasonComplete
+	case len(d.Ledger.Slots) > 0:
+		c.Status, c.Reason = metav1.ConditionTrue, reasonRollingOut
+	case in.Settings.Paused:
+		c.Reason = reasonPaused
+	case in.Settings.Strategy == daemonset.OTA:
+		c.Reason = reasonAwaitingRequests
+	case d.Counts.Pending > 0:
+		c.Reason = reasonBudgetExhausted
+	default:
+		c.Reason = reasonNodesFailed
+	}
+	return c
+}
+
+// summary is one sentence with the counts and the first names of what waits for people.
+func summary(d rollout.Decision) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %d nodes updated", d.Counts.Updated, d.Counts.Total)
+	parts := []struct {
+		count int
+		state rollout.State
+		text  string
+	}{
+		{d.Counts.InFlight, rollout.InFlight, "in flight"},
+		{d.Counts.Pending, rollout.Pending, "pending"},
+		{d.Counts.Skipped, rollout.Skipped, "skipped because they are offline"},
+		{d.Counts.Failed, rollout.Failed, "failed"},
+	}
+	for _, p := range parts {
+		if p.count > 0 {
+			fmt.Fprintf(&b, ", %d %s (%s)", p.count, p.text, rollout.AtMostFive(namesIn(d, p.state)))
+		}
+	}
+	return b.String()
+}
+
+func namesIn(d rollout.Decision, state rollout.State) []string {
+	var names []string
+	for _, v := range d.Verdicts {
+		if v.State == state {
+			names = append(names, v.Node)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// wholeSecond is the precision the API server keeps.
+func wholeSecond(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

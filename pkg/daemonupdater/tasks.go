@@ -1,0 +1,129 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Reasons of a task that are not reasons of a verdict.
+const (
+	reasonReplaced      = "Replaced"
+	reasonNotControlled = "NotControlled"
+	reasonNotEligible   = "NotEligible"
+)
+
+// taskBoard answers the requests of nodes from one decision.
+type taskBoard struct {
+	o        *observation
+	in       rollout.Input
+	verdicts map[string]rollout.Verdict
+	nodes    map[string]*rollout.Node
+}
+
+func newTaskBoard(o *observation, in rollout.Input, d rollout.Decision) *taskBoard {
+	b := &taskBoard{o: o, in: in, verdicts: map[string]rollout.Verdict{}, nodes: map[string]*rollout.Node{}}
+	for i := range in.Nodes {
+		b.nodes[in.Nodes[i].Name] = &in.Nodes[i]
+		b.verdicts[in.Nodes[i].Name] = d.Verdicts[i]
+	}
+	return b
+}
+
+// answer returns the tasks a NodeUpgrade should show, and whether that differs
+// from what it shows. Tasks of other groups' requests are kept as they are;
+// tasks whose request is gone are dropped. It is pure.
+func (b *taskBoard) answer(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask, changed bool) {
+	for i := range upgrade.Status.Requests {
+		request := &upgrade.Status.Requests[i]
+		shown := taskFor(upgrade, request.ID)
+		member := b.memberOf(request)
+		switch {
+		case shown != nil && (member < 0 || shown.State.Final()):
+			tasks = append(tasks, *shown)
+		case member >= 0:
+			tasks = append(tasks, b.task(upgrade.Name, request, member, shown))
+		}
+	}
+	return tasks, !equality.Semantic.DeepEqual(tasks, upgrade.Status.Tasks)
+}
+
+func taskFor(upgrade *topsv1.NodeUpgrade, id string) *topsv1.UpgradeTask {
+	for i := range upgrade.Status.Tasks {
+		if upgrade.Status.Tasks[i].RequestID == id {
+			return &upgrade.Status.Tasks[i]
+		}
+	}
+	return nil
+}
+
+// memberOf returns the index of the member a request is about, -1 when it is
+// about a DaemonSet of another group.
+func (b *taskBoard) memberOf(request *topsv1.UpgradeRequest) int {
+	return slices.IndexFunc(b.o.members, func(m member) bool { return m.daemonSet.UID == request.DaemonSet.UID })
+}
+
+func (b *taskBoard) task(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) topsv1.UpgradeTask {
+	task := topsv1.UpgradeTask{
+		RequestID: request.ID,
+		Name:      fmt.Sprintf("%s_%s_replace", node, b.o.members[member].daemonSet.Name),
+	}
+	if shown != nil {
+		task.StartTime = shown.StartTime
+	}
+	task.State, task.Reason, task.Message = b.state(node, request, member)
+	now := wholeSecond(b.in.Now)
+	if task.State != topsv1.TaskWaiting && task.StartTime == nil {
+		task.StartTime = &now
+	}
+	if task.State.Final() {
+		task.EndTime = &now
+	}
+	return task
+}
+
+// state follows one request: the pod it names is replaced when another is there
+// and available.
+func (b *taskBoard) state(node string, request *topsv1.UpgradeRequest, member int) (state topsv1.TaskState, reason, message string) {
+	if b.in.Settings.Strategy == daemonset.NoStrategy && b.in.Blocked == nil {
+		return topsv1.TaskFailed, reasonNotControlled,
+			fmt.Sprintf("DaemonSet %s has no update strategy any more", b.in.Members[member].Key)
+	}
+	n := b.nodes[node]
+	var pod *rollout.Pod
+	if n != nil {
+		if i := slices.IndexFunc(n.Pods, func(p rollout.Pod) bool { return p.Member == member }); i >= 0 {
+			pod = &n.Pods[i]
+		}
+	}
+	if pod == nil {
+		return topsv1.TaskFailed, reasonNotEligible,
+			fmt.Sprintf("DaemonSet %s does not run on this node any more", b.in.Members[member].Key)
+	}
+	verdict := b.verdicts[node]
+	target := b.in.Members[member].Target
+	switch {
+	case pod.UID == request.Pod.UID && pod.Revision == target:
+		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
+	case pod.UID != "" && pod.UID != request.Pod.UID && pod.Available:
+		return topsv1.TaskDone, reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
+	case verdict.State == rollout.Failed && !verdict.Since.Before(request.RequestTime.Time):
+		return topsv1.TaskFailed, string(verdict.Reason), verdict.Message
+	case verdict.State == rollout.InFlight || pod.UID != request.Pod.UID || pod.Terminating:
+		return topsv1.TaskRunning, string(verdict.Reason), verdict.Message
+	default:
+		return topsv1.TaskWaiting, string(verdict.Reason), verdict.Message
+	}
+}
+
+// withTasks returns a copy of a NodeUpgrade with other tasks.
+func withTasks(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) *topsv1.NodeUpgrade {
+	next := upgrade.DeepCopy()
+	next.Status.Tasks = tasks
+	return next
+}

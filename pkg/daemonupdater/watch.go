@@ -1,0 +1,121 @@
+package daemonupdater
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// SetupWithManager adds the controller and the cache indexes it needs: pods and
+// ControllerRevisions by the UID of their controller. A rollout is woken by
+// everything it looks at; nothing depends on another controller happening to
+// write a status.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.written = map[Group]writtenRollout{}
+	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), object, controllerUID, indexByController); err != nil {
+			return fmt.Errorf("indexing %T by controller: %w", object, err)
+		}
+	}
+	err := builder.TypedControllerManagedBy[Group](mgr).
+		Named("daemonupdater").
+		Watches(&appsv1.DaemonSet{}, enqueue(func(_ context.Context, object client.Object) []Group {
+			return []Group{groupOf(object.(*appsv1.DaemonSet))}
+		})).
+		Watches(&corev1.Pod{}, enqueue(r.groupOfController)).
+		Watches(&appsv1.ControllerRevision{}, enqueue(r.groupOfController)).
+		Watches(&corev1.Node{}, enqueue(r.allGroups), builder.WithPredicates(nodeChanged())).
+		Watches(&topsv1.NodeUpgrade{}, enqueue(r.groupsAskedFor)).
+		Watches(&topsv1.DaemonRollout{}, enqueue(r.groupOfRollout)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding controller daemonupdater: %w", err)
+	}
+	return nil
+}
+
+func enqueue(groups func(context.Context, client.Object) []Group) handler.TypedEventHandler[client.Object, Group] {
+	return handler.TypedEnqueueRequestsFromMapFunc(groups)
+}
+
+// groupOfController returns the group of the DaemonSet that controls an object.
+func (r *Reconciler) groupOfController(ctx context.Context, object client.Object) []Group {
+	ref := metav1.GetControllerOf(object)
+	if ref == nil || ref.Kind != kindDaemonSet {
+		return nil
+	}
+	var ds appsv1.DaemonSet
+	if err := r.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: ref.Name}, &ds); err != nil {
+		return nil // not in the cache: its own event will come
+	}
+	return []Group{groupOf(&ds)}
+}
+
+// allGroups returns every group that has a strategy or claims to have one.
+func (r *Reconciler) allGroups(ctx context.Context, _ client.Object) []Group {
+	var list appsv1.DaemonSetList
+	if err := r.List(ctx, &list); err != nil {
+		log.FromContext(ctx).Error(err, "Listing DaemonSets for a node event failed")
+		return nil
+	}
+	groups := map[Group]bool{}
+	for i := range list.Items {
+		if s, err := daemonset.SettingsOf(&list.Items[i]); err != nil || s.Strategy != daemonset.NoStrategy {
+			groups[groupOf(&list.Items[i])] = true
+		}
+	}
+	return slices.Collect(maps.Keys(groups))
+}
+
+// groupsAskedFor returns the groups of the DaemonSets a node asks for.
+func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) []Group {
+	groups := map[Group]bool{}
+	for _, request := range object.(*topsv1.NodeUpgrade).Status.Requests {
+		var ds appsv1.DaemonSet
+		key := client.ObjectKey{Namespace: request.DaemonSet.Namespace, Name: request.DaemonSet.Name}
+		if err := r.Get(ctx, key, &ds); err == nil && ds.UID == request.DaemonSet.UID {
+			groups[groupOf(&ds)] = true
+		}
+	}
+	return slices.Collect(maps.Keys(groups))
+}
+
+func (r *Reconciler) groupOfRollout(_ context.Context, object client.Object) []Group {
+	target := object.(*topsv1.DaemonRollout).Spec.TargetRef
+	g := Group{Kind: target.Kind, Name: target.Name}
+	if g.Kind == kindDaemonSet {
+		g.Namespace = object.GetNamespace()
+	}
+	return []Group{g}
+}
+
+// nodeChanged passes node events that can change a decision: readiness, labels,
+// taints, appearing and vanishing.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+			wasReady, _ := daemonset.NodeReady(before)
+			isReady, _ := daemonset.NodeReady(after)
+			return wasReady != isReady || before.UID != after.UID ||
+				!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+				!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+		},
+	}
+}

@@ -1,0 +1,72 @@
+// Package logging makes the logger of the project's programs: zapr over zap,
+// JSON for machines or lines for people.
+package logging
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/term"
+)
+
+// Formats of log lines; Auto is Console on a terminal and JSON elsewhere.
+const (
+	Auto    = "auto"
+	JSON    = "json"
+	Console = "console"
+)
+
+// maxVerbosity is the largest V level that makes sense to ask for.
+const maxVerbosity = 10
+
+// Options are the flags of a program about its log. The zero value is not
+// valid: bind them to a flag set first.
+type Options struct {
+	Format    string
+	Verbosity int
+}
+
+// BindFlags adds --log-format and --verbosity (-v) to a flag set.
+func (o *Options) BindFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Format, "log-format", Auto, "`format`: json, console, or auto = console on a terminal and json elsewhere")
+	flags.IntVarP(&o.Verbosity, "verbosity", "v", 0, "log `level`: 0 what changes, 1 refused requests too, 4 how it was decided")
+}
+
+// Validate returns an error that names the flag that is wrong.
+func (o Options) Validate() error {
+	if formats := []string{Auto, JSON, Console}; !slices.Contains(formats, o.Format) {
+		return fmt.Errorf("--log-format %q is none of %s", o.Format, strings.Join(formats, ", "))
+	}
+	if o.Verbosity < 0 || o.Verbosity > maxVerbosity {
+		return fmt.Errorf("--verbosity %d is not between 0 and %d", o.Verbosity, maxVerbosity)
+	}
+	return nil
+}
+
+// New returns a logger that writes to w.
+func New(w io.Writer, o Options) logr.Logger {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder(encoding)
+	if o.Format == Console || (o.Format == Auto && isTerminal(w)) {
+		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoder = zapcore.NewConsoleEncoder(encoding)
+	}
+	level := zap.NewAtomicLevelAt(zapcore.Level(-o.Verbosity))
+	return zapr.NewLogger(zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)))
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
