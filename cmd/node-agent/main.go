@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program: it returns when ctx is done or the agent cannot go
+// on, with the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	command := newCommand()
+	command.SetArgs(args)
+	command.SetOut(stdout)
+	command.SetErr(stderr)
+	err := command.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var failure *runError
+	if errors.As(err, &failure) {
+		command.PrintErrln("node-agent:", err)
+		return exitFailed
+	}
+	command.PrintErrln("node-agent:", err, "(see node-agent --help)")
+	return exitUsage
+}
+
+// runError is an error that no other flag would have avoided.
+type runError struct{ cause error }
+
+func (e *runError) Error() string { return e.cause.Error() }
+func (e *runError) Unwrap() error { return e.cause }

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// kubeconfig leads to a port at which nobody listens.
+const kubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],
+"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`
+
+func writeKubeconfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// buffer is a bytes.Buffer that may be read while it is written.
+type buffer struct {
+	mu   sync.Mutex
+	data bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.String()
+}
+
+func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
+	t.Setenv("NODE_NAME", "")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	good := []string{"--node-name=node-a", "--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0"}
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no node name":                {nil, exitUsage, "--node-name is required"},
+		"a bad node name":             {[]string{"--node-name=Node_A"}, exitUsage, "is not the name of a node"},
+		"a public address":            {append(good, "--ota-bind-address=0.0.0.0:10267"), exitUsage, "is not a loopback address"},
+		"no port":                     {append(good, "--ota-bind-address=127.0.0.1"), exitUsage, "is not ip:port"},
+		"an empty state directory":    {append(good, "--state-dir="), exitUsage, "--state-dir is empty"},
+		"an unknown log format":       {append(good, "--log-format=xml"), exitUsage, `--log-format "xml" is none of`},
+		"a verbosity below zero":      {append(good, "-v=-1"), exitUsage, "not between 0 and 10"},
+		"an unknown flag":             {append(good, "--bogus"), exitUsage, "unknown flag: --bogus"},
+		"an argument":                 {append(good, "serve"), exitUsage, "unknown command"},
+		"a kubeconfig that is absent": {append(good, "--kubeconfig="+file+"x"), exitFailed, "reading --kubeconfig"},
+		"no kubeconfig outside a pod": {append(good, "--kubeconfig="), exitFailed, "without --kubeconfig"},
+		"a state directory in a file": {append(good, "--state-dir="+file), exitFailed, "opening --state-dir"},
+		"a port that is taken":        {append(good, "--ota-bind-address="+taken.Addr().String()), exitFailed, "binding --ota-bind-address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr buffer
+			code := run(t.Context(), test.args, &stdout, &stderr)
+			if text := stderr.String(); code != test.code || !strings.Contains(text, test.says) || strings.Count(text, "\n") != 1 {
+				t.Errorf("exit code %d and %q, want %d and one line with %q", code, text, test.code, test.says)
+			}
+		})
+	}
+}
+
+func TestAnswersThatNeedNoFlags(t *testing.T) {
+	t.Setenv("NODE_NAME", "")
+	for says, args := range map[string][]string{
+		"node-agent version dev": {"--version"},
+		"--ota-bind-address":     {"--help"},
+		"Examples:":              {"--help"},
+		"complete":               {"completion", "bash"},
+	} {
+		var stdout, stderr buffer
+		if code := run(t.Context(), args, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), says) {
+			t.Errorf("%v: exit code %d, %q does not say %q", args, code, stdout.String(), says)
+		}
+	}
+}
+
+// line is one line of the JSON log.
+type line struct {
+	Message string `json:"msg"`
+	Address string `json:"address"`
+}
+
+func TestAgentStartsWithoutServerLogsJSONAndStopsCleanly(t *testing.T) {
+	t.Setenv("NODE_NAME", "node-a")
+	ctx, terminate := context.WithCancel(t.Context())
+	defer terminate()
+	reader, writer := io.Pipe()
+	ended := make(chan int, 1)
+	var stdout buffer
+	go func() {
+		ended <- run(ctx, []string{"--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0", "-v=4"}, &stdout, writer)
+		_ = writer.Close()
+	}()
+
+	var messages []string
+	for lines := json.NewDecoder(reader); ; {
+		var l line
+		if err := lines.Decode(&l); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("the log is not JSON after %q: %v", messages, err)
+		}
+		messages = append(messages, l.Message)
+		if l.Address != "" {
+			go func() {
+				if status := post(t, l.Address); status != http.StatusServiceUnavailable {
+					t.Errorf("POST without an API server: %d", status)
+				}
+				terminate()
+			}()
+		}
+	}
+	select {
+	case code := <-ended:
+		if code != exitOK {
+			t.Errorf("exit code %d after the signal", code)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the agent did not stop")
+	}
+	if last := messages[len(messages)-1]; last != "Stopped" {
+		t.Errorf("the last line is %q of %q", last, messages)
+	}
+	if stdout.String() != "" {
+		t.Errorf("stdout says %q", stdout.String())
+	}
+}
+
+func post(t *testing.T, address string) int {
+	response, err := http.Post("http://"+address+"/openyurt.io/v1/namespaces/a/pods/b/upgrade", "", nil)
+	if err != nil {
+		t.Errorf("POST: %v", err)
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}

@@ -1,0 +1,364 @@
+package ota_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota"
+)
+
+func TestPostShowsTheRequestInTheNodeUpgrade(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "post")
+	pod := s.outdated("driver-x", nil)
+	s.start()
+	s.mustPost("driver-x")
+
+	nodeUpgrade := s.nodeUpgrade()
+	wantOwner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
+	if diff := cmp.Diff(wantOwner, nodeUpgrade.OwnerReferences); diff != "" {
+		t.Errorf("owner (-want +got):\n%s", diff)
+	}
+	if len(nodeUpgrade.Status.Requests) != 1 {
+		t.Fatalf("requests are %+v, want one", nodeUpgrade.Status.Requests)
+	}
+	got := nodeUpgrade.Status.Requests[0]
+	want := topsv1.UpgradeRequest{
+		ID: got.ID, Revision: "rev-2", RequestTime: got.RequestTime,
+		DaemonSet: topsv1.NamespacedRef{Namespace: s.namespace, Name: "driver", UID: "ds-uid"},
+		Pod:       topsv1.NamespacedRef{Namespace: s.namespace, Name: "driver-x", UID: pod.UID},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || got.RequestTime.IsZero() {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	if agent := nodeUpgrade.Status.Agent; agent == nil || agent.Version != "test" || agent.StartTime.IsZero() {
+		t.Errorf("agent is %+v", agent)
+	}
+	if !slices.ContainsFunc(nodeUpgrade.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == ota.FieldManager && f.Subresource == "status" && f.Operation == metav1.ManagedFieldsOperationApply
+	}) {
+		t.Errorf("no field manager %s applied the status", ota.FieldManager)
+	}
+}
+
+func TestRefusalsOfTheRealServer(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "refusals")
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "refusals-other"}}
+	s.create(other)
+	s.outdated("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = other.Name })
+	s.outdated("bare", func(p *corev1.Pod) { p.OwnerReferences = nil })
+	s.outdated("current", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
+	leaving := s.outdated("leaving", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/stay"} })
+	if err := s.admin.Delete(t.Context(), leaving); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	for pod, want := range map[string]int{
+		"elsewhere": 403, "leaving": 403, "current": 403, "bare": 400, "missing": 404, "Malformed_Name": 400, "a%2F..%2Fb": 400,
+	} {
+		if status, body := s.post(pod); status != want || strings.Count(body, "\n") != 1 {
+			t.Errorf("POST for %s: %d %q, want %d with one line", pod, status, body, want)
+		}
+	}
+	if requests := s.nodeUpgrade().Status.Requests; len(requests) != 0 {
+		t.Errorf("refused requests are shown: %+v", requests)
+	}
+}
+
+func TestPodsListsOnlyThisNode(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "pods")
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pods-other"}}
+	s.create(other)
+	s.outdated("here", nil)
+	s.outdated("there", func(p *corev1.Pod) { p.Spec.NodeName = other.Name })
+	s.start()
+	status, body := s.send(http.MethodGet, "/pods")
+	var list corev1.PodList
+	if err := json.Unmarshal([]byte(body), &list); err != nil || status != http.StatusOK {
+		t.Fatalf("GET /pods: %d %q: %v", status, body, err)
+	}
+	if list.Kind != "PodList" || list.APIVersion != "v1" || len(list.Items) != 1 || list.Items[0].Name != "here" {
+		t.Errorf("GET /pods is a %s %s with %d items", list.APIVersion, list.Kind, len(list.Items))
+	}
+}
+
+func TestParallelPostsAreOneRequest(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "parallel")
+	s.outdated("driver-x", nil)
+	s.start()
+	var posts sync.WaitGroup
+	for range 50 {
+		posts.Go(func() {
+			if status, body := s.post("driver-x"); status != http.StatusOK {
+				t.Errorf("POST: %d %q", status, body)
+			}
+		})
+	}
+	posts.Wait()
+	if requests := s.nodeUpgrade().Status.Requests; len(requests) != 1 {
+		t.Errorf("50 POSTs made %d requests", len(requests))
+	}
+	if files := s.journalFiles(); len(files) != 1 {
+		t.Errorf("the journal holds %v", files)
+	}
+}
+
+func TestPostAnswersQuickly(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "latency")
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
+	for _, name := range names {
+		s.outdated(name, nil)
+	}
+	s.start()
+	s.until("the first contact is made", func() bool { status, _ := s.post("nobody"); return status == http.StatusNotFound })
+	var took []time.Duration
+	for _, name := range names {
+		start := time.Now()
+		s.mustPost(name)
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	t.Logf("POST took %s at the median, %s at most", took[len(took)/2], took[len(took)-1])
+	if median := took[len(took)/2]; median > 200*time.Millisecond {
+		t.Errorf("POST took %s at the median, want at most 200ms", median)
+	}
+}
+
+func TestRestartAppliesTheJournalAgain(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "restart")
+	s.outdated("driver-x", nil)
+	stop := s.start()
+	s.mustPost("driver-x")
+	want := s.nodeUpgrade().Status.Requests
+	s.wipe()
+	s.until("the running agent shows the request again", func() bool { return len(s.nodeUpgrade().Status.Requests) == 1 })
+
+	stop()
+	s.wipe()
+	s.start()
+	s.until("the restarted agent shows the request again", func() bool { return len(s.nodeUpgrade().Status.Requests) == 1 })
+	if diff := cmp.Diff(want, s.nodeUpgrade().Status.Requests); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+
+	if err := s.admin.Delete(t.Context(), s.nodeUpgrade()); err != nil {
+		t.Fatal(err)
+	}
+	s.until("a deleted NodeUpgrade is made again", func() bool {
+		list := &topsv1.NodeUpgradeList{}
+		if err := s.admin.List(t.Context(), list, client.MatchingFields{"metadata.name": s.node.Name}); err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items) == 1 && len(list.Items[0].Status.Requests) == 1
+	})
+}
+
+// wipe empties the status of the NodeUpgrade, as a careless client would.
+func (s *site) wipe() {
+	s.t.Helper()
+	for {
+		nodeUpgrade := s.nodeUpgrade()
+		nodeUpgrade.Status = topsv1.NodeUpgradeStatus{}
+		err := s.admin.Status().Update(s.t.Context(), nodeUpgrade)
+		if err == nil {
+			return
+		} else if !apierrors.IsConflict(err) {
+			s.t.Fatalf("wiping the status: %v", err)
+		}
+	}
+}
+
+func (s *site) journalFiles() []string {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.stateDir, "requests", "*"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return files
+}
+
+func TestTasksOfTheOperatorSurvive(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "tasks")
+	s.outdated("driver-x", nil)
+	s.outdated("driver-y", nil)
+	s.start()
+	s.mustPost("driver-x")
+	first := s.nodeUpgrade().Status.Requests[0].ID
+	s.answer(topsv1.UpgradeTask{RequestID: first, Name: "tasks_driver_replace", State: topsv1.TaskRunning, Message: "deleting"})
+	want := s.nodeUpgrade().Status.Tasks
+
+	s.mustPost("driver-y")
+	nodeUpgrade := s.nodeUpgrade()
+	if diff := cmp.Diff(want, nodeUpgrade.Status.Tasks); diff != "" || len(nodeUpgrade.Status.Requests) != 2 {
+		t.Errorf("%d requests, tasks (-want +got):\n%s", len(nodeUpgrade.Status.Requests), diff)
+	}
+
+	s.answer(topsv1.UpgradeTask{RequestID: first, Name: "tasks_driver_replace", State: topsv1.TaskFailed, Message: "never ready"})
+	s.mustPost("driver-x")
+	nodeUpgrade = s.nodeUpgrade()
+	if n := len(nodeUpgrade.Status.Requests); n != 3 || nodeUpgrade.Status.Requests[2].ID != first+"-2" {
+		t.Errorf("after a failure a new POST shows %+v", nodeUpgrade.Status.Requests)
+	}
+	if len(nodeUpgrade.Status.Tasks) != 1 || nodeUpgrade.Status.Tasks[0].State != topsv1.TaskFailed {
+		t.Errorf("tasks are %+v, want the failed one", nodeUpgrade.Status.Tasks)
+	}
+}
+
+// killedAtApply is an API server at which every apply meets the end of the agent.
+type killedAtApply struct {
+	ota.Cluster
+	disk func()
+}
+
+func (k killedAtApply) ApplyStatus(context.Context, *topsv1.NodeUpgrade) error {
+	k.disk()
+	return errors.New("killed")
+}
+
+func TestKilledBetweenJournalAndApplyResumes(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "killed")
+	s.outdated("driver-x", nil)
+	left := filepath.Join(t.TempDir(), "state")
+	inbox, err := ota.NewInbox(ota.Options{
+		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Clock: clock.RealClock{}, Log: testr.New(t),
+		Cluster: killedAtApply{Cluster: s.cluster, disk: func() {
+			// What a kill at this moment leaves on the disk.
+			if err := os.CopyFS(left, os.DirFS(s.stateDir)); err != nil {
+				t.Errorf("copying the state: %v", err)
+			}
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inbox.Ask(t.Context(), s.namespace, "driver-x"); err == nil {
+		t.Fatal("the request was accepted although the apply did not end")
+	}
+	if requests := s.nodeUpgrade().Status.Requests; len(requests) != 0 {
+		t.Fatalf("requests are shown without an apply: %+v", requests)
+	}
+	s.stateDir = left
+	s.start()
+	s.until("the restarted agent shows the request", func() bool { return len(s.nodeUpgrade().Status.Requests) == 1 })
+}
+
+func TestNodeUpgradeOfAnEarlierNodeIsNotUsed(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "earlier")
+	s.outdated("driver-x", nil)
+	s.create(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name, OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: "an-earlier-one",
+	}}}})
+	s.start()
+	status, body := s.post("driver-x")
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "kubectl delete nodeupgrade earlier") {
+		t.Errorf("POST: %d %q, want 503 that says what to do", status, body)
+	}
+	if files := s.journalFiles(); len(files) != 0 {
+		t.Errorf("the journal holds %v after a refusal", files)
+	}
+}
+
+func TestAgentHoldsNoOtherRights(t *testing.T) {
+	s := newSite(t, sharedPlane(t), "rights")
+	pod := s.outdated("driver-x", nil)
+	agent, err := client.New(s.agent, client.Options{Scheme: s.admin.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"deleting a pod":         agent.Delete(t.Context(), pod),
+		"deleting a NodeUpgrade": agent.Delete(t.Context(), &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}),
+		"updating a node":        agent.Update(t.Context(), s.node),
+		"listing nodes":          agent.List(t.Context(), &corev1.NodeList{}),
+		"listing secrets":        agent.List(t.Context(), &corev1.SecretList{}),
+		"evicting a pod":         agent.SubResource("eviction").Create(t.Context(), pod, pod),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want it forbidden", what, err)
+		}
+	}
+}
+
+func TestStoppedServerIsAnswered503AndNothingIsJournaled(t *testing.T) {
+	plane, err := startPlane()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := plane.environment.Stop(); err != nil {
+			t.Errorf("stopping the control plane: %v", err)
+		}
+	})
+	s := newSite(t, plane, "stopped")
+	s.outdated("driver-x", nil)
+	if err := plane.environment.ControlPlane.APIServer.Stop(); err != nil {
+		t.Fatalf("stopping the API server: %v", err)
+	}
+	s.start()
+	s.expectDisconnected()
+}
+
+// expectDisconnected checks what an agent without an API server does.
+func (s *site) expectDisconnected() {
+	s.t.Helper()
+	if status, body := s.post("driver-x"); status != http.StatusServiceUnavailable || !strings.Contains(body, "Nothing was recorded") {
+		s.t.Errorf("POST without an API server: %d %q", status, body)
+	}
+	if status, body := s.send(http.MethodGet, "/pods"); status != http.StatusServiceUnavailable {
+		s.t.Errorf("GET /pods without an API server: %d %q", status, body)
+	}
+	if status, _ := s.send(http.MethodGet, "/healthz"); status != http.StatusOK {
+		s.t.Errorf("GET /healthz without an API server: %d", status)
+	}
+	if files := s.journalFiles(); len(files) != 0 {
+		s.t.Errorf("the journal holds %v after a refusal", files)
+	}
+}
+
+func TestLinkThatIsCutAtStartAndComesBack(t *testing.T) {
+	plane := sharedPlane(t)
+	s := newSite(t, plane, "link")
+	s.outdated("driver-x", nil)
+	link := newLink(t, plane.agent.Host)
+	var err error
+	if s.cluster, err = ota.NewAPIServer(link.config(plane.agent), "test"); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	s.expectDisconnected()
+
+	link.up(t)
+	s.until("the agent shows itself by its own effort", func() bool {
+		list := &topsv1.NodeUpgradeList{}
+		return s.admin.List(t.Context(), list, client.MatchingFields{"metadata.name": s.node.Name}) == nil && len(list.Items) == 1
+	})
+	s.mustPost("driver-x")
+
+	link.down(t)
+	if status, body := s.post("driver-x"); status != http.StatusServiceUnavailable {
+		t.Errorf("POST over a cut link: %d %q", status, body)
+	}
+	if files := s.journalFiles(); len(files) != 1 {
+		t.Errorf("the journal holds %v, want the request accepted before", files)
+	}
+	s.wipe()
+	link.up(t)
+	s.until("the request is shown again", func() bool { return len(s.nodeUpgrade().Status.Requests) == 1 })
+}

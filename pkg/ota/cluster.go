@@ -1,0 +1,35 @@
+package ota
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// FieldManager owns status.requests and status.agent of a NodeUpgrade.
+const FieldManager = "gcu-node-agent"
+
+// Cluster is what the endpoint needs of the API server. Every read is live.
+// Errors are those of k8s.io/apimachinery/pkg/api/errors. What cannot be used
+// for lack of a connection returns an error before the context's deadline has
+// long passed.
+type Cluster interface {
+	// Pod returns one pod.
+	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// Pods returns the pods bound to a node.
+	Pods(ctx context.Context, node string) (*corev1.PodList, error)
+	// Node returns a node.
+	Node(ctx context.Context, name string) (*corev1.Node, error)
+	// NodeUpgrade returns the NodeUpgrade of a node.
+	NodeUpgrade(ctx context.Context, node string) (*topsv1.NodeUpgrade, error)
+	// CreateNodeUpgrade creates a NodeUpgrade and returns it as created.
+	CreateNodeUpgrade(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade) (*topsv1.NodeUpgrade, error)
+	// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as
+	// FieldManager: what the status does not say and FieldManager owns is removed.
+	ApplyStatus(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade) error
+	// WatchNodeUpgrade watches the NodeUpgrade of a node from a resource version on.
+	WatchNodeUpgrade(ctx context.Context, node, resourceVersion string) (watch.Interface, error)
+}

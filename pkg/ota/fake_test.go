@@ -1,0 +1,191 @@
+package ota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+var errAway = errors.New("connect: connection refused")
+
+// fakeCluster is an API server with one node. Its lock guards all fields.
+type fakeCluster struct {
+	mu          sync.Mutex
+	away        error // every call fails with it
+	applyFails  error
+	onApply     func() // called inside ApplyStatus, without the lock
+	node        *corev1.Node
+	pods        map[string]*corev1.Pod
+	nodeUpgrade *topsv1.NodeUpgrade
+	applies     int
+	creates     int
+	calls       int
+	watchers    []*watch.FakeWatcher
+}
+
+func newFakeCluster(pods ...*corev1.Pod) *fakeCluster {
+	c := &fakeCluster{
+		node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "node-uid"}},
+		pods: map[string]*corev1.Pod{},
+	}
+	for _, pod := range pods {
+		c.pods[pod.Namespace+"/"+pod.Name] = pod
+	}
+	return c
+}
+
+// enter takes the lock and fails when the API server is away.
+func (c *fakeCluster) enter() error {
+	c.mu.Lock()
+	c.calls++
+	return c.away
+}
+
+func notFound(resource, name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
+}
+
+func (c *fakeCluster) Pod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+	defer c.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	if pod := c.pods[namespace+"/"+name]; pod != nil {
+		return pod.DeepCopy(), nil
+	}
+	return nil, notFound("pods", name)
+}
+
+func (c *fakeCluster) Pods(context.Context, string) (*corev1.PodList, error) {
+	defer c.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	return &corev1.PodList{}, nil
+}
+
+func (c *fakeCluster) Node(context.Context, string) (*corev1.Node, error) {
+	defer c.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	if c.node == nil {
+		return nil, notFound("nodes", "node-a")
+	}
+	return c.node.DeepCopy(), nil
+}
+
+func (c *fakeCluster) NodeUpgrade(context.Context, string) (*topsv1.NodeUpgrade, error) {
+	defer c.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	if c.nodeUpgrade == nil {
+		return nil, notFound("nodeupgrades", "node-a")
+	}
+	return c.nodeUpgrade.DeepCopy(), nil
+}
+
+func (c *fakeCluster) CreateNodeUpgrade(_ context.Context, nodeUpgrade *topsv1.NodeUpgrade) (*topsv1.NodeUpgrade, error) {
+	defer c.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	c.creates++
+	c.nodeUpgrade = nodeUpgrade.DeepCopy()
+	c.nodeUpgrade.UID = types.UID(fmt.Sprintf("nu-%d", c.creates))
+	return c.nodeUpgrade.DeepCopy(), nil
+}
+
+func (c *fakeCluster) ApplyStatus(_ context.Context, nodeUpgrade *topsv1.NodeUpgrade) error {
+	if c.onApply != nil {
+		c.onApply()
+	}
+	defer c.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return err
+	}
+	if c.applyFails != nil {
+		return c.applyFails
+	}
+	c.applies++
+	applied := nodeUpgrade.DeepCopy()
+	c.nodeUpgrade.Status.Agent, c.nodeUpgrade.Status.Requests = applied.Status.Agent, applied.Status.Requests
+	return nil
+}
+
+func (c *fakeCluster) WatchNodeUpgrade(context.Context, string, string) (watch.Interface, error) {
+	defer c.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	w := watch.NewFakeWithChanSize(10, false)
+	c.watchers = append(c.watchers, w)
+	return w, nil
+}
+
+// set changes the cluster under its lock.
+func (c *fakeCluster) set(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+}
+
+// shown returns the ids in status.requests.
+func (c *fakeCluster) shown() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ids := []string{}
+	if c.nodeUpgrade != nil {
+		for _, r := range c.nodeUpgrade.Status.Requests {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
+// bench is an Inbox on a fake cluster, a fake clock and a real directory.
+type bench struct {
+	*Inbox
+	cluster   *fakeCluster
+	clock     *clocktesting.FakeClock
+	directory string
+}
+
+func newBench(t *testing.T, cluster *fakeCluster, directory string) *bench {
+	t.Helper()
+	b := &bench{cluster: cluster, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 500)), directory: directory}
+	inbox, err := NewInbox(Options{
+		NodeName: "node-a", StateDirectory: directory, Version: "v1", Cluster: cluster, Clock: b.clock, Log: testr.New(t),
+	})
+	if err != nil {
+		t.Fatalf("opening the inbox: %v", err)
+	}
+	b.Inbox = inbox
+	return b
+}
+
+// journaled returns the ids that are on the disk.
+func (b *bench) journaled(t *testing.T) []string {
+	t.Helper()
+	_, entries, _ := open(t, b.directory)
+	ids := []string{}
+	for _, e := range entries {
+		ids = append(ids, e.Request.ID)
+	}
+	return ids
+}

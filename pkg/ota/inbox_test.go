@@ -1,0 +1,266 @@
+package ota
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// reasonOf returns the reason of a refusal, "" for nil.
+func reasonOf(t *testing.T, err error) Reason {
+	t.Helper()
+	if err == nil {
+		return ""
+	}
+	var refusal *Refusal
+	if !errors.As(err, &refusal) {
+		t.Fatalf("error %v is not a Refusal", err)
+	}
+	return refusal.Reason
+}
+
+func (b *bench) mustAsk(t *testing.T, pod string) {
+	t.Helper()
+	if err := b.Ask(t.Context(), "kube-system", pod); err != nil {
+		t.Fatalf("asking for %s: %v", pod, err)
+	}
+}
+
+func podNamed(i int) *corev1.Pod {
+	pod := outdatedPod()
+	pod.Name, pod.UID = fmt.Sprintf("pod-%d", i), types.UID(fmt.Sprintf("uid-%d", i))
+	return pod
+}
+
+func TestAskKeepsAndShowsARequestOnce(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b.mustAsk(t, "driver-x")
+	want := []string{requestID(decide(outdatedPod(), "node-a"), 1)}
+	if diff := cmp.Diff(want, b.journaled(t)); diff != "" {
+		t.Errorf("journal (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, b.cluster.shown()); diff != "" {
+		t.Errorf("status.requests (-want +got):\n%s", diff)
+	}
+	b.clock.Step(time.Hour)
+	b.mustAsk(t, "driver-x")
+	if b.cluster.applies != 1 {
+		t.Errorf("%d applies after a repeated request, want 1", b.cluster.applies)
+	}
+}
+
+func TestAskRefusesBeforeAnyCallWhenNamesAreMalformed(t *testing.T) {
+	cluster := newFakeCluster()
+	b := newBench(t, cluster, t.TempDir())
+	if got := reasonOf(t, b.Ask(t.Context(), "kube-system", "../nodes/x")); got != ReasonMalformed {
+		t.Errorf("reason %q, want Malformed", got)
+	}
+	if cluster.calls != 0 {
+		t.Errorf("%d calls were made for a malformed name", cluster.calls)
+	}
+}
+
+func TestAskKeepsNothingWhenItCannotBeShown(t *testing.T) {
+	for name, test := range map[string]struct {
+		breakIt func(*fakeCluster)
+		says    string
+	}{
+		"the API server is away":           {func(c *fakeCluster) { c.away = errAway }, "Nothing was recorded"},
+		"the apply fails":                  {func(c *fakeCluster) { c.applyFails = errAway }, "Nothing was recorded"},
+		"the Node does not exist":          {func(c *fakeCluster) { c.node = nil }, "getting Node node-a"},
+		"the Node was made anew":           {func(c *fakeCluster) { c.node.UID = "later" }, "earlier one"},
+		"the NodeUpgrade is being deleted": {func(c *fakeCluster) { now := c.node.CreationTimestamp; c.nodeUpgrade.DeletionTimestamp = &now }, "being deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+			if _, err := b.syncOnce(t.Context()); err != nil {
+				t.Fatalf("first contact: %v", err)
+			}
+			b.cluster.set(func() { test.breakIt(b.cluster) })
+			err := b.Ask(t.Context(), "kube-system", "driver-x")
+			if got := reasonOf(t, err); got != ReasonDisconnected {
+				t.Fatalf("reason %q, want Disconnected", got)
+			}
+			if !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%q does not say %q", err, test.says)
+			}
+			if ids := b.journaled(t); len(ids) != 0 {
+				t.Errorf("journal holds %v after a refusal", ids)
+			}
+		})
+	}
+}
+
+func TestAskSucceedsAfterARefusal(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b.cluster.applyFails = errAway
+	if err := b.Ask(t.Context(), "kube-system", "driver-x"); err == nil {
+		t.Fatal("no refusal although the apply failed")
+	}
+	b.cluster.applyFails = nil
+	b.mustAsk(t, "driver-x")
+	if len(b.journaled(t)) != 1 || len(b.cluster.shown()) != 1 {
+		t.Errorf("journal %v, shown %v; want one request", b.journaled(t), b.cluster.shown())
+	}
+}
+
+func TestAskSaysThatAKeptRequestIsKept(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b.mustAsk(t, "driver-x")
+	b.cluster.set(func() { b.cluster.nodeUpgrade.Status.Requests = nil; b.cluster.applyFails = errAway })
+	err := b.Ask(t.Context(), "kube-system", "driver-x")
+	if reasonOf(t, err) != ReasonDisconnected || !strings.Contains(err.Error(), "still kept") {
+		t.Errorf("error is %v, want one that says the request is still kept", err)
+	}
+	if len(b.journaled(t)) != 1 {
+		t.Error("a request that was accepted before was dropped")
+	}
+}
+
+func TestAskAgainAfterFailureIsANewRequest(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b.mustAsk(t, "driver-x")
+	first := b.cluster.shown()[0]
+	b.cluster.set(func() {
+		b.cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{task(first, topsv1.TaskFailed)}
+	})
+	b.mustAsk(t, "driver-x")
+	want := []string{first, first + "-2"}
+	if diff := cmp.Diff(want, b.cluster.shown()); diff != "" {
+		t.Errorf("status.requests (-want +got):\n%s", diff)
+	}
+	b.mustAsk(t, "driver-x")
+	if diff := cmp.Diff(want, b.journaled(t)); diff != "" {
+		t.Errorf("journal after a third POST (-want +got):\n%s", diff)
+	}
+}
+
+func TestAskReportsADiskThatCannotBeWritten(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	if _, err := b.syncOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The tests run as root, whom no mode stops: take the directory away.
+	if err := os.RemoveAll(filepath.Join(b.directory, "requests")); err != nil {
+		t.Fatal(err)
+	}
+	err := b.Ask(t.Context(), "kube-system", "driver-x")
+	if reasonOf(t, err) != ReasonNotRecorded || !strings.Contains(err.Error(), "Make room") {
+		t.Errorf("error is %v, want NotRecorded with advice", err)
+	}
+	if len(b.cluster.shown()) != 0 {
+		t.Error("a request that is not recorded was shown")
+	}
+}
+
+func TestFinishedRequestsAreTrimmedAndOpenOnesKept(t *testing.T) {
+	cluster := newFakeCluster()
+	for i := range maxOpenRequests + 1 {
+		pod := podNamed(i)
+		cluster.pods[pod.Namespace+"/"+pod.Name] = pod
+	}
+	b := newBench(t, cluster, t.TempDir())
+	for i := range maxOpenRequests {
+		b.mustAsk(t, fmt.Sprintf("pod-%d", i))
+	}
+	overflow := fmt.Sprintf("pod-%d", maxOpenRequests)
+	if got := reasonOf(t, b.Ask(t.Context(), "kube-system", overflow)); got != ReasonTooMany {
+		t.Fatalf("reason %q for request %d, want TooMany", got, maxOpenRequests+1)
+	}
+	ids := cluster.shown()
+	cluster.set(func() {
+		for _, id := range ids[:60] {
+			cluster.nodeUpgrade.Status.Tasks = append(cluster.nodeUpgrade.Status.Tasks, task(id, topsv1.TaskDone))
+		}
+	})
+	b.mustAsk(t, overflow)
+	shown := cluster.shown()
+	if len(shown) != keptRequests {
+		t.Fatalf("%d requests are shown, want %d", len(shown), keptRequests)
+	}
+	if diff := cmp.Diff(ids[60:], shown[keptRequests-5:keptRequests-1]); diff != "" {
+		t.Errorf("open requests (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(shown, b.journaled(t)); diff != "" {
+		t.Errorf("shown and journaled differ:\n%s", diff)
+	}
+}
+
+func TestKilledBetweenJournalAndApplyGoesOn(t *testing.T) {
+	cluster := newFakeCluster(outdatedPod())
+	b := newBench(t, cluster, t.TempDir())
+	killed := t.TempDir()
+	cluster.onApply = func() {
+		// The disk as a kill at this moment leaves it.
+		if err := os.CopyFS(filepath.Join(killed, "state"), os.DirFS(b.directory)); err != nil {
+			t.Errorf("copying the state: %v", err)
+		}
+		cluster.set(func() { cluster.applyFails = errAway })
+	}
+	if err := b.Ask(t.Context(), "kube-system", "driver-x"); err == nil {
+		t.Fatal("the request was accepted although the apply failed")
+	}
+	cluster.onApply = nil
+	cluster.set(func() { cluster.applyFails = nil })
+
+	restarted := newBench(t, cluster, filepath.Join(killed, "state"))
+	if _, err := restarted.syncOnce(t.Context()); err != nil {
+		t.Fatalf("first pass after the kill: %v", err)
+	}
+	if len(cluster.shown()) != 1 {
+		t.Errorf("after the restart %v is shown, want the journaled request", cluster.shown())
+	}
+}
+
+func TestLostJournalIsTakenOverFromTheNodeUpgrade(t *testing.T) {
+	cluster := newFakeCluster(outdatedPod(), podNamed(1))
+	b := newBench(t, cluster, t.TempDir())
+	b.mustAsk(t, "driver-x")
+	b.mustAsk(t, "pod-1")
+	want := cluster.shown()
+
+	reinstalled := newBench(t, cluster, t.TempDir())
+	if _, err := reinstalled.syncOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, reinstalled.journaled(t)); diff != "" {
+		t.Errorf("journal (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, cluster.shown()); diff != "" {
+		t.Errorf("status.requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
+	cluster := newFakeCluster(outdatedPod(), podNamed(1))
+	b := newBench(t, cluster, t.TempDir())
+	b.mustAsk(t, "driver-x")
+	b.mustAsk(t, "pod-1")
+	ids := cluster.shown()
+	cluster.set(func() {
+		cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{task(ids[0], topsv1.TaskFailed)}
+	})
+	if _, err := b.syncOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cluster.set(func() { cluster.nodeUpgrade = nil })
+	if _, err := b.syncOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(ids[1:], cluster.shown()); diff != "" {
+		t.Errorf("status.requests (-want +got):\n%s", diff)
+	}
+	if cluster.creates != 2 {
+		t.Errorf("the NodeUpgrade was created %d times, want 2", cluster.creates)
+	}
+}
