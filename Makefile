@@ -1,1 +1,89 @@
-TOOLS := $(CURDIR)/bin/tools
+# make help says what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/bin
+TOOLS := $(BIN)/tools
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+CONTROLLER_GEN_VERSION := v0.23.0
+GOLANGCI_LINT_VERSION := v2.12.2
+GOTESTSUM_VERSION := v1.13.0
+CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+GOTESTSUM := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
+
+# go-install PATH VERSION FILE
+define go-install
+@echo "installing $(1) $(2)"
+@mkdir -p $(TOOLS) && GOBIN=$(TOOLS)/.new go install $(1)@$(2) && mv $(TOOLS)/.new/$(notdir $(1)) $(3)
+endef
+
+.PHONY: help
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/manager, bin/node-agent and bin/testcluster
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/manager ./cmd/node-agent
+	cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(BIN)/testcluster .
+
+.PHONY: control-plane
+control-plane: build ## Build what is missing of the test control plane (cold: about ten minutes)
+	$(BIN)/testcluster build
+
+.PHONY: demo
+demo: control-plane ## Tell the whole story on a test cluster (KEEP=1 leaves it up)
+	@go build -o $(BIN)/demo ./test/demo
+	@$(BIN)/demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real control plane included
+	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(GOTESTSUM) --format testdox -- -timeout 20m -p 1 ./...
+	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 20m ./...
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster
+	go test ./api/... ./cmd/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/logging/...
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles
+	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=config/crd
+	$(CONTROLLER_GEN) rbac:roleName=gcu-operator,fileName=manager_role.yaml \
+		paths=./cmd/manager/... paths=./pkg/gcuresource/... paths=./pkg/daemonupdater/... output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=gcu-node-agent,fileName=node_agent_role.yaml \
+		paths=./cmd/node-agent/... output:rbac:dir=config/rbac
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run go vet and golangci-lint
+	go vet ./...
+	cd test/cluster && go vet ./...
+	$(GOLANGCI_LINT) run ./...
+	cd test/cluster && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
+
+.PHONY: verify
+verify: generate tidy lint ## Generate, tidy, lint, and fail when that changes a file
+	@git diff --exit-code --stat || { echo "make verify: the files above are not up to date or not committed"; exit 1; }
+	@test -z "$$(git status --porcelain)" || { git status --short; echo "make verify: the tree is dirty: commit these files"; exit 1; }
+	@echo "make verify: everything is generated, tidy and clean"
+
+.PHONY: tidy
+tidy: ## Tidy go.mod and format
+	go mod tidy
+	cd test/cluster && go mod tidy
+	gofmt -w api cmd pkg test
+
+.PHONY: clean
+clean: ## Remove what was built here (not the cached control plane)
+	rm -rf $(BIN)
+
+$(CONTROLLER_GEN):
+	$(call go-install,sigs.k8s.io/controller-tools/cmd/controller-gen,$(CONTROLLER_GEN_VERSION),$@)
+
+$(GOLANGCI_LINT):
+	$(call go-install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,$(GOLANGCI_LINT_VERSION),$@)
+
+$(GOTESTSUM):
+	$(call go-install,gotest.tools/gotestsum,$(GOTESTSUM_VERSION),$@)

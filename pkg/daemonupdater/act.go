@@ -80,6 +80,9 @@ func sameControl(observed, live *appsv1.DaemonSet) bool {
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.Deletion) error {
+	if r.deleted.has(d.UID) {
+		return nil // the cache does not show it yet
+	}
 	m := o.members[d.Member]
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.daemonSet.Namespace, Name: d.Pod}}
 	reason := deleteReasonOutdated
@@ -90,6 +93,7 @@ func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.De
 	err := r.Delete(ctx, pod, client.Preconditions{UID: &d.UID})
 	switch {
 	case err == nil:
+		r.deleted.add(d.UID, o.group)
 		r.Metrics.podDeleted(o.group, reason)
 		return nil
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):

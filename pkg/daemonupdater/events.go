@@ -43,19 +43,19 @@ func noticesOf(before, after *topsv1.DaemonRolloutStatus) []notice {
 	was, is := nodesIn(before.Skipped), nodesIn(after.Skipped)
 	if added := missingFrom(was, is); len(added) > 0 {
 		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesSkipped,
-			fmt.Sprintf("%d nodes are skipped because they are offline (%s); each is upgraded when it is Ready again", after.SkippedNodes, rollout.AtMostFive(is))})
+			fmt.Sprintf("skipped because offline, upgraded when Ready again: %s", rollout.AtMostFive(added))})
 	}
 	if back := missingFrom(is, was); len(back) > 0 && after.SkippedNodes < before.SkippedNodes {
 		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesReturned,
-			fmt.Sprintf("%d nodes that were skipped are back (%s)", len(back), rollout.AtMostFive(back))})
+			fmt.Sprintf("back, no longer skipped: %s", rollout.AtMostFive(back))})
 	}
 	return notices
 }
 
-// reportable: a settings error has its own event, and a pending revision is too
-// short-lived for one.
+// reportable: a settings error has its own event, and what passes by itself is
+// too short-lived for one.
 func reportable(after *topsv1.DaemonRolloutStatus, c *metav1.Condition) bool {
-	return c.Reason != reasonRevisionPending && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
+	return !transient(&rollout.Blocked{Reason: c.Reason}) && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
 }
 
 func changed(before, after *topsv1.DaemonRolloutStatus, conditionType string) *metav1.Condition {

@@ -18,11 +18,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Reasons for touching nothing that are not settings errors.
+// Reasons for touching nothing that pass by themselves: the DaemonSet controller
+// has not observed a template yet, or the annotations of a gr are on some of its
+// DaemonSets only.
 const (
 	reasonRevisionPending  = "RevisionPending"
 	reasonSettingsDisagree = "SettingsDisagree"
 )
+
+// transient tells whether a reason for touching nothing passes by itself.
+func transient(b *rollout.Blocked) bool {
+	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree
+}
 
 // observation is what one pass read.
 type observation struct {
@@ -56,7 +63,7 @@ func inputOf(o *observation, deadlines rollout.Deadlines, now time.Time) rollout
 	var hashes []string
 	for _, m := range o.members {
 		target, err := daemonset.TargetRevision(m.daemonSet, m.revisions)
-		if err != nil && in.Blocked == nil {
+		if err != nil && in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
 		in.Members = append(in.Members, rollout.Member{Key: m.key(), Target: target})

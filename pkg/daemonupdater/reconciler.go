@@ -22,9 +22,9 @@ import (
 // change only counts; a ledger is stored at once.
 const reportInterval = time.Second
 
-// retryMoved is when to decide again after the world turned out to be ahead of
+// retryAhead is when to decide again after the world turned out to be ahead of
 // the cache.
-const retryMoved = 50 * time.Millisecond
+const retryAhead = 50 * time.Millisecond
 
 // +kubebuilder:rbac:groups=apps,resources=daemonsets;controllerrevisions,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
@@ -56,6 +56,7 @@ type Reconciler struct {
 	// written is, per group, the rollout as this process last wrote it, until
 	// the cache shows it.
 	written map[Group]writtenRollout
+	deleted deletedPods
 }
 
 type writtenRollout struct {
@@ -76,25 +77,46 @@ func (r *Reconciler) Reconcile(ctx context.Context, g Group) (ctrl.Result, error
 		r.forget(g)
 		return ctrl.Result{}, nil
 	}
+	r.deleted.prune(g, o)
 	in := inputOf(o, r.Deadlines, r.Clock())
 	if in.Blocked == nil && in.Settings.Strategy == daemonset.NoStrategy {
 		return ctrl.Result{}, r.release(ctx, o, in)
 	}
 	d := rollout.Plan(in)
-	delay, err := r.store(ctx, o, in, d)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		log.FromContext(ctx).V(4).Info("The ledger moved on, deciding again", "rollout", g.String())
-		return ctrl.Result{RequeueAfter: retryMoved}, nil
-	}
-	if err != nil {
+	delay, err := r.carryOut(ctx, o, in, d)
+	r.Metrics.show(g, d)
+	switch {
+	case isAhead(err):
+		log.FromContext(ctx).V(4).Info("The world is ahead of the cache, deciding again", "rollout", g.String(), "cause", err.Error())
+		return ctrl.Result{RequeueAfter: retryAhead}, nil
+	case err != nil:
 		return ctrl.Result{}, err
 	}
-	err = r.deletePods(ctx, o, d.Delete)
-	if errors.Is(err, errMoved) {
-		delay, err = retryMoved, nil
+	return ctrl.Result{RequeueAfter: soonest(d.Recheck, delay)}, nil
+}
+
+// carryOut stores the ledger, then acts, then reports. It returns how long a
+// status that was not urgent has to wait.
+func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (wait time.Duration, err error) {
+	wait, err = r.store(ctx, o, in, d)
+	if err != nil {
+		return 0, err
 	}
-	r.Metrics.show(g, d)
-	return ctrl.Result{RequeueAfter: soonest(d.Recheck, delay)}, errors.Join(err, r.report(ctx, o, in, d))
+	return wait, errors.Join(r.deletePods(ctx, o, d.Delete), r.report(ctx, o, in, d))
+}
+
+// isAhead tells whether every error says that something changed since it was
+// read: then the next pass decides with what is there now.
+func isAhead(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each part is looked at
+		for _, e := range joined.Unwrap() {
+			if !isAhead(e) {
+				return false
+			}
+		}
+		return true
+	}
+	return errors.Is(err, errMoved) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
 // store writes the status of the group: at once when the ledger changed, else
@@ -159,6 +181,7 @@ func (r *Reconciler) release(ctx context.Context, o *observation, in rollout.Inp
 
 func (r *Reconciler) forget(g Group) {
 	delete(r.written, g)
+	r.deleted.prune(g, nil)
 	r.Metrics.forget(g)
 }
 

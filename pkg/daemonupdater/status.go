@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,8 +74,10 @@ func conditionsOf(in rollout.Input, d rollout.Decision) []metav1.Condition {
 	return []metav1.Condition{
 		accepted(in),
 		progress,
-		condition(topsv1.RolloutHalted, d.Halted != "", reasonHalted, reasonNotHalted, d.Halted),
-		condition(topsv1.RolloutPaused, in.Settings.Paused, reasonPaused, reasonNotPaused, ""),
+		condition(topsv1.RolloutHalted, d.Halted != "", reasonHalted, reasonNotHalted,
+			cmp.Or(d.Halted, "fewer nodes failed than halt a rollout")),
+		condition(topsv1.RolloutPaused, in.Settings.Paused, reasonPaused, reasonNotPaused,
+			"annotation "+topsv1.AnnotationPaused+" decides"),
 		condition(topsv1.RolloutComplete, isComplete(in, d), progress.Reason, reasonIncomplete, summary(d)),
 	}
 }
@@ -88,8 +91,8 @@ func condition(kind string, is bool, yes, no, message string) metav1.Condition {
 }
 
 func accepted(in rollout.Input) metav1.Condition {
-	c := metav1.Condition{Type: topsv1.RolloutAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted}
-	if b := in.Blocked; b != nil && b.Reason != reasonRevisionPending {
+	c := metav1.Condition{Type: topsv1.RolloutAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, Message: "the upgrade annotations are understood"}
+	if b := in.Blocked; b != nil && !transient(b) {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, b.Reason, b.Message
 	}
 	return c

@@ -1,0 +1,91 @@
+// Demo starts a test cluster of 20 nodes and tells the operator's story on it.
+//
+//	demo [--keep]
+//
+// It exits with 1 when a step does not come out, and cleans up also on Ctrl-C.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/topsops/gcu-operator/test/harness"
+	"github.com/topsops/gcu-operator/test/story"
+)
+
+func main() {
+	keep := flag.Bool("keep", false, "leave the cluster and the programs running, and say how to use them")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := demo(ctx, *keep)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func demo(ctx context.Context, keep bool) (err error) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		return errors.New("curl is needed: install it (Debian: apt-get install curl)")
+	}
+	project, err := harness.FindProject()
+	if err != nil {
+		return err
+	}
+	parent, err := os.MkdirTemp("", "gcu-demo-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the cluster: %w", err)
+	}
+	begin := time.Now()
+	narrator := story.NewNarrator(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+	fmt.Printf("A test cluster of %d nodes: real etcd, API server, controller-manager and scheduler, simulated kubelets\n", story.Nodes)
+	cluster, err := harness.StartCluster(ctx, project, parent+"/cluster", narrator, "--nodes", strconv.Itoa(story.Nodes), "--zones", "2")
+	if err != nil {
+		return errors.Join(interrupted(ctx, err), os.RemoveAll(parent))
+	}
+	cluster.Keep = keep
+	tale := story.New(cluster, narrator)
+	err = interrupted(ctx, tale.Tell(ctx))
+	if keep && ctx.Err() == nil {
+		howToUse(cluster, tale)
+		return err
+	}
+	err = errors.Join(err, tale.Stop(), cluster.Stop(narrator), os.RemoveAll(parent))
+	if err == nil {
+		fmt.Printf("\nDone in %s, and nothing is left behind.\n", time.Since(begin).Round(time.Second))
+	}
+	return err
+}
+
+// howToUse says how to go on with a cluster that stays up, and how to end it.
+func howToUse(cluster *harness.Cluster, tale *story.Story) {
+	var pids []string
+	for _, p := range tale.Programs() {
+		pids = append(pids, strconv.Itoa(p.PID()))
+		fmt.Printf("\n%s serves %s, its log is %s", p.Name(), p.URL, p.Log)
+	}
+	fmt.Printf("\n\nThe cluster stays up. Use it with:\n\n  eval \"$(bin/testcluster env --dir %s)\"\n  kubectl get gr,dro,nu -A\n\n", cluster.Dir)
+	fmt.Printf("Take it down with:\n\n  kill %s; bin/testcluster down --dir %s; rm -r %s\n",
+		strings.Join(pids, " "), cluster.Dir, filepath.Dir(cluster.Dir))
+}
+
+// interrupted replaces the errors that follow from Ctrl-C by one word.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Project is a checkout of this project with its programs built.
+type Project struct {
+	// Root is the folder of go.mod.
+	Root string
+}
+
+// FindProject returns the project the working directory is in.
+func FindProject() (Project, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return Project{}, fmt.Errorf("finding the project: %w", err)
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "config", "crd")); err == nil {
+			return Project{Root: dir}, nil
+		}
+	}
+	return Project{}, fmt.Errorf("no folder with config/crd above the working directory: run this within the project")
+}
+
+// Path returns a path within the project.
+func (p Project) Path(elements ...string) string {
+	return filepath.Join(append([]string{p.Root}, elements...)...)
+}
+
+// Program returns the path of a built program, or an error that says how to build it.
+func (p Project) Program(name string) (string, error) {
+	path := p.Path("bin", name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s is not built: run make build", path)
+	}
+	return path, nil
+}
+
+// Cluster is a running test cluster.
+type Cluster struct {
+	Project Project
+	// Dir holds the cluster's data; Kubeconfig is the administrator's.
+	Dir        string
+	Kubeconfig string
+	// Config and Client act as the administrator, unthrottled.
+	Config *rest.Config
+	Client client.Client
+	// Keep lets the programs started on the cluster outlive this process.
+	Keep bool
+
+	kubectl string
+}
+
+// StartCluster starts a test cluster with the arguments of testcluster up after
+// --dir. Progress goes to the writer.
+func StartCluster(ctx context.Context, project Project, dir string, progress io.Writer, args ...string) (*Cluster, error) {
+	c := &Cluster{Project: project, Dir: dir}
+	kubeconfig, err := c.testcluster(ctx, progress, append([]string{"up"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	c.Kubeconfig = kubeconfig
+	if c.kubectl, err = c.run(ctx, progress, "kubectl-path"); err != nil {
+		return nil, err
+	}
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", kubeconfig, err)
+	}
+	c.Config.QPS = -1
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering kinds: %w", err)
+	}
+	if err := topsv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering kinds: %w", err)
+	}
+	if c.Client, err = client.New(c.Config, client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return c, nil
+}
+
+// Stop ends the cluster and removes its data. It works after the caller's
+// context is done.
+func (c *Cluster) Stop(progress io.Writer) error {
+	_, err := c.testcluster(context.Background(), progress, "down")
+	return err
+}
+
+// NodesOff makes nodes NotReady, waits until they are, and returns a line per node.
+func (c *Cluster) NodesOff(ctx context.Context, names ...string) (string, error) {
+	return c.testcluster(ctx, io.Discard, append([]string{"node-off"}, names...)...)
+}
+
+// NodesOn brings nodes back, waits until they are Ready, and returns a line per node.
+func (c *Cluster) NodesOn(ctx context.Context, names ...string) (string, error) {
+	return c.testcluster(ctx, io.Discard, append([]string{"node-on"}, names...)...)
+}
+
+// ServiceAccountKubeconfig writes a kubeconfig with the rights of a
+// ServiceAccount, namespace/name, and returns its path.
+func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, account string) (string, error) {
+	output := filepath.Join(c.Dir, strings.ReplaceAll(account, "/", "-")+".kubeconfig")
+	_, err := c.testcluster(ctx, io.Discard, "kubeconfig", "--serviceaccount", account, "--output", output)
+	return output, err
+}
+
+// KubectlCommand returns a kubectl command as the administrator, run in the
+// project's root.
+func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, c.kubectl, args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	command.Dir = c.Project.Root
+	return command
+}
+
+// Kubectl runs kubectl as the administrator and returns what it printed. An
+// error holds what it said.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	output, err := c.KubectlCommand(ctx, args...).CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(output))
+	}
+	return string(output), nil
+}
+
+// testcluster runs a subcommand on this cluster's folder.
+func (c *Cluster) testcluster(ctx context.Context, progress io.Writer, args ...string) (string, error) {
+	return c.run(ctx, progress, append([]string{args[0], "--dir", c.Dir}, args[1:]...)...)
+}
+
+// run runs testcluster and returns its standard output, trimmed.
+func (c *Cluster) run(ctx context.Context, progress io.Writer, args ...string) (string, error) {
+	program, err := c.Project.Program("testcluster")
+	if err != nil {
+		return "", err
+	}
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, program, args...)
+	command.Stdout, command.Stderr = &stdout, io.MultiWriter(&stderr, progress)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("testcluster %s: %w: %s", args[0], err, lastLine(stderr.String()))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}

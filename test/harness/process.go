@@ -1,0 +1,196 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const (
+	startTimeout = 60 * time.Second
+	stopTimeout  = 30 * time.Second
+	pollInterval = 100 * time.Millisecond
+)
+
+// Accounts of the shipped manifests.
+const (
+	ManagerAccount = "kube-system/gcu-operator"
+	AgentAccount   = "kube-system/gcu-node-agent"
+)
+
+// Process is a program of the project that runs.
+type Process struct {
+	// URL is where it serves: the manager its metrics, an agent its endpoint.
+	URL string
+	// Log is the file with its output.
+	Log string
+
+	command *exec.Cmd
+	done    chan struct{}
+}
+
+// Install applies the shipped CRDs and roles.
+func (c *Cluster) Install(ctx context.Context) error {
+	for _, folder := range []string{"config/crd", "config/rbac"} {
+		if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", folder); err != nil {
+			return err
+		}
+	}
+	_, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd",
+		"gcuresources.topsops.enflame.com", "daemonrollouts.topsops.enflame.com", "nodeupgrades.topsops.enflame.com")
+	return err
+}
+
+// StartManager starts a manager with the rights of its ServiceAccount and waits
+// until it is ready. More arguments are appended to its own.
+func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, error) {
+	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, ManagerAccount)
+	if err != nil {
+		return nil, err
+	}
+	metrics, probes := freeAddress(), freeAddress()
+	args = append([]string{"--kubeconfig", kubeconfig, "--leader-elect", "--metrics-bind-address", metrics,
+		"--health-probe-bind-address", probes, "--log-format", "json"}, args...)
+	p, err := c.start("manager", "manager.log", args)
+	if err != nil {
+		return nil, err
+	}
+	p.URL = "http://" + metrics
+	return p, p.waitFor(ctx, "http://"+probes+"/readyz")
+}
+
+// StartAgent starts the node agent of one node with the rights of its
+// ServiceAccount and waits until it serves.
+func (c *Cluster) StartAgent(ctx context.Context, node string) (*Process, error) {
+	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, AgentAccount)
+	if err != nil {
+		return nil, err
+	}
+	address := freeAddress()
+	p, err := c.start("node-agent", "node-agent-"+node+".log", []string{"--kubeconfig", kubeconfig, "--node-name", node,
+		"--ota-bind-address", address, "--state-dir", filepath.Join(c.Dir, "node-agent-"+node), "--log-format", "json"})
+	if err != nil {
+		return nil, err
+	}
+	p.URL = "http://" + address
+	return p, p.waitFor(ctx, p.URL+"/healthz")
+}
+
+func (c *Cluster) start(program, logName string, args []string) (*Process, error) {
+	path, err := c.Project.Program(program)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{Log: filepath.Join(c.Dir, logName), done: make(chan struct{})}
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", program, err)
+	}
+	defer log.Close()
+	p.command = exec.Command(path, args...)
+	p.command.Stdout, p.command.Stderr = log, log
+	// It is not to hear the Ctrl-C meant for us.
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if !c.Keep {
+		p.command.SysProcAttr.Pdeathsig = syscall.SIGKILL // nor to outlive us
+	}
+	if err := p.command.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", program, err)
+	}
+	go func() {
+		_ = p.command.Wait() // how it ended is in its log
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// Name is the name of the program.
+func (p *Process) Name() string { return filepath.Base(p.command.Path) }
+
+// PID is the process id.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Stop ends the process and waits for it.
+func (p *Process) Stop() error {
+	_ = p.command.Process.Signal(syscall.SIGTERM) // gone already: then done is closed
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(stopTimeout):
+		_ = p.command.Process.Kill()
+		<-p.done
+		return fmt.Errorf("%s did not end within %s of SIGTERM, see %s", p.command.Path, stopTimeout, p.Log)
+	}
+}
+
+// Kill ends the process at once, as a crash does.
+func (p *Process) Kill() {
+	_ = p.command.Process.Kill()
+	<-p.done
+}
+
+// waitFor polls a URL until it answers 200.
+func (p *Process) waitFor(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return Eventually(ctx, func() error {
+		select {
+		case <-p.done:
+			return Final(fmt.Errorf("%s ended while starting, see %s", p.command.Path, p.Log))
+		default:
+		}
+		response, err := http.Get(url)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", url, response.Status)
+		}
+		return nil
+	})
+}
+
+// finalError ends an Eventually early.
+type finalError struct{ cause error }
+
+func (e *finalError) Error() string { return e.cause.Error() }
+func (e *finalError) Unwrap() error { return e.cause }
+
+// Final marks an error that waiting does not mend.
+func Final(err error) error { return &finalError{err} }
+
+// Eventually calls check until it returns nil, its error is Final, or ctx is
+// done; then it returns the last error.
+func Eventually(ctx context.Context, check func() error) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		err := check()
+		if _, final := errors.AsType[*finalError](err); err == nil || final {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// freeAddress returns a loopback address nobody listens on.
+func freeAddress() string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "127.0.0.1:0"
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}

@@ -1,0 +1,379 @@
+package story
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+// The cast.
+const (
+	// Nodes is the number of nodes the story needs.
+	Nodes = 20
+	// maxUnavailable is 10% of them, the default.
+	maxUnavailable = 2
+
+	namespace  = "kube-system"
+	grName     = "enflame-gcu-resource"
+	driverName = "enflame-gcu-driver"
+	blueprint  = "examples/gcu-resource-driver.json"
+	nameLabel  = "app.kubernetes.io/name"
+	otaNode    = "node-0007"
+
+	chapterTimeout = 2 * time.Minute
+	// quiet is how long the story watches that nothing else happens.
+	quiet = 3 * time.Second
+)
+
+var offlineNodes = []string{"node-0003", "node-0011", "node-0018"}
+
+// Story is the story with its props.
+type Story struct {
+	cluster  *harness.Cluster
+	narrator *Narrator
+	observer *harness.Observer
+	manager  *harness.Process
+	agent    *harness.Process
+}
+
+// New returns the story on a running cluster of Nodes nodes.
+func New(cluster *harness.Cluster, narrator *Narrator) *Story {
+	return &Story{cluster: cluster, narrator: narrator}
+}
+
+// Programs returns the programs the story started.
+func (s *Story) Programs() []*harness.Process {
+	var started []*harness.Process
+	for _, p := range []*harness.Process{s.agent, s.manager} {
+		if p != nil {
+			started = append(started, p)
+		}
+	}
+	return started
+}
+
+// Stop ends the programs the story started.
+func (s *Story) Stop() error {
+	var errs []error
+	for _, p := range s.Programs() {
+		errs = append(errs, p.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Tell tells the story; an error says which step did not come out.
+func (s *Story) Tell(ctx context.Context) error {
+	chapters := []struct {
+		name string
+		tell func(context.Context) error
+	}{
+		{"install", s.install},
+		{"deploy", s.deploy},
+		{"annotate", s.annotate},
+		{"upgrade past offline nodes", s.upgradePastOffline},
+		{"bring the nodes back", s.bringBack},
+		{"switch to OTA", s.switchToOTA},
+		{"upgrade one node", s.upgradeOneNode},
+		{"look at the metrics", s.metrics},
+	}
+	for _, c := range chapters {
+		if err := c.tell(ctx); err != nil {
+			return fmt.Errorf("chapter %q: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// show runs kubectl and shows the command with its output.
+func (s *Story) show(ctx context.Context, args ...string) error {
+	output, err := s.cluster.Kubectl(ctx, args...)
+	s.narrator.command("kubectl "+quoted(args), output)
+	return err
+}
+
+// quoted joins arguments as one would type them.
+func quoted(args []string) string {
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = a
+		if strings.ContainsAny(a, " {}\"*|$[]()?") {
+			words[i] = "'" + a + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (s *Story) install(ctx context.Context) error {
+	s.narrator.chapter("Install the operator: CRDs, roles, and a manager with just those rights")
+	for _, folder := range []string{"config/crd", "config/rbac"} {
+		if err := s.show(ctx, "apply", "--server-side", "-k", folder); err != nil {
+			return err
+		}
+	}
+	if err := s.cluster.Install(ctx); err != nil {
+		return err
+	}
+	var err error
+	if s.observer, err = harness.Observe(ctx, s.cluster, nameLabel); err != nil {
+		return err
+	}
+	if s.manager, err = s.cluster.StartManager(ctx); err != nil {
+		return err
+	}
+	s.narrator.says("the manager is ready (its log: %s)", s.manager.Log)
+	return nil
+}
+
+func (s *Story) deploy(ctx context.Context) error {
+	s.narrator.chapter("Deploy the GCU software: six components, each after the one before is Running")
+	if err := s.show(ctx, "create", "-f", blueprint); err != nil {
+		return err
+	}
+	if err := s.show(ctx, "wait", "--for=jsonpath={.status.phase}=Running", "gr/"+grName, "--timeout=120s"); err != nil {
+		return err
+	}
+	if err := s.show(ctx, "get", "gr"); err != nil {
+		return err
+	}
+	ready, err := s.cluster.Kubectl(ctx, "get", "gr", grName, "-o", "jsonpath={.status.readyResource}")
+	if err != nil {
+		return err
+	}
+	if ready != "6/6" {
+		return fmt.Errorf("READY is %q, expected 6/6", ready)
+	}
+	return s.show(ctx, "get", "daemonsets", "-n", namespace)
+}
+
+func (s *Story) annotate(ctx context.Context) error {
+	s.narrator.chapter("Say how it may be upgraded: node by node, 10%% of the nodes at a time (the default)")
+	if err := s.show(ctx, "annotate", "gr", grName, topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate"); err != nil {
+		return err
+	}
+	return s.follow(ctx, func(r *topsv1.DaemonRollout) bool { return r.Status.Updated == Nodes })
+}
+
+func (s *Story) setDriver(ctx context.Context, version string) error {
+	patch := fmt.Sprintf(`{"spec":{"driver":{"version":%q}}}`, version)
+	return s.show(ctx, "patch", "gr", grName, "--type=merge", "-p", patch)
+}
+
+func (s *Story) upgradePastOffline(ctx context.Context) error {
+	s.narrator.chapter("Three nodes go offline: their leases stop, Kubernetes finds them NotReady")
+	output, err := s.cluster.NodesOff(ctx, offlineNodes...)
+	s.narrator.command("testcluster node-off "+strings.Join(offlineNodes, " "), output)
+	if err != nil {
+		return err
+	}
+	before, err := s.driverTarget(ctx, "")
+	if err != nil {
+		return err
+	}
+	s.observer.Reset()
+	s.narrator.chapter("A new driver version: 17 nodes can have it, 3 cannot")
+	if err := s.setDriver(ctx, "1.1.0"); err != nil {
+		return err
+	}
+	target, err := s.driverTarget(ctx, before)
+	if err != nil {
+		return err
+	}
+	reachable := int32(Nodes - len(offlineNodes))
+	err = s.follow(ctx, func(r *topsv1.DaemonRollout) bool {
+		return r.Status.Updated == reachable && r.Status.SkippedNodes == int32(len(offlineNodes)) && r.Status.InFlightNodes == 0
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.show(ctx, "get", "dro", "-n", namespace, grName); err != nil {
+		return err
+	}
+	if err := s.show(ctx, "get", "dro", "-n", namespace, grName, "-o",
+		`jsonpath={range .status.skipped[*]}{.node}{"  "}{.reason}{" since "}{.since}{": "}{.message}{"\n"}{end}`); err != nil {
+		return err
+	}
+	pods, err := s.driverPods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, node := range offlineNodes {
+		if pod := pods[node]; pod.DeletionTimestamp != nil || slices.Contains(nodesAt(pods, target), node) {
+			return fmt.Errorf("the pod of offline node %s was touched", node)
+		}
+	}
+	s.narrator.says("17 nodes done; the pods of the 3 offline nodes were not touched")
+	return s.withinBudget()
+}
+
+// withinBudget holds what the observer saw against the budget.
+func (s *Story) withinBudget() error {
+	if most := s.observer.Most(); most > maxUnavailable {
+		return fmt.Errorf("an independent watcher saw %d nodes down at once, allowed are %d", most, maxUnavailable)
+	}
+	s.narrator.says("an independent watcher counted %d replaced pods, and at most %d nodes down at once (allowed: %d)",
+		s.observer.Replaced(), s.observer.Most(), maxUnavailable)
+	return nil
+}
+
+func (s *Story) bringBack(ctx context.Context) error {
+	s.narrator.chapter("The three nodes come back; nobody has to do anything")
+	s.observer.Reset()
+	output, err := s.cluster.NodesOn(ctx, offlineNodes...)
+	s.narrator.command("testcluster node-on "+strings.Join(offlineNodes, " "), output)
+	if err != nil {
+		return err
+	}
+	err = s.follow(ctx, func(r *topsv1.DaemonRollout) bool { return r.Status.Updated == Nodes && r.Status.InFlightNodes == 0 })
+	if err != nil {
+		return err
+	}
+	if err := s.withinBudget(); err != nil {
+		return err
+	}
+	return s.show(ctx, "get", "gr")
+}
+
+func (s *Story) switchToOTA(ctx context.Context) error {
+	s.narrator.chapter("Strategy OTA: from now on the person at each node decides")
+	if err := s.show(ctx, "annotate", "--overwrite", "gr", grName, topsv1.AnnotationUpdateStrategy+"=OTA"); err != nil {
+		return err
+	}
+	before, err := s.driverTarget(ctx, "")
+	if err != nil {
+		return err
+	}
+	s.observer.Reset()
+	if err := s.setDriver(ctx, "1.2.0"); err != nil {
+		return err
+	}
+	if _, err := s.driverTarget(ctx, before); err != nil {
+		return err
+	}
+	ctx2, cancel := context.WithTimeout(ctx, chapterTimeout)
+	defer cancel()
+	err = harness.Eventually(ctx2, func() error {
+		pods, err := s.driverPods(ctx2)
+		if err != nil {
+			return err
+		}
+		waiting := 0
+		for _, pod := range pods {
+			if needUpgrade(&pod) == corev1.ConditionTrue {
+				waiting++
+			}
+		}
+		if waiting != Nodes {
+			return fmt.Errorf("%d of %d driver pods have %s=True", waiting, Nodes, topsv1.PodNeedUpgrade)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.narrator.says("all %d driver pods have the condition %s=True, and none was replaced", Nodes, topsv1.PodNeedUpgrade)
+	return s.show(ctx, "get", "pods", "-n", namespace, "-l", nameLabel+"="+driverName, "--field-selector", "spec.nodeName="+otaNode, "-o",
+		`custom-columns=NODE:.spec.nodeName,POD:.metadata.name,NEED-UPGRADE:.status.conditions[?(@.type=="PodNeedUpgrade")].status,MESSAGE:.status.conditions[?(@.type=="PodNeedUpgrade")].message`)
+}
+
+func (s *Story) upgradeOneNode(ctx context.Context) error {
+	s.narrator.chapter("On %s, its node agent is asked with curl", otaNode)
+	var err error
+	if s.agent, err = s.cluster.StartAgent(ctx, otaNode); err != nil {
+		return err
+	}
+	pods, err := s.driverPods(ctx)
+	if err != nil {
+		return err
+	}
+	target, err := s.driverTarget(ctx, "")
+	if err != nil {
+		return err
+	}
+	url := fmt.Sprintf("%s/openyurt.io/v1/namespaces/%s/pods/%s/upgrade", s.agent.URL, namespace, pods[otaNode].Name)
+	answer, err := exec.CommandContext(ctx, "curl", "-sS", "--fail-with-body", "-X", "POST", url).CombinedOutput()
+	s.narrator.command("curl -X POST "+url, string(answer))
+	if err != nil {
+		return fmt.Errorf("asking the node agent: %w", err)
+	}
+	err = s.follow(ctx, func(r *topsv1.DaemonRollout) bool { return r.Status.Updated == 1 && r.Status.InFlightNodes == 0 })
+	if err != nil {
+		return err
+	}
+	if err := s.stays(ctx, target); err != nil {
+		return err
+	}
+	s.narrator.says("exactly %s runs the new driver, the other %d nodes were left alone", otaNode, Nodes-1)
+	if err := s.withinBudget(); err != nil {
+		return err
+	}
+	return s.show(ctx, "get", "nu")
+}
+
+// stays watches for a while that only the node that asked has the new driver.
+func (s *Story) stays(ctx context.Context, target string) error {
+	for end := time.Now().Add(quiet); time.Now().Before(end); {
+		pods, err := s.driverPods(ctx)
+		if err != nil {
+			return err
+		}
+		if nodes := nodesAt(pods, target); len(nodes) != 1 || nodes[0] != otaNode {
+			return fmt.Errorf("nodes with the new driver are %v, expected only %s", nodes, otaNode)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (s *Story) metrics(ctx context.Context) error {
+	s.narrator.chapter("The metrics of the manager")
+	output, err := exec.CommandContext(ctx, "curl", "-sS", "--fail", s.manager.URL+"/metrics").Output()
+	if err != nil {
+		return fmt.Errorf("reading the metrics: %w", err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(output)) {
+		if strings.HasPrefix(line, "gcu_rollout_") {
+			lines = append(lines, line)
+		}
+	}
+	s.narrator.command("curl -s "+s.manager.URL+"/metrics | grep ^gcu_rollout_", strings.Join(lines, ""))
+	for _, want := range []string{
+		`gcu_rollout_nodes{rollout="` + grName + `",state="updated"} 1`,
+		`gcu_rollout_nodes{rollout="` + grName + `",state="pending"} 19`,
+		`gcu_rollout_max_unavailable{rollout="` + grName + `"} 2`,
+	} {
+		if !slices.Contains(lines, want+"\n") {
+			return fmt.Errorf("the metrics lack %s", want)
+		}
+	}
+	if deleted := sum(lines, "gcu_rollout_pods_deleted_total"); deleted != Nodes+1 {
+		return fmt.Errorf("the metrics count %g deleted pods, expected %d: one per upgraded node", deleted, Nodes+1)
+	}
+	return nil
+}
+
+// sum adds up the samples of a metric.
+func sum(lines []string, metric string) float64 {
+	var total float64
+	for _, line := range lines {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if v, err := strconv.ParseFloat(value, 64); err == nil && strings.HasPrefix(name, metric+"{") {
+			total += v
+		}
+	}
+	return total
+}
