@@ -1,0 +1,44 @@
+// Package gcuresource deploys the GCU node software a GcuResource (gr) asks for.
+//
+// The catalog lists the components in deployment order. Each renders a few
+// typed objects, one of them an OnDelete DaemonSet; they are brought to the
+// cluster by server-side apply under one field owner.
+//
+//	nfd > driver > toolkit > devicePlugin > (nightingale) > exporter > gfd
+//
+// A component goes through these words, in the status of the gr:
+//
+//	             created when all before it run
+//	             and its pods are waited for        a template changed
+//	(nothing) ------> deploying ------> Running -----------------> upgrading
+//	                      |                ^                           |
+//	                      |                +---------------------------+
+//	                      |                 every reachable node has it
+//	                      +---> failed      a foreign object, or a refused apply
+//
+// Three rules hold:
+//
+//   - A component is created only when every one before it is Running: each
+//     Ready node it belongs on has an available pod. Nodes that are not Ready
+//     do not count; they are named.
+//   - A component that exists gets its newest template at once. Nobody here
+//     replaces a pod: package daemonupdater does, under the annotations that
+//     are carried from the gr onto its DaemonSets.
+//   - An object of somebody else is never taken over. It fails the component,
+//     and what comes after it waits.
+//
+// A gr that is being deleted loses its components in reverse order, each with
+// its pods on all Ready nodes, before the one in front of it; then the labels
+// on the nodes go, if no other gr needs them, then the finalizer.
+//
+// A pass observes (observe.go), decides (plan.go, teardown.go), acts (act.go)
+// and reports (status.go) once. Everything but the following files is pure:
+//
+//	reconciler.go   one pass over a gr
+//	observe.go      reading
+//	act.go          applying
+//	watch.go        what wakes a pass
+//	nodelabeler.go  the label of GCU nodes, decided in labels.go
+//
+// The old status is asked for one thing: whether an upgrade was under way.
+package gcuresource

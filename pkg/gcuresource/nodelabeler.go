@@ -1,0 +1,123 @@
+package gcuresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch
+
+// NodeLabeler gives every node with a GCU the label the GCU components select
+// on, for as long as a gr exists (contract statement 54). It records on the
+// node that the label is its own, and leaves a label alone that is not.
+type NodeLabeler struct {
+	// Client reads from the manager's cache and writes. SetupWithManager sets it when nil.
+	client.Client
+}
+
+// SetupWithManager registers the controller with the manager. It returns an
+// error when a watch cannot be set up.
+func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
+	if l.Client == nil {
+		l.Client = mgr.GetClient()
+	}
+	comesOrGoes := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+	}}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("nodelabeler").
+		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: labelsChanged})).
+		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(comesOrGoes)).
+		Complete(l)
+}
+
+// Reconcile sets or removes the label on one node, as decideLabel says.
+func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	node := &corev1.Node{}
+	if err := l.Get(ctx, request.NamespacedName, node); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	var grs topsv1.GcuResourceList
+	if err := l.List(ctx, &grs); err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing GcuResources: %w", err)
+	}
+	err := patchLabel(ctx, l.Client, node, decideLabel(node, wantedBy(grs.Items)))
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// patchLabel carries out one change on one node. The patch fails when the node
+// changed since it was read, so a label somebody just set is not taken over.
+func patchLabel(ctx context.Context, c client.Client, node *corev1.Node, change labelChange) error {
+	if change == labelKeep {
+		return nil
+	}
+	after := node.DeepCopy()
+	record := withRecord(ownedLabels(node), topsv1.LabelGcuPresent, change == labelSet)
+	switch change {
+	case labelSet:
+		after.Labels[topsv1.LabelGcuPresent] = "true"
+	case labelRemove:
+		delete(after.Labels, topsv1.LabelGcuPresent)
+	}
+	if after.Annotations == nil {
+		after.Annotations = map[string]string{}
+	}
+	after.Annotations[topsv1.AnnotationOwnedLabels] = record
+	if record == "" {
+		delete(after.Annotations, topsv1.AnnotationOwnedLabels)
+	}
+	log.FromContext(ctx).Info("Changing node label", "Node", node.Name, "label", topsv1.LabelGcuPresent,
+		"before", node.Labels[topsv1.LabelGcuPresent], "after", after.Labels[topsv1.LabelGcuPresent])
+	if err := c.Patch(ctx, after, locked(node), client.FieldOwner(topsv1.ManagedBy)); err != nil {
+		return fmt.Errorf("labelling node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// removeLabels takes our label from nodes. One that fails does not keep the
+// others from losing theirs.
+func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node) error {
+	var errs []error
+	for _, node := range nodes {
+		errs = append(errs, client.IgnoreNotFound(patchLabel(ctx, c, node, decideLabel(node, wantedNo))))
+	}
+	return errors.Join(errs...)
+}
+
+func (l *NodeLabeler) allNodes(ctx context.Context, _ client.Object) []reconcile.Request {
+	nodes, err := readNodes(ctx, l.Client)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Listing nodes for a watch event")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(nodes))
+	for _, node := range nodes {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})
+	}
+	return requests
+}
+
+// labelsChanged tells whether an update of a node can change what decideLabel says.
+func labelsChanged(e event.UpdateEvent) bool {
+	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+		e.ObjectOld.GetAnnotations()[topsv1.AnnotationOwnedLabels] != e.ObjectNew.GetAnnotations()[topsv1.AnnotationOwnedLabels]
+}

@@ -1,0 +1,32 @@
+package gcuresource
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// note is the content of one event.
+type note struct {
+	kind, reason, message string
+}
+
+// notes returns the events a new status is worth: a new phase, with the reason
+// and message of condition Ready, and a new cause of Degraded.
+func notes(before, after *topsv1.GcuResourceStatus) []note {
+	var list []note
+	if ready := meta.FindStatusCondition(after.StandardConditions, ConditionReady); ready != nil && before.Phase != after.Phase {
+		list = append(list, note{corev1.EventTypeNormal, ready.Reason, ready.Message})
+	}
+	degraded := meta.FindStatusCondition(after.StandardConditions, ConditionDegraded)
+	if degraded == nil || degraded.Status != metav1.ConditionTrue {
+		return list
+	}
+	was := meta.FindStatusCondition(before.StandardConditions, ConditionDegraded)
+	if was == nil || was.Status != degraded.Status || was.Reason != degraded.Reason || was.Message != degraded.Message {
+		list = append(list, note{corev1.EventTypeWarning, degraded.Reason, degraded.Message})
+	}
+	return list
+}

@@ -1,0 +1,271 @@
+package gcuresource
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// newGR returns a gr as the API server would store it, with the given spec.
+func newGR(spec topsv1.GcuResourceSpec) *topsv1.GcuResource {
+	return &topsv1.GcuResource{
+		ObjectMeta: metav1.ObjectMeta{Name: "gpu", UID: "gr-uid", Generation: 1, Annotations: map[string]string{}},
+		Spec:       spec,
+	}
+}
+
+// allComponents asks for every served component with its built-in values.
+func allComponents() topsv1.GcuResourceSpec {
+	return topsv1.GcuResourceSpec{
+		NFD: &topsv1.NFDSpec{}, Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{},
+		DevicePlugin: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}, GFD: &topsv1.BaseFields{},
+	}
+}
+
+func render(t *testing.T, gr *topsv1.GcuResource) map[string]Rendered {
+	t.Helper()
+	list, err := Render(gr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]Rendered{}
+	for _, r := range list {
+		byName[r.Name] = r
+	}
+	return byName
+}
+
+func renderedNames(t *testing.T, gr *topsv1.GcuResource) []string {
+	t.Helper()
+	list, err := Render(gr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range list {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// example reads a blueprint of the examples folder.
+func example(t *testing.T, name string) *topsv1.GcuResource {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gr := &topsv1.GcuResource{}
+	if err := yaml.UnmarshalStrict(raw, gr); err != nil {
+		t.Fatalf("decoding %s: %v", name, err)
+	}
+	return gr
+}
+
+func TestComponentsRenderAsTheirGoldenFiles(t *testing.T) {
+	gr := newGR(allComponents())
+	gr.Annotations[topsv1.AnnotationUpdateStrategy] = "OTA"
+	for name, r := range render(t, gr) {
+		t.Run(name, func(t *testing.T) {
+			var documents []string
+			for _, d := range r.Objects {
+				raw, err := yaml.Marshal(d.Object.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				documents = append(documents, string(raw))
+			}
+			got := strings.Join(documents, "---\n")
+			path := filepath.Join("testdata", name+".yaml")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s differs (-want +got), run go test -update:\n%s", path, diff)
+			}
+		})
+	}
+}
+
+func TestRenderOrder(t *testing.T) {
+	off := &topsv1.BaseFields{NotDeploy: true}
+	for _, tc := range []struct {
+		name string
+		spec topsv1.GcuResourceSpec
+		want []string
+	}{
+		{"an empty spec deploys nothing", topsv1.GcuResourceSpec{}, nil},
+		{"all components come in deployment order", allComponents(),
+			[]string{"nfd", "driver", "toolkit", "devicePlugin", "exporter", "gfd"}},
+		{"notDeploy leaves a component out", topsv1.GcuResourceSpec{
+			NFD: &topsv1.NFDSpec{NotDeploy: true}, Driver: off, Plugin: off, GFD: &topsv1.BaseFields{}}, []string{"gfd"}},
+		{"plugin is devicePlugin", topsv1.GcuResourceSpec{Plugin: &topsv1.BaseFields{}}, []string{"devicePlugin"}},
+		{"a component this version does not serve comes last", topsv1.GcuResourceSpec{
+			Nightingale: &topsv1.NightingaleSpec{}, GFD: &topsv1.BaseFields{}, Volcano: &topsv1.VolcanoSpec{}},
+			[]string{"gfd", "nightingale", "volcano"}},
+		{"the default blueprint deploys five", example(t, "gcu-resource.json").Spec,
+			[]string{"nfd", "toolkit", "devicePlugin", "exporter", "gfd"}},
+		{"the driver blueprint deploys six", example(t, "gcu-resource-driver.json").Spec,
+			[]string{"nfd", "driver", "toolkit", "devicePlugin", "exporter", "gfd"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, renderedNames(t, newGR(tc.spec))); diff != "" {
+				t.Errorf("components (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheTwoDefaultBlueprintsAreTheSame(t *testing.T) {
+	if diff := cmp.Diff(example(t, "gcu-resource.json"), example(t, "gcu-resource.yaml")); diff != "" {
+		t.Errorf("JSON and YAML differ (-json +yaml):\n%s", diff)
+	}
+	driver := example(t, "gcu-resource-driver.json")
+	driver.Spec.Driver.NotDeploy = true
+	if diff := cmp.Diff(example(t, "gcu-resource.json"), driver); diff != "" {
+		t.Errorf("the driver blueprint differs in more than driver.notDeploy:\n%s", diff)
+	}
+}
+
+func TestFieldsAreLaidOverTheBuiltInValues(t *testing.T) {
+	b := builtIn{name: "built-in", image: "gcu-driver", nodeSelector: onGCUNodes(),
+		env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}}
+	base := settings{name: "built-in", namespace: "kube-system", pullPolicy: "IfNotPresent", nodeSelector: onGCUNodes(), env: b.env,
+		image: "artifact.enflame.cn/enflame_docker_images/enflame/gcu-driver:latest"}
+	for _, tc := range []struct {
+		name   string
+		fields *topsv1.BaseFields
+		want   func(*settings)
+	}{
+		{"no fields give the defaults", nil, func(*settings) {}},
+		{"empty fields give the defaults", &topsv1.BaseFields{}, func(*settings) {}},
+		{"the image is repository/image:version",
+			&topsv1.BaseFields{Repository: "artifact.enflame.cn/galaxy_docker_hub/gcu", Image: "other", Version: "v2"},
+			func(s *settings) { s.image = "artifact.enflame.cn/galaxy_docker_hub/gcu/other:v2" }},
+		{"name, namespace and pull policy replace", &topsv1.BaseFields{Name: "n", Namespace: "ns", ImagePullPolicy: "Always"},
+			func(s *settings) { s.name, s.namespace, s.pullPolicy = "n", "ns", "Always" }},
+		{"env is merged by name, in a stable order",
+			&topsv1.BaseFields{Env: []corev1.EnvVar{{Name: "C", Value: "3"}, {Name: "A", Value: "9"}}},
+			func(s *settings) {
+				s.env = []corev1.EnvVar{{Name: "A", Value: "9"}, {Name: "B", Value: "2"}, {Name: "C", Value: "3"}}
+			}},
+		{"nodeSelector replaces the built-in one", &topsv1.BaseFields{NodeSelector: map[string]string{"zone": "a"}},
+			func(s *settings) { s.nodeSelector = map[string]string{"zone": "a"} }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want := base
+			tc.want(&want)
+			if diff := cmp.Diff(want, b.with(tc.fields), cmp.AllowUnexported(settings{})); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if b.env[0].Value != "1" {
+		t.Error("merging changed the built-in values")
+	}
+}
+
+func TestTheFirstLevelOfNFDWins(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		nfd      topsv1.NFDSpec
+		want     string
+		selector map[string]string
+	}{
+		{"name, namespace and notDeploy of a child have no effect",
+			topsv1.NFDSpec{Name: "first", Namespace: "one", Master: &topsv1.BaseFields{Name: "second", Namespace: "two", NotDeploy: true}},
+			"one/first", nil},
+		{"without a name it is node-feature-discovery-ds in kube-system", topsv1.NFDSpec{}, "kube-system/node-feature-discovery-ds", nil},
+		{"the first node selector wins", topsv1.NFDSpec{NodeSelector: map[string]string{"a": "1"},
+			Worker: &topsv1.BaseFields{NodeSelector: map[string]string{"b": "2"}}}, "kube-system/node-feature-discovery-ds", map[string]string{"a": "1"}},
+		{"without one those of the children hold together", topsv1.NFDSpec{Master: &topsv1.BaseFields{NodeSelector: map[string]string{"a": "1", "c": "m"}},
+			Worker: &topsv1.BaseFields{NodeSelector: map[string]string{"b": "2", "c": "w"}}},
+			"kube-system/node-feature-discovery-ds", map[string]string{"a": "1", "b": "2", "c": "w"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ds := render(t, newGR(topsv1.GcuResourceSpec{NFD: &tc.nfd}))["nfd"].Workload
+			if got := ds.Namespace + "/" + ds.Name; got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+			if diff := cmp.Diff(tc.selector, ds.Spec.Template.Spec.NodeSelector); diff != "" {
+				t.Errorf("node selector (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPluginIsRenderedAsDevicePlugin(t *testing.T) {
+	fields := &topsv1.BaseFields{Version: "v9"}
+	alias := render(t, newGR(topsv1.GcuResourceSpec{Plugin: fields}))
+	canonical := render(t, newGR(topsv1.GcuResourceSpec{DevicePlugin: fields}))
+	if diff := cmp.Diff(canonical, alias); diff != "" {
+		t.Errorf("plugin differs from devicePlugin:\n%s", diff)
+	}
+}
+
+func TestUpgradeAnnotationsAreCarriedButNeverIntoThePodTemplate(t *testing.T) {
+	plain := newGR(allComponents())
+	annotated := plain.DeepCopy()
+	annotated.Generation = 7
+	annotated.Labels = map[string]string{"team": "a"}
+	annotated.Annotations = map[string]string{
+		topsv1.AnnotationUpdateStrategy: "OTA", topsv1.OpenYurtAnnotationMaxUnavailable: "3", "other": "left behind"}
+	before, after := render(t, plain), render(t, annotated)
+	for name, r := range after {
+		want := map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.OpenYurtAnnotationMaxUnavailable: "3",
+			topsv1.AnnotationOrder: before[name].Workload.Annotations[topsv1.AnnotationOrder]}
+		if diff := cmp.Diff(want, r.Workload.Annotations); diff != "" {
+			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(before[name].Workload.Spec, r.Workload.Spec); diff != "" {
+			t.Errorf("%s: annotations changed the spec:\n%s", name, diff)
+		}
+	}
+}
+
+func TestEveryObjectIsMarkedAsOurs(t *testing.T) {
+	for name, r := range render(t, newGR(allComponents())) {
+		for _, d := range r.Objects {
+			labels := d.Object.GetLabels()
+			want := map[string]string{labelName: r.Workload.Name, topsv1.LabelManagedBy: "gcu-operator",
+				topsv1.LabelGcuResource: "gpu", topsv1.LabelComponent: name}
+			if diff := cmp.Diff(want, labels); diff != "" {
+				t.Errorf("%s: labels (-want +got):\n%s", d.Ref, diff)
+			}
+			owner := metav1.GetControllerOf(d.Object)
+			if kept(d.Ref.Name) {
+				if owner != nil {
+					t.Errorf("%s has an owner, it would go with the gr", d.Ref)
+				}
+				continue
+			}
+			if owner == nil || owner.UID != "gr-uid" || *owner.BlockOwnerDeletion {
+				t.Errorf("%s: owner is %v", d.Ref, owner)
+			}
+		}
+		if r.Workload.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+			t.Errorf("%s: update strategy is %s", name, r.Workload.Spec.UpdateStrategy.Type)
+		}
+		if diff := cmp.Diff(map[string]string{labelName: r.Workload.Name}, r.Workload.Spec.Selector.MatchLabels); diff != "" {
+			t.Errorf("%s: selector (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package gcuresource
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// patience is how long a test waits for the controller.
+const patience = 10 * time.Second
+
+var environment struct {
+	once   sync.Once
+	server *envtest.Environment
+	config *rest.Config
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if environment.server != nil {
+		if err := environment.server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// apiServer returns access to a real API server with our CRDs, one for all
+// tests. There is no controller-manager: the tests play the DaemonSet
+// controller and the garbage collector.
+func apiServer(t *testing.T) *rest.Config {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
+	}
+	environment.once.Do(func() {
+		environment.server = &envtest.Environment{
+			CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd")},
+			ErrorIfCRDPathMissing: true,
+		}
+		environment.config, environment.err = environment.server.Start()
+	})
+	if environment.err != nil {
+		t.Fatalf("starting the API server: %v", environment.err)
+	}
+	return environment.config
+}
+
+func testScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+func testClient(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(apiServer(t), client.Options{Scheme: testScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// stage is a cluster on which the controllers run.
+type stage struct {
+	client.Client
+	t      *testing.T
+	mu     sync.Mutex
+	writes []string
+}
+
+// newStage starts the controllers. When the test ends they delete every gr;
+// then they stop, and the nodes and the CRD of nfd are removed.
+func newStage(t *testing.T, nodes ...string) *stage {
+	t.Helper()
+	s := &stage{Client: testClient(t), t: t}
+	for _, name := range nodes {
+		s.addNode(name)
+	}
+	mgr, err := ctrl.NewManager(apiServer(t), ctrl.Options{
+		Scheme:     testScheme(t),
+		Metrics:    server.Options{BindAddress: "0"},
+		NewClient:  s.recording,
+		Controller: skipNameValidation(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Reconciler{}).SetupWithManager(mgr); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&NodeLabeler{}).SetupWithManager(mgr); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		s.clear()
+		stop()
+		if err := <-stopped; err != nil {
+			t.Errorf("the manager failed: %v", err)
+		}
+		for _, name := range nodes {
+			s.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		s.remove(nfdCRD())
+	})
+	return s
+}
+
+func nfdCRD() *unstructured.Unstructured {
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	crd.SetName(nodeFeatureRuleCRDName)
+	return crd
+}
+
+// recording is the manager's client; it notes every write.
+func (s *stage) recording(config *rest.Config, options client.Options) (client.Client, error) {
+	inner, err := client.NewWithWatch(config, options)
+	if err != nil {
+		return nil, err
+	}
+	return interceptor.NewClient(inner, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			s.note("apply " + fmt.Sprintf("%v", o.(interface{ GetName() string }).GetName()))
+			return c.Apply(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			s.note("patch " + o.GetName())
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			s.note("delete " + o.GetName())
+			return c.Delete(ctx, o, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			s.note("patch " + sub + " " + o.GetName())
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	}), nil
+}
+
+func (s *stage) note(write string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes = append(s.writes, write)
+}
+
+// written returns the writes since the last call.
+func (s *stage) written() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.writes
+	s.writes = nil
+	return w
+}
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) remove(o client.Object) {
+	s.t.Helper()
+	s.must(client.IgnoreNotFound(s.Delete(context.Background(), o)))
+}
+
+// until waits for a condition; check returns what is still missing, "" when it holds.
+func (s *stage) until(what string, check func() string) {
+	s.t.Helper()
+	var missing string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if missing = check(); missing == "" {
+			return
+		}
+	}
+	s.t.Fatalf("%s: %s", what, missing)
+}
+
+// addNode makes a Ready node on which nfd found a GCU.
+func (s *stage) addNode(name string) {
+	s.t.Helper()
+	ctx := context.Background()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"feature.node.kubernetes.io/pci-1e36.present": "true"}}}
+	s.must(s.Create(ctx, node))
+	node.Spec.Taints = nil // the API server adds not-ready, nobody here takes it away
+	s.must(s.Update(ctx, node))
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	s.must(s.Status().Update(ctx, node))
+}
+
+func (s *stage) get(o client.Object, namespace, name string) error {
+	return s.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, o)
+}
+
+func (s *stage) gr(name string) *topsv1.GcuResource {
+	s.t.Helper()
+	gr := &topsv1.GcuResource{}
+	s.must(s.get(gr, "", name))
+	return gr
+}
+
+func (s *stage) exists(daemonSet string) bool {
+	s.t.Helper()
+	err := s.get(&appsv1.DaemonSet{}, "kube-system", daemonSet)
+	s.must(client.IgnoreNotFound(err))
+	return !apierrors.IsNotFound(err)
+}
+
+// play is the DaemonSet controller: a revision named after the generation, an
+// available pod at it on every node, and the status.
+func (s *stage) play(name string) {
+	s.t.Helper()
+	ctx := context.Background()
+	ds := &appsv1.DaemonSet{}
+	s.until("DaemonSet "+name, func() string {
+		if err := s.get(ds, "kube-system", name); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	hash := fmt.Sprintf("g%d", ds.Generation)
+	s.must(s.Create(ctx, &appsv1.ControllerRevision{ObjectMeta: s.dependent(ds, ds.Name+"-"+hash, hash), Revision: ds.Generation,
+		Data: runtime.RawExtension{Raw: []byte("{}")}}))
+	var nodes corev1.NodeList
+	s.must(s.List(ctx, &nodes))
+	for _, node := range nodes.Items {
+		s.runPod(ds, node.Name, hash)
+	}
+	ds.Status.ObservedGeneration = ds.Generation
+	s.must(s.Status().Update(ctx, ds))
+}
+
+func (s *stage) dependent(ds *appsv1.DaemonSet, name, hash string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: ds.Namespace,
+		Labels: map[string]string{labelName: ds.Name, "controller-revision-hash": hash},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID,
+			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false)}}}
+}
+
+// runPod replaces the pod of a DaemonSet on a node by an available one.
+func (s *stage) runPod(ds *appsv1.DaemonSet, node, hash string) {
+	s.t.Helper()
+	ctx := context.Background()
+	pod := &corev1.Pod{ObjectMeta: s.dependent(ds, ds.Name+"-"+node, hash),
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "x"}}}}
+	s.must(client.IgnoreNotFound(s.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0))))
+	s.must(s.Create(ctx, pod))
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	s.must(s.Status().Update(ctx, pod))
+}
+
+// collect is the garbage collector: it deletes the pods and revisions of a DaemonSet.
+func (s *stage) collect(name string) {
+	s.t.Helper()
+	ctx := context.Background()
+	of := []client.DeleteAllOfOption{client.InNamespace("kube-system"), client.MatchingLabels{labelName: name}, client.GracePeriodSeconds(0)}
+	s.must(s.DeleteAllOf(ctx, &corev1.Pod{}, of...))
+	s.must(s.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, of...))
+}
+
+// clear deletes every gr and waits until the controllers let them go.
+func (s *stage) clear() {
+	s.t.Helper()
+	ctx := context.Background()
+	s.must(s.DeleteAllOf(ctx, &topsv1.GcuResource{}))
+	s.until("deleting every gr", func() string {
+		for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
+			s.must(s.DeleteAllOf(ctx, object, client.InNamespace("kube-system"), client.GracePeriodSeconds(0)))
+		}
+		var left topsv1.GcuResourceList
+		s.must(s.List(ctx, &left))
+		if len(left.Items) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%+v", left.Items[0].Status.Conditions)
+	})
+}
+
+// reaches waits for the phase and ready count of a gr at its generation.
+func (s *stage) reaches(name, phase, ready string) {
+	s.t.Helper()
+	s.until("gr "+name+" gets "+ready+" "+phase, func() string {
+		gr := s.gr(name)
+		if gr.Status.Phase == phase && gr.Status.ReadyResource == ready && gr.Status.ObservedGeneration == gr.Generation {
+			return ""
+		}
+		return fmt.Sprintf("%s %s generation %d of %d %+v", gr.Status.ReadyResource, gr.Status.Phase,
+			gr.Status.ObservedGeneration, gr.Generation, gr.Status.Conditions)
+	})
+}
+
+// sees waits until a component has a status word and a message.
+func (s *stage) sees(name, component, word, message string) {
+	s.t.Helper()
+	s.until("component "+component, func() string {
+		list := s.gr(name).Status.ResourceStatuses
+		i := slices.IndexFunc(list, func(rs topsv1.ResourceStatus) bool { return rs.Name == component })
+		if i >= 0 && list[i].Status == word && list[i].Message == message {
+			return ""
+		}
+		return fmt.Sprintf("%+v", list)
+	})
+}

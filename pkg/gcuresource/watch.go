@@ -1,0 +1,142 @@
+package gcuresource
+
+import (
+	"context"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// SetupWithManager registers the controller with the manager, whose scheme
+// must know client-go's kinds and api/v1. The cache holds DaemonSets, pods,
+// nodes and ControllerRevisions of all namespaces in full, and the metadata of
+// Services, ServiceAccounts, ClusterRoles, ClusterRoleBindings and
+// CustomResourceDefinitions; managedFields may be stripped. It returns an error
+// when a watch cannot be set up.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.APIReader == nil {
+		r.APIReader = mgr.GetAPIReader()
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder(topsv1.ManagedBy)
+	}
+	crd := metadataOf(Ref{GroupVersionKind: schema.GroupVersionKind{
+		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
+	}})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("gcuresource").
+		For(&topsv1.GcuResource{}, builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Owns(&appsv1.DaemonSet{}).
+		Owns(&corev1.Service{}, builder.OnlyMetadata).
+		Owns(&corev1.ServiceAccount{}, builder.OnlyMetadata).
+		Owns(&rbacv1.ClusterRole{}, builder.OnlyMetadata).
+		Owns(&rbacv1.ClusterRoleBinding{}, builder.OnlyMetadata).
+		WatchesMetadata(crd, handler.EnqueueRequestsFromMapFunc(ofLabel), builder.WithPredicates(
+			predicate.NewPredicateFuncs(func(o client.Object) bool { return kept(o.GetName()) }))).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofDaemonSet), builder.WithPredicates(
+			predicate.Funcs{UpdateFunc: podChanged})).
+		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.ofDaemonSet)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
+			predicate.Funcs{UpdateFunc: nodeChanged})).
+		Complete(r)
+}
+
+// ofLabel maps an object to the gr its label names.
+func ofLabel(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.GetLabels()[topsv1.LabelGcuResource]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// ofDaemonSet maps a pod or a revision to the gr of its DaemonSet. When the
+// DaemonSet is gone, any gr may be waiting for the pod to go.
+func (r *Reconciler) ofDaemonSet(ctx context.Context, o client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != daemonSetKind.Kind {
+		return nil
+	}
+	ds := &appsv1.DaemonSet{}
+	err := r.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}, ds, client.UnsafeDisableDeepCopy)
+	if err != nil || ds.UID != owner.UID {
+		return r.all(ctx, o)
+	}
+	return ofLabel(ctx, ds)
+}
+
+// all maps anything to every gr.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var grs topsv1.GcuResourceList
+	if err := r.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing GcuResources for a watch event")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(grs.Items))
+	for i := range grs.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: grs.Items[i].Name}})
+	}
+	return requests
+}
+
+// podChanged tells whether an update of a pod can change a decision: where it
+// is, whether it is available, what is wrong with it.
+func podChanged(e event.UpdateEvent) bool {
+	before, okBefore := e.ObjectOld.(*corev1.Pod)
+	after, okAfter := e.ObjectNew.(*corev1.Pod)
+	if !okBefore || !okAfter {
+		return true
+	}
+	return before.Spec.NodeName != after.Spec.NodeName ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		daemonset.RevisionHash(before) != daemonset.RevisionHash(after) ||
+		podReadySince(before) != podReadySince(after) ||
+		podTrouble(before) != podTrouble(after)
+}
+
+// podReadySince is comparable: when the pod became Ready, zero while it is not.
+func podReadySince(pod *corev1.Pod) metav1.Time {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Rfc3339Copy()
+		}
+	}
+	return metav1.Time{}
+}
+
+// nodeChanged tells whether an update of a node can change a decision: which
+// components belong there, and whether it counts.
+func nodeChanged(e event.UpdateEvent) bool {
+	before, okBefore := e.ObjectOld.(*corev1.Node)
+	after, okAfter := e.ObjectNew.(*corev1.Node)
+	if !okBefore || !okAfter {
+		return true
+	}
+	readyBefore, _ := daemonset.NodeReady(before)
+	readyAfter, _ := daemonset.NodeReady(after)
+	return readyBefore != readyAfter ||
+		!maps.Equal(before.Labels, after.Labels) ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+}

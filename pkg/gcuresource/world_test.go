@@ -1,0 +1,184 @@
+package gcuresource
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// noon is the time of every decision test.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// newWorld observes a gr of which nothing exists, on n Ready GCU nodes node-1…
+func newWorld(t *testing.T, gr *topsv1.GcuResource, n int) *Observation {
+	t.Helper()
+	rendered, err := Render(gr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	obs := &Observation{Resource: gr, Applied: map[types.UID]Applied{}, Alone: true}
+	for _, r := range rendered {
+		obs.Components = append(obs.Components, Component{Rendered: r, Live: map[Ref]*metav1.PartialObjectMetadata{}})
+	}
+	for i := 1; i <= n; i++ {
+		obs.Nodes = append(obs.Nodes, gcuNode(fmt.Sprintf("node-%d", i)))
+	}
+	return obs
+}
+
+func gcuNode(name string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			topsv1.LabelGcuPresent: "true", "feature.node.kubernetes.io/pci-1e36.present": "true"}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+func (obs *Observation) node(name string) *corev1.Node {
+	for _, n := range obs.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	panic("no node " + name)
+}
+
+func (obs *Observation) off(names ...string) {
+	for _, name := range names {
+		obs.node(name).Status.Conditions[0].Status = corev1.ConditionUnknown
+	}
+}
+
+func (obs *Observation) component(name string) *Component {
+	for i := range obs.Components {
+		if obs.Components[i].Name == name {
+			return &obs.Components[i]
+		}
+	}
+	panic("no component " + name)
+}
+
+// create lets the objects of components exist as rendered, without pods.
+func (obs *Observation) create(components ...string) {
+	for _, name := range components {
+		c := obs.component(name)
+		for _, d := range c.Objects {
+			obs.exist(c, d)
+		}
+		ds := c.Workload.DeepCopy()
+		ds.UID, ds.Generation, ds.Status.ObservedGeneration = types.UID("uid-"+c.workloadRef().String()), 1, 1
+		c.setDaemonSet(ds)
+		c.Revisions = []*appsv1.ControllerRevision{revision(ds, "old", 1)}
+	}
+}
+
+func (obs *Observation) exist(c *Component, d Desired) {
+	uid := types.UID("uid-" + d.Ref.String())
+	live := metadataFrom(d.Ref, d.Object)
+	live.UID, live.ResourceVersion = uid, "5"
+	c.Live[d.Ref] = live
+	applied := Applied{Hash: d.Hash, ResourceVersion: "5"}
+	if d.Ref.GroupVersionKind == daemonSetKind {
+		applied.Generation = 1
+	}
+	obs.Applied[uid] = applied
+	if !kept(d.Ref.Name) {
+		obs.Owned = append(obs.Owned, Owned{Ref: d.Ref, UID: uid, Component: c.Name})
+	}
+}
+
+// run creates components with an available pod at revision old on every node.
+func (obs *Observation) run(components ...string) {
+	obs.create(components...)
+	for _, name := range components {
+		for _, node := range obs.Nodes {
+			obs.pod(name, node.Name, "old")
+		}
+	}
+}
+
+// pod adds an available pod.
+func (obs *Observation) pod(component, node, hash string) *corev1.Pod {
+	c := obs.component(component)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: c.Workload.Name + "-" + node, Labels: map[string]string{"controller-revision-hash": hash},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: c.Workload.Name,
+				UID: c.DaemonSet.UID, Controller: ptr.To(true)}}},
+		Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(noon.Add(-time.Minute))}}},
+	}
+	c.Pods = append(c.Pods, p)
+	return p
+}
+
+// broken makes the pod of a component on a node not Ready, for the given reason.
+func (obs *Observation) broken(component, node, reason string) {
+	for _, p := range obs.component(component).Pods {
+		if p.Spec.NodeName == node {
+			p.Status.Conditions[0].Status = corev1.ConditionFalse
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: 4,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+		}
+	}
+}
+
+// newTemplate makes a revision "new" the newest of components; nodes have it already.
+func (obs *Observation) newTemplate(component string, nodes ...string) {
+	c := obs.component(component)
+	c.Revisions = append(c.Revisions, revision(c.DaemonSet, "new", 2))
+	for _, p := range c.Pods {
+		for _, node := range nodes {
+			if p.Spec.NodeName == node {
+				p.Labels["controller-revision-hash"] = "new"
+			}
+		}
+	}
+}
+
+func revision(ds *appsv1.DaemonSet, hash string, number int64) *appsv1.ControllerRevision {
+	return &appsv1.ControllerRevision{Revision: number, ObjectMeta: metav1.ObjectMeta{
+		Name: ds.Name + "-" + hash, Labels: map[string]string{"controller-revision-hash": hash},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: ptr.To(true)}}}}
+}
+
+// next is the status after one pass at noon.
+func (obs *Observation) next() topsv1.GcuResourceStatus {
+	return Describe(obs, Decide(obs, noon), noon)
+}
+
+func action(status topsv1.GcuResourceStatus, name string) topsv1.ActionCondition {
+	for _, c := range status.Conditions {
+		if c.Action == name {
+			c.LastUpdateTime = metav1.Time{}
+			return c
+		}
+	}
+	return topsv1.ActionCondition{}
+}
+
+func standard(status topsv1.GcuResourceStatus, name string) string {
+	for _, c := range status.StandardConditions {
+		if c.Type == name {
+			return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+		}
+	}
+	return ""
+}
+
+// words is "component=status" for each component.
+func words(status topsv1.GcuResourceStatus) []string {
+	var list []string
+	for _, rs := range status.ResourceStatuses {
+		list = append(list, rs.Name+"="+rs.Status)
+	}
+	return list
+}

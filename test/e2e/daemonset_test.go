@@ -1,0 +1,198 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+const (
+	settleTime = 60 * time.Second
+	// quietTime is how long a test watches that nothing happens.
+	quietTime = 3 * time.Second
+)
+
+// fixture is one DaemonSet of a scenario.
+type fixture struct {
+	t       *testing.T
+	cluster *harness.Cluster
+	name    string
+}
+
+// newDaemonSet creates an OnDelete DaemonSet with annotations and waits until
+// its pods are Ready everywhere.
+func newDaemonSet(ctx context.Context, t *testing.T, c *harness.Cluster, name string, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *fixture {
+	t.Helper()
+	labels := map[string]string{"app": name}
+	ds := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations},
+		Spec: appsv1.DaemonSetSpec{
+			Selector:       &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "app:1"}}},
+			},
+		},
+	}
+	for _, f := range change {
+		f(ds)
+	}
+	if err := c.Client.Create(ctx, ds); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t, c, name}
+	t.Cleanup(func() { _ = c.Client.Delete(context.WithoutCancel(ctx), ds) })
+	f.eventually(ctx, func() error {
+		live, err := f.get(ctx)
+		if err != nil {
+			return err
+		}
+		if live.Status.DesiredNumberScheduled == 0 || live.Status.NumberReady != live.Status.DesiredNumberScheduled {
+			return fmt.Errorf("%d of %d pods of %s are Ready", live.Status.NumberReady, live.Status.DesiredNumberScheduled, name)
+		}
+		return nil
+	})
+	return f
+}
+
+func (f *fixture) eventually(ctx context.Context, check func() error) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	if err := harness.Eventually(ctx, check); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) get(ctx context.Context) (*appsv1.DaemonSet, error) {
+	var ds appsv1.DaemonSet
+	return &ds, f.cluster.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: f.name}, &ds)
+}
+
+// change edits the DaemonSet, again when somebody else edited it meanwhile.
+func (f *fixture) change(ctx context.Context, edit func(*appsv1.DaemonSet)) {
+	f.t.Helper()
+	f.eventually(ctx, func() error {
+		ds, err := f.get(ctx)
+		if err != nil {
+			return err
+		}
+		edit(ds)
+		return f.cluster.Client.Update(ctx, ds)
+	})
+}
+
+// setImage makes a new version.
+func (f *fixture) setImage(ctx context.Context, image string) {
+	f.t.Helper()
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = image })
+}
+
+func (f *fixture) pods(ctx context.Context) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := f.cluster.Client.List(ctx, &list, client.InNamespace("default"), client.MatchingLabels{"app": f.name})
+	return list.Items, err
+}
+
+// uids returns the UIDs of the pods that are not being deleted.
+func (f *fixture) uids(ctx context.Context) map[types.UID]bool {
+	f.t.Helper()
+	pods, err := f.pods(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	uids := map[types.UID]bool{}
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil {
+			uids[pods[i].UID] = true
+		}
+	}
+	return uids
+}
+
+// staysAs fails when a pod of before is deleted within quietTime.
+func (f *fixture) staysAs(ctx context.Context, before map[types.UID]bool) {
+	f.t.Helper()
+	for end := time.Now().Add(quietTime); time.Now().Before(end); {
+		now := f.uids(ctx)
+		for uid := range before {
+			if !now[uid] {
+				f.t.Fatalf("pod %s of %s was deleted", uid, f.name)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			f.t.Fatal(ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (f *fixture) rollout(ctx context.Context) (*topsv1.DaemonRollout, error) {
+	var rollout topsv1.DaemonRollout
+	return &rollout, f.cluster.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: f.name}, &rollout)
+}
+
+// reaches waits until the status of the rollout is as wanted.
+func (f *fixture) reaches(ctx context.Context, what string, is func(*topsv1.DaemonRolloutStatus) bool) *topsv1.DaemonRollout {
+	f.t.Helper()
+	var last *topsv1.DaemonRollout
+	f.eventually(ctx, func() error {
+		rollout, err := f.rollout(ctx)
+		if err != nil {
+			return err
+		}
+		last = rollout
+		if !is(&rollout.Status) {
+			return fmt.Errorf("rollout %s is not %s: %+v", f.name, what, rollout.Status)
+		}
+		return nil
+	})
+	return last
+}
+
+// complete waits until every node runs an image and the rollout says so.
+func (f *fixture) complete(ctx context.Context, image string, nodes int) {
+	f.t.Helper()
+	f.reaches(ctx, "complete", func(s *topsv1.DaemonRolloutStatus) bool {
+		return int(s.Updated) == nodes && len(s.InFlight) == 0 && meta.IsStatusConditionTrue(s.Conditions, topsv1.RolloutComplete)
+	})
+	pods, err := f.pods(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range pods {
+		if got := pods[i].Spec.Containers[0].Image; got != image {
+			f.t.Errorf("pod %s on %s runs %s, want %s", pods[i].Name, pods[i].Spec.NodeName, got, image)
+		}
+	}
+}
+
+// observe starts an independent watcher of this DaemonSet's pods.
+func (f *fixture) observe(ctx context.Context) *harness.Observer {
+	f.t.Helper()
+	o, err := harness.Observe(ctx, f.cluster, "app="+f.name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return o
+}
+
+func reasonOf(s *topsv1.DaemonRolloutStatus, conditionType string) string {
+	if c := meta.FindStatusCondition(s.Conditions, conditionType); c != nil {
+		return c.Reason
+	}
+	return ""
+}

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func ota() map[string]string {
+	return map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationMaxUnavailable: "1"}
+}
+
+// allHave waits until PodNeedUpgrade of every pod has a status.
+func (f *fixture) allHave(ctx context.Context, want corev1.ConditionStatus) {
+	f.t.Helper()
+	f.eventually(ctx, func() error {
+		pods, err := f.pods(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			if got := conditionOf(&pods[i]); got != want {
+				return fmt.Errorf("%s of pod %s is %q, want %q", topsv1.PodNeedUpgrade, pods[i].Name, got, want)
+			}
+		}
+		return nil
+	})
+}
+
+// post asks an agent and returns the status code and the text.
+func post(ctx context.Context, t *testing.T, url string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+// requestOfNode: wrong requests are refused, one that is right waits while the
+// rollout is paused, and runs when it may.
+func (s *scenarios) requestOfNode(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "ota", ota())
+	f.allHave(ctx, corev1.ConditionFalse)
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Annotations[topsv1.AnnotationPaused] = "true"
+		ds.Spec.Template.Spec.Containers[0].Image = "app:2"
+	})
+	f.allHave(ctx, corev1.ConditionTrue)
+	pods, err := f.pods(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, other := &pods[0], &pods[1]
+	agent, err := s.StartAgent(ctx, own.Spec.NodeName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := agent.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	url := func(pod string) string {
+		return agent.URL + "/openyurt.io/v1/namespaces/default/pods/" + pod + "/upgrade"
+	}
+	before := f.uids(ctx)
+	for pod, want := range map[string]int{"no_such..name": 400, "missing": 404, other.Name: 403} {
+		if code, text := post(ctx, t, url(pod)); code != want {
+			t.Errorf("POST for pod %q answers %d %q, want %d", pod, code, text, want)
+		}
+	}
+	if code, text := post(ctx, t, url(own.Name)); code != 200 || text != "Start updating pod default/"+own.Name {
+		t.Fatalf("POST answers %d %q", code, text)
+	}
+	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskWaiting, "Paused")
+	f.staysAs(ctx, before)
+	f.change(ctx, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationPaused) })
+	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskDone, "Replaced")
+	delete(before, own.UID)
+	f.staysAs(ctx, before)
+}
+
+func (s *scenarios) taskReaches(ctx context.Context, f *fixture, node string, state topsv1.TaskState, reason string) {
+	f.t.Helper()
+	f.eventually(ctx, func() error {
+		var upgrade topsv1.NodeUpgrade
+		if err := s.Client.Get(ctx, client.ObjectKey{Name: node}, &upgrade); err != nil {
+			return err
+		}
+		tasks := upgrade.Status.Tasks
+		if len(tasks) == 0 || tasks[len(tasks)-1].State != state || tasks[len(tasks)-1].Reason != reason {
+			return fmt.Errorf("tasks of node %s are %+v, want one %s because %s", node, tasks, state, reason)
+		}
+		return nil
+	})
+}
+
+func (s *scenarios) leaveOTA(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "leave", ota())
+	f.setImage(ctx, "app:2")
+	f.allHave(ctx, corev1.ConditionTrue)
+	before := f.uids(ctx)
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations = nil })
+	f.allHave(ctx, "")
+	f.eventually(ctx, func() error {
+		_, err := f.rollout(ctx)
+		if client.IgnoreNotFound(err) == nil && err != nil {
+			return nil
+		}
+		return fmt.Errorf("the DaemonRollout is still there (%w)", err)
+	})
+	f.staysAs(ctx, before)
+}

@@ -1,0 +1,276 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+const scenarioNodes = 6
+
+// scenarios is a running cluster with a manager.
+type scenarios struct {
+	*harness.Cluster
+	manager *harness.Process
+}
+
+// TestScenarios runs the scenarios one after the other on one cluster.
+func TestScenarios(t *testing.T) {
+	ctx := testContext(t, 12*time.Minute)
+	s := &scenarios{Cluster: startCluster(ctx, t, "--nodes", fmt.Sprint(scenarioNodes), "--pod-ready-delay", "300ms",
+		"--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "6s")}
+	if err := s.Install(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.startManager(ctx, t)
+	t.Cleanup(func() {
+		if err := s.manager.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("wrong settings are said and nothing is deleted", func(t *testing.T) { s.wrongSettings(ctx, t) })
+	t.Run("a GcuResource with both device plugins is refused", func(t *testing.T) { s.bothPlugins(ctx, t) })
+	t.Run("the keys of OpenYurt mean the same", func(t *testing.T) { s.openYurtKeys(ctx, t) })
+	t.Run("a node lost after it was touched keeps its slot", func(t *testing.T) { s.lostAfterTouch(ctx, t) })
+	t.Run("a bad version halts and a good one replaces it", func(t *testing.T) { s.badVersion(ctx, t) })
+	t.Run("a pod stuck in Terminating costs one slot", func(t *testing.T) { s.stuckTerminating(ctx, t) })
+	t.Run("pausing starts nothing new", func(t *testing.T) { s.paused(ctx, t) })
+	t.Run("a killed manager goes on where it stopped, within the budget", func(t *testing.T) { s.killedManager(ctx, t) })
+	t.Run("a request of a node waits, runs and is answered", func(t *testing.T) { s.requestOfNode(ctx, t) })
+	t.Run("leaving OTA removes the conditions", func(t *testing.T) { s.leaveOTA(ctx, t) })
+	t.Run("the shipped manifests are accepted", func(t *testing.T) { s.manifests(ctx, t) })
+}
+
+func (s *scenarios) startManager(ctx context.Context, t *testing.T) {
+	t.Helper()
+	manager, err := s.StartManager(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.manager = manager
+}
+
+func rolling(maxUnavailable string) map[string]string {
+	return map[string]string{
+		topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate",
+		topsv1.AnnotationMaxUnavailable: maxUnavailable,
+	}
+}
+
+func (s *scenarios) wrongSettings(ctx context.Context, t *testing.T) {
+	onRollingUpdate := func(ds *appsv1.DaemonSet) {
+		ds.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
+		// So that Kubernetes itself does not roll it while we look.
+		ds.Spec.MinReadySeconds = 600
+	}
+	tests := []struct {
+		name, reason, says string
+		annotations        map[string]string
+		change             []func(*appsv1.DaemonSet)
+	}{
+		{name: "strategy", reason: "InvalidUpdateStrategy", says: `"Rolling"`,
+			annotations: map[string]string{topsv1.AnnotationUpdateStrategy: "Rolling"}},
+		{name: "zero", reason: "InvalidMaxUnavailable", says: `"0"`, annotations: rolling("0")},
+		{name: "negative", reason: "InvalidMaxUnavailable", says: `"-1"`, annotations: rolling("-1")},
+		{name: "garbage", reason: "InvalidMaxUnavailable", says: `"abc"`, annotations: rolling("abc")},
+		{name: "fraction", reason: "InvalidMaxUnavailable", says: `"1.5"`, annotations: rolling("1.5")},
+		{name: "percent", reason: "InvalidMaxUnavailable", says: `"101%"`, annotations: rolling("101%")},
+		{name: "type", reason: "UpdateTypeNotOnDelete", says: "OnDelete", annotations: rolling("1"), change: []func(*appsv1.DaemonSet){onRollingUpdate}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newDaemonSet(ctx, t, s.Cluster, "wrong-"+tt.name, tt.annotations, tt.change...)
+			before := f.uids(ctx)
+			if tt.change == nil {
+				f.setImage(ctx, "app:2")
+			}
+			r := f.reaches(ctx, "refused", func(st *topsv1.DaemonRolloutStatus) bool {
+				return meta.IsStatusConditionFalse(st.Conditions, topsv1.RolloutAccepted)
+			})
+			accepted := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutAccepted)
+			if accepted.Reason != tt.reason || !strings.Contains(accepted.Message, tt.says) {
+				t.Errorf("condition says %s: %s; want reason %s and a message with %s", accepted.Reason, accepted.Message, tt.reason, tt.says)
+			}
+			f.eventually(ctx, func() error {
+				described, err := s.Kubectl(ctx, "describe", "daemonset", f.name)
+				if err == nil && !strings.Contains(described, tt.reason) {
+					err = fmt.Errorf("kubectl describe does not show an event %s:\n%s", tt.reason, described)
+				}
+				return err
+			})
+			f.staysAs(ctx, before)
+		})
+	}
+}
+
+func (s *scenarios) bothPlugins(ctx context.Context, t *testing.T) {
+	gr := &topsv1.GcuResource{
+		ObjectMeta: metav1.ObjectMeta{Name: "both"},
+		Spec:       topsv1.GcuResourceSpec{DevicePlugin: &topsv1.BaseFields{}, GcusharePlugin: &topsv1.GcusharePluginSpec{}},
+	}
+	err := s.Client.Create(ctx, gr)
+	if err == nil || !strings.Contains(err.Error(), "cannot be deployed together") {
+		t.Fatalf("creating it: %v; want it refused with what to change", err)
+	}
+	var list topsv1.GcuResourceList
+	if err := s.Client.List(ctx, &list); err != nil || len(list.Items) != 0 {
+		t.Errorf("%d GcuResources exist (%v), want none", len(list.Items), err)
+	}
+}
+
+func (s *scenarios) openYurtKeys(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "openyurt", map[string]string{
+		topsv1.OpenYurtAnnotationUpdateStrategy: "auto", topsv1.OpenYurtAnnotationMaxUnavailable: "50%",
+	})
+	o := f.observe(ctx)
+	f.setImage(ctx, "app:2")
+	f.complete(ctx, "app:2", scenarioNodes)
+	if most := o.Most(); most > 3 || most < 2 {
+		t.Errorf("at most %d nodes were down at once, want 50%% of %d used and not exceeded", most, scenarioNodes)
+	}
+}
+
+func (s *scenarios) lostAfterTouch(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "lost", rolling("1"))
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers[0].Image = "app:2"
+		ds.Spec.Template.Annotations = map[string]string{"testcluster/pod-ready-delay": "20s"}
+	})
+	r := f.reaches(ctx, "started", func(st *topsv1.DaemonRolloutStatus) bool { return len(st.InFlight) == 1 })
+	node := r.Status.InFlight[0].Node
+	if _, err := s.NodesOff(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	before := f.uids(ctx)
+	f.staysAs(ctx, before)
+	r = f.reaches(ctx, "holding the slot", func(st *topsv1.DaemonRolloutStatus) bool { return true })
+	if len(r.Status.InFlight) != 1 || r.Status.InFlight[0].Node != node || r.Status.SkippedNodes != 0 {
+		t.Errorf("status = %+v; want node %s to keep its slot and none skipped", r.Status, node)
+	}
+	if _, err := s.NodesOn(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers[0].Image = "app:3"
+		ds.Spec.Template.Annotations = nil
+	})
+	f.complete(ctx, "app:3", scenarioNodes)
+}
+
+func (s *scenarios) badVersion(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "bad", rolling("2"))
+	o := f.observe(ctx)
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
+		ds.Spec.Template.Labels["testcluster/behaviour"] = "crash-loop"
+	})
+	r := f.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool {
+		return meta.IsStatusConditionTrue(st.Conditions, topsv1.RolloutHalted)
+	})
+	if r.Status.FailedNodes != 2 || r.Status.Failed[0].Reason != "CrashLooping" {
+		t.Errorf("failed = %+v, want two crash-looping nodes", r.Status.Failed)
+	}
+	f.staysAs(ctx, f.uids(ctx))
+	if replaced := o.Replaced(); replaced != 2 {
+		t.Errorf("the bad version replaced %d pods, want it stopped after 2", replaced)
+	}
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers[0].Image = "app:good"
+		delete(ds.Spec.Template.Labels, "testcluster/behaviour")
+	})
+	f.complete(ctx, "app:good", scenarioNodes)
+	if most := o.Most(); most > 2 {
+		t.Errorf("%d nodes were down at once, allowed are 2", most)
+	}
+}
+
+func (s *scenarios) stuckTerminating(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "stuck", rolling("2"))
+	o := f.observe(ctx)
+	pods, err := f.pods(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := &pods[0]
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`))
+	if err := s.Client.Patch(ctx, held, patch); err != nil {
+		t.Fatal(err)
+	}
+	f.setImage(ctx, "app:2")
+	f.reaches(ctx, "done but for the stuck node", func(st *topsv1.DaemonRolloutStatus) bool {
+		return int(st.Updated) == scenarioNodes-1 && len(st.InFlight) == 1 && st.InFlight[0].Node == held.Spec.NodeName
+	})
+	if most := o.Most(); most > 2 {
+		t.Errorf("%d nodes were down at once, allowed are 2", most)
+	}
+	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := s.Client.Patch(ctx, held, release); err != nil {
+		t.Fatal(err)
+	}
+	f.complete(ctx, "app:2", scenarioNodes)
+}
+
+func (s *scenarios) paused(ctx context.Context, t *testing.T) {
+	annotations := rolling("1")
+	annotations[topsv1.AnnotationPaused] = "true"
+	f := newDaemonSet(ctx, t, s.Cluster, "paused", annotations)
+	before := f.uids(ctx)
+	f.setImage(ctx, "app:2")
+	f.reaches(ctx, "paused", func(st *topsv1.DaemonRolloutStatus) bool {
+		return int(st.Pending) == scenarioNodes && reasonOf(st, topsv1.RolloutProgressing) == "Paused"
+	})
+	f.staysAs(ctx, before)
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationPaused] = "false" })
+	f.complete(ctx, "app:2", scenarioNodes)
+}
+
+func (s *scenarios) killedManager(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "killed", rolling("1"))
+	o := f.observe(ctx)
+	f.setImage(ctx, "app:2")
+	for done := int32(1); done <= 2; done++ {
+		f.reaches(ctx, "under way", func(st *topsv1.DaemonRolloutStatus) bool { return st.Updated >= done && len(st.InFlight) > 0 })
+		s.manager.Kill()
+		s.startManager(ctx, t)
+	}
+	f.complete(ctx, "app:2", scenarioNodes)
+	if most := o.Most(); most > 1 {
+		t.Errorf("%d nodes were down at once, allowed is 1", most)
+	}
+}
+
+func (s *scenarios) manifests(ctx context.Context, t *testing.T) {
+	for range 2 { // the second time over what the first left
+		if output, err := s.Kubectl(ctx, "apply", "-k", "config/default"); err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+	}
+	for _, object := range []string{"deployment/gcu-operator", "daemonset/gcu-node-agent"} {
+		if _, err := s.Kubectl(ctx, "get", "-n", "kube-system", object); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// conditionOf returns the status of PodNeedUpgrade, "" when it is absent.
+func conditionOf(pod *corev1.Pod) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == topsv1.PodNeedUpgrade {
+			return c.Status
+		}
+	}
+	return ""
+}
