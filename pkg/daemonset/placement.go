@@ -10,8 +10,6 @@ import (
 // implicitTolerations are added by the DaemonSet controller to every pod it
 // creates, so their taints never keep a DaemonSet off a node.
 var implicitTolerations = map[string]corev1.TaintEffect{
-	corev1.TaintNodeNotReady:       corev1.TaintEffectNoExecute,
-	corev1.TaintNodeUnreachable:    corev1.TaintEffectNoExecute,
 	corev1.TaintNodeDiskPressure:   corev1.TaintEffectNoSchedule,
 	corev1.TaintNodeMemoryPressure: corev1.TaintEffectNoSchedule,
 	corev1.TaintNodePIDPressure:    corev1.TaintEffectNoSchedule,
@@ -26,9 +24,14 @@ type Placement struct {
 	Keep bool
 }
 
+// offline are the taints that say that a node is offline. Whether it is does not
+// change what should run on it.
+var offline = map[string]bool{corev1.TaintNodeNotReady: true, corev1.TaintNodeUnreachable: true}
+
 // ShouldRun tells where a DaemonSet's pods belong: by node selector, required
-// node affinity, node name, and taints. Node conditions do not matter: an
-// offline node still should run the DaemonSet. An affinity that cannot be
+// node affinity, node name, and taints. An offline node still should run the
+// DaemonSet, though the DaemonSet controller creates a missing pod there only
+// when it is back. An affinity that cannot be
 // parsed matches no node (the API server refuses such templates).
 func ShouldRun(ds *appsv1.DaemonSet, node *corev1.Node) Placement {
 	spec := &ds.Spec.Template.Spec
@@ -56,7 +59,7 @@ func ShouldRun(ds *appsv1.DaemonSet, node *corev1.Node) Placement {
 }
 
 func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
-	if implicitTolerations[taint.Key] == taint.Effect && taint.Effect != "" {
+	if offline[taint.Key] || (implicitTolerations[taint.Key] == taint.Effect && taint.Effect != "") {
 		return true
 	}
 	if spec.HostNetwork && taint.Key == corev1.TaintNodeNetworkUnavailable && taint.Effect == corev1.TaintEffectNoSchedule {

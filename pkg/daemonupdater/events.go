@@ -12,6 +12,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // Reasons of events that are not the reason of a condition.
@@ -43,11 +44,11 @@ func noticesOf(before, after *topsv1.DaemonRolloutStatus) []notice {
 	was, is := nodesIn(before.Skipped), nodesIn(after.Skipped)
 	if added := missingFrom(was, is); len(added) > 0 {
 		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesSkipped,
-			fmt.Sprintf("skipped because offline, upgraded when Ready again: %s", rollout.AtMostFive(added))})
+			fmt.Sprintf("skipped because offline, upgraded when Ready again: %s", message.Names(added))})
 	}
 	if back := missingFrom(is, was); len(back) > 0 && after.SkippedNodes < before.SkippedNodes {
 		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesReturned,
-			fmt.Sprintf("back, no longer skipped: %s", rollout.AtMostFive(back))})
+			fmt.Sprintf("back, no longer skipped: %s", message.Names(back))})
 	}
 	return notices
 }

@@ -108,7 +108,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.In
 // isAhead tells whether every error says that something changed since it was
 // read: then the next pass decides with what is there now.
 func isAhead(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each part is looked at
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			if !isAhead(e) {
 				return false

@@ -13,6 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // maxSkippedListed bounds status.skipped; status.skippedNodes counts all.
@@ -145,7 +146,7 @@ func summary(d rollout.Decision) string {
 	}
 	for _, p := range parts {
 		if p.count > 0 {
-			fmt.Fprintf(&b, ", %d %s (%s)", p.count, p.text, rollout.AtMostFive(namesIn(d, p.state)))
+			fmt.Fprintf(&b, ", %d %s (%s)", p.count, p.text, message.Names(namesIn(d, p.state)))
 		}
 	}
 	return b.String()

@@ -90,35 +90,43 @@ func (b *taskBoard) task(node string, request *topsv1.UpgradeRequest, member int
 // state follows one request: the pod it names is replaced when another is there
 // and available.
 func (b *taskBoard) state(node string, request *topsv1.UpgradeRequest, member int) (state topsv1.TaskState, reason, message string) {
+	key := b.in.Members[member].Key
 	if b.in.Settings.Strategy == daemonset.NoStrategy && b.in.Blocked == nil {
-		return topsv1.TaskFailed, reasonNotControlled,
-			fmt.Sprintf("DaemonSet %s has no update strategy any more", b.in.Members[member].Key)
+		return topsv1.TaskFailed, reasonNotControlled, fmt.Sprintf("DaemonSet %s has no update strategy any more", key)
 	}
-	n := b.nodes[node]
-	var pod *rollout.Pod
-	if n != nil {
-		if i := slices.IndexFunc(n.Pods, func(p rollout.Pod) bool { return p.Member == member }); i >= 0 {
-			pod = &n.Pods[i]
-		}
-	}
+	pod := b.podOn(node, member)
 	if pod == nil {
-		return topsv1.TaskFailed, reasonNotEligible,
-			fmt.Sprintf("DaemonSet %s does not run on this node any more", b.in.Members[member].Key)
+		return topsv1.TaskFailed, reasonNotEligible, fmt.Sprintf("DaemonSet %s does not run on this node any more", key)
+	}
+	same := pod.UID == request.Pod.UID
+	if same && pod.Revision == b.in.Members[member].Target {
+		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
+	}
+	if !same && pod.Available {
+		return topsv1.TaskDone, reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
 	}
 	verdict := b.verdicts[node]
-	target := b.in.Members[member].Target
+	state = topsv1.TaskWaiting
 	switch {
-	case pod.UID == request.Pod.UID && pod.Revision == target:
-		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
-	case pod.UID != "" && pod.UID != request.Pod.UID && pod.Available:
-		return topsv1.TaskDone, reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
 	case verdict.State == rollout.Failed && !verdict.Since.Before(request.RequestTime.Time):
-		return topsv1.TaskFailed, string(verdict.Reason), verdict.Message
-	case verdict.State == rollout.InFlight || pod.UID != request.Pod.UID || pod.Terminating:
-		return topsv1.TaskRunning, string(verdict.Reason), verdict.Message
-	default:
-		return topsv1.TaskWaiting, string(verdict.Reason), verdict.Message
+		state = topsv1.TaskFailed
+	case verdict.State == rollout.InFlight || !same || pod.Terminating:
+		state = topsv1.TaskRunning
 	}
+	return state, string(verdict.Reason), verdict.Message
+}
+
+// podOn returns the pod of a member on a node, nil when the member does not run there.
+func (b *taskBoard) podOn(node string, member int) *rollout.Pod {
+	n := b.nodes[node]
+	if n == nil {
+		return nil
+	}
+	i := slices.IndexFunc(n.Pods, func(p rollout.Pod) bool { return p.Member == member })
+	if i < 0 {
+		return nil
+	}
+	return &n.Pods[i]
 }
 
 // withTasks returns a copy of a NodeUpgrade with other tasks.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // Types of the standard conditions of a gr (decision D5).
@@ -115,7 +116,7 @@ func progressing(plan Plan, status *topsv1.GcuResourceStatus, u *upgrade) metav1
 	case slices.Contains(phaseWords(status), topsv1.PhaseDeploying):
 		c.Reason, c.Message = ReasonDeploying, deployMessage(status)
 	case len(plan.Delete) > 0:
-		c.Reason, c.Message = ReasonRemoving, "removing what the spec no longer asks for: "+names(refNames(plan.Delete))
+		c.Reason, c.Message = ReasonRemoving, "removing what the spec no longer asks for: "+message.Names(refNames(plan.Delete))
 	case u.open && u.reason == ReasonUpgrading:
 		c.Reason, c.Message = u.reason, u.message
 	case u.open:
@@ -167,7 +168,7 @@ func runningMessage(plan Plan) string {
 	}
 	slices.Sort(sorted)
 	return fmt.Sprintf("every component runs on all its Ready nodes; %s not Ready and not waited for: %s",
-		count(len(sorted), "node"), names(sorted))
+		message.Count(len(sorted), "node"), message.Names(sorted))
 }
 
 // teardownConditions returns the standard conditions of a gr that is being deleted.

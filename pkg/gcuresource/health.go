@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // health is how the pods of one component do. Nodes that are not Ready count
@@ -39,9 +40,16 @@ type health struct {
 	wait time.Duration
 }
 
-// running is the gate for what comes after this component.
+// running: every pod on a Ready eligible node is available (contract section 2.10).
 func (h *health) running() bool {
 	return h.exists && !h.terminating && h.observed && h.available == h.expected
+}
+
+// opens is the gate for the creation of what comes after this component: it
+// runs, and somewhere. Right after node-feature-discovery started no node is
+// labelled yet, and nothing proves that the driver works.
+func (h *health) opens() bool {
+	return h.running() && h.expected+len(h.offline) > 0
 }
 
 // assess looks at the pods of a component on nodes that carry the labels they
@@ -61,7 +69,7 @@ func assess(c *Component, nodes []*corev1.Node, now time.Time) health {
 	target, h.target = daemonset.TargetRevision(ds, c.Revisions)
 	byNode := podsByNode(ds, c.Pods)
 	for _, node := range nodes {
-		if !daemonset.ShouldRun(ds, withoutReadyTaints(node)).Create {
+		if !daemonset.ShouldRun(ds, node).Create {
 			continue
 		}
 		if ready, _ := daemonset.NodeReady(node); !ready {
@@ -71,20 +79,6 @@ func assess(c *Component, nodes []*corev1.Node, now time.Time) health {
 		h.count(ds, node.Name, byNode[node.Name], target, now)
 	}
 	return h
-}
-
-// withoutReadyTaints returns the node without the taints that follow its Ready
-// condition: an offline node still is one the component belongs on.
-func withoutReadyTaints(node *corev1.Node) *corev1.Node {
-	follows := func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
-	}
-	if !slices.ContainsFunc(node.Spec.Taints, follows) {
-		return node
-	}
-	without := *node
-	without.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), follows)
-	return &without
 }
 
 // count adds one Ready node with its pods.
@@ -143,12 +137,12 @@ func (h *health) message(selector map[string]string) string {
 	case !h.observed:
 		parts = append(parts, "waiting for the DaemonSet controller to observe the newest template")
 	case h.available < h.expected:
-		parts = append(parts, fmt.Sprintf("waiting for pods on %d of %d nodes: %s", h.expected-h.available, h.expected, names(h.missing)))
+		parts = append(parts, fmt.Sprintf("waiting for pods on %d of %d nodes: %s", h.expected-h.available, h.expected, message.Names(h.missing)))
 	case h.expected == 0 && len(h.offline) == 0:
 		parts = append(parts, "no node matches "+selectorText(selector)+", nothing to run")
 	}
 	if len(h.offline) > 0 {
-		parts = append(parts, fmt.Sprintf("%s not Ready and not waited for: %s", count(len(h.offline), "node"), names(h.offline)))
+		parts = append(parts, fmt.Sprintf("%s not Ready and not waited for: %s", message.Count(len(h.offline), "node"), message.Names(h.offline)))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -182,25 +176,6 @@ func podTrouble(pod *corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// namesShown is how many names a message has at most (house style).
-const namesShown = 5
-
-// names joins a sorted list for a message: at most five of it "and N more".
-func names(list []string) string {
-	if len(list) <= namesShown {
-		return strings.Join(list, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:namesShown], ", "), len(list)-namesShown)
-}
-
-// count is "1 node" or "3 nodes".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func selectorText(selector map[string]string) string {

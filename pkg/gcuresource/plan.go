@@ -55,8 +55,11 @@ func Decide(obs *Observation, now time.Time) Plan {
 		if step.Failure == nil {
 			step.decide(obs, c, before, plan.Delete)
 		}
-		if before == "" && (step.Failure != nil || !step.health.running()) {
+		if before == "" && (step.Failure != nil || !step.health.opens()) {
 			before = c.Name
+			if step.Failure == nil && step.health.running() {
+				before += ", which no node runs yet"
+			}
 		}
 		plan.Wait = sooner(plan.Wait, step.health.wait)
 		plan.Steps = append(plan.Steps, step)
@@ -65,7 +68,7 @@ func Decide(obs *Observation, now time.Time) Plan {
 }
 
 // decide fills in what to apply. before names the first component ahead that
-// does not run, "" when all do.
+// does not run on any node, "" when all do.
 func (s *Step) decide(obs *Observation, c *Component, before string, leaving []Owned) {
 	s.Create = !s.health.exists
 	if s.Create {

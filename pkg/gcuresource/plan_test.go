@@ -70,9 +70,9 @@ func TestDecide(t *testing.T) {
 				delete(o.node("node-3").Labels, topsv1.LabelGcuPresent)
 			},
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
-		{"without any GCU node nothing is waited for", three,
+		{"until a node has a GCU only the first component that needs one is created", three,
 			func(o *Observation) { o.create("driver"); o.Nodes = nil },
-			[]string{"driver:", "toolkit: DaemonSet (new)", "exporter: (new) waiting for toolkit"}},
+			[]string{"driver:", "toolkit: (new) waiting for driver, which no node runs yet", "exporter: (new) waiting for driver, which no node runs yet"}},
 		{"new templates reach all existing components at once, whatever runs", three,
 			func(o *Observation) { o.create("driver", "toolkit", "exporter"); clear(o.Applied) },
 			[]string{"driver: DaemonSet", "toolkit: DaemonSet", "exporter: Service DaemonSet"}},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // Describe returns the status of a gr that stays. plan must be made from the
@@ -125,7 +126,7 @@ func stepMessage(c *Component, s *Step) string {
 // that is not there waits for.
 func deployMessage(status *topsv1.GcuResourceStatus) string {
 	words := phaseWords(status)
-	message := fmt.Sprintf("%d of %s run", occurrences(words, topsv1.PhaseRunning, topsv1.PhaseUpgrading), count(len(words), "component"))
+	message := fmt.Sprintf("%d of %s run", occurrences(words, topsv1.PhaseRunning, topsv1.PhaseUpgrading), message.Count(len(words), "component"))
 	for _, rs := range status.ResourceStatuses {
 		if rs.Status == topsv1.PhaseDeploying {
 			return message + "; " + rs.Name + ": " + rs.Message

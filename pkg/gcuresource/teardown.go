@@ -9,6 +9,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // Teardown is what is to be done about a gr that is being deleted.
@@ -44,11 +45,11 @@ func DecideTeardown(obs *Observation) Teardown {
 	}
 	reachable, offline := podNodes(obs, down.Current)
 	if len(reachable) > 0 {
-		waiting = append(waiting, "pods on "+names(reachable))
+		waiting = append(waiting, "pods on "+message.Names(reachable))
 	}
 	down.Message = fmt.Sprintf("removing %s: waiting for %s", down.Current, strings.Join(waiting, ", "))
 	if len(offline) > 0 {
-		down.Message += fmt.Sprintf("; %s not Ready and not waited for: %s", count(len(offline), "node"), names(offline))
+		down.Message += fmt.Sprintf("; %s not Ready and not waited for: %s", message.Count(len(offline), "node"), message.Names(offline))
 	}
 	return down
 }

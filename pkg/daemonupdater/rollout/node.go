@@ -12,6 +12,8 @@ type nodeFacts struct {
 	Node
 	in *Input
 
+	// absent: a pod is missing or terminating.
+	absent bool
 	// outdated: a pod that is not terminating is not at its target.
 	// unavailable: a pod is missing, terminating or not available.
 	// moving: a pod is missing, terminating, or at its target and not available.
@@ -33,22 +35,31 @@ type nodeFacts struct {
 func examine(in *Input, node *Node) nodeFacts {
 	f := nodeFacts{Node: *node, in: in}
 	for i := range node.Pods {
-		pod := &node.Pods[i]
-		missing := pod.UID == ""
-		f.unknown = f.unknown || in.Members[pod.Member].Target == ""
-		outdated := f.isOutdated(pod)
-		moving := missing || pod.Terminating || (!outdated && !pod.Available)
-		f.outdated = f.outdated || outdated
-		f.unavailable = f.unavailable || missing || pod.Terminating || !pod.Available
-		f.moving = f.moving || moving
-		f.moves = f.moves || (moving && f.concerns(pod))
-		f.wants = f.wants || (outdated && wanted(in.Settings.Strategy, pod))
-		if pod.AvailableIn > 0 && (f.availableIn == 0 || pod.AvailableIn < f.availableIn) {
-			f.availableIn = pod.AvailableIn
-		}
+		f.include(&node.Pods[i])
 	}
 	return f
 }
+
+// include adds what follows from one pod.
+func (f *nodeFacts) include(pod *Pod) {
+	absent := pod.UID == "" || pod.Terminating
+	outdated := f.isOutdated(pod)
+	moving := absent || (!outdated && !pod.Available)
+
+	note(&f.unknown, f.in.Members[pod.Member].Target == "")
+	note(&f.absent, absent)
+	note(&f.outdated, outdated)
+	note(&f.unavailable, absent || !pod.Available)
+	note(&f.moving, moving)
+	note(&f.moves, moving && f.concerns(pod))
+	note(&f.wants, outdated && wanted(f.in.Settings.Strategy, pod))
+	if pod.AvailableIn > 0 && (f.availableIn == 0 || pod.AvailableIn < f.availableIn) {
+		f.availableIn = pod.AvailableIn
+	}
+}
+
+// note sets a flag of the node that holds when it holds for one of its pods.
+func note(flag *bool, holds bool) { *flag = *flag || holds }
 
 // isOutdated tells whether the pod exists, is not going away, and is not at a known target.
 func (f *nodeFacts) isOutdated(pod *Pod) bool {
@@ -72,7 +83,7 @@ func (f *nodeFacts) updated() bool {
 		return false
 	}
 	if !f.Ready {
-		return !f.outdated && !f.terminatingOrMissing()
+		return !f.outdated && !f.absent
 	}
 	return !f.outdated && !f.unavailable
 }
@@ -102,15 +113,6 @@ func (f *nodeFacts) inFlight() bool { return f.slot != nil || (f.Ready && f.movi
 
 // uses: counts against the limit.
 func (f *nodeFacts) uses() bool { return f.slot != nil || (f.Ready && f.unavailable) }
-
-func (f *nodeFacts) terminatingOrMissing() bool {
-	for i := range f.Pods {
-		if f.Pods[i].UID == "" || f.Pods[i].Terminating {
-			return true
-		}
-	}
-	return false
-}
 
 // crashLooping returns a pod at its target, created under the slot, that
 // crash-loops. One that did so before does not blame the new version.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // Plan decides which nodes start now, what every node in flight does next, and
@@ -207,7 +208,7 @@ func (p *planner) judgeFailures() {
 		names[i] = p.failures[i].Node
 	}
 	p.halted = fmt.Sprintf("%d of %d started nodes failed (%s): roll out another revision, or repair these nodes",
-		len(p.failures), p.touched, AtMostFive(names))
+		len(p.failures), p.touched, message.Names(names))
 }
 
 // startNodes gives slots to candidates while the budget lasts.

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -42,14 +41,4 @@ func (p *planner) whyPending(f *nodeFacts) (Reason, string) {
 	default:
 		return ReasonBudgetExhausted, fmt.Sprintf("%d of at most %d nodes are unavailable", p.used, p.limit)
 	}
-}
-
-// AtMostFive joins names for a message: at most five, "and N more" for the
-// rest. The caller sorts.
-func AtMostFive(names []string) string {
-	const shown = 5
-	if len(names) <= shown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
