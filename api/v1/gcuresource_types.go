@@ -6,6 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, it is used as a label value"
 // +kubebuilder:resource:path=gcuresources,singular=gcuresource,shortName=gr,scope=Cluster
 // +kubebuilder:printcolumn:name="READY",type=string,JSONPath=`.status.readyResource`
 // +kubebuilder:printcolumn:name="STATUS",type=string,JSONPath=`.status.phase`

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -31,6 +32,9 @@ const (
 	leaseName = "gcu-operator.topsops.enflame.com"
 	// syncProbe is how long a readiness probe waits for the caches.
 	syncProbe = 100 * time.Millisecond
+	// crdPoll and crdTimeout bound the wait for the CRDs to be served.
+	crdPoll    = time.Second
+	crdTimeout = 15 * time.Second
 )
 
 // run runs the manager until ctx is done or the lease is lost.
@@ -47,7 +51,7 @@ func run(ctx context.Context, o options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := requireCRDs(mgr); err != nil {
+	if err := requireCRDs(ctx, mgr); err != nil {
 		return err
 	}
 	if err := addControllers(mgr, o); err != nil {
@@ -104,12 +108,17 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// requireCRDs fails early, with what to do, when a kind of ours is not served.
-func requireCRDs(mgr ctrl.Manager) error {
+// requireCRDs waits a little for the kinds of ours to be served, as after an
+// installation in one go, then fails with what to do.
+func requireCRDs(ctx context.Context, mgr ctrl.Manager) error {
 	for _, kind := range []string{"GcuResource", "DaemonRollout", "NodeUpgrade"} {
-		_, err := mgr.GetRESTMapper().RESTMapping(topsv1.GroupVersion.WithKind(kind).GroupKind(), topsv1.GroupVersion.Version)
+		var err error
+		_ = wait.PollUntilContextTimeout(ctx, crdPoll, crdTimeout, true, func(context.Context) (bool, error) {
+			_, err = mgr.GetRESTMapper().RESTMapping(topsv1.GroupVersion.WithKind(kind).GroupKind(), topsv1.GroupVersion.Version)
+			return !meta.IsNoMatchError(err), nil
+		})
 		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("the cluster does not serve %s of %s: install the CRDs first (kubectl apply -k config/crd)", kind, topsv1.GroupVersion)
+			return fmt.Errorf("the cluster does not serve %s of %s: install the CRDs first (kubectl apply --server-side -k config/crd)", kind, topsv1.GroupVersion)
 		}
 		if err != nil {
 			return fmt.Errorf("looking up %s of %s: %w", kind, topsv1.GroupVersion, err)

@@ -24,11 +24,11 @@ var controlPlaneModule embed.FS
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := cli.New(controlPlaneModule).ExecuteContext(ctx); err != nil {
+	err := cli.New(controlPlaneModule).ExecuteContext(ctx)
+	stop()
+	if err != nil {
 		// Joined errors come with line breaks.
 		fmt.Fprintln(os.Stderr, "testcluster: "+strings.ReplaceAll(err.Error(), "\n", "; "))
-		stop()
 		os.Exit(1)
 	}
 }

@@ -42,14 +42,14 @@ the nodes are Ready.`
 		cmd.Example = "  testcluster node-on --dir /tmp/tc node-0003 node-0007"
 	}
 	cmd.Args = cobra.MinimumNArgs(1)
-	cmd.RunE = func(cmd *cobra.Command, names []string) error { return f.run(cmd, names) }
+	cmd.RunE = f.run
 	addDir(cmd, &f.dir)
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until the cluster has noticed")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", defaultNodeTimeout, "how long to wait")
 	return cmd
 }
 
-func (f nodeFlags) run(cmd *cobra.Command, names []string) error {
+func (f *nodeFlags) run(cmd *cobra.Command, names []string) error {
 	state, err := loadRunning(f.dir)
 	if err != nil {
 		return err

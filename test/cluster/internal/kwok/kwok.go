@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// OnlineLabel, with the value OnlineValue, is on the nodes kwok plays. Taking
+	// OnlineLabel with the value OnlineValue is on the nodes kwok plays. Taking
 	// it away loses the node: nobody renews its lease or looks after its pods.
 	OnlineLabel = "testcluster/online"
 	// OnlineValue is the only value of OnlineLabel.
