@@ -47,12 +47,16 @@ func (r *Reconciler) observe(ctx context.Context, g Group) (*observation, error)
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	o.nodes = pointers(nodes.Items, func(n *corev1.Node) string { return n.Name })
-	var upgrades topsv1.NodeUpgradeList
-	if err := r.List(ctx, &upgrades); err != nil {
+	o.upgrades, err = r.nodeUpgrades(ctx)
+	return o, err
+}
+
+func (r *Reconciler) nodeUpgrades(ctx context.Context) ([]*topsv1.NodeUpgrade, error) {
+	var list topsv1.NodeUpgradeList
+	if err := r.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing NodeUpgrades: %w", err)
 	}
-	o.upgrades = pointers(upgrades.Items, func(u *topsv1.NodeUpgrade) string { return u.Name })
-	return o, nil
+	return pointers(list.Items, func(u *topsv1.NodeUpgrade) string { return u.Name }), nil
 }
 
 // daemonSetsOf returns the DaemonSets of a group in the order of replacement;
@@ -61,7 +65,7 @@ func (r *Reconciler) daemonSetsOf(ctx context.Context, g Group) ([]*appsv1.Daemo
 	if g.Kind == kindDaemonSet {
 		var ds appsv1.DaemonSet
 		err := r.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: g.Name}, &ds)
-		if apierrors.IsNotFound(err) || (err == nil && ds.DeletionTimestamp != nil) {
+		if apierrors.IsNotFound(err) || (err == nil && (ds.DeletionTimestamp != nil || groupOf(&ds) != g)) {
 			return nil, nil
 		}
 		if err != nil {

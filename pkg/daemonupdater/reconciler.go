@@ -75,24 +75,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, g Group) (ctrl.Result, error
 	}
 	if len(o.members) == 0 {
 		r.forget(g)
-		return ctrl.Result{}, nil
+		return resultOf(ctx, 0, r.answerOrphans(ctx, g))
 	}
 	r.deleted.prune(g, o)
 	in := inputOf(o, r.Deadlines, r.Clock())
 	if in.Blocked == nil && in.Settings.Strategy == daemonset.NoStrategy {
-		return ctrl.Result{}, r.release(ctx, o, in)
+		return resultOf(ctx, 0, r.release(ctx, o, in))
 	}
 	d := rollout.Plan(in)
 	delay, err := r.carryOut(ctx, o, in, d)
 	r.Metrics.show(g, d)
+	return resultOf(ctx, soonest(d.Recheck, delay), err)
+}
+
+// resultOf ends a pass: a world that is ahead of the cache is no error, the
+// next pass decides with what is there now.
+func resultOf(ctx context.Context, again time.Duration, err error) (ctrl.Result, error) {
 	switch {
+	case err == nil:
+		return ctrl.Result{RequeueAfter: again}, nil
 	case isAhead(err):
-		log.FromContext(ctx).V(4).Info("The world is ahead of the cache, deciding again", "rollout", g.String(), "cause", err.Error())
+		log.FromContext(ctx).V(4).Info("The world is ahead of the cache, deciding again", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: retryAhead}, nil
-	case err != nil:
-		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: soonest(d.Recheck, delay)}, nil
+	return ctrl.Result{}, err
 }
 
 // carryOut stores the ledger, then acts, then reports. It returns how long a

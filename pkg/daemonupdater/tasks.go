@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -16,6 +18,7 @@ const (
 	reasonReplaced      = "Replaced"
 	reasonNotControlled = "NotControlled"
 	reasonNotEligible   = "NotEligible"
+	reasonDaemonSetGone = "DaemonSetGone"
 )
 
 // taskBoard answers the requests of nodes from one decision.
@@ -71,7 +74,7 @@ func (b *taskBoard) memberOf(request *topsv1.UpgradeRequest) int {
 func (b *taskBoard) task(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) topsv1.UpgradeTask {
 	task := topsv1.UpgradeTask{
 		RequestID: request.ID,
-		Name:      fmt.Sprintf("%s_%s_replace", node, b.o.members[member].daemonSet.Name),
+		Name:      taskName(node, b.o.members[member].daemonSet.Name),
 	}
 	if shown != nil {
 		task.StartTime = shown.StartTime
@@ -128,6 +131,32 @@ func (b *taskBoard) podOn(node string, member int) *rollout.Pod {
 	}
 	return &n.Pods[i]
 }
+
+// orphans answers the open requests for a DaemonSet of which nothing is left
+// but, perhaps, another one of the same name: alive is its UID, "" for none.
+// The rest is as with taskBoard.answer.
+func orphans(upgrade *topsv1.NodeUpgrade, gone Group, alive types.UID, now metav1.Time) (tasks []topsv1.UpgradeTask, changed bool) {
+	for i := range upgrade.Status.Requests {
+		request := &upgrade.Status.Requests[i]
+		ref := request.DaemonSet
+		shown := taskFor(upgrade, request.ID)
+		orphan := ref.Namespace == gone.Namespace && ref.Name == gone.Name && ref.UID != alive
+		switch {
+		case shown != nil && (!orphan || shown.State.Final()):
+			tasks = append(tasks, *shown)
+		case orphan:
+			tasks = append(tasks, topsv1.UpgradeTask{
+				RequestID: request.ID, Name: taskName(upgrade.Name, ref.Name), State: topsv1.TaskFailed,
+				Reason: reasonDaemonSetGone, Message: fmt.Sprintf("DaemonSet %s, which owned pod %s, does not exist any more", gone, request.Pod.Name),
+				StartTime: &now, EndTime: &now,
+			})
+		}
+	}
+	return tasks, !equality.Semantic.DeepEqual(tasks, upgrade.Status.Tasks)
+}
+
+// taskName is host_target_action.
+func taskName(node, daemonSet string) string { return node + "_" + daemonSet + "_replace" }
 
 // withTasks returns a copy of a NodeUpgrade with other tasks.
 func withTasks(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) *topsv1.NodeUpgrade {

@@ -38,6 +38,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&appsv1.DaemonSet{}, enqueue(func(_ context.Context, object client.Object) []Group {
 			return []Group{groupOf(object.(*appsv1.DaemonSet))}
 		})).
+		Watches(&appsv1.DaemonSet{}, enqueue(ownGroup), builder.WithPredicates(onlyDeletion())).
 		Watches(&corev1.Pod{}, enqueue(r.groupOfController)).
 		Watches(&appsv1.ControllerRevision{}, enqueue(r.groupOfController)).
 		Watches(&corev1.Node{}, enqueue(r.allGroups), builder.WithPredicates(nodeChanged())).
@@ -91,9 +92,25 @@ func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) [
 		key := client.ObjectKey{Namespace: request.DaemonSet.Namespace, Name: request.DaemonSet.Name}
 		if err := r.Get(ctx, key, &ds); err == nil && ds.UID == request.DaemonSet.UID {
 			groups[groupOf(&ds)] = true
+		} else {
+			groups[Group{Kind: kindDaemonSet, Namespace: key.Namespace, Name: key.Name}] = true
 		}
 	}
 	return slices.Collect(maps.Keys(groups))
+}
+
+// ownGroup is a DaemonSet as a group of its own: when it is gone, the requests
+// for it are answered there, whatever group it belonged to.
+func ownGroup(_ context.Context, object client.Object) []Group {
+	return []Group{{Kind: kindDaemonSet, Namespace: object.GetNamespace(), Name: object.GetName()}}
+}
+
+func onlyDeletion() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
 }
 
 func (r *Reconciler) groupOfRollout(_ context.Context, object client.Object) []Group {

@@ -96,6 +96,34 @@ func (s *scenarios) requestOfNode(ctx context.Context, t *testing.T) {
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskDone, "Replaced")
 	delete(before, own.UID)
 	f.staysAs(ctx, before)
+	s.requestForGone(ctx, f, own.Spec.NodeName, url)
+}
+
+// requestForGone: a request that waits is answered when its DaemonSet is deleted.
+func (s *scenarios) requestForGone(ctx context.Context, f *fixture, node string, url func(pod string) string) {
+	f.t.Helper()
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Annotations[topsv1.AnnotationPaused] = "true"
+		ds.Spec.Template.Spec.Containers[0].Image = "app:3"
+	})
+	f.allHave(ctx, corev1.ConditionTrue)
+	pods, err := f.pods(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range pods {
+		if pods[i].Spec.NodeName != node {
+			continue
+		}
+		if code, text := post(ctx, f.t, url(pods[i].Name)); code != 200 {
+			f.t.Fatalf("POST answers %d %q", code, text)
+		}
+	}
+	s.taskReaches(ctx, f, node, topsv1.TaskWaiting, "Paused")
+	if _, err := s.Kubectl(ctx, "delete", "daemonset", f.name); err != nil {
+		f.t.Fatal(err)
+	}
+	s.taskReaches(ctx, f, node, topsv1.TaskFailed, "DaemonSetGone")
 }
 
 func (s *scenarios) taskReaches(ctx context.Context, f *fixture, node string, state topsv1.TaskState, reason string) {
