@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,7 +108,7 @@ func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.De
 func (r *Reconciler) patchConditions(ctx context.Context, patches []podPatch) error {
 	return each(ctx, len(patches), func(i int) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patches[i].pod.Namespace, Name: patches[i].pod.Name}}
-		err := r.Status().Patch(ctx, pod, patches[i].patch())
+		err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patches[i].data))
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("patching conditions of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -82,8 +80,4 @@ func conditionPatch(pod *corev1.Pod, condition map[string]any) ([]byte, error) {
 		return nil, fmt.Errorf("encoding condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return data, nil
-}
-
-func (p podPatch) patch() client.Patch {
-	return client.RawPatch(types.StrategicMergePatchType, p.data)
 }
