@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="PENDING",type=integer,JSONPath=`.status.pending`
 // +kubebuilder:printcolumn:name="SKIPPED",type=integer,JSONPath=`.status.skippedNodes`
 // +kubebuilder:printcolumn:name="FAILED",type=integer,JSONPath=`.status.failedNodes`
+// +kubebuilder:printcolumn:name="ETA",type=integer,priority=1,JSONPath=`.status.etaSeconds`
 // +kubebuilder:printcolumn:name="STATE",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="MESSAGE",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`
@@ -119,6 +120,19 @@ type DaemonRolloutStatus struct {
 	// +optional
 	Touched int32 `json:"touched"`
 
+	// usualSeconds is how long a node usually takes, measured; 0 when none finished yet.
+	// +optional
+	UsualSeconds int32 `json:"usualSeconds,omitempty"`
+	// etaSeconds is how long the started and pending nodes will take at the
+	// usual pace; 0 when there are none or the pace is not known.
+	// +optional
+	ETASeconds int32 `json:"etaSeconds,omitempty"`
+	// waves says how far each wave of the policy is, in order.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Waves []WaveStatus `json:"waves,omitempty"`
+
 	// inFlight is the ledger: the nodes that hold a slot, sorted by name.
 	// +optional
 	// +listType=map
@@ -141,6 +155,19 @@ type DaemonRolloutStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// WaveStatus is how far a wave is.
+type WaveStatus struct {
+	// name of the wave; "rest" for the nodes in no wave of the policy.
+	Name string `json:"name"`
+	// total nodes of the wave.
+	Total int32 `json:"total"`
+	// updated nodes of the wave.
+	Updated int32 `json:"updated"`
+	// completedTime is when every reachable node of the wave was first updated.
+	// +optional
+	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
 }
 
 // RevisionTarget is the newest revision of one DaemonSet.

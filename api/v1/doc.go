@@ -1,8 +1,9 @@
 // Package v1 is the API of the operator: group topsops.enflame.com, version v1.
 //
-// Three kinds, each answers one question:
+// Four kinds, each answers one question:
 //
 //	GcuResource   (gr)   what should run?              written by the user; status by the gcuresource controller
+//	UpgradePolicy (gup)  how may it be upgraded?      written by the user
 //	DaemonRollout (dro)  how is this upgrade going?    written by the daemonupdater
 //	NodeUpgrade   (nu)   what is asked of this node?   requests by the node agent, tasks by the daemonupdater
 //

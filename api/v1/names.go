@@ -16,6 +16,11 @@ const (
 	// AnnotationPaused "true" starts nothing new; what is in flight finishes.
 	AnnotationPaused = "topsops.enflame.com/paused"
 
+	// AnnotationApprovedWaves, on a DaemonRollout, lists the waves a person
+	// approved, comma-separated, each as revision/wave: an approval holds for one
+	// revision.
+	AnnotationApprovedWaves = "topsops.enflame.com/approved-waves"
+
 	// OpenYurtAnnotationUpdateStrategy is accepted for AnnotationUpdateStrategy;
 	// its legacy value Auto means AdvancedRollingUpdate.
 	OpenYurtAnnotationUpdateStrategy = "apps.openyurt.io/update-strategy"

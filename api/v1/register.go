@@ -20,6 +20,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&GcuResource{}, &GcuResourceList{},
 		&DaemonRollout{}, &DaemonRolloutList{},
 		&NodeUpgrade{}, &NodeUpgradeList{},
+		&UpgradePolicy{}, &UpgradePolicyList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -30,6 +30,18 @@ type Decision struct {
 	Recheck time.Duration
 }
 
+// ETA is how long what is started and pending takes at the usual pace; 0 when
+// there is nothing or the pace is not known. Soaks, windows and people's
+// decisions are not in it.
+func (d *Decision) ETA() time.Duration {
+	left := d.Counts.InFlight + d.Counts.Pending
+	if left == 0 || d.Limit == 0 {
+		return 0
+	}
+	rounds := (left + d.Limit - 1) / d.Limit
+	return time.Duration(rounds) * d.Ledger.Usual
+}
+
 // Counts has one number per state; they add up to Total.
 type Counts struct {
 	Total, Updated, InFlight, Pending, Skipped, Failed int
@@ -104,6 +116,16 @@ const (
 
 	// Pending.
 	ReasonBudgetExhausted Reason = "BudgetExhausted"
+	// ReasonPoolExhausted: the budget of the node's own pool is used up.
+	ReasonPoolExhausted Reason = "PoolBudgetExhausted"
+	// ReasonWaveNotReached, ReasonSoaking and ReasonAwaitingApproval: the waves of the policy.
+	ReasonWaveNotReached   Reason = "WaveNotReached"
+	ReasonSoaking          Reason = "Soaking"
+	ReasonAwaitingApproval Reason = "AwaitingApproval"
+	// ReasonRecentlyReturned: the node has not been Ready for long enough.
+	ReasonRecentlyReturned Reason = "RecentlyReturned"
+	// ReasonOutsideWindow: the maintenance window is closed or too short.
+	ReasonOutsideWindow   Reason = "OutsideMaintenanceWindow"
 	ReasonHalted          Reason = "Halted"
 	ReasonPaused          Reason = "Paused"
 	ReasonBlocked         Reason = "Blocked"

@@ -25,6 +25,8 @@ type Input struct {
 	Nodes []Node
 	// Ledger is what earlier decisions recorded.
 	Ledger Ledger
+	// Policy refines the settings; the zero value is no policy.
+	Policy Policy
 	// Deadlines bound how long a node may hold a slot.
 	Deadlines Deadlines
 }
@@ -49,6 +51,16 @@ type Node struct {
 	Name string
 	UID  types.UID
 	Zone string
+	// Labels of the node, for the selectors of waves.
+	Labels map[string]string
+	// Pool is the value of the policy's topology key.
+	Pool string
+	// ControlPlane is true for a control plane node.
+	ControlPlane bool
+	// TimeZone is the node's own zone for the maintenance window; nil when it has
+	// none. ZoneError says what is wrong with the one it names.
+	TimeZone  *time.Location
+	ZoneError string
 	// Ready is the Ready condition; since ReadySince it has its present value.
 	Ready      bool
 	ReadySince time.Time
@@ -93,6 +105,10 @@ type Ledger struct {
 	Failures []Failure
 	// Touched counts the slots given at Revision.
 	Touched int
+	// Waves of the policy, in order, the rest last.
+	Waves []WaveState
+	// Usual is how long a node usually takes, 0 when none finished yet.
+	Usual time.Duration
 }
 
 // Slot is the right to make one node unavailable.

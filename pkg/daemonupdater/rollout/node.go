@@ -30,6 +30,11 @@ type nodeFacts struct {
 	// slot and failure are set while the decision is made.
 	slot    *Slot
 	failure *Failure
+	// wave is the index of its wave; whyNot and whyNotSaid tell why a candidate
+	// was not started.
+	wave       int
+	whyNot     Reason
+	whyNotSaid string
 }
 
 func examine(in *Input, node *Node) nodeFacts {

@@ -24,6 +24,8 @@ func Plan(in Input) Decision {
 	p.settleFailures()
 	p.countUse()
 	p.judgeFailures()
+	p.assignWaves()
+	p.followWaves()
 	p.startNodes()
 	p.nextSteps()
 	return p.decide()
@@ -43,6 +45,9 @@ type planner struct {
 	deletes  []Deletion
 
 	limit, inFlight, used int
+	pools                 map[string]*poolUse
+	waves                 waveProgress
+	usual                 time.Duration
 	halted                string
 	recheck               time.Duration
 }
@@ -57,6 +62,7 @@ func newPlanner(in Input) *planner {
 	if in.Settings.Strategy != daemonset.NoStrategy {
 		p.limit = in.Settings.Limit(len(in.Nodes))
 	}
+	p.usual = in.Ledger.Usual
 	return p
 }
 
@@ -64,6 +70,7 @@ func newPlanner(in Input) *planner {
 // touched, nothing expires and nothing is forgotten.
 func (p *planner) keepLedger() {
 	p.revision, p.touched = p.in.Ledger.Revision, p.in.Ledger.Touched
+	p.waves.states = p.in.Ledger.Waves
 	p.slots, p.failures = p.in.Ledger.Slots, p.in.Ledger.Failures
 	for i := range p.slots {
 		if node := p.lookup(p.slots[i].Node, p.slots[i].UID); node != nil {
@@ -99,6 +106,7 @@ func (p *planner) settleSlots() {
 		node := p.lookup(slot.Node, slot.UID)
 		retarget := slot.Revision != p.in.Revision
 		if p.replaced(slot.Node, slot.UID) || (node != nil && (node.settled() || (retarget && node.idle(slot)))) {
+			p.learn(slot, node)
 			continue
 		}
 		if retarget {
@@ -114,6 +122,23 @@ func (p *planner) settleSlots() {
 		}
 	}
 }
+
+// learn takes the time a node took into the usual duration, when it finished
+// at its target: a moving average, so that it follows a change of pace.
+func (p *planner) learn(slot Slot, node *nodeFacts) {
+	if node == nil || !node.healed() || slot.Revision != p.in.Revision {
+		return
+	}
+	took := max(p.in.Now.Sub(slot.Since), time.Second)
+	if p.usual == 0 {
+		p.usual = took
+		return
+	}
+	p.usual += (took - p.usual) / usualWeight
+}
+
+// usualWeight is the weight of the past in the moving average.
+const usualWeight = 8
 
 // expire tells whether the node of a slot has failed, and asks to be woken at
 // its deadline when it has not. node is nil when the Node object is gone.
@@ -173,24 +198,6 @@ func (p *planner) markFailures() {
 	}
 }
 
-// countUse counts the nodes in flight and the nodes that use up the limit.
-func (p *planner) countUse() {
-	for i := range p.slots {
-		if p.lookup(p.slots[i].Node, p.slots[i].UID) == nil {
-			p.inFlight++
-			p.used++
-		}
-	}
-	for i := range p.nodes {
-		if p.nodes[i].inFlight() {
-			p.inFlight++
-		}
-		if p.nodes[i].uses() {
-			p.used++
-		}
-	}
-}
-
 // minFailures is the least number of failed nodes that halts a rollout, and
 // failureShare the share of touched nodes beyond it (design section 3).
 const (
@@ -200,6 +207,9 @@ const (
 
 func (p *planner) judgeFailures() {
 	threshold := max(minFailures, (p.touched+failureShare-1)/failureShare)
+	if given := p.in.Policy.Threshold; given != nil {
+		threshold = scaled(given, p.touched)
+	}
 	if len(p.failures) < threshold {
 		return
 	}
@@ -209,42 +219,6 @@ func (p *planner) judgeFailures() {
 	}
 	p.halted = fmt.Sprintf("%d of %d started nodes failed (%s): roll out another revision, or repair these nodes",
 		len(p.failures), p.touched, message.Names(names))
-}
-
-// startNodes gives slots to candidates while the budget lasts.
-func (p *planner) startNodes() {
-	if p.in.Settings.Paused || p.halted != "" {
-		return
-	}
-	for _, node := range p.candidates() {
-		if !p.affordable(node) {
-			continue
-		}
-		if !node.inFlight() {
-			p.inFlight++
-		}
-		if !node.uses() {
-			p.used++
-		}
-		slot := Slot{Node: node.Name, UID: node.UID, Since: p.in.Now, Revision: p.in.Revision}
-		node.slot, node.failure = &slot, nil
-		p.failures = without(p.failures, node.Name)
-		p.slots = append(p.slots, slot)
-		p.touched++
-		p.started = append(p.started, node.Name)
-	}
-	sort.Slice(p.slots, func(i, j int) bool { return p.slots[i].Node < p.slots[j].Node })
-}
-
-// affordable applies the budget to one candidate.
-func (p *planner) affordable(node *nodeFacts) bool {
-	if node.available() {
-		return p.used < p.limit
-	}
-	if node.inFlight() {
-		return p.inFlight <= p.limit
-	}
-	return p.inFlight < p.limit
 }
 
 // nextSteps records in each slot which pod is to be deleted next, if any.
@@ -268,7 +242,7 @@ func (p *planner) nextSteps() {
 
 func (p *planner) decide() Decision {
 	d := Decision{
-		Ledger:  Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched},
+		Ledger:  Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual},
 		Started: p.started, Delete: p.deletes,
 		Verdicts: make([]Verdict, len(p.nodes)),
 		Limit:    p.limit, InFlight: p.inFlight, Used: p.used, Halted: p.halted, Recheck: p.recheck,

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -81,6 +82,7 @@ type world struct {
 	rng        *rand.Rand
 	now        time.Time
 	limit      int
+	policy     Policy
 	nodes      []*simNode
 	current    []version // by member
 	generation int
@@ -105,6 +107,7 @@ func newWorld(seed uint64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 1)), now: epoch, managers: []*simManager{{}, {}}}
 	members := 1 + w.rng.IntN(3)
 	w.limit = 1 + w.rng.IntN(4)
+	w.policy = drawPolicy(w.rng)
 	for range members {
 		w.current = append(w.current, version{hash: "v0"})
 	}
@@ -117,6 +120,25 @@ func newWorld(seed uint64) *world {
 	}
 	return w
 }
+
+// drawPolicy draws none, or some of what a policy can say.
+func drawPolicy(rng *rand.Rand) Policy {
+	var p Policy
+	if rng.IntN(2) == 0 {
+		p.PoolMaxUnavailable = ptr.To(intstr.FromInt32(int32(1 + rng.IntN(2))))
+	}
+	if rng.IntN(2) == 0 {
+		p.Waves = []Wave{sizedWave("canary", "1"), sizedWave("half", "50%")}
+		p.Waves[0].Soak = time.Duration(rng.IntN(300)) * time.Second
+	}
+	if rng.IntN(3) == 0 {
+		p.Returned = time.Duration(rng.IntN(120)) * time.Second
+	}
+	return p
+}
+
+// pool is one of three by the node's place.
+func (n *simNode) pool() string { return string(rune('x' + int(n.name[2])%3)) }
 
 func (w *world) newPod(v version, delay time.Duration) *simPod {
 	w.uids++
@@ -251,15 +273,17 @@ func (w *world) observe() Input {
 		Now:       w.now,
 		Settings:  daemonset.Settings{Strategy: daemonset.AdvancedRollingUpdate, MaxUnavailable: intstr.FromInt32(int32(w.limit))},
 		Deadlines: DefaultDeadlines,
+		Policy:    w.policy,
 		Ledger: Ledger{Revision: w.ledger.Revision, Touched: w.ledger.Touched,
-			Slots: slices.Clone(w.ledger.Slots), Failures: slices.Clone(w.ledger.Failures)},
+			Slots: slices.Clone(w.ledger.Slots), Failures: slices.Clone(w.ledger.Failures),
+			Waves: slices.Clone(w.ledger.Waves), Usual: w.ledger.Usual},
 	}
 	for m, v := range w.current {
 		in.Members = append(in.Members, Member{Key: fmt.Sprint("ds", m), Target: v.hash})
 		in.Revision += v.hash + "/"
 	}
 	for _, n := range w.nodes {
-		node := Node{Name: n.name, UID: types.UID(n.name), Ready: n.ready, ReadySince: n.readySince}
+		node := Node{Name: n.name, UID: types.UID(n.name), Pool: n.pool(), Ready: n.ready, ReadySince: n.readySince}
 		for m, p := range n.pods {
 			if p == nil {
 				node.Pods = append(node.Pods, Pod{Member: m})
@@ -357,7 +381,7 @@ func (w *world) checkStart(d Decision) {
 
 // check holds the true state against the invariants.
 func (w *world) check() {
-	down := map[string]bool{}
+	down, inPool := map[string]bool{}, map[string]int{}
 	for _, n := range w.nodes {
 		if w.nodeAvailable(n) {
 			n.downByUs = false
@@ -367,6 +391,12 @@ func (w *world) check() {
 		}
 		if n.downByUs {
 			down[n.name] = true
+			inPool[n.pool()]++
+		}
+	}
+	for pool, n := range inPool {
+		if most := w.policy.PoolMaxUnavailable; most != nil && n > most.IntValue() {
+			w.violate("S1: %d nodes of pool %s down by us, limit %d", n, pool, most.IntValue())
 		}
 	}
 	if len(down) > w.limit {

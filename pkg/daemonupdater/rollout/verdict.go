@@ -1,8 +1,6 @@
 package rollout
 
 import (
-	"fmt"
-
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
@@ -38,7 +36,8 @@ func (p *planner) whyPending(f *nodeFacts) (Reason, string) {
 		return ReasonPaused, "the rollout is paused"
 	case p.halted != "":
 		return ReasonHalted, p.halted
-	default:
-		return ReasonBudgetExhausted, fmt.Sprintf("%d of at most %d nodes are unavailable", p.used, p.limit)
+	case f.whyNot != "":
+		return f.whyNot, f.whyNotSaid
 	}
+	return ReasonUnavailable, f.wait().message
 }

@@ -1,0 +1,208 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// UpgradePolicy says how the DaemonSets that name it, with the annotation
+// topsops.enflame.com/upgrade-policy, may be upgraded. Edits take effect at the
+// next decision.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=upgradepolicies,singular=upgradepolicy,shortName=gup,scope=Cluster
+// +kubebuilder:printcolumn:name="MAX-UNAVAILABLE",type=string,JSONPath=`.spec.maxUnavailable`
+// +kubebuilder:printcolumn:name="WAVES",type=string,JSONPath=`.spec.waves[*].name`
+// +kubebuilder:printcolumn:name="ON-FAILURE",type=string,JSONPath=`.spec.failure.action`
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+type UpgradePolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the policy.
+	// +optional
+	Spec UpgradePolicySpec `json:"spec,omitempty"`
+}
+
+// UpgradePolicyList is a list of UpgradePolicy.
+//
+// +kubebuilder:object:root=true
+type UpgradePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items are the UpgradePolicies.
+	Items []UpgradePolicy `json:"items"`
+}
+
+// UpgradePolicySpec is the policy. Everything is optional; the defaults are
+// those of a rollout without a policy.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.waves) || self.waves.all(w, self.waves.exists_one(v, v.name == w.name))",message="two waves have the same name"
+type UpgradePolicySpec struct {
+	// maxUnavailable is the number, or the percentage of all nodes of the
+	// rollout, that may be unavailable at once. Default 10%. The annotation
+	// topsops.enflame.com/max-unavailable on the DaemonSet or gr wins.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%"
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// pools limits the unavailable nodes within each group of nodes with the
+	// same value of a label as well. Default: no such limit.
+	// +optional
+	Pools *PoolPolicy `json:"pools,omitempty"`
+	// waves are upgraded one after the other: a wave starts when every reachable
+	// node of those before it is updated. Nodes in no wave form the last one.
+	// Default: one wave of all nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Waves []Wave `json:"waves,omitempty"`
+	// controlPlane says when control plane nodes are upgraded within their wave:
+	// First, Last or Any. Default Any.
+	// +optional
+	// +kubebuilder:default=Any
+	ControlPlane ControlPlaneOrder `json:"controlPlane,omitempty"`
+	// progressDeadlineSeconds is how long a reachable node may take before it
+	// counts as failed. Default 600.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
+	// lostDeadlineSeconds is how long a node that went offline after it was
+	// started keeps its slot before it counts as failed. Default 900.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	LostDeadlineSeconds *int32 `json:"lostDeadlineSeconds,omitempty"`
+	// returnedSeconds is how long a node must have been Ready without a break
+	// before it is started, so that flapping nodes are left alone. Default 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReturnedSeconds *int32 `json:"returnedSeconds,omitempty"`
+	// failure says when failed nodes end the rollout.
+	// +optional
+	Failure *FailurePolicy `json:"failure,omitempty"`
+	// window limits when nodes are started. Default: always.
+	// +optional
+	Window *MaintenanceWindow `json:"window,omitempty"`
+}
+
+// ControlPlaneOrder is when control plane nodes are upgraded.
+//
+// +kubebuilder:validation:Enum=First;Last;Any
+type ControlPlaneOrder string
+
+// Places of control plane nodes in the order.
+const (
+	ControlPlaneFirst ControlPlaneOrder = "First"
+	ControlPlaneLast  ControlPlaneOrder = "Last"
+	ControlPlaneAny   ControlPlaneOrder = "Any"
+)
+
+// PoolPolicy limits the unavailable nodes of each pool.
+type PoolPolicy struct {
+	// topologyKey is the node label whose values are the pools, such as
+	// topology.kubernetes.io/zone. Nodes without it are a pool of their own.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	TopologyKey string `json:"topologyKey"`
+	// maxUnavailable is the number, or the percentage of the pool's nodes, that
+	// may be unavailable at once.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%"
+	MaxUnavailable intstr.IntOrString `json:"maxUnavailable"`
+}
+
+// Wave is one step of a rollout.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.selector) != has(self.size)",message="a wave has either a selector or a size"
+type Wave struct {
+	// name of the wave in status, messages and approvals.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// selector takes the nodes with matching labels that no wave before took.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// size takes a number, or a percentage of all nodes of the rollout, from
+	// those that no wave before took, in a stable order.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="size must be a number of at least 1 or a percentage from 1% to 100%"
+	Size *intstr.IntOrString `json:"size,omitempty"`
+	// soakSeconds is how long the wave must have been complete before the next
+	// one starts. Default 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	SoakSeconds int32 `json:"soakSeconds,omitempty"`
+	// approval Manual holds the wave until a person approves it with the annotation
+	// topsops.enflame.com/approved-waves on the DaemonRollout. Default Automatic.
+	// +optional
+	// +kubebuilder:default=Automatic
+	Approval WaveApproval `json:"approval,omitempty"`
+}
+
+// WaveApproval says whether a person must approve a wave.
+//
+// +kubebuilder:validation:Enum=Automatic;Manual
+type WaveApproval string
+
+// Approvals of a wave.
+const (
+	ApprovalAutomatic WaveApproval = "Automatic"
+	ApprovalManual    WaveApproval = "Manual"
+)
+
+// FailurePolicy says when failed nodes end the rollout, and what happens then.
+type FailurePolicy struct {
+	// threshold is the number, or the percentage of the nodes started so far,
+	// that must have failed. Default: the larger of 2 and 10%.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="threshold must be a number of at least 1 or a percentage from 1% to 100%"
+	Threshold *intstr.IntOrString `json:"threshold,omitempty"`
+	// action is Halt: no new node starts. Default Halt.
+	// +optional
+	// +kubebuilder:default=Halt
+	Action FailureAction `json:"action,omitempty"`
+}
+
+// FailureAction is what happens when too many nodes failed.
+//
+// +kubebuilder:validation:Enum=Halt
+type FailureAction string
+
+// FailureHalt starts no new node.
+const FailureHalt FailureAction = "Halt"
+
+// MaintenanceWindow is a time in the week in which nodes may be started. A node
+// is not started when its usual duration does not fit into what is left.
+type MaintenanceWindow struct {
+	// days on which the window opens. Default: every day.
+	// +optional
+	// +listType=set
+	Days []Weekday `json:"days,omitempty"`
+	// start is the time of day at which the window opens, HH:MM.
+	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
+	Start string `json:"start"`
+	// durationMinutes is how long it stays open, at most a week.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10080
+	DurationMinutes int32 `json:"durationMinutes"`
+	// timeZone is the IANA name of the zone of start, such as Asia/Shanghai.
+	// Default UTC.
+	// +optional
+	// +kubebuilder:default=UTC
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+	// timeZoneNodeLabel is a node label with the IANA name of the node's own
+	// zone, with a dot for each slash (Asia.Shanghai). A node without it uses timeZone.
+	// +optional
+	TimeZoneNodeLabel string `json:"timeZoneNodeLabel,omitempty"`
+}
+
+// Weekday is a day of the week.
+//
+// +kubebuilder:validation:Enum=Mon;Tue;Wed;Thu;Fri;Sat;Sun
+type Weekday string

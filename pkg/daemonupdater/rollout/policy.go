@@ -1,0 +1,61 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Policy refines how a group is rolled. The zero value is a rollout without a
+// policy. Waves, the window and the rest after a return hold for nodes the
+// operator starts by itself; a person at a node, under OTA, is held to the
+// budgets only.
+type Policy struct {
+	// PoolMaxUnavailable, when set, limits the unavailable nodes of each pool (Node.Pool).
+	PoolMaxUnavailable *intstr.IntOrString
+	// Waves are upgraded one after the other; nodes in none of them come last.
+	Waves []Wave
+	// ControlPlane is the place of control plane nodes in the order.
+	ControlPlane ControlPlane
+	// Returned is how long a node must have been Ready before it is started.
+	Returned time.Duration
+	// Threshold, when set, is how many started nodes must have failed for a halt.
+	Threshold *intstr.IntOrString
+	// Window, when set, limits when nodes are started.
+	Window *Window
+	// Approved holds the manual waves a person approved for this revision.
+	Approved map[string]bool
+}
+
+// Wave is one step of a rollout; exactly one of Selector and Size is set.
+type Wave struct {
+	Name     string
+	Selector labels.Selector
+	Size     *intstr.IntOrString
+	Soak     time.Duration
+	// Manual holds the wave until it is approved.
+	Manual bool
+}
+
+// RestWave names the nodes that are in no wave of the policy.
+const RestWave = "rest"
+
+// ControlPlane is the place of control plane nodes in the order.
+type ControlPlane int
+
+// Places of control plane nodes.
+const (
+	ControlPlaneAny ControlPlane = iota
+	ControlPlaneFirst
+	ControlPlaneLast
+)
+
+// scaled returns a count, or a percentage of total rounded up; at least 1.
+func scaled(value *intstr.IntOrString, total int) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, total, true)
+	if err != nil { // the API server admits only values that parse
+		return 1
+	}
+	return max(1, n)
+}

@@ -1,0 +1,165 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// WaveState is the memory of a wave.
+type WaveState struct {
+	Name string
+	// Total and Updated count its nodes; they are for people.
+	Total, Updated int
+	// Completed is when every reachable node was first updated, zero before. Once
+	// it is set the wave has been passed, whatever comes back later.
+	Completed time.Time
+}
+
+// waveProgress is how far the waves are in this decision.
+type waveProgress struct {
+	states []WaveState
+	// reached is the index of the last wave whose nodes may be started.
+	reached int
+	// reason and why say what the next wave waits for.
+	reason Reason
+	why    string
+}
+
+// assignWaves gives every node the index of its wave. Nodes are taken by size in
+// the stable order of their names' hashes.
+func (p *planner) assignWaves() {
+	rest := len(p.in.Policy.Waves)
+	free := make([]*nodeFacts, len(p.nodes))
+	for i := range p.nodes {
+		p.nodes[i].wave = rest
+		free[i] = &p.nodes[i]
+	}
+	if rest == 0 {
+		return
+	}
+	slices.SortFunc(free, func(a, b *nodeFacts) int {
+		return cmp.Or(cmp.Compare(hashOf(a.Name), hashOf(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range p.in.Policy.Waves {
+		w := &p.in.Policy.Waves[i]
+		left := len(free)
+		if w.Size != nil {
+			left = scaled(w.Size, len(p.nodes))
+		}
+		free = slices.DeleteFunc(free, func(n *nodeFacts) bool {
+			if left == 0 || (w.Selector != nil && !w.Selector.Matches(labels.Set(n.Labels))) {
+				return false
+			}
+			n.wave = i
+			left--
+			return true
+		})
+	}
+}
+
+// followWaves counts the waves, notes which are complete, and finds how far the
+// rollout may go.
+func (p *planner) followWaves() {
+	names := make([]string, 0, len(p.in.Policy.Waves)+1)
+	for i := range p.in.Policy.Waves {
+		names = append(names, p.in.Policy.Waves[i].Name)
+	}
+	names = append(names, RestWave)
+	open := make([]int, len(names))
+	p.waves.states = make([]WaveState, len(names))
+	for i := range p.nodes {
+		state := &p.waves.states[p.nodes[i].wave]
+		state.Total++
+		switch {
+		case p.nodes[i].updated():
+			state.Updated++
+		case p.nodes[i].Ready || p.nodes[i].slot != nil || p.nodes[i].failure != nil:
+			open[p.nodes[i].wave]++
+		}
+	}
+	proven, passed := 0, true
+	for i := range p.waves.states {
+		state := &p.waves.states[i]
+		state.Name, state.Completed = names[i], p.completedBefore(names[i])
+		proven += state.Updated
+		if state.Completed.IsZero() && passed && open[i] == 0 && (proven > 0 || state.Total == 0) {
+			state.Completed = p.in.Now
+		}
+		passed = passed && !state.Completed.IsZero()
+	}
+	p.reachWave()
+}
+
+// completedBefore is when a wave was completed at this revision, zero when it was not.
+func (p *planner) completedBefore(name string) time.Time {
+	if p.in.Ledger.Revision != p.in.Revision {
+		return time.Time{}
+	}
+	for i := range p.in.Ledger.Waves {
+		if p.in.Ledger.Waves[i].Name == name {
+			return p.in.Ledger.Waves[i].Completed
+		}
+	}
+	return time.Time{}
+}
+
+// reachWave sets how far the rollout may go, and why not farther.
+func (p *planner) reachWave() {
+	w := &p.waves
+	for w.reached = 0; ; w.reached++ {
+		if why := p.unapproved(w.reached); why != "" {
+			w.reached, w.reason, w.why = w.reached-1, ReasonAwaitingApproval, why
+			return
+		}
+		if w.reached == len(w.states)-1 {
+			return
+		}
+		state := w.states[w.reached]
+		if state.Completed.IsZero() {
+			w.reason = ReasonWaveNotReached
+			w.why = fmt.Sprintf("waits for wave %s, %d of whose %d nodes are updated", state.Name, state.Updated, state.Total)
+			return
+		}
+		soaked := state.Completed.Add(p.in.Policy.Waves[w.reached].Soak)
+		if left := soaked.Sub(p.in.Now); left > 0 {
+			w.reason, w.why = ReasonSoaking, fmt.Sprintf("wave %s is complete and soaks until %s", state.Name, soaked.UTC().Format(time.RFC3339))
+			p.recheckIn(left)
+			return
+		}
+	}
+}
+
+// unapproved says what to do when a wave needs an approval it does not have.
+func (p *planner) unapproved(wave int) string {
+	if wave >= len(p.in.Policy.Waves) || !p.in.Policy.Waves[wave].Manual || p.in.Policy.Approved[p.in.Policy.Waves[wave].Name] {
+		return ""
+	}
+	return fmt.Sprintf("wave %s waits for a person to approve %s/%s", p.in.Policy.Waves[wave].Name, p.in.Revision, p.in.Policy.Waves[wave].Name)
+}
+
+// held says why policy keeps a candidate from being started now. Waves are for
+// healthy nodes: one that is unavailable already uses up the budget of them all,
+// so a version that may mend it goes there first.
+func (p *planner) held(node *nodeFacts) (Reason, string) {
+	if p.in.Settings.Strategy == daemonset.OTA {
+		return "", ""
+	}
+	if node.available() && node.wave > p.waves.reached {
+		return p.waves.reason, p.waves.why
+	}
+	if left := node.ReadySince.Add(p.in.Policy.Returned).Sub(p.in.Now); left > 0 && p.in.Policy.Returned > 0 {
+		p.recheckIn(left)
+		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s, is left alone for %s after a return", node.ReadySince.UTC().Format(time.RFC3339), p.in.Policy.Returned)
+	}
+	if why, again := p.shut(node); why != "" {
+		p.recheckIn(again)
+		return ReasonOutsideWindow, why
+	}
+	return "", ""
+}
