@@ -45,6 +45,7 @@ type UpgradePolicySpec struct {
 	// topsops.enflame.com/max-unavailable on the DaemonSet or gr wins.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// pools limits the unavailable nodes within each group of nodes with the
@@ -108,6 +109,7 @@ type PoolPolicy struct {
 	// maxUnavailable is the number, or the percentage of the pool's nodes, that
 	// may be unavailable at once.
 	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%"
 	MaxUnavailable intstr.IntOrString `json:"maxUnavailable"`
 }
@@ -128,6 +130,7 @@ type Wave struct {
 	// those that no wave before took, in a stable order.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="size must be a number of at least 1 or a percentage from 1% to 100%"
 	Size *intstr.IntOrString `json:"size,omitempty"`
 	// soakSeconds is how long the wave must have been complete before the next
@@ -159,6 +162,7 @@ type FailurePolicy struct {
 	// that must have failed. Default: the larger of 2 and 10%.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="threshold must be a number of at least 1 or a percentage from 1% to 100%"
 	Threshold *intstr.IntOrString `json:"threshold,omitempty"`
 	// action is Halt: no new node starts. Default Halt.

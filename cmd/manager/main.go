@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // maintenance windows know time zones wherever the manager runs
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".

@@ -111,7 +111,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 // requireCRDs waits a little for the kinds of ours to be served, as after an
 // installation in one go, then fails with what to do.
 func requireCRDs(ctx context.Context, mgr ctrl.Manager) error {
-	for _, kind := range []string{"GcuResource", "DaemonRollout", "NodeUpgrade"} {
+	for _, kind := range []string{"GcuResource", "UpgradePolicy", "DaemonRollout", "NodeUpgrade"} {
 		var err error
 		_ = wait.PollUntilContextTimeout(ctx, crdPoll, crdTimeout, true, func(context.Context) (bool, error) {
 			_, err = mgr.GetRESTMapper().RESTMapping(topsv1.GroupVersion.WithKind(kind).GroupKind(), topsv1.GroupVersion.Version)

@@ -34,11 +34,14 @@ func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (availa
 	if ready == nil || ready.Status != corev1.ConditionTrue {
 		return false, 0
 	}
-	min := time.Duration(minReadySeconds) * time.Second
-	if elapsed := now.Sub(ready.LastTransitionTime.Time); elapsed < min {
-		return false, min - elapsed
+	if minReadySeconds == 0 {
+		return true, 0
 	}
-	return true, 0
+	if ready.LastTransitionTime.IsZero() {
+		return false, 0
+	}
+	left := ready.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now)
+	return left <= 0, max(0, left)
 }
 
 // CrashLooping tells whether a container of the pod is in CrashLoopBackOff

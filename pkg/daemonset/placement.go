@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"github.com/go-logr/logr" //nolint:depguard // a logger that discards, for a library that wants one
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,21 +67,11 @@ func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
 		return true
 	}
 	for i := range spec.Tolerations {
-		if tolerates(&spec.Tolerations[i], taint) {
+		if spec.Tolerations[i].ToleratesTaint(logr.Discard(), taint, true) {
 			return true
 		}
 	}
 	return false
-}
-
-func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect {
-		return false
-	}
-	if t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
 }
 
 // NodeName returns the node a DaemonSet pod belongs to, bound or not: the

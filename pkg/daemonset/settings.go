@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -29,9 +30,13 @@ var DefaultMaxUnavailable = intstr.FromString("10%")
 
 // Settings says how a DaemonSet may be upgraded. Settings are comparable.
 type Settings struct {
-	Strategy       Strategy
+	Strategy Strategy
+	// MaxUnavailable is zero when no annotation says it: then the policy's holds,
+	// or DefaultMaxUnavailable.
 	MaxUnavailable intstr.IntOrString
 	Paused         bool
+	// Policy names the UpgradePolicy, "" for none.
+	Policy string
 }
 
 // SettingsError says which annotation or field is wrong and what it may be.
@@ -49,6 +54,7 @@ const (
 	ReasonInvalidMaxUnavailable = "InvalidMaxUnavailable"
 	ReasonInvalidPaused         = "InvalidPaused"
 	ReasonPolicyNotFound        = "UpgradePolicyNotFound"
+	ReasonInvalidPolicy         = "InvalidUpgradePolicy"
 	ReasonNotOnDelete           = "UpdateTypeNotOnDelete"
 )
 
@@ -84,11 +90,8 @@ func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 	if s.Paused, err = paused(annotations); err != nil {
 		return Settings{}, err
 	}
-	if policy, ok := annotations[topsv1.AnnotationUpgradePolicy]; ok {
-		return Settings{}, settingsError(ReasonPolicyNotFound,
-			"annotation %s names UpgradePolicy %q, which does not exist: remove the annotation", topsv1.AnnotationUpgradePolicy, policy)
-	}
-	return s, nil
+	s.Policy, err = policyName(annotations)
+	return s, err
 }
 
 // lookup returns the first key that is present, with its value.
@@ -106,7 +109,7 @@ var countOrPercent = regexp.MustCompile(`^([0-9]{1,9})(%?)$`)
 func maxUnavailable(annotations map[string]string) (intstr.IntOrString, error) {
 	key, value := lookup(annotations, topsv1.AnnotationMaxUnavailable, topsv1.OpenYurtAnnotationMaxUnavailable)
 	if key == "" {
-		return DefaultMaxUnavailable, nil
+		return intstr.IntOrString{}, nil
 	}
 	match := countOrPercent.FindStringSubmatch(value)
 	if match == nil {
@@ -138,6 +141,14 @@ func paused(annotations map[string]string) (bool, error) {
 	return false, settingsError(ReasonInvalidPaused, "annotation %s is %q: set it to \"true\" or \"false\"", topsv1.AnnotationPaused, value)
 }
 
+func policyName(annotations map[string]string) (string, error) {
+	name, ok := annotations[topsv1.AnnotationUpgradePolicy]
+	if ok && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return "", settingsError(ReasonInvalidPolicy, "annotation %s is %q: set it to the name of an UpgradePolicy", topsv1.AnnotationUpgradePolicy, name)
+	}
+	return name, nil
+}
+
 func settingsError(reason, format string, args ...any) error {
 	return &SettingsError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
@@ -145,7 +156,11 @@ func settingsError(reason, format string, args ...any) error {
 // Limit returns how many of total nodes may be unavailable at once: the count,
 // or the percentage rounded up, at least 1 (design section 3).
 func (s Settings) Limit(total int) int {
-	limit, err := intstr.GetScaledValueFromIntOrPercent(&s.MaxUnavailable, total, true)
+	most := s.MaxUnavailable
+	if most == (intstr.IntOrString{}) {
+		most = DefaultMaxUnavailable
+	}
+	limit, err := intstr.GetScaledValueFromIntOrPercent(&most, total, true)
 	if err != nil || limit < 1 {
 		return 1
 	}

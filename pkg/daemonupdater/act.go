@@ -67,9 +67,33 @@ func (r *Reconciler) recheck(ctx context.Context, o *observation, deletions []ro
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading DaemonSet %s again: %w", o.members[d.Member].key(), err)
 		}
-		unchanged[d.Member] = err == nil && sameControl(observed, &live)
+		same := err == nil && sameControl(observed, &live)
+		if same {
+			same, err = r.sameTarget(ctx, o.members[d.Member], &live)
+			if err != nil {
+				return nil, err
+			}
+		}
+		unchanged[d.Member] = same
 	}
 	return unchanged, nil
+}
+
+// sameTarget tells whether the newest revision of a DaemonSet is still the one
+// that was observed: the cache of revisions may be behind that of pods, and then
+// a pod at the newest revision looks outdated.
+func (r *Reconciler) sameTarget(ctx context.Context, m member, live *appsv1.DaemonSet) (bool, error) {
+	selector, err := metav1.LabelSelectorAsSelector(live.Spec.Selector)
+	if err != nil {
+		return false, fmt.Errorf("reading the selector of DaemonSet %s: %w", m.key(), err)
+	}
+	var list appsv1.ControllerRevisionList
+	if err := r.Live.List(ctx, &list, client.InNamespace(live.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return false, fmt.Errorf("listing ControllerRevisions of DaemonSet %s again: %w", m.key(), err)
+	}
+	observed, err1 := daemonset.TargetRevision(m.daemonSet, m.revisions)
+	now, err2 := daemonset.TargetRevision(live, pointers(list.Items, func(c *appsv1.ControllerRevision) string { return c.Name }))
+	return err1 == nil && err2 == nil && observed == now, nil
 }
 
 func sameControl(observed, live *appsv1.DaemonSet) bool {

@@ -34,29 +34,52 @@ func noticesOf(before, after *topsv1.DaemonRolloutStatus) []notice {
 	if c := changed(before, after, topsv1.RolloutAccepted); c != nil && c.Status == metav1.ConditionFalse {
 		notices = append(notices, notice{corev1.EventTypeWarning, c.Reason, c.Message})
 	}
-	if c := changed(before, after, topsv1.RolloutProgressing); c != nil && reportable(after, c) {
+	if c := changed(before, after, topsv1.RolloutProgressing); c != nil && reportable(before, after, c) {
 		kind := corev1.EventTypeNormal
 		if c.Reason == reasonHalted || c.Reason == reasonNodesFailed {
 			kind = corev1.EventTypeWarning
 		}
 		notices = append(notices, notice{kind, c.Reason, c.Message})
 	}
-	was, is := nodesIn(before.Skipped), nodesIn(after.Skipped)
-	if added := missingFrom(was, is); len(added) > 0 {
-		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesSkipped,
-			fmt.Sprintf("skipped because offline, upgraded when Ready again: %s", message.Names(added))})
+	return append(notices, skipNotices(before, after)...)
+}
+
+// skipNotices names the nodes that are newly skipped and those that are back.
+// Where the lists are cut short only the numbers can be compared.
+func skipNotices(before, after *topsv1.DaemonRolloutStatus) []notice {
+	var skipped, returned string
+	if max(before.SkippedNodes, after.SkippedNodes) > maxSkippedListed {
+		if after.SkippedNodes > before.SkippedNodes {
+			skipped = fmt.Sprintf("%d nodes", after.SkippedNodes)
+		}
+		if after.SkippedNodes < before.SkippedNodes {
+			returned = fmt.Sprintf("%d nodes", before.SkippedNodes-after.SkippedNodes)
+		}
+	} else {
+		was, is := nodesIn(before.Skipped), nodesIn(after.Skipped)
+		skipped, returned = message.Names(missingFrom(was, is)), message.Names(missingFrom(is, was))
 	}
-	if back := missingFrom(is, was); len(back) > 0 && after.SkippedNodes < before.SkippedNodes {
-		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesReturned,
-			fmt.Sprintf("back, no longer skipped: %s", message.Names(back))})
+	var notices []notice
+	if skipped != "" {
+		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesSkipped, "skipped because offline, upgraded when Ready again: " + skipped})
+	}
+	if returned != "" {
+		notices = append(notices, notice{corev1.EventTypeNormal, eventNodesReturned, "back, no longer skipped: " + returned})
 	}
 	return notices
 }
 
 // reportable: a settings error has its own event, and what passes by itself is
-// too short-lived for one.
-func reportable(after *topsv1.DaemonRolloutStatus, c *metav1.Condition) bool {
-	return !transient(&rollout.Blocked{Reason: c.Reason}) && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
+// no news, nor is that it has passed.
+func reportable(before, after *topsv1.DaemonRolloutStatus, c *metav1.Condition) bool {
+	was := meta.FindStatusCondition(before.Conditions, topsv1.RolloutProgressing)
+	passed := was != nil && noNews(was.Reason) && before.Revision == after.Revision
+	return !noNews(c.Reason) && !passed && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
+}
+
+// noNews: the reason passes by itself, or is about a pod and not about the rollout.
+func noNews(reason string) bool {
+	return transient(&rollout.Blocked{Reason: reason}) || reason == string(rollout.ReasonUnavailable)
 }
 
 func changed(before, after *topsv1.DaemonRolloutStatus, conditionType string) *metav1.Condition {

@@ -40,6 +40,8 @@ type observation struct {
 	nodes []*corev1.Node
 	// upgrades of all nodes, sorted by name.
 	upgrades []*topsv1.NodeUpgrade
+	// policy the settings name, nil when there is none.
+	policy *topsv1.UpgradePolicy
 	// rollout as last written; its resourceVersion is empty when it does not exist yet.
 	rollout *topsv1.DaemonRollout
 }
@@ -71,6 +73,7 @@ func inputOf(o *observation, deadlines rollout.Deadlines, now time.Time) rollout
 	}
 	in.Revision = revisionOf(hashes)
 	in.Nodes = nodesOf(o, now)
+	applyPolicy(&in, o)
 	return in
 }
 
@@ -112,10 +115,13 @@ func nodesOf(o *observation, now time.Time) []rollout.Node {
 	for i, m := range o.members {
 		pods[i] = podsByNode(m.pods)
 	}
-	requests := openRequests(o)
+	requests, known := openRequests(o), zones{}
 	nodes := make([]rollout.Node, 0, len(o.nodes))
 	for _, node := range o.nodes {
 		n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel]}
+		if o.policy != nil {
+			describeNode(&n, node, &o.policy.Spec, known)
+		}
 		ready, since := daemonset.NodeReady(node)
 		n.Ready, n.ReadySince = ready, since.Time
 		for i, m := range o.members {

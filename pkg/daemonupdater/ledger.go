@@ -1,13 +1,25 @@
 package daemonupdater
 
 import (
+	"time"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
 // ledgerOf reads the ledger from the status of a DaemonRollout.
 func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
-	ledger := rollout.Ledger{Revision: status.Revision, Touched: int(status.Touched)}
+	ledger := rollout.Ledger{
+		Revision: status.Revision, Touched: int(status.Touched),
+		Usual: time.Duration(status.UsualSeconds) * time.Second,
+	}
+	for _, w := range status.Waves {
+		state := rollout.WaveState{Name: w.Name, Total: int(w.Total), Updated: int(w.Updated)}
+		if w.CompletedTime != nil {
+			state.Completed = w.CompletedTime.Time
+		}
+		ledger.Waves = append(ledger.Waves, state)
+	}
 	for _, s := range status.InFlight {
 		ledger.Slots = append(ledger.Slots, rollout.Slot{
 			Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Pod: s.PodUID,
@@ -24,7 +36,19 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 // storeLedger writes the ledger into a status.
 func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	status.Revision, status.Touched = ledger.Revision, int32(ledger.Touched)
-	status.InFlight, status.Failed = nil, nil
+	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)
+	status.InFlight, status.Failed, status.Waves = nil, nil, nil
+	for _, w := range ledger.Waves {
+		if len(ledger.Waves) == 1 {
+			break // no policy speaks of waves
+		}
+		state := topsv1.WaveStatus{Name: w.Name, Total: int32(w.Total), Updated: int32(w.Updated)}
+		if !w.Completed.IsZero() {
+			completed := wholeSecond(w.Completed)
+			state.CompletedTime = &completed
+		}
+		status.Waves = append(status.Waves, state)
+	}
 	for _, s := range ledger.Slots {
 		status.InFlight = append(status.InFlight, topsv1.NodeSlot{
 			Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, PodUID: s.Pod,

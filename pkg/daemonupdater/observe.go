@@ -47,8 +47,28 @@ func (r *Reconciler) observe(ctx context.Context, g Group) (*observation, error)
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	o.nodes = pointers(nodes.Items, func(n *corev1.Node) string { return n.Name })
+	if o.policy, err = r.policyOf(ctx, o); err != nil {
+		return nil, err
+	}
 	o.upgrades, err = r.nodeUpgrades(ctx)
 	return o, err
+}
+
+// policyOf returns the policy the group's settings name, nil when there is none.
+func (r *Reconciler) policyOf(ctx context.Context, o *observation) (*topsv1.UpgradePolicy, error) {
+	settings, _ := settingsOf(o)
+	if settings.Policy == "" {
+		return nil, nil
+	}
+	var policy topsv1.UpgradePolicy
+	err := r.Get(ctx, client.ObjectKey{Name: settings.Policy}, &policy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting UpgradePolicy %s: %w", settings.Policy, err)
+	}
+	return &policy, nil
 }
 
 func (r *Reconciler) nodeUpgrades(ctx context.Context) ([]*topsv1.NodeUpgrade, error) {
@@ -124,12 +144,31 @@ func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.D
 		return nil, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
 	}
 	if last, ok := r.written[o.group]; ok && last.basedOn == cached.ResourceVersion {
-		return last.rollout.DeepCopy(), nil
+		gone, err := r.isGone(ctx, last)
+		if err != nil || !gone {
+			return last.rollout.DeepCopy(), err
+		}
+		delete(r.written, o.group)
 	}
 	if err == nil {
 		return &cached, nil
 	}
 	return newRollout(o, key), nil
+}
+
+// isGone tells whether a rollout that this process created, and that the cache
+// should show by now, was deleted by somebody.
+func (r *Reconciler) isGone(ctx context.Context, last writtenRollout) (bool, error) {
+	if last.basedOn != "" || r.Clock().Sub(last.at) < cacheLag {
+		return false, nil
+	}
+	var live topsv1.DaemonRollout
+	key := client.ObjectKeyFromObject(last.rollout)
+	err := r.Live.Get(ctx, key, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("looking for DaemonRollout %s: %w", key, err)
+	}
+	return err != nil || live.UID != last.rollout.UID, nil
 }
 
 func newRollout(o *observation, key client.ObjectKey) *topsv1.DaemonRollout {

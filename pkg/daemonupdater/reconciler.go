@@ -22,6 +22,10 @@ import (
 // change only counts; a ledger is stored at once.
 const reportInterval = time.Second
 
+// cacheLag is how long the cache may fail to show an object after its creation
+// before it is looked for at the API server.
+const cacheLag = 2 * time.Second
+
 // retryAhead is when to decide again after the world turned out to be ahead of
 // the cache.
 const retryAhead = 50 * time.Millisecond
@@ -32,6 +36,7 @@ const retryAhead = 50 * time.Millisecond
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts/status,verbs=update
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=upgradepolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades,verbs=get;list;watch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -150,6 +155,7 @@ func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input
 	}
 	next.Status = status
 	if err := r.Status().Update(ctx, next); err != nil {
+		delete(r.written, o.group) // it may be gone, and then what was written says nothing
 		return 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
 	r.written[o.group] = writtenRollout{basedOn: basedOn, rollout: next, at: in.Now}

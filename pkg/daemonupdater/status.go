@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/message"
 )
@@ -22,18 +21,17 @@ const maxSkippedListed = 20
 // Reasons of the conditions of a DaemonRollout, besides the reasons of a
 // settings error and rollout.ReasonHalted and so on.
 const (
-	reasonAccepted         = "SettingsAccepted"
-	reasonRollingOut       = "RollingOut"
-	reasonAwaitingRequests = "AwaitingRequests"
-	reasonBudgetExhausted  = "BudgetExhausted"
-	reasonNodesFailed      = "NodesFailed"
-	reasonComplete         = "Complete"
-	reasonCompleteReachabl = "CompleteExceptOffline"
-	reasonPaused           = "Paused"
-	reasonHalted           = "Halted"
-	reasonNotHalted        = "NotHalted"
-	reasonNotPaused        = "NotPaused"
-	reasonIncomplete       = "Incomplete"
+	reasonAccepted          = "SettingsAccepted"
+	reasonRollingOut        = "RollingOut"
+	reasonAwaitingRequests  = "AwaitingRequests"
+	reasonNodesFailed       = "NodesFailed"
+	reasonComplete          = "Complete"
+	reasonReachableComplete = "CompleteExceptOffline"
+	reasonPaused            = "Paused"
+	reasonHalted            = "Halted"
+	reasonNotHalted         = "NotHalted"
+	reasonNotPaused         = "NotPaused"
+	reasonIncomplete        = "Incomplete"
 )
 
 // statusOf turns a decision into the status to store. It is pure; previous is
@@ -51,6 +49,7 @@ func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.
 	status.InFlightNodes, status.Pending = int32(d.Counts.InFlight), int32(d.Counts.Pending)
 	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed)
 	status.Unavailable = int32(d.Used)
+	status.ETASeconds = int32(d.ETA() / time.Second)
 	status.Skipped = skippedOf(d)
 	for _, c := range conditionsOf(in, d) {
 		c.ObservedGeneration = generation
@@ -101,7 +100,7 @@ func accepted(in rollout.Input) metav1.Condition {
 
 // isComplete: every reachable node is at the target.
 func isComplete(in rollout.Input, d rollout.Decision) bool {
-	return in.Blocked == nil && d.Counts.Pending == 0 && d.Counts.Failed == 0 && len(d.Ledger.Slots) == 0
+	return in.Blocked == nil && d.Counts.Pending == 0 && len(d.Ledger.Failures) == 0 && len(d.Ledger.Slots) == 0
 }
 
 // progressing says in one word how the rollout stands.
@@ -113,21 +112,47 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 	case d.Halted != "":
 		c.Reason, c.Message = reasonHalted, d.Halted+"; "+c.Message
 	case isComplete(in, d) && d.Counts.Skipped > 0:
-		c.Reason = reasonCompleteReachabl
+		c.Reason = reasonReachableComplete
 	case isComplete(in, d):
 		c.Reason = reasonComplete
 	case len(d.Ledger.Slots) > 0:
 		c.Status, c.Reason = metav1.ConditionTrue, reasonRollingOut
 	case in.Settings.Paused:
 		c.Reason = reasonPaused
-	case in.Settings.Strategy == daemonset.OTA:
+	case awaitsRequests(d):
 		c.Reason = reasonAwaitingRequests
 	case d.Counts.Pending > 0:
-		c.Reason = reasonBudgetExhausted
+		c.Reason, c.Message = pendingReason(d)
 	default:
 		c.Reason = reasonNodesFailed
 	}
 	return c
+}
+
+// awaitsRequests tells whether a node waits for its person.
+func awaitsRequests(d rollout.Decision) bool {
+	return slices.ContainsFunc(d.Verdicts, func(v rollout.Verdict) bool { return v.Reason == rollout.ReasonAwaitingRequest })
+}
+
+// pendingReason is why nothing is in flight though nodes are pending: the most
+// common reason of theirs.
+func pendingReason(d rollout.Decision) (reason, message string) {
+	count := map[rollout.Reason]int{}
+	said := map[rollout.Reason]string{}
+	var most rollout.Reason
+	for _, v := range d.Verdicts {
+		if v.State != rollout.Pending {
+			continue
+		}
+		count[v.Reason]++
+		if said[v.Reason] == "" {
+			said[v.Reason] = v.Message
+		}
+		if most == "" || count[v.Reason] > count[most] {
+			most = v.Reason
+		}
+	}
+	return string(most), said[most] + "; " + summary(d)
 }
 
 // summary is one sentence with the counts and the first names of what waits for people.

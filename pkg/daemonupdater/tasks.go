@@ -47,10 +47,12 @@ func (b *taskBoard) answer(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeT
 		shown := taskFor(upgrade, request.ID)
 		member := b.memberOf(request)
 		switch {
-		case shown != nil && (member < 0 || shown.State.Final()):
+		case shown != nil && (shown.State.Final() || (member < 0 && !b.replacesOwnerOf(request))):
 			tasks = append(tasks, *shown)
 		case member >= 0:
 			tasks = append(tasks, b.task(upgrade.Name, request, member, shown))
+		case b.replacesOwnerOf(request):
+			tasks = append(tasks, orphanTask(upgrade.Name, request, shown, wholeSecond(b.in.Now)))
 		}
 	}
 	return tasks, !equality.Semantic.DeepEqual(tasks, upgrade.Status.Tasks)
@@ -69,6 +71,14 @@ func taskFor(upgrade *topsv1.NodeUpgrade, id string) *topsv1.UpgradeTask {
 // about a DaemonSet of another group.
 func (b *taskBoard) memberOf(request *topsv1.UpgradeRequest) int {
 	return slices.IndexFunc(b.o.members, func(m member) bool { return m.daemonSet.UID == request.DaemonSet.UID })
+}
+
+// replacesOwnerOf tells whether a member has the name of the DaemonSet a request
+// is about and is not that DaemonSet.
+func (b *taskBoard) replacesOwnerOf(request *topsv1.UpgradeRequest) bool {
+	return slices.ContainsFunc(b.o.members, func(m member) bool {
+		return m.key() == request.DaemonSet.Namespace+"/"+request.DaemonSet.Name && m.daemonSet.UID != request.DaemonSet.UID
+	})
 }
 
 func (b *taskBoard) task(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) topsv1.UpgradeTask {
@@ -145,14 +155,23 @@ func orphans(upgrade *topsv1.NodeUpgrade, gone Group, alive types.UID, now metav
 		case shown != nil && (!orphan || shown.State.Final()):
 			tasks = append(tasks, *shown)
 		case orphan:
-			tasks = append(tasks, topsv1.UpgradeTask{
-				RequestID: request.ID, Name: taskName(upgrade.Name, ref.Name), State: topsv1.TaskFailed,
-				Reason: reasonDaemonSetGone, Message: fmt.Sprintf("DaemonSet %s, which owned pod %s, does not exist any more", gone, request.Pod.Name),
-				StartTime: &now, EndTime: &now,
-			})
+			tasks = append(tasks, orphanTask(upgrade.Name, request, shown, now))
 		}
 	}
 	return tasks, !equality.Semantic.DeepEqual(tasks, upgrade.Status.Tasks)
+}
+
+func orphanTask(node string, request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask, now metav1.Time) topsv1.UpgradeTask {
+	ref := request.DaemonSet
+	task := topsv1.UpgradeTask{
+		RequestID: request.ID, Name: taskName(node, ref.Name), State: topsv1.TaskFailed,
+		Reason: reasonDaemonSetGone, Message: fmt.Sprintf("DaemonSet %s/%s, which owned pod %s, does not exist any more", ref.Namespace, ref.Name, request.Pod.Name),
+		StartTime: &now, EndTime: &now,
+	}
+	if shown != nil && shown.StartTime != nil {
+		task.StartTime = shown.StartTime
+	}
+	return task
 }
 
 // taskName is host_target_action.

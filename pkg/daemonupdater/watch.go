@@ -44,6 +44,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, enqueue(r.allGroups), builder.WithPredicates(nodeChanged())).
 		Watches(&topsv1.NodeUpgrade{}, enqueue(r.groupsAskedFor)).
 		Watches(&topsv1.DaemonRollout{}, enqueue(r.groupOfRollout)).
+		Watches(&topsv1.UpgradePolicy{}, enqueue(r.groupsUnderPolicy)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding controller daemonupdater: %w", err)
@@ -70,14 +71,27 @@ func (r *Reconciler) groupOfController(ctx context.Context, object client.Object
 
 // allGroups returns every group that has a strategy or claims to have one.
 func (r *Reconciler) allGroups(ctx context.Context, _ client.Object) []Group {
+	return r.groupsWith(ctx, func(s daemonset.Settings, err error) bool {
+		return err != nil || s.Strategy != daemonset.NoStrategy
+	})
+}
+
+// groupsUnderPolicy returns the groups that name a policy.
+func (r *Reconciler) groupsUnderPolicy(ctx context.Context, policy client.Object) []Group {
+	return r.groupsWith(ctx, func(s daemonset.Settings, err error) bool {
+		return err == nil && s.Policy == policy.GetName()
+	})
+}
+
+func (r *Reconciler) groupsWith(ctx context.Context, which func(daemonset.Settings, error) bool) []Group {
 	var list appsv1.DaemonSetList
 	if err := r.List(ctx, &list); err != nil {
-		log.FromContext(ctx).Error(err, "Listing DaemonSets for a node event failed")
+		log.FromContext(ctx).Error(err, "Listing DaemonSets failed, their groups are not woken")
 		return nil
 	}
 	groups := map[Group]bool{}
 	for i := range list.Items {
-		if s, err := daemonset.SettingsOf(&list.Items[i]); err != nil || s.Strategy != daemonset.NoStrategy {
+		if which(daemonset.SettingsOf(&list.Items[i])) {
 			groups[groupOf(&list.Items[i])] = true
 		}
 	}

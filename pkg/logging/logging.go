@@ -56,14 +56,26 @@ func New(w io.Writer, o Options) logr.Logger {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	encoding.EncodeLevel = withVerbosity(zapcore.LowercaseLevelEncoder)
 	encoder := zapcore.NewJSONEncoder(encoding)
 	if o.Format == Console || (o.Format == Auto && isTerminal(w)) {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoding.EncodeLevel = withVerbosity(zapcore.CapitalLevelEncoder)
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
 	level := zap.NewAtomicLevelAt(zapcore.Level(-o.Verbosity))
 	return zapr.NewLogger(zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)))
+}
+
+// withVerbosity shows V(n) for the verbose levels, which zap has no names for.
+func withVerbosity(named zapcore.LevelEncoder) zapcore.LevelEncoder {
+	return func(level zapcore.Level, out zapcore.PrimitiveArrayEncoder) {
+		if level < zapcore.InfoLevel {
+			out.AppendString(fmt.Sprintf("V(%d)", -level))
+			return
+		}
+		named(level, out)
+	}
 }
 
 func isTerminal(w io.Writer) bool {

@@ -47,6 +47,8 @@ func TestScenarios(t *testing.T) {
 	t.Run("a bad version halts and a good one replaces it", func(t *testing.T) { s.badVersion(ctx, t) })
 	t.Run("a pod stuck in Terminating costs one slot", func(t *testing.T) { s.stuckTerminating(ctx, t) })
 	t.Run("pausing starts nothing new", func(t *testing.T) { s.paused(ctx, t) })
+	t.Run("a policy that makes no sense is refused", func(t *testing.T) { s.policyRefused(ctx, t) })
+	t.Run("waves follow one another, a manual one waits for a person", func(t *testing.T) { s.waves(ctx, t) })
 	t.Run("a killed manager goes on where it stopped, within the budget", func(t *testing.T) { s.killedManager(ctx, t) })
 	t.Run("a request of a node waits, runs and is answered", func(t *testing.T) { s.requestOfNode(ctx, t) })
 	t.Run("leaving OTA removes the conditions", func(t *testing.T) { s.leaveOTA(ctx, t) })
