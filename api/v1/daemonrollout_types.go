@@ -120,6 +120,10 @@ type DaemonRolloutStatus struct {
 	// +optional
 	Touched int32 `json:"touched"`
 
+	// resumed is the last value of the annotation topsops.enflame.com/resume that
+	// was acted on.
+	// +optional
+	Resumed string `json:"resumed,omitempty"`
 	// usualSeconds is how long a node usually takes, measured; 0 when none finished yet.
 	// +optional
 	UsualSeconds int32 `json:"usualSeconds,omitempty"`

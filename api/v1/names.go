@@ -21,6 +21,10 @@ const (
 	// revision.
 	AnnotationApprovedWaves = "topsops.enflame.com/approved-waves"
 
+	// AnnotationResume, on a DaemonRollout, lets a halted rollout go on: a new
+	// value, such as the date, forgives the failures so far.
+	AnnotationResume = "topsops.enflame.com/resume"
+
 	// OpenYurtAnnotationUpdateStrategy is accepted for AnnotationUpdateStrategy;
 	// its legacy value Auto means AdvancedRollingUpdate.
 	OpenYurtAnnotationUpdateStrategy = "apps.openyurt.io/update-strategy"

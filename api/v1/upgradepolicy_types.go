@@ -12,7 +12,6 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=upgradepolicies,singular=upgradepolicy,shortName=gup,scope=Cluster
 // +kubebuilder:printcolumn:name="MAX-UNAVAILABLE",type=string,JSONPath=`.spec.maxUnavailable`
-// +kubebuilder:printcolumn:name="WAVES",type=string,JSONPath=`.spec.waves[*].name`
 // +kubebuilder:printcolumn:name="ON-FAILURE",type=string,JSONPath=`.spec.failure.action`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 type UpgradePolicy struct {

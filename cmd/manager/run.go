@@ -138,7 +138,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 		Client:    mgr.GetClient(),
 		Live:      mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
-		Metrics:   daemonupdater.NewMetrics(metrics.Registry),
+		Metrics:   daemonupdater.NewMetrics(metrics.Registry, time.Now),
 		Namespace: o.namespace,
 		Deadlines: rollout.DefaultDeadlines,
 		Clock:     time.Now,

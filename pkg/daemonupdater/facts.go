@@ -73,6 +73,7 @@ func inputOf(o *observation, deadlines rollout.Deadlines, now time.Time) rollout
 	}
 	in.Revision = revisionOf(hashes)
 	in.Nodes = nodesOf(o, now)
+	in.Resume = o.rollout.Annotations[topsv1.AnnotationResume]
 	applyPolicy(&in, o)
 	return in
 }

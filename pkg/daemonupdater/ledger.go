@@ -10,7 +10,7 @@ import (
 // ledgerOf reads the ledger from the status of a DaemonRollout.
 func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	ledger := rollout.Ledger{
-		Revision: status.Revision, Touched: int(status.Touched),
+		Revision: status.Revision, Touched: int(status.Touched), Resumed: status.Resumed,
 		Usual: time.Duration(status.UsualSeconds) * time.Second,
 	}
 	for _, w := range status.Waves {
@@ -35,7 +35,7 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 
 // storeLedger writes the ledger into a status.
 func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
-	status.Revision, status.Touched = ledger.Revision, int32(ledger.Touched)
+	status.Revision, status.Touched, status.Resumed = ledger.Revision, int32(ledger.Touched), ledger.Resumed
 	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)
 	status.InFlight, status.Failed, status.Waves = nil, nil, nil
 	for _, w := range ledger.Waves {
@@ -64,7 +64,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 // mustPrecede tells whether a new status has to be stored before anything else
 // happens, because the ledger in it differs. The rest of a status may follow later.
 func mustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
-	return stored.Revision != next.Revision || stored.Touched != next.Touched ||
+	return stored.Revision != next.Revision || stored.Touched != next.Touched || stored.Resumed != next.Resumed ||
 		!sameSlots(stored.InFlight, next.InFlight) || len(stored.Failed) != len(next.Failed)
 }
 

@@ -1,6 +1,8 @@
 package daemonupdater
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -18,29 +20,41 @@ type Metrics struct {
 	maxUnavailable *prometheus.GaugeVec
 	unavailable    *prometheus.GaugeVec
 	halted         *prometheus.GaugeVec
+	eta            *prometheus.GaugeVec
+	oldest         *ageGauge
 	podsDeleted    *prometheus.CounterVec
+	failures       *prometheus.CounterVec
+	nodeDuration   *prometheus.HistogramVec
 }
 
 // NewMetrics registers the rollout metrics. It panics, as client_golang does,
-// when they are registered already.
-func NewMetrics(registerer prometheus.Registerer) *Metrics {
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-		registerer.MustRegister(v)
-		return v
-	}
+// when they are registered already. clock tells the time of a scrape.
+func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metrics {
 	m := &Metrics{
-		nodes:          gauge("gcu_rollout_nodes", "Nodes of a rollout group by state: updated, in-flight, pending, skipped or failed.", "rollout", "state"),
-		maxUnavailable: gauge("gcu_rollout_max_unavailable", "Nodes of a rollout group that may be unavailable at once.", "rollout"),
-		unavailable:    gauge("gcu_rollout_unavailable", "Nodes of a rollout group that count against max-unavailable now.", "rollout"),
-		halted:         gauge("gcu_rollout_halted", "1 when too many nodes failed and no new node is started, else 0.", "rollout"),
-		podsDeleted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gcu_rollout_pods_deleted_total",
-			Help: "Pods deleted so that a newer revision replaces them.",
-		}, []string{"rollout", "reason"}),
+		nodes:          gauge("gcu_rollout_nodes", "Nodes of a rollout group by state: updated, in-flight, pending, skipped or failed.", "state"),
+		maxUnavailable: gauge("gcu_rollout_max_unavailable", "Nodes of a rollout group that may be unavailable at once."),
+		unavailable:    gauge("gcu_rollout_unavailable", "Nodes of a rollout group that count against max-unavailable now."),
+		halted:         gauge("gcu_rollout_halted", "1 when too many nodes failed, for the reason most of them have, and no new node is started.", "reason"),
+		eta:            gauge("gcu_rollout_eta_seconds", "Time the started and pending nodes of a rollout group take at the usual pace; 0 when not known."),
+		oldest:         newAgeGauge("gcu_rollout_oldest_in_flight_seconds", "Age of the oldest slot of a rollout group; absent when no node is in flight.", clock),
+		podsDeleted:    counter("gcu_rollout_pods_deleted_total", "Pods deleted so that a newer revision replaces them.", "reason"),
+		failures:       counter("gcu_rollout_failures_total", "Nodes that failed after they were started.", "reason"),
+		nodeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "gcu_rollout_node_duration_seconds",
+			Help:    "Time from a node's start until every pod on it is at the newest revision and available.",
+			Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600},
+		}, []string{"rollout"}),
 	}
-	registerer.MustRegister(m.podsDeleted)
+	registerer.MustRegister(m.nodes, m.maxUnavailable, m.unavailable, m.halted, m.eta, m.oldest, m.podsDeleted, m.failures, m.nodeDuration)
 	return m
+}
+
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append([]string{"rollout"}, labels...))
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"rollout"}, labels...))
 }
 
 func (m *Metrics) podDeleted(g Group, reason string) {
@@ -55,18 +69,58 @@ func (m *Metrics) show(g Group, d rollout.Decision) {
 	}
 	m.maxUnavailable.WithLabelValues(name).Set(float64(d.Limit))
 	m.unavailable.WithLabelValues(name).Set(float64(d.Used))
-	halted := 0.0
+	m.eta.WithLabelValues(name).Set(d.ETA().Seconds())
+	m.halted.DeletePartialMatch(prometheus.Labels{"rollout": name})
 	if d.Halted != "" {
-		halted = 1
+		m.halted.WithLabelValues(name, string(mostCommon(d.Ledger.Failures))).Set(1)
 	}
-	m.halted.WithLabelValues(name).Set(halted)
+	var oldest time.Time
+	for _, s := range d.Ledger.Slots {
+		if oldest.IsZero() || s.Since.Before(oldest) {
+			oldest = s.Since
+		}
+	}
+	m.oldest.set(name, oldest)
+}
+
+// mostCommon returns the reason most failures have; the first by node of those
+// that are equally common.
+func mostCommon(failures []rollout.Failure) rollout.Reason {
+	count := map[rollout.Reason]int{}
+	var most rollout.Reason
+	for _, f := range failures {
+		if count[f.Reason]++; count[f.Reason] > count[most] {
+			most = f.Reason
+		}
+	}
+	return most
+}
+
+// count adds what a stored decision says for the first time: nodes that are
+// done, and nodes that failed.
+func (m *Metrics) count(g Group, before rollout.Ledger, d rollout.Decision) {
+	for _, took := range d.Finished {
+		m.nodeDuration.WithLabelValues(g.String()).Observe(took.Seconds())
+	}
+	known := map[string]bool{}
+	for _, f := range before.Failures {
+		known[f.Node] = before.Revision == d.Ledger.Revision
+	}
+	for _, f := range d.Ledger.Failures {
+		if !known[f.Node] {
+			m.failures.WithLabelValues(g.String(), string(f.Reason)).Inc()
+		}
+	}
 }
 
 // forget removes the series of a group that is gone.
 func (m *Metrics) forget(g Group) {
 	match := prometheus.Labels{"rollout": g.String()}
-	for _, v := range []*prometheus.GaugeVec{m.nodes, m.maxUnavailable, m.unavailable, m.halted} {
+	for _, v := range []*prometheus.GaugeVec{m.nodes, m.maxUnavailable, m.unavailable, m.halted, m.eta} {
 		v.DeletePartialMatch(match)
 	}
 	m.podsDeleted.DeletePartialMatch(match)
+	m.failures.DeletePartialMatch(match)
+	m.nodeDuration.DeletePartialMatch(match)
+	m.oldest.set(g.String(), time.Time{})
 }

@@ -159,6 +159,7 @@ func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input
 		return 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
 	r.written[o.group] = writtenRollout{basedOn: basedOn, rollout: next, at: in.Now}
+	r.Metrics.count(o.group, in.Ledger, d)
 	for _, e := range noticesOf(&before, &status) {
 		r.Recorder.Eventf(targetOf(o), nil, e.kind, e.reason, "Rollout", "%s", e.message)
 	}

@@ -12,6 +12,8 @@ type Decision struct {
 	Ledger Ledger
 	// Started names the nodes that were given a slot by this decision.
 	Started []string
+	// Finished has, for each node that gave its slot back at the target, how long it took.
+	Finished []time.Duration
 	// Delete lists the pods to delete, each held by a slot of Ledger.
 	Delete []Deletion
 	// Verdicts has one element per node of the input, in the same order.

@@ -29,6 +29,9 @@ type Input struct {
 	Policy Policy
 	// Deadlines bound how long a node may hold a slot.
 	Deadlines Deadlines
+	// Resume is the word with which a person last resumed the rollout, "" for
+	// none; a new word forgives the failures so far.
+	Resume string
 }
 
 // Blocked is a reason for touching nothing.
@@ -109,6 +112,8 @@ type Ledger struct {
 	Waves []WaveState
 	// Usual is how long a node usually takes, 0 when none finished yet.
 	Usual time.Duration
+	// Resumed is the last Input.Resume that was acted on.
+	Resumed string
 }
 
 // Slot is the right to make one node unavailable.

@@ -48,6 +48,8 @@ type planner struct {
 	pools                 map[string]*poolUse
 	waves                 waveProgress
 	usual                 time.Duration
+	resumed               string
+	finished              []time.Duration
 	halted                string
 	recheck               time.Duration
 }
@@ -62,7 +64,7 @@ func newPlanner(in Input) *planner {
 	if in.Settings.Strategy != daemonset.NoStrategy {
 		p.limit = in.Settings.Limit(len(in.Nodes))
 	}
-	p.usual = in.Ledger.Usual
+	p.usual, p.resumed = in.Ledger.Usual, in.Resume
 	return p
 }
 
@@ -70,7 +72,7 @@ func newPlanner(in Input) *planner {
 // touched, nothing expires and nothing is forgotten.
 func (p *planner) keepLedger() {
 	p.revision, p.touched = p.in.Ledger.Revision, p.in.Ledger.Touched
-	p.waves.states = p.in.Ledger.Waves
+	p.waves.states, p.resumed = p.in.Ledger.Waves, p.in.Ledger.Resumed
 	p.slots, p.failures = p.in.Ledger.Slots, p.in.Ledger.Failures
 	for i := range p.slots {
 		if node := p.lookup(p.slots[i].Node, p.slots[i].UID); node != nil {
@@ -130,6 +132,7 @@ func (p *planner) learn(slot Slot, node *nodeFacts) {
 		return
 	}
 	took := max(p.in.Now.Sub(slot.Since), time.Second)
+	p.finished = append(p.finished, took)
 	if p.usual == 0 {
 		p.usual = took
 		return
@@ -174,10 +177,11 @@ func (p *planner) expire(slot Slot, node *nodeFacts) *Failure {
 }
 
 // settleFailures keeps the failures of earlier decisions that still hold: those
-// of this revision whose node has not healed.
+// of this revision whose node has not healed, and that no person has forgiven
+// by resuming the rollout.
 func (p *planner) settleFailures() {
 	for _, failure := range p.in.Ledger.Failures {
-		if p.in.Ledger.Revision != p.in.Revision || p.replaced(failure.Node, failure.UID) {
+		if p.in.Resume != p.in.Ledger.Resumed || p.in.Ledger.Revision != p.in.Revision || p.replaced(failure.Node, failure.UID) {
 			continue
 		}
 		node := p.lookup(failure.Node, failure.UID)
@@ -217,7 +221,7 @@ func (p *planner) judgeFailures() {
 	for i := range p.failures {
 		names[i] = p.failures[i].Node
 	}
-	p.halted = fmt.Sprintf("%d of %d started nodes failed (%s): roll out another revision, or repair these nodes",
+	p.halted = fmt.Sprintf("%d of %d started nodes failed (%s): roll out another revision, repair these nodes, or resume",
 		len(p.failures), p.touched, message.Names(names))
 }
 
@@ -242,8 +246,9 @@ func (p *planner) nextSteps() {
 
 func (p *planner) decide() Decision {
 	d := Decision{
-		Ledger:  Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual},
-		Started: p.started, Delete: p.deletes,
+		Ledger:   Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual, Resumed: p.resumed},
+		Finished: p.finished,
+		Started:  p.started, Delete: p.deletes,
 		Verdicts: make([]Verdict, len(p.nodes)),
 		Limit:    p.limit, InFlight: p.inFlight, Used: p.used, Halted: p.halted, Recheck: p.recheck,
 	}

@@ -346,6 +346,24 @@ func TestPlanHaltEndsWhenANodeHeals(t *testing.T) {
 	}
 }
 
+func TestPlanGoesOnWhenAPersonResumes(t *testing.T) {
+	in := inputOf(3, crashing(nodeOf("a", newHash)), crashing(nodeOf("b", newHash)), nodeOf("c", oldHash))
+	in.Ledger.Failures = []Failure{
+		{Node: "a", UID: "uid-a", Reason: ReasonCrashLooping, Message: "m"}, {Node: "b", UID: "uid-b", Reason: ReasonCrashLooping, Message: "m"}}
+	in.Ledger.Touched = 2
+	in.Resume = "monday"
+	d := Plan(in)
+	if diff := cmp.Diff([]string{"c"}, d.Started); diff != "" || d.Halted != "" || d.Ledger.Resumed != "monday" {
+		t.Fatalf("started (-want +got):\n%shalted %q, resumed %q", diff, d.Halted, d.Ledger.Resumed)
+	}
+	in.Ledger, in.Ledger.Slots = d.Ledger, nil
+	in.Nodes[2] = crashing(nodeOf("c", newHash))
+	in.Ledger.Failures = []Failure{{Node: "c", UID: "uid-c", Reason: ReasonNodeLost, Message: "m"}}
+	if again := Plan(in); len(again.Ledger.Failures) != 1 {
+		t.Errorf("failures = %v, want a later failure to count although the word is still there", again.Ledger.Failures)
+	}
+}
+
 func TestPlanAsksToBeWokenAtTheNextDeadline(t *testing.T) {
 	a, b := broken(nodeOf("a", newHash)), broken(nodeOf("b", newHash))
 	b.Pods[0].AvailableIn = 90 * time.Second
