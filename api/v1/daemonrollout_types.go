@@ -196,6 +196,11 @@ type NodeSlot struct {
 	// podUID is the pod that may be deleted: the intent, stored before the effect.
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
+	// daemonSets whose pods were deleted under this slot, namespace/name; it is
+	// held until all of them are available again.
+	// +optional
+	// +listType=atomic
+	DaemonSets []string `json:"daemonSets,omitempty"`
 }
 
 // NodeNote says why a node is skipped or failed.

@@ -172,7 +172,7 @@ func (r *Reconciler) writeTasks(ctx context.Context, upgrades []*topsv1.NodeUpgr
 			return nil
 		}
 		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
-		if err := r.Status().Patch(ctx, withTasks(upgrades[i], tasks), patch); client.IgnoreNotFound(err) != nil {
+		if err := r.Status().Patch(ctx, withTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err)
 		}
 		return nil

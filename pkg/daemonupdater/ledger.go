@@ -22,7 +22,7 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	}
 	for _, s := range status.InFlight {
 		ledger.Slots = append(ledger.Slots, rollout.Slot{
-			Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Pod: s.PodUID,
+			Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Pod: s.PodUID, Members: s.DaemonSets,
 		})
 	}
 	for _, f := range status.Failed {
@@ -51,7 +51,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	}
 	for _, s := range ledger.Slots {
 		status.InFlight = append(status.InFlight, topsv1.NodeSlot{
-			Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, PodUID: s.Pod,
+			Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, PodUID: s.Pod, DaemonSets: s.Members,
 		})
 	}
 	for _, f := range ledger.Failures {

@@ -125,6 +125,9 @@ type Slot struct {
 	Revision string
 	// Pod is the UID of the pod that may be deleted: the intent, recorded before the effect.
 	Pod types.UID
+	// Members are the keys of those whose pods were deleted under this slot, in
+	// that order; it is held until all of them are available again.
+	Members []string
 }
 
 // Failure is a node that failed at the ledger's revision.

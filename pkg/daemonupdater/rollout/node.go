@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -19,9 +20,7 @@ type nodeFacts struct {
 	// moving: a pod is missing, terminating, or at its target and not available.
 	outdated, unavailable, moving bool
 	// wants: an outdated pod may be replaced under the strategy.
-	wants bool
-	// moves: moving, looking only at the members the strategy lets us replace.
-	moves       bool
+	wants       bool
 	availableIn time.Duration
 
 	// unknown: the target of a member is not known yet.
@@ -49,14 +48,12 @@ func examine(in *Input, node *Node) nodeFacts {
 func (f *nodeFacts) include(pod *Pod) {
 	absent := pod.UID == "" || pod.Terminating
 	outdated := f.isOutdated(pod)
-	moving := absent || (!outdated && !pod.Available)
 
 	note(&f.unknown, f.in.Members[pod.Member].Target == "")
 	note(&f.absent, absent)
 	note(&f.outdated, outdated)
 	note(&f.unavailable, absent || !pod.Available)
-	note(&f.moving, moving)
-	note(&f.moves, moving && f.concerns(pod))
+	note(&f.moving, f.isMoving(pod))
 	note(&f.wants, outdated && wanted(f.in.Settings.Strategy, pod))
 	if pod.AvailableIn > 0 && (f.availableIn == 0 || pod.AvailableIn < f.availableIn) {
 		f.availableIn = pod.AvailableIn
@@ -73,9 +70,19 @@ func (f *nodeFacts) isOutdated(pod *Pod) bool {
 }
 
 // concerns tells whether a slot waits for this pod: under OTA only for the
-// members the node asked for.
+// members the node asked for, and for those replaced under the slot, also before
+// the strategy was OTA.
 func (f *nodeFacts) concerns(pod *Pod) bool {
-	return f.in.Settings.Strategy != daemonset.OTA || pod.Request != nil
+	if f.in.Settings.Strategy != daemonset.OTA || pod.Request != nil {
+		return true
+	}
+	return f.slot != nil && slices.Contains(f.slot.Members, f.in.Members[pod.Member].Key)
+}
+
+// isMoving tells whether a pod is on its way: missing, terminating, or at its
+// target and not available.
+func (f *nodeFacts) isMoving(pod *Pod) bool {
+	return pod.UID == "" || pod.Terminating || (!f.isOutdated(pod) && !pod.Available)
 }
 
 // available: the node is Ready and every pod on it is available.
@@ -96,9 +103,14 @@ func (f *nodeFacts) updated() bool {
 // healed: a node that failed is all right after all.
 func (f *nodeFacts) healed() bool { return f.Ready && f.updated() }
 
-// settled: a slot is not needed any more.
+// settled: the slot of the node is not needed any more.
 func (f *nodeFacts) settled() bool {
-	return len(f.Pods) == 0 || (f.Ready && !f.wants && !f.moves)
+	if len(f.Pods) == 0 {
+		return true
+	}
+	return f.Ready && !f.wants && !slices.ContainsFunc(f.Pods, func(pod Pod) bool {
+		return f.isMoving(&pod) && f.concerns(&pod)
+	})
 }
 
 // idle: nothing of what the slot was given for is under way: the pod it names is

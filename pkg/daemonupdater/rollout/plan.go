@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -107,21 +108,28 @@ func (p *planner) settleSlots() {
 	for _, slot := range p.in.Ledger.Slots {
 		node := p.lookup(slot.Node, slot.UID)
 		retarget := slot.Revision != p.in.Revision
-		if p.replaced(slot.Node, slot.UID) || (node != nil && (node.settled() || (retarget && node.idle(slot)))) {
-			p.learn(slot, node)
+		if p.replaced(slot.Node, slot.UID) {
 			continue
+		}
+		if node != nil {
+			node.slot = &slot
+			if node.settled() || (retarget && node.idle(slot)) {
+				p.learn(slot, node)
+				node.slot = nil
+				continue
+			}
 		}
 		if retarget {
 			slot.Revision, slot.Since = p.in.Revision, p.in.Now
 		}
 		if failure := p.expire(slot, node); failure != nil {
 			p.failures = append(p.failures, *failure)
+			if node != nil {
+				node.slot = nil
+			}
 			continue
 		}
 		p.slots = append(p.slots, slot)
-		if node != nil {
-			node.slot = &slot
-		}
 	}
 }
 
@@ -238,6 +246,9 @@ func (p *planner) nextSteps() {
 			continue
 		}
 		slot.Pod = pod.UID
+		if key := p.in.Members[pod.Member].Key; !slices.Contains(slot.Members, key) {
+			slot.Members = append(slices.Clone(slot.Members), key)
+		}
 		p.deletes = append(p.deletes, Deletion{
 			Node: node.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, WasUnavailable: !pod.Available,
 		})

@@ -346,6 +346,23 @@ func TestPlanHaltEndsWhenANodeHeals(t *testing.T) {
 	}
 }
 
+func TestASlotIsHeldThroughASwitchToOTA(t *testing.T) {
+	deleted := missing(nodeOf("a", oldHash))
+	in := ota(inputOf(1, deleted, asking(nodeOf("b", oldHash))))
+	slot := slotOf(deleted, time.Minute)
+	slot.Members = []string{in.Members[0].Key}
+	in = in.slots(slot)
+	for _, lost := range []bool{false, true} {
+		if lost {
+			in.Nodes[0] = offline(in.Nodes[0])
+		}
+		d := Plan(in)
+		if len(d.Started) != 0 || len(d.Ledger.Slots) != 1 || d.Ledger.Slots[0].Node != "a" {
+			t.Errorf("lost %v: started %v, slots %v; want node a to keep its slot: its pod was deleted under it", lost, d.Started, d.Ledger.Slots)
+		}
+	}
+}
+
 func TestPlanGoesOnWhenAPersonResumes(t *testing.T) {
 	in := inputOf(3, crashing(nodeOf("a", newHash)), crashing(nodeOf("b", newHash)), nodeOf("c", oldHash))
 	in.Ledger.Failures = []Failure{

@@ -1,0 +1,82 @@
+package main
+
+// mutant is one seeded defect: in file, from becomes to.
+type mutant struct {
+	name, says, file, from, to string
+}
+
+const (
+	plan    = "pkg/daemonupdater/rollout/plan.go"
+	start   = "pkg/daemonupdater/rollout/start.go"
+	node    = "pkg/daemonupdater/rollout/node.go"
+	order   = "pkg/daemonupdater/rollout/order.go"
+	waves   = "pkg/daemonupdater/rollout/waves.go"
+	window  = "pkg/daemonupdater/rollout/window.go"
+	updater = "pkg/daemonupdater/"
+	sets    = "pkg/daemonset/"
+)
+
+var mutants = []mutant{
+	{"budget-off-by-one", "one node more than max-unavailable", start,
+		"if all >= p.limit {", "if all > p.limit {"},
+	{"broken-nodes-unlimited", "unavailable nodes are replaced outside of the budget", start,
+		"	if all >= p.limit {", "	if node.available() && all >= p.limit {"},
+	{"broken-nodes-not-counted", "Ready nodes that are unavailable do not use up the budget", node,
+		"return f.slot != nil || (f.Ready && f.unavailable)", "return f.slot != nil"},
+	{"missing-pods-invisible", "a node whose pod is not yet recreated is invisible", node,
+		`absent := pod.UID == "" || pod.Terminating`, "absent := pod.Terminating"},
+	{"offline-nodes-started", "nodes that were offline before they were touched are touched", order,
+		"if !f.Ready || f.slot != nil || !f.wants {", "if f.slot != nil || !f.wants {"},
+	{"offline-nodes-cost", "offline nodes eat the budget", node,
+		"return f.slot != nil || (f.Ready && f.unavailable)", "return f.slot != nil || f.unavailable || !f.Ready"},
+	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", plan,
+		"if node.settled() || (retarget", "if !node.Ready || node.settled() || (retarget"},
+	{"slot-lost-at-switch", "a switch to OTA frees the slot of a node whose pod was deleted", node,
+		"return f.slot != nil && slices.Contains(f.slot.Members, f.in.Members[pod.Member].Key)", "return false"},
+	{"lost-nodes-never-fail", "a node that never returns holds its slot for ever", plan,
+		"left := lost.Add(p.in.Deadlines.Lost).Sub(p.in.Now)", "left := lost.Add(1000 * p.in.Deadlines.Lost).Sub(p.in.Now)"},
+	{"lost-nodes-heal", "a dead node at the target counts as healed", node,
+		"return f.Ready && f.updated()", "return f.updated()"},
+	{"delete-on-lost-node", "a pod is deleted on a node that is offline", plan,
+		"if node == nil || !node.Ready {", "if node == nil {"},
+	{"halt-ignored", "nodes start after a halt", start,
+		`if p.in.Settings.Paused || p.halted != "" {`, "if p.in.Settings.Paused {"},
+	{"pause-ignored", "nodes start while paused", start,
+		`if p.in.Settings.Paused || p.halted != "" {`, `if p.halted != "" {`},
+	{"crash-loops-ignored", "a crash-looping version goes on until the deadline", plan,
+		"pod := node.crashLooping(slot.Since); pod != nil", "pod := node.crashLooping(slot.Since); pod != nil && p.touched < 0"},
+	{"failures-stick", "a new revision does not forget the failures of the old one", plan,
+		"p.in.Resume != p.in.Ledger.Resumed || p.in.Ledger.Revision != p.in.Revision ||", "p.in.Resume != p.in.Ledger.Resumed ||"},
+	{"members-at-once", "pods of a node are replaced without waiting for the one before", node,
+		"if f.isOutdated(pod) || pod.Available {", "if true {"},
+	{"ota-by-itself", "under OTA nodes start though nobody asked", plan,
+		"return pod.Request != nil && pod.Request.PodUID == pod.UID", "return true"},
+	{"request-for-any-pod", "a request replaces the successor of the pod it named", plan,
+		"return pod.Request != nil && pod.Request.PodUID == pod.UID", "return pod.Request != nil"},
+	{"waves-ignored", "later waves start at once", waves,
+		"if node.available() && node.wave > p.waves.reached {", "if node.wave > p.waves.reached+100 {"},
+	{"waves-deadlock", "an unavailable node of a later wave blocks all", waves,
+		"if node.available() && node.wave > p.waves.reached {", "if node.wave > p.waves.reached {"},
+	{"pools-ignored", "the budget of a pool is not kept", start,
+		"inPool >= pool.limit", "inPool >= pool.limit+100"},
+	{"window-ignored", "nodes start outside of the maintenance window", window,
+		"if !open {", "if false {"},
+	{"ledger-after-touch", "pods are deleted although the ledger was not stored", updater + "reconciler.go",
+		"	wait, err = r.store(ctx, o, in, d)\n	if err != nil {", "	wait, err = r.store(ctx, o, in, d)\n	if err != nil && ctx.Err() != nil {"},
+	{"no-uid-precondition", "a deletion may hit a successor of the same name", updater + "act.go",
+		"r.Delete(ctx, pod, client.Preconditions{UID: &d.UID})", "r.Delete(ctx, pod)"},
+	{"no-recheck", "a DaemonSet that opted out a moment ago loses pods", updater + "act.go",
+		"return err1 == nil && err2 == nil && before == now", "return true"},
+	{"conditions-overwritten", "a patch of one pod condition removes the others", updater + "needupgrade.go",
+		`"status":   map[string]any{"conditions": []any{condition}},`, `"status":   map[string]any{"conditions": []any{condition, map[string]any{"$patch": "replace"}}},`},
+	{"zero-becomes-default", "max-unavailable 0 silently becomes the default", sets + "settings.go",
+		"if err != nil || n == 0 || (match[2]", "if err != nil || (match[2]"},
+	{"unknown-becomes-rolling", "an unknown strategy is taken for AdvancedRollingUpdate", sets + "settings.go",
+		`case "advancedrollingupdate", "auto":`, `case "advancedrollingupdate", "auto", "canary", "rolling", "rollingupdate":`},
+	{"rolling-update-type", "a DaemonSet that Kubernetes itself rolls is rolled too", sets + "settings.go",
+		"if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {", `if ds.Spec.UpdateStrategy.Type == "" {`},
+	{"percent-rounds-down", "a percentage rounds down", sets + "settings.go",
+		"GetScaledValueFromIntOrPercent(&most, total, true)", "GetScaledValueFromIntOrPercent(&most, total, false)"},
+	{"old-template", "the target is known before the newest template was observed", sets + "revision.go",
+		"if ds.Status.ObservedGeneration != ds.Generation {", "if ds.Status.ObservedGeneration > ds.Generation {"},
+}
