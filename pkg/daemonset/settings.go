@@ -90,8 +90,10 @@ func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 	if s.Paused, err = paused(annotations); err != nil {
 		return Settings{}, err
 	}
-	s.Policy, err = policyName(annotations)
-	return s, err
+	if s.Policy, err = policyName(annotations); err != nil {
+		return Settings{}, err
+	}
+	return s, nil
 }
 
 // lookup returns the first key that is present, with its value.
