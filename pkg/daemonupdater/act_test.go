@@ -1,0 +1,232 @@
+package daemonupdater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+func TestOneFailingDeletionDoesNotKeepTheOthersBack(t *testing.T) {
+	c := newCluster(t, twoAtATime)
+	var first string
+	c.onDelete = func(pod string) error {
+		if first == "" {
+			first = pod
+			return broken500
+		}
+		return nil
+	}
+	_, err := c.reconcile()
+	if err == nil || !strings.Contains(err.Error(), "deleting Pod kube-system/"+first) {
+		t.Errorf("Reconcile: %v, want an error about pod %s", err, first)
+	}
+	if len(c.deletions) != 2 {
+		t.Errorf("deletions asked for: %v, want two", c.deletions)
+	}
+	if _, err := c.reconcile(); err != nil || len(c.deletions) != 3 || c.deletions[2] != first {
+		t.Errorf("deletions %v, %v, want only %s tried again", c.deletions, err, first)
+	}
+}
+
+func TestAPodIsNotDeletedTwiceWhileTheCacheIsBehind(t *testing.T) {
+	c := newCluster(t, unchanged)
+	c.onDelete = func(string) error { return nil } // accepted, and not seen in the cache yet
+	c.staleRollouts = true
+	c.mustReconcile()
+	if after := c.mustReconcile(); after == retryAhead {
+		t.Error("decides again at once, want the last write to be remembered")
+	}
+	if len(c.deletions) != 1 || c.statusUpdates != 1 || len(c.slots()) != 1 {
+		t.Errorf("%d deletions, %d status writes, slots %v, want one of each", len(c.deletions), c.statusUpdates, c.slots())
+	}
+}
+
+func TestAPodThatIsGoneAlreadyIsNoError(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, answer := range map[string]error{
+		"gone": apierrors.NewNotFound(pods, "x"), "a successor has its name": apierrors.NewConflict(pods, "x", errors.New("UID")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, unchanged)
+			c.onDelete = func(string) error { return answer }
+			if after := c.mustReconcile(); after == retryAhead {
+				t.Error("decides again at once, want to wait for the cache")
+			}
+		})
+	}
+}
+
+func TestANewManagerGoesOnWithTheStoredLedger(t *testing.T) {
+	c := newCluster(t, unchanged)
+	c.onDelete = func(string) error { return broken500 } // it dies between the ledger and the deletion
+	if _, err := c.reconcile(); err == nil {
+		t.Fatal("the deletion did not fail")
+	}
+	granted := c.slots()
+	c.onDelete = nil
+	c.reconciler.written, c.reconciler.deleted = map[Group]writtenRollout{}, deletedPods{}
+	c.mustReconcile()
+	if diff := cmp.Diff(granted, c.slots()); diff != "" || len(c.deletions) != 2 || c.deletions[0] != c.deletions[1] {
+		t.Errorf("deletions %v, slots (-before +after):\n%s", c.deletions, diff)
+	}
+}
+
+func TestCountsAreNotReportedMoreOftenThanTheInterval(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationPaused, "true") })
+	c.mustReconcile()
+	var n corev1.Node
+	if err := c.api.Get(context.Background(), client.ObjectKey{Name: "c"}, &n); err != nil {
+		t.Fatal(err)
+	}
+	offline(&n)
+	if err := c.api.Status().Update(context.Background(), &n); err != nil {
+		t.Fatal(err)
+	}
+	c.now = epoch.Add(300 * time.Millisecond)
+	if after := c.mustReconcile(); after != 700*time.Millisecond || c.stored().Status.SkippedNodes != 0 {
+		t.Errorf("after 300ms: next pass after %s, %d skipped stored, want 700ms and 0", after, c.stored().Status.SkippedNodes)
+	}
+	c.now = epoch.Add(time.Second)
+	if after := c.mustReconcile(); after != 0 || c.stored().Status.SkippedNodes != 1 {
+		t.Errorf("after 1s: next pass after %s, %d skipped stored, want never and 1", after, c.stored().Status.SkippedNodes)
+	}
+	if updates := c.statusUpdates; updates != 2 {
+		t.Errorf("%d status writes, want 2", updates)
+	}
+}
+
+func TestANewSlotIsStoredBeforeTheIntervalIsOver(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationPaused, "true") })
+	c.mustReconcile()
+	var live appsv1.DaemonSet
+	if err := c.api.Get(context.Background(), client.ObjectKeyFromObject(c.driver), &live); err != nil {
+		t.Fatal(err)
+	}
+	delete(live.Annotations, topsv1.AnnotationPaused)
+	c.update(&live)
+	c.now = epoch.Add(300 * time.Millisecond)
+	c.mustReconcile()
+	if len(c.slots()) != 1 || len(c.deletions) != 1 {
+		t.Errorf("slots %v, deletions %v, want one of each at once", c.slots(), c.deletions)
+	}
+}
+
+func TestARolloutOfAnotherTargetIsNotTakenOver(t *testing.T) {
+	c := newCluster(t, unchanged)
+	taken := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "driver"},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: "driver"}}}
+	if err := c.api.Create(context.Background(), taken); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.reconcile()
+	const want = "DaemonRollout kube-system/driver belongs to GcuResource driver, not to DaemonSet driver: rename one of them"
+	if err == nil || err.Error() != want {
+		t.Errorf("Reconcile: %v, want %q", err, want)
+	}
+	c.wantDeletions()
+}
+
+func TestBadSettingsDeleteNothingAndAreSaid(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationMaxUnavailable, "1.5") })
+	c.mustReconcile()
+	c.wantDeletions()
+	if got := words(c.stored().Status)["Accepted"]; got != "False/InvalidMaxUnavailable" {
+		t.Errorf("Accepted is %s, want False/InvalidMaxUnavailable", got)
+	}
+	want := []string{`Warning InvalidMaxUnavailable annotation topsops.enflame.com/max-unavailable is "1.5": ` +
+		"set it to a whole number of nodes of at least 1, or to a percentage from 1% to 100%"}
+	if diff := cmp.Diff(want, c.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestOptingOutLeavesNoMarkBehind(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c.mustReconcile()
+	marked := func() (n int) {
+		var pods corev1.PodList
+		if err := c.api.List(context.Background(), &pods); err != nil {
+			t.Fatal(err)
+		}
+		for i := range pods.Items {
+			if daemonset.NeedUpgrade(&pods.Items[i]) != nil {
+				n++
+			}
+		}
+		return n
+	}
+	if marked() != 3 || c.stored().Name == "" {
+		t.Fatalf("%d pods marked, rollout %q, want three pods and a rollout under OTA", marked(), c.stored().Name)
+	}
+	var live appsv1.DaemonSet
+	if err := c.api.Get(context.Background(), client.ObjectKeyFromObject(c.driver), &live); err != nil {
+		t.Fatal(err)
+	}
+	delete(live.Annotations, topsv1.AnnotationUpdateStrategy)
+	c.update(&live)
+	c.mustReconcile()
+	if marked() != 0 || c.stored().Name != "" {
+		t.Errorf("%d pods marked, rollout %q, want none of both", marked(), c.stored().Name)
+	}
+	c.wantDeletions()
+}
+
+func TestADaemonSetThatWasNeverAnnotatedIsLeftAlone(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { ds.Annotations = nil })
+	c.mustReconcile()
+	c.wantDeletions()
+	if c.stored().Name != "" {
+		t.Error("it has a DaemonRollout")
+	}
+}
+
+func TestIsAhead(t *testing.T) {
+	wrapped := fmt.Errorf("storing the ledger: %w", conflict)
+	tests := []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"no error", nil, false},
+		{"a conflict", conflict, true},
+		{"a wrapped conflict", wrapped, true},
+		{"an object that exists already", exists, true},
+		{"a DaemonSet that changed", errMoved, true},
+		{"another error", broken500, false},
+		{"an object that is not found", apierrors.NewNotFound(schema.GroupResource{}, "x"), false},
+		{"only such errors", errors.Join(errMoved, wrapped), true},
+		{"such an error and another", errors.Join(wrapped, broken500), false},
+		{"another error and such", errors.Join(broken500, errMoved), false},
+		{"another error deep down", errors.Join(errMoved, errors.Join(wrapped, broken500)), false},
+		{"only such errors deep down", errors.Join(errMoved, errors.Join(wrapped, exists)), true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := isAhead(tt.err); got != tt.want {
+				t.Errorf("isAhead(%v) = %v, want %v", tt.err, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSoonest(t *testing.T) {
+	for _, tt := range []struct{ a, b, want time.Duration }{{0, 0, 0}, {0, 2, 2}, {1, 0, 1}, {1, 2, 1}, {2, 1, 1}} {
+		if got := soonest(tt.a, tt.b); got != tt.want {
+			t.Errorf("soonest(%d, %d) = %d, want %d: 0 is never", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
