@@ -23,7 +23,7 @@ endef
 
 .PHONY: help
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/manager, bin/node-agent and bin/testcluster
@@ -46,7 +46,16 @@ test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
-	go test ./api/... ./cmd/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/logging/...
+	go test ./api/... ./cmd/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/logging/... ./pkg/message/...
+
+.PHONY: sim
+sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one)
+	@go test -v -count=1 -timeout 15m ./pkg/daemonupdater -run '^TestSimulation$$' \
+		$(if $(SEED),-args -sim.seed=$(SEED),-args -sim.seeds=$(or $(SEEDS),2000)) | { grep -Ev '^(===|PASS|ok|[[:space:]]*--- PASS)' || true; }
+
+.PHONY: mutants
+mutants: ## Test the tests: seeded defects must be caught (NAMES="..." for some)
+	go run ./test/mutants $(NAMES)
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles

@@ -13,6 +13,8 @@
 //
 // A slot of the ledger names the pod that may be deleted. Only such a pod is
 // deleted, so a manager that is interrupted between the ledger and the deletion,
-// or that was paused past its lease and wakes up, cannot exceed the budget: the
-// slot is held until that pod is replaced.
+// or that was paused past its lease and wakes up, stays within the budget: the
+// slot is held until that pod is replaced. One gap is left, because a lease is no
+// fence: when the settings change while a manager sleeps between the two, the
+// slot may be given up, and the one pod it named still be deleted.
 package daemonupdater

@@ -1,0 +1,211 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// disturb lets nodes fail, people delete pods, and the administrator edit.
+func (w *simWorld) disturb() {
+	if w.chance(w.knobs.nodes) {
+		w.disturbNode(w.hosts[w.rng.IntN(len(w.hosts))])
+	}
+	if w.chance(30) {
+		w.disturbPod()
+	}
+	if w.chance(w.knobs.admin) {
+		w.edits++
+		w.administrate(w.groups[w.rng.IntN(len(w.groups))])
+	}
+	if w.knobs.ota && w.chance(3) {
+		w.ask()
+	}
+}
+
+func (w *simWorld) disturbNode(h *simHost) {
+	switch {
+	case w.api.objects[simNodeKey(h.name)] == nil:
+		w.say("node %s is added again", h.name)
+		w.addNode(h)
+		h.up, h.since = true, w.now
+	case !h.up:
+		w.power(h, true)
+	case w.chance(6):
+		w.say("node %s is deleted", h.name)
+		w.api.remove(simNodeKey(h.name))
+		w.api.remove(simKey{kind: simUpgrades, name: h.name})
+	case w.chance(3):
+		h.unwell = w.now.Add(w.seconds(1, 90))
+	default:
+		w.powerOff(h)
+	}
+}
+
+// disturbPod is somebody who deletes a pod, or gives it a finalizer for a while.
+func (w *simWorld) disturbPod() {
+	pods := simAll[*corev1.Pod](w.api, simPods)
+	if len(pods) == 0 {
+		return
+	}
+	key := simKeyOf(pods[w.rng.IntN(len(pods))])
+	if w.chance(2) {
+		w.say("somebody deletes %s", key)
+		_, _ = w.api.delete(key, nil) // it exists
+		return
+	}
+	w.say("%s has a finalizer for a while", key)
+	w.setFinalizer(key, true)
+	w.later(w.seconds(30, 1200), func() { w.setFinalizer(key, false) })
+}
+
+func (w *simWorld) setFinalizer(key simKey, on bool) {
+	simEdit(w.api, key, func(p *corev1.Pod) {
+		p.Finalizers = nil
+		if on {
+			p.Finalizers = []string{"example.com/stuck"}
+		}
+	})
+}
+
+// administrate is one random edit of a group.
+func (w *simWorld) administrate(g *simGroup) {
+	choose := func(values ...string) string { return values[w.rng.IntN(len(values))] }
+	switch w.rng.IntN(13) {
+	case 0, 1, 2:
+		w.push(g, w.chance(w.knobs.bad))
+	case 3, 4:
+		w.rollBack(g)
+	case 5:
+		w.annotate(g, topsv1.AnnotationPaused, choose("true", "true", "false", "", "perhaps"))
+	case 6, 7:
+		w.annotate(g, topsv1.AnnotationMaxUnavailable, choose("1", "2", "3", "5", "20%", "50%", "0", "many", ""))
+	case 8:
+		w.annotate(g, topsv1.AnnotationUpdateStrategy, choose("AdvancedRollingUpdate", "OTA", "Auto", "canary", ""))
+	case 9:
+		w.annotate(g, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+		w.annotate(g, topsv1.AnnotationMaxUnavailable, choose("1", "2", "3"))
+		w.annotate(g, topsv1.AnnotationUpgradePolicy, "")
+		w.annotate(g, topsv1.AnnotationPaused, "")
+	case 10:
+		w.updateType(g, appsv1.RollingUpdateDaemonSetStrategyType)
+		w.later(w.seconds(5, 120), func() { w.updateType(g, appsv1.OnDeleteDaemonSetStrategyType) })
+	case 11:
+		w.annotate(g, topsv1.AnnotationUpgradePolicy, choose("missing", "", "", "no name"))
+	case 12:
+		if w.knobs.ota {
+			w.annotate(g, topsv1.AnnotationUpdateStrategy, "OTA")
+		}
+	}
+}
+
+// annotate sets an annotation on the members of a group, one after the other as
+// the gcuresource controller does; "" removes it.
+func (w *simWorld) annotate(g *simGroup, annotation, value string) {
+	w.say("admin: %s %s=%q", g.id, annotation, value)
+	w.onEach(g, func(ds *appsv1.DaemonSet) {
+		ds.Annotations[annotation] = value
+		if value == "" {
+			delete(ds.Annotations, annotation)
+		}
+	})
+}
+
+func (w *simWorld) updateType(g *simGroup, kind appsv1.DaemonSetUpdateStrategyType) {
+	w.say("admin: %s updateStrategy %s", g.id, kind)
+	w.onEach(g, func(ds *appsv1.DaemonSet) {
+		ds.Spec.UpdateStrategy.Type = kind
+		ds.Generation++
+	})
+}
+
+func (w *simWorld) onEach(g *simGroup, change func(*appsv1.DaemonSet)) {
+	delay := time.Duration(0)
+	for _, key := range g.sets {
+		w.later(delay, func() { simEdit(w.api, key, change) })
+		if w.chance(3) {
+			delay += w.seconds(0, 20)
+		}
+	}
+	w.doPlanned()
+}
+
+// push gives some members of a group a new version.
+func (w *simWorld) push(g *simGroup, bad bool) {
+	kind := "good"
+	if bad {
+		kind = []string{"crash", "hang", "kill"}[w.rng.IntN(3)]
+	}
+	w.versions++
+	image := fmt.Sprintf("%s-%d", kind, w.versions)
+	must := w.rng.IntN(len(g.sets))
+	for i := range g.sets {
+		if i == must || w.calm || w.chance(2) {
+			g.images[i] = append(g.images[i], image)
+			w.setImage(g, i, image)
+		}
+	}
+}
+
+// rollBack gives every member of a group its template before the last.
+func (w *simWorld) rollBack(g *simGroup) {
+	for i := range g.sets {
+		if n := len(g.images[i]); n > 1 {
+			g.images[i] = g.images[i][:n-1]
+			w.setImage(g, i, g.images[i][n-2])
+		}
+	}
+}
+
+func (w *simWorld) setImage(g *simGroup, i int, image string) {
+	w.say("admin: %s gets %s", g.sets[i], image)
+	simEdit(w.api, g.sets[i], func(ds *appsv1.DaemonSet) {
+		if ds.Spec.Template.Spec.Containers[0].Image != image {
+			ds.Spec.Template.Spec.Containers[0].Image = image
+			ds.Generation++
+		}
+	})
+}
+
+// ask is the node agent: a request for one pod on its node, or forgetting the
+// answered ones.
+func (w *simWorld) ask() {
+	pods := simAll[*corev1.Pod](w.api, simPods)
+	if len(pods) == 0 {
+		return
+	}
+	pod := pods[w.rng.IntN(len(pods))]
+	need := daemonset.NeedUpgrade(pod)
+	if need == nil || need.Status != corev1.ConditionTrue {
+		return
+	}
+	ref := daemonset.Owner(pod)
+	key := simKey{kind: simUpgrades, name: pod.Spec.NodeName}
+	id := string(pod.UID) + need.Message[len(topsv1.PodNeedUpgradeMessagePrefix):]
+	simEdit(w.api, key, func(u *topsv1.NodeUpgrade) {
+		answered := map[string]bool{}
+		for _, t := range u.Status.Tasks {
+			answered[t.RequestID] = t.State.Final()
+		}
+		u.Status.Requests = slices.DeleteFunc(u.Status.Requests, func(r topsv1.UpgradeRequest) bool { return r.ID == id && answered[id] })
+		if len(u.Status.Requests) > 8 {
+			u.Status.Requests = slices.DeleteFunc(u.Status.Requests, func(r topsv1.UpgradeRequest) bool { return answered[r.ID] })
+		}
+		if slices.ContainsFunc(u.Status.Requests, func(r topsv1.UpgradeRequest) bool { return r.ID == id }) {
+			return
+		}
+		w.requests[pod.UID] = true
+		w.say("node %s asks for %s", u.Name, pod.Name)
+		u.Status.Requests = append(u.Status.Requests, topsv1.UpgradeRequest{
+			ID: id, RequestTime: wholeSecond(w.now),
+			DaemonSet: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: ref.Name, UID: ref.UID},
+			Pod:       topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		})
+	})
+}

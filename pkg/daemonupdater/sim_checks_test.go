@@ -1,0 +1,266 @@
+package daemonupdater
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// simAccount is what the checks know of a group beyond its objects.
+type simAccount struct {
+	// limit that was in force when a node was given its slot, by node.
+	limit map[string]int
+	// down: nodes that were available until a manager deleted a pod of theirs,
+	// and are not available again, nor counted as failed.
+	down map[string]types.UID
+}
+
+func (w *simWorld) account(g Group) *simAccount {
+	if w.accounts[g] == nil {
+		w.accounts[g] = &simAccount{limit: map[string]int{}, down: map[string]types.UID{}}
+	}
+	return w.accounts[g]
+}
+
+// nodeAvailable: the node is Ready, and the pods of a group on it are available.
+func (w *simWorld) nodeAvailable(g *simGroup, name string) bool {
+	node := simGet[*corev1.Node](w.api, simNodeKey(name))
+	if node == nil || !simNodeReady(node) {
+		return false
+	}
+	for _, key := range g.sets {
+		ds := simGet[*appsv1.DaemonSet](w.api, key)
+		pod := simGet[*corev1.Pod](w.api, simKey{simPods, key.namespace, key.name + "-" + name})
+		if pod == nil {
+			return false
+		}
+		if ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *simWorld) rolloutOf(g Group) *topsv1.DaemonRollout {
+	key := g.rolloutKey("gcu-system")
+	return simGet[*topsv1.DaemonRollout](w.api, simKey{simRollouts, key.Namespace, key.Name})
+}
+
+// deleteByUs is DELETE by a manager; the checks see the true state just before.
+func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteOptions) error {
+	pod, _ := w.api.objects[key].(*corev1.Pod)
+	var was bool
+	var g *simGroup
+	if pod != nil {
+		if g = w.groupOfSet(daemonset.Owner(pod).Name); g != nil {
+			was = w.nodeAvailable(g, daemonset.NodeName(pod))
+		}
+	}
+	effective, err := w.api.delete(key, simPreconditions(options))
+	if key.kind == simRollouts && err == nil {
+		delete(w.accounts, pass.group)
+	}
+	if pod == nil || err != nil || !effective {
+		return err
+	}
+	if g == nil || g.id != pass.group {
+		w.violate("S9: pod %s of nobody's group is deleted", pod.Name)
+		return nil
+	}
+	if named := w.checkDelete(pass, pod); was && named {
+		w.checkBudget(g, daemonset.NodeName(pod))
+	}
+	return nil
+}
+
+// checkDelete holds one deletion against what the pass saw and the true state.
+// named is false when no slot names the pod any more: then a manager slept
+// between what it read last and the deletion, and meanwhile another one gave
+// the slot up because the target or the strategy changed. Nothing but that may
+// delete a pod without a slot, and such a node is not counted against the limit.
+func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) (named bool) {
+	node := daemonset.NodeName(pod)
+	live, ok := pass.live[daemonset.Owner(pod).UID]
+	if !ok {
+		w.violate("S9: pod %s is deleted though its DaemonSet was not read again", pod.Name)
+		return false
+	}
+	settings, err := daemonset.SettingsOf(live.ds)
+	switch {
+	case err != nil:
+		w.violate("S12: pod %s is deleted under wrong settings: %v", pod.Name, err)
+	case settings.Strategy == daemonset.NoStrategy:
+		w.violate("S9: pod %s of a DaemonSet without a strategy is deleted", pod.Name)
+	case settings.Strategy == daemonset.OTA && !w.requests[pod.UID]:
+		w.violate("OTA: pod %s is deleted though nobody asked", pod.Name)
+	case !pass.ready[node]:
+		w.violate("S7: pod %s is deleted on node %s, which the pass saw offline", pod.Name, node)
+	case daemonset.RevisionHash(pod) == live.target:
+		w.violate("target: pod %s is deleted though it is at the target %s", pod.Name, live.target)
+	}
+	if pass.policyGone {
+		w.violate("S12: pod %s is deleted though the policy its DaemonSet names does not exist", pod.Name)
+	}
+	for _, ds := range pass.sets {
+		if _, err := daemonset.SettingsOf(ds); err != nil {
+			w.violate("S12: pod %s is deleted while %s of its group has wrong settings: %v", pod.Name, ds.Name, err)
+		}
+	}
+	stored := w.rolloutOf(pass.group)
+	named = stored != nil && slices.ContainsFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID })
+	if !named && !pass.slept {
+		w.violate("ledger: pod %s is deleted and no slot names it", pod.Name)
+	}
+	if !named {
+		w.unslotted++
+	}
+	return named
+}
+
+// checkBudget is S1: a node that was available is not any more, by us.
+func (w *simWorld) checkBudget(g *simGroup, node string) {
+	w.settleAccounts()
+	a := w.account(g.id)
+	if n := simGet[*corev1.Node](w.api, simNodeKey(node)); n != nil {
+		a.down[node] = n.UID
+	}
+	limit := 0
+	for name := range a.down {
+		limit = max(limit, a.limit[name])
+	}
+	if len(a.down) > limit {
+		w.violate("S1: %d nodes of %s are down by us, limit %d: %v", len(a.down), g.id, limit, slices.Sorted(maps.Keys(a.down)))
+	}
+}
+
+// settleNode settles the accounts when something of a node changed.
+func (w *simWorld) settleNode(object client.Object) {
+	switch object.(type) {
+	case *corev1.Pod, *corev1.Node:
+		w.settleAccounts()
+	}
+}
+
+// settleAccounts forgets the nodes that are available again, or gone, or counted as failed.
+func (w *simWorld) settleAccounts() {
+	for _, g := range w.groups {
+		a, stored := w.account(g.id), w.rolloutOf(g.id)
+		for name, uid := range a.down {
+			node := simGet[*corev1.Node](w.api, simNodeKey(name))
+			failed := stored != nil && slices.ContainsFunc(stored.Status.Failed, func(n topsv1.NodeNote) bool { return n.Node == name })
+			if node == nil || node.UID != uid || failed || w.nodeAvailable(g, name) {
+				delete(a.down, name)
+			}
+		}
+	}
+}
+
+// checkLedger holds one write of a ledger against the one before.
+func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollout) {
+	started, restarted := 0, 0
+	limit := simLimit(pass)
+	a := w.account(pass.group)
+	for _, s := range after.Status.InFlight {
+		if slices.ContainsFunc(before.Status.InFlight, func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.UID == s.UID }) {
+			continue
+		}
+		started++
+		a.limit[s.Node] = limit
+		if before.Status.Revision == after.Status.Revision && slices.ContainsFunc(before.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == s.Node }) {
+			restarted++
+		}
+		if !pass.ready[s.Node] {
+			w.violate("S7: node %s is given a slot though the pass saw it offline", s.Node)
+		}
+		w.say("%s starts in %s, limit %d", s.Node, pass.group, limit)
+	}
+	if started == 0 {
+		return
+	}
+	if len(after.Status.InFlight) > limit {
+		w.violate("S1: %d slots of %s, limit %d", len(after.Status.InFlight), pass.group, limit)
+	}
+	touched := int(after.Status.Touched) - started
+	if failed := len(after.Status.Failed) + restarted; failed >= max(2, (touched+9)/10) {
+		w.violate("S2: %d nodes of %s start after %d of %d failed", started, pass.group, failed, touched)
+	}
+	if meta.IsStatusConditionTrue(after.Status.Conditions, topsv1.RolloutHalted) {
+		w.violate("S2: %d nodes of %s start in a halted rollout", started, pass.group)
+	}
+	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
+		w.violate("paused: %d nodes of %s start", started, pass.group)
+	}
+}
+
+// simLimit is the limit by the settings and nodes a pass saw, 0 when they are wrong.
+func simLimit(pass *simPass) int {
+	if len(pass.sets) == 0 {
+		return 0
+	}
+	settings, err := daemonset.SettingsOf(pass.sets[0])
+	if err != nil || settings.Strategy == daemonset.NoStrategy {
+		return 0
+	}
+	return settings.Limit(len(pass.ready))
+}
+
+// checkPatch: a patch of a pod changes PodNeedUpgrade only; a task is done only
+// when its pod was replaced.
+func (w *simWorld) checkPatch(before, after client.Object) {
+	switch now := after.(type) {
+	case *corev1.Pod:
+		was := before.(*corev1.Pod)
+		if len(others(was)) != len(others(now)) || simPodReady(was) != simPodReady(now) {
+			w.violate("pod %s lost a condition of others", now.Name)
+		}
+	case *topsv1.NodeUpgrade:
+		if len(now.Status.Requests) != len(before.(*topsv1.NodeUpgrade).Status.Requests) {
+			w.violate("NodeUpgrade %s lost a request", now.Name)
+		}
+		for _, r := range now.Status.Requests {
+			task := taskFor(now, r.ID)
+			pod := simGet[*corev1.Pod](w.api, simKey{simPods, r.Pod.Namespace, r.Pod.Name})
+			if task != nil && task.Reason == reasonReplaced && pod != nil && pod.UID == r.Pod.UID {
+				w.violate("S10: request %s of %s is done, and its pod is still there", r.ID, now.Name)
+			}
+		}
+	}
+}
+
+func others(pod *corev1.Pod) []corev1.PodConditionType {
+	var list []corev1.PodConditionType
+	for _, c := range pod.Status.Conditions {
+		if c.Type != topsv1.PodNeedUpgrade {
+			list = append(list, c.Type)
+		}
+	}
+	return list
+}
+
+// checkAll holds the true state against what must hold after every step.
+func (w *simWorld) checkAll() {
+	w.settleAccounts()
+	if !w.calm {
+		return
+	}
+	for _, g := range w.groups {
+		stored := w.rolloutOf(g.id)
+		if stored == nil {
+			continue
+		}
+		for _, s := range stored.Status.InFlight {
+			if w.now.Sub(s.Since.Time) > 45*time.Minute {
+				w.violate("L2: node %s of %s holds its slot since %s", s.Node, g.id, s.Since.Sub(epoch))
+			}
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package daemonupdater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// simCall is one request of a reconcile to the API server. It is parked until
+// the world, which runs one thing at a time, serves it: so the order of requests
+// made in parallel, and what happens between any two, is the seed's choice.
+type simCall struct {
+	verb   string
+	key    simKey
+	effect func() error
+	reply  chan error
+}
+
+func (c *simCall) String() string { return c.verb + " " + c.key.String() }
+
+func (c *simCall) writes() bool { return c.verb != "get" && c.verb != "list" }
+
+// simClient is the client of one manager: it reads from the cache and writes to
+// the API server. What it does not define is nil and stops the test.
+type simClient struct {
+	client.Client
+	m *simManager
+}
+
+// Get reads from the cache.
+func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	c.m.cacheMoves(simKind(object))
+	err := c.m.view.get(key, object)
+	if pass := c.m.pass; pass != nil {
+		pass.policyGone = pass.policyGone || (err != nil && simKind(object) == simPolicies)
+		if err == nil {
+			pass.saw(object)
+		}
+	}
+	return err
+}
+
+// List reads from the cache, and notes for the checks what the pass saw.
+func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	c.m.cacheMoves(simKind(list))
+	if err := c.m.view.list(list, opts); err != nil {
+		return err
+	}
+	if c.m.pass != nil {
+		c.m.pass.saw(list)
+	}
+	return nil
+}
+
+// Create is served by the API server.
+func (c *simClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	return c.m.call("create", simKeyOf(object), func() error { return c.m.w.api.create(object) })
+}
+
+// Delete is served by the API server.
+func (c *simClient) Delete(_ context.Context, object client.Object, opts ...client.DeleteOption) error {
+	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	key, pass := simKeyOf(object), c.m.pass
+	return c.m.call("delete", key, func() error {
+		if options.Preconditions == nil || options.Preconditions.UID == nil {
+			c.m.w.violate("S5: %s is deleted without a UID precondition", key)
+		}
+		return c.m.w.deleteByUs(pass, key, options)
+	})
+}
+
+// Status is the status subresource.
+func (c *simClient) Status() client.SubResourceWriter { return &simStatus{m: c.m} }
+
+type simStatus struct {
+	client.SubResourceWriter
+	m *simManager
+}
+
+// Update is served by the API server.
+func (s *simStatus) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
+	key, pass := simKeyOf(object), s.m.pass
+	return s.m.call("update", key, func() error {
+		before, _ := s.m.w.api.objects[key].(*topsv1.DaemonRollout)
+		if err := s.m.w.api.updateStatus(object); err != nil {
+			return err
+		}
+		if after, ok := s.m.w.api.objects[key].(*topsv1.DaemonRollout); ok && before != nil {
+			s.m.w.checkLedger(pass, before, after)
+		}
+		return nil
+	})
+}
+
+// Patch is served by the API server.
+func (s *simStatus) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	key := simKeyOf(object)
+	return s.m.call("patch", key, func() error {
+		before := s.m.w.api.objects[key]
+		if err := s.m.w.api.patchStatus(object, patch.Type(), data); err != nil {
+			return err
+		}
+		s.m.w.checkPatch(before, s.m.w.api.objects[key])
+		return nil
+	})
+}
+
+// simLive reads past the cache.
+type simLive struct {
+	client.Reader
+	m *simManager
+}
+
+// Get reads the true state, and notes for the checks what the pass saw.
+func (l *simLive) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	k, pass := simKey{simKind(object), key.Namespace, key.Name}, l.m.pass
+	return l.m.call("get", k, func() error {
+		stored, ok := l.m.w.api.objects[k]
+		if !ok {
+			return apierrors.NewNotFound(simResource(k), k.name)
+		}
+		simInto(object, stored)
+		if ds, ok := stored.(*appsv1.DaemonSet); ok && pass != nil {
+			pass.live[ds.UID] = simLiveSet{ds, l.m.w.newestHash(ds)}
+		}
+		return nil
+	})
+}
+
+// List reads the true state.
+func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	k := simKey{kind: simKind(list)}
+	return l.m.call("list", k, func() error {
+		now := newSimView(l.m.w.api)
+		now.advance(k.kind, now.behind(k.kind))
+		return now.list(list, opts)
+	})
+}
+
+// call parks a request until the world has served it.
+func (m *simManager) call(verb string, key simKey, effect func() error) error {
+	c := &simCall{verb: verb, key: key, effect: effect, reply: make(chan error)}
+	m.mu.Lock()
+	m.parked = append(m.parked, c)
+	m.mu.Unlock()
+	return <-c.reply
+}
+
+// Faults of one call; noFault lets it through.
+const (
+	noFault = iota
+	faultConflict
+	faultTooMany
+	faultInternal
+	faultTimeout
+	// faultAmbiguous: it was done, and the client gets an error.
+	faultAmbiguous
+	// faultLate: the client gets an error now, and it is done later.
+	faultLate
+)
+
+var errReset = errors.New("read tcp: connection reset by peer")
+
+// serve lets one call happen, with or without a fault, and answers it.
+func (w *simWorld) serve(m *simManager, c *simCall) {
+	pass := m.pass
+	if pass != nil && pass.dead {
+		c.reply <- context.Canceled
+		return
+	}
+	fault := w.faultFor(c)
+	var err error
+	switch fault {
+	case noFault:
+		err = c.effect()
+	case faultConflict:
+		err = simConflict(c.key, "the object has been modified")
+	case faultTooMany:
+		err = apierrors.NewTooManyRequests("slow down", 1)
+	case faultInternal:
+		err = apierrors.NewInternalError(errors.New("etcd is away"))
+	case faultTimeout:
+		err = apierrors.NewTimeoutError("the server was unable to return a response in time", 1)
+	case faultAmbiguous:
+		_ = c.effect() // whatever it was, the client does not learn it
+		err = fmt.Errorf("%s: %w", c, errReset)
+	case faultLate:
+		w.later(w.seconds(1, 30), func() {
+			pass.slept = true
+			_ = c.effect()
+		})
+		err = apierrors.NewTimeoutError("the server was unable to return a response in time", 1)
+	}
+	w.say("%s: %s -> %v", m.name, c, err)
+	if c.writes() {
+		w.writes++
+		if w.writes == w.crashAfter {
+			w.say("%s is killed", m.name)
+			pass.dead = true
+		}
+	}
+	c.reply <- err
+}
+
+func (w *simWorld) faultFor(c *simCall) int {
+	if w.calm || !w.chance(w.knobs.faults) {
+		return noFault
+	}
+	switch c.verb {
+	case "get", "list":
+		return faultTooMany + w.rng.IntN(faultTimeout-faultTooMany+1)
+	case "delete":
+		if w.knobs.late && w.chance(10) {
+			return faultLate
+		}
+		return faultTooMany + w.rng.IntN(faultAmbiguous-faultTooMany+1)
+	}
+	return faultConflict + w.rng.IntN(faultAmbiguous-faultConflict+1)
+}
+
+func simPreconditions(options *client.DeleteOptions) *metav1.Preconditions {
+	return options.AsDeleteOptions().Preconditions
+}

@@ -1,0 +1,298 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// simHost is a machine, whether there is a Node object for it or not.
+type simHost struct {
+	name   string
+	up     bool
+	since  time.Time // of up or down
+	upAt   time.Time // when it comes back; zero: not by itself
+	unwell time.Time // until then its kubelet says it is not Ready
+	// podsFirst: after it came back its pods are Ready before the node is.
+	podsFirst bool
+}
+
+// simGrace is how long a silent node stays Ready.
+const simGrace = 40 * time.Second
+
+// kubernetes lets the controllers and the kubelets act.
+func (w *simWorld) kubernetes() {
+	for _, h := range w.hosts {
+		if !h.up && !h.upAt.IsZero() && !w.now.Before(h.upAt) {
+			w.power(h, true)
+		}
+		w.nodeLifecycle(h)
+	}
+	for _, ds := range simAll[*appsv1.DaemonSet](w.api, simSets) {
+		w.daemonSetController(ds)
+	}
+	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
+		w.kubelet(pod)
+	}
+}
+
+func (w *simWorld) host(name string) *simHost {
+	for _, h := range w.hosts {
+		if h.name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+func (w *simWorld) power(h *simHost, up bool) {
+	h.up, h.since, h.upAt, h.podsFirst = up, w.now, time.Time{}, w.chance(2)
+	w.say("host %s up=%v", h.name, up)
+}
+
+func simNodeKey(name string) simKey { return simKey{kind: simNodes, name: name} }
+
+func simNodeReady(node *corev1.Node) bool {
+	ready, _ := daemonset.NodeReady(node)
+	return ready
+}
+
+// addNode is a kubelet that registers, and its agent.
+func (w *simWorld) addNode(h *simHost) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: map[string]string{corev1.LabelTopologyZone: "z" + h.name[len(h.name)-1:]}}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: wholeSecond(w.now)}}
+	w.api.put(n)
+	w.api.put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name}})
+}
+
+// nodeLifecycle brings the Ready condition and the taints of a node to what its kubelet says.
+func (w *simWorld) nodeLifecycle(h *simHost) {
+	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
+	if node == nil {
+		return
+	}
+	now, want := node.Status.Conditions[0].Status, corev1.ConditionTrue
+	switch {
+	case !h.up && w.now.Sub(h.since) >= simGrace:
+		want = corev1.ConditionUnknown
+	case !h.up:
+		want = now
+	case w.now.Before(h.unwell):
+		want = corev1.ConditionFalse
+	case h.podsFirst && w.now.Sub(h.since) < 20*time.Second:
+		want = now
+	}
+	if now == want {
+		return
+	}
+	w.say("node %s Ready=%s", h.name, want)
+	simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) {
+		n.Status.Conditions[0].Status = want
+		n.Status.Conditions[0].LastTransitionTime = wholeSecond(w.now)
+		n.Spec.Taints = nil
+		if want != corev1.ConditionTrue {
+			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
+		}
+	})
+	if want != corev1.ConditionTrue {
+		w.podsNotReady(h.name)
+	}
+}
+
+func (w *simWorld) podsNotReady(node string) {
+	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
+		if pod.Spec.NodeName == node && simPodReady(pod) {
+			w.setPodReady(pod, corev1.ConditionFalse)
+		}
+	}
+}
+
+func simPodReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (w *simWorld) setPodReady(pod *corev1.Pod, status corev1.ConditionStatus) {
+	simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) {
+		ready := corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: wholeSecond(w.now)}
+		for i := range p.Status.Conditions {
+			if p.Status.Conditions[i].Type == corev1.PodReady {
+				p.Status.Conditions[i] = ready
+				return
+			}
+		}
+		p.Status.Conditions = append(p.Status.Conditions, ready)
+	})
+}
+
+// kubelet starts, runs and ends one pod; it does nothing while its host is down.
+func (w *simWorld) kubelet(pod *corev1.Pod) {
+	key, nodeName := simKeyOf(pod), daemonset.NodeName(pod)
+	h := w.host(nodeName)
+	if w.api.objects[simNodeKey(nodeName)] == nil {
+		if w.chance(3) { // pod garbage collection
+			w.api.remove(key)
+		}
+		return
+	}
+	age := w.now.Sub(pod.CreationTimestamp.Time)
+	start := time.Duration(2+w.hash("start", pod.UID)%38) * time.Second
+	image := pod.Spec.Containers[0].Image
+	switch {
+	case !h.up:
+	case pod.Spec.NodeName == "":
+		simEdit(w.api, key, func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.Affinity = nodeName, nil })
+	case pod.DeletionTimestamp != nil:
+		ends := time.Duration(w.hash("end", pod.UID)%20) * time.Second
+		if len(pod.Finalizers) == 0 && w.now.Sub(pod.DeletionTimestamp.Time) >= ends {
+			w.api.remove(key)
+		}
+	case age < start || (!h.podsFirst && w.api.objects[simNodeKey(nodeName)].(*corev1.Node).Spec.Taints != nil):
+	case strings.HasPrefix(image, "crash"):
+		w.crashLoop(pod, age-start)
+	case strings.HasPrefix(image, "hang"):
+	case !simPodReady(pod):
+		kills := strings.HasPrefix(image, "kill") && !w.calm
+		if !kills || w.chance(2) {
+			w.setPodReady(pod, corev1.ConditionTrue)
+		}
+		if kills {
+			w.say("version %s takes its node down", image)
+			w.powerOff(h)
+		}
+	}
+}
+
+func (w *simWorld) powerOff(h *simHost) {
+	w.power(h, false)
+	if w.rng.IntN(4) > 0 {
+		h.upAt = w.now.Add(w.seconds(5, 1500))
+	}
+}
+
+func (w *simWorld) crashLoop(pod *corev1.Pod, running time.Duration) {
+	restarts := int32(min(running/(20*time.Second), 4))
+	if len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].RestartCount >= restarts {
+		return
+	}
+	simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: restarts, State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
+		}}}
+	})
+}
+
+// daemonSetController writes ControllerRevisions, the observed generation and
+// missing pods, by what it has seen of the DaemonSet, which may be old.
+func (w *simWorld) daemonSetController(ds *appsv1.DaemonSet) {
+	key := simKeyOf(ds)
+	if w.seen[key] == nil || w.calm || w.chance(2) {
+		w.seen[key] = ds
+	}
+	seen := w.seen[key]
+	if seen.UID != ds.UID {
+		return
+	}
+	hash := w.writeHistory(seen)
+	for _, node := range simAll[*corev1.Node](w.api, simNodes) {
+		w.managePod(seen, node, hash)
+	}
+	if ds.Status.ObservedGeneration < seen.Generation && (w.calm || w.chance(2)) {
+		simEdit(w.api, key, func(d *appsv1.DaemonSet) { d.Status.ObservedGeneration = seen.Generation })
+	}
+}
+
+// managePod creates a missing pod, and replaces an outdated one under RollingUpdate.
+func (w *simWorld) managePod(ds *appsv1.DaemonSet, node *corev1.Node, hash string) {
+	podKey := simKey{simPods, ds.Namespace, ds.Name + "-" + node.Name}
+	pod := simGet[*corev1.Pod](w.api, podKey)
+	switch {
+	case pod == nil && len(node.Spec.Taints) == 0 && (w.calm || w.rng.IntN(3) > 0):
+		w.api.put(w.newPod(ds, node.Name, hash))
+	case pod != nil && ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType &&
+		pod.DeletionTimestamp == nil && daemonset.RevisionHash(pod) != hash && w.chance(4):
+		w.say("the DaemonSet controller replaces pod %s", pod.Name)
+		_, _ = w.api.delete(podKey, nil) // it exists
+	}
+}
+
+func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ds.Namespace, Name: ds.Name + "-" + node,
+		Labels:          simWithHash(ds, hash),
+		OwnerReferences: controlledBy(appsv1.SchemeGroupVersion.String(), kindDaemonSet, ds.Name, ds.UID),
+	}}
+	pod.Spec = *ds.Spec.Template.Spec.DeepCopy()
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+		}}},
+	}}}
+	return pod
+}
+
+// writeHistory makes the revision of the template the newest and returns its
+// hash; one that exists already is used again, as after a rollback.
+func (w *simWorld) writeHistory(ds *appsv1.DaemonSet) string {
+	hash := fmt.Sprintf("%08x", uint32(simHashOf(ds.Spec.Template.Spec.Containers[0].Image)))
+	key := simKey{simRevisions, ds.Namespace, ds.Name + "-" + hash}
+	newest := int64(0)
+	for _, r := range w.revisionsOf(ds) {
+		newest = max(newest, r.Revision)
+	}
+	stored := simGet[*appsv1.ControllerRevision](w.api, key)
+	switch {
+	case stored == nil:
+		w.api.put(&appsv1.ControllerRevision{Revision: newest + 1, ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.namespace, Name: key.name, Labels: simWithHash(ds, hash),
+			OwnerReferences: controlledBy(appsv1.SchemeGroupVersion.String(), kindDaemonSet, ds.Name, ds.UID),
+		}})
+	case stored.Revision < newest:
+		simEdit(w.api, key, func(r *appsv1.ControllerRevision) { r.Revision = newest + 1 })
+	}
+	return hash
+}
+
+// simWithHash are the labels of a pod or revision of a DaemonSet.
+func simWithHash(ds *appsv1.DaemonSet, hash string) map[string]string {
+	return labels.Merge(ds.Spec.Template.Labels, labels.Set{appsv1.ControllerRevisionHashLabelKey: hash})
+}
+
+func simHashOf(image string) uint64 {
+	h := uint64(14695981039346656037)
+	for _, c := range []byte(image) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h
+}
+
+func (w *simWorld) revisionsOf(ds *appsv1.DaemonSet) []*appsv1.ControllerRevision {
+	var list []*appsv1.ControllerRevision
+	for _, r := range simAll[*appsv1.ControllerRevision](w.api, simRevisions) {
+		if metav1.IsControlledBy(r, ds) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// newestHash is the true target: the newest revision there is.
+func (w *simWorld) newestHash(ds *appsv1.DaemonSet) string {
+	newest, hash := int64(-1), ""
+	for _, r := range w.revisionsOf(ds) {
+		if r.Revision > newest {
+			newest, hash = r.Revision, daemonset.RevisionHash(r)
+		}
+	}
+	return hash
+}

@@ -1,0 +1,299 @@
+package daemonupdater
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// simManager is one replica of the manager: the production Reconciler with a
+// cache, a work queue and the leader's lease.
+type simManager struct {
+	w    *simWorld
+	name string
+	r    *Reconciler
+	view *simView
+	rng  *rand.Rand // of the cache, which moves in the reconcile's goroutine
+
+	events   []func() // of the cache, not handed to the queue yet
+	ready    map[Group]bool
+	timers   map[Group]time.Time
+	failures map[Group]int
+
+	pass *simPass // nil when idle
+	// rogueUntil: it lost the lease and has not noticed.
+	rogueUntil time.Time
+
+	mu     sync.Mutex
+	parked []*simCall
+}
+
+// simPass is one Reconcile that is under way, with what it saw.
+type simPass struct {
+	group  Group
+	done   bool
+	dead   bool // the process is gone: nothing reaches the API server any more
+	slept  bool // between two requests, so what it decided may be old
+	until  time.Time
+	result ctrl.Result
+	err    error
+
+	sets  []*appsv1.DaemonSet // of the group, as listed
+	ready map[string]bool     // nodes as listed
+	// policyGone: the policy the settings name was not in the cache.
+	policyGone bool
+	live       map[types.UID]simLiveSet
+}
+
+// simLiveSet is a DaemonSet as read past the cache, and the true target then.
+type simLiveSet struct {
+	ds     *appsv1.DaemonSet
+	target string
+}
+
+// saw notes what a pass read from its cache.
+func (p *simPass) saw(read any) {
+	switch o := read.(type) {
+	case *corev1.NodeList:
+		p.ready = map[string]bool{}
+		for i := range o.Items {
+			p.ready[o.Items[i].Name] = simNodeReady(&o.Items[i])
+		}
+	case *appsv1.DaemonSetList:
+		for i := range o.Items {
+			p.saw(&o.Items[i])
+		}
+	case *appsv1.DaemonSet:
+		if groupOf(o) == p.group {
+			p.sets = append(p.sets, o.DeepCopy())
+		}
+	}
+}
+
+// simRecorder counts events; what they say is tested elsewhere.
+type simRecorder struct{}
+
+// Eventf drops an event.
+func (simRecorder) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
+
+// restart makes a new process: everything in memory is gone, and the cache is
+// filled from a list that may be late itself.
+func (m *simManager) restart() {
+	m.r = &Reconciler{
+		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
+		Metrics: NewMetrics(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines,
+		Clock: m.w.clock, written: map[Group]writtenRollout{},
+	}
+	m.ready, m.timers, m.failures = map[Group]bool{}, map[Group]time.Time{}, map[Group]int{}
+	m.view, m.events, m.pass, m.rogueUntil = newSimView(m.w.api), nil, nil, time.Time{}
+	for _, kind := range simKinds {
+		n := m.view.behind(kind)
+		if !m.w.calm && m.w.knobs.stale > 0 {
+			n -= m.w.rng.IntN(1 + min(n, m.w.knobs.stale))
+		}
+		m.note(kind, m.view.advance(kind, n))
+	}
+}
+
+// simKinds lists all kinds that are watched, in a fixed order.
+var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies}
+
+// sync lets the cache catch up, more or less, and hands the events to the queue.
+func (m *simManager) sync() {
+	for _, kind := range simKinds {
+		n := m.view.behind(kind)
+		if n > 0 && !m.w.calm && m.w.knobs.stale > 0 {
+			n = max(n-m.w.knobs.stale, m.rng.IntN(n+1))
+		}
+		m.note(kind, m.view.advance(kind, n))
+	}
+	m.enqueue()
+}
+
+// cacheMoves lets the cache get on between two reads of one pass.
+func (m *simManager) cacheMoves(kind string) {
+	if m.pass == nil || m.w.calm || m.w.knobs.stale == 0 || m.rng.IntN(4) > 0 {
+		return
+	}
+	if n := m.view.behind(kind); n > 0 {
+		m.note(kind, m.view.advance(kind, 1+m.rng.IntN(n)))
+	}
+}
+
+// note remembers events; the maps of watch.go read the cache, so they are called later.
+func (m *simManager) note(kind string, changes []simEvent) {
+	for _, e := range changes {
+		m.events = append(m.events, func() { m.handle(kind, e) })
+	}
+}
+
+func (m *simManager) enqueue() {
+	events := m.events
+	m.events = nil
+	for _, handle := range events {
+		handle()
+	}
+}
+
+// handle is the wiring of SetupWithManager: which groups an event wakes.
+func (m *simManager) handle(kind string, e simEvent) {
+	maps := map[string]func(context.Context, client.Object) []Group{
+		simSets: func(_ context.Context, o client.Object) []Group { return []Group{groupOf(o.(*appsv1.DaemonSet))} },
+		simPods: m.r.groupOfController, simRevisions: m.r.groupOfController, simNodes: m.r.allGroups,
+		simUpgrades: m.r.groupsAskedFor, simRollouts: m.r.groupOfRollout, simPolicies: m.r.groupsUnderPolicy,
+	}
+	if kind == simNodes && e.before != nil && e.after != nil &&
+		!nodeChanged().Update(event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after}) {
+		return
+	}
+	for _, object := range []client.Object{e.before, e.after} {
+		if object == nil {
+			continue
+		}
+		for _, g := range maps[kind](context.Background(), object) {
+			m.ready[g] = true
+		}
+	}
+	if kind == simSets && e.after == nil {
+		for _, g := range ownGroup(context.Background(), e.before) {
+			m.ready[g] = true
+		}
+	}
+}
+
+// due returns the group to reconcile now, and false when there is none.
+func (m *simManager) due() (Group, bool) {
+	for g, at := range m.timers {
+		if !m.w.now.Before(at) {
+			delete(m.timers, g)
+			m.ready[g] = true
+		}
+	}
+	var list []Group
+	for g := range m.ready {
+		list = append(list, g)
+	}
+	if len(list) == 0 {
+		return Group{}, false
+	}
+	slices.SortFunc(list, func(a, b Group) int { return cmp.Compare(a.String(), b.String()) })
+	g := list[m.w.rng.IntN(len(list))]
+	delete(m.ready, g)
+	return g, true
+}
+
+// begin starts a Reconcile and returns when it waits for its first request.
+func (m *simManager) begin(g Group) {
+	p := &simPass{group: g, live: map[types.UID]simLiveSet{}}
+	m.pass = p
+	m.w.passes++
+	go func() {
+		defer func() {
+			if cause := recover(); cause != nil {
+				p.err = fmt.Errorf("Reconcile panics: %v\n%s", cause, debug.Stack())
+				m.w.panicked = p.err
+			}
+			p.done = true
+		}()
+		p.result, p.err = m.r.Reconcile(context.Background(), g)
+	}()
+	synctest.Wait()
+}
+
+// serveOne serves one of the requests under way.
+func (m *simManager) serveOne() {
+	slices.SortFunc(m.parked, func(a, b *simCall) int {
+		return cmp.Or(cmp.Compare(a.verb, b.verb), cmp.Compare(a.key.kind, b.key.kind), compareSimKeys(a.key, b.key))
+	})
+	i := m.w.rng.IntN(len(m.parked))
+	c := m.parked[i]
+	m.parked = slices.Delete(m.parked, i, i+1)
+	m.w.serve(m, c)
+	synctest.Wait()
+}
+
+// drive goes on with the pass under way until it ends or is interrupted.
+func (m *simManager) drive() {
+	for !m.pass.done {
+		m.serveOne()
+		if p := m.pass; !p.done && !p.dead && !m.w.calm {
+			switch {
+			case m.w.chance(m.w.knobs.crash):
+				m.w.say("%s is killed", m.name)
+				p.dead = true
+			case m.w.chance(m.w.knobs.pause):
+				p.until, p.slept = m.w.now.Add(m.w.seconds(0, 60)), true
+				m.w.say("%s sleeps until %s", m.name, p.until.Sub(epoch))
+				return
+			}
+		}
+	}
+	m.finish()
+}
+
+// finish is what the work queue does with the outcome of a pass.
+func (m *simManager) finish() {
+	p := m.pass
+	m.pass = nil
+	if p.dead {
+		m.restart()
+		return
+	}
+	if p.err != nil {
+		m.w.say("%s: %s: error %v", m.name, p.group, p.err)
+		backoff := min(5*time.Millisecond<<min(m.failures[p.group], 20), 1000*time.Second)
+		m.failures[p.group]++
+		m.addTimer(p.group, backoff)
+		return
+	}
+	delete(m.failures, p.group)
+	if p.result.RequeueAfter > 0 {
+		m.addTimer(p.group, p.result.RequeueAfter)
+	}
+}
+
+func (m *simManager) addTimer(g Group, after time.Duration) {
+	at := m.w.now.Add(after)
+	if old, ok := m.timers[g]; !ok || at.Before(old) {
+		m.timers[g] = at
+	}
+}
+
+// work is one turn of a manager: it reads events, then makes passes.
+func (m *simManager) work() {
+	if m.pass != nil {
+		if m.w.now.Before(m.pass.until) && !m.w.calm {
+			return
+		}
+		m.drive()
+	}
+	for range 3 {
+		if m.pass != nil {
+			return
+		}
+		m.sync()
+		g, ok := m.due()
+		if !ok {
+			return
+		}
+		m.begin(g)
+		m.drive()
+	}
+}

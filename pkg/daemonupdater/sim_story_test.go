@@ -1,0 +1,205 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// chaos disturbs everything for a while; then the faults stop.
+func (w *simWorld) chaos() {
+	w.knobs = w.randomKnobs()
+	w.populate(3 + w.rng.IntN(7))
+	w.say("knobs %+v", w.knobs)
+	w.push(w.groups[0], w.chance(w.knobs.bad))
+	for range 60 + w.rng.IntN(80) {
+		w.step()
+		if w.failed() {
+			return
+		}
+	}
+	w.settle()
+	w.finale()
+}
+
+// golden is a small rollout without faults, with a stale cache in some seeds.
+func (w *simWorld) golden() {
+	w.populate(4)
+	w.knobs.stale = w.rng.IntN(2) * 4
+	w.push(w.groups[0], false)
+	for range 5 {
+		w.step()
+	}
+	w.settle()
+	w.finale()
+}
+
+// randomKnobs: each disturbance is there or not, so that seeds differ in kind.
+func (w *simWorld) randomKnobs() simKnobs {
+	some := func(n int) int { return w.rng.IntN(2) * n }
+	return simKnobs{
+		faults: some(4 + w.rng.IntN(20)), crash: some(10 + w.rng.IntN(40)), pause: some(5 + w.rng.IntN(40)), late: w.chance(2),
+		stale: some(1 + w.rng.IntN(40)), admin: 5 + w.rng.IntN(40), bad: 1 + w.rng.IntN(5), nodes: some(3 + w.rng.IntN(20)), ota: w.chance(2),
+	}
+}
+
+// settle stops the faults: nodes come back, edits are finished and right, and a
+// good version is pushed. In some seeds the pods of one node never go away.
+func (w *simWorld) settle() {
+	w.calm = true
+	w.say("faults stop")
+	w.doPlanned()
+	if w.crashAfter == 0 && w.chance(2) {
+		w.stuck = w.hosts[w.rng.IntN(len(w.hosts))].name
+	}
+	for _, h := range w.hosts {
+		if w.api.objects[simNodeKey(h.name)] == nil {
+			w.addNode(h)
+		}
+		h.unwell = time.Time{}
+		if !h.up {
+			w.power(h, true)
+		}
+	}
+	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
+		w.setFinalizer(simKeyOf(pod), daemonset.NodeName(pod) == w.stuck)
+	}
+	for _, g := range w.groups {
+		w.annotate(g, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+		w.annotate(g, topsv1.AnnotationMaxUnavailable, w.lastLimit())
+		w.annotate(g, topsv1.AnnotationPaused, "")
+		w.annotate(g, topsv1.AnnotationUpgradePolicy, "")
+		w.updateType(g, appsv1.OnDeleteDaemonSetStrategyType)
+		w.push(g, false)
+	}
+}
+
+// lastLimit leaves a slot beside the one that a stuck node costs.
+func (w *simWorld) lastLimit() string {
+	if w.stuck != "" {
+		return "2"
+	}
+	return []string{"1", "2", "30%"}[w.rng.IntN(3)]
+}
+
+// finale plays until every reachable node is at the target (L1, L3), the
+// system is quiet, and nothing is left after opting out (L4).
+func (w *simWorld) finale() {
+	noSlots := func(r *topsv1.DaemonRollout) bool { return len(r.Status.InFlight) == 0 }
+	complete := func(r *topsv1.DaemonRollout) bool {
+		return w.stuck != "" || meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete)
+	}
+	if !w.until("L1: every reachable node gets to the target", 4*time.Hour, w.arrived) ||
+		!w.until("L2: no slot is held", time.Hour, func() bool { return w.everyRollout(noSlots) }) ||
+		!w.until("S10: complete is said", time.Minute, func() bool { return w.everyRollout(complete) }) {
+		return
+	}
+	w.beQuiet()
+	for _, g := range w.groups {
+		w.annotate(g, topsv1.AnnotationUpdateStrategy, "")
+	}
+	if w.until("L4: nothing is left after opting out", 10*time.Minute, w.nothingLeft) {
+		w.beQuiet()
+	}
+}
+
+// beQuiet: when nothing happens nothing is written.
+func (w *simWorld) beQuiet() {
+	for range 20 {
+		w.step()
+	}
+	before := w.writes
+	for range 10 {
+		w.step()
+	}
+	if w.writes != before && !w.failed() {
+		w.violate("quiet: %d writes though nothing happens", w.writes-before)
+	}
+}
+
+// until plays until something holds.
+func (w *simWorld) until(what string, within time.Duration, holds func() bool) bool {
+	end := w.now.Add(within)
+	for !holds() {
+		if w.failed() {
+			return false
+		}
+		if w.now.After(end) {
+			w.violate("%s: not within %s: %s", what, within, w.describe())
+			return false
+		}
+		w.step()
+	}
+	return !w.failed()
+}
+
+func (w *simWorld) arrived() bool {
+	for _, g := range w.groups {
+		for _, h := range w.hosts {
+			if h.name != w.stuck && !w.atTarget(g, h.name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *simWorld) atTarget(g *simGroup, node string) bool {
+	for _, key := range g.sets {
+		ds := simGet[*appsv1.DaemonSet](w.api, key)
+		pod := simGet[*corev1.Pod](w.api, simKey{simPods, key.namespace, key.name + "-" + node})
+		if pod == nil || pod.Spec.Containers[0].Image != ds.Spec.Template.Spec.Containers[0].Image {
+			return false
+		}
+	}
+	return w.nodeAvailable(g, node)
+}
+
+func (w *simWorld) everyRollout(holds func(*topsv1.DaemonRollout) bool) bool {
+	for _, g := range w.groups {
+		if r := w.rolloutOf(g.id); r == nil || !holds(r) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *simWorld) nothingLeft() bool {
+	for _, g := range w.groups {
+		if w.rolloutOf(g.id) != nil {
+			return false
+		}
+	}
+	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
+		if pod.DeletionTimestamp == nil && daemonset.NeedUpgrade(pod) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// describe is the true state in a few lines.
+func (w *simWorld) describe() string {
+	var b strings.Builder
+	for _, g := range w.groups {
+		fmt.Fprintf(&b, "\n%s:", g.id)
+		for _, h := range w.hosts {
+			if !w.atTarget(g, h.name) {
+				fmt.Fprintf(&b, " %s", h.name)
+			}
+		}
+		if r := w.rolloutOf(g.id); r != nil {
+			if c := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutProgressing); c != nil {
+				fmt.Fprintf(&b, " not at the target; %s", c.Message)
+			}
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,272 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// simNamespace is where the DaemonSets of the model are.
+const simNamespace = "kube-system"
+
+// simLease is how long a manager may be silent before the other one leads.
+const simLease = 15 * time.Second
+
+// simKnobs say which disturbances a seed has; a chance is one in n, 0 is never.
+type simKnobs struct {
+	faults int // of a request
+	crash  int // of a manager, after a request
+	pause  int // of a manager, between two requests
+	late   bool
+	stale  int // how many changes a cache may be behind, per kind
+	admin  int // of an edit per step
+	bad    int // of a new version to be bad
+	nodes  int // of a node event per step
+	ota    bool
+}
+
+// simWorld is the model of a cluster. One goroutine runs it; the reconciles run
+// in goroutines of their own, each of which waits while the world moves.
+type simWorld struct {
+	seed  uint64
+	rng   *rand.Rand
+	now   time.Time
+	knobs simKnobs
+	api   *simAPI
+
+	groups   []*simGroup
+	hosts    []*simHost
+	seen     map[simKey]*appsv1.DaemonSet // what the DaemonSet controller has seen
+	versions int
+	requests map[types.UID]bool // pods a node ever asked to be replaced
+
+	managers []*simManager
+	leader   *simManager
+	planned  []simPlanned
+
+	calm       bool // no more faults
+	steps      int
+	passes     int
+	writes     int
+	crashAfter int // kill the manager after this many writes; 0 never
+	edits      int
+	history    []string
+	violations []string
+	panicked   error
+	stuck      string // the one node that never gets there
+	accounts   map[Group]*simAccount
+	unslotted  int // deletions by a manager that slept while its slot was given up
+}
+
+// simGroup is a rollout group: a DaemonSet of its own or those of a gr.
+type simGroup struct {
+	id   Group
+	sets []simKey
+	// images pushed so far by set, for rollbacks.
+	images [][]string
+}
+
+// simPlanned is something that happens later.
+type simPlanned struct {
+	at time.Time
+	do func()
+}
+
+func newSimWorld(seed uint64) *simWorld {
+	w := &simWorld{
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), now: epoch.Add(137 * time.Millisecond),
+		seen: map[simKey]*appsv1.DaemonSet{}, requests: map[types.UID]bool{}, accounts: map[Group]*simAccount{},
+	}
+	w.api = newSimAPI(w.clock)
+	w.api.changed = w.settleNode
+	return w
+}
+
+// populate makes the cluster: nodes, groups, a DaemonSet nobody controls, and two managers.
+func (w *simWorld) populate(nodes int) {
+	for i := range nodes {
+		w.hosts = append(w.hosts, &simHost{name: fmt.Sprintf("n%02d", i), up: true})
+		w.addNode(w.hosts[i])
+	}
+	shape := w.rng.IntN(5)
+	if shape != 0 {
+		w.addGroup(Group{Kind: kindDaemonSet, Namespace: simNamespace, Name: "single"}, "single")
+	}
+	if shape < 2 {
+		w.addGroup(Group{Kind: kindGcuResource, Name: "fleet"}, "driver", "plugin", "toolkit")
+	}
+	w.addSet(w.newSet("bystander", "good-0"))
+	for i := range 2 {
+		m := &simManager{w: w, name: fmt.Sprint("manager", i), rng: rand.New(rand.NewPCG(w.seed, uint64(10+i)))}
+		w.managers = append(w.managers, m)
+	}
+	for range 4 {
+		w.kubernetes()
+		w.now = w.now.Add(30 * time.Second)
+	}
+	w.leader = w.managers[0]
+	w.leader.restart()
+}
+
+func (w *simWorld) addGroup(id Group, names ...string) {
+	g := &simGroup{id: id}
+	limit := fmt.Sprint(1 + w.rng.IntN(3))
+	for i, name := range names {
+		ds := w.newSet(name, "good-0")
+		ds.Annotations[topsv1.AnnotationUpdateStrategy] = "AdvancedRollingUpdate"
+		ds.Annotations[topsv1.AnnotationMaxUnavailable] = limit
+		if id.Kind == kindGcuResource {
+			ds.Annotations[topsv1.AnnotationOrder] = fmt.Sprint(len(names) - i)
+			ds.Labels = map[string]string{topsv1.LabelGcuResource: id.Name}
+			ds.OwnerReferences = controlledBy(topsv1.GroupVersion.String(), kindGcuResource, id.Name, "uid-gr")
+		}
+		w.addSet(ds)
+		g.sets = append(g.sets, simKeyOf(ds))
+		g.images = append(g.images, []string{"good-0"})
+	}
+	w.groups = append(w.groups, g)
+}
+
+func (w *simWorld) newSet(name, image string) *appsv1.DaemonSet {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: simNamespace, Name: name, Generation: 1, Annotations: map[string]string{},
+	}}
+	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+	ds.Spec.MinReadySeconds = int32(w.rng.IntN(2) * 5)
+	labels := map[string]string{"app": name}
+	ds.Spec.Selector, ds.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels}, labels
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: image}}
+	return ds
+}
+
+func (w *simWorld) addSet(ds *appsv1.DaemonSet) { w.api.put(ds) }
+
+// groupOfSet returns the group a DaemonSet belongs to, nil for the bystander.
+func (w *simWorld) groupOfSet(name string) *simGroup {
+	for _, g := range w.groups {
+		if slices.Contains(g.sets, simKey{simSets, simNamespace, name}) {
+			return g
+		}
+	}
+	return nil
+}
+
+func (w *simWorld) clock() time.Time { return w.now }
+
+// chance is true once in n times on average, never for 0.
+func (w *simWorld) chance(n int) bool { return n > 0 && w.rng.IntN(n) == 0 }
+
+func (w *simWorld) seconds(least, most int) time.Duration {
+	return time.Duration(least+w.rng.IntN(most-least+1)) * time.Second
+}
+
+// hash is a number that depends on the seed and the parts only.
+func (w *simWorld) hash(parts ...any) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, append([]any{w.seed}, parts...)...)
+	return h.Sum64()
+}
+
+func (w *simWorld) later(after time.Duration, do func()) {
+	w.planned = append(w.planned, simPlanned{w.now.Add(after), do})
+}
+
+func (w *simWorld) say(format string, args ...any) {
+	w.history = append(w.history, fmt.Sprintf("%10s ", w.now.Sub(epoch).Truncate(time.Millisecond))+fmt.Sprintf(format, args...))
+}
+
+func (w *simWorld) violate(format string, args ...any) {
+	w.say("VIOLATION "+format, args...)
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
+}
+
+func (w *simWorld) failed() bool {
+	if w.panicked != nil && len(w.violations) == 0 {
+		w.violate("%v", w.panicked)
+	}
+	return len(w.violations) > 0
+}
+
+// step lets a little time pass, then everybody act.
+func (w *simWorld) step() {
+	w.steps++
+	pass := w.seconds(1, 15)
+	if w.chance(3) {
+		pass = time.Duration(20+w.rng.IntN(1500)) * time.Millisecond
+	}
+	w.now = w.now.Add(pass)
+	w.settleAccounts() // a pod is available by time alone
+	w.doPlanned()
+	w.kubernetes()
+	if !w.calm {
+		w.disturb()
+	}
+	w.elect()
+	for _, m := range w.managers {
+		w.turn(m)
+	}
+	w.checkAll()
+}
+
+// doPlanned does what is due, or everything when faults are over.
+func (w *simWorld) doPlanned() {
+	for i := 0; i < len(w.planned); i++ {
+		if p := w.planned[i]; w.calm || !w.now.Before(p.at) {
+			w.planned = slices.Delete(w.planned, i, i+1)
+			i--
+			p.do()
+		}
+	}
+}
+
+// elect gives the lease to the other manager when the leader has been silent for too long.
+func (w *simWorld) elect() {
+	if w.leader.pass == nil || w.leader.pass.until.Before(w.now.Add(simLease)) {
+		return
+	}
+	for _, m := range w.managers {
+		if m != w.leader && m.pass == nil {
+			m.restart()
+			w.leader = m
+			w.say("%s leads", m.name)
+			return
+		}
+	}
+}
+
+// turn lets one manager work. One that is not the leader any more goes on with
+// what it was doing, and for some seconds more, until it notices.
+func (w *simWorld) turn(m *simManager) {
+	switch {
+	case m == w.leader:
+		m.rogueUntil = time.Time{}
+		m.work()
+	case m.pass != nil:
+		m.work()
+		if m.pass == nil {
+			m.rogueUntil = w.now.Add(w.seconds(0, 10))
+		}
+	case w.now.Before(m.rogueUntil) && !w.calm:
+		m.work()
+	}
+}
+
+// end lets every reconcile under way fail, so that no goroutine is left.
+func (w *simWorld) end() {
+	for _, m := range w.managers {
+		if m.pass != nil {
+			m.pass.dead = true
+			w.calm = true
+			m.drive()
+		}
+	}
+}
