@@ -1,7 +1,6 @@
 package daemonupdater
 
 import (
-	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -50,10 +49,10 @@ func skipNotices(before, after *topsv1.DaemonRolloutStatus) []notice {
 	var skipped, returned string
 	if max(before.SkippedNodes, after.SkippedNodes) > maxSkippedListed {
 		if after.SkippedNodes > before.SkippedNodes {
-			skipped = fmt.Sprintf("%d nodes", after.SkippedNodes)
+			skipped = message.Count(int(after.SkippedNodes), "node")
 		}
 		if after.SkippedNodes < before.SkippedNodes {
-			returned = fmt.Sprintf("%d nodes", before.SkippedNodes-after.SkippedNodes)
+			returned = message.Count(int(before.SkippedNodes-after.SkippedNodes), "node")
 		}
 	} else {
 		was, is := nodesIn(before.Skipped), nodesIn(after.Skipped)
@@ -73,9 +72,13 @@ func skipNotices(before, after *topsv1.DaemonRolloutStatus) []notice {
 // no news, nor is that it has passed.
 func reportable(before, after *topsv1.DaemonRolloutStatus, c *metav1.Condition) bool {
 	was := meta.FindStatusCondition(before.Conditions, topsv1.RolloutProgressing)
-	passed := was != nil && noNews(was.Reason) && before.Revision == after.Revision
+	passed := was != nil && noNews(was.Reason) && before.Revision == after.Revision && slices.Contains(asUsual, c.Reason)
 	return !noNews(c.Reason) && !passed && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
 }
+
+// asUsual are the words that go without saying after what passed by itself;
+// that a rollout is paused, halted or fails is told in any case.
+var asUsual = []string{reasonRollingOut, reasonAwaitingRequests, reasonComplete, reasonReachableComplete}
 
 // noNews: the reason passes by itself, or is about a pod and not about the rollout.
 func noNews(reason string) bool {
