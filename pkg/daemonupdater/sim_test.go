@@ -26,6 +26,9 @@ const simShards = 2
 // model of a cluster (sim_world_test.go). A seed is one cluster with its own
 // disturbances, and the same every time.
 func TestSimulation(t *testing.T) {
+	if testing.Short() {
+		*simSeeds = min(*simSeeds, 20)
+	}
 	klog.SetOutput(io.Discard)
 	if *simSeed != 0 {
 		w := playSeed(t, *simSeed)

@@ -132,7 +132,7 @@ func (m mutant) overlay(dir, source string) (string, error) {
 
 // test runs the tests, with an overlay unless it is "".
 func test(ctx context.Context, overlay string) (output string, err error) {
-	args := []string{"test", "-failfast", "-vet=off", "-count=1"}
+	args := []string{"test", "-short", "-failfast", "-vet=off", "-count=1"}
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}

@@ -30,6 +30,9 @@ var (
 // design section 7 against the true state, and at the end that every node got
 // to the target.
 func TestSimulation(t *testing.T) {
+	if testing.Short() {
+		*simSeeds = min(*simSeeds, 100)
+	}
 	seeds := make([]uint64, 0, *simSeeds)
 	for s := range *simSeeds {
 		seeds = append(seeds, uint64(s)+1)
