@@ -111,6 +111,11 @@ func TestPlan(t *testing.T) {
 				States: map[string]string{"a": "skipped/NodeOffline", "b": "in-flight/Replacing"}},
 		},
 		{
+			name: "an offline node whose pod is missing is skipped too",
+			in:   inputOf(1, offline(missing(nodeOf("a", oldHash)))),
+			want: said{States: map[string]string{"a": "skipped/NodeOffline"}},
+		},
+		{
 			name: "goes on when more nodes are offline than the budget",
 			in:   inputOf(1, offline(a), offline(b), c),
 			want: said{Started: []string{"c"}, Delete: []string{"c-0"}, Slots: []string{"c"},
