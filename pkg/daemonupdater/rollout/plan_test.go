@@ -286,6 +286,9 @@ func TestPlanReplacesTheMembersOfANodeInOrder(t *testing.T) {
 		in.Ledger = d.Ledger
 		pods := in.Nodes[0].Pods
 		for i := range pods { // the world goes on by one step
+			if !pods[i].Available && len(d.Delete) > 0 {
+				t.Fatalf("a pod of %s is deleted while that of %s is not available", in.Members[d.Delete[0].Member].Key, in.Members[i].Key)
+			}
 			if !pods[i].Available {
 				pods[i].Available = true
 			}
