@@ -39,6 +39,11 @@ demo: control-plane ## Tell the whole story on a test cluster (KEEP=1 leaves it 
 	@go build -o $(BIN)/demo ./test/demo
 	@$(BIN)/demo $(if $(KEEP),--keep)
 
+.PHONY: bench
+bench: control-plane ## Measure rollouts side by side with RollingUpdate (CASES=1000,qps runs some)
+	@go build -o $(BIN)/bench ./test/bench
+	@$(BIN)/bench $(if $(CASES),--cases $(CASES))
+
 .PHONY: test
 test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real control plane included
 	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(GOTESTSUM) --format testdox -- -timeout 20m -p 1 ./...

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+const (
+	namespace    = "bench"
+	nameLabel    = "bench/name"
+	versionLabel = "bench/version"
+
+	// ours is rolled by the manager, theirs by Kubernetes.
+	ours   = "ours"
+	theirs = "rollingupdate"
+
+	// deployTimeout bounds the wait for the first pods of both.
+	deployTimeout = 5 * time.Minute
+	// settle is left after a rollout, so that what follows it is counted with it.
+	settle = 5 * time.Second
+)
+
+// bed is a cluster with a manager and the two DaemonSets of a race, deployed.
+type bed struct {
+	race     race
+	cluster  *harness.Cluster
+	manager  *harness.Process
+	watcher  *watcher
+	gauge    *gauge
+	progress io.Writer
+	parent   string
+	// version is the last one each DaemonSet was told to run.
+	version map[string]int
+	cancel  context.CancelFunc
+}
+
+// newBed starts everything. The bed is to be stopped, also after an error.
+func newBed(ctx context.Context, project harness.Project, c race, progress io.Writer) (*bed, error) {
+	b := &bed{race: c, progress: progress, version: map[string]int{}}
+	ctx, b.cancel = context.WithCancel(ctx)
+	var err error
+	if b.parent, err = os.MkdirTemp("", "gcu-bench-"); err != nil {
+		return b, fmt.Errorf("making a folder for the cluster: %w", err)
+	}
+	b.cluster, err = harness.StartCluster(ctx, project, b.parent+"/cluster", progress, "--nodes", strconv.Itoa(c.nodes),
+		"--kube-controller-manager-qps", strconv.Itoa(c.qps), "--kube-controller-manager-burst", strconv.Itoa(c.burst),
+		"--pod-delete-delay", deleteDelay.String())
+	if err != nil {
+		return b, err
+	}
+	if err := b.cluster.Install(ctx); err != nil {
+		return b, err
+	}
+	if b.manager, err = b.cluster.StartManager(ctx); err != nil {
+		return b, err
+	}
+	if b.gauge, err = newGauge(ctx, b.cluster, b.manager); err != nil {
+		return b, err
+	}
+	if b.watcher, err = watchPods(ctx, b.cluster, namespace); err != nil {
+		return b, err
+	}
+	return b, b.deploy(ctx)
+}
+
+// stop ends the manager and the cluster, and removes their files.
+func (b *bed) stop() error {
+	var errs []error
+	b.cancel()
+	if b.manager != nil {
+		errs = append(errs, b.manager.Stop())
+	}
+	if b.cluster != nil {
+		errs = append(errs, b.cluster.Stop(b.progress))
+	}
+	if b.parent != "" {
+		errs = append(errs, os.RemoveAll(b.parent))
+	}
+	return errors.Join(errs...)
+}
+
+// deploy creates both DaemonSets and waits until every pod is Ready, then takes
+// the offline nodes away.
+func (b *bed) deploy(ctx context.Context) error {
+	begin := time.Now()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := b.cluster.Client.Create(ctx, ns); err != nil {
+		return fmt.Errorf("creating namespace %s: %w", namespace, err)
+	}
+	for _, name := range []string{ours, theirs} {
+		b.version[name] = 1
+		reached := b.watcher.begin(name, "1", b.race.nodes)
+		if err := b.cluster.Client.Create(ctx, b.daemonSet(name)); err != nil {
+			return fmt.Errorf("creating DaemonSet %s: %w", name, err)
+		}
+		if err := await(ctx, reached, deployTimeout); err != nil {
+			return fmt.Errorf("waiting for the first pods of %s, %d of %d Ready: %w", name, b.watcher.result(name).updated, b.race.nodes, err)
+		}
+	}
+	b.say("both DaemonSets deployed in %.0f s", time.Since(begin).Seconds())
+	if b.race.offline > 0 {
+		if _, err := b.cluster.NodesOff(ctx, b.offlineNodes()...); err != nil {
+			return err
+		}
+		b.say("%d nodes are NotReady", b.race.offline)
+	}
+	return pause(ctx, settle)
+}
+
+// offlineNodes spreads the nodes that are lost evenly over all.
+func (b *bed) offlineNodes() []string {
+	names := make([]string, b.race.offline)
+	for i := range names {
+		names[i] = fmt.Sprintf("node-%04d", 1+i*b.race.nodes/b.race.offline)
+	}
+	return names
+}
+
+// daemonSet returns one of the two at its first version.
+func (b *bed) daemonSet(name string) *appsv1.DaemonSet {
+	labels := map[string]string{nameLabel: name}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	ds.Spec.Template.Labels = map[string]string{nameLabel: name, versionLabel: "1"}
+	ds.Spec.Template.Annotations = map[string]string{
+		"testcluster/pod-ready-delay":     b.race.minStart.String(),
+		"testcluster/pod-ready-delay-max": b.race.maxStart.String(),
+	}
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "component", Image: "component:1"}}
+	if name == ours {
+		ds.Annotations = map[string]string{
+			topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate",
+			topsv1.AnnotationMaxUnavailable: b.race.maxUnavailable(),
+		}
+		ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+		return ds
+	}
+	most := intstr.Parse(b.race.maxUnavailable())
+	ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{
+		Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &most},
+	}
+	return ds
+}
+
+// setVersion changes the template, which starts a rollout.
+func (b *bed) setVersion(ctx context.Context, name, version string) error {
+	var ds appsv1.DaemonSet
+	if err := b.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &ds); err != nil {
+		return fmt.Errorf("getting DaemonSet %s: %w", name, err)
+	}
+	before := ds.DeepCopy()
+	ds.Spec.Template.Labels[versionLabel] = version
+	if err := b.cluster.Client.Patch(ctx, &ds, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("patching DaemonSet %s: %w", name, err)
+	}
+	return nil
+}
+
+func (b *bed) say(format string, args ...any) {
+	fmt.Fprintf(b.progress, "  "+format+"\n", args...)
+}
+
+// await waits until a channel is closed, at most for limit.
+func await(ctx context.Context, reached <-chan struct{}, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case <-reached:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// pause waits for a time, or returns an error when ctx is done before.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

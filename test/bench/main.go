@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+// options are the flags as given.
+type options struct {
+	cases       []string
+	repetitions int
+	shrink      int
+}
+
+func main() {
+	o, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v (see bench --help)\n", err)
+		os.Exit(2)
+	}
+	ctrl.SetLogger(logr.Discard()) // the clients of the harness have nothing to say
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = bench(ctx, o, os.Stdout, os.Stderr)
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "\nbench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+const help = `bench measures rollouts on test clusters, side by side with Kubernetes' own
+RollingUpdate, and prints tables of Markdown. Progress goes to stderr.
+
+It exits with 1 when a rollout did not complete or broke its budget; a time that
+misses its target is said in words and fails nothing.
+
+Cases:
+`
+
+// parse reads the flags; wrong ones give an error of one line.
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var names string
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&names, "cases", "", "the cases to run, separated by commas; empty for all")
+	flags.IntVar(&o.repetitions, "repetitions", 2, "how often each pair of rollouts is run, the other one first each time")
+	flags.IntVar(&o.shrink, "shrink", 1, "divide the number of nodes by this, to try the program out; the targets do not hold then")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(stderr, help)
+			for _, name := range caseNames() {
+				fmt.Fprintf(stderr, "  %-8s %s\n", name, titleOf(name))
+			}
+			fmt.Fprint(stderr, "\nFlags:\n")
+			flags.SetOutput(stderr)
+			flags.PrintDefaults()
+		}
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.repetitions < 1 || o.shrink < 1 {
+		return o, errors.New("--repetitions and --shrink must be at least 1")
+	}
+	o.cases = caseNames()
+	if names != "" {
+		o.cases = strings.Split(names, ",")
+	}
+	for _, name := range o.cases {
+		if titleOf(name) == "" {
+			return o, fmt.Errorf("there is no case %q; there are %s", name, strings.Join(caseNames(), ", "))
+		}
+	}
+	return o, nil
+}
+
+// bench runs the cases one after the other and prints what they measured, also
+// when one of them fails.
+func bench(ctx context.Context, o options, out, progress io.Writer) error {
+	project, err := harness.FindProject()
+	if err != nil {
+		return err
+	}
+	report := &report{machine: machine(), began: time.Now()}
+	var errs []error
+	for _, name := range o.cases {
+		fmt.Fprintf(progress, "\n%s: %s\n", name, titleOf(name))
+		if err := runCase(ctx, project, name, o, report, progress); err != nil {
+			errs = append(errs, fmt.Errorf("case %s: %w", name, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	report.print(out)
+	return errors.Join(errs...)
+}
+
+func runCase(ctx context.Context, project harness.Project, name string, o options, r *report, progress io.Writer) error {
+	switch name {
+	case planCase:
+		return measurePlan(ctx, project, r)
+	case quietCase:
+		return measureQuiet(ctx, project, o, r, progress)
+	}
+	return measureRace(ctx, project, raceNamed(name).shrunk(o.shrink), o.repetitions, r, progress)
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+// rollTimeout bounds a rollout that is expected to complete.
+const rollTimeout = 6 * time.Minute
+
+// roll is one rollout, measured.
+type roll struct {
+	sighting
+	complete bool
+	// used is what our manager used meanwhile; for the other's rollout it is the
+	// price of looking on.
+	used usage
+}
+
+// pair is one repetition of a race.
+type pair struct {
+	race        race
+	first       string
+	mine, other roll
+	// busy is the share of the machine's CPU others used before the case began.
+	busy float64
+}
+
+// measureRace runs a race on a cluster of its own.
+func measureRace(ctx context.Context, project harness.Project, c race, repetitions int, r *report, progress io.Writer) (err error) {
+	busy, err := busyNow(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := newBed(ctx, project, c, progress)
+	defer func() { err = errors.Join(err, b.stop()) }()
+	if err != nil {
+		return err
+	}
+	if c.once {
+		repetitions = 1
+	}
+	var broken []error
+	for i := range repetitions {
+		order := []string{ours, theirs}
+		if i%2 == 1 {
+			order = []string{theirs, ours}
+		}
+		p, err := b.runPair(ctx, order)
+		if err != nil {
+			return errors.Join(append(broken, err)...)
+		}
+		p.busy = busy
+		r.pairs = append(r.pairs, p)
+		broken = append(broken, p.broken())
+	}
+	return errors.Join(broken...)
+}
+
+// runPair does both rollouts, one after the other.
+func (b *bed) runPair(ctx context.Context, order []string) (pair, error) {
+	p := pair{race: b.race, first: order[0]}
+	for _, name := range order {
+		limit := rollTimeout
+		if name == theirs && b.race.theirLimit > 0 {
+			limit = b.race.theirLimit
+		}
+		measured, err := b.roll(ctx, name, limit)
+		if err != nil {
+			return p, err
+		}
+		if name == ours {
+			p.mine = measured
+		} else {
+			p.other = measured
+		}
+		b.say("%-13s %s", name, measured)
+	}
+	return p, nil
+}
+
+// roll does one rollout. That it does not complete within limit is no error here.
+func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll, error) {
+	before, err := b.gauge.read(ctx)
+	if err != nil {
+		return roll{}, err
+	}
+	b.version[name]++
+	version := strconv.Itoa(b.version[name])
+	reached := b.watcher.begin(name, version, b.race.reachable())
+	if err := b.setVersion(ctx, name, version); err != nil {
+		return roll{}, err
+	}
+	var r roll
+	err = await(ctx, reached, limit)
+	switch {
+	case err == nil:
+		r.complete = true
+	case ctx.Err() != nil:
+		return r, fmt.Errorf("rolling %s: %w", name, err)
+	}
+	if err := pause(ctx, settle); err != nil {
+		return r, err
+	}
+	r.sighting = b.watcher.result(name)
+	after, err := b.gauge.read(ctx)
+	r.used = after.since(before)
+	return r, err
+}
+
+// broken returns what must never be: a rollout of ours that did not complete or
+// went over its budget, or one of theirs that should have completed.
+func (p *pair) broken() error {
+	var errs []error
+	if !p.mine.complete {
+		errs = append(errs, fmt.Errorf("our rollout did not complete within %s: %d of %d nodes", rollTimeout, p.mine.updated, p.race.reachable()))
+	}
+	if p.mine.most > p.race.budget() {
+		errs = append(errs, fmt.Errorf("our rollout made %d nodes unavailable at once, allowed are %d", p.mine.most, p.race.budget()))
+	}
+	if !p.other.complete && p.race.theirLimit == 0 {
+		errs = append(errs, fmt.Errorf("RollingUpdate did not complete within %s: %d of %d nodes", rollTimeout, p.other.updated, p.race.reachable()))
+	}
+	return errors.Join(errs...)
+}
+
+// perPod divides by the number of pods that were replaced.
+func (r roll) perPod(n int) float64 { return float64(n) / float64(max(r.deleted, 1)) }
+
+// String says in one line what was seen.
+func (r roll) String() string {
+	took := "did not complete"
+	if r.complete {
+		took = fmt.Sprintf("%.1f s", r.done.Seconds())
+	}
+	return fmt.Sprintf("%s: %d nodes updated, %d pods deleted, at most %d down, on average %.1f, a restart took %.2f s; our manager: requests %v, %d lease renewals, %.2f CPU s, peak %d MB",
+		took, r.updated, r.deleted, r.most, r.mean, r.restart.Seconds(), r.used.requests, r.used.renewals, r.used.cpu.Seconds(), r.used.peak>>20)
+}

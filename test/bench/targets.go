@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// The targets that hold in every case (issue 3).
+const (
+	maxDeletes     = 1.1
+	maxOtherWrites = 0.2
+	maxMemory      = 100e6 // bytes
+	maxPlan        = 10 * time.Millisecond
+	// maxGrowth is how much dearer one node's event may be with ten times the nodes.
+	maxGrowth = 2.0
+)
+
+// verdict is one target with what was measured.
+type verdict struct {
+	target, measured string
+	met              bool
+}
+
+func (v verdict) word() string {
+	if v.met {
+		return "met"
+	}
+	return "not met"
+}
+
+// verdicts judges every target that was measured.
+func (r *report) verdicts() []verdict {
+	var list []verdict
+	for _, c := range races {
+		var pairs []pair
+		for _, p := range r.pairs {
+			if p.race.name == c.name {
+				pairs = append(pairs, p)
+			}
+		}
+		if len(pairs) > 0 {
+			list = append(list, judgeRace(pairs)...)
+		}
+	}
+	if r.quiet != nil {
+		n := r.quiet.other()
+		list = append(list, verdict{"quiet: no request but the lease",
+			fmt.Sprintf("%d in %s at %d nodes (%s), %.2f CPU s", n, quietTime, r.quiet.nodes, methods(r.quiet.used), r.quiet.used.cpu.Seconds()), n == 0})
+	}
+	return append(list, judgePlan(r.plan)...)
+}
+
+// judgeRace judges the repetitions of one case together: times by their mean,
+// everything else by the worst.
+func judgeRace(pairs []pair) []verdict {
+	c := pairs[0].race
+	var mine, other, restart time.Duration
+	var most, theirMost, replaced int
+	var deletes, writes float64
+	var peak int64
+	complete, theirsComplete := true, true
+	for _, p := range pairs {
+		mine, other, restart = mine+p.mine.done, other+p.other.done, restart+p.mine.restart
+		most, theirMost, replaced = max(most, p.mine.most), max(theirMost, p.other.most), max(replaced, p.other.updated)
+		deletes = max(deletes, p.mine.perPod(p.mine.used.requests[http.MethodDelete]))
+		writes = max(writes, p.mine.perPod(p.mine.used.otherWrites()))
+		peak = max(peak, p.mine.used.peak)
+		complete, theirsComplete = complete && p.mine.complete, theirsComplete && p.other.complete
+	}
+	list := []verdict{
+		{c.name + ": complete on every reachable node", fmt.Sprintf("%t, RollingUpdate %t", complete, theirsComplete), complete},
+		{fmt.Sprintf("%s: at most %d nodes down", c.name, c.budget()), fmt.Sprintf("%d, RollingUpdate %d", most, theirMost), most <= c.budget()},
+	}
+	if c.offline > 0 {
+		list = append(list, verdict{c.name + ": completes where RollingUpdate stands still",
+			fmt.Sprintf("%.1f s for %d nodes, RollingUpdate %d nodes in %.0f s", mine.Seconds()/float64(len(pairs)), c.reachable(), replaced, c.theirLimit.Seconds()),
+			complete && !theirsComplete})
+	}
+	if ratio := mine.Seconds() / other.Seconds(); c.maxRatio > 0 && complete && theirsComplete {
+		list = append(list, verdict{fmt.Sprintf("%s: time ratio at most %.1f", c.name, c.maxRatio), fmt.Sprintf("%.2f", ratio), ratio <= c.maxRatio})
+	}
+	if c.maxOverBound > 0 {
+		bound := c.bound(restart / time.Duration(len(pairs)))
+		over := mine.Seconds() / float64(len(pairs)) / bound.Seconds()
+		nominal := c.bound(c.nominalRestart())
+		list = append(list, verdict{fmt.Sprintf("%s: at most %.2f times N x mean(t) / budget", c.name, c.maxOverBound),
+			fmt.Sprintf("%.3f (bound %.1f s by the measured mean(t); %.1f s by the set one: %.3f)", over, bound.Seconds(),
+				nominal.Seconds(), mine.Seconds()/float64(len(pairs))/nominal.Seconds()), over <= c.maxOverBound})
+	}
+	return append(list,
+		verdict{fmt.Sprintf("%s: at most %.1f deletes per replaced pod", c.name, maxDeletes), fmt.Sprintf("%.2f", deletes), deletes <= maxDeletes},
+		verdict{fmt.Sprintf("%s: at most %.1f other writes per replaced pod", c.name, maxOtherWrites), fmt.Sprintf("%.2f", writes), writes <= maxOtherWrites},
+		verdict{fmt.Sprintf("%s: manager at most %s", c.name, megabytes(maxMemory)), megabytes(peak) + " at its peak", peak <= maxMemory})
+}
+
+// judgePlan judges the planner alone.
+func judgePlan(times []planTime) []verdict {
+	var worst time.Duration
+	one := map[int]time.Duration{}
+	for _, p := range times {
+		if p.nodes == 10000 {
+			worst = max(worst, p.took)
+		}
+		if p.state == "one_event" {
+			one[p.nodes] = p.took
+		}
+	}
+	if worst == 0 || one[1000] == 0 {
+		return nil
+	}
+	growth := float64(one[10000]) / float64(one[1000])
+	return []verdict{
+		{"plan: 10 000 nodes in at most 10 ms", fmt.Sprintf("%.1f ms at worst", milliseconds(worst)), worst <= maxPlan},
+		{"plan: one node's event costs no work proportional to the fleet",
+			fmt.Sprintf("%.2f ms at 1000 nodes, %.2f ms at 10 000", milliseconds(one[1000]), milliseconds(one[10000])), growth <= maxGrowth},
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// podOn makes a pod of DaemonSet d; its UID is node and version.
+func podOn(node, version string, ready, ending bool) *corev1.Pod {
+	controller, status := true, corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(node + version), Labels: map[string]string{versionLabel: version},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: &controller}},
+		},
+		Spec:   corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
+	}
+	if ending {
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	return pod
+}
+
+func TestWatcher(t *testing.T) {
+	w := &watcher{fleets: map[string]*fleet{}}
+	for _, node := range []string{"a", "b", "c"} {
+		w.see(podOn(node, "1", true, false), false)
+	}
+	reached := w.begin("d", "2", 2)
+
+	w.see(podOn("a", "1", true, true), false)
+	w.see(podOn("b", "1", true, true), false)
+	w.see(podOn("a", "2", false, false), false)
+	w.see(podOn("a", "1", true, true), true) // the end of the old pod, seen late
+	w.see(podOn("a", "2", true, false), false)
+	w.see(podOn("c", "1", false, false), false) // cut off: nobody made it so
+	select {
+	case <-reached:
+		t.Fatal("two nodes are wanted, one is updated")
+	default:
+	}
+	w.see(podOn("b", "1", true, true), true)
+	w.see(podOn("b", "2", true, false), false)
+	select {
+	case <-reached:
+	default:
+		t.Fatal("both wanted nodes are updated")
+	}
+
+	got := w.result("d")
+	want := []int{2, 2, 2, 2}
+	if diff := cmp.Diff(want, []int{got.updated, got.deleted, got.most, got.restarts}); diff != "" {
+		t.Errorf("updated, deleted, most, restarts (-want +got):\n%s", diff)
+	}
+	if got.done == 0 {
+		t.Error("the time it took is not known")
+	}
+}
+
+func TestPlanTimes(t *testing.T) {
+	output := `goos: linux
+BenchmarkPlan/first/1000_nodes-2   753   3000 ns/op   615224 B/op   1354 allocs/op
+BenchmarkPlan/first/1000_nodes-2   753   1000 ns/op   615224 B/op   1354 allocs/op
+BenchmarkPlan/first/1000_nodes-2   753   2000.5 ns/op   615224 B/op   1354 allocs/op
+BenchmarkPlan/one_event/10000_nodes-2   753   9 ns/op   7 B/op   1354 allocs/op
+PASS`
+	want := []planTime{{"first", 1000, 2000, 615224}, {"one_event", 10000, 9, 7}}
+	if diff := cmp.Diff(want, planTimes(output), cmp.AllowUnexported(planTime{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
