@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,8 +32,10 @@ var errMoved = errors.New("a DaemonSet changed while its pods were to be deleted
 // deletePods deletes the pods of a decision, each with its UID as precondition.
 // The DaemonSets are read again first, past the cache: one that is not
 // controlled any more, or whose template changed, loses no pod. One failing
-// call does not keep the others from being made.
+// call does not keep the others from being made. What this process deleted
+// already, and the cache does not show yet, is left out.
 func (r *Reconciler) deletePods(ctx context.Context, o *observation, deletions []rollout.Deletion) error {
+	deletions = slices.DeleteFunc(slices.Clone(deletions), func(d rollout.Deletion) bool { return r.deleted.has(d.UID) })
 	unchanged, err := r.recheck(ctx, o, deletions)
 	if err != nil {
 		return err
@@ -106,9 +109,6 @@ func sameControl(observed, live *appsv1.DaemonSet) bool {
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.Deletion) error {
-	if r.deleted.has(d.UID) {
-		return nil // the cache does not show it yet
-	}
 	m := o.members[d.Member]
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.daemonSet.Namespace, Name: d.Pod}}
 	reason := deleteReasonOutdated

@@ -46,6 +46,14 @@ type observation struct {
 	rollout *topsv1.DaemonRollout
 }
 
+// foreign tells whether the group is none of ours and never was: it has no
+// strategy, and no rollout that would have to be undone. Then nothing more of it
+// is read.
+func (o *observation) foreign() bool {
+	settings, blocked := settingsOf(o)
+	return blocked == nil && settings.Strategy == daemonset.NoStrategy && o.rollout.ResourceVersion == ""
+}
+
 // member is one DaemonSet of the group with what belongs to it.
 type member struct {
 	daemonSet *appsv1.DaemonSet

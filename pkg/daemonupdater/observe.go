@@ -33,14 +33,18 @@ func (r *Reconciler) observe(ctx context.Context, g Group) (*observation, error)
 		return o, err
 	}
 	for _, ds := range daemonSets {
-		m, err := r.observeMember(ctx, ds)
-		if err != nil {
-			return nil, err
-		}
-		o.members = append(o.members, m)
+		o.members = append(o.members, member{daemonSet: ds})
 	}
 	if o.rollout, err = r.readRollout(ctx, o); err != nil {
 		return nil, err
+	}
+	if o.foreign() {
+		return o, nil
+	}
+	for i, ds := range daemonSets {
+		if o.members[i], err = r.observeMember(ctx, ds); err != nil {
+			return nil, err
+		}
 	}
 	var nodes corev1.NodeList
 	if err := r.List(ctx, &nodes); err != nil {

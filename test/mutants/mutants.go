@@ -62,7 +62,7 @@ var mutants = []mutant{
 	{"pools-ignored", "the budget of a pool is not kept", start,
 		"inPool >= pool.limit", "inPool >= pool.limit+100"},
 	{"window-ignored", "nodes start outside of the maintenance window", window,
-		"if !open {", "if false {"},
+		"if !open {", "if !open && left < 0 {"},
 	{"ledger-after-touch", "pods are deleted although the ledger was not stored", updater + "reconciler.go",
 		"	wait, err = r.store(ctx, o, in, d)\n	if err != nil {", "	wait, err = r.store(ctx, o, in, d)\n	if err != nil && ctx.Err() != nil {"},
 	{"no-uid-precondition", "a deletion may hit a successor of the same name", updater + "act.go",
