@@ -68,7 +68,7 @@ var mutants = []mutant{
 	{"no-uid-precondition", "a deletion may hit a successor of the same name", updater + "act.go",
 		"r.Delete(ctx, pod, client.Preconditions{UID: &d.UID})", "r.Delete(ctx, pod)"},
 	{"no-recheck", "a DaemonSet that opted out a moment ago loses pods", updater + "act.go",
-		"return err1 == nil && err2 == nil && before == now", "return true"},
+		"return err1 == nil && err2 == nil && before == now", "return err1 == nil || err2 == nil || before == now"},
 	{"conditions-overwritten", "a patch of one pod condition removes the others", updater + "needupgrade.go",
 		`"status":   map[string]any{"conditions": []any{condition}},`, `"status":   map[string]any{"conditions": []any{condition, map[string]any{"$patch": "replace"}}},`},
 	{"zero-becomes-default", "max-unavailable 0 silently becomes the default", sets + "settings.go",
