@@ -1,9 +1,12 @@
 package daemonset
 
 import (
+	"maps"
+
 	"github.com/go-logr/logr" //nolint:depguard // a logger that discards, for a library that wants one
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
@@ -72,6 +75,16 @@ func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
 		}
 	}
 	return false
+}
+
+// NodeChanged tells whether an update of a node can change where pods belong or
+// whether the node counts: readiness, labels, taints, or another Node object.
+func NodeChanged(before, after *corev1.Node) bool {
+	wasReady, _ := NodeReady(before)
+	isReady, _ := NodeReady(after)
+	return wasReady != isReady || before.UID != after.UID ||
+		!maps.Equal(before.Labels, after.Labels) ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 }
 
 // NodeName returns the node a DaemonSet pod belongs to, bound or not: the

@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -141,12 +140,7 @@ func (r *Reconciler) groupOfRollout(_ context.Context, object client.Object) []G
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			wasReady, _ := daemonset.NodeReady(before)
-			isReady, _ := daemonset.NodeReady(after)
-			return wasReady != isReady || before.UID != after.UID ||
-				!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
-				!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+			return daemonset.NodeChanged(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node))
 		},
 	}
 }

@@ -2,12 +2,10 @@ package gcuresource
 
 import (
 	"context"
-	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,12 +129,5 @@ func podReadySince(pod *corev1.Pod) metav1.Time {
 func nodeChanged(e event.UpdateEvent) bool {
 	before, okBefore := e.ObjectOld.(*corev1.Node)
 	after, okAfter := e.ObjectNew.(*corev1.Node)
-	if !okBefore || !okAfter {
-		return true
-	}
-	readyBefore, _ := daemonset.NodeReady(before)
-	readyAfter, _ := daemonset.NodeReady(after)
-	return readyBefore != readyAfter ||
-		!maps.Equal(before.Labels, after.Labels) ||
-		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+	return !okBefore || !okAfter || daemonset.NodeChanged(before, after)
 }

@@ -136,7 +136,7 @@ func (p *planner) settleSlots() {
 // learn takes the time a node took into the usual duration, when it finished
 // at its target: a moving average, so that it follows a change of pace.
 func (p *planner) learn(slot Slot, node *nodeFacts) {
-	if node == nil || !node.healed() || slot.Revision != p.in.Revision {
+	if !node.healed() || slot.Revision != p.in.Revision {
 		return
 	}
 	took := max(p.in.Now.Sub(slot.Since), time.Second)
