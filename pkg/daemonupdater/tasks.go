@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -25,34 +26,47 @@ const (
 type taskBoard struct {
 	o        *observation
 	in       rollout.Input
-	verdicts map[string]rollout.Verdict
-	nodes    map[string]*rollout.Node
+	verdicts []rollout.Verdict // by the same index as in.Nodes, which are sorted by name
 }
 
 func newTaskBoard(o *observation, in rollout.Input, d rollout.Decision) *taskBoard {
-	b := &taskBoard{o: o, in: in, verdicts: map[string]rollout.Verdict{}, nodes: map[string]*rollout.Node{}}
-	for i := range in.Nodes {
-		b.nodes[in.Nodes[i].Name] = &in.Nodes[i]
-		b.verdicts[in.Nodes[i].Name] = d.Verdicts[i]
-	}
-	return b
+	return &taskBoard{o: o, in: in, verdicts: d.Verdicts}
+}
+
+// indexOf finds a node by its name.
+func (b *taskBoard) indexOf(node string) (index int, found bool) {
+	return slices.BinarySearchFunc(b.in.Nodes, node, func(n rollout.Node, name string) int { return cmp.Compare(n.Name, name) })
 }
 
 // answer returns the tasks a NodeUpgrade should show, and whether that differs
 // from what it shows. Tasks of other groups' requests are kept as they are;
 // tasks whose request is gone are dropped. It is pure.
 func (b *taskBoard) answer(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask, changed bool) {
+	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
+		if member := b.memberOf(request); member >= 0 {
+			return b.task(upgrade.Name, request, member, shown), true
+		}
+		if b.replacesOwnerOf(request) {
+			return orphanTask(upgrade.Name, request, shown, wholeSecond(b.in.Now)), true
+		}
+		return topsv1.UpgradeTask{}, false
+	})
+}
+
+// answers asks for the task of every request that is not answered finally;
+// answer returns false for a request of others, whose task is kept as it is.
+func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
 		shown := taskFor(upgrade, request.ID)
-		member := b.memberOf(request)
-		switch {
-		case shown != nil && (shown.State.Final() || (member < 0 && !b.replacesOwnerOf(request))):
+		if shown == nil || !shown.State.Final() {
+			if task, ours := answer(request, shown); ours {
+				tasks = append(tasks, task)
+				continue
+			}
+		}
+		if shown != nil {
 			tasks = append(tasks, *shown)
-		case member >= 0:
-			tasks = append(tasks, b.task(upgrade.Name, request, member, shown))
-		case b.replacesOwnerOf(request):
-			tasks = append(tasks, orphanTask(upgrade.Name, request, shown, wholeSecond(b.in.Now)))
 		}
 	}
 	return tasks, !equality.Semantic.DeepEqual(tasks, upgrade.Status.Tasks)
@@ -118,7 +132,8 @@ func (b *taskBoard) state(node string, request *topsv1.UpgradeRequest, member in
 	if !same && pod.Available {
 		return topsv1.TaskDone, reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
 	}
-	verdict := b.verdicts[node]
+	index, _ := b.indexOf(node) // it is there: a pod of it is
+	verdict := b.verdicts[index]
 	state = topsv1.TaskWaiting
 	switch {
 	case verdict.State == rollout.Failed && !verdict.Since.Before(request.RequestTime.Time):
@@ -131,10 +146,11 @@ func (b *taskBoard) state(node string, request *topsv1.UpgradeRequest, member in
 
 // podOn returns the pod of a member on a node, nil when the member does not run there.
 func (b *taskBoard) podOn(node string, member int) *rollout.Pod {
-	n := b.nodes[node]
-	if n == nil {
+	index, found := b.indexOf(node)
+	if !found {
 		return nil
 	}
+	n := &b.in.Nodes[index]
 	i := slices.IndexFunc(n.Pods, func(p rollout.Pod) bool { return p.Member == member })
 	if i < 0 {
 		return nil
@@ -146,19 +162,13 @@ func (b *taskBoard) podOn(node string, member int) *rollout.Pod {
 // but, perhaps, another one of the same name: alive is its UID, "" for none.
 // The rest is as with taskBoard.answer.
 func orphans(upgrade *topsv1.NodeUpgrade, gone Group, alive types.UID, now metav1.Time) (tasks []topsv1.UpgradeTask, changed bool) {
-	for i := range upgrade.Status.Requests {
-		request := &upgrade.Status.Requests[i]
+	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 		ref := request.DaemonSet
-		shown := taskFor(upgrade, request.ID)
-		orphan := ref.Namespace == gone.Namespace && ref.Name == gone.Name && ref.UID != alive
-		switch {
-		case shown != nil && (!orphan || shown.State.Final()):
-			tasks = append(tasks, *shown)
-		case orphan:
-			tasks = append(tasks, orphanTask(upgrade.Name, request, shown, now))
+		if ref.Namespace != gone.Namespace || ref.Name != gone.Name || ref.UID == alive {
+			return topsv1.UpgradeTask{}, false
 		}
-	}
-	return tasks, !equality.Semantic.DeepEqual(tasks, upgrade.Status.Tasks)
+		return orphanTask(upgrade.Name, request, shown, now), true
+	})
 }
 
 func orphanTask(node string, request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask, now metav1.Time) topsv1.UpgradeTask {
