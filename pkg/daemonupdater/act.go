@@ -119,7 +119,7 @@ func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.De
 	err := r.Delete(ctx, pod, client.Preconditions{UID: &d.UID})
 	switch {
 	case err == nil:
-		r.deleted.add(d.UID, o.group)
+		r.deleted.add(d.UID, o.group, d.Node)
 		r.Metrics.podDeleted(o.group, reason)
 		return nil
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
@@ -128,21 +128,33 @@ func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.De
 	return fmt.Errorf("deleting Pod %s/%s on node %s: %w", pod.Namespace, pod.Name, d.Node, err)
 }
 
-// patchConditions applies patches of pod conditions. A pod that is gone needs none.
-func (r *Reconciler) patchConditions(ctx context.Context, patches []podPatch) error {
-	return each(ctx, len(patches), func(i int) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patches[i].pod.Namespace, Name: patches[i].pod.Name}}
+// patchConditions applies patches of pod conditions, and takes the nodes where
+// that succeeded out of view.unmarked. A pod that is gone needs none.
+func (r *Reconciler) patchConditions(ctx context.Context, v *view, patches []podPatch) error {
+	var failed sync.Map
+	err := each(ctx, len(patches), func(i int) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patches[i].namespace, Name: patches[i].name}}
 		err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patches[i].data))
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			failed.Store(patches[i].node, true)
 			return fmt.Errorf("patching conditions of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		return nil
 	})
+	if ctx.Err() != nil {
+		return err // not all of them were tried
+	}
+	for _, p := range patches {
+		if _, again := failed.Load(p.node); !again {
+			delete(v.unmarked, p.node)
+		}
+	}
+	return err
 }
 
 // answerRequests writes the tasks that answer the nodes' requests.
 func (r *Reconciler) answerRequests(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) error {
-	return r.writeTasks(ctx, o.upgrades, newTaskBoard(o, in, d).answer)
+	return r.writeTasks(ctx, o.view.upgrades(), newTaskBoard(o, in, d).answer)
 }
 
 // answerOrphans answers the requests for a DaemonSet that is gone.

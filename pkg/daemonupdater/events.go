@@ -47,7 +47,7 @@ func noticesOf(before, after *topsv1.DaemonRolloutStatus) []notice {
 // Where the lists are cut short only the numbers can be compared.
 func skipNotices(before, after *topsv1.DaemonRolloutStatus) []notice {
 	var skipped, returned string
-	if max(before.SkippedNodes, after.SkippedNodes) > maxSkippedListed {
+	if max(before.SkippedNodes, after.SkippedNodes) > maxListed {
 		if after.SkippedNodes > before.SkippedNodes {
 			skipped = message.Count(int(after.SkippedNodes), "node")
 		}

@@ -143,7 +143,7 @@ func TestEventsAreAboutWhatTheUserAnnotated(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, targetOf(observed([]member{{daemonSet: tt.ds}}))); diff != "" {
+			if diff := cmp.Diff(tt.want, targetOf(observed([]memberAndPods{memberWith(tt.ds)}))); diff != "" {
 				t.Errorf("targetOf (-want +got):\n%s", diff)
 			}
 		})

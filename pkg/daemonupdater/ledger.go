@@ -54,10 +54,12 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 			Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, PodUID: s.Pod, DaemonSets: s.Members,
 		})
 	}
-	for _, f := range ledger.Failures {
-		status.Failed = append(status.Failed, topsv1.NodeNote{
-			Node: f.Node, UID: f.UID, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since),
-		})
+	for i, f := range ledger.Failures {
+		note := topsv1.NodeNote{Node: f.Node, UID: f.UID, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since)}
+		if i >= maxListed {
+			note.Message = ""
+		}
+		status.Failed = append(status.Failed, note)
 	}
 }
 

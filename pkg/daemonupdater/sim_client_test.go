@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,9 +41,11 @@ func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.O
 	err := c.m.view.get(key, object)
 	if pass := c.m.pass; pass != nil {
 		pass.policyGone = pass.policyGone || (err != nil && simKind(object) == simPolicies)
-		if err == nil {
-			pass.saw(object)
-		}
+	}
+	if err == nil {
+		c.m.saw(object)
+	} else if simKind(object) == simNodes {
+		delete(c.m.known, key.Name)
 	}
 	return err
 }
@@ -53,9 +56,7 @@ func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...clie
 	if err := c.m.view.list(list, opts); err != nil {
 		return err
 	}
-	if c.m.pass != nil {
-		c.m.pass.saw(list)
-	}
+	c.m.saw(list)
 	return nil
 }
 
@@ -152,6 +153,9 @@ func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client
 func (m *simManager) call(verb string, key simKey, effect func() error) error {
 	c := &simCall{verb: verb, key: key, effect: effect, reply: make(chan error)}
 	m.mu.Lock()
+	if m.pass.ready == nil && c.writes() {
+		m.pass.ready = maps.Clone(m.known)
+	}
 	m.parked = append(m.parked, c)
 	m.mu.Unlock()
 	return <-c.reply

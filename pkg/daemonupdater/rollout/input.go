@@ -21,7 +21,8 @@ type Input struct {
 	Revision string
 	// Members are the DaemonSets, in the order in which a node's pods are replaced.
 	Members []Member
-	// Nodes that should run the group or run a pod of it, sorted by name.
+	// Nodes that should run the group or run a pod of it; not looked at by a Fleet,
+	// which holds its own.
 	Nodes []Node
 	// Ledger is what earlier decisions recorded.
 	Ledger Ledger
@@ -84,8 +85,9 @@ type Pod struct {
 	Revision    string
 	Terminating bool
 	Available   bool
-	// AvailableIn is how long until the pod is available if nothing changes, 0 when unknown.
-	AvailableIn time.Duration
+	// AvailableAt is when the pod becomes available if nothing changes, zero when
+	// it is available or that is not known.
+	AvailableAt time.Time
 	// CrashLooping names a container that crash-loops, "" when none does.
 	CrashLooping string
 	// Request is the open request of the node's person for this member, nil when there is none.
