@@ -209,8 +209,11 @@ type NodeSlot struct {
 	// podUID is the pod that may be deleted: the intent, stored before the effect.
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
-	// daemonSets whose pods were deleted under this slot, namespace/name; it is
-	// held until all of them are available again.
+	// podVersion is the resourceVersion of that pod: in any other it is not deleted.
+	// +optional
+	PodVersion string `json:"podVersion,omitempty"`
+	// daemonSets whose pods were deleted under this slot, namespace/name, that of
+	// podUID last; it is held until all of them are available again.
 	// +optional
 	// +listType=atomic
 	DaemonSets []string `json:"daemonSets,omitempty"`

@@ -116,16 +116,44 @@ func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.De
 		reason = deleteReasonUnavailable
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KObj(pod), "DaemonSet", klog.KObj(m.daemonSet), "Node", d.Node, "reason", reason)
-	err := r.Delete(ctx, pod, client.Preconditions{UID: &d.UID})
+	err := r.Delete(ctx, pod, preconditionsOf(d))
 	switch {
 	case err == nil:
 		r.deleted.add(d.UID, o.group, d.Node)
 		r.Metrics.podDeleted(o.group, reason)
 		return nil
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // it is gone, or a successor has its name: what we wanted
+		return nil // it is gone, or was written to and is seen again soon
 	}
 	return fmt.Errorf("deleting Pod %s/%s on node %s: %w", pod.Namespace, pod.Name, d.Node, err)
+}
+
+// preconditionsOf a deletion: this very pod, as the ledger names it.
+func preconditionsOf(d rollout.Deletion) client.Preconditions {
+	p := client.Preconditions{UID: &d.UID}
+	if d.Version != "" {
+		p.ResourceVersion = &d.Version
+	}
+	return p
+}
+
+// fencePods writes to pods, so that no deletion that was decided before finds
+// them as they were. A pod that is gone needs no fence.
+func (r *Reconciler) fencePods(ctx context.Context, o *observation, in *rollout.Input, pods []rollout.Pod) error {
+	return each(ctx, len(pods), func(i int) error {
+		ds := o.members[pods[i].Member].daemonSet
+		data, err := fencePatch(&pods[i], in)
+		if err != nil {
+			return err
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: pods[i].Name}}
+		log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KObj(pod))
+		err = r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data))
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("fencing Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		return nil
+	})
 }
 
 // patchConditions applies patches of pod conditions, and takes the nodes where

@@ -167,7 +167,7 @@ func podOf(index int, pod *corev1.Pod, minReadySeconds int32, now time.Time) rol
 	if pod == nil {
 		return p
 	}
-	p.Name, p.UID, p.Created = pod.Name, pod.UID, pod.CreationTimestamp.Time
+	p.Name, p.UID, p.Version, p.Created = pod.Name, pod.UID, pod.ResourceVersion, pod.CreationTimestamp.Time
 	p.Revision = daemonset.RevisionHash(pod)
 	p.Terminating = pod.DeletionTimestamp != nil
 	available, wait := daemonset.Availability(pod, minReadySeconds, now)

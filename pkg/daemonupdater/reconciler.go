@@ -127,7 +127,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.In
 	if err != nil {
 		return 0, err
 	}
-	err = r.deletePods(ctx, o, d.Delete)
+	err = errors.Join(r.deletePods(ctx, o, d.Delete), r.fencePods(ctx, o, &in, d.Fence))
 	again, failed := r.report(ctx, o, in, d)
 	return soonest(wait, again), errors.Join(err, failed)
 }

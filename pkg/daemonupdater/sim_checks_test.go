@@ -76,23 +76,19 @@ func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteO
 		w.violate("S9: pod %s of nobody's group is deleted", pod.Name)
 		return nil
 	}
-	if named := w.checkDelete(pass, pod); was && named {
+	if w.checkDelete(pass, pod); was {
 		w.checkBudget(g, daemonset.NodeName(pod))
 	}
 	return nil
 }
 
 // checkDelete holds one deletion against what the pass saw and the true state.
-// named is false when no slot names the pod any more: then a manager slept
-// between what it read last and the deletion, and meanwhile another one gave
-// the slot up because the target or the strategy changed. Nothing but that may
-// delete a pod without a slot, and such a node is not counted against the limit.
-func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) (named bool) {
+func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	node := daemonset.NodeName(pod)
 	live, ok := pass.live[daemonset.Owner(pod).UID]
 	if !ok {
 		w.violate("S9: pod %s is deleted though its DaemonSet was not read again", pod.Name)
-		return false
+		return
 	}
 	settings, err := daemonset.SettingsOf(live.ds)
 	switch {
@@ -116,14 +112,9 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) (named bool) {
 		}
 	}
 	stored := w.rolloutOf(pass.group)
-	named = stored != nil && slices.ContainsFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID })
-	if !named && !pass.slept {
+	if stored == nil || !slices.ContainsFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID }) {
 		w.violate("ledger: pod %s is deleted and no slot names it", pod.Name)
 	}
-	if !named {
-		w.unslotted++
-	}
-	return named
 }
 
 // checkBudget is S1: a node that was available is not any more, by us.
@@ -198,6 +189,15 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	}
 	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
 		w.violate("paused: %d nodes of %s start", started, pass.group)
+	}
+}
+
+// sayLedger tells which slots were given back.
+func (w *simWorld) sayLedger(before, after *topsv1.DaemonRollout) {
+	for _, s := range before.Status.InFlight {
+		if !slices.ContainsFunc(after.Status.InFlight, func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID }) {
+			w.say("%s gives its slot of %s back", s.Node, after.Name)
+		}
 	}
 }
 

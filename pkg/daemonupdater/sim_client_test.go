@@ -73,6 +73,9 @@ func (c *simClient) Delete(_ context.Context, object client.Object, opts ...clie
 		if options.Preconditions == nil || options.Preconditions.UID == nil {
 			c.m.w.violate("S5: %s is deleted without a UID precondition", key)
 		}
+		if key.kind == simPods && options.Preconditions.ResourceVersion == nil {
+			c.m.w.violate("S5: %s is deleted in whatever version it is", key)
+		}
 		return c.m.w.deleteByUs(pass, key, options)
 	})
 }
@@ -95,6 +98,7 @@ func (s *simStatus) Update(_ context.Context, object client.Object, _ ...client.
 		}
 		if after, ok := s.m.w.api.objects[key].(*topsv1.DaemonRollout); ok && before != nil {
 			s.m.w.checkLedger(pass, before, after)
+			s.m.w.sayLedger(before, after)
 		}
 		return nil
 	})
@@ -201,7 +205,6 @@ func (w *simWorld) serve(m *simManager, c *simCall) {
 		err = fmt.Errorf("%s: %w", c, errReset)
 	case faultLate:
 		w.later(w.seconds(1, 30), func() {
-			pass.slept = true
 			_ = c.effect()
 		})
 		err = apierrors.NewTimeoutError("the server was unable to return a response in time", 1)

@@ -52,7 +52,6 @@ type simPass struct {
 	group  Group
 	done   bool
 	dead   bool // the process is gone: nothing reaches the API server any more
-	slept  bool // between two requests, so what it decided may be old
 	until  time.Time
 	result ctrl.Result
 	err    error
@@ -244,7 +243,7 @@ func (m *simManager) drive() {
 				m.w.say("%s is killed", m.name)
 				p.dead = true
 			case m.w.chance(m.w.knobs.pause):
-				p.until, p.slept = m.w.now.Add(m.w.seconds(0, 60)), true
+				p.until = m.w.now.Add(m.w.seconds(0, 60))
 				m.w.say("%s sleeps until %s", m.name, p.until.Sub(epoch))
 				return
 			}

@@ -64,7 +64,6 @@ type simWorld struct {
 	panicked   error
 	stuck      string // the one node that never gets there
 	accounts   map[Group]*simAccount
-	unslotted  int // deletions by a manager that slept while its slot was given up
 }
 
 // simGroup is a rollout group: a DaemonSet of its own or those of a gr.

@@ -14,8 +14,12 @@ type Decision struct {
 	Started []string
 	// Finished has, for each node that gave its slot back at the target, how long it took.
 	Finished []time.Duration
-	// Delete lists the pods to delete, each held by a slot of Ledger.
+	// Delete lists the pods to delete, each named by a slot of Ledger.
 	Delete []Deletion
+	// Fence lists the pods to be written to, so that they get another
+	// resourceVersion: a slot that names one is to be given back, and nobody who
+	// read that slot before may delete the pod any more.
+	Fence []Pod
 	// Counts sums the verdicts.
 	Counts Counts
 	// Waiting sums up why nodes wait, the most common reason first.
@@ -80,7 +84,9 @@ type Deletion struct {
 	Node   string
 	Member int
 	Pod    string
-	UID    types.UID
+	// UID and Version are the preconditions of the deletion.
+	UID     types.UID
+	Version string
 	// WasUnavailable is true when the pod was unavailable already.
 	WasUnavailable bool
 }

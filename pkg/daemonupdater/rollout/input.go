@@ -79,6 +79,8 @@ type Pod struct {
 	// Name is empty and UID too when the pod is missing.
 	Name string
 	UID  types.UID
+	// Version is the pod's resourceVersion.
+	Version string
 	// Created is when the pod was created.
 	Created time.Time
 	// Revision is the pod's controller-revision-hash.
@@ -125,10 +127,12 @@ type Slot struct {
 	// Since is when the slot was given, or when the target last changed under it.
 	Since    time.Time
 	Revision string
-	// Pod is the UID of the pod that may be deleted: the intent, recorded before the effect.
-	Pod types.UID
-	// Members are the keys of those whose pods were deleted under this slot, in
-	// that order; it is held until all of them are available again.
+	// Pod is the UID of the pod that may be deleted, and PodVersion the only
+	// resourceVersion of it that may: the intent, recorded before the effect.
+	Pod        types.UID
+	PodVersion string
+	// Members are the keys of those whose pods were deleted under this slot, the
+	// one Pod belongs to last; it is held until all of them are available again.
 	Members []string
 }
 

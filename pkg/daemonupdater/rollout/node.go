@@ -135,13 +135,15 @@ func (f *nodeFacts) updated() bool {
 // healed: a node that failed is all right after all.
 func (f *nodeFacts) healed() bool { return f.Ready && f.updated() }
 
-// settled: the slot of the node is not needed any more.
+// settled: the slot of the node is not needed any more: nothing is left to
+// replace, and every pod it waits for is available, also one that is outdated
+// again and that nobody may replace now.
 func (f *nodeFacts) settled() bool {
 	if len(f.Pods) == 0 {
 		return true
 	}
 	return f.Ready && !f.wants && !slices.ContainsFunc(f.Pods, func(pod Pod) bool {
-		return f.isMoving(&pod) && f.concerns(&pod)
+		return f.concerns(&pod) && (pod.UID == "" || pod.Terminating || !pod.Available)
 	})
 }
 

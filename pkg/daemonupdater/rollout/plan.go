@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"sort"
 	"time"
 
@@ -49,6 +48,7 @@ type planner struct {
 	touched  int
 	started  []string
 	deletes  []Deletion
+	fence    []Pod
 
 	limit, inFlight, used int
 	pools                 map[string]*poolUse
@@ -116,7 +116,7 @@ func (p *planner) settleSlots() {
 		}
 		if node != nil {
 			p.fleet.mark(node, &slot, nil)
-			if node.settled() || (retarget && node.idle(slot)) {
+			if (node.settled() || (retarget && node.idle(slot))) && p.spent(slot, node) {
 				p.learn(slot, node)
 				p.fleet.mark(node, nil, nil)
 				continue
@@ -248,12 +248,12 @@ func (p *planner) nextSteps() {
 		if pod == nil {
 			continue
 		}
-		slot.Pod = pod.UID
-		if key := p.in.Members[pod.Member].Key; !slices.Contains(slot.Members, key) {
-			slot.Members = append(slices.Clone(slot.Members), key)
+		if slot.Pod != pod.UID && !p.spent(*slot, node) {
+			continue
 		}
+		slot.name(pod, p.in.Members[pod.Member].Key)
 		p.deletes = append(p.deletes, Deletion{
-			Node: node.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, WasUnavailable: !pod.Available,
+			Node: node.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, WasUnavailable: !pod.Available,
 		})
 	}
 }
@@ -263,7 +263,7 @@ func (p *planner) decide() Decision {
 	d := Decision{
 		Ledger:   Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual, Resumed: p.resumed},
 		Finished: p.finished,
-		Started:  p.started, Delete: p.deletes,
+		Started:  p.started, Delete: p.deletes, Fence: p.fence,
 		Limit: p.limit, InFlight: p.inFlight, Used: p.used, Halted: p.halted, Recheck: p.recheck,
 		plan: p,
 	}
