@@ -196,10 +196,15 @@ func (r *Reconciler) report(ctx context.Context, o *observation, in rollout.Inpu
 }
 
 // release ends the control over a group that has no strategy any more: first
-// what was left on its pods and nodes, then the rollout itself.
+// what was left on its pods and nodes, and deletions that may still be under way,
+// then the rollout itself.
 func (r *Reconciler) release(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (again time.Duration, err error) {
-	if again, err = r.report(ctx, o, in, d); err != nil || again > 0 {
-		return again, err
+	err = r.fencePods(ctx, o, &in, d.Fence)
+	if again, failed := r.report(ctx, o, in, d); err != nil || failed != nil || again > 0 {
+		return again, errors.Join(err, failed)
+	}
+	if o.view.unfenced(&d) {
+		return retryAhead, nil
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", o.group.String())
 	if err := r.Delete(ctx, o.rollout, client.Preconditions{UID: &o.rollout.UID}); client.IgnoreNotFound(err) != nil {

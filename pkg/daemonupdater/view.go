@@ -245,6 +245,11 @@ func (v *view) alive(node string, uid types.UID) bool {
 	return n != nil && slices.ContainsFunc(n.pods, func(p podView) bool { return p.uid == uid && !p.terminating })
 }
 
+// unfenced tells whether a slot is left of a node that is still there.
+func (v *view) unfenced(d *rollout.Decision) bool {
+	return slices.ContainsFunc(d.Ledger.Slots, func(s rollout.Slot) bool { return v.fleet.Node(s.Node) != nil })
+}
+
 // upgrades returns the NodeUpgrades that are to be answered, sorted by name.
 func (v *view) upgrades() []*topsv1.NodeUpgrade {
 	var list []*topsv1.NodeUpgrade

@@ -116,7 +116,8 @@ func (p *planner) settleSlots() {
 		}
 		if node != nil {
 			p.fleet.mark(node, &slot, nil)
-			if (node.settled() || (retarget && node.idle(slot))) && p.spent(slot, node) {
+			over := node.settled() || (retarget && node.idle(slot)) || p.in.Settings.Strategy == daemonset.NoStrategy
+			if over && p.spent(slot, node) {
 				p.learn(slot, node)
 				p.fleet.mark(node, nil, nil)
 				continue
