@@ -149,7 +149,8 @@ type DaemonRolloutStatus struct {
 	// +listMapKey=reason
 	Waiting []WaitingNote `json:"waiting,omitempty"`
 
-	// inFlight is the ledger: the nodes that hold a slot, sorted by name.
+	// inFlight is the ledger: the nodes that hold a slot, sorted by name. Queued
+	// ones were not started yet and are not counted in inFlightNodes.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
@@ -202,8 +203,16 @@ type NodeSlot struct {
 	// uid of the Node object when the slot was given.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
-	// since is when the slot was given, or when the target last changed while it was held.
+	// since is when the node was started or queued, or when the target last changed
+	// while it held the slot.
 	Since metav1.Time `json:"since"`
+	// turn orders slots: a healthy node is made unavailable only while fewer slots
+	// than maxUnavailable have earlier turns.
+	// +optional
+	Turn int64 `json:"turn,omitempty"`
+	// queued nodes are started next, when there is room.
+	// +optional
+	Queued bool `json:"queued,omitempty"`
 	// revision of the group the node is being brought to.
 	Revision string `json:"revision"`
 	// podUID is the pod that may be deleted: the intent, stored before the effect.

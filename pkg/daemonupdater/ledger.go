@@ -23,6 +23,7 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	for _, s := range status.InFlight {
 		ledger.Slots = append(ledger.Slots, rollout.Slot{
 			Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Pod: s.PodUID, PodVersion: s.PodVersion, Members: s.DaemonSets,
+			Turn: s.Turn, Queued: s.Queued,
 		})
 	}
 	for _, f := range status.Failed {
@@ -52,6 +53,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	for _, s := range ledger.Slots {
 		status.InFlight = append(status.InFlight, topsv1.NodeSlot{
 			Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, PodUID: s.Pod, PodVersion: s.PodVersion, DaemonSets: s.Members,
+			Turn: s.Turn, Queued: s.Queued,
 		})
 	}
 	for i, f := range ledger.Failures {
@@ -66,19 +68,22 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 // mustPrecede tells whether a new status has to be stored before anything else
 // happens, because the ledger in it differs. The rest of a status may follow later.
 func mustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
-	return stored.Revision != next.Revision || stored.Touched != next.Touched || stored.Resumed != next.Resumed ||
+	return stored.Revision != next.Revision || stored.Resumed != next.Resumed ||
 		!sameSlots(stored.InFlight, next.InFlight) || len(stored.Failed) != len(next.Failed)
 }
 
 // sameSlots tells whether every slot of next is stored already. A slot that is
-// stored and not needed any more may be dropped later.
+// stored and not needed any more may be dropped later, and that a queued node was
+// started may be said later.
 func sameSlots(stored, next []topsv1.NodeSlot) bool {
-	byNode := make(map[string]topsv1.NodeSlot, len(stored))
-	for _, s := range stored {
-		byNode[s.Node] = s
+	byNode := make(map[string]*topsv1.NodeSlot, len(stored))
+	for i := range stored {
+		byNode[stored[i].Node] = &stored[i]
 	}
-	for _, s := range next {
-		if old, ok := byNode[s.Node]; !ok || old.UID != s.UID || old.PodUID != s.PodUID || old.PodVersion != s.PodVersion || old.Revision != s.Revision {
+	for i := range next {
+		s, old := &next[i], byNode[next[i].Node]
+		if old == nil || old.UID != s.UID || old.Revision != s.Revision || old.Turn != s.Turn ||
+			old.PodUID != s.PodUID || old.PodVersion != s.PodVersion || (s.Queued && !old.Queued) {
 			return false
 		}
 	}

@@ -82,7 +82,7 @@ func (m *Metrics) show(g Group, d rollout.Decision) {
 	}
 	var oldest time.Time
 	for _, s := range d.Ledger.Slots {
-		if oldest.IsZero() || s.Since.Before(oldest) {
+		if !s.Queued && (oldest.IsZero() || s.Since.Before(oldest)) {
 			oldest = s.Since
 		}
 	}

@@ -173,7 +173,9 @@ func (c *cluster) mustReconcile() time.Duration {
 func (c *cluster) slots() []string {
 	var names []string
 	for _, s := range c.stored().Status.InFlight {
-		names = append(names, s.Node)
+		if !s.Queued {
+			names = append(names, s.Node)
+		}
 	}
 	return names
 }

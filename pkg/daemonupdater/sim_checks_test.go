@@ -123,8 +123,15 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		}
 	}
 	stored := w.rolloutOf(pass.group)
-	if stored == nil || !slices.ContainsFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID }) {
+	i := -1
+	if stored != nil {
+		i = slices.IndexFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID })
+	}
+	switch {
+	case i < 0:
 		w.violate("ledger: pod %s is deleted and no slot names it", pod.Name)
+	case stored.Status.InFlight[i].Queued:
+		w.checkQueued(pass, stored, node)
 	}
 }
 
@@ -172,7 +179,10 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	limit := simLimit(pass)
 	a := w.account(pass.group)
 	for _, s := range after.Status.InFlight {
-		if slices.ContainsFunc(before.Status.InFlight, func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.UID == s.UID }) {
+		if i := slices.IndexFunc(before.Status.InFlight, func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.UID == s.UID }); i >= 0 {
+			if before.Status.InFlight[i].Queued && !s.Queued {
+				a.limit[s.Node] = limit
+			}
 			continue
 		}
 		started++
@@ -188,8 +198,8 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	if started == 0 {
 		return
 	}
-	if len(after.Status.InFlight) > limit {
-		w.violate("S1: %d slots of %s, limit %d", len(after.Status.InFlight), pass.group, limit)
+	if n := simInFlight(after); n > limit {
+		w.violate("S1: %d slots of %s, limit %d", n, pass.group, limit)
 	}
 	touched := int(after.Status.Touched) - started
 	if failed := len(after.Status.Failed) + restarted; failed >= max(2, (touched+9)/10) {
@@ -200,6 +210,29 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	}
 	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
 		w.violate("paused: %d nodes of %s start", started, pass.group)
+	}
+}
+
+// simInFlight counts the slots of nodes that were started.
+func simInFlight(r *topsv1.DaemonRollout) int {
+	n := 0
+	for i := range r.Status.InFlight {
+		if !r.Status.InFlight[i].Queued {
+			n++
+		}
+	}
+	return n
+}
+
+// checkQueued: a node that was queued is started when nothing but room was missing.
+func (w *simWorld) checkQueued(pass *simPass, stored *topsv1.DaemonRollout, node string) {
+	a := w.account(pass.group)
+	a.limit[node] = simLimit(pass)
+	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
+		w.violate("paused: queued node %s of %s starts", node, pass.group)
+	}
+	if meta.IsStatusConditionTrue(stored.Status.Conditions, topsv1.RolloutHalted) {
+		w.violate("S2: queued node %s of %s starts in a halted rollout", node, pass.group)
 	}
 }
 

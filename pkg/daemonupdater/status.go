@@ -108,7 +108,7 @@ func accepted(in rollout.Input) metav1.Condition {
 
 // isComplete: every reachable node is at the target.
 func isComplete(in rollout.Input, d rollout.Decision) bool {
-	return in.Blocked == nil && d.Counts.Pending+d.Counts.Held == 0 && len(d.Ledger.Failures) == 0 && len(d.Ledger.Slots) == 0
+	return in.Blocked == nil && d.Counts.Pending+d.Counts.Held == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
 }
 
 // progressing says in one word how the rollout stands.
@@ -123,7 +123,7 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason = reasonReachableComplete
 	case isComplete(in, d):
 		c.Reason = reasonComplete
-	case len(d.Ledger.Slots) > 0:
+	case d.Ledger.InFlight() > 0:
 		c.Status, c.Reason = metav1.ConditionTrue, reasonRollingOut
 	case in.Settings.Paused:
 		c.Reason = reasonPaused
@@ -149,7 +149,9 @@ func summary(d rollout.Decision) string {
 	fmt.Fprintf(&b, "%d of %d nodes updated", d.Counts.Updated, d.Counts.Total)
 	var inFlight, failed, skipped []string
 	for i := range d.Ledger.Slots {
-		inFlight = append(inFlight, d.Ledger.Slots[i].Node)
+		if !d.Ledger.Slots[i].Queued {
+			inFlight = append(inFlight, d.Ledger.Slots[i].Node)
+		}
 	}
 	for i := range d.Ledger.Failures {
 		failed = append(failed, d.Ledger.Failures[i].Node)

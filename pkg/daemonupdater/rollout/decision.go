@@ -26,7 +26,8 @@ type Decision struct {
 	Waiting []Waiting
 	// Limit is the number of nodes that may be unavailable.
 	Limit int
-	// InFlight is the number of nodes in flight by ledger or live facts.
+	// InFlight is the number of nodes in flight by ledger or live facts; queued ones
+	// are not.
 	InFlight int
 	// Used is the number of nodes that count against Limit.
 	Used int
@@ -136,7 +137,9 @@ const (
 	ReasonBudgetExhausted Reason = "BudgetExhausted"
 	// ReasonPoolExhausted: the budget of the node's own pool is used up.
 	ReasonPoolExhausted Reason = "PoolBudgetExhausted"
-	ReasonUnavailable   Reason = "Unavailable"
+	// ReasonQueued: the node has its turn when there is room.
+	ReasonQueued      Reason = "Queued"
+	ReasonUnavailable Reason = "Unavailable"
 
 	// Held: by policy, or until a person does something.
 	// ReasonWaveNotReached, ReasonSoaking and ReasonAwaitingApproval: the waves of the policy.

@@ -194,7 +194,7 @@ func (f *Fleet) nextChange(now time.Time) time.Duration {
 // begin prepares a decision: nothing of the last one is left.
 func (f *Fleet) begin(now time.Time) {
 	for _, n := range f.marked {
-		n.marked, n.slot, n.failure = false, nil, nil
+		n.marked, n.queued, n.slot, n.failure = false, false, nil, nil
 	}
 	f.marked = f.marked[:0]
 	f.advance(now)
@@ -211,6 +211,12 @@ func (f *Fleet) mark(n *nodeFacts, slot *Slot, failure *Failure) {
 		f.marked = append(f.marked, n)
 	}
 	n.slot, n.failure = slot, failure
+}
+
+// queue notes that a node is queued in this decision.
+func (f *Fleet) queue(n *nodeFacts) {
+	f.mark(n, n.slot, n.failure)
+	n.queued = true
 }
 
 func sameLabels(a, b map[string]string) bool {

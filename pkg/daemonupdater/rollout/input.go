@@ -120,13 +120,28 @@ type Ledger struct {
 	Resumed string
 }
 
+// InFlight counts the slots of nodes that were started.
+func (l *Ledger) InFlight() int {
+	n := 0
+	for i := range l.Slots {
+		if !l.Slots[i].Queued {
+			n++
+		}
+	}
+	return n
+}
+
 // Slot is the right to make one node unavailable.
 type Slot struct {
 	Node string
 	UID  types.UID
-	// Since is when the slot was given, or when the target last changed under it.
+	// Since is when the node was started, or when the target last changed under the slot.
 	Since    time.Time
 	Revision string
+	// Turn orders slots; see queue.go.
+	Turn int64
+	// Queued: the node was not started yet.
+	Queued bool
 	// Pod is the UID of the pod that may be deleted, and PodVersion the only
 	// resourceVersion of it that may: the intent, recorded before the effect.
 	Pod        types.UID

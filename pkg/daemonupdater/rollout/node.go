@@ -35,9 +35,11 @@ type nodeFacts struct {
 	wave int
 	lane *lane
 
-	// slot and failure are set by a decision, which notes in marked that the node
-	// is one of Fleet.marked.
+	// queued, slot and failure are set by a decision, which notes in marked that the
+	// node is one of Fleet.marked. The slot of a queued node is not in flight and
+	// not here.
 	marked  bool
+	queued  bool
 	slot    *Slot
 	failure *Failure
 }
@@ -235,7 +237,7 @@ func (f *nodeFacts) wait() waiting {
 // failed node starts again when it was lost and is back, or when its person
 // asks again.
 func (f *nodeFacts) startable() bool {
-	if f.slot != nil {
+	if f.slot != nil || f.queued {
 		return false
 	}
 	return f.failure == nil || f.failure.Reason == ReasonNodeLost || f.askedAfter(f.failure)

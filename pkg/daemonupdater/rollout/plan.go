@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -50,6 +51,7 @@ type planner struct {
 	deletes  []Deletion
 	fence    []Pod
 
+	lastTurn              int64
 	limit, inFlight, used int
 	pools                 map[string]*poolUse
 	waves                 waveProgress
@@ -80,7 +82,11 @@ func (p *planner) keepLedger() {
 	p.waves.states, p.resumed = p.in.Ledger.Waves, p.in.Ledger.Resumed
 	p.slots, p.failures = p.in.Ledger.Slots, p.in.Ledger.Failures
 	for i := range p.slots {
-		if node := p.lookup(p.slots[i].Node, p.slots[i].UID); node != nil {
+		switch node := p.lookup(p.slots[i].Node, p.slots[i].UID); {
+		case node == nil:
+		case p.slots[i].Queued:
+			p.fleet.queue(node)
+		default:
 			p.fleet.mark(node, &p.slots[i], node.failure)
 		}
 	}
@@ -106,13 +112,23 @@ func (p *planner) replaced(name string, uid types.UID) bool {
 func (p *planner) settleSlots() {
 	p.revision, p.touched = p.in.Revision, p.in.Ledger.Touched
 	if p.in.Ledger.Revision != p.in.Revision {
-		p.touched = len(p.in.Ledger.Slots)
+		p.touched = p.in.Ledger.InFlight()
 	}
 	for _, slot := range p.in.Ledger.Slots {
 		node := p.lookup(slot.Node, slot.UID)
 		retarget := slot.Revision != p.in.Revision
-		if p.replaced(slot.Node, slot.UID) {
+		if p.replaced(slot.Node, slot.UID) || (slot.Queued && node == nil) {
 			continue
+		}
+		if slot.Queued {
+			if !node.touchedMeanwhile(slot) {
+				slot.Revision = p.in.Revision
+				p.fleet.queue(node)
+				p.slots = append(p.slots, slot)
+				continue
+			}
+			slot.Queued, slot.Since = false, p.in.Now
+			p.touched++
 		}
 		if node != nil {
 			p.fleet.mark(node, &slot, nil)
@@ -237,12 +253,17 @@ func (p *planner) judgeFailures() {
 		len(p.failures), p.touched, message.Names(names))
 }
 
-// nextSteps records in each slot which pod is to be deleted next, if any.
+// nextSteps records in each slot which pod is to be deleted next, if any. A node
+// that is available waits for its turn.
 func (p *planner) nextSteps() {
+	turns := p.turns()
 	for i := range p.slots {
 		slot := &p.slots[i]
 		node := p.lookup(slot.Node, slot.UID)
-		if node == nil || !node.Ready {
+		if node == nil || !node.Ready || slot.Queued {
+			continue
+		}
+		if before, _ := slices.BinarySearch(turns, slot.Turn); node.available() && before >= p.limit {
 			continue
 		}
 		pod := node.next()
@@ -257,6 +278,16 @@ func (p *planner) nextSteps() {
 			Node: node.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, WasUnavailable: !pod.Available,
 		})
 	}
+}
+
+// turns of all slots, sorted.
+func (p *planner) turns() []int64 {
+	turns := make([]int64, len(p.slots))
+	for i := range p.slots {
+		turns[i] = p.slots[i].Turn
+	}
+	slices.Sort(turns)
+	return turns
 }
 
 func (p *planner) decide() Decision {

@@ -86,7 +86,9 @@ func say(d Decision) said {
 		s.States[v.Node] = string(v.State) + "/" + string(v.Reason)
 	}
 	for _, x := range d.Ledger.Slots {
-		s.Slots = append(s.Slots, x.Node)
+		if !x.Queued {
+			s.Slots = append(s.Slots, x.Node)
+		}
 	}
 	return s
 }
@@ -99,10 +101,10 @@ func TestPlan(t *testing.T) {
 		want said
 	}{
 		{
-			name: "starts one healthy node under a budget of one and tells the other why it waits",
-			in:   inputOf(1, a, b),
+			name: "starts one healthy node under a budget of one, queues the next, and tells another why it waits",
+			in:   inputOf(1, a, b, c),
 			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
-				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/BudgetExhausted"}},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/BudgetExhausted", "c": "pending/Queued"}},
 		},
 		{
 			name: "skips a node that was offline before it was touched, at no cost",

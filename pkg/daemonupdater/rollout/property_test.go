@@ -116,7 +116,9 @@ func allAvailable(n Node) bool {
 func checkBudget(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 	used := map[string]bool{}
 	for _, s := range d.Ledger.Slots {
-		used[s.Node] = true
+		if !s.Queued {
+			used[s.Node] = true
+		}
 	}
 	healthyStarts := 0
 	for _, name := range d.Started {
@@ -132,8 +134,8 @@ func checkBudget(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 	if healthyStarts > 0 && len(used) > in.Settings.Limit(len(in.Nodes)) {
 		t.Fatalf("started healthy nodes %v with %d nodes used of %d", d.Started, len(used), d.Limit)
 	}
-	if before := len(in.Ledger.Slots); len(d.Started) > 0 && len(d.Ledger.Slots) > max(before, in.Settings.Limit(len(in.Nodes))) {
-		t.Fatalf("%d slots of %d", len(d.Ledger.Slots), d.Limit)
+	if before := in.Ledger.InFlight(); len(d.Started) > 0 && d.Ledger.InFlight() > max(before, in.Settings.Limit(len(in.Nodes))) {
+		t.Fatalf("%d slots in flight of %d", d.Ledger.InFlight(), d.Limit)
 	}
 }
 

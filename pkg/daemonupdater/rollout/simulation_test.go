@@ -64,6 +64,7 @@ type version struct {
 
 type simPod struct {
 	uid         types.UID
+	rv          int // changes with every write
 	created     time.Time
 	version     version
 	terminating bool
@@ -93,6 +94,7 @@ type world struct {
 	ledgerRV   int
 	managers   []*simManager
 	uids       int
+	rv         int
 	steps      int
 	calm       bool // no more faults
 	history    []string
@@ -145,7 +147,13 @@ func (n *simNode) pool() string { return string(rune('x' + int(n.name[2])%3)) }
 
 func (w *world) newPod(v version, delay time.Duration) *simPod {
 	w.uids++
-	return &simPod{uid: types.UID(fmt.Sprint("p", w.uids)), created: w.now, version: v, readyAt: w.now.Add(delay)}
+	return &simPod{uid: types.UID(fmt.Sprint("p", w.uids)), rv: w.writes(), created: w.now, version: v, readyAt: w.now.Add(delay)}
+}
+
+// writes counts the writes of the API server.
+func (w *world) writes() int {
+	w.rv++
+	return w.rv
 }
 
 func (w *world) say(format string, args ...any) {
@@ -250,7 +258,7 @@ func (w *world) disturb() {
 	case 3: // somebody else deletes a pod
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
 		if p := n.pods[w.rng.IntN(len(n.pods))]; p != nil && !p.terminating {
-			p.terminating, p.goneAt = true, w.now.Add(10*time.Second)
+			p.terminating, p.goneAt, p.rv = true, w.now.Add(10*time.Second), w.writes()
 			w.say("somebody deletes a pod on %s", n.name)
 		}
 	}
@@ -292,7 +300,7 @@ func (w *world) observe() Input {
 				node.Pods = append(node.Pods, Pod{Member: m})
 				continue
 			}
-			pod := Pod{Member: m, Name: string(p.uid), UID: p.uid, Created: p.created, Revision: p.version.hash, Terminating: p.terminating, Available: w.available(n, p)}
+			pod := Pod{Member: m, Name: string(p.uid), UID: p.uid, Version: fmt.Sprint(p.rv), Created: p.created, Revision: p.version.hash, Terminating: p.terminating, Available: w.available(n, p)}
 			if p.version.bad && w.now.Sub(p.readyAt) > time.Minute {
 				pod.CrashLooping = "c"
 			}
@@ -326,6 +334,9 @@ func (w *world) manage(m *simManager) {
 	for _, name := range d.Started {
 		w.say("manager starts %s (used %d of %d)", name, d.Used, d.Limit)
 	}
+	for _, p := range d.Fence {
+		w.fence(p.UID)
+	}
 	for i, x := range d.Delete {
 		if !w.calm && w.rng.IntN(20) == 0 {
 			w.say("manager is interrupted before deleting %s", x.Pod)
@@ -338,17 +349,29 @@ func (w *world) manage(m *simManager) {
 	}
 }
 
-// delete is the API call with its UID precondition.
+// fence writes to a pod.
+func (w *world) fence(uid types.UID) {
+	for _, n := range w.nodes {
+		for _, p := range n.pods {
+			if p != nil && p.uid == uid {
+				p.rv = w.writes()
+				w.say("fence %s on %s", uid, n.name)
+			}
+		}
+	}
+}
+
+// delete is the API call with its preconditions.
 func (w *world) delete(x Deletion) {
 	for _, n := range w.nodes {
 		for _, p := range n.pods {
-			if p == nil || p.uid != x.UID || p.terminating {
+			if p == nil || p.uid != x.UID || fmt.Sprint(p.rv) != x.Version || p.terminating {
 				continue
 			}
 			if w.nodeAvailable(n) {
 				n.downByUs = true
 			}
-			p.terminating, p.goneAt = true, w.now.Add(time.Duration(w.rng.IntN(30))*time.Second)
+			p.terminating, p.goneAt, p.rv = true, w.now.Add(time.Duration(w.rng.IntN(30))*time.Second), w.writes()
 			w.say("delete %s on %s (ready=%v)", p.uid, n.name, n.ready)
 			if !w.holdsSlot(n.name) && !w.failed(n.name) {
 				w.violate("S5: pod %s of node %s deleted without a slot", p.uid, n.name)
@@ -375,6 +398,9 @@ func (w *world) failed(name string) bool {
 }
 
 func (w *world) checkStart(d Decision) {
+	if n := d.Ledger.InFlight(); len(d.Started) > 0 && n > w.limit {
+		w.violate("S1: %v started, %d slots in flight, limit %d", d.Started, n, w.limit)
+	}
 	failures := len(w.ledger.Failures)
 	if w.ledger.Revision == d.Ledger.Revision && failures >= max(minFailures, (w.ledger.Touched+9)/10) &&
 		len(d.Ledger.Failures) >= failures && len(d.Started) > 0 {
@@ -404,9 +430,6 @@ func (w *world) check() {
 	}
 	if len(down) > w.limit {
 		w.violate("S1: %d nodes down by us, limit %d: %v", len(down), w.limit, slices.Sorted(maps.Keys(down)))
-	}
-	if len(w.ledger.Slots) > w.limit {
-		w.violate("S1: %d slots, limit %d", len(w.ledger.Slots), w.limit)
 	}
 }
 

@@ -6,17 +6,33 @@ import (
 	"slices"
 )
 
-// startNodes gives slots to candidates while policy and budgets allow: class by
-// class, and within a class from each lane in turn.
+// startNodes starts queued nodes, then gives slots to candidates while policy and
+// budgets allow: class by class, and within a class from each lane in turn.
 func (p *planner) startNodes() {
-	if p.in.Settings.Paused || p.halted != "" {
-		return
+	p.serveQueue()
+	if !p.in.Settings.Paused && p.halted == "" {
+		p.serveLanes()
 	}
+	slices.SortFunc(p.slots, func(a, b Slot) int { return cmp.Compare(a.Node, b.Node) })
+}
+
+// queue is a lane that is being served, up to its last node that was taken.
+type queue struct {
+	lane *lane
+	last *nodeFacts
+}
+
+func (p *planner) serveLanes() {
 	var queues []*queue
+	finish := func() {
+		if started := len(p.started); p.serve(queues) && len(p.started) > started {
+			p.fillQueue(queues)
+		}
+		queues = nil
+	}
 	p.fleet.lanes.Ascend(func(l *lane) bool {
 		if len(queues) > 0 && queues[0].lane.class != l.class {
-			p.serve(queues)
-			queues = queues[:0]
+			finish()
 		}
 		if reason, why := p.held(l); reason != "" {
 			p.refused[l] = refusal{reason, why}
@@ -25,32 +41,35 @@ func (p *planner) startNodes() {
 		}
 		return true
 	})
-	p.serve(queues)
-	slices.SortFunc(p.slots, func(a, b Slot) int { return cmp.Compare(a.Node, b.Node) })
-}
-
-// queue is a lane that is being served, up to its last node that was started.
-type queue struct {
-	lane *lane
-	last *nodeFacts
+	finish()
 }
 
 // serve starts nodes from queues of one class in turn until each is empty or a
-// budget is used up.
-func (p *planner) serve(queues []*queue) {
-	for len(queues) > 0 {
-		queues = slices.DeleteFunc(queues, func(q *queue) bool {
+// budget is used up. It tells whether they are healthy ones.
+func (p *planner) serve(queues []*queue) (healthyOnes bool) {
+	open := slices.Clone(queues)
+	for len(open) > 0 {
+		open = slices.DeleteFunc(open, func(q *queue) bool {
 			if reason, why := p.unaffordable(q.lane); reason != "" {
 				p.refused[q.lane] = refusal{reason, why}
 				return true
 			}
-			if q.last = q.lane.after(q.last); q.last == nil {
+			next := q.lane.after(q.last)
+			if next == nil {
 				return true
 			}
-			p.start(q.last)
+			if q.lane.need == healthy && len(p.slots) >= p.limit {
+				p.refused[q.lane] = refusal{ReasonBudgetExhausted, "waits until others, which come first, are started"}
+				return true
+			}
+			q.last = next
+			slot := p.grant(next)
+			p.begin(next, &slot)
+			p.slots = append(p.slots, slot)
 			return false
 		})
 	}
+	return len(queues) > 0 && queues[0].lane.need == healthy
 }
 
 // refusal is why no more candidates of a lane are started.
@@ -59,20 +78,26 @@ type refusal struct {
 	why    string
 }
 
-// start gives a node its slot.
-func (p *planner) start(node *nodeFacts) {
+// grant makes the slot of a node, which is behind all others.
+func (p *planner) grant(node *nodeFacts) Slot {
+	p.lastTurn++
+	return Slot{Node: node.Name, UID: node.UID, Since: p.in.Now, Revision: p.in.Revision, Turn: p.lastTurn}
+}
+
+// begin starts a node under a slot.
+func (p *planner) begin(node *nodeFacts, slot *Slot) {
 	if !node.inFlight() {
 		p.use(node.Pool, 1, 0)
 	}
 	if !node.uses() {
 		p.use(node.Pool, 0, 1)
 	}
-	slot := Slot{Node: node.Name, UID: node.UID, Since: p.in.Now, Revision: p.in.Revision}
 	if node.failure != nil {
 		p.failures = without(p.failures, node.Name)
 	}
-	p.fleet.mark(node, &slot, nil)
-	p.slots = append(p.slots, slot)
+	slot.Since = p.in.Now
+	p.fleet.mark(node, slot, nil)
+	node.queued = false
 	p.touched++
 	p.started = append(p.started, node.Name)
 }
@@ -102,6 +127,9 @@ func (p *planner) countUse() {
 		}
 	}
 	for i := range p.slots {
+		if p.slots[i].Queued {
+			continue
+		}
 		node := p.lookup(p.slots[i].Node, p.slots[i].UID)
 		switch {
 		case node == nil: // gone, and so is its pool

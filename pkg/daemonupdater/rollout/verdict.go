@@ -83,6 +83,8 @@ func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
 		return ReasonPaused, "the rollout is paused"
 	case p.halted != "":
 		return ReasonHalted, p.halted
+	case f.queued:
+		return ReasonQueued, "is started as soon as there is room"
 	case f.standing == resting:
 		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s, is left alone for %s after a return",
 			f.ReadySince.UTC().Format(time.RFC3339), p.in.Policy.Returned)
@@ -97,7 +99,7 @@ func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
 // room or for its own pods, held when it waits for a person or by policy.
 func (r Reason) state() State {
 	switch r {
-	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonUnavailable:
+	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonQueued, ReasonUnavailable:
 		return Pending
 	}
 	return Held
@@ -119,9 +121,12 @@ func (p *planner) countWaiting() []Waiting {
 	left := p.fleet.all.by
 	inLanes := map[*lane]int{}
 	for _, n := range p.fleet.marked {
-		if n.slot != nil || n.failure != nil {
+		if n.slot != nil || n.failure != nil || n.queued {
 			left[n.standing]--
 			inLanes[n.lane]++
+		}
+		if n.queued && n.slot == nil && n.failure == nil && n.standing > away {
+			w.add(p, 1, n)
 		}
 	}
 	for s := ailing; s < candidate; s++ {
@@ -165,7 +170,7 @@ func (p *planner) example(s standing) *nodeFacts {
 	if tree := p.fleet.listed[s]; tree != nil {
 		tree.Ascend(func(n *nodeFacts) bool {
 			like = n
-			return n.slot != nil || n.failure != nil
+			return n.slot != nil || n.failure != nil || n.queued
 		})
 	}
 	return like
