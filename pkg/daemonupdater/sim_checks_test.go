@@ -123,7 +123,8 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		}
 	}
 	stored := w.rolloutOf(pass.group)
-	i := -1
+	a, i := w.account(pass.group), -1
+	a.limit[node] = max(a.limit[node], simLimit(pass)) // the limit may have been raised since the node had its slot
 	if stored != nil {
 		i = slices.IndexFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID })
 	}
@@ -226,8 +227,6 @@ func simInFlight(r *topsv1.DaemonRollout) int {
 
 // checkQueued: a node that was queued is started when nothing but room was missing.
 func (w *simWorld) checkQueued(pass *simPass, stored *topsv1.DaemonRollout, node string) {
-	a := w.account(pass.group)
-	a.limit[node] = simLimit(pass)
 	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
 		w.violate("paused: queued node %s of %s starts", node, pass.group)
 	}
