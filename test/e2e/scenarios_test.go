@@ -69,6 +69,7 @@ func TestScenarios(t *testing.T) {
 	t.Run("nothing starts outside of the window, which may be edited", func(t *testing.T) { s.window(ctx, t) })
 	t.Run("the window is meant in the time of the node's site", func(t *testing.T) { s.windowOfSite(ctx, t) })
 	t.Run("a killed manager goes on where it stopped, within the budget", func(t *testing.T) { s.killedManager(ctx, t) })
+	t.Run("two managers at once stay within the budget", func(t *testing.T) { s.twoManagers(ctx, t) })
 	t.Run("a request of a node waits, runs and is answered", func(t *testing.T) { s.requestOfNode(ctx, t) })
 	t.Run("leaving OTA removes the conditions", func(t *testing.T) { s.leaveOTA(ctx, t) })
 	t.Run("the shipped manifests are accepted", func(t *testing.T) { s.manifests(ctx, t) })
@@ -256,21 +257,6 @@ func (s *scenarios) paused(ctx context.Context, t *testing.T) {
 	f.staysAs(ctx, before)
 	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationPaused] = "false" })
 	f.complete(ctx, "app:2", scenarioNodes)
-}
-
-func (s *scenarios) killedManager(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "killed", rolling("1"))
-	o := f.observe(ctx)
-	f.setImage(ctx, "app:2")
-	for done := int32(1); done <= 2; done++ {
-		f.reaches(ctx, "under way", func(st *topsv1.DaemonRolloutStatus) bool { return st.Updated >= done && len(st.InFlight) > 0 })
-		s.manager.Kill()
-		s.startManager(ctx, t)
-	}
-	f.complete(ctx, "app:2", scenarioNodes)
-	if most := o.Most(); most > 1 {
-		t.Errorf("%d nodes were down at once, allowed is 1", most)
-	}
 }
 
 func (s *scenarios) manifests(ctx context.Context, t *testing.T) {
