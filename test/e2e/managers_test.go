@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/harness"
@@ -42,6 +44,7 @@ func (s *scenarios) twoManagers(ctx context.Context, t *testing.T) {
 	})
 	f := newDaemonSet(ctx, t, s.Cluster, "two", rolling("2"))
 	o := f.observe(ctx)
+	inTurn(ctx, t, s.manager, second)
 	for version := 2; version <= 5; version++ {
 		before, image := f.uids(ctx), fmt.Sprintf("app:%d", version)
 		o.Reset()
@@ -59,6 +62,34 @@ func (s *scenarios) twoManagers(ctx context.Context, t *testing.T) {
 			t.Errorf("%s did not decide about this rollout, so this shows nothing", name)
 		}
 	}
+}
+
+// frozenTime is how long a manager is frozen, and then how long none is.
+const frozenTime = 250 * time.Millisecond
+
+// inTurn freezes processes one after the other until the test ends.
+func inTurn(ctx context.Context, t *testing.T, processes ...*harness.Process) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-done })
+	wait := func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(frozenTime):
+		}
+	}
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			p := processes[i%len(processes)]
+			frozen := p.Freeze()
+			wait()
+			if err := errors.Join(frozen, p.Thaw()); err != nil {
+				t.Errorf("freezing %s: %v", p.Name(), err)
+			}
+			wait()
+		}
+	}()
 }
 
 // get returns what a URL answers.
