@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -130,11 +131,29 @@ func (f *fixture) on(ctx context.Context, node string) *corev1.Pod {
 
 // markReady writes the status a kubelet writes when a pod has become Ready.
 func (f *fixture) markReady(ctx context.Context, pod *corev1.Pod) error {
-	before, now := pod.DeepCopy(), metav1.Now()
+	return f.markReadySince(ctx, pod, metav1.Now())
+}
+
+// readyForAnHour makes all pods look as if they had been Ready for an hour.
+func (f *fixture) readyForAnHour(ctx context.Context) {
+	f.t.Helper()
+	pods, err := f.pods(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range pods {
+		if err := f.markReadySince(ctx, &pods[i], metav1.NewTime(time.Now().Add(-time.Hour))); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+func (f *fixture) markReadySince(ctx context.Context, pod *corev1.Pod, since metav1.Time) error {
+	before := pod.DeepCopy()
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
-			c.Status, c.Reason, c.Message, c.LastTransitionTime = corev1.ConditionTrue, "", "", now
+			c.Status, c.Reason, c.Message, c.LastTransitionTime = corev1.ConditionTrue, "", "", since
 		}
 	}
 	return f.cluster.Client.Status().Patch(ctx, pod, client.StrategicMergeFrom(before))

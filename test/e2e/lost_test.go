@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
 )
 
 // nodeThenPod: a node that was lost is back before its pod is Ready again. Its
@@ -122,50 +124,88 @@ func (s *scenarios) lastStraggler(ctx context.Context, t *testing.T) {
 	}
 }
 
-// takesNodesDown: a version takes its nodes down when it starts. It gets as far
-// as the budget, halts, and a good version follows.
+// takesNodesDown: a version takes its nodes down when it starts, before its pods
+// are Ready.
 func (s *scenarios) takesNodesDown(ctx context.Context, t *testing.T) {
-	s.policy(ctx, t, "deadly", topsv1.UpgradePolicySpec{
-		MaxUnavailable: ptr.To(intstr.FromInt32(2)), LostDeadlineSeconds: ptr.To[int32](2),
-		Failure: &topsv1.FailurePolicy{Threshold: ptr.To(intstr.FromInt32(1))},
-	})
+	s.policy(ctx, t, "deadly", deadlyPolicy())
 	f := newDaemonSet(ctx, t, s.Cluster, "deadly", underPolicy("deadly"))
 	o := f.observe(ctx)
 	f.halfWay(ctx, "app:bad", 0, 2)
+	s.haltsAndRecovers(ctx, f, o)
+}
+
+// takesNodesDownLater: a version takes its nodes down after its pods are Ready.
+// minReadySeconds, longer than it takes to notice, holds the slots till then.
+func (s *scenarios) takesNodesDownLater(ctx context.Context, t *testing.T) {
+	s.policy(ctx, t, "deadly-later", deadlyPolicy())
+	f := newDaemonSet(ctx, t, s.Cluster, "deadly-later", underPolicy("deadly-later"))
+	o := f.observe(ctx)
+	f.readyForAnHour(ctx)
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.MinReadySeconds = 60
+		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
+	})
+	f.eventually(ctx, func() error {
+		pods, err := f.running(ctx, "app:bad")
+		if err == nil && (len(pods) != 2 || !isReady(&pods[0]) || !isReady(&pods[1])) {
+			err = fmt.Errorf("%d pods run the bad version, want 2 that are Ready", len(pods))
+		}
+		return err
+	})
+	s.haltsAndRecovers(ctx, f, o)
+}
+
+// deadlyPolicy allows two nodes at once, and one of them to be lost for a moment.
+func deadlyPolicy() topsv1.UpgradePolicySpec {
+	return topsv1.UpgradePolicySpec{
+		MaxUnavailable: ptr.To(intstr.FromInt32(2)), LostDeadlineSeconds: ptr.To[int32](2),
+		Failure: &topsv1.FailurePolicy{Threshold: ptr.To(intstr.FromInt32(1))},
+	}
+}
+
+// haltsAndRecovers loses the two nodes that run a bad version. The rollout halts
+// and gets no further, a good version goes where it can, and everywhere when the
+// nodes are back.
+func (s *scenarios) haltsAndRecovers(ctx context.Context, f *fixture, o *harness.Observer) {
+	f.t.Helper()
 	bad, err := f.running(ctx, "app:bad")
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	lost := []string{bad[0].Spec.NodeName, bad[1].Spec.NodeName}
 	if _, err := s.NodesOff(ctx, lost...); err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	r := f.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool {
 		return meta.IsStatusConditionTrue(st.Conditions, topsv1.RolloutHalted) && st.FailedNodes == 2
 	})
 	for _, failed := range r.Status.Failed {
 		if failed.Reason != "NodeLost" || !slices.Contains(lost, failed.Node) {
-			t.Errorf("failed = %+v, want one of %v because it was lost", failed, lost)
+			f.t.Errorf("failed = %+v, want one of %v because it was lost", failed, lost)
 		}
 	}
 	f.staysAs(ctx, f.uids(ctx))
 	if replaced := o.Replaced(); replaced != 2 || o.Most() != 2 {
-		t.Errorf("the bad version replaced %d pods and took %d nodes down at once, want 2", replaced, o.Most())
+		f.t.Errorf("the bad version replaced %d pods and took %d nodes down at once, want 2", replaced, o.Most())
 	}
 
-	f.setFree(ctx, "app:good")
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.MinReadySeconds = 0
+		ds.Spec.Template.Spec.Containers[0].Image = "app:good"
+		delete(ds.Spec.Template.Labels, behaviourLabel)
+	})
 	f.reaches(ctx, "good where it can be", func(st *topsv1.DaemonRolloutStatus) bool {
 		return int(st.Updated) == scenarioNodes-2 && st.SkippedNodes == 2 && reasonOf(st, topsv1.RolloutProgressing) == "CompleteExceptOffline"
 	})
 	if most := o.MostOf(s.nodesWithout(lost)...); most > 2 {
-		t.Errorf("%d of the nodes that are left were down at once, allowed are 2", most)
+		f.t.Errorf("%d of the nodes that are left were down at once, allowed are 2", most)
 	}
 	if _, err := s.NodesOn(ctx, lost...); err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	f.complete(ctx, "app:good", scenarioNodes)
 	if replaced := o.Replaced(); replaced != scenarioNodes+2 {
-		t.Errorf("%d pods were replaced, want the 2 bad ones twice and the %d others once", replaced, scenarioNodes-2)
+		f.t.Errorf("%d pods were replaced, want the 2 bad ones twice and the %d others once", replaced, scenarioNodes-2)
 	}
 }
 
