@@ -34,6 +34,23 @@ type fixture struct {
 // its pods are Ready everywhere.
 func newDaemonSet(ctx context.Context, t *testing.T, c *harness.Cluster, name string, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *fixture {
 	t.Helper()
+	f := createDaemonSet(ctx, t, c, name, annotations, change...)
+	f.eventually(ctx, func() error {
+		live, err := f.get(ctx)
+		if err != nil {
+			return err
+		}
+		if live.Status.DesiredNumberScheduled == 0 || live.Status.NumberReady != live.Status.DesiredNumberScheduled {
+			return fmt.Errorf("%d of %d pods of %s are Ready", live.Status.NumberReady, live.Status.DesiredNumberScheduled, name)
+		}
+		return nil
+	})
+	return f
+}
+
+// createDaemonSet does not wait for the pods.
+func createDaemonSet(ctx context.Context, t *testing.T, c *harness.Cluster, name string, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *fixture {
+	t.Helper()
 	labels := map[string]string{"app": name}
 	ds := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations},
@@ -52,19 +69,8 @@ func newDaemonSet(ctx context.Context, t *testing.T, c *harness.Cluster, name st
 	if err := c.Client.Create(ctx, ds); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t, c, name}
 	t.Cleanup(func() { _ = c.Client.Delete(context.WithoutCancel(ctx), ds) })
-	f.eventually(ctx, func() error {
-		live, err := f.get(ctx)
-		if err != nil {
-			return err
-		}
-		if live.Status.DesiredNumberScheduled == 0 || live.Status.NumberReady != live.Status.DesiredNumberScheduled {
-			return fmt.Errorf("%d of %d pods of %s are Ready", live.Status.NumberReady, live.Status.DesiredNumberScheduled, name)
-		}
-		return nil
-	})
-	return f
+	return &fixture{t, c, name}
 }
 
 func (f *fixture) eventually(ctx context.Context, check func() error) {
@@ -163,11 +169,14 @@ func (f *fixture) reaches(ctx context.Context, what string, is func(*topsv1.Daem
 	return last
 }
 
-// complete waits until every node runs an image and the rollout says so.
+// complete waits until the rollout says that every node is at the newest
+// revision, and fails when a pod is not.
 func (f *fixture) complete(ctx context.Context, image string, nodes int) {
 	f.t.Helper()
+	newest := f.newestRevision(ctx)
 	f.reaches(ctx, "complete", func(s *topsv1.DaemonRolloutStatus) bool {
-		return int(s.Updated) == nodes && len(s.InFlight) == 0 && meta.IsStatusConditionTrue(s.Conditions, topsv1.RolloutComplete)
+		return len(s.Targets) == 1 && s.Targets[0].Hash == newest && int(s.Updated) == nodes && len(s.InFlight) == 0 &&
+			meta.IsStatusConditionTrue(s.Conditions, topsv1.RolloutComplete)
 	})
 	pods, err := f.pods(ctx)
 	if err != nil {
@@ -180,9 +189,39 @@ func (f *fixture) complete(ctx context.Context, image string, nodes int) {
 	}
 }
 
-// observe starts an independent watcher of this DaemonSet's pods.
+// newestRevision returns the hash of the newest ControllerRevision, once the
+// DaemonSet controller has seen the template.
+func (f *fixture) newestRevision(ctx context.Context) string {
+	f.t.Helper()
+	var newest appsv1.ControllerRevision
+	f.eventually(ctx, func() error {
+		ds, err := f.get(ctx)
+		if err != nil {
+			return err
+		}
+		if ds.Status.ObservedGeneration != ds.Generation {
+			return fmt.Errorf("the DaemonSet controller has not seen generation %d of %s", ds.Generation, f.name)
+		}
+		var list appsv1.ControllerRevisionList
+		if err := f.cluster.Client.List(ctx, &list, client.InNamespace("default"), client.MatchingLabels{"app": f.name}); err != nil {
+			return err
+		}
+		for _, revision := range list.Items {
+			if revision.Revision > newest.Revision {
+				newest = revision
+			}
+		}
+		return nil
+	})
+	return newest.Labels[appsv1.ControllerRevisionHashLabelKey]
+}
+
+// observe starts an independent watcher of this DaemonSet's pods; it ends with the
+// test.
 func (f *fixture) observe(ctx context.Context) *harness.Observer {
 	f.t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	f.t.Cleanup(cancel)
 	o, err := harness.Observe(ctx, f.cluster, "app="+f.name)
 	if err != nil {
 		f.t.Fatal(err)

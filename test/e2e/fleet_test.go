@@ -66,8 +66,9 @@ func (s *scenarios) nodeObjectDeleted(ctx context.Context, t *testing.T) {
 	f.complete(ctx, "app:2", scenarioNodes)
 }
 
-// kubectlRollout: restart, history and undo work on a controlled DaemonSet; an
-// undo half-way does not restart the pods that are at its revision already.
+// kubectlRollout: restart, history and undo work on a controlled DaemonSet. An
+// undo half-way, with a node in flight, replaces the pods of the new revision and
+// leaves those alone that are at the old one still.
 func (s *scenarios) kubectlRollout(ctx context.Context, t *testing.T) {
 	f := newDaemonSet(ctx, t, s.Cluster, "undo", rolling("1"))
 	if _, err := s.Kubectl(ctx, "rollout", "restart", "daemonset/undo"); err != nil {
@@ -77,20 +78,25 @@ func (s *scenarios) kubectlRollout(ctx context.Context, t *testing.T) {
 		return int(st.Touched) == scenarioNodes && int(st.Updated) == scenarioNodes
 	})
 	o := f.observe(ctx)
-	o.Reset()
-	f.setImage(ctx, "app:2")
-	f.reaches(ctx, "half-way", func(st *topsv1.DaemonRolloutStatus) bool { return st.Updated >= 2 && st.Updated < scenarioNodes })
+	f.halfWay(ctx, "app:2", 3, 1)
+	updated, left := f.uidsRunning(ctx, "app:2"), f.uidsRunning(ctx, "app:1")
+	if len(updated) != 4 || len(left) != 2 {
+		t.Fatalf("%d pods are at the new revision and %d at the old one, want 4 and 2", len(updated), len(left))
+	}
 	if history, err := s.Kubectl(ctx, "rollout", "history", "daemonset/undo"); err != nil || strings.Count(history, "<none>") < 3 {
 		t.Errorf("history shows fewer than three revisions (%v):\n%s", err, history)
 	}
+	o.Reset()
 	if _, err := s.Kubectl(ctx, "rollout", "undo", "daemonset/undo"); err != nil {
 		t.Fatal(err)
 	}
 	f.complete(ctx, "app:1", scenarioNodes)
-	if replaced := o.Replaced(); replaced >= 2*scenarioNodes {
-		t.Errorf("%d pods were replaced there and back, want those left alone that never left the old revision", replaced)
+	deletedExactly(t, o, updated)
+	now := f.uidsRunning(ctx, "app:1")
+	for uid := range left {
+		if !now[uid] {
+			t.Errorf("pod %s was at the old revision all the time and is gone", uid)
+		}
 	}
-	if most := o.Most(); most > 1 {
-		t.Errorf("%d nodes were down at once, allowed is 1", most)
-	}
+	atMost(t, o, 1)
 }

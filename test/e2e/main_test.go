@@ -1,6 +1,7 @@
 // Package e2e runs the programs of this project against real control planes.
 // One cluster of 20 nodes carries the story of the demo; a smaller, faster one
-// carries the scenarios, each with a DaemonSet of its own.
+// carries the scenarios, each with a DaemonSet of its own; one of a thousand nodes
+// shows what only a fleet can.
 package e2e
 
 import (

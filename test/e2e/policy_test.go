@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -53,20 +54,12 @@ func (s *scenarios) waves(ctx context.Context, t *testing.T) {
 		return reasonOf(st, topsv1.RolloutAccepted) == "UpgradePolicyNotFound"
 	})
 	f.staysAs(ctx, before)
-	policy := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "waves"}, Spec: topsv1.UpgradePolicySpec{
+	s.policy(ctx, t, "waves", topsv1.UpgradePolicySpec{
 		MaxUnavailable: ptr.To(intstr.FromInt32(3)),
 		Waves: []topsv1.Wave{
 			{Name: "canary", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/hostname": "node-0002"}}},
 			{Name: "half", Size: ptr.To(intstr.FromString("50%")), Approval: topsv1.ApprovalManual},
 		},
-	}}
-	if err := s.Client.Create(ctx, policy); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Client.Delete(context.WithoutCancel(ctx), policy); err != nil {
-			t.Error(err)
-		}
 	})
 	r := f.reaches(ctx, "waiting for approval", func(st *topsv1.DaemonRolloutStatus) bool {
 		return st.Updated == 1 && reasonOf(st, topsv1.RolloutProgressing) == "AwaitingApproval"
@@ -89,4 +82,36 @@ func (s *scenarios) waves(ctx context.Context, t *testing.T) {
 	if most := o.Most(); most > 3 {
 		t.Errorf("%d nodes were down at once, allowed are 3", most)
 	}
+}
+
+// policy creates an UpgradePolicy that ends with the test.
+func (s *scenarios) policy(ctx context.Context, t *testing.T, name string, spec topsv1.UpgradePolicySpec) {
+	t.Helper()
+	policy := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	if err := s.Client.Create(ctx, policy); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Client.Delete(context.WithoutCancel(ctx), policy); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// editPolicy changes an UpgradePolicy.
+func (s *scenarios) editPolicy(ctx context.Context, t *testing.T, name string, edit func(*topsv1.UpgradePolicySpec)) {
+	t.Helper()
+	var policy topsv1.UpgradePolicy
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, &policy); err != nil {
+		t.Fatal(err)
+	}
+	edit(&policy.Spec)
+	if err := s.Client.Update(ctx, &policy); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// underPolicy are the annotations of a DaemonSet that names a policy.
+func underPolicy(name string) map[string]string {
+	return map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationUpgradePolicy: name}
 }

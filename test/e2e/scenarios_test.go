@@ -18,7 +18,11 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-const scenarioNodes = 6
+// The nodes of the scenarios, spread evenly over zones.
+const (
+	scenarioNodes = 6
+	scenarioZones = 3
+)
 
 // scenarios is a running cluster with a manager.
 type scenarios struct {
@@ -28,8 +32,8 @@ type scenarios struct {
 
 // TestScenarios runs the scenarios one after the other on one cluster.
 func TestScenarios(t *testing.T) {
-	ctx := testContext(t, 12*time.Minute)
-	s := &scenarios{Cluster: startCluster(ctx, t, "--nodes", fmt.Sprint(scenarioNodes), "--pod-ready-delay", "300ms",
+	ctx := testContext(t, 15*time.Minute)
+	s := &scenarios{Cluster: startCluster(ctx, t, "--nodes", fmt.Sprint(scenarioNodes), "--zones", fmt.Sprint(scenarioZones), "--pod-ready-delay", "300ms",
 		"--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "6s")}
 	if err := s.Install(ctx); err != nil {
 		t.Fatal(err)
@@ -44,15 +48,29 @@ func TestScenarios(t *testing.T) {
 	t.Run("a GcuResource with both device plugins is refused", func(t *testing.T) { s.bothPlugins(ctx, t) })
 	t.Run("the keys of OpenYurt mean the same", func(t *testing.T) { s.openYurtKeys(ctx, t) })
 	t.Run("a node lost after it was touched keeps its slot", func(t *testing.T) { s.lostAfterTouch(ctx, t) })
+	t.Run("a lost node that is back before its pod is Ready keeps its slot", func(t *testing.T) { s.nodeThenPod(ctx, t) })
+	t.Run("a lost node whose pod is Ready before it is back keeps its slot", func(t *testing.T) { s.podThenNode(ctx, t) })
+	t.Run("the last straggler is named, fails and heals", func(t *testing.T) { s.lastStraggler(ctx, t) })
 	t.Run("more nodes are offline than the budget allows", func(t *testing.T) { s.moreOffline(ctx, t) })
 	t.Run("a Node object vanishes and comes back", func(t *testing.T) { s.nodeObjectDeleted(ctx, t) })
-	t.Run("kubectl rollout restart, history and undo work", func(t *testing.T) { s.kubectlRollout(ctx, t) })
+	t.Run("kubectl rollout restart, history and undo work, half-way too", func(t *testing.T) { s.kubectlRollout(ctx, t) })
 	t.Run("a bad version halts and a good one replaces it", func(t *testing.T) { s.badVersion(ctx, t) })
+	t.Run("a version that takes nodes down halts within the budget", func(t *testing.T) { s.takesNodesDown(ctx, t) })
+	t.Run("a version that takes nodes down later halts too, with minReadySeconds", func(t *testing.T) { s.takesNodesDownLater(ctx, t) })
+	t.Run("a template changed half-way replaces each pod once", func(t *testing.T) { s.newTemplate(ctx, t) })
+	t.Run("the strategy changes half-way to OTA and back", func(t *testing.T) { s.toOTA(ctx, t) })
+	t.Run("a budget lowered half-way binds new starts at once", func(t *testing.T) { s.smallerBudget(ctx, t) })
+	t.Run("a policy changed half-way binds at once", func(t *testing.T) { s.otherPolicy(ctx, t) })
+	t.Run("an update type changed half-way stops us until it is OnDelete again", func(t *testing.T) { s.otherUpdateType(ctx, t) })
 	t.Run("a pod stuck in Terminating costs one slot", func(t *testing.T) { s.stuckTerminating(ctx, t) })
 	t.Run("pausing starts nothing new", func(t *testing.T) { s.paused(ctx, t) })
 	t.Run("a policy that makes no sense is refused", func(t *testing.T) { s.policyRefused(ctx, t) })
 	t.Run("waves follow one another, a manual one waits for a person", func(t *testing.T) { s.waves(ctx, t) })
+	t.Run("each pool keeps its own budget and all of them go on", func(t *testing.T) { s.pools(ctx, t) })
+	t.Run("nothing starts outside of the window, which may be edited", func(t *testing.T) { s.window(ctx, t) })
+	t.Run("the window is meant in the time of the node's site", func(t *testing.T) { s.windowOfSite(ctx, t) })
 	t.Run("a killed manager goes on where it stopped, within the budget", func(t *testing.T) { s.killedManager(ctx, t) })
+	t.Run("two managers at once stay within the budget", func(t *testing.T) { s.twoManagers(ctx, t) })
 	t.Run("a request of a node waits, runs and is answered", func(t *testing.T) { s.requestOfNode(ctx, t) })
 	t.Run("leaving OTA removes the conditions", func(t *testing.T) { s.leaveOTA(ctx, t) })
 	t.Run("the shipped manifests are accepted", func(t *testing.T) { s.manifests(ctx, t) })
@@ -240,21 +258,6 @@ func (s *scenarios) paused(ctx context.Context, t *testing.T) {
 	f.staysAs(ctx, before)
 	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationPaused] = "false" })
 	f.complete(ctx, "app:2", scenarioNodes)
-}
-
-func (s *scenarios) killedManager(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "killed", rolling("1"))
-	o := f.observe(ctx)
-	f.setImage(ctx, "app:2")
-	for done := int32(1); done <= 2; done++ {
-		f.reaches(ctx, "under way", func(st *topsv1.DaemonRolloutStatus) bool { return st.Updated >= done && len(st.InFlight) > 0 })
-		s.manager.Kill()
-		s.startManager(ctx, t)
-	}
-	f.complete(ctx, "app:2", scenarioNodes)
-	if most := o.Most(); most > 1 {
-		t.Errorf("%d nodes were down at once, allowed is 1", most)
-	}
 }
 
 func (s *scenarios) manifests(ctx context.Context, t *testing.T) {

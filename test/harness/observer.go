@@ -3,10 +3,12 @@ package harness
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -17,10 +19,20 @@ import (
 // being deleted until every pod that was deleted there has an available
 // successor. A node that is merely cut off does not count, nobody made it so.
 type Observer struct {
-	mu    sync.Mutex
-	down  map[string]map[string]bool // node -> DaemonSet -> deleted and not yet replaced
-	most  int
-	total int
+	mu   sync.Mutex
+	down map[string]map[string]bool // node -> DaemonSet -> deleted and not yet replaced
+	// gone are the pods whose deletion was seen, at any time: UID -> node.
+	gone map[types.UID]string
+	// atReset are the nodes that were down at the last Reset, turns what came after.
+	atReset []string
+	turns   []turn
+	deleted []types.UID
+}
+
+// turn is a node going down or coming up.
+type turn struct {
+	node string
+	down bool
 }
 
 // Observe starts an observer of the pods a selector matches in all namespaces;
@@ -30,7 +42,7 @@ func Observe(ctx context.Context, c *Cluster, selector string) (*Observer, error
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	o := &Observer{down: map[string]map[string]bool{}}
+	o := &Observer{down: map[string]map[string]bool{}, gone: map[types.UID]string{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 0,
 		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = selector }))
 	informer := factory.Core().V1().Pods().Informer()
@@ -60,54 +72,84 @@ func (o *Observer) see(pod *corev1.Pod, gone bool) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	sets := o.down[pod.Spec.NodeName]
+	node, sets := pod.Spec.NodeName, o.down[pod.Spec.NodeName]
 	if sets == nil {
 		sets = map[string]bool{}
-		o.down[pod.Spec.NodeName] = sets
+		o.down[node] = sets
 	}
-	key := pod.Namespace + "/" + owner.Name
+	wasDown, key := len(sets) > 0, pod.Namespace+"/"+owner.Name
 	switch {
 	case gone || pod.DeletionTimestamp != nil:
-		if !sets[key] {
-			o.total++
-		}
 		sets[key] = true
+		if _, known := o.gone[pod.UID]; !known {
+			o.gone[pod.UID] = node
+			o.deleted = append(o.deleted, pod.UID)
+		}
 	case isReady(pod):
 		delete(sets, key)
 	}
-	o.most = max(o.most, o.count())
-}
-
-func (o *Observer) count() int {
-	n := 0
-	for _, sets := range o.down {
-		if len(sets) > 0 {
-			n++
-		}
+	if isDown := len(sets) > 0; isDown != wasDown {
+		o.turns = append(o.turns, turn{node, isDown})
 	}
-	return n
 }
 
 // Most returns the largest number of nodes that were down at once since the
 // last Reset.
-func (o *Observer) Most() int {
+func (o *Observer) Most() int { return o.most(func(string) bool { return true }) }
+
+// MostOf returns the same, counting only some nodes.
+func (o *Observer) MostOf(nodes ...string) int {
+	return o.most(func(node string) bool { return slices.Contains(nodes, node) })
+}
+
+func (o *Observer) most(counts func(node string) bool) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.most
+	now := 0
+	for _, node := range o.atReset {
+		if counts(node) {
+			now++
+		}
+	}
+	most := now
+	for _, t := range o.turns {
+		switch {
+		case !counts(t.node):
+		case t.down:
+			now++
+			most = max(most, now)
+		default:
+			now--
+		}
+	}
+	return most
 }
 
 // Replaced returns how many pods were deleted since the last Reset.
-func (o *Observer) Replaced() int {
+func (o *Observer) Replaced() int { return len(o.Deleted()) }
+
+// Deleted returns the pods that were deleted since the last Reset, with the
+// node of each.
+func (o *Observer) Deleted() map[types.UID]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.total
+	deleted := make(map[types.UID]string, len(o.deleted))
+	for _, uid := range o.deleted {
+		deleted[uid] = o.gone[uid]
+	}
+	return deleted
 }
 
 // Reset starts counting anew.
 func (o *Observer) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.most, o.total = o.count(), 0
+	o.atReset, o.turns, o.deleted = nil, nil, nil
+	for node, sets := range o.down {
+		if len(sets) > 0 {
+			o.atReset = append(o.atReset, node)
+		}
+	}
 }
 
 func isReady(pod *corev1.Pod) bool {

@@ -136,6 +136,12 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Freeze stops the process where it is until Thaw: what it knows grows old.
+func (p *Process) Freeze() error { return p.command.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen process go on.
+func (p *Process) Thaw() error { return p.command.Process.Signal(syscall.SIGCONT) }
+
 // waitFor polls a URL until it answers 200.
 func (p *Process) waitFor(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// newTemplate: the template changes again while half of the nodes are updated
+// and two are in flight. Each pod is replaced once by that, straight to the third
+// version.
+func (s *scenarios) newTemplate(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "template", rolling("2"))
+	o := f.observe(ctx)
+	f.halfWay(ctx, "app:2", 3, 2)
+	before := f.uids(ctx)
+	if replaced := o.Replaced(); replaced != 5 {
+		t.Errorf("%d pods were replaced by the second version, want 5", replaced)
+	}
+	o.Reset()
+	f.setFree(ctx, "app:3")
+	f.complete(ctx, "app:3", scenarioNodes)
+	deletedExactly(t, o, before)
+	atMost(t, o, 2)
+}
+
+// toOTA: the strategy changes to OTA half-way and back.
+func (s *scenarios) toOTA(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "to-ota", rolling("1"))
+	o := f.observe(ctx)
+	f.halfWay(ctx, "app:2", 2, 1)
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationUpdateStrategy] = "OTA" })
+	f.reaches(ctx, "under OTA", func(st *topsv1.DaemonRolloutStatus) bool { return st.Strategy == "OTA" && len(st.InFlight) == 1 })
+	f.admit(ctx, "app:2", 1)
+	f.reaches(ctx, "waiting for requests", func(st *topsv1.DaemonRolloutStatus) bool {
+		return st.Updated == 3 && len(st.InFlight) == 0 && reasonOf(st, topsv1.RolloutProgressing) == "AwaitingRequests"
+	})
+	f.eventually(ctx, func() error {
+		pods, err := f.pods(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			want := corev1.ConditionFalse
+			if pods[i].Spec.Containers[0].Image == "app:1" {
+				want = corev1.ConditionTrue
+			}
+			if got := conditionOf(&pods[i]); got != want {
+				return fmt.Errorf("%s of pod %s with %s is %q, want %q", topsv1.PodNeedUpgrade, pods[i].Name, pods[i].Spec.Containers[0].Image, got, want)
+			}
+		}
+		return nil
+	})
+	f.staysAs(ctx, f.uids(ctx))
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationUpdateStrategy] = "AdvancedRollingUpdate" })
+	f.admit(ctx, "app:2", 3)
+	f.complete(ctx, "app:2", scenarioNodes)
+	f.allHave(ctx, "")
+	atMost(t, o, 1)
+	if replaced := o.Replaced(); replaced != scenarioNodes {
+		t.Errorf("%d pods were replaced, want each of %d once", replaced, scenarioNodes)
+	}
+}
+
+// smallerBudget: four nodes are in flight when the budget is lowered to one. No
+// node is started before none of them is left.
+func (s *scenarios) smallerBudget(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "smaller", rolling("4"))
+	o := f.observe(ctx)
+	f.halfWay(ctx, "app:2", 0, 4)
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationMaxUnavailable] = "1" })
+	f.reaches(ctx, "under the smaller budget", func(st *topsv1.DaemonRolloutStatus) bool { return st.MaxUnavailable == 1 })
+	for updated := 1; updated <= 3; updated++ {
+		f.admit(ctx, "app:2", 1)
+		f.isAt(ctx, "app:2", updated, 4-updated)
+	}
+	f.staysAs(ctx, f.uids(ctx))
+	if most := o.Most(); most != 4 {
+		t.Errorf("%d nodes were down at once before, want 4", most)
+	}
+	o.Reset()
+	f.admit(ctx, "app:2", 3)
+	f.complete(ctx, "app:2", scenarioNodes)
+	atMost(t, o, 1)
+}
+
+// otherPolicy: the DaemonSet names another policy half-way, first one that does
+// not exist.
+func (s *scenarios) otherPolicy(ctx context.Context, t *testing.T) {
+	for name, most := range map[string]int32{"narrow": 1, "wide": 3} {
+		s.policy(ctx, t, name, topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(most))})
+	}
+	f := newDaemonSet(ctx, t, s.Cluster, "other-policy", underPolicy("narrow"))
+	o := f.observe(ctx)
+	f.halfWay(ctx, "app:2", 1, 1)
+	atMost(t, o, 1)
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationUpgradePolicy] = "missing" })
+	f.reaches(ctx, "blocked", func(st *topsv1.DaemonRolloutStatus) bool {
+		return reasonOf(st, topsv1.RolloutAccepted) == "UpgradePolicyNotFound"
+	})
+	f.admit(ctx, "app:2", 1)
+	f.staysAs(ctx, f.uids(ctx))
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationUpgradePolicy] = "wide" })
+	f.isAt(ctx, "app:2", 2, 3)
+	// A policy that changes binds as well: from here on one by one.
+	s.editPolicy(ctx, t, "wide", func(spec *topsv1.UpgradePolicySpec) { spec.MaxUnavailable = ptr.To(intstr.FromInt32(1)) })
+	f.reaches(ctx, "under the edited policy", func(st *topsv1.DaemonRolloutStatus) bool { return st.MaxUnavailable == 1 })
+	f.admit(ctx, "app:2", 2)
+	f.isAt(ctx, "app:2", 4, 1)
+	f.admit(ctx, "app:2", 2)
+	f.complete(ctx, "app:2", scenarioNodes)
+	atMost(t, o, 3)
+}
+
+// otherUpdateType: Kubernetes is told to roll the DaemonSet half-way. We stop and
+// say so, and go on when it is OnDelete again. Kubernetes itself starts nothing
+// meanwhile, for the node in flight uses up its budget of one.
+func (s *scenarios) otherUpdateType(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "other-type", rolling("2"))
+	o := f.observe(ctx)
+	f.halfWay(ctx, "app:2", 2, 2)
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{
+			Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: ptr.To(intstr.FromInt32(1))},
+		}
+	})
+	f.reaches(ctx, "refused", func(st *topsv1.DaemonRolloutStatus) bool {
+		return meta.IsStatusConditionFalse(st.Conditions, topsv1.RolloutAccepted) && reasonOf(st, topsv1.RolloutAccepted) == "UpdateTypeNotOnDelete"
+	})
+	f.admit(ctx, "app:2", 1) // a slot is free: it must not be used
+	f.staysAs(ctx, f.uids(ctx))
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
+	})
+	f.isAt(ctx, "app:2", 3, 2)
+	f.admit(ctx, "app:2", 3)
+	f.complete(ctx, "app:2", scenarioNodes)
+	atMost(t, o, 2)
+	if replaced := o.Replaced(); replaced != scenarioNodes {
+		t.Errorf("%d pods were replaced, want each of %d once", replaced, scenarioNodes)
+	}
+}

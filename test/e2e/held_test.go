@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+// A held version runs but becomes Ready only where the test says so. It stops a
+// rollout at the very node that a scenario is about, whatever the machine's pace.
+
+const behaviourLabel = "testcluster/behaviour"
+
+// setHeld makes a new version that is held.
+func (f *fixture) setHeld(ctx context.Context, image string) {
+	f.t.Helper()
+	f.change(ctx, func(ds *appsv1.DaemonSet) { hold(ds, image) })
+}
+
+// setFree makes a new version that becomes Ready by itself.
+func (f *fixture) setFree(ctx context.Context, image string) {
+	f.t.Helper()
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers[0].Image = image
+		delete(ds.Spec.Template.Labels, behaviourLabel)
+	})
+}
+
+func hold(ds *appsv1.DaemonSet, image string) {
+	ds.Spec.Template.Spec.Containers[0].Image = image
+	ds.Spec.Template.Labels[behaviourLabel] = "never-ready"
+}
+
+// admit makes n pods of a held version Ready, as they come up.
+func (f *fixture) admit(ctx context.Context, image string, n int) {
+	f.t.Helper()
+	f.admitWhere(ctx, image, n, func(string) bool { return true })
+}
+
+// admitOn makes the pods of a held version Ready on some nodes.
+func (f *fixture) admitOn(ctx context.Context, image string, nodes ...string) {
+	f.t.Helper()
+	f.admitWhere(ctx, image, len(nodes), func(node string) bool { return slices.Contains(nodes, node) })
+}
+
+func (f *fixture) admitWhere(ctx context.Context, image string, n int, where func(node string) bool) {
+	f.t.Helper()
+	f.eventually(ctx, func() error {
+		pods, err := f.running(ctx, image)
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			if n == 0 || isReady(&pods[i]) || !where(pods[i].Spec.NodeName) {
+				continue
+			}
+			if err := f.markReady(ctx, &pods[i]); err != nil {
+				return err
+			}
+			n--
+		}
+		if n > 0 {
+			return fmt.Errorf("%d more pods of %s should start with %s", n, f.name, image)
+		}
+		return nil
+	})
+}
+
+// halfWay rolls a held version out: it becomes Ready on some nodes, and is
+// started and not Ready on as many as the budget allows.
+func (f *fixture) halfWay(ctx context.Context, image string, updated, inFlight int) {
+	f.t.Helper()
+	f.setHeld(ctx, image)
+	f.admit(ctx, image, updated)
+	f.isAt(ctx, image, updated, inFlight)
+}
+
+// isAt waits until so many nodes are updated and so many in flight, each with a
+// pod that runs the image.
+func (f *fixture) isAt(ctx context.Context, image string, updated, inFlight int) {
+	f.t.Helper()
+	f.reaches(ctx, fmt.Sprintf("at %d updated and %d in flight", updated, inFlight), func(st *topsv1.DaemonRolloutStatus) bool {
+		return int(st.Updated) == updated && len(st.InFlight) == inFlight
+	})
+	f.eventually(ctx, func() error {
+		pods, err := f.running(ctx, image)
+		if err == nil && len(pods) != updated+inFlight {
+			err = fmt.Errorf("%d pods of %s run %s, want %d", len(pods), f.name, image, updated+inFlight)
+		}
+		return err
+	})
+}
+
+// running returns the pods that run an image and are not being deleted.
+func (f *fixture) running(ctx context.Context, image string) ([]corev1.Pod, error) {
+	pods, err := f.pods(ctx)
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		return pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning || pod.Spec.Containers[0].Image != image
+	}), err
+}
+
+// on returns the pod on a node that is not being deleted, once there is one.
+func (f *fixture) on(ctx context.Context, node string) *corev1.Pod {
+	f.t.Helper()
+	var found *corev1.Pod
+	f.eventually(ctx, func() error {
+		pods, err := f.pods(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node && pod.DeletionTimestamp == nil })
+		if i < 0 {
+			return fmt.Errorf("no pod of %s is on %s", f.name, node)
+		}
+		found = &pods[i]
+		return nil
+	})
+	return found
+}
+
+// markReady writes the status a kubelet writes when a pod has become Ready.
+func (f *fixture) markReady(ctx context.Context, pod *corev1.Pod) error {
+	return f.markReadySince(ctx, pod, metav1.Now())
+}
+
+// readyForAnHour makes all pods look as if they had been Ready for an hour.
+func (f *fixture) readyForAnHour(ctx context.Context) {
+	f.t.Helper()
+	pods, err := f.pods(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range pods {
+		if err := f.markReadySince(ctx, &pods[i], metav1.NewTime(time.Now().Add(-time.Hour))); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+func (f *fixture) markReadySince(ctx context.Context, pod *corev1.Pod, since metav1.Time) error {
+	before := pod.DeepCopy()
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
+			c.Status, c.Reason, c.Message, c.LastTransitionTime = corev1.ConditionTrue, "", "", since
+		}
+	}
+	return f.cluster.Client.Status().Patch(ctx, pod, client.StrategicMergeFrom(before))
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// uidsOf returns the UIDs of pods.
+func uidsOf(pods []corev1.Pod) map[types.UID]bool {
+	uids := map[types.UID]bool{}
+	for i := range pods {
+		uids[pods[i].UID] = true
+	}
+	return uids
+}
+
+// uidsRunning returns the UIDs of the pods that run an image.
+func (f *fixture) uidsRunning(ctx context.Context, image string) map[types.UID]bool {
+	f.t.Helper()
+	pods, err := f.running(ctx, image)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return uidsOf(pods)
+}
+
+// deletedExactly fails unless the pods deleted since the last Reset are these.
+func deletedExactly(t *testing.T, o *harness.Observer, want map[types.UID]bool) {
+	t.Helper()
+	deleted := o.Deleted()
+	for uid, node := range deleted {
+		if !want[uid] {
+			t.Errorf("pod %s on %s was deleted, it should have been left alone", uid, node)
+		}
+	}
+	for uid := range want {
+		if _, ok := deleted[uid]; !ok {
+			t.Errorf("pod %s was not deleted, it should have been replaced", uid)
+		}
+	}
+}
+
+// atMost fails when more nodes were down at once than allowed.
+func atMost(t *testing.T, o *harness.Observer, allowed int) {
+	t.Helper()
+	if most := o.Most(); most > allowed {
+		t.Errorf("%d nodes were down at once, allowed are %d", most, allowed)
+	}
+}
+
+// nodesOf returns the names of the nodes that hold a slot.
+func nodesOf(slots []topsv1.NodeSlot) []string {
+	names := make([]string, len(slots))
+	for i := range slots {
+		names[i] = slots[i].Node
+	}
+	return names
+}

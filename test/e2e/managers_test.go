@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+// killedManager: the manager is killed in the middle of a rollout, twice.
+func (s *scenarios) killedManager(ctx context.Context, t *testing.T) {
+	f := newDaemonSet(ctx, t, s.Cluster, "killed", rolling("1"))
+	o := f.observe(ctx)
+	f.setImage(ctx, "app:2")
+	for done := int32(1); done <= 2; done++ {
+		f.reaches(ctx, "under way", func(st *topsv1.DaemonRolloutStatus) bool { return st.Updated >= done && len(st.InFlight) > 0 })
+		s.manager.Kill()
+		s.startManager(ctx, t)
+	}
+	f.complete(ctx, "app:2", scenarioNodes)
+	atMost(t, o, 1)
+}
+
+// twoManagers: a second manager works beside the leader without asking for the
+// lease, as when a lease was lost unnoticed. The ledger alone keeps them within
+// the budget, and each pod is deleted once. Both may ask for the deletion that the
+// ledger names: the pod's UID goes with it, so the second time changes nothing.
+func (s *scenarios) twoManagers(ctx context.Context, t *testing.T) {
+	second, err := s.StartManager(ctx, "--leader-elect=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := second.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := newDaemonSet(ctx, t, s.Cluster, "two", rolling("2"))
+	o := f.observe(ctx)
+	inTurn(ctx, t, s.manager, second)
+	for version := 2; version <= 5; version++ {
+		before, image := f.uids(ctx), fmt.Sprintf("app:%d", version)
+		o.Reset()
+		f.setImage(ctx, image)
+		f.complete(ctx, image, scenarioNodes)
+		deletedExactly(t, o, before)
+		atMost(t, o, 2)
+	}
+	for name, manager := range map[string]*harness.Process{"the leader": s.manager, "the second manager": second} {
+		text, err := get(ctx, manager.URL+"/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text, `gcu_rollout_max_unavailable{rollout="default/two"} 2`) {
+			t.Errorf("%s did not decide about this rollout, so this shows nothing", name)
+		}
+	}
+}
+
+// frozenTime is how long a manager is frozen, and then how long none is.
+const frozenTime = 250 * time.Millisecond
+
+// inTurn freezes processes one after the other until the test ends.
+func inTurn(ctx context.Context, t *testing.T, processes ...*harness.Process) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-done })
+	wait := func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(frozenTime):
+		}
+	}
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			p := processes[i%len(processes)]
+			frozen := p.Freeze()
+			wait()
+			if err := errors.Join(frozen, p.Thaw()); err != nil {
+				t.Errorf("freezing %s: %v", p.Name(), err)
+			}
+			wait()
+		}
+	}()
+}
+
+// get returns what a URL answers.
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", fmt.Errorf("asking %s: %w", url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("asking %s: %w", url, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", fmt.Errorf("reading the answer of %s: %w", url, err)
+	}
+	return string(text), nil
+}

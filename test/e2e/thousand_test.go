@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+const (
+	fleetNodes = 1000
+	askingNow  = 50
+	fleetLimit = 10
+	// markWithin is how soon every pod is to say that a new version is there.
+	markWithin = time.Minute
+	// fleetPatience bounds what is the test cluster's work.
+	fleetPatience = 4 * time.Minute
+	// foreignCondition is what another writer says of a pod.
+	foreignCondition corev1.PodConditionType = "example.com/Seen"
+)
+
+// TestThousandNodesAreMarkedAndServed: every pod of a fleet under OTA learns of a
+// new version, none is replaced by that, and those whose nodes ask are.
+func TestThousandNodesAreMarkedAndServed(t *testing.T) {
+	ctx := testContext(t, 10*time.Minute)
+	cluster := startCluster(ctx, t, "--nodes", fmt.Sprint(fleetNodes), "--pod-ready-delay", "300ms",
+		"--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "60s")
+	if err := cluster.Install(ctx); err != nil {
+		t.Fatal(err)
+	}
+	manager, err := cluster.StartManager(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := manager.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	annotations := ota()
+	annotations[topsv1.AnnotationMaxUnavailable] = fmt.Sprint(fleetLimit)
+	f := createDaemonSet(ctx, t, cluster, "fleet", annotations)
+	f.within(ctx, fleetPatience, func(pods []corev1.Pod) error { return count(pods, isReady, "Ready") })
+	t.Log("every pod is Ready")
+	o := f.observe(ctx)
+	f.sayForeign(ctx)
+	before := f.uids(ctx)
+
+	begin := time.Now()
+	f.setImage(ctx, "app:2")
+	target := f.newestRevision(ctx)
+	f.within(ctx, markWithin, func(pods []corev1.Pod) error { return count(pods, isMarked(target), "marked") })
+	t.Logf("%d pods were marked after %s", fleetNodes, time.Since(begin).Round(time.Second))
+	f.staysAs(ctx, before)
+	deletedExactly(t, o, nil)
+
+	f.asking(ctx, o)
+}
+
+// asking: some nodes ask at once. Their pods are replaced, within the budget, and
+// no others.
+func (f *fixture) asking(ctx context.Context, o *harness.Observer) {
+	f.t.Helper()
+	pods, err := f.pods(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	asking := pods[:askingNow] // sorted by their random names: any nodes
+	target := f.newestRevision(ctx)
+	ds, err := f.get(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.parallel(ctx, len(asking), func(i int) error {
+		return f.ask(ctx, topsv1.NamespacedRef{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID}, &asking[i], target)
+	})
+	f.eventually(ctx, func() error {
+		for i := range asking {
+			if err := f.answered(ctx, asking[i].Spec.NodeName); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f.staysAs(ctx, f.uids(ctx))
+	deletedExactly(f.t, o, uidsOf(asking))
+	atMost(f.t, o, fleetLimit)
+	f.within(ctx, markWithin, func(pods []corev1.Pod) error {
+		marked := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return !isMarked(target)(&pod) })
+		if len(pods) != fleetNodes || len(marked) != fleetNodes-askingNow {
+			return fmt.Errorf("%d of %d pods are marked, want all but those %d that asked", len(marked), len(pods), askingNow)
+		}
+		return nil
+	})
+}
+
+// ask makes a request as the agent of a pod's node does.
+func (f *fixture) ask(ctx context.Context, ds topsv1.NamespacedRef, pod *corev1.Pod, target string) error {
+	var node corev1.Node
+	if err := f.cluster.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); err != nil {
+		return err
+	}
+	upgrade := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: node.Name, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+	}}}
+	if err := f.cluster.Client.Create(ctx, upgrade); err != nil {
+		return err
+	}
+	upgrade.Status.Requests = []topsv1.UpgradeRequest{{
+		ID: string(pod.UID), DaemonSet: ds, Revision: target, RequestTime: metav1.Now(),
+		Pod: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+	}}
+	return f.cluster.Client.Status().Update(ctx, upgrade)
+}
+
+// answered returns nil when the request of a node is.
+func (f *fixture) answered(ctx context.Context, node string) error {
+	var upgrade topsv1.NodeUpgrade
+	if err := f.cluster.Client.Get(ctx, client.ObjectKey{Name: node}, &upgrade); err != nil {
+		return err
+	}
+	tasks := upgrade.Status.Tasks
+	if len(tasks) != 1 || tasks[0].State != topsv1.TaskDone || tasks[0].Reason != "Replaced" {
+		return fmt.Errorf("tasks of %s are %+v, want one Done because Replaced", node, tasks)
+	}
+	return nil
+}
+
+// sayForeign puts the condition of another writer on every pod.
+func (f *fixture) sayForeign(ctx context.Context) {
+	f.t.Helper()
+	pods, err := f.pods(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":"True","reason":"Foreign"}]}}`, foreignCondition)
+	f.parallel(ctx, len(pods), func(i int) error {
+		return f.cluster.Client.Status().Patch(ctx, &pods[i], client.RawPatch(types.StrategicMergePatchType, patch))
+	})
+}
+
+// isMarked tells of a pod whether it says that this revision is the newest and
+// not its own, and still says what another writer put there.
+func isMarked(target string) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool {
+		foreign := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == foreignCondition && c.Status == corev1.ConditionTrue && c.Reason == "Foreign"
+		})
+		return foreign && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == topsv1.PodNeedUpgrade && c.Status == corev1.ConditionTrue && c.Message == "controllerrevision: "+target
+		})
+	}
+}
+
+// count returns nil when all pods of the fleet are something.
+func count(pods []corev1.Pod, is func(*corev1.Pod) bool, what string) error {
+	n := 0
+	for i := range pods {
+		if is(&pods[i]) {
+			n++
+		}
+	}
+	if n != fleetNodes || len(pods) != fleetNodes {
+		return fmt.Errorf("%d of %d pods are %s, want %d", n, len(pods), what, fleetNodes)
+	}
+	return nil
+}
+
+// within looks at all pods every second until check returns nil.
+func (f *fixture) within(ctx context.Context, limit time.Duration, check func([]corev1.Pod) error) {
+	f.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, time.Second, limit, true, func(ctx context.Context) (bool, error) {
+		pods, err := f.pods(ctx)
+		if err == nil {
+			err = check(pods)
+		}
+		last = err
+		return err == nil, nil
+	})
+	if err != nil {
+		f.t.Fatalf("after %s: %v", limit, last)
+	}
+}
+
+// parallel does n things at once, some at a time.
+func (f *fixture) parallel(ctx context.Context, n int, work func(i int) error) {
+	f.t.Helper()
+	errs := make([]error, n)
+	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) { errs[i] = work(i) })
+	for _, err := range errs {
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
