@@ -149,12 +149,17 @@ type DaemonRolloutStatus struct {
 	// +listMapKey=reason
 	Waiting []WaitingNote `json:"waiting,omitempty"`
 
-	// inFlight is the ledger: the nodes that hold a slot, sorted by name. Queued
-	// ones were not started yet and are not counted in inFlightNodes.
+	// inFlight is the ledger: the nodes that were started, sorted by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
 	InFlight []NodeSlot `json:"inFlight,omitempty"`
+	// queued are the nodes that are started next, as soon as there is room, sorted
+	// by name; they are part of the ledger, so that a start needs no write of its own.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	Queued []NodeSlot `json:"queued,omitempty"`
 	// failed lists the nodes that failed at this revision, sorted by name; those
 	// after the first 20 have no message.
 	// +optional
@@ -210,9 +215,6 @@ type NodeSlot struct {
 	// than maxUnavailable have earlier turns.
 	// +optional
 	Turn int64 `json:"turn,omitempty"`
-	// queued nodes are started next, when there is room.
-	// +optional
-	Queued bool `json:"queued,omitempty"`
 	// revision of the group the node is being brought to.
 	Revision string `json:"revision"`
 	// podUID is the pod that may be deleted: the intent, stored before the effect.

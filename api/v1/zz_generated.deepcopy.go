@@ -174,6 +174,13 @@ func (in *DaemonRolloutStatus) DeepCopyInto(out *DaemonRolloutStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Queued != nil {
+		in, out := &in.Queued, &out.Queued
+		*out = make([]NodeSlot, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.Failed != nil {
 		in, out := &in.Failed, &out.Failed
 		*out = make([]NodeNote, len(*in))

@@ -29,19 +29,18 @@ const parallelism = 16
 // decides again.
 var errMoved = errors.New("a DaemonSet changed while its pods were to be deleted")
 
-// deletePods deletes the pods of a decision, each with its UID as precondition.
-// The DaemonSets are read again first, past the cache: one that is not
-// controlled any more, or whose template changed, loses no pod. One failing
-// call does not keep the others from being made. What this process deleted
-// already, and the cache does not show yet, is left out.
-func (r *Reconciler) deletePods(ctx context.Context, o *observation, deletions []rollout.Deletion) error {
-	deletions = slices.DeleteFunc(slices.Clone(deletions), func(d rollout.Deletion) bool { return r.deleted.has(d.UID) })
-	unchanged, err := r.recheck(ctx, o, deletions)
-	if err != nil {
-		return err
-	}
+// undone returns the deletions that this process has not made already; of those it
+// has, the cache may not show it yet.
+func (r *Reconciler) undone(deletions []rollout.Deletion) []rollout.Deletion {
+	return slices.DeleteFunc(slices.Clone(deletions), func(d rollout.Deletion) bool { return r.deleted.has(d.UID) })
+}
+
+// deletePods deletes pods, each as the ledger names it. A DaemonSet that is not
+// unchanged, by recheck, loses no pod. One failing call does not keep the others
+// from being made.
+func (r *Reconciler) deletePods(ctx context.Context, o *observation, deletions []rollout.Deletion, unchanged map[int]bool) error {
 	moved := false
-	err = each(ctx, len(deletions), func(i int) error {
+	err := each(ctx, len(deletions), func(i int) error {
 		if !unchanged[deletions[i].Member] {
 			return nil
 		}
@@ -57,7 +56,8 @@ func (r *Reconciler) deletePods(ctx context.Context, o *observation, deletions [
 }
 
 // recheck tells for each member index in the deletions whether the live
-// DaemonSet is still the one that was observed, and still controlled.
+// DaemonSet, read past the cache, is still the one that was observed, and still
+// controlled.
 func (r *Reconciler) recheck(ctx context.Context, o *observation, deletions []rollout.Deletion) (map[int]bool, error) {
 	unchanged := map[int]bool{}
 	for _, d := range deletions {

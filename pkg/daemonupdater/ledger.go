@@ -20,11 +20,11 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 		}
 		ledger.Waves = append(ledger.Waves, state)
 	}
-	for _, s := range status.InFlight {
-		ledger.Slots = append(ledger.Slots, rollout.Slot{
-			Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Pod: s.PodUID, PodVersion: s.PodVersion, Members: s.DaemonSets,
-			Turn: s.Turn, Queued: s.Queued,
-		})
+	for i := range status.InFlight {
+		ledger.Slots = append(ledger.Slots, slotOf(&status.InFlight[i], false))
+	}
+	for i := range status.Queued {
+		ledger.Slots = append(ledger.Slots, slotOf(&status.Queued[i], true))
 	}
 	for _, f := range status.Failed {
 		ledger.Failures = append(ledger.Failures, rollout.Failure{
@@ -38,7 +38,7 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	status.Revision, status.Touched, status.Resumed = ledger.Revision, int32(ledger.Touched), ledger.Resumed
 	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)
-	status.InFlight, status.Failed, status.Waves = nil, nil, nil
+	status.InFlight, status.Queued, status.Failed, status.Waves = nil, nil, nil, nil
 	for _, w := range ledger.Waves {
 		if len(ledger.Waves) == 1 {
 			break // no policy speaks of waves
@@ -50,11 +50,12 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 		}
 		status.Waves = append(status.Waves, state)
 	}
-	for _, s := range ledger.Slots {
-		status.InFlight = append(status.InFlight, topsv1.NodeSlot{
-			Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, PodUID: s.Pod, PodVersion: s.PodVersion, DaemonSets: s.Members,
-			Turn: s.Turn, Queued: s.Queued,
-		})
+	for i := range ledger.Slots {
+		list := &status.InFlight
+		if ledger.Slots[i].Queued {
+			list = &status.Queued
+		}
+		*list = append(*list, nodeSlot(&ledger.Slots[i]))
 	}
 	for i, f := range ledger.Failures {
 		note := topsv1.NodeNote{Node: f.Node, UID: f.UID, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since)}
@@ -65,25 +66,41 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	}
 }
 
+func slotOf(s *topsv1.NodeSlot, queued bool) rollout.Slot {
+	return rollout.Slot{
+		Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Turn: s.Turn, Queued: queued,
+		Pod: s.PodUID, PodVersion: s.PodVersion, Members: s.DaemonSets,
+	}
+}
+
+func nodeSlot(s *rollout.Slot) topsv1.NodeSlot {
+	return topsv1.NodeSlot{
+		Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, Turn: s.Turn,
+		PodUID: s.Pod, PodVersion: s.PodVersion, DaemonSets: s.Members,
+	}
+}
+
 // mustPrecede tells whether a new status has to be stored before anything else
 // happens, because the ledger in it differs. The rest of a status may follow later.
 func mustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
-	return stored.Revision != next.Revision || stored.Resumed != next.Resumed ||
-		!sameSlots(stored.InFlight, next.InFlight) || len(stored.Failed) != len(next.Failed)
+	return stored.Revision != next.Revision || stored.Resumed != next.Resumed || len(stored.Failed) != len(next.Failed) ||
+		!allStored(next.InFlight, stored.InFlight, stored.Queued) || !allStored(next.Queued, stored.Queued)
 }
 
-// sameSlots tells whether every slot of next is stored already. A slot that is
+// allStored tells whether every slot is in one of the stored lists. A slot that is
 // stored and not needed any more may be dropped later, and that a queued node was
 // started may be said later.
-func sameSlots(stored, next []topsv1.NodeSlot) bool {
-	byNode := make(map[string]*topsv1.NodeSlot, len(stored))
-	for i := range stored {
-		byNode[stored[i].Node] = &stored[i]
+func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {
+	byNode := map[string]*topsv1.NodeSlot{}
+	for _, list := range stored {
+		for i := range list {
+			byNode[list[i].Node] = &list[i]
+		}
 	}
-	for i := range next {
-		s, old := &next[i], byNode[next[i].Node]
+	for i := range slots {
+		s, old := &slots[i], byNode[slots[i].Node]
 		if old == nil || old.UID != s.UID || old.Revision != s.Revision || old.Turn != s.Turn ||
-			old.PodUID != s.PodUID || old.PodVersion != s.PodVersion || (s.Queued && !old.Queued) {
+			old.PodUID != s.PodUID || old.PodVersion != s.PodVersion {
 			return false
 		}
 	}

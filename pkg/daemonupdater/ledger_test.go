@@ -102,7 +102,7 @@ func TestMustPrecede(t *testing.T) {
 		{"not another number of touched nodes", func(s *topsv1.DaemonRolloutStatus) { s.Touched = 3 }, false},
 		{"another turn", func(s *topsv1.DaemonRolloutStatus) { s.InFlight[0].Turn = 7 }, true},
 		{"another version of the pod", func(s *topsv1.DaemonRolloutStatus) { s.InFlight[0].PodVersion = "7" }, true},
-		{"a node that is put back into the queue", func(s *topsv1.DaemonRolloutStatus) { s.InFlight[0].Queued = true }, true},
+		{"a node that is put back into the queue", func(s *topsv1.DaemonRolloutStatus) { s.Queued, s.InFlight = s.InFlight[:1], s.InFlight[1:] }, true},
 		{"a word with which a person resumed", func(s *topsv1.DaemonRolloutStatus) { s.Resumed = "monday" }, true},
 		{"a failure", func(s *topsv1.DaemonRolloutStatus) { s.Failed = append(s.Failed, topsv1.NodeNote{Node: "g"}) }, true},
 		{"a failure that is forgotten", func(s *topsv1.DaemonRolloutStatus) { s.Failed = nil }, true},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -18,9 +19,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// reportInterval is the least time between two status writes of one group that
-// change only counts; a ledger is stored at once.
-const reportInterval = time.Second
+// reportInterval is the least time between two status writes of one group that do
+// not change the ledger, which is stored at once. When only few nodes moved on as
+// they should, that is told after moveInterval.
+const (
+	reportInterval = time.Second
+	moveInterval   = 5 * time.Second
+	fewNodes       = 8
+)
 
 // cacheLag is how long the cache may fail to show an object after its creation
 // before it is looked for at the API server.
@@ -120,16 +126,28 @@ func resultOf(ctx context.Context, again time.Duration, err error) (ctrl.Result,
 	return ctrl.Result{}, err
 }
 
-// carryOut stores the ledger, then acts, then reports. It returns how long a
-// status that was not urgent has to wait.
+// carryOut stores the ledger, then acts, then reports. What is about to lose pods
+// is read again meanwhile. It returns how long a status that was not urgent has to
+// wait.
 func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (wait time.Duration, err error) {
+	due := r.undone(d.Delete)
+	var unchanged map[int]bool
+	var check errgroup.Group
+	check.Go(func() (err error) {
+		unchanged, err = r.recheck(ctx, o, due)
+		return err
+	})
 	wait, err = r.store(ctx, o, in, d)
+	failed := check.Wait()
 	if err != nil {
 		return 0, err
 	}
-	err = errors.Join(r.deletePods(ctx, o, d.Delete), r.fencePods(ctx, o, &in, d.Fence))
-	again, failed := r.report(ctx, o, in, d)
-	return soonest(wait, again), errors.Join(err, failed)
+	if failed == nil {
+		failed = r.deletePods(ctx, o, due, unchanged)
+	}
+	fenced := r.fencePods(ctx, o, &in, d.Fence)
+	again, reported := r.report(ctx, o, in, d)
+	return soonest(wait, again), errors.Join(failed, fenced, reported)
 }
 
 // isAhead tells whether every error says that something changed since it was
@@ -147,7 +165,7 @@ func isAhead(err error) bool {
 }
 
 // store writes the status of the group: at once when the ledger changed, else
-// not more often than every reportInterval; then it returns how long to wait.
+// after an interval; then it returns how long to wait.
 // Events are sent after the write.
 func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (wait time.Duration, err error) {
 	if want := (topsv1.TargetRef{Kind: o.group.Kind, Name: o.group.Name}); o.rollout.Spec.TargetRef != want {
@@ -159,8 +177,12 @@ func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input
 	if equality.Semantic.DeepEqual(before, status) {
 		return 0, nil
 	}
-	if elapsed := in.Now.Sub(r.written[o.group].at); elapsed < reportInterval && !mustPrecede(&before, &status) {
-		return reportInterval - elapsed, nil
+	interval := reportInterval
+	if onlyMoved(&before, &status) {
+		interval = moveInterval
+	}
+	if elapsed := in.Now.Sub(r.written[o.group].at); elapsed < interval && !mustPrecede(&before, &status) {
+		return interval - elapsed, nil
 	}
 	basedOn := o.rollout.ResourceVersion
 	next := o.rollout.DeepCopy()

@@ -130,7 +130,7 @@ func (c *cluster) faults() interceptor.Funcs {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.deletions = append(c.deletions, pod.Name)
-			if !slices.ContainsFunc(c.stored().Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == *options.Preconditions.UID }) {
+			if !slices.ContainsFunc(simSlots(c.stored()), func(s topsv1.NodeSlot) bool { return s.PodUID == *options.Preconditions.UID }) {
 				c.t.Errorf("pod %s is deleted before the ledger names it", pod.Name)
 			}
 			if c.onDelete != nil {
@@ -173,9 +173,7 @@ func (c *cluster) mustReconcile() time.Duration {
 func (c *cluster) slots() []string {
 	var names []string
 	for _, s := range c.stored().Status.InFlight {
-		if !s.Queued {
-			names = append(names, s.Node)
-		}
+		names = append(names, s.Node)
 	}
 	return names
 }

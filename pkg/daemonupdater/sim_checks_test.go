@@ -123,15 +123,13 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		}
 	}
 	stored := w.rolloutOf(pass.group)
-	a, i := w.account(pass.group), -1
+	a := w.account(pass.group)
 	a.limit[node] = max(a.limit[node], simLimit(pass)) // the limit may have been raised since the node had its slot
-	if stored != nil {
-		i = slices.IndexFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID })
-	}
+	names := func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID }
 	switch {
-	case i < 0:
+	case stored == nil || !slices.ContainsFunc(simSlots(stored), names):
 		w.violate("ledger: pod %s is deleted and no slot names it", pod.Name)
-	case stored.Status.InFlight[i].Queued:
+	case slices.ContainsFunc(stored.Status.Queued, names):
 		w.checkQueued(pass, stored, node)
 	}
 }
@@ -179,11 +177,8 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	started, restarted := 0, 0
 	limit := simLimit(pass)
 	a := w.account(pass.group)
-	for _, s := range after.Status.InFlight {
-		if i := slices.IndexFunc(before.Status.InFlight, func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.UID == s.UID }); i >= 0 {
-			if before.Status.InFlight[i].Queued && !s.Queued {
-				a.limit[s.Node] = limit
-			}
+	for _, s := range simSlots(after) {
+		if slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.UID == s.UID }) {
 			continue
 		}
 		started++
@@ -199,7 +194,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	if started == 0 {
 		return
 	}
-	if n := simInFlight(after); n > limit {
+	if n := len(after.Status.InFlight); n > limit {
 		w.violate("S1: %d slots of %s, limit %d", n, pass.group, limit)
 	}
 	touched := int(after.Status.Touched) - started
@@ -214,15 +209,9 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	}
 }
 
-// simInFlight counts the slots of nodes that were started.
-func simInFlight(r *topsv1.DaemonRollout) int {
-	n := 0
-	for i := range r.Status.InFlight {
-		if !r.Status.InFlight[i].Queued {
-			n++
-		}
-	}
-	return n
+// simSlots are all slots of a ledger.
+func simSlots(r *topsv1.DaemonRollout) []topsv1.NodeSlot {
+	return slices.Concat(r.Status.InFlight, r.Status.Queued)
 }
 
 // checkQueued: a node that was queued is started when nothing but room was missing.
@@ -237,8 +226,8 @@ func (w *simWorld) checkQueued(pass *simPass, stored *topsv1.DaemonRollout, node
 
 // sayLedger tells which slots were given back.
 func (w *simWorld) sayLedger(before, after *topsv1.DaemonRollout) {
-	for _, s := range before.Status.InFlight {
-		if !slices.ContainsFunc(after.Status.InFlight, func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID }) {
+	for _, s := range simSlots(before) {
+		if !slices.ContainsFunc(simSlots(after), func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID }) {
 			w.say("%s gives its slot of %s back", s.Node, after.Name)
 		}
 	}

@@ -61,6 +61,20 @@ func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.
 	return status
 }
 
+// onlyMoved tells whether all there is to tell is that a few nodes moved on as
+// they should: no condition says anything else, and nobody is newly skipped, held
+// or failed.
+func onlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
+	for i := range after.Conditions {
+		if c := &after.Conditions[i]; changed(before, after, c.Type) != nil {
+			return false
+		}
+	}
+	return before.Total == after.Total && before.SkippedNodes == after.SkippedNodes && before.HeldNodes == after.HeldNodes &&
+		before.FailedNodes == after.FailedNodes && before.MaxUnavailable == after.MaxUnavailable &&
+		max(after.Updated-before.Updated, before.Updated-after.Updated) < fewNodes
+}
+
 func skippedOf(d *rollout.Decision) []topsv1.NodeNote {
 	var notes []topsv1.NodeNote
 	for _, v := range d.Skipped(maxListed) {
