@@ -129,6 +129,13 @@ type DaemonRolloutStatus struct {
 	// was acted on.
 	// +optional
 	Resumed string `json:"resumed,omitempty"`
+	// resumedTime is when that was; nodes that went offline before are not blamed
+	// on the revision.
+	// +optional
+	ResumedTime *metav1.Time `json:"resumedTime,omitempty"`
+	// lastStartTime is when a node was last started.
+	// +optional
+	LastStartTime *metav1.Time `json:"lastStartTime,omitempty"`
 	// usualSeconds is how long a node usually takes, measured; 0 when none finished yet.
 	// +optional
 	UsualSeconds int32 `json:"usualSeconds,omitempty"`

@@ -155,6 +155,14 @@ func (in *DaemonRolloutStatus) DeepCopyInto(out *DaemonRolloutStatus) {
 		*out = make([]RevisionTarget, len(*in))
 		copy(*out, *in)
 	}
+	if in.ResumedTime != nil {
+		in, out := &in.ResumedTime, &out.ResumedTime
+		*out = (*in).DeepCopy()
+	}
+	if in.LastStartTime != nil {
+		in, out := &in.LastStartTime, &out.LastStartTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Waves != nil {
 		in, out := &in.Waves, &out.Waves
 		*out = make([]WaveStatus, len(*in))

@@ -3,6 +3,8 @@ package daemonupdater
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
@@ -12,6 +14,12 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	ledger := rollout.Ledger{
 		Revision: status.Revision, Touched: int(status.Touched), Resumed: status.Resumed,
 		Usual: time.Duration(status.UsualSeconds) * time.Second,
+	}
+	if status.ResumedTime != nil {
+		ledger.ResumedAt = status.ResumedTime.Time
+	}
+	if status.LastStartTime != nil {
+		ledger.LastStart = status.LastStartTime.Time
 	}
 	for _, w := range status.Waves {
 		state := rollout.WaveState{Name: w.Name, Total: int(w.Total), Updated: int(w.Updated)}
@@ -37,6 +45,7 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 // storeLedger writes the ledger into a status.
 func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	status.Revision, status.Touched, status.Resumed = ledger.Revision, int32(ledger.Touched), ledger.Resumed
+	status.ResumedTime, status.LastStartTime = timeOrNil(ledger.ResumedAt), timeOrNil(ledger.LastStart)
 	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)
 	status.InFlight, status.Queued, status.Failed, status.Waves = nil, nil, nil, nil
 	for _, w := range ledger.Waves {
@@ -44,10 +53,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 			break // no policy speaks of waves
 		}
 		state := topsv1.WaveStatus{Name: w.Name, Total: int32(w.Total), Updated: int32(w.Updated)}
-		if !w.Completed.IsZero() {
-			completed := wholeSecond(w.Completed)
-			state.CompletedTime = &completed
-		}
+		state.CompletedTime = timeOrNil(w.Completed)
 		status.Waves = append(status.Waves, state)
 	}
 	for i := range ledger.Slots {
@@ -64,6 +70,14 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 		}
 		status.Failed = append(status.Failed, note)
 	}
+}
+
+func timeOrNil(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	whole := wholeSecond(t)
+	return &whole
 }
 
 func slotOf(s *topsv1.NodeSlot, queued bool) rollout.Slot {

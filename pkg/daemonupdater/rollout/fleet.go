@@ -25,6 +25,8 @@ type Fleet struct {
 	lanes *btree.BTreeG[*lane]
 	// listed are the nodes people are told about by name, by standing.
 	listed map[standing]*btree.BTreeG[*nodeFacts]
+	// lapsed are the nodes that went offline shortly after they were updated.
+	lapsed *btree.BTreeG[*nodeFacts]
 	// due are the nodes whose facts change by time alone.
 	due *btree.BTreeG[dueNode]
 	// unassigned: nodes or labels changed since waves were assigned.
@@ -61,6 +63,7 @@ func NewFleet(in *Input) *Fleet {
 		listed: map[standing]*btree.BTreeG[*nodeFacts]{
 			away: btree.NewG(degree, byName), ailing: btree.NewG(degree, byName), resting: btree.NewG(degree, byName),
 		},
+		lapsed: btree.NewG(degree, byName),
 		due: btree.NewG(degree, func(a, b dueNode) bool {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
 		}),
@@ -119,6 +122,9 @@ func (f *Fleet) enter(n *nodeFacts) {
 	if n.standing == candidate {
 		f.laneOf(n).add(n)
 	}
+	if n.lapsed != nil {
+		f.lapsed.ReplaceOrInsert(n)
+	}
 }
 
 // leave takes back what enter did.
@@ -129,6 +135,9 @@ func (f *Fleet) leave(n *nodeFacts) {
 	}
 	if !n.changes.IsZero() {
 		f.due.Delete(dueNode{n.changes, n})
+	}
+	if n.lapsed != nil {
+		f.lapsed.Delete(n)
 	}
 	if l := n.lane; l != nil {
 		if l.remove(n); l.nodes.Len() == 0 {

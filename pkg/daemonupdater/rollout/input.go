@@ -116,8 +116,11 @@ type Ledger struct {
 	Waves []WaveState
 	// Usual is how long a node usually takes, 0 when none finished yet.
 	Usual time.Duration
-	// Resumed is the last Input.Resume that was acted on.
-	Resumed string
+	// Resumed is the last Input.Resume that was acted on, at ResumedAt.
+	Resumed   string
+	ResumedAt time.Time
+	// LastStart is when a node was last started, zero before.
+	LastStart time.Time
 }
 
 // InFlight counts the slots of nodes that were started.

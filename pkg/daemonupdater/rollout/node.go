@@ -26,6 +26,9 @@ type nodeFacts struct {
 	wants bool
 	// unknown: the target of a member is not known yet.
 	unknown bool
+	// lapsed: offline, and went so shortly after this pod was made, which is at its
+	// target like all others; nil when not.
+	lapsed *Pod
 	// standing follows from the above; changes is when it may change by time
 	// alone, zero for never.
 	standing standing
@@ -52,6 +55,7 @@ func (f *nodeFacts) examine(now time.Time) {
 		f.include(&f.Pods[i])
 	}
 	f.standing = f.stands(now)
+	f.lapsed = f.lapses()
 }
 
 // include adds what follows from one pod.
@@ -85,6 +89,24 @@ func (f *nodeFacts) stands(now time.Time) standing {
 		return resting
 	}
 	return candidate
+}
+
+// probation is how long after its new pod was made a node that goes offline is
+// suspected to do so because of it.
+const probation = 2 * time.Minute
+
+// lapses returns the pod that may have taken the node offline.
+func (f *nodeFacts) lapses() *Pod {
+	if f.Ready || f.standing != finished {
+		return nil
+	}
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		if !f.ReadySince.Before(pod.Created) && !f.ReadySince.After(pod.Created.Add(probation)) {
+			return pod
+		}
+	}
+	return nil
 }
 
 // changesAt notes a moment at which the facts change by time alone.

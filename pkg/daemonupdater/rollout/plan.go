@@ -58,6 +58,7 @@ type planner struct {
 	refused               map[*lane]refusal
 	usual                 time.Duration
 	resumed               string
+	resumedAt, lastStart  time.Time
 	finished              []time.Duration
 	halted                string
 	recheck               time.Duration
@@ -67,7 +68,11 @@ type planner struct {
 const maxSlots = 2000
 
 func newPlanner(f *Fleet, in Input) *planner {
-	p := &planner{in: in, fleet: f, refused: map[*lane]refusal{}, usual: in.Ledger.Usual, resumed: in.Resume}
+	p := &planner{in: in, fleet: f, refused: map[*lane]refusal{}, usual: in.Ledger.Usual, resumed: in.Resume,
+		resumedAt: in.Ledger.ResumedAt, lastStart: in.Ledger.LastStart}
+	if in.Resume != in.Ledger.Resumed && in.Blocked == nil {
+		p.resumedAt = in.Now
+	}
 	p.recheckIn(f.nextChange(in.Now))
 	if in.Settings.Strategy != daemonset.NoStrategy {
 		p.limit = min(in.Settings.Limit(f.Len()), maxSlots)
@@ -218,8 +223,25 @@ func (p *planner) settleFailures() {
 		}
 		p.failures = append(p.failures, failure)
 	}
+	p.markFailures()
+	p.suspectLapsed()
 	sort.Slice(p.failures, func(i, j int) bool { return p.failures[i].Node < p.failures[j].Node })
 	p.markFailures()
+}
+
+// suspectLapsed counts nodes as failed that gave their slot back, and went offline
+// shortly after: a version may take its node down a while after its pod is
+// available. Nodes that joined when the rollout was long over are not suspected.
+func (p *planner) suspectLapsed() {
+	p.fleet.lapsed.Ascend(func(n *nodeFacts) bool {
+		made := n.lapsed.Created
+		if n.slot != nil || n.failure != nil || !n.ReadySince.After(p.resumedAt) || made.After(p.lastStart.Add(p.in.Deadlines.Progress)) {
+			return true
+		}
+		p.failures = append(p.failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: p.in.Now, Message: fmt.Sprintf(
+			"went offline %s after its new pod %s was made", n.ReadySince.Sub(made), n.lapsed.Name)})
+		return true
+	})
 }
 
 func (p *planner) markFailures() {
@@ -293,7 +315,8 @@ func (p *planner) turns() []int64 {
 func (p *planner) decide() Decision {
 	sort.Strings(p.started)
 	d := Decision{
-		Ledger:   Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual, Resumed: p.resumed},
+		Ledger: Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual,
+			Resumed: p.resumed, ResumedAt: p.resumedAt, LastStart: p.lastStart},
 		Finished: p.finished,
 		Started:  p.started, Delete: p.deletes, Fence: p.fence,
 		Limit: p.limit, InFlight: p.inFlight, Used: p.used, Halted: p.halted, Recheck: p.recheck,

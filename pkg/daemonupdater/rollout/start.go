@@ -95,7 +95,7 @@ func (p *planner) begin(node *nodeFacts, slot *Slot) {
 	if node.failure != nil {
 		p.failures = without(p.failures, node.Name)
 	}
-	slot.Since = p.in.Now
+	slot.Since, p.lastStart = p.in.Now, p.in.Now
 	p.fleet.mark(node, slot, nil)
 	node.queued = false
 	p.touched++

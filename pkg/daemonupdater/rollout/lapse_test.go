@@ -1,0 +1,55 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+)
+
+// lapsedNode went offline a while after its new pod was made, and is offline now.
+func lapsedNode(name string, after time.Duration) Node {
+	n := withPod(offline(nodeOf(name, newHash)), func(p *Pod) { p.Available = false })
+	n.Pods[0].Created = n.ReadySince.Add(-after)
+	return n
+}
+
+func TestANodeThatGoesOfflineShortlyAfterItWasUpdatedFailed(t *testing.T) {
+	tests := []struct {
+		name   string
+		node   Node
+		change func(*Input)
+		failed bool
+	}{
+		{"within two minutes of its new pod", lapsedNode("a", time.Minute), func(*Input) {}, true},
+		{"not when the pod was older", lapsedNode("a", 3*time.Minute), func(*Input) {}, false},
+		{"not when the pod was made after it went offline", lapsedNode("a", -time.Second), func(*Input) {}, false},
+		{"not when it is outdated: it is skipped", withPod(lapsedNode("a", time.Minute), func(p *Pod) { p.Revision = oldHash }), func(*Input) {}, false},
+		{"not when it joined long after the last start", lapsedNode("a", time.Minute), func(in *Input) { in.Ledger.LastStart = epoch.Add(-time.Hour) }, false},
+		{"not when a person resumed the rollout since", lapsedNode("a", time.Minute), func(in *Input) { in.Ledger.ResumedAt = epoch }, false},
+		{"not when a person resumes the rollout now", lapsedNode("a", time.Minute), func(in *Input) { in.Resume = "monday" }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			in := inputOf(1, tt.node, nodeOf("b", newHash))
+			in.Ledger.LastStart = epoch.Add(-2 * time.Minute)
+			tt.change(&in)
+			d := Plan(in)
+			if failed := d.Counts.Failed == 1; failed != tt.failed {
+				t.Errorf("counts %+v, failures %v; want it failed: %v", d.Counts, d.Ledger.Failures, tt.failed)
+			}
+		})
+	}
+}
+
+func TestAVersionThatTakesNodesDownLaterHaltsTheRollout(t *testing.T) {
+	in := inputOf(1, lapsedNode("a", time.Minute), lapsedNode("b", time.Minute), nodeOf("c", oldHash))
+	in.Ledger.LastStart = epoch
+	d := Plan(in)
+	if d.Halted == "" || len(d.Started) != 0 {
+		t.Fatalf("halted %q, started %v; want a halt", d.Halted, d.Started)
+	}
+	in.Ledger = d.Ledger
+	in.Nodes[0], in.Nodes[1] = nodeOf("a", newHash), nodeOf("b", newHash)
+	if d := Plan(in); d.Halted != "" || len(d.Started) != 1 {
+		t.Errorf("halted %q, started %v when both are back; want node c started", d.Halted, d.Started)
+	}
+}
