@@ -65,7 +65,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 // happens, because the ledger in it differs. The rest of a status may follow later.
 func mustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
 	return stored.Revision != next.Revision || stored.Touched != next.Touched || stored.Resumed != next.Resumed ||
-		!sameSlots(stored.InFlight, next.InFlight) || len(stored.Failed) != len(next.Failed)
+		!sameSlots(stored.InFlight, next.InFlight) || len(stored.Failed) != len(next.Failed) || !sameMemory(stored, next)
 }
 
 // sameSlots tells whether every slot of next is stored already. A slot that is

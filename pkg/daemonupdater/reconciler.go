@@ -109,11 +109,16 @@ func resultOf(ctx context.Context, again time.Duration, err error) (ctrl.Result,
 // carryOut stores the ledger, then acts, then reports. It returns how long a
 // status that was not urgent has to wait.
 func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (wait time.Duration, err error) {
-	wait, err = r.store(ctx, o, in, d)
+	rb, err := r.decideRollback(ctx, o, in, d)
 	if err != nil {
 		return 0, err
 	}
-	return wait, errors.Join(r.deletePods(ctx, o, d.Delete), r.report(ctx, o, in, d))
+	wait, err = r.store(ctx, o, in, d, rb)
+	if err != nil {
+		return 0, err
+	}
+	again, failed := r.rollBack(ctx, o, in, rb)
+	return soonest(wait, again), errors.Join(failed, r.deletePods(ctx, o, d.Delete), r.report(ctx, o, in, d))
 }
 
 // isAhead tells whether every error says that something changed since it was
@@ -133,13 +138,15 @@ func isAhead(err error) bool {
 // store writes the status of the group: at once when the ledger changed, else
 // not more often than every reportInterval; then it returns how long to wait.
 // Events are sent after the write.
-func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (wait time.Duration, err error) {
+func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision, rb rollback) (wait time.Duration, err error) {
 	if want := (topsv1.TargetRef{Kind: o.group.Kind, Name: o.group.Name}); o.rollout.Spec.TargetRef != want {
 		return 0, fmt.Errorf("DaemonRollout %s belongs to %s %s, not to %s %s: rename one of them",
 			client.ObjectKeyFromObject(o.rollout), o.rollout.Spec.TargetRef.Kind, o.rollout.Spec.TargetRef.Name, want.Kind, want.Name)
 	}
 	before := o.rollout.Status
+	d.Halted = rb.explain(d.Halted)
 	status := statusOf(before, o.rollout.Generation, in, d)
+	rb.remember(&status, o, in, d)
 	if equality.Semantic.DeepEqual(before, status) {
 		return 0, nil
 	}

@@ -23,6 +23,7 @@ const maxSkippedListed = 20
 const (
 	reasonAccepted          = "SettingsAccepted"
 	reasonRollingOut        = "RollingOut"
+	reasonRollingBack       = "RollingBack"
 	reasonAwaitingRequests  = "AwaitingRequests"
 	reasonNodesFailed       = "NodesFailed"
 	reasonComplete          = "Complete"
