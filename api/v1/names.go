@@ -40,8 +40,8 @@ const (
 	OpenYurtAnnotationMaxUnavailable = "apps.openyurt.io/max-unavailable"
 )
 
-// RollbackToPrevious, as the value of AnnotationRollbackTo, is the newest
-// revision of the spec other than the present one.
+// RollbackToPrevious is a value of AnnotationRollbackTo: the newest revision of
+// the spec other than the present one.
 const RollbackToPrevious = "previous"
 
 // UpgradeAnnotations are the keys a GcuResource carries onto its DaemonSets.

@@ -4,6 +4,7 @@
 //	decide  (rollout/)               rollout.Plan, pure
 //	ledger  (ledger.go, status.go)   DaemonRollout status, compare-and-swap, before any node is touched
 //	act     (act.go)                 delete pods with a UID precondition
+//	undo    (rollback.go, undo.go)   go back to the last known good revision after a halt
 //	report  (needupgrade.go, tasks.go, events.go, metrics.go)
 //
 // All DaemonSets of one GcuResource form one rollout group; any other annotated

@@ -28,7 +28,7 @@ type scenarios struct {
 
 // TestScenarios runs the scenarios one after the other on one cluster.
 func TestScenarios(t *testing.T) {
-	ctx := testContext(t, 12*time.Minute)
+	ctx := testContext(t, 14*time.Minute)
 	s := &scenarios{Cluster: startCluster(ctx, t, "--nodes", fmt.Sprint(scenarioNodes), "--pod-ready-delay", "300ms",
 		"--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "6s")}
 	if err := s.Install(ctx); err != nil {
@@ -48,6 +48,8 @@ func TestScenarios(t *testing.T) {
 	t.Run("a Node object vanishes and comes back", func(t *testing.T) { s.nodeObjectDeleted(ctx, t) })
 	t.Run("kubectl rollout restart, history and undo work", func(t *testing.T) { s.kubectlRollout(ctx, t) })
 	t.Run("a bad version halts and a good one replaces it", func(t *testing.T) { s.badVersion(ctx, t) })
+	t.Run("a bad version of a DaemonSet is rolled back by itself", func(t *testing.T) { s.daemonSetGoesBack(ctx, t) })
+	t.Run("a bad version of a GcuResource is rolled back by itself", func(t *testing.T) { s.gcuResourceGoesBack(ctx, t) })
 	t.Run("a pod stuck in Terminating costs one slot", func(t *testing.T) { s.stuckTerminating(ctx, t) })
 	t.Run("pausing starts nothing new", func(t *testing.T) { s.paused(ctx, t) })
 	t.Run("a policy that makes no sense is refused", func(t *testing.T) { s.policyRefused(ctx, t) })
