@@ -65,8 +65,9 @@ type Reconciler struct {
 }
 
 type writtenRollout struct {
-	// basedOn is the resourceVersion the write replaced.
-	basedOn string
+	// basedOn are the resourceVersions that this write and those before it
+	// replaced: the cache may still show any of them.
+	basedOn []string
 	rollout *topsv1.DaemonRollout
 	at      time.Time
 }
@@ -165,12 +166,21 @@ func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input
 		delete(r.written, o.group) // it may be gone, and then what was written says nothing
 		return 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
-	r.written[o.group] = writtenRollout{basedOn: basedOn, rollout: next, at: in.Now}
+	r.written[o.group] = writtenRollout{basedOn: r.replaced(o.group, basedOn), rollout: next, at: in.Now}
 	r.Metrics.count(o.group, in.Ledger, d)
 	for _, e := range noticesOf(&before, &status) {
 		r.Recorder.Eventf(targetOf(o), nil, e.kind, e.reason, "Rollout", "%s", e.message)
 	}
 	return 0, nil
+}
+
+// replaced returns the resourceVersions that a write of a rollout replaced,
+// together with those replaced by the writes that it follows.
+func (r *Reconciler) replaced(g Group, version string) []string {
+	if last, ok := r.written[g]; ok && last.rollout.ResourceVersion == version {
+		return append(last.basedOn, version)
+	}
+	return []string{version}
 }
 
 // report tells pods and nodes what was decided about them.
