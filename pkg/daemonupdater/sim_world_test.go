@@ -64,6 +64,7 @@ type simWorld struct {
 	panicked   error
 	stuck      string // the one node that never gets there
 	accounts   map[Group]*simAccount
+	undone     int // rollbacks by a manager
 	unslotted  int // deletions by a manager that slept while its slot was given up
 }
 
