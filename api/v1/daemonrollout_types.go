@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="UPDATED",type=integer,JSONPath=`.status.updated`
 // +kubebuilder:printcolumn:name="IN-FLIGHT",type=integer,JSONPath=`.status.inFlightNodes`
 // +kubebuilder:printcolumn:name="PENDING",type=integer,JSONPath=`.status.pending`
+// +kubebuilder:printcolumn:name="HELD",type=integer,JSONPath=`.status.heldNodes`
 // +kubebuilder:printcolumn:name="SKIPPED",type=integer,JSONPath=`.status.skippedNodes`
 // +kubebuilder:printcolumn:name="FAILED",type=integer,JSONPath=`.status.failedNodes`
 // +kubebuilder:printcolumn:name="ETA",type=integer,priority=1,JSONPath=`.status.etaSeconds`
@@ -104,9 +105,13 @@ type DaemonRolloutStatus struct {
 	// inFlightNodes hold a slot: they were started and are not finished.
 	// +optional
 	InFlightNodes int32 `json:"inFlightNodes"`
-	// pending nodes wait to be started.
+	// pending nodes wait for room in a budget, or for their own pods.
 	// +optional
 	Pending int32 `json:"pending"`
+	// heldNodes wait for a person or for what a policy asks for: a wave, an
+	// approval, a window, an OTA request, the end of a pause or a halt.
+	// +optional
+	HeldNodes int32 `json:"heldNodes"`
 	// skippedNodes were offline before they were touched.
 	// +optional
 	SkippedNodes int32 `json:"skippedNodes"`
@@ -137,12 +142,20 @@ type DaemonRolloutStatus struct {
 	// +listMapKey=name
 	Waves []WaveStatus `json:"waves,omitempty"`
 
+	// waiting says why nodes are pending or held, one entry per reason, the most
+	// common one first.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	Waiting []WaitingNote `json:"waiting,omitempty"`
+
 	// inFlight is the ledger: the nodes that hold a slot, sorted by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
 	InFlight []NodeSlot `json:"inFlight,omitempty"`
-	// failed lists the nodes that failed at this revision, sorted by name.
+	// failed lists the nodes that failed at this revision, sorted by name; those
+	// after the first 20 have no message.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
@@ -241,8 +254,11 @@ type NodeSlot struct {
 	// podUID is the pod that may be deleted: the intent, stored before the effect.
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
-	// daemonSets whose pods were deleted under this slot, namespace/name; it is
-	// held until all of them are available again.
+	// podVersion is the resourceVersion of that pod: in any other it is not deleted.
+	// +optional
+	PodVersion string `json:"podVersion,omitempty"`
+	// daemonSets whose pods were deleted under this slot, namespace/name, that of
+	// podUID last; it is held until all of them are available again.
 	// +optional
 	// +listType=atomic
 	DaemonSets []string `json:"daemonSets,omitempty"`
@@ -262,4 +278,15 @@ type NodeNote struct {
 	Message string `json:"message,omitempty"`
 	// since when.
 	Since metav1.Time `json:"since"`
+}
+
+// WaitingNote says why some nodes are not being upgraded.
+type WaitingNote struct {
+	// reason in one word.
+	Reason string `json:"reason"`
+	// nodes is how many wait for this reason.
+	Nodes int32 `json:"nodes"`
+	// message for a person, that of one of the nodes.
+	// +optional
+	Message string `json:"message,omitempty"`
 }

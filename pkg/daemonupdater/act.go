@@ -122,33 +122,73 @@ func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.De
 		reason = deleteReasonUnavailable
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KObj(pod), "DaemonSet", klog.KObj(m.daemonSet), "Node", d.Node, "reason", reason)
-	err := r.Delete(ctx, pod, client.Preconditions{UID: &d.UID})
+	err := r.Delete(ctx, pod, preconditionsOf(d))
 	switch {
 	case err == nil:
-		r.deleted.add(d.UID, o.group)
+		r.deleted.add(d.UID, o.group, d.Node)
 		r.Metrics.podDeleted(o.group, reason)
 		return nil
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // it is gone, or a successor has its name: what we wanted
+		return nil // it is gone, or was written to and is seen again soon
 	}
 	return fmt.Errorf("deleting Pod %s/%s on node %s: %w", pod.Namespace, pod.Name, d.Node, err)
 }
 
-// patchConditions applies patches of pod conditions. A pod that is gone needs none.
-func (r *Reconciler) patchConditions(ctx context.Context, patches []podPatch) error {
-	return each(ctx, len(patches), func(i int) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patches[i].pod.Namespace, Name: patches[i].pod.Name}}
-		err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patches[i].data))
+// preconditionsOf a deletion: this very pod, as the ledger names it.
+func preconditionsOf(d rollout.Deletion) client.Preconditions {
+	p := client.Preconditions{UID: &d.UID}
+	if d.Version != "" {
+		p.ResourceVersion = &d.Version
+	}
+	return p
+}
+
+// fencePods writes to pods, so that no deletion that was decided before finds
+// them as they were. A pod that is gone needs no fence.
+func (r *Reconciler) fencePods(ctx context.Context, o *observation, in *rollout.Input, pods []rollout.Pod) error {
+	return each(ctx, len(pods), func(i int) error {
+		ds := o.members[pods[i].Member].daemonSet
+		data, err := fencePatch(&pods[i], in)
+		if err != nil {
+			return err
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: pods[i].Name}}
+		log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KObj(pod))
+		err = r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data))
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("patching conditions of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return fmt.Errorf("fencing Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		return nil
 	})
 }
 
+// patchConditions applies patches of pod conditions, and takes the nodes where
+// that succeeded out of view.unmarked. A pod that is gone needs none.
+func (r *Reconciler) patchConditions(ctx context.Context, v *view, patches []podPatch) error {
+	var failed sync.Map
+	err := each(ctx, len(patches), func(i int) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patches[i].namespace, Name: patches[i].name}}
+		err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patches[i].data))
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			failed.Store(patches[i].node, true)
+			return fmt.Errorf("patching conditions of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return err // not all of them were tried
+	}
+	for _, p := range patches {
+		if _, again := failed.Load(p.node); !again {
+			delete(v.unmarked, p.node)
+		}
+	}
+	return err
+}
+
 // answerRequests writes the tasks that answer the nodes' requests.
 func (r *Reconciler) answerRequests(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) error {
-	return r.writeTasks(ctx, o.upgrades, newTaskBoard(o, in, d).answer)
+	return r.writeTasks(ctx, o.view.upgrades(), newTaskBoard(o, in, d).answer)
 }
 
 // answerOrphans answers the requests for a DaemonSet that is gone.

@@ -11,7 +11,13 @@ import (
 // would only be a wasted request.
 type deletedPods struct {
 	mu   sync.Mutex
-	uids map[types.UID]Group
+	uids map[types.UID]deletedPod
+}
+
+// deletedPod is where a pod was.
+type deletedPod struct {
+	group Group
+	node  string
 }
 
 func (d *deletedPods) has(uid types.UID) bool {
@@ -21,33 +27,22 @@ func (d *deletedPods) has(uid types.UID) bool {
 	return ok
 }
 
-func (d *deletedPods) add(uid types.UID, g Group) {
+func (d *deletedPods) add(uid types.UID, g Group, node string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.uids == nil {
-		d.uids = map[types.UID]Group{}
+		d.uids = map[types.UID]deletedPod{}
 	}
-	d.uids[uid] = g
+	d.uids[uid] = deletedPod{g, node}
 }
 
 // prune forgets the pods of a group that the cache shows as terminating or not
-// at all. o is nil when the group is gone.
-func (d *deletedPods) prune(g Group, o *observation) {
+// at all. v is nil when the group is gone.
+func (d *deletedPods) prune(g Group, v *view) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.uids) == 0 {
-		return
-	}
-	alive := map[types.UID]bool{}
-	if o != nil {
-		for _, m := range o.members {
-			for _, pod := range m.pods {
-				alive[pod.UID] = pod.DeletionTimestamp == nil
-			}
-		}
-	}
-	for uid, owner := range d.uids {
-		if owner == g && !alive[uid] {
+	for uid, pod := range d.uids {
+		if pod.group == g && (v == nil || !v.alive(pod.node, uid)) {
 			delete(d.uids, uid)
 		}
 	}

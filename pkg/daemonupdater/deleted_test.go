@@ -11,7 +11,7 @@ import (
 func TestDeletedPodsAreRememberedUntilTheCacheShowsIt(t *testing.T) {
 	driver := daemonSet("driver")
 	mine, other := groupOf(driver), Group{Kind: kindGcuResource, Name: "fleet"}
-	seen := func(pods ...*corev1.Pod) *observation { return observed([]member{{daemonSet: driver, pods: pods}}) }
+	seen := func(pods ...*corev1.Pod) *view { return observed([]memberAndPods{memberWith(driver, pods...)}).view }
 	const uid = types.UID("uid-driver-a")
 	tests := []struct {
 		name  string
@@ -32,7 +32,7 @@ func TestDeletedPodsAreRememberedUntilTheCacheShowsIt(t *testing.T) {
 			if d.has(uid) {
 				t.Fatal("remembers a pod that was not deleted")
 			}
-			d.add(uid, mine)
+			d.add(uid, mine, "a")
 			tt.prune(&d)
 			if diff := cmp.Diff(tt.want, d.has(uid)); diff != "" {
 				t.Errorf("remembered (-want +got):\n%s", diff)

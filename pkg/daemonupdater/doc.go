@@ -1,6 +1,7 @@
 // Package daemonupdater rolls DaemonSets whose updateStrategy is OnDelete.
 //
 //	observe (observe.go, facts.go)   caches -> rollout.Input
+//	look    (view.go)                nodes that events were about -> rollout.Fleet
 //	decide  (rollout/)               rollout.Plan, pure
 //	ledger  (ledger.go, status.go)   DaemonRollout status, compare-and-swap, before any node is touched
 //	act     (act.go)                 delete pods with a UID precondition
@@ -12,10 +13,9 @@
 // no state that matters: what it knows is read again, what must survive is in
 // the ledger.
 //
-// A slot of the ledger names the pod that may be deleted. Only such a pod is
-// deleted, so a manager that is interrupted between the ledger and the deletion,
-// or that was paused past its lease and wakes up, stays within the budget: the
-// slot is held until that pod is replaced. One gap is left, because a lease is no
-// fence: when the settings change while a manager sleeps between the two, the
-// slot may be given up, and the one pod it named still be deleted.
+// A slot of the ledger names the pod that may be deleted, and the resourceVersion
+// in which it may. Only such a pod is deleted, so a manager that is interrupted
+// between the ledger and the deletion, or that was paused past its lease and wakes
+// up, stays within the budget: the slot is held until that pod is replaced, or
+// was written to, so that the deletion cannot happen any more (rollout/fence.go).
 package daemonupdater

@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +17,7 @@ import (
 
 // Reasons of events that are not the reason of a condition.
 const (
+	eventNodeFailed    = "NodeFailed"
 	eventNodesSkipped  = "NodesSkipped"
 	eventNodesReturned = "NodesReturned"
 	eventRolledBack    = "RolledBack"
@@ -41,6 +43,7 @@ func noticesOf(before, after *topsv1.DaemonRolloutStatus) []notice {
 		}
 		notices = append(notices, notice{kind, c.Reason, c.Message})
 	}
+	notices = append(notices, failNotices(before, after)...)
 	notices = append(notices, rollbackNotices(before.Rollback, after.Rollback)...)
 	return append(notices, skipNotices(before, after)...)
 }
@@ -61,11 +64,30 @@ func rollbackNotices(before, after *topsv1.RolloutRollback) []notice {
 	return notices
 }
 
+// failNotices says which nodes failed since, and the reason of the first.
+func failNotices(before, after *topsv1.DaemonRolloutStatus) []notice {
+	var failed []string
+	first := ""
+	for _, f := range after.Failed {
+		known := slices.ContainsFunc(before.Failed, func(b topsv1.NodeNote) bool { return b.Node == f.Node && b.Since.Equal(&f.Since) })
+		if known {
+			continue
+		}
+		if failed = append(failed, f.Node); first == "" {
+			first = f.Message
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return []notice{{corev1.EventTypeWarning, eventNodeFailed, fmt.Sprintf("%s failed: %s", message.Names(failed), first)}}
+}
+
 // skipNotices names the nodes that are newly skipped and those that are back.
 // Where the lists are cut short only the numbers can be compared.
 func skipNotices(before, after *topsv1.DaemonRolloutStatus) []notice {
 	var skipped, returned string
-	if max(before.SkippedNodes, after.SkippedNodes) > maxSkippedListed {
+	if max(before.SkippedNodes, after.SkippedNodes) > maxListed {
 		if after.SkippedNodes > before.SkippedNodes {
 			skipped = message.Count(int(after.SkippedNodes), "node")
 		}

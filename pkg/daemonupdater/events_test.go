@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -40,6 +41,15 @@ func refused(reason string) *topsv1.DaemonRolloutStatus {
 // at is a status at a revision.
 func at(revision string, s *topsv1.DaemonRolloutStatus) *topsv1.DaemonRolloutStatus {
 	s.Revision = revision
+	return s
+}
+
+// failing is a rollout on which these nodes failed at a moment.
+func failing(ago time.Duration, nodes ...string) *topsv1.DaemonRolloutStatus {
+	s := rollingOut()
+	for _, name := range nodes {
+		s.Failed = append(s.Failed, topsv1.NodeNote{Node: name, Message: name + " crash-loops", Since: metav1.NewTime(epoch.Add(-ago))})
+	}
 	return s
 }
 
@@ -97,6 +107,11 @@ func TestNoticesOf(t *testing.T) {
 		{"a policy that is missing", rollingOut(), refused("UpgradePolicyNotFound"), []string{"Warning UpgradePolicyNotFound: accepted: UpgradePolicyNotFound"}},
 		{"skipped nodes beside an unavailable pod", standing("Unavailable"), rollingOut("a"),
 			[]string{"Normal NodesSkipped: skipped because offline, upgraded when Ready again: a"}},
+		{"a node that fails", failing(0, "a"), failing(0, "a", "b"), []string{"Warning NodeFailed: b failed: b crash-loops"}},
+		{"many nodes that fail in one event", rollingOut(), failing(0, numbered(0, 7)...),
+			[]string{"Warning NodeFailed: n00, n01, n02, n03, n04 and 2 more failed: n00 crash-loops"}},
+		{"a node that fails again", failing(time.Hour, "a"), failing(0, "a"), []string{"Warning NodeFailed: a failed: a crash-loops"}},
+		{"nothing when a failed node heals", failing(0, "a"), rollingOut(), nil},
 		{"a node that is skipped", rollingOut("a"), rollingOut("a", "b"), []string{"Normal NodesSkipped: skipped because offline, upgraded when Ready again: b"}},
 		{"many nodes that are skipped in one event", rollingOut(), rollingOut(numbered(0, 7)...),
 			[]string{"Normal NodesSkipped: skipped because offline, upgraded when Ready again: n00, n01, n02, n03, n04 and 2 more"}},
@@ -143,7 +158,7 @@ func TestEventsAreAboutWhatTheUserAnnotated(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, targetOf(observed([]member{{daemonSet: tt.ds}}))); diff != "" {
+			if diff := cmp.Diff(tt.want, targetOf(observed([]memberAndPods{memberWith(tt.ds)}))); diff != "" {
 				t.Errorf("targetOf (-want +got):\n%s", diff)
 			}
 		})

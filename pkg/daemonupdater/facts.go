@@ -36,10 +36,8 @@ type observation struct {
 	group Group
 	// members in the order of replacement.
 	members []member
-	// nodes of the cluster, sorted by name.
-	nodes []*corev1.Node
-	// upgrades of all nodes, sorted by name.
-	upgrades []*topsv1.NodeUpgrade
+	// view of the nodes; nil until it is made.
+	view *view
 	// policy the settings name, nil when there is none.
 	policy *topsv1.UpgradePolicy
 	// rollout as last written; its resourceVersion is empty when it does not exist yet.
@@ -58,7 +56,6 @@ func (o *observation) foreign() bool {
 type member struct {
 	daemonSet *appsv1.DaemonSet
 	revisions []*appsv1.ControllerRevision
-	pods      []*corev1.Pod
 }
 
 func (m member) key() string { return m.daemonSet.Namespace + "/" + m.daemonSet.Name }
@@ -66,7 +63,8 @@ func (m member) key() string { return m.daemonSet.Namespace + "/" + m.daemonSet.
 // zoneLabel spreads starts over failure domains.
 const zoneLabel = corev1.LabelTopologyZone
 
-// inputOf turns an observation into the input of the plan. It is pure.
+// inputOf turns an observation into the input of the plan, all but the nodes. It
+// is pure.
 func inputOf(o *observation, deadlines rollout.Deadlines, now time.Time) rollout.Input {
 	in := rollout.Input{Now: now, Deadlines: deadlines, Ledger: ledgerOf(&o.rollout.Status)}
 	in.Settings, in.Blocked = settingsOf(o)
@@ -80,7 +78,6 @@ func inputOf(o *observation, deadlines rollout.Deadlines, now time.Time) rollout
 		hashes = append(hashes, m.key()+"="+target)
 	}
 	in.Revision = revisionOf(hashes)
-	in.Nodes = nodesOf(o, now)
 	in.Resume = o.rollout.Annotations[topsv1.AnnotationResume]
 	applyPolicy(&in, o)
 	return in
@@ -118,49 +115,41 @@ func revisionOf(hashes []string) string {
 	return hex.EncodeToString(sum[:5])
 }
 
-// nodesOf returns the nodes that should run the group or run a pod of it.
-func nodesOf(o *observation, now time.Time) []rollout.Node {
-	pods := make([]map[string]*corev1.Pod, len(o.members))
+// nodeOf returns a node with the pods that are or should be on it; pods has one
+// list per member, or none at all.
+func nodeOf(o *observation, node *corev1.Node, pods [][]*corev1.Pod, requests map[types.UID]*rollout.Request, known zones, now time.Time) rollout.Node {
+	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel]}
+	if o.policy != nil {
+		describeNode(&n, node, &o.policy.Spec, known)
+	}
+	ready, since := daemonset.NodeReady(node)
+	n.Ready, n.ReadySince = ready, since.Time
 	for i, m := range o.members {
-		pods[i] = podsByNode(m.pods)
+		placement := daemonset.ShouldRun(m.daemonSet, node)
+		var pod *corev1.Pod
+		if len(pods) > 0 {
+			pod = chosen(pods[i])
+		}
+		if (pod == nil && !placement.Create) || (pod != nil && !placement.Keep) {
+			continue
+		}
+		p := podOf(i, pod, m.daemonSet.Spec.MinReadySeconds, now)
+		p.Request = requests[m.daemonSet.UID]
+		n.Pods = append(n.Pods, p)
 	}
-	requests, known := openRequests(o), zones{}
-	nodes := make([]rollout.Node, 0, len(o.nodes))
-	for _, node := range o.nodes {
-		n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel]}
-		if o.policy != nil {
-			describeNode(&n, node, &o.policy.Spec, known)
-		}
-		ready, since := daemonset.NodeReady(node)
-		n.Ready, n.ReadySince = ready, since.Time
-		for i, m := range o.members {
-			placement := daemonset.ShouldRun(m.daemonSet, node)
-			pod := pods[i][node.Name]
-			if (pod == nil && !placement.Create) || (pod != nil && !placement.Keep) {
-				continue
-			}
-			p := podOf(i, pod, m.daemonSet.Spec.MinReadySeconds, now)
-			p.Request = requests[requestKey{node.Name, m.daemonSet.UID}]
-			n.Pods = append(n.Pods, p)
-		}
-		if len(n.Pods) > 0 {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
+	return n
 }
 
-// podsByNode picks one pod per node: one that is not terminating before one
-// that is, then the oldest, which is the one the DaemonSet controller keeps.
-func podsByNode(pods []*corev1.Pod) map[string]*corev1.Pod {
-	byNode := make(map[string]*corev1.Pod, len(pods))
+// chosen picks one pod of a node: one that is not terminating before one that
+// is, then the oldest, which is the one the DaemonSet controller keeps.
+func chosen(pods []*corev1.Pod) *corev1.Pod {
+	var best *corev1.Pod
 	for _, pod := range pods {
-		name := daemonset.NodeName(pod)
-		if other := byNode[name]; other == nil || better(pod, other) {
-			byNode[name] = pod
+		if best == nil || better(pod, best) {
+			best = pod
 		}
 	}
-	return byNode
+	return best
 }
 
 func better(a, b *corev1.Pod) bool {
@@ -178,33 +167,50 @@ func podOf(index int, pod *corev1.Pod, minReadySeconds int32, now time.Time) rol
 	if pod == nil {
 		return p
 	}
-	p.Name, p.UID, p.Created = pod.Name, pod.UID, pod.CreationTimestamp.Time
+	p.Name, p.UID, p.Version, p.Created = pod.Name, pod.UID, pod.ResourceVersion, pod.CreationTimestamp.Time
 	p.Revision = daemonset.RevisionHash(pod)
 	p.Terminating = pod.DeletionTimestamp != nil
-	p.Available, p.AvailableIn = daemonset.Availability(pod, minReadySeconds, now)
+	available, wait := daemonset.Availability(pod, minReadySeconds, now)
+	p.Available = available
+	if wait > 0 {
+		p.AvailableAt = now.Add(wait)
+	}
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
 	return p
 }
 
-type requestKey struct {
-	node      string
-	daemonSet types.UID
-}
-
-// openRequests returns the latest request per node and DaemonSet that is not
-// answered finally.
-func openRequests(o *observation) map[requestKey]*rollout.Request {
-	open := map[requestKey]*rollout.Request{}
-	for _, upgrade := range o.upgrades {
-		final := map[string]bool{}
-		for _, task := range upgrade.Status.Tasks {
-			final[task.RequestID] = task.State.Final()
-		}
-		for _, r := range upgrade.Status.Requests {
-			if !final[r.ID] {
-				open[requestKey{upgrade.Name, r.DaemonSet.UID}] = &rollout.Request{PodUID: r.Pod.UID, Time: r.RequestTime.Time}
-			}
+// openRequests returns the latest request per DaemonSet that is not answered
+// finally.
+func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
+	if upgrade == nil {
+		return nil
+	}
+	open, final := map[types.UID]*rollout.Request{}, finalTasks(upgrade)
+	for _, r := range upgrade.Status.Requests {
+		if !final[r.ID] {
+			open[r.DaemonSet.UID] = &rollout.Request{PodUID: r.Pod.UID, Time: r.RequestTime.Time}
 		}
 	}
 	return open
+}
+
+// unanswered tells whether a request has no final answer, or an answer no request.
+func unanswered(upgrade *topsv1.NodeUpgrade) bool {
+	final := finalTasks(upgrade)
+	for _, r := range upgrade.Status.Requests {
+		if !final[r.ID] {
+			return true
+		}
+		delete(final, r.ID)
+	}
+	return len(final) > 0
+}
+
+// finalTasks tells for the id of every task whether its state is final.
+func finalTasks(upgrade *topsv1.NodeUpgrade) map[string]bool {
+	final := make(map[string]bool, len(upgrade.Status.Tasks))
+	for _, task := range upgrade.Status.Tasks {
+		final[task.RequestID] = task.State.Final()
+	}
+	return final
 }

@@ -15,13 +15,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// memberWith is a member at newHash with these pods.
-func memberWith(ds *appsv1.DaemonSet, pods ...*corev1.Pod) member {
-	return member{daemonSet: ds, revisions: revisionsOf(ds, oldHash, newHash), pods: pods}
-}
-
-func inputFrom(o *observation) rollout.Input { return inputOf(o, rollout.DefaultDeadlines, epoch) }
-
 func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 	driver := daemonSet("driver")
 	driver.Spec.MinReadySeconds = 30
@@ -31,7 +24,7 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
 	young := podOn(driver, "c", newHash)
 	young.Status.Conditions[0].LastTransitionTime = ago(10 * time.Second)
-	o := observed([]member{memberWith(driver, podOn(driver, "a", oldHash), crashing, young, deleting(podOn(driver, "d", oldHash)))},
+	o := observed([]memberAndPods{memberWith(driver, podOn(driver, "a", oldHash), crashing, young, deleting(podOn(driver, "d", oldHash)))},
 		node("a"), node("b"), node("c"), offline(node("d")), node("e"))
 	o.rollout.Status = topsv1.DaemonRolloutStatus{Revision: "r1", Touched: 3, UsualSeconds: 40, Resumed: "sunday"}
 	o.rollout.Annotations = map[string]string{"topsops.enflame.com/resume": "monday", "topsops.enflame.com/approved-waves": "r1/first"}
@@ -45,7 +38,7 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 	a, b, c, d := ready("a", pod("a", oldHash)), ready("b", pod("b", newHash)), ready("c", pod("c", newHash)), ready("d", pod("d", oldHash))
 	a.Pods[0].Available = true
 	b.Pods[0].CrashLooping = "load"
-	c.Pods[0].AvailableIn = 20 * time.Second
+	c.Pods[0].AvailableAt = epoch.Add(20 * time.Second)
 	d.Ready, d.ReadySince, d.Pods[0].Terminating = false, epoch.Add(-time.Minute), true
 	want := rollout.Input{
 		Now: epoch, Deadlines: rollout.DefaultDeadlines,
@@ -53,7 +46,6 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 		Members:  []rollout.Member{{Key: "kube-system/driver", Target: newHash}},
 		Ledger:   rollout.Ledger{Revision: "r1", Touched: 3, Usual: 40 * time.Second, Resumed: "sunday"},
 		Resume:   "monday",
-		Nodes:    []rollout.Node{a, b, c, d, ready("e", rollout.Pod{})},
 	}
 	got := inputFrom(o)
 	if got.Revision == "" {
@@ -63,12 +55,21 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("inputOf (-want +got):\n%s", diff)
 	}
+	for _, want := range []rollout.Node{a, b, c, d, ready("e", rollout.Pod{})} {
+		if diff := cmp.Diff(&want, o.view.fleet.Node(want.Name)); diff != "" {
+			t.Errorf("node %s (-want +got):\n%s", want.Name, diff)
+		}
+	}
 }
 
 // podsSeen says per node which pod of which member the plan will see.
-func podsSeen(in rollout.Input) map[string][]string {
-	seen := map[string][]string{}
-	for _, n := range in.Nodes {
+func podsSeen(o *observation, nodes []*corev1.Node) map[string][]string {
+	seen, in := map[string][]string{}, inputFrom(o)
+	for _, node := range nodes {
+		n := o.view.fleet.Node(node.Name)
+		if n == nil {
+			continue
+		}
 		for _, p := range n.Pods {
 			name := p.Name
 			if p.UID == "" {
@@ -104,39 +105,39 @@ func TestInputOfPicksNodesAndPods(t *testing.T) {
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}}}}}
 	tests := []struct {
 		name    string
-		members []member
+		members []memberAndPods
 		nodes   []*corev1.Node
 		want    map[string][]string
 	}{
-		{"a node without its pod is one with a missing pod", []member{memberWith(driver)}, []*corev1.Node{node("a")},
+		{"a node without its pod is one with a missing pod", []memberAndPods{memberWith(driver)}, []*corev1.Node{node("a")},
 			map[string][]string{"a": {"kube-system/driver=missing"}}},
-		{"a node the selector leaves out is left out", []member{memberWith(onGcu, podOn(onGcu, "b", oldHash))}, []*corev1.Node{labelled, node("b")},
+		{"a node the selector leaves out is left out", []memberAndPods{memberWith(onGcu, podOn(onGcu, "b", oldHash))}, []*corev1.Node{labelled, node("b")},
 			map[string][]string{"a": {"kube-system/driver=missing"}}},
-		{"a node with a NoSchedule taint and no pod is left out", []member{memberWith(driver)}, []*corev1.Node{tainted(corev1.TaintEffectNoSchedule)}, map[string][]string{}},
-		{"a node with a NoSchedule taint keeps its pod", []member{memberWith(driver, podOn(driver, "a", oldHash))}, []*corev1.Node{tainted(corev1.TaintEffectNoSchedule)},
+		{"a node with a NoSchedule taint and no pod is left out", []memberAndPods{memberWith(driver)}, []*corev1.Node{tainted(corev1.TaintEffectNoSchedule)}, map[string][]string{}},
+		{"a node with a NoSchedule taint keeps its pod", []memberAndPods{memberWith(driver, podOn(driver, "a", oldHash))}, []*corev1.Node{tainted(corev1.TaintEffectNoSchedule)},
 			map[string][]string{"a": {"kube-system/driver=driver-a"}}},
-		{"a node with a NoExecute taint is left out though its pod is still there", []member{memberWith(driver, podOn(driver, "a", oldHash))}, []*corev1.Node{tainted(corev1.TaintEffectNoExecute)}, map[string][]string{}},
-		{"an offline node is not left out for its taints", []member{memberWith(driver, podOn(driver, "a", oldHash))}, []*corev1.Node{gone},
+		{"a node with a NoExecute taint is left out though its pod is still there", []memberAndPods{memberWith(driver, podOn(driver, "a", oldHash))}, []*corev1.Node{tainted(corev1.TaintEffectNoExecute)}, map[string][]string{}},
+		{"an offline node is not left out for its taints", []memberAndPods{memberWith(driver, podOn(driver, "a", oldHash))}, []*corev1.Node{gone},
 			map[string][]string{"a": {"kube-system/driver=driver-a"}}},
-		{"a pod on a node that is gone is on no node", []member{memberWith(driver, podOn(driver, "b", oldHash))}, []*corev1.Node{node("a")},
+		{"a pod on a node that is gone is on no node", []memberAndPods{memberWith(driver, podOn(driver, "b", oldHash))}, []*corev1.Node{node("a")},
 			map[string][]string{"a": {"kube-system/driver=missing"}}},
-		{"a pod not yet bound is on the node its affinity names", []member{memberWith(driver, unbound)}, []*corev1.Node{node("a")},
+		{"a pod not yet bound is on the node its affinity names", []memberAndPods{memberWith(driver, unbound)}, []*corev1.Node{node("a")},
 			map[string][]string{"a": {"kube-system/driver=driver-"}}},
 		{"the successor is seen while its predecessor terminates",
-			[]member{memberWith(driver, deleting(podOn(driver, "a", oldHash)), second(func(*corev1.Pod) {}))}, []*corev1.Node{node("a")},
+			[]memberAndPods{memberWith(driver, deleting(podOn(driver, "a", oldHash)), second(func(*corev1.Pod) {}))}, []*corev1.Node{node("a")},
 			map[string][]string{"a": {"kube-system/driver=driver-second"}}},
 		{"of two pods the older is seen, which the DaemonSet controller keeps",
-			[]member{memberWith(driver, second(func(p *corev1.Pod) { p.CreationTimestamp = ago(time.Minute) }), podOn(driver, "a", oldHash))}, []*corev1.Node{node("a")},
+			[]memberAndPods{memberWith(driver, second(func(p *corev1.Pod) { p.CreationTimestamp = ago(time.Minute) }), podOn(driver, "a", oldHash))}, []*corev1.Node{node("a")},
 			map[string][]string{"a": {"kube-system/driver=driver-a"}}},
 		{"of two pods of one age always the same is seen",
-			[]member{memberWith(driver, second(func(*corev1.Pod) {}), podOn(driver, "a", oldHash))}, []*corev1.Node{node("a")},
+			[]memberAndPods{memberWith(driver, second(func(*corev1.Pod) {}), podOn(driver, "a", oldHash))}, []*corev1.Node{node("a")},
 			map[string][]string{"a": {"kube-system/driver=driver-a"}}},
-		{"a node that runs only some members has only their pods", []member{memberWith(onGcu), memberWith(exporter, podOn(exporter, "b", oldHash))}, []*corev1.Node{labelled, node("b")},
+		{"a node that runs only some members has only their pods", []memberAndPods{memberWith(onGcu), memberWith(exporter, podOn(exporter, "b", oldHash))}, []*corev1.Node{labelled, node("b")},
 			map[string][]string{"a": {"kube-system/driver=missing", "kube-system/exporter=missing"}, "b": {"kube-system/exporter=exporter-b"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, podsSeen(inputFrom(observed(tt.members, tt.nodes...)))); diff != "" {
+			if diff := cmp.Diff(tt.want, podsSeen(observed(tt.members, tt.nodes...), tt.nodes)); diff != "" {
 				t.Errorf("pods by node (-want +got):\n%s", diff)
 			}
 		})
@@ -153,24 +154,24 @@ func TestInputOfIsBlocked(t *testing.T) {
 	unannotated.Annotations = nil
 	tests := []struct {
 		name    string
-		members []member
+		members []memberAndPods
 		want    *rollout.Blocked
 	}{
-		{"not at all when settings and targets are known", []member{memberWith(daemonSet("driver")), memberWith(daemonSet("exporter"))}, nil},
-		{"by settings that are wrong", []member{memberWith(annotate(daemonSet("driver"), limit, "0"))},
+		{"not at all when settings and targets are known", []memberAndPods{memberWith(daemonSet("driver")), memberWith(daemonSet("exporter"))}, nil},
+		{"by settings that are wrong", []memberAndPods{memberWith(annotate(daemonSet("driver"), limit, "0"))},
 			&rollout.Blocked{Reason: "InvalidMaxUnavailable", Message: `annotation topsops.enflame.com/max-unavailable is "0": set it to a whole number of nodes of at least 1, or to a percentage from 1% to 100%`}},
-		{"by settings of the last member that are wrong", []member{memberWith(daemonSet("driver")), memberWith(annotate(daemonSet("exporter"), strategy, "Canary"))},
+		{"by settings of the last member that are wrong", []memberAndPods{memberWith(daemonSet("driver")), memberWith(annotate(daemonSet("exporter"), strategy, "Canary"))},
 			&rollout.Blocked{Reason: "InvalidUpdateStrategy", Message: `annotation topsops.enflame.com/update-strategy is "Canary": set it to AdvancedRollingUpdate or OTA, or remove it`}},
-		{"by members that disagree", []member{memberWith(daemonSet("driver")), memberWith(daemonSet("toolkit")), memberWith(annotate(daemonSet("exporter"), limit, "2"))},
+		{"by members that disagree", []memberAndPods{memberWith(daemonSet("driver")), memberWith(daemonSet("toolkit")), memberWith(annotate(daemonSet("exporter"), limit, "2"))},
 			&rollout.Blocked{Reason: "SettingsDisagree", Message: "DaemonSets kube-system/driver and kube-system/exporter have different upgrade annotations; waiting until those of the GcuResource are on both"}},
-		{"by members of which one is annotated already", []member{memberWith(unannotated), memberWith(daemonSet("exporter"))},
+		{"by members of which one is annotated already", []memberAndPods{memberWith(unannotated), memberWith(daemonSet("exporter"))},
 			&rollout.Blocked{Reason: "SettingsDisagree", Message: "DaemonSets kube-system/driver and kube-system/exporter have different upgrade annotations; waiting until those of the GcuResource are on both"}},
-		{"not by different spellings of the same settings", []member{memberWith(daemonSet("driver")), memberWith(annotate(daemonSet("exporter"), strategy, "auto"))}, nil},
-		{"by a template that was not observed yet", []member{memberWith(daemonSet("driver")), memberWith(behind(daemonSet("exporter")))},
+		{"not by different spellings of the same settings", []memberAndPods{memberWith(daemonSet("driver")), memberWith(annotate(daemonSet("exporter"), strategy, "auto"))}, nil},
+		{"by a template that was not observed yet", []memberAndPods{memberWith(daemonSet("driver")), memberWith(behind(daemonSet("exporter")))},
 			&rollout.Blocked{Reason: "RevisionPending", Message: "the DaemonSet controller has observed generation 1 of kube-system/exporter, not yet 2"}},
-		{"by wrong settings before a pending revision", []member{memberWith(behind(annotate(daemonSet("driver"), strategy, "")))},
+		{"by wrong settings before a pending revision", []memberAndPods{memberWith(behind(annotate(daemonSet("driver"), strategy, "")))},
 			&rollout.Blocked{Reason: "InvalidUpdateStrategy", Message: `annotation topsops.enflame.com/update-strategy is "": set it to AdvancedRollingUpdate or OTA, or remove it`}},
-		{"not by a pending revision that nobody waits for", []member{memberWith(behind(unannotated.DeepCopy()))}, nil},
+		{"not by a pending revision that nobody waits for", []memberAndPods{memberWith(behind(unannotated.DeepCopy()))}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -187,10 +188,10 @@ func TestInputOfIsBlocked(t *testing.T) {
 
 func TestInputOfNamesTheTargetsTogether(t *testing.T) {
 	driver, exporter := daemonSet("driver"), daemonSet("exporter")
-	at := func(ds *appsv1.DaemonSet, hash string) member {
-		return member{daemonSet: ds, revisions: revisionsOf(ds, hash)}
+	at := func(ds *appsv1.DaemonSet, hash string) memberAndPods {
+		return memberAndPods{member: member{daemonSet: ds, revisions: revisionsOf(ds, hash)}}
 	}
-	name := func(members ...member) string { return inputFrom(observed(members)).Revision }
+	name := func(members ...memberAndPods) string { return inputFrom(observed(members)).Revision }
 	first := name(at(driver, "v1"), at(exporter, "v1"))
 	if other := name(at(exporter, "v1"), at(driver, "v1")); other != first {
 		t.Errorf("the revision depends on the order of the members: %s and %s", first, other)
@@ -246,9 +247,9 @@ func TestInputOfHasTheOpenRequests(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := observed([]member{memberWith(driver, pod), memberWith(exporter, other)}, node("a"))
-			o.upgrades = tt.upgrades
-			pods := inputFrom(o).Nodes[0].Pods
+			members := []memberAndPods{memberWith(driver, pod), memberWith(exporter, other)}
+			o := seen{members: members, nodes: []*corev1.Node{node("a")}, upgrades: tt.upgrades}.observe()
+			pods := o.view.fleet.Node("a").Pods
 			if diff := cmp.Diff(tt.want, []*rollout.Request{pods[0].Request, pods[1].Request}); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}

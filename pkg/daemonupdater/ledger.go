@@ -22,7 +22,7 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	}
 	for _, s := range status.InFlight {
 		ledger.Slots = append(ledger.Slots, rollout.Slot{
-			Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Pod: s.PodUID, Members: s.DaemonSets,
+			Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Pod: s.PodUID, PodVersion: s.PodVersion, Members: s.DaemonSets,
 		})
 	}
 	for _, f := range status.Failed {
@@ -51,13 +51,15 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	}
 	for _, s := range ledger.Slots {
 		status.InFlight = append(status.InFlight, topsv1.NodeSlot{
-			Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, PodUID: s.Pod, DaemonSets: s.Members,
+			Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, PodUID: s.Pod, PodVersion: s.PodVersion, DaemonSets: s.Members,
 		})
 	}
-	for _, f := range ledger.Failures {
-		status.Failed = append(status.Failed, topsv1.NodeNote{
-			Node: f.Node, UID: f.UID, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since),
-		})
+	for i, f := range ledger.Failures {
+		note := topsv1.NodeNote{Node: f.Node, UID: f.UID, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since)}
+		if i >= maxListed {
+			note.Message = ""
+		}
+		status.Failed = append(status.Failed, note)
 	}
 }
 
@@ -76,7 +78,7 @@ func sameSlots(stored, next []topsv1.NodeSlot) bool {
 		byNode[s.Node] = s
 	}
 	for _, s := range next {
-		if old, ok := byNode[s.Node]; !ok || old.UID != s.UID || old.PodUID != s.PodUID || old.Revision != s.Revision {
+		if old, ok := byNode[s.Node]; !ok || old.UID != s.UID || old.PodUID != s.PodUID || old.PodVersion != s.PodVersion || old.Revision != s.Revision {
 			return false
 		}
 	}

@@ -19,6 +19,7 @@ type Metrics struct {
 	nodes          *prometheus.GaugeVec
 	maxUnavailable *prometheus.GaugeVec
 	unavailable    *prometheus.GaugeVec
+	waiting        *prometheus.GaugeVec
 	halted         *prometheus.GaugeVec
 	eta            *prometheus.GaugeVec
 	oldest         *ageGauge
@@ -31,9 +32,10 @@ type Metrics struct {
 // when they are registered already. clock tells the time of a scrape.
 func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metrics {
 	m := &Metrics{
-		nodes:          gauge("gcu_rollout_nodes", "Nodes of a rollout group by state: updated, in-flight, pending, skipped or failed.", "state"),
+		nodes:          gauge("gcu_rollout_nodes", "Nodes of a rollout group by state: updated, in-flight, pending, held, skipped or failed.", "state"),
 		maxUnavailable: gauge("gcu_rollout_max_unavailable", "Nodes of a rollout group that may be unavailable at once."),
 		unavailable:    gauge("gcu_rollout_unavailable", "Nodes of a rollout group that count against max-unavailable now."),
+		waiting:        gauge("gcu_rollout_waiting_nodes", "Nodes of a rollout group that are pending or held, by what they wait for.", "reason"),
 		halted:         gauge("gcu_rollout_halted", "1 when too many nodes failed, for the reason most of them have, and no new node is started.", "reason"),
 		eta:            gauge("gcu_rollout_eta_seconds", "Time the started and pending nodes of a rollout group take at the usual pace; 0 when not known."),
 		oldest:         newAgeGauge("gcu_rollout_oldest_in_flight_seconds", "Age of the oldest slot of a rollout group; absent when no node is in flight.", clock),
@@ -45,7 +47,7 @@ func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metri
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600},
 		}, []string{"rollout"}),
 	}
-	registerer.MustRegister(m.nodes, m.maxUnavailable, m.unavailable, m.halted, m.eta, m.oldest, m.podsDeleted, m.failures, m.nodeDuration)
+	registerer.MustRegister(m.nodes, m.maxUnavailable, m.unavailable, m.waiting, m.halted, m.eta, m.oldest, m.podsDeleted, m.failures, m.nodeDuration)
 	return m
 }
 
@@ -70,6 +72,10 @@ func (m *Metrics) show(g Group, d rollout.Decision) {
 	m.maxUnavailable.WithLabelValues(name).Set(float64(d.Limit))
 	m.unavailable.WithLabelValues(name).Set(float64(d.Used))
 	m.eta.WithLabelValues(name).Set(d.ETA().Seconds())
+	m.waiting.DeletePartialMatch(prometheus.Labels{"rollout": name})
+	for _, w := range d.Waiting {
+		m.waiting.WithLabelValues(name, string(w.Reason)).Set(float64(w.Nodes))
+	}
 	m.halted.DeletePartialMatch(prometheus.Labels{"rollout": name})
 	if d.Halted != "" {
 		m.halted.WithLabelValues(name, string(mostCommon(d.Ledger.Failures))).Set(1)
@@ -116,7 +122,7 @@ func (m *Metrics) count(g Group, before rollout.Ledger, d rollout.Decision) {
 // forget removes the series of a group that is gone.
 func (m *Metrics) forget(g Group) {
 	match := prometheus.Labels{"rollout": g.String()}
-	for _, v := range []*prometheus.GaugeVec{m.nodes, m.maxUnavailable, m.unavailable, m.halted, m.eta} {
+	for _, v := range []*prometheus.GaugeVec{m.nodes, m.maxUnavailable, m.unavailable, m.waiting, m.halted, m.eta} {
 		v.DeletePartialMatch(match)
 	}
 	m.podsDeleted.DeletePartialMatch(match)

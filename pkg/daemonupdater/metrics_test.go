@@ -22,6 +22,7 @@ func halfWay(start time.Time) rollout.Decision {
 			Usual: 30 * time.Second,
 		},
 		Counts:   rollout.Counts{Total: 9, Updated: 2, InFlight: 2, Pending: 1, Skipped: 1, Failed: 3},
+		Waiting:  []rollout.Waiting{{Reason: rollout.ReasonBudgetExhausted, Nodes: 1}},
 		Limit:    2,
 		Used:     2,
 		Halted:   "3 nodes failed",
@@ -49,9 +50,10 @@ gcu_rollout_failures_total{reason="CrashLooping",rollout="default/driver"} 2
 # HELP gcu_rollout_halted 1 when too many nodes failed, for the reason most of them have, and no new node is started.
 # TYPE gcu_rollout_halted gauge
 gcu_rollout_halted{reason="CrashLooping",rollout="default/driver"} 1
-# HELP gcu_rollout_nodes Nodes of a rollout group by state: updated, in-flight, pending, skipped or failed.
+# HELP gcu_rollout_nodes Nodes of a rollout group by state: updated, in-flight, pending, held, skipped or failed.
 # TYPE gcu_rollout_nodes gauge
 gcu_rollout_nodes{rollout="default/driver",state="failed"} 3
+gcu_rollout_nodes{rollout="default/driver",state="held"} 0
 gcu_rollout_nodes{rollout="default/driver",state="in-flight"} 2
 gcu_rollout_nodes{rollout="default/driver",state="pending"} 1
 gcu_rollout_nodes{rollout="default/driver",state="skipped"} 1
@@ -59,8 +61,11 @@ gcu_rollout_nodes{rollout="default/driver",state="updated"} 2
 # HELP gcu_rollout_oldest_in_flight_seconds Age of the oldest slot of a rollout group; absent when no node is in flight.
 # TYPE gcu_rollout_oldest_in_flight_seconds gauge
 gcu_rollout_oldest_in_flight_seconds{rollout="default/driver"} 120
+# HELP gcu_rollout_waiting_nodes Nodes of a rollout group that are pending or held, by what they wait for.
+# TYPE gcu_rollout_waiting_nodes gauge
+gcu_rollout_waiting_nodes{reason="BudgetExhausted",rollout="default/driver"} 1
 `
-	names := []string{"gcu_rollout_eta_seconds", "gcu_rollout_failures_total", "gcu_rollout_halted", "gcu_rollout_nodes", "gcu_rollout_oldest_in_flight_seconds"}
+	names := []string{"gcu_rollout_eta_seconds", "gcu_rollout_failures_total", "gcu_rollout_halted", "gcu_rollout_nodes", "gcu_rollout_oldest_in_flight_seconds", "gcu_rollout_waiting_nodes"}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}

@@ -3,7 +3,8 @@ package daemonupdater
 import (
 	"encoding/json"
 	"fmt"
-	"time"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,53 +15,127 @@ import (
 
 // podPatch changes one condition of one pod and nothing else.
 type podPatch struct {
-	pod  *corev1.Pod
-	data []byte
+	namespace, name string
+	data            []byte
+	// node the pod is on, for trying again.
+	node string
 }
 
-// needUpgradePatches returns the patches that bring PodNeedUpgrade of every pod
-// of the group to what it should be: under OTA True or False, otherwise absent
-// (contract statement 100). It is pure. Nothing is patched while the targets or
-// the settings are not known.
-func needUpgradePatches(o *observation, in rollout.Input, now time.Time) ([]podPatch, error) {
-	if in.Blocked != nil {
-		return nil, nil
-	}
-	var patches []podPatch
-	for i, m := range o.members {
-		for _, pod := range m.pods {
-			if pod.DeletionTimestamp != nil {
-				continue
-			}
-			data, err := needUpgradePatch(pod, in.Settings.Strategy, in.Members[i].Target, now)
-			if err != nil {
-				return nil, err
-			}
-			if data != nil {
-				patches = append(patches, podPatch{pod, data})
-			}
+// marking is what PodNeedUpgrade of all pods depends on besides the target and
+// the strategy, which are in the frame of the view.
+type marking struct{ blocked, paused, halted bool }
+
+func markingOf(in *rollout.Input, d *rollout.Decision) marking {
+	return marking{blocked: in.Blocked != nil, paused: in.Settings.Paused, halted: d.Halted != ""}
+}
+
+// maxPatches bounds the patches of one pass, so that a large fleet that is marked
+// does not keep the rollout from going on.
+const maxPatches = 500
+
+// needUpgradePatches returns the patches that bring PodNeedUpgrade of the pods of
+// the group to what it should be, at most maxPatches of them; more tells whether
+// there are others. Only nodes are looked at about which something changed: when
+// it returns, those that need no patch are not among view.unmarked any more.
+func needUpgradePatches(o *observation, in *rollout.Input, d *rollout.Decision) (patches []podPatch, more bool, err error) {
+	v := o.view
+	if now := markingOf(in, d); now != v.marking {
+		v.marking = now
+		for name := range v.nodes {
+			v.unmarked[name] = true
 		}
 	}
-	return patches, nil
+	for i := range in.Ledger.Slots {
+		if verdict, _ := d.Verdict(in.Ledger.Slots[i].Node); verdict.State != rollout.InFlight {
+			v.unmarked[in.Ledger.Slots[i].Node] = true // gave its slot back
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.unmarked)) {
+		if len(patches) >= maxPatches {
+			return patches, true, nil
+		}
+		needed := false
+		if n := v.nodes[name]; n != nil {
+			verdict, _ := d.Verdict(name)
+			for i := range n.pods {
+				data, err := needUpgradePatch(&n.pods[i], in, &verdict)
+				if err != nil {
+					return nil, false, err
+				}
+				if data != nil {
+					patches = append(patches, podPatch{n.pods[i].namespace, n.pods[i].name, data, name})
+					needed = true
+				}
+			}
+		}
+		if !needed {
+			delete(v.unmarked, name)
+		}
+	}
+	return patches, false, nil
 }
 
-func needUpgradePatch(pod *corev1.Pod, strategy daemonset.Strategy, target string, now time.Time) ([]byte, error) {
-	present := daemonset.NeedUpgrade(pod)
-	if strategy != daemonset.OTA {
+// mark is what PodNeedUpgrade of a pod should be.
+type mark int
+
+const (
+	leaveMark mark = iota
+	noMark
+	markFalse
+	markTrue
+)
+
+// markOf says what PodNeedUpgrade of a pod should be (contract statement 100).
+// Under OTA it says whether the pod is outdated. Under AdvancedRollingUpdate it is
+// True on an outdated pod that is not being replaced now, because its node is
+// skipped, or the rollout is paused, halted or blocked, and absent otherwise.
+// Nothing is changed while the target is not known, or the settings are wrong and
+// the pod is not outdated.
+func markOf(outdated bool, in *rollout.Input, verdict *rollout.Verdict) mark {
+	switch {
+	case in.Blocked != nil && (!outdated || transient(in.Blocked)):
+		return leaveMark
+	case in.Blocked != nil:
+		return markTrue
+	case in.Settings.Strategy == daemonset.NoStrategy:
+		return noMark
+	case in.Settings.Strategy == daemonset.OTA && outdated:
+		return markTrue
+	case in.Settings.Strategy == daemonset.OTA:
+		return markFalse
+	case outdated && isStopped(verdict):
+		return markTrue
+	}
+	return noMark
+}
+
+// isStopped tells whether a node is passed over until something else happens.
+func isStopped(v *rollout.Verdict) bool {
+	return v.State == rollout.Skipped || v.Reason == rollout.ReasonPaused || v.Reason == rollout.ReasonHalted
+}
+
+func needUpgradePatch(pod *podView, in *rollout.Input, verdict *rollout.Verdict) ([]byte, error) {
+	if pod.terminating {
+		return nil, nil
+	}
+	target := in.Members[pod.member].Target
+	present, status := pod.needUpgrade, corev1.ConditionFalse
+	switch markOf(target != "" && pod.revision != target, in, verdict) {
+	case leaveMark:
+		return nil, nil
+	case noMark:
 		if present == nil {
 			return nil, nil
 		}
 		return conditionPatch(pod, map[string]any{"type": topsv1.PodNeedUpgrade, "$patch": "delete"})
-	}
-	status := corev1.ConditionFalse
-	if daemonset.RevisionHash(pod) != target {
+	case markTrue:
 		status = corev1.ConditionTrue
 	}
 	message := topsv1.PodNeedUpgradeMessagePrefix + target
 	if present != nil && present.Status == status && present.Message == message {
 		return nil, nil
 	}
-	changed := wholeSecond(now)
+	changed := wholeSecond(in.Now)
 	if present != nil && present.Status == status {
 		changed = present.LastTransitionTime
 	}
@@ -69,15 +144,27 @@ func needUpgradePatch(pod *corev1.Pod, strategy daemonset.Strategy, target strin
 	})
 }
 
+// fencePatch changes PodNeedUpgrade of a pod, whatever it was before, so that the
+// pod gets another resourceVersion.
+func fencePatch(pod *rollout.Pod, in *rollout.Input) ([]byte, error) {
+	status, target := corev1.ConditionFalse, in.Members[pod.Member].Target
+	if pod.Revision != target {
+		status = corev1.ConditionTrue
+	}
+	return conditionPatch(&podView{name: pod.Name, uid: pod.UID}, map[string]any{
+		"type": topsv1.PodNeedUpgrade, "status": status, "message": topsv1.PodNeedUpgradeMessagePrefix + target, "lastProbeTime": wholeSecond(in.Now),
+	})
+}
+
 // conditionPatch is a strategic merge patch: conditions merge by type, so those
 // of others are not touched. The UID keeps it off a successor of the same name.
-func conditionPatch(pod *corev1.Pod, condition map[string]any) ([]byte, error) {
+func conditionPatch(pod *podView, condition map[string]any) ([]byte, error) {
 	data, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
+		"metadata": map[string]any{"uid": pod.uid},
 		"status":   map[string]any{"conditions": []any{condition}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encoding condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, fmt.Errorf("encoding condition of pod %s/%s: %w", pod.namespace, pod.name, err)
 	}
 	return data, nil
 }

@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
@@ -35,6 +37,10 @@ func needs(status corev1.ConditionStatus, target string, since time.Duration) co
 	return corev1.PodCondition{Type: "PodNeedUpgrade", Status: status, Message: "controllerrevision: " + target, LastTransitionTime: ago(since)}
 }
 
+func markInput(strategy daemonset.Strategy) *rollout.Input {
+	return &rollout.Input{Now: epoch.Add(400 * time.Millisecond), Settings: daemonset.Settings{Strategy: strategy}, Members: []rollout.Member{{Target: newHash}}}
+}
+
 func TestNeedUpgradePatch(t *testing.T) {
 	ready := podOn(daemonSet("driver"), "a", oldHash).Status.Conditions[0]
 	gate := corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Hour)}
@@ -42,6 +48,8 @@ func TestNeedUpgradePatch(t *testing.T) {
 		name     string
 		revision string
 		strategy daemonset.Strategy
+		verdict  rollout.Verdict
+		blocked  string
 		had      []corev1.PodCondition // besides Ready and a condition of somebody else
 		want     []corev1.PodCondition
 		none     bool
@@ -61,7 +69,19 @@ func TestNeedUpgradePatch(t *testing.T) {
 			want: []corev1.PodCondition{needs("False", newHash, 0)}},
 		{name: "a condition that is right already is not written", revision: oldHash, strategy: daemonset.OTA,
 			had: []corev1.PodCondition{needs("True", newHash, time.Hour)}, none: true},
-		{name: "under AdvancedRollingUpdate it is taken off, and nothing else", revision: oldHash, strategy: daemonset.AdvancedRollingUpdate,
+		{name: "under AdvancedRollingUpdate an outdated pod on a skipped node needs it", revision: oldHash, strategy: daemonset.AdvancedRollingUpdate,
+			verdict: rollout.Verdict{State: rollout.Skipped}, want: []corev1.PodCondition{needs("True", newHash, 0)}},
+		{name: "under AdvancedRollingUpdate an outdated pod needs it while paused", revision: oldHash, strategy: daemonset.AdvancedRollingUpdate,
+			verdict: rollout.Verdict{State: rollout.Held, Reason: rollout.ReasonPaused}, want: []corev1.PodCondition{needs("True", newHash, 0)}},
+		{name: "under AdvancedRollingUpdate an outdated pod needs it when halted", revision: oldHash, strategy: daemonset.AdvancedRollingUpdate,
+			verdict: rollout.Verdict{State: rollout.Held, Reason: rollout.ReasonHalted}, want: []corev1.PodCondition{needs("True", newHash, 0)}},
+		{name: "an outdated pod needs it when the settings are wrong", revision: oldHash, blocked: "InvalidMaxUnavailable",
+			want: []corev1.PodCondition{needs("True", newHash, 0)}},
+		{name: "a pod at the target is left as it is when the settings are wrong", revision: newHash, blocked: "InvalidMaxUnavailable", none: true},
+		{name: "nothing is written while the target is not known", revision: oldHash, blocked: "RevisionPending", none: true},
+		{name: "under AdvancedRollingUpdate a pod at the target on a skipped node does not", revision: newHash, strategy: daemonset.AdvancedRollingUpdate,
+			verdict: rollout.Verdict{State: rollout.Skipped}, none: true},
+		{name: "under AdvancedRollingUpdate it is taken off when the pod's turn comes, and nothing else", revision: oldHash, strategy: daemonset.AdvancedRollingUpdate,
 			had: []corev1.PodCondition{needs("True", newHash, time.Hour)}},
 		{name: "without a strategy it is taken off", revision: oldHash, strategy: daemonset.NoStrategy,
 			had: []corev1.PodCondition{needs("False", newHash, time.Hour)}},
@@ -71,7 +91,12 @@ func TestNeedUpgradePatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := podOn(daemonSet("driver"), "a", tt.revision)
 			pod.Status.Conditions = append([]corev1.PodCondition{ready, gate}, tt.had...)
-			data, err := needUpgradePatch(pod, tt.strategy, newHash, epoch.Add(400*time.Millisecond))
+			in := markInput(tt.strategy)
+			if tt.blocked != "" {
+				in.Blocked = &rollout.Blocked{Reason: tt.blocked}
+			}
+			seen := podViewOf(0, pod)
+			data, err := needUpgradePatch(&seen, in, &tt.verdict)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +129,8 @@ func TestNeedUpgradePatch(t *testing.T) {
 
 func TestNeedUpgradePatchIsForThisVeryPod(t *testing.T) {
 	pod := podOn(daemonSet("driver"), "a", oldHash)
-	data, err := needUpgradePatch(pod, daemonset.OTA, newHash, epoch)
+	seen := podViewOf(0, pod)
+	data, err := needUpgradePatch(&seen, markInput(daemonset.OTA), &rollout.Verdict{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,38 +143,73 @@ func TestNeedUpgradePatchIsForThisVeryPod(t *testing.T) {
 	}
 }
 
-func TestNeedUpgradePatches(t *testing.T) {
-	driver, exporter := daemonSet("driver"), daemonSet("exporter")
-	o := observed([]member{
-		{daemonSet: driver, pods: []*corev1.Pod{podOn(driver, "a", oldHash), deleting(podOn(driver, "b", oldHash))}},
-		{daemonSet: exporter, pods: []*corev1.Pod{podOn(exporter, "a", "e2"), podOn(exporter, "gone", "e1")}},
-	})
-	in := rollout.Input{Settings: daemonset.Settings{Strategy: daemonset.OTA}, Members: []rollout.Member{{Target: newHash}, {Target: "e2"}}}
-	blocked := in
-	blocked.Blocked = &rollout.Blocked{Reason: "RevisionPending"}
-	tests := []struct {
-		name string
-		in   rollout.Input
-		want map[string]string
-	}{
-		{"every pod that stays is compared with the target of its own member", in, map[string]string{
-			"driver-a": "True controllerrevision: new", "exporter-a": "False controllerrevision: e2", "exporter-gone": "True controllerrevision: e2"}},
-		{"nothing is written while the target or the settings are not known", blocked, map[string]string{}},
+// marksOf plans a group and says what is patched.
+func marksOf(t *testing.T, o *observation, in rollout.Input) (marks map[string]string, more bool) {
+	t.Helper()
+	d := o.view.fleet.Plan(in)
+	patches, more, err := needUpgradePatches(o, &in, &d)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			patches, err := needUpgradePatches(o, tt.in, epoch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := map[string]string{}
-			for _, p := range patches {
-				c := daemonset.NeedUpgrade(patched(t, p.pod, p.data))
-				got[p.pod.Name] = string(c.Status) + " " + c.Message
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("patches (-want +got):\n%s", diff)
-			}
-		})
+	marks = map[string]string{}
+	for _, p := range patches {
+		c := daemonset.NeedUpgrade(patched(t, &corev1.Pod{}, p.data))
+		marks[p.name] = string(c.Status) + " " + c.Message
+	}
+	return marks, more
+}
+
+func TestNeedUpgradePatches(t *testing.T) {
+	driver, exporter := annotate(daemonSet("driver"), topsv1.AnnotationUpdateStrategy, "OTA"), annotate(daemonSet("exporter"), topsv1.AnnotationUpdateStrategy, "OTA")
+	o := observed([]memberAndPods{
+		memberWith(driver, podOn(driver, "a", oldHash), deleting(podOn(driver, "b", oldHash))),
+		memberWith(exporter, podOn(exporter, "a", newHash), podOn(exporter, "gone", oldHash)),
+	}, node("a"), node("b"))
+	in := inputFrom(o)
+	got, _ := marksOf(t, o, in)
+	want := map[string]string{
+		"driver-a": "True controllerrevision: new", "exporter-a": "False controllerrevision: new", "exporter-gone": "True controllerrevision: new"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("every pod that stays is compared with the target of its own member (-want +got):\n%s", diff)
+	}
+}
+
+func TestNeedUpgradeIsLookedAtWhereSomethingChanged(t *testing.T) {
+	driver := daemonSet("driver")
+	var pods []*corev1.Pod
+	var nodes []*corev1.Node
+	for _, name := range []string{"a", "b", "c"} {
+		pods, nodes = append(pods, podOn(driver, name, oldHash)), append(nodes, node(name))
+	}
+	offline(nodes[2])
+	o := observed([]memberAndPods{memberWith(driver, pods...)}, nodes...)
+	in := inputFrom(o)
+	skipped := map[string]string{"driver-c": "True controllerrevision: new"}
+	if got, _ := marksOf(t, o, in); !cmp.Equal(skipped, got) {
+		t.Errorf("marks = %v, want %v", got, skipped)
+	}
+	if got, _ := marksOf(t, o, in); !cmp.Equal(skipped, got) {
+		t.Errorf("marks = %v, want %v again: nobody said that it was written", got, skipped)
+	}
+	delete(o.view.unmarked, "c") // it was
+	if got, _ := marksOf(t, o, in); len(got) > 0 {
+		t.Errorf("marks = %v though nothing changed", got)
+	}
+	in.Settings.Paused = true
+	if got, _ := marksOf(t, o, in); len(got) != 3 {
+		t.Errorf("marks = %v, want every pod looked at again when the rollout is paused", got)
+	}
+}
+
+func TestNeedUpgradePatchesOfOnePassAreBounded(t *testing.T) {
+	driver := annotate(daemonSet("driver"), topsv1.AnnotationUpdateStrategy, "OTA")
+	var pods []*corev1.Pod
+	for i := range maxPatches + 1 {
+		pods = append(pods, podOn(driver, fmt.Sprint("n", i), oldHash))
+	}
+	o := observed([]memberAndPods{memberWith(driver, pods...)})
+	got, more := marksOf(t, o, inputFrom(o))
+	if len(got) != maxPatches || !more {
+		t.Errorf("%d patches, more %v, want %d and more", len(got), more, maxPatches)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,14 +17,8 @@ import (
 // controllerUID indexes objects by the UID of their controller.
 const controllerUID = ".metadata.controller.uid"
 
-func indexByController(object client.Object) []string {
-	if ref := metav1.GetControllerOf(object); ref != nil {
-		return []string{string(ref.UID)}
-	}
-	return nil
-}
-
-// observe reads everything one pass over a group depends on, from the caches.
+// observe reads what one pass over a group depends on, from the caches, all but
+// its nodes.
 func (r *Reconciler) observe(ctx context.Context, g Group) (*observation, error) {
 	o := &observation{group: g}
 	daemonSets, err := r.daemonSetsOf(ctx, g)
@@ -41,20 +34,12 @@ func (r *Reconciler) observe(ctx context.Context, g Group) (*observation, error)
 	if o.foreign() {
 		return o, nil
 	}
-	for i, ds := range daemonSets {
-		if o.members[i], err = r.observeMember(ctx, ds); err != nil {
+	for i := range o.members {
+		if err := r.readRevisions(ctx, &o.members[i]); err != nil {
 			return nil, err
 		}
 	}
-	var nodes corev1.NodeList
-	if err := r.List(ctx, &nodes); err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
-	}
-	o.nodes = pointers(nodes.Items, func(n *corev1.Node) string { return n.Name })
-	if o.policy, err = r.policyOf(ctx, o); err != nil {
-		return nil, err
-	}
-	o.upgrades, err = r.nodeUpgrades(ctx)
+	o.policy, err = r.policyOf(ctx, o)
 	return o, err
 }
 
@@ -111,20 +96,14 @@ func (r *Reconciler) daemonSetsOf(ctx context.Context, g Group) ([]*appsv1.Daemo
 	return list, nil
 }
 
-func (r *Reconciler) observeMember(ctx context.Context, ds *appsv1.DaemonSet) (member, error) {
-	m := member{daemonSet: ds}
-	owned := client.MatchingFields{controllerUID: string(ds.UID)}
+func (r *Reconciler) readRevisions(ctx context.Context, m *member) error {
 	var revisions appsv1.ControllerRevisionList
-	if err := r.List(ctx, &revisions, client.InNamespace(ds.Namespace), owned); err != nil {
-		return m, fmt.Errorf("listing ControllerRevisions of DaemonSet %s: %w", m.key(), err)
+	if err := r.List(ctx, &revisions, client.InNamespace(m.daemonSet.Namespace),
+		client.MatchingFields{controllerUID: string(m.daemonSet.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing ControllerRevisions of DaemonSet %s: %w", m.key(), err)
 	}
 	m.revisions = pointers(revisions.Items, func(c *appsv1.ControllerRevision) string { return c.Name })
-	var pods corev1.PodList
-	if err := r.List(ctx, &pods, client.InNamespace(ds.Namespace), owned); err != nil {
-		return m, fmt.Errorf("listing pods of DaemonSet %s: %w", m.key(), err)
-	}
-	m.pods = pointers(pods.Items, func(p *corev1.Pod) string { return p.Name })
-	return m, nil
+	return nil
 }
 
 // pointers returns pointers to the elements, sorted by name.
@@ -155,6 +134,7 @@ func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.D
 		delete(r.written, o.group)
 	}
 	if err == nil {
+		r.caughtUp(o.group)
 		return &cached, nil
 	}
 	return newRollout(o, key), nil

@@ -22,7 +22,7 @@ func TestIndexByController(t *testing.T) {
 		object client.Object
 		want   []string
 	}{
-		{"a pod is found by the UID of its DaemonSet", owned, []string{"uid-driver"}},
+		{"a pod is found by the UID of its DaemonSet, also with its node", owned, []string{"uid-driver", "uid-driver/a"}},
 		{"a ControllerRevision too", revisionsOf(driver, newHash)[0], []string{"uid-driver"}},
 		{"an object of nobody is not found", &corev1.Pod{}, nil},
 		{"an owner that is not the controller finds nothing", notControlled, nil},
@@ -65,7 +65,7 @@ func TestNewRollout(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := observed([]member{{daemonSet: tt.ds}})
+			o := observed([]memberAndPods{memberWith(tt.ds)})
 			if diff := cmp.Diff(tt.want, newRollout(o, o.group.rolloutKey("gcu-system"))); diff != "" {
 				t.Errorf("newRollout (-want +got):\n%s", diff)
 			}

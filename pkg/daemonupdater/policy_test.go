@@ -41,9 +41,12 @@ func policyWith(spec topsv1.UpgradePolicySpec) *topsv1.UpgradePolicy {
 
 // inputUnder is the input of one DaemonSet on these nodes whose policy is this, nil for a missing one.
 func inputUnder(ds *appsv1.DaemonSet, policy *topsv1.UpgradePolicy, nodes ...*corev1.Node) rollout.Input {
-	o := observed([]member{memberWith(ds)}, nodes...)
-	o.policy = policy
-	return inputFrom(o)
+	o := seen{members: []memberAndPods{memberWith(ds)}, nodes: nodes, policy: policy}.observe()
+	in := inputFrom(o)
+	for _, n := range nodes {
+		in.Nodes = append(in.Nodes, *o.view.fleet.Node(n.Name))
+	}
+	return in
 }
 
 func TestApplyPolicyRefinesTheInput(t *testing.T) {
@@ -265,7 +268,7 @@ func TestApprovedWaves(t *testing.T) {
 }
 
 func TestApprovalsOfTheRolloutAreForItsRevision(t *testing.T) {
-	o := observed([]member{memberWith(underPolicy(daemonSet("driver")))})
+	o := observed([]memberAndPods{memberWith(underPolicy(daemonSet("driver")))})
 	o.policy = policyWith(topsv1.UpgradePolicySpec{})
 	revision := inputFrom(o).Revision
 	o.rollout.Annotations = map[string]string{"topsops.enflame.com/approved-waves": "earlier/edge, " + revision + "/canary"}
@@ -358,7 +361,7 @@ func TestAPolicyWakesTheGroupsThatNameIt(t *testing.T) {
 	if diff := cmp.Diff(want, got, byName); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
-	if all := c.reconciler.allGroups(context.Background(), nil); len(all) != 5 {
+	if all := c.reconciler.groupsOnNode(context.Background(), node("a")); len(all) != 5 {
 		t.Errorf("a node wakes %v, want all five groups", all)
 	}
 }

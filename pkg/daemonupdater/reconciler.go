@@ -61,6 +61,9 @@ type Reconciler struct {
 	// written is, per group, the rollout as this process last wrote it, until
 	// the cache shows it.
 	written map[Group]writtenRollout
+	// views are what is remembered of each group's nodes.
+	views   map[Group]*view
+	dirty   dirtyNodes
 	deleted deletedPods
 }
 
@@ -75,20 +78,31 @@ type writtenRollout struct {
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act,
 // report.
 func (r *Reconciler) Reconcile(ctx context.Context, g Group) (ctrl.Result, error) {
+	dirty := r.dirty.take(g) // before anything is read: what comes later is for the next pass
 	o, err := r.observe(ctx, g)
 	if err != nil {
+		delete(r.views, g) // the nodes taken above were not read again
 		return ctrl.Result{}, err
 	}
 	if len(o.members) == 0 {
 		r.forget(g)
 		return resultOf(ctx, 0, r.answerOrphans(ctx, g))
 	}
-	r.deleted.prune(g, o)
-	in := inputOf(o, r.Deadlines, r.Clock())
-	if in.Blocked == nil && in.Settings.Strategy == daemonset.NoStrategy {
-		return resultOf(ctx, 0, r.release(ctx, o, in))
+	if o.foreign() {
+		r.forget(g)
+		return ctrl.Result{}, nil
 	}
-	d := rollout.Plan(in)
+	in := inputOf(o, r.Deadlines, r.Clock())
+	if err := r.look(ctx, o, &in, dirty); err != nil {
+		delete(r.views, g)
+		return ctrl.Result{}, err
+	}
+	r.deleted.prune(g, o.view)
+	d := o.view.fleet.Plan(in)
+	if in.Blocked == nil && in.Settings.Strategy == daemonset.NoStrategy {
+		again, err := r.release(ctx, o, in, d)
+		return resultOf(ctx, again, err)
+	}
 	delay, err := r.carryOut(ctx, o, in, d)
 	r.Metrics.show(g, d)
 	return resultOf(ctx, soonest(d.Recheck, delay), err)
@@ -118,8 +132,10 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.In
 	if err != nil {
 		return 0, err
 	}
-	again, failed := r.rollBack(ctx, o, in, rb)
-	return soonest(wait, again), errors.Join(failed, r.deletePods(ctx, o, d.Delete), r.report(ctx, o, in, d))
+	soon, err := r.rollBack(ctx, o, in, rb)
+	err = errors.Join(err, r.deletePods(ctx, o, d.Delete), r.fencePods(ctx, o, &in, d.Fence))
+	again, failed := r.report(ctx, o, in, d)
+	return soonest(soonest(wait, soon), again), errors.Join(err, failed)
 }
 
 // isAhead tells whether every error says that something changed since it was
@@ -183,34 +199,50 @@ func (r *Reconciler) replaced(g Group, version string) []string {
 	return []string{version}
 }
 
-// report tells pods and nodes what was decided about them.
-func (r *Reconciler) report(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) error {
-	patches, err := needUpgradePatches(o, in, in.Now)
-	if err != nil {
-		return err
+// caughtUp forgets what earlier writes of a rollout replaced: the cache shows
+// the last one, and does not go back.
+func (r *Reconciler) caughtUp(g Group) {
+	if last, ok := r.written[g]; ok {
+		last.basedOn = nil
+		r.written[g] = last
 	}
-	return errors.Join(r.patchConditions(ctx, patches), r.answerRequests(ctx, o, in, d))
+}
+
+// report tells pods and nodes what was decided about them, and returns when to go
+// on with the rest, 0 when there is none.
+func (r *Reconciler) report(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (again time.Duration, err error) {
+	patches, more, err := needUpgradePatches(o, &in, &d)
+	if err != nil {
+		return 0, err
+	}
+	if more {
+		again = time.Millisecond
+	}
+	return again, errors.Join(r.patchConditions(ctx, o.view, patches), r.answerRequests(ctx, o, in, d))
 }
 
 // release ends the control over a group that has no strategy any more: first
-// what was left on its pods and nodes, then the rollout itself.
-func (r *Reconciler) release(ctx context.Context, o *observation, in rollout.Input) error {
-	if o.rollout.ResourceVersion == "" {
-		return nil // was never controlled
+// what was left on its pods and nodes, and deletions that may still be under way,
+// then the rollout itself.
+func (r *Reconciler) release(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (again time.Duration, err error) {
+	err = r.fencePods(ctx, o, &in, d.Fence)
+	if again, failed := r.report(ctx, o, in, d); err != nil || failed != nil || again > 0 {
+		return again, errors.Join(err, failed)
 	}
-	if err := r.report(ctx, o, in, rollout.Plan(in)); err != nil {
-		return err
+	if o.view.unfenced(&d) {
+		return retryAhead, nil
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", o.group.String())
 	if err := r.Delete(ctx, o.rollout, client.Preconditions{UID: &o.rollout.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(o.rollout), err)
+		return 0, fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(o.rollout), err)
 	}
 	r.forget(o.group)
-	return nil
+	return 0, nil
 }
 
 func (r *Reconciler) forget(g Group) {
 	delete(r.written, g)
+	delete(r.views, g)
 	r.deleted.prune(g, nil)
 	r.Metrics.forget(g)
 }

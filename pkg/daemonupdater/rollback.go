@@ -162,17 +162,7 @@ func (rb rollback) remember(status *topsv1.DaemonRolloutStatus, o *observation, 
 // isGood tells whether the group is complete and at least one reachable node
 // shows that the revision works. An empty fleet shows nothing, nor does one that
 // is offline.
-func isGood(in rollout.Input, d rollout.Decision) bool {
-	if !isComplete(in, d) {
-		return false
-	}
-	for i := range d.Verdicts {
-		if d.Verdicts[i].State == rollout.Updated && in.Nodes[i].Ready {
-			return true
-		}
-	}
-	return false
-}
+func isGood(in rollout.Input, d rollout.Decision) bool { return isComplete(in, d) && d.Proven() }
 
 // knownGood returns the last known good revision: the present one when it is
 // good, else the one before. One of a gr counts only when it is known which spec

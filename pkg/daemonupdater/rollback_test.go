@@ -32,7 +32,7 @@ func halted() rollout.Input {
 // r1 as its last known good revision.
 func haltedGroup() *observation {
 	ds := daemonSet("driver")
-	o := observed([]member{{daemonSet: ds, revisions: revisionsOf(ds, oldHash, newHash)}})
+	o := observed([]memberAndPods{memberWith(ds)})
 	o.policy = policyOnFailure(topsv1.FailureRollback)
 	o.rollout.Status.Revision = "r2"
 	o.rollout.Status.LastKnownGood = goodAt("r1", oldHash)

@@ -19,25 +19,31 @@ import (
 type simAccount struct {
 	// limit that was in force when a node was given its slot, by node.
 	limit map[string]int
-	// down: nodes that were available until a manager deleted a pod of theirs,
-	// and are not available again, nor counted as failed.
-	down map[string]types.UID
+	// down: nodes that were available until a manager deleted a pod of theirs, and
+	// where what it deleted is not available again, nor the node counted as failed.
+	down map[string]*simDown
+}
+
+// simDown is a Node object and the DaemonSets of which managers deleted pods there.
+type simDown struct {
+	uid  types.UID
+	sets []simKey
 }
 
 func (w *simWorld) account(g Group) *simAccount {
 	if w.accounts[g] == nil {
-		w.accounts[g] = &simAccount{limit: map[string]int{}, down: map[string]types.UID{}}
+		w.accounts[g] = &simAccount{limit: map[string]int{}, down: map[string]*simDown{}}
 	}
 	return w.accounts[g]
 }
 
-// nodeAvailable: the node is Ready, and the pods of a group on it are available.
-func (w *simWorld) nodeAvailable(g *simGroup, name string) bool {
+// nodeAvailable: the node is Ready, and the pods of these DaemonSets on it are available.
+func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
 	node := simGet[*corev1.Node](w.api, simNodeKey(name))
 	if node == nil || !simNodeReady(node) {
 		return false
 	}
-	for _, key := range g.sets {
+	for _, key := range sets {
 		ds := simGet[*appsv1.DaemonSet](w.api, key)
 		pod := simGet[*corev1.Pod](w.api, simKey{simPods, key.namespace, key.name + "-" + name})
 		if pod == nil {
@@ -62,7 +68,7 @@ func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteO
 	var g *simGroup
 	if pod != nil {
 		if g = w.groupOfSet(daemonset.Owner(pod).Name); g != nil {
-			was = w.nodeAvailable(g, daemonset.NodeName(pod))
+			was = w.nodeAvailable(g.sets, daemonset.NodeName(pod))
 		}
 	}
 	effective, err := w.api.delete(key, simPreconditions(options))
@@ -76,23 +82,24 @@ func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteO
 		w.violate("S9: pod %s of nobody's group is deleted", pod.Name)
 		return nil
 	}
-	if named := w.checkDelete(pass, pod); was && named {
-		w.checkBudget(g, daemonset.NodeName(pod))
+	w.checkDelete(pass, pod)
+	owner := simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}
+	if d := w.account(g.id).down[daemonset.NodeName(pod)]; d != nil {
+		d.sets = append(d.sets, owner)
+	}
+	if was {
+		w.checkBudget(g, daemonset.NodeName(pod), owner)
 	}
 	return nil
 }
 
 // checkDelete holds one deletion against what the pass saw and the true state.
-// named is false when no slot names the pod any more: then a manager slept
-// between what it read last and the deletion, and meanwhile another one gave
-// the slot up because the target or the strategy changed. Nothing but that may
-// delete a pod without a slot, and such a node is not counted against the limit.
-func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) (named bool) {
+func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	node := daemonset.NodeName(pod)
 	live, ok := pass.live[daemonset.Owner(pod).UID]
 	if !ok {
 		w.violate("S9: pod %s is deleted though its DaemonSet was not read again", pod.Name)
-		return false
+		return
 	}
 	settings, err := daemonset.SettingsOf(live.ds)
 	switch {
@@ -116,22 +123,17 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) (named bool) {
 		}
 	}
 	stored := w.rolloutOf(pass.group)
-	named = stored != nil && slices.ContainsFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID })
-	if !named && !pass.slept {
+	if stored == nil || !slices.ContainsFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID }) {
 		w.violate("ledger: pod %s is deleted and no slot names it", pod.Name)
 	}
-	if !named {
-		w.unslotted++
-	}
-	return named
 }
 
 // checkBudget is S1: a node that was available is not any more, by us.
-func (w *simWorld) checkBudget(g *simGroup, node string) {
+func (w *simWorld) checkBudget(g *simGroup, node string, set simKey) {
 	w.settleAccounts()
 	a := w.account(g.id)
 	if n := simGet[*corev1.Node](w.api, simNodeKey(node)); n != nil {
-		a.down[node] = n.UID
+		a.down[node] = &simDown{n.UID, []simKey{set}}
 	}
 	limit := 0
 	for name := range a.down {
@@ -154,10 +156,10 @@ func (w *simWorld) settleNode(object client.Object) {
 func (w *simWorld) settleAccounts() {
 	for _, g := range w.groups {
 		a, stored := w.account(g.id), w.rolloutOf(g.id)
-		for name, uid := range a.down {
+		for name, d := range a.down {
 			node := simGet[*corev1.Node](w.api, simNodeKey(name))
 			failed := stored != nil && slices.ContainsFunc(stored.Status.Failed, func(n topsv1.NodeNote) bool { return n.Node == name })
-			if node == nil || node.UID != uid || failed || w.nodeAvailable(g, name) {
+			if node == nil || node.UID != d.uid || failed || w.nodeAvailable(d.sets, name) {
 				delete(a.down, name)
 			}
 		}
@@ -198,6 +200,15 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	}
 	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
 		w.violate("paused: %d nodes of %s start", started, pass.group)
+	}
+}
+
+// sayLedger tells which slots were given back.
+func (w *simWorld) sayLedger(before, after *topsv1.DaemonRollout) {
+	for _, s := range before.Status.InFlight {
+		if !slices.ContainsFunc(after.Status.InFlight, func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID }) {
+			w.say("%s gives its slot of %s back", s.Node, after.Name)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,9 +41,11 @@ func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.O
 	err := c.m.view.get(key, object)
 	if pass := c.m.pass; pass != nil {
 		pass.policyGone = pass.policyGone || (err != nil && simKind(object) == simPolicies)
-		if err == nil {
-			pass.saw(object)
-		}
+	}
+	if err == nil {
+		c.m.saw(object)
+	} else if simKind(object) == simNodes {
+		delete(c.m.known, key.Name)
 	}
 	return err
 }
@@ -53,9 +56,7 @@ func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...clie
 	if err := c.m.view.list(list, opts); err != nil {
 		return err
 	}
-	if c.m.pass != nil {
-		c.m.pass.saw(list)
-	}
+	c.m.saw(list)
 	return nil
 }
 
@@ -71,6 +72,9 @@ func (c *simClient) Delete(_ context.Context, object client.Object, opts ...clie
 	return c.m.call("delete", key, func() error {
 		if options.Preconditions == nil || options.Preconditions.UID == nil {
 			c.m.w.violate("S5: %s is deleted without a UID precondition", key)
+		}
+		if key.kind == simPods && options.Preconditions.ResourceVersion == nil {
+			c.m.w.violate("S5: %s is deleted in whatever version it is", key)
 		}
 		return c.m.w.deleteByUs(pass, key, options)
 	})
@@ -94,6 +98,7 @@ func (s *simStatus) Update(_ context.Context, object client.Object, _ ...client.
 		}
 		if after, ok := s.m.w.api.objects[key].(*topsv1.DaemonRollout); ok && before != nil {
 			s.m.w.checkLedger(pass, before, after)
+			s.m.w.sayLedger(before, after)
 		}
 		return nil
 	})
@@ -152,6 +157,9 @@ func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client
 func (m *simManager) call(verb string, key simKey, effect func() error) error {
 	c := &simCall{verb: verb, key: key, effect: effect, reply: make(chan error)}
 	m.mu.Lock()
+	if m.pass.ready == nil && c.writes() {
+		m.pass.ready = maps.Clone(m.known)
+	}
 	m.parked = append(m.parked, c)
 	m.mu.Unlock()
 	return <-c.reply
@@ -197,7 +205,6 @@ func (w *simWorld) serve(m *simManager, c *simCall) {
 		err = fmt.Errorf("%s: %w", c, errReset)
 	case faultLate:
 		w.later(w.seconds(1, 30), func() {
-			pass.slept = true
 			_ = c.effect()
 		})
 		err = apierrors.NewTimeoutError("the server was unable to return a response in time", 1)

@@ -37,6 +37,8 @@ type simManager struct {
 	timers   map[Group]time.Time
 	failures map[Group]int
 
+	known map[string]bool // nodes as last read, and whether they were Ready
+
 	pass *simPass // nil when idle
 	// rogueUntil: it lost the lease and has not noticed.
 	rogueUntil time.Time
@@ -50,13 +52,12 @@ type simPass struct {
 	group  Group
 	done   bool
 	dead   bool // the process is gone: nothing reaches the API server any more
-	slept  bool // between two requests, so what it decided may be old
 	until  time.Time
 	result ctrl.Result
 	err    error
 
 	sets  []*appsv1.DaemonSet // of the group, as listed
-	ready map[string]bool     // nodes as listed
+	ready map[string]bool     // nodes as known when it first wrote
 	// policyGone: the policy the settings name was not in the cache.
 	policyGone bool
 	live       map[types.UID]simLiveSet
@@ -68,20 +69,22 @@ type simLiveSet struct {
 	target string
 }
 
-// saw notes what a pass read from its cache.
-func (p *simPass) saw(read any) {
+// saw notes what a manager read from its cache.
+func (m *simManager) saw(read any) {
 	switch o := read.(type) {
 	case *corev1.NodeList:
-		p.ready = map[string]bool{}
+		clear(m.known)
 		for i := range o.Items {
-			p.ready[o.Items[i].Name] = simNodeReady(&o.Items[i])
+			m.known[o.Items[i].Name] = simNodeReady(&o.Items[i])
 		}
+	case *corev1.Node:
+		m.known[o.Name] = simNodeReady(o)
 	case *appsv1.DaemonSetList:
 		for i := range o.Items {
-			p.saw(&o.Items[i])
+			m.saw(&o.Items[i])
 		}
 	case *appsv1.DaemonSet:
-		if groupOf(o) == p.group {
+		if p := m.pass; p != nil && groupOf(o) == p.group {
 			p.sets = append(p.sets, o.DeepCopy())
 		}
 	}
@@ -99,8 +102,9 @@ func (m *simManager) restart() {
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
 		Metrics: NewMetrics(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines,
-		Clock: m.w.clock, written: map[Group]writtenRollout{},
+		Clock: m.w.clock, written: map[Group]writtenRollout{}, views: map[Group]*view{},
 	}
+	m.known = map[string]bool{}
 	m.ready, m.timers, m.failures = map[Group]bool{}, map[Group]time.Time{}, map[Group]int{}
 	m.view, m.events, m.pass, m.rogueUntil = newSimView(m.w.api), nil, nil, time.Time{}
 	for _, kind := range simKinds {
@@ -156,7 +160,7 @@ func (m *simManager) enqueue() {
 func (m *simManager) handle(kind string, e simEvent) {
 	maps := map[string]func(context.Context, client.Object) []Group{
 		simSets: func(_ context.Context, o client.Object) []Group { return []Group{groupOf(o.(*appsv1.DaemonSet))} },
-		simPods: m.r.groupOfController, simRevisions: m.r.groupOfController, simNodes: m.r.allGroups,
+		simPods: m.r.groupOfPod, simRevisions: m.r.groupOfController, simNodes: m.r.groupsOnNode,
 		simUpgrades: m.r.groupsAskedFor, simRollouts: m.r.groupOfRollout, simPolicies: m.r.groupsUnderPolicy,
 	}
 	if kind == simNodes && e.before != nil && e.after != nil &&
@@ -239,7 +243,7 @@ func (m *simManager) drive() {
 				m.w.say("%s is killed", m.name)
 				p.dead = true
 			case m.w.chance(m.w.knobs.pause):
-				p.until, p.slept = m.w.now.Add(m.w.seconds(0, 60)), true
+				p.until = m.w.now.Add(m.w.seconds(0, 60))
 				m.w.say("%s sleeps until %s", m.name, p.until.Sub(epoch))
 				return
 			}

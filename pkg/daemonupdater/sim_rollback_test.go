@@ -30,7 +30,7 @@ const simBack = "back"
 // Rollback, with all disturbances; at the end a bad version has to be rolled back.
 func TestSimulationOfRollbacks(t *testing.T) {
 	klog.SetOutput(io.Discard)
-	seeds := *simSeeds / 2
+	seeds := *simSeeds / 5
 	if testing.Short() {
 		seeds = min(seeds, 20)
 	}
@@ -42,8 +42,8 @@ func TestSimulationOfRollbacks(t *testing.T) {
 		}
 		rolledBack += w.undone
 	}
-	if rolledBack < seeds && !t.Failed() {
-		t.Errorf("%d rollbacks in %d seeds, want more", rolledBack, seeds)
+	if rolledBack < seeds/2 && !t.Failed() {
+		t.Errorf("%d rollbacks in %d seeds, want at least one in every second", rolledBack, seeds)
 	}
 }
 
@@ -160,13 +160,14 @@ func (w *simWorld) undoByUs(pass *simPass, key simKey, kind types.PatchType, dat
 	return nil
 }
 
-// checkUndo holds a rollback against the true state. A manager that slept after
-// it stored the intent may find that another one thinks otherwise by now.
+// checkUndo holds a rollback against the true state. A manager that slept between
+// its last look at the ledger and the patch may find that another one thinks
+// otherwise by now.
 func (w *simWorld) checkUndo(pass *simPass, before, after *appsv1.DaemonSet) {
 	name := before.Namespace + "/" + before.Name
 	rollout := w.rolloutOf(pass.group)
 	if rollout == nil || rollout.Status.Rollback == nil || rollout.Status.LastKnownGood == nil {
-		if !pass.slept {
+		if pass.until.IsZero() {
 			w.violate("rollback: %s is changed though no rollback is stored", name)
 		}
 		return

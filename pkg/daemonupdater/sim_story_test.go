@@ -159,7 +159,7 @@ func (w *simWorld) atTarget(g *simGroup, node string) bool {
 			return false
 		}
 	}
-	return w.nodeAvailable(g, node)
+	return w.nodeAvailable(g.sets, node)
 }
 
 func (w *simWorld) everyRollout(holds func(*topsv1.DaemonRollout) bool) bool {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Int("sim.seeds", 200, "number of seeds TestSimulation runs")
+	simSeeds = flag.Int("sim.seeds", 2000, "number of seeds TestSimulation runs")
 	simSeed  = flag.Uint64("sim.seed", 0, "run only this seed and print what happens")
 	simAllOf = flag.Bool("sim.all", false, "go on after a violation and print one line for each")
 )
@@ -64,6 +64,10 @@ func TestSimulationFoundCases(t *testing.T) {
 	}{
 		{"a node in flight keeps its slot when its group turns to OTA", 100},
 		{"a node lost in flight keeps its slot when its group turns to OTA, and the cache is behind", 104},
+		{"a node whose new pod is outdated again keeps its slot under OTA until that pod is available", 1249},
+		{"a slot that names a pod is not given back by a manager that sees the pod before it was deleted", 696},
+		{"a deletion that comes late finds no pod when its slot names another one", 580},
+		{"a deletion that comes late finds no pod when the group was released", 2291},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { reportSeed(t, playSeed(t, tt.seed)) })

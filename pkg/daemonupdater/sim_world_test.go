@@ -65,7 +65,6 @@ type simWorld struct {
 	stuck      string // the one node that never gets there
 	accounts   map[Group]*simAccount
 	undone     int // rollbacks by a manager
-	unslotted  int // deletions by a manager that slept while its slot was given up
 }
 
 // simGroup is a rollout group: a DaemonSet of its own or those of a gr.

@@ -15,8 +15,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// maxSkippedListed bounds status.skipped; status.skippedNodes counts all.
-const maxSkippedListed = 20
+// maxListed bounds status.skipped, and the messages in status.failed; the counts
+// are of all.
+const maxListed = 20
 
 // Reasons of the conditions of a DaemonRollout, besides the reasons of a
 // settings error and rollout.ReasonHalted and so on.
@@ -48,10 +49,11 @@ func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.
 	}
 	status.Total, status.Updated = int32(d.Counts.Total), int32(d.Counts.Updated)
 	status.InFlightNodes, status.Pending = int32(d.Counts.InFlight), int32(d.Counts.Pending)
+	status.HeldNodes = int32(d.Counts.Held)
 	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed)
 	status.Unavailable = int32(d.Used)
 	status.ETASeconds = int32(d.ETA() / time.Second)
-	status.Skipped = skippedOf(d)
+	status.Skipped, status.Waiting = skippedOf(&d), waitingOf(&d)
 	for _, c := range conditionsOf(in, d) {
 		c.ObservedGeneration = generation
 		c.LastTransitionTime = wholeSecond(in.Now)
@@ -60,12 +62,18 @@ func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.
 	return status
 }
 
-func skippedOf(d rollout.Decision) []topsv1.NodeNote {
+func skippedOf(d *rollout.Decision) []topsv1.NodeNote {
 	var notes []topsv1.NodeNote
-	for _, v := range d.Verdicts {
-		if v.State == rollout.Skipped && len(notes) < maxSkippedListed {
-			notes = append(notes, topsv1.NodeNote{Node: v.Node, Reason: string(v.Reason), Message: v.Message, Since: wholeSecond(v.Since)})
-		}
+	for _, v := range d.Skipped(maxListed) {
+		notes = append(notes, topsv1.NodeNote{Node: v.Node, Reason: string(v.Reason), Message: v.Message, Since: wholeSecond(v.Since)})
+	}
+	return notes
+}
+
+func waitingOf(d *rollout.Decision) []topsv1.WaitingNote {
+	var notes []topsv1.WaitingNote
+	for _, w := range d.Waiting {
+		notes = append(notes, topsv1.WaitingNote{Reason: string(w.Reason), Nodes: int32(w.Nodes), Message: w.Message})
 	}
 	return notes
 }
@@ -101,7 +109,7 @@ func accepted(in rollout.Input) metav1.Condition {
 
 // isComplete: every reachable node is at the target.
 func isComplete(in rollout.Input, d rollout.Decision) bool {
-	return in.Blocked == nil && d.Counts.Pending == 0 && len(d.Ledger.Failures) == 0 && len(d.Ledger.Slots) == 0
+	return in.Blocked == nil && d.Counts.Pending+d.Counts.Held == 0 && len(d.Ledger.Failures) == 0 && len(d.Ledger.Slots) == 0
 }
 
 // progressing says in one word how the rollout stands.
@@ -122,8 +130,8 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason = reasonPaused
 	case awaitsRequests(d):
 		c.Reason = reasonAwaitingRequests
-	case d.Counts.Pending > 0:
-		c.Reason, c.Message = pendingReason(d)
+	case len(d.Waiting) > 0:
+		c.Reason, c.Message = string(d.Waiting[0].Reason), d.Waiting[0].Message+"; "+c.Message
 	default:
 		c.Reason = reasonNodesFailed
 	}
@@ -132,61 +140,44 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 
 // awaitsRequests tells whether a node waits for its person.
 func awaitsRequests(d rollout.Decision) bool {
-	return slices.ContainsFunc(d.Verdicts, func(v rollout.Verdict) bool { return v.Reason == rollout.ReasonAwaitingRequest })
+	return slices.ContainsFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingRequest })
 }
 
-// pendingReason is why nothing is in flight though nodes are pending: the most
-// common reason of theirs.
-func pendingReason(d rollout.Decision) (reason, message string) {
-	count := map[rollout.Reason]int{}
-	said := map[rollout.Reason]string{}
-	var most rollout.Reason
-	for _, v := range d.Verdicts {
-		if v.State != rollout.Pending {
-			continue
-		}
-		count[v.Reason]++
-		if said[v.Reason] == "" {
-			said[v.Reason] = v.Message
-		}
-		if most == "" || count[v.Reason] > count[most] {
-			most = v.Reason
-		}
-	}
-	return string(most), said[most] + "; " + summary(d)
-}
-
-// summary is one sentence with the counts and the first names of what waits for people.
+// summary is one sentence with the counts, and the first names of those a person
+// may want to look at.
 func summary(d rollout.Decision) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d nodes updated", d.Counts.Updated, d.Counts.Total)
+	var inFlight, failed, skipped []string
+	for i := range d.Ledger.Slots {
+		inFlight = append(inFlight, d.Ledger.Slots[i].Node)
+	}
+	for i := range d.Ledger.Failures {
+		failed = append(failed, d.Ledger.Failures[i].Node)
+	}
+	for _, v := range d.Skipped(maxListed) {
+		skipped = append(skipped, v.Node)
+	}
 	parts := []struct {
 		count int
-		state rollout.State
 		text  string
+		names []string
 	}{
-		{d.Counts.InFlight, rollout.InFlight, "in flight"},
-		{d.Counts.Pending, rollout.Pending, "pending"},
-		{d.Counts.Skipped, rollout.Skipped, "skipped because they are offline"},
-		{d.Counts.Failed, rollout.Failed, "failed"},
+		{d.Counts.InFlight, "in flight", inFlight},
+		{d.Counts.Pending, "pending", nil},
+		{d.Counts.Held, "held", nil},
+		{d.Counts.Skipped, "skipped because they are offline", skipped},
+		{d.Counts.Failed, "failed", failed},
 	}
 	for _, p := range parts {
-		if p.count > 0 {
-			fmt.Fprintf(&b, ", %d %s (%s)", p.count, p.text, message.Names(namesIn(d, p.state)))
+		switch {
+		case p.count > 0 && len(p.names) > 0:
+			fmt.Fprintf(&b, ", %d %s (%s)", p.count, p.text, message.NamesOf(p.names, p.count))
+		case p.count > 0:
+			fmt.Fprintf(&b, ", %d %s", p.count, p.text)
 		}
 	}
 	return b.String()
-}
-
-func namesIn(d rollout.Decision, state rollout.State) []string {
-	var names []string
-	for _, v := range d.Verdicts {
-		if v.State == state {
-			names = append(names, v.Node)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // wholeSecond is the precision the API server keeps.

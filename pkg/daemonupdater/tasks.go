@@ -1,7 +1,6 @@
 package daemonupdater
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -24,18 +23,13 @@ const (
 
 // taskBoard answers the requests of nodes from one decision.
 type taskBoard struct {
-	o        *observation
-	in       rollout.Input
-	verdicts []rollout.Verdict // by the same index as in.Nodes, which are sorted by name
+	o  *observation
+	in rollout.Input
+	d  rollout.Decision
 }
 
 func newTaskBoard(o *observation, in rollout.Input, d rollout.Decision) *taskBoard {
-	return &taskBoard{o: o, in: in, verdicts: d.Verdicts}
-}
-
-// indexOf finds a node by its name.
-func (b *taskBoard) indexOf(node string) (index int, found bool) {
-	return slices.BinarySearchFunc(b.in.Nodes, node, func(n rollout.Node, name string) int { return cmp.Compare(n.Name, name) })
+	return &taskBoard{o: o, in: in, d: d}
 }
 
 // answer returns the tasks a NodeUpgrade should show, and whether that differs
@@ -132,8 +126,7 @@ func (b *taskBoard) state(node string, request *topsv1.UpgradeRequest, member in
 	if !same && pod.Available {
 		return topsv1.TaskDone, reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
 	}
-	index, _ := b.indexOf(node) // it is there: a pod of it is
-	verdict := b.verdicts[index]
+	verdict, _ := b.d.Verdict(node) // it is there: a pod of it is
 	state = topsv1.TaskWaiting
 	switch {
 	case verdict.State == rollout.Failed && !verdict.Since.Before(request.RequestTime.Time):
@@ -146,11 +139,10 @@ func (b *taskBoard) state(node string, request *topsv1.UpgradeRequest, member in
 
 // podOn returns the pod of a member on a node, nil when the member does not run there.
 func (b *taskBoard) podOn(node string, member int) *rollout.Pod {
-	index, found := b.indexOf(node)
-	if !found {
+	n := b.o.view.fleet.Node(node)
+	if n == nil {
 		return nil
 	}
-	n := &b.in.Nodes[index]
 	i := slices.IndexFunc(n.Pods, func(p rollout.Pod) bool { return p.Member == member })
 	if i < 0 {
 		return nil

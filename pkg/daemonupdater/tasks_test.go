@@ -39,7 +39,9 @@ func successor(n rollout.Node) rollout.Node {
 }
 
 func boardOf(in rollout.Input) *taskBoard {
-	return newTaskBoard(observed([]member{{daemonSet: daemonSet("driver")}}), in, rollout.Plan(in))
+	o := observed([]memberAndPods{memberWith(daemonSet("driver"))})
+	o.view.fleet = rollout.NewFleet(&in)
+	return newTaskBoard(o, in, o.view.fleet.Plan(in))
 }
 
 func TestATaskFollowsItsRequest(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -56,7 +57,7 @@ func (r *Reconciler) rollBack(ctx context.Context, o *observation, in rollout.In
 		if in.Members[i].Target == hash {
 			continue
 		}
-		if err := r.undo(ctx, m, hash); err != nil {
+		if err := r.undo(ctx, o, m, hash); err != nil {
 			return 0, err
 		}
 	}
@@ -66,7 +67,7 @@ func (r *Reconciler) rollBack(ctx context.Context, o *observation, in rollout.In
 // undo gives a DaemonSet the template of an earlier revision, as kubectl rollout
 // undo does. The DaemonSet controller finds the template among its revisions and
 // makes that one the newest, so pods still at it are not restarted.
-func (r *Reconciler) undo(ctx context.Context, m member, hash string) error {
+func (r *Reconciler) undo(ctx context.Context, o *observation, m member, hash string) error {
 	live, err := r.unchanged(ctx, m)
 	if err != nil {
 		return err
@@ -81,6 +82,9 @@ func (r *Reconciler) undo(ctx context.Context, m member, hash string) error {
 	}
 	patch, err := undoPatch(live, revision)
 	if err != nil {
+		return err
+	}
+	if err := r.stillDecides(ctx, o); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Rolling DaemonSet back", "DaemonSet", klog.KObj(live), "revision", hash)
@@ -103,6 +107,24 @@ func (r *Reconciler) unchanged(ctx context.Context, m member) (*appsv1.DaemonSet
 		return nil, errMoved
 	}
 	return &live, nil
+}
+
+// stillDecides returns errMoved when the ledger is not what this pass left: then
+// another manager decides by now, because this one was paused past its lease.
+func (r *Reconciler) stillDecides(ctx context.Context, o *observation) error {
+	known := o.rollout
+	if last, ok := r.written[o.group]; ok && slices.Contains(last.basedOn, known.ResourceVersion) {
+		known = last.rollout
+	}
+	var live topsv1.DaemonRollout
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(known), &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading DaemonRollout %s again: %w", client.ObjectKeyFromObject(known), err)
+	}
+	if err != nil || live.ResourceVersion != known.ResourceVersion {
+		return errMoved
+	}
+	return nil
 }
 
 // undoPatch is a strategic merge patch that replaces the pod template by that of
@@ -154,6 +176,9 @@ func (r *Reconciler) askForSpec(ctx context.Context, o *observation, to *topsv1.
 		if gr.Status.ObservedGeneration != gr.Generation || !carriedOver(&gr, live) {
 			return rollbackRetry, nil
 		}
+	}
+	if err := r.stillDecides(ctx, o); err != nil {
+		return 0, err
 	}
 	before := gr.DeepCopy()
 	gr.Annotations[topsv1.AnnotationRollbackTo] = to.GcuResourceRevision

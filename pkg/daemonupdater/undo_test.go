@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -54,7 +55,7 @@ func newHaltedCluster(t *testing.T, change func(*appsv1.DaemonSet)) *haltedClust
 	dro := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: g.Kind, Name: g.Name}}}
 	c.must(c.api.Create(ctx, dro))
-	in := inputOf(observed([]member{{daemonSet: c.driver, revisions: revisionsOf(c.driver, oldHash, newHash)}}), c.reconciler.Deadlines, epoch)
+	in := inputFrom(observed([]memberAndPods{memberWith(c.driver)}))
 	failedNodes("a", "b")(&in)
 	in.Ledger.Revision = in.Revision
 	storeLedger(&dro.Status, in.Ledger)
@@ -97,11 +98,16 @@ func (c *haltedCluster) ledger() *topsv1.DaemonRolloutStatus {
 func (c *haltedCluster) pod(node, hash string, available bool) {
 	c.t.Helper()
 	pod := podOn(c.driver, node, hash)
+	pod.UID += types.UID("-" + hash)
 	if !available {
 		pod.Status.Conditions[0].Status = corev1.ConditionFalse
 	}
 	c.must(client.IgnoreNotFound(c.api.Delete(context.Background(), pod.DeepCopy())))
 	c.must(c.api.Create(context.Background(), pod))
+	if available { // a successor: a real API server counts versions over all objects
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "version", "2")
+		c.update(pod)
+	}
 }
 
 func (c *haltedCluster) live() *appsv1.DaemonSet {
@@ -195,7 +201,9 @@ func TestNothingIsRolledBackThatIsNotWhatWasObserved(t *testing.T) {
 			c.reconciler.Live = interceptor.NewClient(c.api.(client.WithWatch), interceptor.Funcs{
 				Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 					err := w.Get(ctx, key, object, opts...)
-					change(object.(*appsv1.DaemonSet))
+					if ds, ok := object.(*appsv1.DaemonSet); ok {
+						change(ds)
+					}
 					return err
 				}})
 			if after := c.mustReconcile(); after != retryAhead {
@@ -215,6 +223,21 @@ func TestNothingIsRolledBackThatIsNotWhatWasObserved(t *testing.T) {
 			t.Errorf("decides again after %s, patched %v", after, c.patched)
 		}
 	})
+}
+
+func TestAManagerThatDoesNotDecideAnyMoreRollsNothingBack(t *testing.T) {
+	c := newHaltedCluster(t, unchanged)
+	c.reconciler.Live = interceptor.NewClient(c.api.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			err := w.Get(ctx, key, object, opts...)
+			if r, ok := object.(*topsv1.DaemonRollout); ok {
+				r.ResourceVersion = "1" // another manager wrote
+			}
+			return err
+		}})
+	if after := c.mustReconcile(); after != retryAhead || len(c.patched) != 0 {
+		t.Errorf("decides again after %s, patched %v", after, c.patched)
+	}
 }
 
 func TestAGoodRevisionThatIsNotKeptStaysHalted(t *testing.T) {

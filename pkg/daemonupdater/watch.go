@@ -26,7 +26,7 @@ import (
 // everything it looks at; nothing depends on another controller happening to
 // write a status.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.written = map[Group]writtenRollout{}
+	r.written, r.views = map[Group]writtenRollout{}, map[Group]*view{}
 	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), object, controllerUID, indexByController); err != nil {
 			return fmt.Errorf("indexing %T by controller: %w", object, err)
@@ -38,9 +38,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return []Group{groupOf(object.(*appsv1.DaemonSet))}
 		})).
 		Watches(&appsv1.DaemonSet{}, enqueue(ownGroup), builder.WithPredicates(onlyDeletion())).
-		Watches(&corev1.Pod{}, enqueue(r.groupOfController)).
+		Watches(&corev1.Pod{}, enqueue(r.groupOfPod)).
 		Watches(&appsv1.ControllerRevision{}, enqueue(r.groupOfController)).
-		Watches(&corev1.Node{}, enqueue(r.allGroups), builder.WithPredicates(nodeChanged())).
+		Watches(&corev1.Node{}, enqueue(r.groupsOnNode), builder.WithPredicates(nodeChanged())).
 		Watches(&topsv1.NodeUpgrade{}, enqueue(r.groupsAskedFor)).
 		Watches(&topsv1.DaemonRollout{}, enqueue(r.groupOfRollout)).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(r.groupsUnderPolicy)).
@@ -55,6 +55,16 @@ func enqueue(groups func(context.Context, client.Object) []Group) handler.TypedE
 	return handler.TypedEnqueueRequestsFromMapFunc(groups)
 }
 
+// groupOfPod returns the group of the DaemonSet that controls a pod, and notes
+// that the pod's node is to be read again.
+func (r *Reconciler) groupOfPod(ctx context.Context, object client.Object) []Group {
+	groups := r.groupOfController(ctx, object)
+	for _, g := range groups {
+		r.dirty.add(g, daemonset.NodeName(object.(*corev1.Pod)))
+	}
+	return groups
+}
+
 // groupOfController returns the group of the DaemonSet that controls an object.
 func (r *Reconciler) groupOfController(ctx context.Context, object client.Object) []Group {
 	ref := metav1.GetControllerOf(object)
@@ -62,17 +72,23 @@ func (r *Reconciler) groupOfController(ctx context.Context, object client.Object
 		return nil
 	}
 	var ds appsv1.DaemonSet
-	if err := r.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: ref.Name}, &ds); err != nil {
+	key := client.ObjectKey{Namespace: object.GetNamespace(), Name: ref.Name}
+	if err := r.Get(ctx, key, &ds, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // not in the cache: its own event will come
 	}
 	return []Group{groupOf(&ds)}
 }
 
-// allGroups returns every group that has a strategy or claims to have one.
-func (r *Reconciler) allGroups(ctx context.Context, _ client.Object) []Group {
-	return r.groupsWith(ctx, func(s daemonset.Settings, err error) bool {
+// groupsOnNode returns every group that has a strategy or claims to have one,
+// and notes that the node is to be read again.
+func (r *Reconciler) groupsOnNode(ctx context.Context, node client.Object) []Group {
+	groups := r.groupsWith(ctx, func(s daemonset.Settings, err error) bool {
 		return err != nil || s.Strategy != daemonset.NoStrategy
 	})
+	for _, g := range groups {
+		r.dirty.add(g, node.GetName())
+	}
+	return groups
 }
 
 // groupsUnderPolicy returns the groups that name a policy.
@@ -84,7 +100,7 @@ func (r *Reconciler) groupsUnderPolicy(ctx context.Context, policy client.Object
 
 func (r *Reconciler) groupsWith(ctx context.Context, which func(daemonset.Settings, error) bool) []Group {
 	var list appsv1.DaemonSetList
-	if err := r.List(ctx, &list); err != nil {
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing DaemonSets failed, their groups are not woken")
 		return nil
 	}
@@ -97,7 +113,8 @@ func (r *Reconciler) groupsWith(ctx context.Context, which func(daemonset.Settin
 	return slices.Collect(maps.Keys(groups))
 }
 
-// groupsAskedFor returns the groups of the DaemonSets a node asks for.
+// groupsAskedFor returns the groups of the DaemonSets a node asks for, and notes
+// that the node is to be read again.
 func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) []Group {
 	groups := map[Group]bool{}
 	for _, request := range object.(*topsv1.NodeUpgrade).Status.Requests {
@@ -108,6 +125,9 @@ func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) [
 		} else {
 			groups[Group{Kind: kindDaemonSet, Namespace: key.Namespace, Name: key.Name}] = true
 		}
+	}
+	for g := range groups {
+		r.dirty.add(g, object.GetName())
 	}
 	return slices.Collect(maps.Keys(groups))
 }

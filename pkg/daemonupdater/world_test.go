@@ -103,9 +103,49 @@ func offline(n *corev1.Node) *corev1.Node {
 	return n
 }
 
+// memberWith is a member at newHash, with the pods the cache has of it.
+func memberWith(ds *appsv1.DaemonSet, pods ...*corev1.Pod) memberAndPods {
+	return memberAndPods{member{daemonSet: ds, revisions: revisionsOf(ds, oldHash, newHash)}, pods}
+}
+
+type memberAndPods struct {
+	member
+	pods []*corev1.Pod
+}
+
+// seen is what an observation is made of.
+type seen struct {
+	members  []memberAndPods
+	nodes    []*corev1.Node
+	upgrades []*topsv1.NodeUpgrade
+	policy   *topsv1.UpgradePolicy
+}
+
 // observed is an observation of members on nodes, with an empty DaemonRollout.
-func observed(members []member, nodes ...*corev1.Node) *observation {
-	return &observation{group: groupOf(members[0].daemonSet), members: members, nodes: nodes, rollout: &topsv1.DaemonRollout{}}
+func observed(members []memberAndPods, nodes ...*corev1.Node) *observation {
+	return seen{members: members, nodes: nodes}.observe()
+}
+
+func (s seen) observe() *observation {
+	o := &observation{group: groupOf(s.members[0].daemonSet), rollout: &topsv1.DaemonRollout{}, policy: s.policy}
+	var pods [][]*corev1.Pod
+	for _, m := range s.members {
+		o.members = append(o.members, m.member)
+		pods = append(pods, m.pods)
+	}
+	in := inputFrom(o)
+	o.view = newView(o, &in, values(s.nodes), pods, values(s.upgrades))
+	return o
+}
+
+func inputFrom(o *observation) rollout.Input { return inputOf(o, rollout.DefaultDeadlines, epoch) }
+
+func values[T any](pointers []*T) []T {
+	var list []T
+	for _, p := range pointers {
+		list = append(list, *p)
+	}
+	return list
 }
 
 // request is one for the pod of a DaemonSet on a node.

@@ -14,12 +14,16 @@ type Decision struct {
 	Started []string
 	// Finished has, for each node that gave its slot back at the target, how long it took.
 	Finished []time.Duration
-	// Delete lists the pods to delete, each held by a slot of Ledger.
+	// Delete lists the pods to delete, each named by a slot of Ledger.
 	Delete []Deletion
-	// Verdicts has one element per node of the input, in the same order.
-	Verdicts []Verdict
+	// Fence lists the pods to be written to, so that they get another
+	// resourceVersion: a slot that names one is to be given back, and nobody who
+	// read that slot before may delete the pod any more.
+	Fence []Pod
 	// Counts sums the verdicts.
 	Counts Counts
+	// Waiting sums up why nodes wait, the most common reason first.
+	Waiting []Waiting
 	// Limit is the number of nodes that may be unavailable.
 	Limit int
 	// InFlight is the number of nodes in flight by ledger or live facts.
@@ -30,13 +34,20 @@ type Decision struct {
 	Halted string
 	// Recheck is when to decide again if nothing happens; 0 means never.
 	Recheck time.Duration
+
+	plan *planner
 }
 
-// ETA is how long what is started and pending takes at the usual pace; 0 when
-// there is nothing or the pace is not known. Soaks, windows and people's
-// decisions are not in it.
+// ETA is how long what is started, pending and held by policy takes at the usual
+// pace; 0 when there is nothing or the pace is not known. Nodes that wait for a
+// person, soaks and windows are not in it.
 func (d *Decision) ETA() time.Duration {
-	left := d.Counts.InFlight + d.Counts.Pending
+	left := d.Counts.InFlight + d.Counts.Pending + d.Counts.Held
+	for _, w := range d.Waiting {
+		if w.Reason.byPeople() {
+			left -= w.Nodes
+		}
+	}
 	if left == 0 || d.Limit == 0 {
 		return 0
 	}
@@ -46,7 +57,7 @@ func (d *Decision) ETA() time.Duration {
 
 // Counts has one number per state; they add up to Total.
 type Counts struct {
-	Total, Updated, InFlight, Pending, Skipped, Failed int
+	Total, Updated, InFlight, Pending, Held, Skipped, Failed int
 }
 
 // Of returns the number of nodes in a state.
@@ -58,6 +69,8 @@ func (c Counts) Of(s State) int {
 		return c.InFlight
 	case Pending:
 		return c.Pending
+	case Held:
+		return c.Held
 	case Skipped:
 		return c.Skipped
 	case Failed:
@@ -71,7 +84,9 @@ type Deletion struct {
 	Node   string
 	Member int
 	Pod    string
-	UID    types.UID
+	// UID and Version are the preconditions of the deletion.
+	UID     types.UID
+	Version string
 	// WasUnavailable is true when the pod was unavailable already.
 	WasUnavailable bool
 }
@@ -94,12 +109,13 @@ const (
 	Updated  State = "updated"
 	InFlight State = "in-flight"
 	Pending  State = "pending"
+	Held     State = "held"
 	Skipped  State = "skipped"
 	Failed   State = "failed"
 )
 
 // States lists all states in the order they are reported.
-var States = []State{Updated, InFlight, Pending, Skipped, Failed}
+var States = []State{Updated, InFlight, Pending, Held, Skipped, Failed}
 
 // Reason says in one word why a node is in its state; a closed list.
 type Reason string
@@ -116,10 +132,13 @@ const (
 	ReasonAwaitingAvailable Reason = "AwaitingAvailable"
 	ReasonNodeLost          Reason = "NodeLost"
 
-	// Pending.
+	// Pending: for room, or for the node's own pods.
 	ReasonBudgetExhausted Reason = "BudgetExhausted"
 	// ReasonPoolExhausted: the budget of the node's own pool is used up.
 	ReasonPoolExhausted Reason = "PoolBudgetExhausted"
+	ReasonUnavailable   Reason = "Unavailable"
+
+	// Held: by policy, or until a person does something.
 	// ReasonWaveNotReached, ReasonSoaking and ReasonAwaitingApproval: the waves of the policy.
 	ReasonWaveNotReached   Reason = "WaveNotReached"
 	ReasonSoaking          Reason = "Soaking"
@@ -132,7 +151,6 @@ const (
 	ReasonPaused          Reason = "Paused"
 	ReasonBlocked         Reason = "Blocked"
 	ReasonAwaitingRequest Reason = "AwaitingRequest"
-	ReasonUnavailable     Reason = "Unavailable"
 
 	// Skipped.
 	ReasonNodeOffline Reason = "NodeOffline"

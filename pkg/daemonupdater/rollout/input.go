@@ -21,7 +21,8 @@ type Input struct {
 	Revision string
 	// Members are the DaemonSets, in the order in which a node's pods are replaced.
 	Members []Member
-	// Nodes that should run the group or run a pod of it, sorted by name.
+	// Nodes that should run the group or run a pod of it; not looked at by a Fleet,
+	// which holds its own.
 	Nodes []Node
 	// Ledger is what earlier decisions recorded.
 	Ledger Ledger
@@ -78,14 +79,17 @@ type Pod struct {
 	// Name is empty and UID too when the pod is missing.
 	Name string
 	UID  types.UID
+	// Version is the pod's resourceVersion.
+	Version string
 	// Created is when the pod was created.
 	Created time.Time
 	// Revision is the pod's controller-revision-hash.
 	Revision    string
 	Terminating bool
 	Available   bool
-	// AvailableIn is how long until the pod is available if nothing changes, 0 when unknown.
-	AvailableIn time.Duration
+	// AvailableAt is when the pod becomes available if nothing changes, zero when
+	// it is available or that is not known.
+	AvailableAt time.Time
 	// CrashLooping names a container that crash-loops, "" when none does.
 	CrashLooping string
 	// Request is the open request of the node's person for this member, nil when there is none.
@@ -123,10 +127,12 @@ type Slot struct {
 	// Since is when the slot was given, or when the target last changed under it.
 	Since    time.Time
 	Revision string
-	// Pod is the UID of the pod that may be deleted: the intent, recorded before the effect.
-	Pod types.UID
-	// Members are the keys of those whose pods were deleted under this slot, in
-	// that order; it is held until all of them are available again.
+	// Pod is the UID of the pod that may be deleted, and PodVersion the only
+	// resourceVersion of it that may: the intent, recorded before the effect.
+	Pod        types.UID
+	PodVersion string
+	// Members are the keys of those whose pods were deleted under this slot, the
+	// one Pod belongs to last; it is held until all of them are available again.
 	Members []string
 }
 

@@ -1,7 +1,9 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -11,7 +13,8 @@ import (
 // nodeFacts is a node with what follows from its pods.
 type nodeFacts struct {
 	Node
-	in *Input
+	frame *frame
+	hash  uint64
 
 	// absent: a pod is missing or terminating.
 	absent bool
@@ -20,28 +23,33 @@ type nodeFacts struct {
 	// moving: a pod is missing, terminating, or at its target and not available.
 	outdated, unavailable, moving bool
 	// wants: an outdated pod may be replaced under the strategy.
-	wants       bool
-	availableIn time.Duration
-
+	wants bool
 	// unknown: the target of a member is not known yet.
 	unknown bool
+	// standing follows from the above; changes is when it may change by time
+	// alone, zero for never.
+	standing standing
+	changes  time.Time
 
-	// slot and failure are set while the decision is made.
+	// wave is the index of its wave, lane its queue while it is a candidate.
+	wave int
+	lane *lane
+
+	// slot and failure are set by a decision, which notes in marked that the node
+	// is one of Fleet.marked.
+	marked  bool
 	slot    *Slot
 	failure *Failure
-	// wave is the index of its wave; whyNot and whyNotSaid tell why a candidate
-	// was not started.
-	wave       int
-	whyNot     Reason
-	whyNotSaid string
 }
 
-func examine(in *Input, node *Node) nodeFacts {
-	f := nodeFacts{Node: *node, in: in}
-	for i := range node.Pods {
-		f.include(&node.Pods[i])
+// examine derives everything from the node and its pods, as of now.
+func (f *nodeFacts) examine(now time.Time) {
+	f.absent, f.outdated, f.unavailable, f.moving, f.wants, f.unknown = false, false, false, false, false, false
+	f.changes = time.Time{}
+	for i := range f.Pods {
+		f.include(&f.Pods[i])
 	}
-	return f
+	f.standing = f.stands(now)
 }
 
 // include adds what follows from one pod.
@@ -49,14 +57,38 @@ func (f *nodeFacts) include(pod *Pod) {
 	absent := pod.UID == "" || pod.Terminating
 	outdated := f.isOutdated(pod)
 
-	note(&f.unknown, f.in.Members[pod.Member].Target == "")
+	note(&f.unknown, f.frame.members[pod.Member].Target == "")
 	note(&f.absent, absent)
 	note(&f.outdated, outdated)
 	note(&f.unavailable, absent || !pod.Available)
 	note(&f.moving, f.isMoving(pod))
-	note(&f.wants, outdated && wanted(f.in.Settings.Strategy, pod))
-	if pod.AvailableIn > 0 && (f.availableIn == 0 || pod.AvailableIn < f.availableIn) {
-		f.availableIn = pod.AvailableIn
+	note(&f.wants, outdated && wanted(f.frame.strategy, pod))
+	f.changesAt(pod.AvailableAt)
+}
+
+// stands says where the node stands by its facts alone.
+func (f *nodeFacts) stands(now time.Time) standing {
+	rested := f.ReadySince.Add(f.frame.policy.Returned)
+	switch {
+	case f.updated():
+		return finished
+	case !f.Ready:
+		return away
+	case !f.outdated:
+		return ailing
+	case !f.wants:
+		return unasked
+	case f.frame.policy.Returned > 0 && f.frame.strategy != daemonset.OTA && rested.After(now):
+		f.changesAt(rested)
+		return resting
+	}
+	return candidate
+}
+
+// changesAt notes a moment at which the facts change by time alone.
+func (f *nodeFacts) changesAt(at time.Time) {
+	if !at.IsZero() && (f.changes.IsZero() || at.Before(f.changes)) {
+		f.changes = at
 	}
 }
 
@@ -65,7 +97,7 @@ func note(flag *bool, holds bool) { *flag = *flag || holds }
 
 // isOutdated tells whether the pod exists, is not going away, and is not at a known target.
 func (f *nodeFacts) isOutdated(pod *Pod) bool {
-	target := f.in.Members[pod.Member].Target
+	target := f.frame.members[pod.Member].Target
 	return pod.UID != "" && !pod.Terminating && target != "" && pod.Revision != target
 }
 
@@ -73,10 +105,10 @@ func (f *nodeFacts) isOutdated(pod *Pod) bool {
 // members the node asked for, and for those replaced under the slot, also before
 // the strategy was OTA.
 func (f *nodeFacts) concerns(pod *Pod) bool {
-	if f.in.Settings.Strategy != daemonset.OTA || pod.Request != nil {
+	if f.frame.strategy != daemonset.OTA || pod.Request != nil {
 		return true
 	}
-	return f.slot != nil && slices.Contains(f.slot.Members, f.in.Members[pod.Member].Key)
+	return f.slot != nil && slices.Contains(f.slot.Members, f.frame.members[pod.Member].Key)
 }
 
 // isMoving tells whether a pod is on its way: missing, terminating, or at its
@@ -103,13 +135,15 @@ func (f *nodeFacts) updated() bool {
 // healed: a node that failed is all right after all.
 func (f *nodeFacts) healed() bool { return f.Ready && f.updated() }
 
-// settled: the slot of the node is not needed any more.
+// settled: the slot of the node is not needed any more: nothing is left to
+// replace, and every pod it waits for is available, also one that is outdated
+// again and that nobody may replace now.
 func (f *nodeFacts) settled() bool {
 	if len(f.Pods) == 0 {
 		return true
 	}
 	return f.Ready && !f.wants && !slices.ContainsFunc(f.Pods, func(pod Pod) bool {
-		return f.isMoving(&pod) && f.concerns(&pod)
+		return f.concerns(&pod) && (pod.UID == "" || pod.Terminating || !pod.Available)
 	})
 }
 
@@ -126,10 +160,16 @@ func (f *nodeFacts) idle(slot Slot) bool {
 }
 
 // inFlight: by ledger or by live facts.
-func (f *nodeFacts) inFlight() bool { return f.slot != nil || (f.Ready && f.moving) }
+func (f *nodeFacts) inFlight() bool { return f.slot != nil || f.movingNow() }
+
+// movingNow: in flight by live facts.
+func (f *nodeFacts) movingNow() bool { return f.Ready && f.moving }
 
 // uses: counts against the limit.
-func (f *nodeFacts) uses() bool { return f.slot != nil || (f.Ready && f.unavailable) }
+func (f *nodeFacts) uses() bool { return f.slot != nil || f.unavailableNow() }
+
+// unavailableNow: counts against the limit by live facts.
+func (f *nodeFacts) unavailableNow() bool { return f.Ready && f.unavailable }
 
 // crashLooping returns a pod at its target, created under the slot, that
 // crash-loops. One that did so before does not blame the new version.
@@ -152,7 +192,7 @@ func (f *nodeFacts) next() *Pod {
 		if !f.concerns(pod) {
 			continue
 		}
-		if f.isOutdated(pod) && wanted(f.in.Settings.Strategy, pod) {
+		if f.isOutdated(pod) && wanted(f.frame.strategy, pod) {
 			return pod
 		}
 		if f.isOutdated(pod) || pod.Available {
@@ -175,7 +215,7 @@ func (f *nodeFacts) wait() waiting {
 	}
 	for i := range f.Pods {
 		pod := &f.Pods[i]
-		member := f.in.Members[pod.Member].Key
+		member := f.frame.members[pod.Member].Key
 		switch {
 		case !f.concerns(pod):
 		case pod.UID == "":
@@ -189,4 +229,44 @@ func (f *nodeFacts) wait() waiting {
 		}
 	}
 	return waiting{ReasonReplacing, "every pod is replaced"}
+}
+
+// startable: a candidate without a slot that has not failed at this revision. A
+// failed node starts again when it was lost and is back, or when its person
+// asks again.
+func (f *nodeFacts) startable() bool {
+	if f.slot != nil {
+		return false
+	}
+	return f.failure == nil || f.failure.Reason == ReasonNodeLost || f.askedAfter(f.failure)
+}
+
+func (f *nodeFacts) askedAfter(failure *Failure) bool {
+	for i := range f.Pods {
+		if r := f.Pods[i].Request; r != nil && r.Time.After(failure.Since) {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted tells whether a pod is to be replaced under the strategy: always when
+// it is outdated, under OTA only when its node asked for this very pod.
+func wanted(strategy daemonset.Strategy, pod *Pod) bool {
+	if strategy == daemonset.OTA {
+		return pod.Request != nil && pod.Request.PodUID == pod.UID
+	}
+	return strategy == daemonset.AdvancedRollingUpdate
+}
+
+// compareHash orders nodes by a stable hash of the name, so that the same input
+// gives the same order and neighbours by name are spread.
+func (f *nodeFacts) compareHash(other *nodeFacts) int {
+	return cmp.Or(cmp.Compare(f.hash, other.hash), cmp.Compare(f.Name, other.Name))
+}
+
+func hashOf(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return h.Sum64()
 }

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"sort"
 	"time"
 
@@ -14,8 +13,15 @@ import (
 
 // Plan decides which nodes start now, what every node in flight does next, and
 // why every other node waits (design section 3).
-func Plan(in Input) Decision {
-	p := newPlanner(in)
+func Plan(in Input) Decision { return NewFleet(&in).Plan(in) }
+
+// Plan is the decision for the nodes of the fleet, which must have been made
+// with the same Members, strategy and Policy. Its work is that for the nodes in
+// flight, those that failed and those that start. The decision is good until the
+// fleet changes.
+func (f *Fleet) Plan(in Input) Decision {
+	f.begin(in.Now)
+	p := newPlanner(f, in)
 	if in.Blocked != nil {
 		p.keepLedger()
 		p.countUse()
@@ -25,7 +31,6 @@ func Plan(in Input) Decision {
 	p.settleFailures()
 	p.countUse()
 	p.judgeFailures()
-	p.assignWaves()
 	p.followWaves()
 	p.startNodes()
 	p.nextSteps()
@@ -34,9 +39,8 @@ func Plan(in Input) Decision {
 
 // planner carries one decision through its steps.
 type planner struct {
-	in     Input
-	nodes  []nodeFacts
-	byName map[string]int
+	in    Input
+	fleet *Fleet
 
 	revision string
 	slots    []Slot
@@ -44,10 +48,12 @@ type planner struct {
 	touched  int
 	started  []string
 	deletes  []Deletion
+	fence    []Pod
 
 	limit, inFlight, used int
 	pools                 map[string]*poolUse
 	waves                 waveProgress
+	refused               map[*lane]refusal
 	usual                 time.Duration
 	resumed               string
 	finished              []time.Duration
@@ -55,17 +61,15 @@ type planner struct {
 	recheck               time.Duration
 }
 
-func newPlanner(in Input) *planner {
-	p := &planner{in: in, byName: make(map[string]int, len(in.Nodes)), nodes: make([]nodeFacts, len(in.Nodes))}
-	for i := range in.Nodes {
-		p.nodes[i] = examine(&in, &in.Nodes[i])
-		p.byName[in.Nodes[i].Name] = i
-		p.recheckIn(p.nodes[i].availableIn)
-	}
+// maxSlots bounds the ledger to what the API server stores of one object.
+const maxSlots = 2000
+
+func newPlanner(f *Fleet, in Input) *planner {
+	p := &planner{in: in, fleet: f, refused: map[*lane]refusal{}, usual: in.Ledger.Usual, resumed: in.Resume}
+	p.recheckIn(f.nextChange(in.Now))
 	if in.Settings.Strategy != daemonset.NoStrategy {
-		p.limit = in.Settings.Limit(len(in.Nodes))
+		p.limit = min(in.Settings.Limit(f.Len()), maxSlots)
 	}
-	p.usual, p.resumed = in.Ledger.Usual, in.Resume
 	return p
 }
 
@@ -77,7 +81,7 @@ func (p *planner) keepLedger() {
 	p.slots, p.failures = p.in.Ledger.Slots, p.in.Ledger.Failures
 	for i := range p.slots {
 		if node := p.lookup(p.slots[i].Node, p.slots[i].UID); node != nil {
-			node.slot = &p.slots[i]
+			p.fleet.mark(node, &p.slots[i], node.failure)
 		}
 	}
 	p.markFailures()
@@ -86,17 +90,16 @@ func (p *planner) keepLedger() {
 // lookup returns the node of a name, nil when there is none, or when the name
 // now belongs to another Node object than uid.
 func (p *planner) lookup(name string, uid types.UID) *nodeFacts {
-	i, ok := p.byName[name]
-	if !ok || p.nodes[i].UID != uid {
-		return nil
+	if node := p.fleet.nodes[name]; node != nil && node.UID == uid {
+		return node
 	}
-	return &p.nodes[i]
+	return nil
 }
 
 // replaced tells whether the name belongs to another Node object than uid.
 func (p *planner) replaced(name string, uid types.UID) bool {
-	i, ok := p.byName[name]
-	return ok && p.nodes[i].UID != uid
+	node := p.fleet.nodes[name]
+	return node != nil && node.UID != uid
 }
 
 // settleSlots keeps, frees or fails each slot of the ledger.
@@ -112,10 +115,11 @@ func (p *planner) settleSlots() {
 			continue
 		}
 		if node != nil {
-			node.slot = &slot
-			if node.settled() || (retarget && node.idle(slot)) {
+			p.fleet.mark(node, &slot, nil)
+			over := node.settled() || (retarget && node.idle(slot)) || p.in.Settings.Strategy == daemonset.NoStrategy
+			if over && p.spent(slot, node) {
 				p.learn(slot, node)
-				node.slot = nil
+				p.fleet.mark(node, nil, nil)
 				continue
 			}
 		}
@@ -125,7 +129,7 @@ func (p *planner) settleSlots() {
 		if failure := p.expire(slot, node); failure != nil {
 			p.failures = append(p.failures, *failure)
 			if node != nil {
-				node.slot = nil
+				p.fleet.mark(node, nil, nil)
 			}
 			continue
 		}
@@ -205,7 +209,7 @@ func (p *planner) settleFailures() {
 func (p *planner) markFailures() {
 	for i := range p.failures {
 		if node := p.lookup(p.failures[i].Node, p.failures[i].UID); node != nil {
-			node.failure = &p.failures[i]
+			p.fleet.mark(node, node.slot, &p.failures[i])
 		}
 	}
 }
@@ -245,51 +249,33 @@ func (p *planner) nextSteps() {
 		if pod == nil {
 			continue
 		}
-		slot.Pod = pod.UID
-		if key := p.in.Members[pod.Member].Key; !slices.Contains(slot.Members, key) {
-			slot.Members = append(slices.Clone(slot.Members), key)
+		if slot.Pod != pod.UID && !p.spent(*slot, node) {
+			continue
 		}
+		slot.name(pod, p.in.Members[pod.Member].Key)
 		p.deletes = append(p.deletes, Deletion{
-			Node: node.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, WasUnavailable: !pod.Available,
+			Node: node.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, WasUnavailable: !pod.Available,
 		})
 	}
 }
 
 func (p *planner) decide() Decision {
+	sort.Strings(p.started)
 	d := Decision{
 		Ledger:   Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual, Resumed: p.resumed},
 		Finished: p.finished,
-		Started:  p.started, Delete: p.deletes,
-		Verdicts: make([]Verdict, len(p.nodes)),
-		Limit:    p.limit, InFlight: p.inFlight, Used: p.used, Halted: p.halted, Recheck: p.recheck,
+		Started:  p.started, Delete: p.deletes, Fence: p.fence,
+		Limit: p.limit, InFlight: p.inFlight, Used: p.used, Halted: p.halted, Recheck: p.recheck,
+		plan: p,
 	}
-	for i := range p.nodes {
-		d.Verdicts[i] = p.verdict(&p.nodes[i])
-		d.Counts.add(d.Verdicts[i].State)
-	}
-	sort.Strings(d.Started)
+	d.Waiting = p.countWaiting()
+	d.Counts = p.countStates(d.Waiting)
 	return d
 }
 
 func (p *planner) recheckIn(d time.Duration) {
 	if d > 0 && (p.recheck == 0 || d < p.recheck) {
 		p.recheck = d
-	}
-}
-
-func (c *Counts) add(s State) {
-	c.Total++
-	switch s {
-	case Updated:
-		c.Updated++
-	case InFlight:
-		c.InFlight++
-	case Pending:
-		c.Pending++
-	case Skipped:
-		c.Skipped++
-	case Failed:
-		c.Failed++
 	}
 }
 
@@ -308,13 +294,4 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// wanted tells whether a pod is to be replaced under the strategy: always when
-// it is outdated, under OTA only when its node asked for this very pod.
-func wanted(strategy daemonset.Strategy, pod *Pod) bool {
-	if strategy == daemonset.OTA {
-		return pod.Request != nil && pod.Request.PodUID == pod.UID
-	}
-	return strategy == daemonset.AdvancedRollingUpdate
 }

@@ -6,31 +6,43 @@ import (
 	"time"
 )
 
-// fleetOf is a group of one member on n nodes in ten zones with a budget of 10 %.
-func fleetOf(n int, revision string) Input {
+// fleetOf is a group of one member on n nodes in ten zones.
+func fleetOf(n, budget int, revision string) Input {
 	nodes := make([]Node, n)
 	for i := range nodes {
 		nodes[i] = nodeOf(fmt.Sprintf("node-%05d", i), revision)
 		nodes[i].Zone = fmt.Sprintf("zone-%d", i%10)
 	}
-	return inputOf(n/10, nodes...)
+	return inputOf(budget, nodes...)
 }
 
-// halfWay is a fleet half of which is updated, with the whole budget in flight
-// but for one node, whose new pod has just become available: one node's event.
-func halfWay(n int) Input {
-	in := fleetOf(n, oldHash)
+// halfWay is a fleet half of which is updated, with the whole budget in flight:
+// every pod in flight is at the target and not available yet.
+func halfWay(n, budget int) Input {
+	in := fleetOf(n, budget, oldHash)
 	for i := range n / 2 {
 		in.Nodes[i].Pods[0].Revision = newHash
 	}
 	in = in.slots(Plan(in).Ledger.Slots...)
-	for i, s := range in.Ledger.Slots {
-		node := &in.Nodes[indexOf(in.Nodes, s.Node)]
-		node.Pods[0].UID += "-successor"
-		node.Pods[0].Revision, node.Pods[0].Available = newHash, i == 0
+	for _, s := range in.Ledger.Slots {
+		replaceOn(&in.Nodes[indexOf(in.Nodes, s.Node)])
 	}
 	in.Now = in.Now.Add(time.Second)
 	return in
+}
+
+// replaceOn gives a node the successor of its pod.
+func replaceOn(node *Node) {
+	pod := node.Pods[0]
+	pod.UID, pod.Revision, pod.Available = pod.UID+"'", newHash, false
+	node.Pods = []Pod{pod}
+}
+
+// availableOn makes the pod of a node available.
+func availableOn(node *Node) {
+	pod := node.Pods[0]
+	pod.Available = true
+	node.Pods = []Pod{pod}
 }
 
 func indexOf(nodes []Node, name string) int {
@@ -42,7 +54,7 @@ func indexOf(nodes []Node, name string) int {
 	return -1
 }
 
-// BenchmarkPlan is one decision over the whole fleet.
+// BenchmarkPlan is one decision from scratch: all nodes are examined.
 func BenchmarkPlan(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		for _, c := range []struct {
@@ -50,9 +62,9 @@ func BenchmarkPlan(b *testing.B) {
 			in      Input
 			started int
 		}{
-			{"first", fleetOf(n, oldHash), n / 10},
-			{"one_event", halfWay(n), 1},
-			{"complete", fleetOf(n, newHash), 0},
+			{"first", fleetOf(n, n/10, oldHash), n / 10},
+			{"half_way", halfWay(n, n/10), 0},
+			{"complete", fleetOf(n, n/10, newHash), 0},
 		} {
 			b.Run(fmt.Sprintf("%s/%d_nodes", c.name, n), func(b *testing.B) {
 				b.ReportAllocs()
@@ -60,6 +72,40 @@ func BenchmarkPlan(b *testing.B) {
 					if d := Plan(c.in); len(d.Started) != c.started {
 						b.Fatalf("started %d nodes, want %d", len(d.Started), c.started)
 					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkEvent is what one node's event costs a fleet that is kept: the pod of
+// a node in flight becomes available, its slot goes to another node, whose pod
+// is replaced. The fleet starts over when half of it is through.
+func BenchmarkEvent(b *testing.B) {
+	for _, n := range []int{1000, 10000, 100000} {
+		for _, budget := range []int{50, n / 10} {
+			b.Run(fmt.Sprintf("budget_%d/%d_nodes", budget, n), func(b *testing.B) {
+				b.ReportAllocs()
+				first := halfWay(n, budget)
+				f, in := NewFleet(&first), first
+				events := 0
+				for b.Loop() {
+					if events++; events%(n/4) == 0 {
+						b.StopTimer()
+						f, in = NewFleet(&first), first
+						b.StartTimer()
+					}
+					done := *f.Node(in.Ledger.Slots[events%budget].Node)
+					availableOn(&done)
+					f.Set(done, in.Now)
+					d := f.Plan(in)
+					if len(d.Started) != 1 {
+						b.Fatalf("started %d nodes, want 1", len(d.Started))
+					}
+					next := *f.Node(d.Started[0])
+					replaceOn(&next)
+					f.Set(next, in.Now)
+					in.Ledger = d.Ledger
 				}
 			})
 		}

@@ -82,7 +82,7 @@ func say(d Decision) said {
 	for _, x := range d.Delete {
 		s.Delete = append(s.Delete, x.Pod)
 	}
-	for _, v := range d.Verdicts {
+	for _, v := range d.Verdicts() {
 		s.States[v.Node] = string(v.State) + "/" + string(v.Reason)
 	}
 	for _, x := range d.Ledger.Slots {
@@ -190,7 +190,7 @@ func TestPlan(t *testing.T) {
 				return in
 			}(),
 			want: said{Delete: []string{"a-0"}, Slots: []string{"a"},
-				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/Paused"}},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "held/Paused"}},
 		},
 		{
 			name: "blocked touches nothing and forgets nothing",
@@ -200,7 +200,7 @@ func TestPlan(t *testing.T) {
 				return in
 			}(),
 			want: said{Slots: []string{"a"},
-				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/Blocked"}},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "held/Blocked"}},
 		},
 		{
 			name: "a pod deleted before the crash of the manager is not deleted again",
@@ -217,7 +217,7 @@ func TestPlan(t *testing.T) {
 			in: inputOf(3, crashing(nodeOf("a", newHash)), crashing(nodeOf("b", newHash)), c).
 				slots(slotOf(a, time.Minute), slotOf(b, time.Minute)),
 			want: said{Halted: true,
-				States: map[string]string{"a": "failed/CrashLooping", "b": "failed/CrashLooping", "c": "pending/Halted"}},
+				States: map[string]string{"a": "failed/CrashLooping", "b": "failed/CrashLooping", "c": "held/Halted"}},
 		},
 		{
 			name: "a pod that crash-looped before the node was started does not fail it",
@@ -242,13 +242,13 @@ func TestPlan(t *testing.T) {
 		{
 			name: "under OTA nothing starts by itself",
 			in:   ota(inputOf(2, a, nodeOf("b", newHash))),
-			want: said{States: map[string]string{"a": "pending/AwaitingRequest", "b": "updated/AtTarget"}},
+			want: said{States: map[string]string{"a": "held/AwaitingRequest", "b": "updated/AtTarget"}},
 		},
 		{
 			name: "under OTA the node that asked starts",
 			in:   ota(inputOf(1, a, asking(nodeOf("b", oldHash)))),
 			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
-				States: map[string]string{"a": "pending/AwaitingRequest", "b": "in-flight/Replacing"}},
+				States: map[string]string{"a": "held/AwaitingRequest", "b": "in-flight/Replacing"}},
 		},
 		{
 			name: "under OTA a request waits for the budget like any other start",
@@ -260,7 +260,7 @@ func TestPlan(t *testing.T) {
 			in: ota(inputOf(1, withPod(nodeOf("a", oldHash), func(p *Pod) {
 				p.Request = &Request{PodUID: "earlier", Time: epoch}
 			}))),
-			want: said{States: map[string]string{"a": "pending/AwaitingRequest"}},
+			want: said{States: map[string]string{"a": "held/AwaitingRequest"}},
 		},
 	}
 	for _, tt := range tests {
@@ -391,7 +391,7 @@ func TestPlanGoesOnWhenAPersonResumes(t *testing.T) {
 
 func TestPlanAsksToBeWokenAtTheNextDeadline(t *testing.T) {
 	a, b := broken(nodeOf("a", newHash)), broken(nodeOf("b", newHash))
-	b.Pods[0].AvailableIn = 90 * time.Second
+	b.Pods[0].AvailableAt = epoch.Add(90 * time.Second)
 	d := Plan(inputOf(2, a, b).slots(slotOf(a, 9*time.Minute), slotOf(b, 0)))
 	if d.Recheck != time.Minute {
 		t.Errorf("Recheck = %s, want 1m0s: the progress deadline of node a", d.Recheck)

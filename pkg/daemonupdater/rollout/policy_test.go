@@ -51,7 +51,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 			name: "only the first wave starts, though the budget allows more",
 			in:   inputOf(3, a, canaryB, c).withPolicy(Policy{Waves: []Wave{canary}}),
 			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
-				States: map[string]string{"a": "pending/WaveNotReached", "b": "in-flight/Replacing", "c": "pending/WaveNotReached"}},
+				States: map[string]string{"a": "held/WaveNotReached", "b": "in-flight/Replacing", "c": "held/WaveNotReached"}},
 		},
 		{
 			name: "an unavailable node of a later wave is replaced first, it would use up the budget of all",
@@ -68,7 +68,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 		{
 			name: "a complete wave soaks",
 			in:   inputOf(3, a, doneB).withPolicy(Policy{Waves: []Wave{soaking}}).passed(9*time.Minute, "canary"),
-			want: said{States: map[string]string{"a": "pending/Soaking", "b": "updated/AtTarget"}},
+			want: said{States: map[string]string{"a": "held/Soaking", "b": "updated/AtTarget"}},
 		},
 		{
 			name: "after the soak the next wave starts",
@@ -79,7 +79,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 		{
 			name: "a wave does not start on nodes that are offline, and a wave without a proof is not passed",
 			in:   inputOf(3, a, offline(canaryB)).withPolicy(Policy{Waves: []Wave{canary}}),
-			want: said{States: map[string]string{"a": "pending/WaveNotReached", "b": "skipped/NodeOffline"}},
+			want: said{States: map[string]string{"a": "held/WaveNotReached", "b": "skipped/NodeOffline"}},
 		},
 		{
 			name: "an offline node does not hold up a wave of which another node is updated",
@@ -101,12 +101,12 @@ func TestPlanWithAPolicy(t *testing.T) {
 				in.Ledger.Failures = []Failure{{Node: "b", UID: "uid-b", Reason: ReasonCrashLooping, Message: "crashed"}}
 				return in.withPolicy(Policy{Waves: []Wave{canary}})
 			}(),
-			want: said{States: map[string]string{"a": "pending/WaveNotReached", "b": "failed/CrashLooping", "c": "updated/AtTarget"}},
+			want: said{States: map[string]string{"a": "held/WaveNotReached", "b": "failed/CrashLooping", "c": "updated/AtTarget"}},
 		},
 		{
 			name: "a manual wave waits for a person",
 			in:   inputOf(3, a, doneB).withPolicy(Policy{Waves: []Wave{canary, manual}}),
-			want: said{States: map[string]string{"a": "pending/AwaitingApproval", "b": "updated/AtTarget"}},
+			want: said{States: map[string]string{"a": "held/AwaitingApproval", "b": "updated/AtTarget"}},
 		},
 		{
 			name: "an approved manual wave starts",
@@ -118,7 +118,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 			name: "under OTA waves do not hold up the person at the node",
 			in:   ota(inputOf(3, asking(nodeOf("a", oldHash)), canaryB)).withPolicy(Policy{Waves: []Wave{canary}}),
 			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
-				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/AwaitingRequest"}},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "held/AwaitingRequest"}},
 		},
 		{
 			name: "a pool has its own budget",
@@ -146,19 +146,19 @@ func TestPlanWithAPolicy(t *testing.T) {
 				return inputOf(2, back, b).withPolicy(Policy{Returned: 5 * time.Minute})
 			}(),
 			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
-				States: map[string]string{"a": "pending/RecentlyReturned", "b": "in-flight/Replacing"}},
+				States: map[string]string{"a": "held/RecentlyReturned", "b": "in-flight/Replacing"}},
 		},
 		{
 			name: "one failure halts where the threshold is one",
 			in: inputOf(3, crashing(nodeOf("a", newHash)), b).slots(slotOf(a, time.Minute)).
 				withPolicy(Policy{Threshold: ptr.To(intstr.FromInt32(1))}),
-			want: said{Halted: true, States: map[string]string{"a": "failed/CrashLooping", "b": "pending/Halted"}},
+			want: said{Halted: true, States: map[string]string{"a": "failed/CrashLooping", "b": "held/Halted"}},
 		},
 		{
 			name: "outside of the window nothing starts, and what is in flight goes on",
 			in:   inputOf(3, a, b).slots(slotOf(a, time.Minute)).withPolicy(Policy{Window: windowOf("02:00", time.Hour)}),
 			want: said{Delete: []string{"a-0"}, Slots: []string{"a"},
-				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/OutsideMaintenanceWindow"}},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "held/OutsideMaintenanceWindow"}},
 		},
 		{
 			name: "a node does not start when its usual duration does not fit into the window",
@@ -167,7 +167,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 				in.Ledger.Usual = 31 * time.Minute
 				return in
 			}(),
-			want: said{States: map[string]string{"a": "pending/OutsideMaintenanceWindow"}},
+			want: said{States: map[string]string{"a": "held/OutsideMaintenanceWindow"}},
 		},
 	}
 	for _, tt := range tests {
@@ -252,7 +252,7 @@ func TestANodesOwnZoneDecidesAboutTheWindow(t *testing.T) {
 	wrong.ZoneError = "node label zone is \"Mars\", which is no time zone"
 	d := Plan(inputOf(2, east, wrong).withPolicy(Policy{Window: windowOf("02:30", time.Hour)}))
 	want := said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
-		States: map[string]string{"a": "in-flight/Replacing", "b": "pending/OutsideMaintenanceWindow"}}
+		States: map[string]string{"a": "in-flight/Replacing", "b": "held/OutsideMaintenanceWindow"}}
 	if diff := cmp.Diff(want, say(d)); diff != "" {
 		t.Errorf("Plan (-want +got):\n%s", diff)
 	}
@@ -297,7 +297,7 @@ func TestPlanLearnsHowLongANodeTakes(t *testing.T) {
 
 func TestAnApprovalNamesTheCommandAndTheRevision(t *testing.T) {
 	d := Plan(inputOf(1, nodeOf("a", oldHash)).withPolicy(Policy{Waves: []Wave{{Name: "main", Selector: labels.Everything(), Manual: true}}}))
-	if m := d.Verdicts[0].Message; !strings.Contains(m, "r2/main") {
+	if m := d.Verdicts()[0].Message; !strings.Contains(m, "r2/main") {
 		t.Errorf("message %q does not name what to approve", m)
 	}
 }

@@ -1,8 +1,8 @@
 package rollout
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -33,33 +33,34 @@ type waveProgress struct {
 
 // assignWaves gives every node the index of its wave. Nodes are taken by size in
 // the stable order of their names' hashes.
-func (p *planner) assignWaves() {
-	rest := len(p.in.Policy.Waves)
-	free := make([]*nodeFacts, len(p.nodes))
-	for i := range p.nodes {
-		p.nodes[i].wave = rest
-		free[i] = &p.nodes[i]
-	}
-	if rest == 0 {
-		return
-	}
-	slices.SortFunc(free, func(a, b *nodeFacts) int {
-		return cmp.Or(cmp.Compare(hashOf(a.Name), hashOf(b.Name)), cmp.Compare(a.Name, b.Name))
-	})
-	for i := range p.in.Policy.Waves {
-		w := &p.in.Policy.Waves[i]
+func (f *Fleet) assignWaves() {
+	waves := f.frame.policy.Waves
+	free := slices.SortedFunc(maps.Values(f.nodes), (*nodeFacts).compareHash)
+	for i := range waves {
+		w := &waves[i]
 		left := len(free)
 		if w.Size != nil {
-			left = scaled(w.Size, len(p.nodes))
+			left = scaled(w.Size, len(f.nodes))
 		}
 		free = slices.DeleteFunc(free, func(n *nodeFacts) bool {
 			if left == 0 || (w.Selector != nil && !w.Selector.Matches(labels.Set(n.Labels))) {
 				return false
 			}
-			n.wave = i
+			f.moveToWave(n, i)
 			left--
 			return true
 		})
+	}
+	for _, n := range free {
+		f.moveToWave(n, len(waves))
+	}
+}
+
+func (f *Fleet) moveToWave(n *nodeFacts, wave int) {
+	if n.wave != wave {
+		f.leave(n)
+		n.wave = wave
+		f.enter(n)
 	}
 }
 
@@ -73,14 +74,14 @@ func (p *planner) followWaves() {
 	names = append(names, RestWave)
 	open := make([]int, len(names))
 	p.waves.states = make([]WaveState, len(names))
-	for i := range p.nodes {
-		state := &p.waves.states[p.nodes[i].wave]
-		state.Total++
-		switch {
-		case p.nodes[i].updated():
-			state.Updated++
-		case p.nodes[i].Ready || p.nodes[i].slot != nil || p.nodes[i].failure != nil:
-			open[p.nodes[i].wave]++
+	for i := range p.fleet.waves {
+		t := &p.fleet.waves[i]
+		p.waves.states[i].Total, p.waves.states[i].Updated = t.nodes, t.by[finished]
+		open[i] = t.open()
+	}
+	for _, n := range p.fleet.marked {
+		if n.standing == away && (n.slot != nil || n.failure != nil) {
+			open[n.wave]++ // it was touched: the wave waits for it
 		}
 	}
 	proven, passed := 0, true
@@ -143,21 +144,17 @@ func (p *planner) unapproved(wave int) string {
 	return fmt.Sprintf("wave %s waits for a person to approve %s/%s", p.in.Policy.Waves[wave].Name, p.in.Revision, p.in.Policy.Waves[wave].Name)
 }
 
-// held says why policy keeps a candidate from being started now. Waves are for
-// healthy nodes: one that is unavailable already uses up the budget of them all,
-// so a version that may mend it goes there first.
-func (p *planner) held(node *nodeFacts) (Reason, string) {
+// held says why policy keeps the candidates of a lane from being started now.
+// Waves are for healthy nodes: one that is unavailable already uses up the budget
+// of them all, so a version that may mend it goes there first.
+func (p *planner) held(l *lane) (Reason, string) {
 	if p.in.Settings.Strategy == daemonset.OTA {
 		return "", ""
 	}
-	if node.available() && node.wave > p.waves.reached {
+	if l.need == healthy && l.wave > p.waves.reached {
 		return p.waves.reason, p.waves.why
 	}
-	if left := node.ReadySince.Add(p.in.Policy.Returned).Sub(p.in.Now); left > 0 && p.in.Policy.Returned > 0 {
-		p.recheckIn(left)
-		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s, is left alone for %s after a return", node.ReadySince.UTC().Format(time.RFC3339), p.in.Policy.Returned)
-	}
-	if why, again := p.shut(node); why != "" {
+	if why, again := p.shut(l); why != "" {
 		p.recheckIn(again)
 		return ReasonOutsideWindow, why
 	}

@@ -54,17 +54,17 @@ func (w *Window) opensOn(start time.Time) bool {
 	return len(w.Days) == 0 || w.Days[start.Weekday()]
 }
 
-// shut says why a node may not be started now for the sake of the window, and
-// when to look again; "" when it may.
-func (p *planner) shut(node *nodeFacts) (why string, again time.Duration) {
+// shut says why no node of a lane may be started now for the sake of the window,
+// and when to look again; "" when it may.
+func (p *planner) shut(l *lane) (why string, again time.Duration) {
 	w := p.in.Policy.Window
 	if w == nil {
 		return "", 0
 	}
-	if node.ZoneError != "" {
-		return node.ZoneError, 0
+	if l.zoneError != "" {
+		return l.zoneError, 0
 	}
-	zone := node.TimeZone
+	zone := l.timeZone
 	if zone == nil {
 		zone = w.Zone
 	}

@@ -1,0 +1,55 @@
+package rollout
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// A manager may be interrupted between the ledger and a deletion for any time,
+// while another one leads, or see nodes as they were a while ago. So a slot that
+// names a pod is given back, or names another, only when that deletion cannot
+// happen any more: what is seen of the pod is newer than what the slot names,
+// which is all that may be deleted. Where that is not so by itself, the pod is
+// written to.
+
+// name records the pod of a member as the one that may be deleted, in the newest
+// version known of it.
+func (s *Slot) name(pod *Pod, member string) {
+	if s.Pod != pod.UID || newer(pod.Version, s.PodVersion) {
+		s.Pod, s.PodVersion = pod.UID, pod.Version
+	}
+	if i := slices.Index(s.Members, member); i < 0 || i != len(s.Members)-1 {
+		s.Members = append(slices.DeleteFunc(slices.Clone(s.Members), func(m string) bool { return m == member }), member)
+	}
+}
+
+// spent tells whether the pod that a slot names cannot be deleted for it any
+// more. It asks for a fence when the pod is as the slot names it.
+func (p *planner) spent(slot Slot, node *nodeFacts) bool {
+	if slot.PodVersion == "" || len(slot.Members) == 0 {
+		return true // it never named one
+	}
+	member := slot.Members[len(slot.Members)-1]
+	for i := range node.Pods {
+		pod := &node.Pods[i]
+		if pod.UID == "" || p.in.Members[pod.Member].Key != member || newer(pod.Version, slot.PodVersion) {
+			continue
+		}
+		if pod.UID == slot.Pod && pod.Version == slot.PodVersion && !pod.Terminating {
+			p.fence = append(p.fence, *pod)
+		}
+		return false
+	}
+	return true
+}
+
+// newer tells whether a resourceVersion is later than another. An API server
+// whose versions are no numbers is taken by its word that they differ.
+func newer(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	if err != nil {
+		return version != than
+	}
+	return order > 0
+}

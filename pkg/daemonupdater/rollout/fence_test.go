@@ -1,0 +1,112 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// naming is a slot under which the pod of member a may be deleted in a version.
+func naming(n Node, version string) Slot {
+	s := slotOf(n, time.Minute)
+	s.Pod, s.PodVersion, s.Members = n.Pods[0].UID, version, []string{"kube-system/a"}
+	return s
+}
+
+func inVersion(n Node, version string) Node {
+	return withPod(n, func(p *Pod) { p.Version = version })
+}
+
+// TestASlotIsGivenBackWhenItsDeletionCannotHappenAnyMore: the pod a slot names is
+// at the target again, so that nothing is left to do on the node.
+func TestASlotIsGivenBackWhenItsDeletionCannotHappenAnyMore(t *testing.T) {
+	atTarget := func(version string) Node { return inVersion(nodeOf("a", newHash), version) }
+	successor := withPod(atTarget("101"), func(p *Pod) { p.UID = "successor" })
+	tests := []struct {
+		name   string
+		node   Node
+		kept   bool
+		fenced []types.UID
+	}{
+		{"not while the pod is as the slot names it: it is fenced", atTarget("100"), true, []types.UID{"pod-a-0-new"}},
+		{"when the pod was written to since", atTarget("101"), false, nil},
+		{"not when the pod is seen as it was before: the cache is behind", atTarget("99"), true, nil},
+		{"when its successor is there", successor, false, nil},
+		{"not when the pod before the one it names is seen: the cache is behind", withPod(atTarget("9"), func(p *Pod) { p.UID = "before" }), true, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			in := inputOf(1, tt.node).slots(naming(nodeOf("a", newHash), "100"))
+			d := Plan(in)
+			if kept := len(d.Ledger.Slots) == 1; kept != tt.kept {
+				t.Errorf("slot kept: %v, want %v", kept, tt.kept)
+			}
+			var fenced []types.UID
+			for _, p := range d.Fence {
+				fenced = append(fenced, p.UID)
+			}
+			if diff := cmp.Diff(tt.fenced, fenced); diff != "" {
+				t.Errorf("fenced (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestASlotNamesAnotherPodOnlyWhenTheFirstCannotBeDeletedAnyMore(t *testing.T) {
+	node := nodeOf("a", newHash, oldHash)
+	node.Pods[0].Version, node.Pods[1].Version = "100", "50"
+	in := inputOf(1, node).slots(naming(node, "100"))
+	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+	if d := Plan(in); len(d.Delete) != 0 || len(d.Fence) != 1 || d.Ledger.Slots[0].Pod != node.Pods[0].UID {
+		t.Fatalf("delete %v, fence %v, slot %+v; want the pod named first fenced, and nothing else", d.Delete, d.Fence, d.Ledger.Slots[0])
+	}
+	in.Nodes[0].Pods[0].Version = "101"
+	d := Plan(in)
+	if len(d.Delete) != 1 || d.Delete[0].UID != node.Pods[1].UID || d.Delete[0].Version != "50" {
+		t.Fatalf("delete %+v, want the pod of the second member in version 50", d.Delete)
+	}
+	if diff := cmp.Diff([]string{"kube-system/a", "kube-system/b"}, d.Ledger.Slots[0].Members); diff != "" {
+		t.Errorf("members of the slot (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPodIsDeletedInTheNewestVersionKnownOfIt(t *testing.T) {
+	node := nodeOf("a", oldHash)
+	for seen, want := range map[string]string{"100": "100", "101": "101", "99": "100"} {
+		d := Plan(inputOf(1, inVersion(node, seen)).slots(naming(node, "100")))
+		if len(d.Delete) != 1 || d.Delete[0].Version != want || d.Ledger.Slots[0].PodVersion != want {
+			t.Errorf("seen in version %s: delete %+v, slot %+v; want version %s", seen, d.Delete, d.Ledger.Slots, want)
+		}
+	}
+}
+
+// TestASlotIsHeldUnderOTAUntilThePodPutThereIsAvailable: also when that pod is
+// outdated again, and nobody asked for another.
+func TestASlotIsHeldUnderOTAUntilThePodPutThereIsAvailable(t *testing.T) {
+	node := broken(nodeOf("a", "between"))
+	in := ota(inputOf(1, node, nodeOf("b", oldHash)).slots(naming(node, "")))
+	if d := Plan(in); len(d.Ledger.Slots) != 1 {
+		t.Errorf("slots = %v, want node a to keep its own", d.Ledger.Slots)
+	}
+	in.Nodes[0].Pods[0].Available = true
+	if d := Plan(in); len(d.Ledger.Slots) != 0 {
+		t.Errorf("slots = %v when the pod is available, want none", d.Ledger.Slots)
+	}
+}
+
+func TestAGroupWithoutAStrategyGivesItsSlotsBackFenced(t *testing.T) {
+	node := inVersion(broken(nodeOf("a", oldHash)), "100")
+	in := inputOf(1, node).slots(naming(node, "100"))
+	in.Settings = daemonset.Settings{Strategy: daemonset.NoStrategy}
+	if d := Plan(in); len(d.Fence) != 1 || len(d.Ledger.Slots) != 1 {
+		t.Errorf("fence %v, slots %v; want the pod fenced and the slot kept", d.Fence, d.Ledger.Slots)
+	}
+	in.Nodes[0].Pods[0].Version = "101"
+	if d := Plan(in); len(d.Fence) != 0 || len(d.Ledger.Slots) != 0 {
+		t.Errorf("fence %v, slots %v; want neither", d.Fence, d.Ledger.Slots)
+	}
+}
