@@ -180,6 +180,15 @@ type DaemonRolloutStatus struct {
 	// +listMapKey=node
 	Skipped []NodeNote `json:"skipped,omitempty"`
 
+	// lastKnownGood is the last revision that every reachable node was available
+	// at, without a failure; absent until there was one.
+	// +optional
+	LastKnownGood *KnownGoodRevision `json:"lastKnownGood,omitempty"`
+	// rollback is the latest rollback by failure.action Rollback of the policy. It
+	// stays until another revision than that it went to becomes the target.
+	// +optional
+	Rollback *RolloutRollback `json:"rollback,omitempty"`
+
 	// conditions are Accepted, Progressing, Halted, Paused and Complete.
 	// +optional
 	// +listType=map
@@ -206,6 +215,42 @@ type RevisionTarget struct {
 	DaemonSet string `json:"daemonSet"`
 	// hash is the controller-revision-hash label of its newest ControllerRevision.
 	Hash string `json:"hash"`
+}
+
+// KnownGoodRevision is a revision of the group that worked.
+type KnownGoodRevision struct {
+	// revision of the group.
+	Revision string `json:"revision"`
+	// targets are the ControllerRevision hashes, one per DaemonSet.
+	// +optional
+	// +listType=atomic
+	Targets []RevisionTarget `json:"targets,omitempty"`
+	// gcuResourceRevision names the revision of the GcuResource's spec that the
+	// DaemonSets were rendered from; empty for a DaemonSet of no GcuResource.
+	// +optional
+	GcuResourceRevision string `json:"gcuResourceRevision,omitempty"`
+	// since is when it was first known to be good.
+	Since metav1.Time `json:"since"`
+}
+
+// RolloutRollback is one rollback, stored before anything is changed back.
+type RolloutRollback struct {
+	// from is the revision of the group that failed.
+	From string `json:"from"`
+	// to is the revision of the group that was the last known good one.
+	To string `json:"to"`
+	// gcuResourceRevision names the revision the GcuResource's spec goes back to;
+	// empty for a DaemonSet of no GcuResource.
+	// +optional
+	GcuResourceRevision string `json:"gcuResourceRevision,omitempty"`
+	// message says why.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// time of the decision.
+	Time metav1.Time `json:"time"`
+	// completedTime is when every reachable node was first back.
+	// +optional
+	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
 }
 
 // NodeSlot is one entry of the ledger.

@@ -25,12 +25,24 @@ const (
 	// value, such as the date, forgives the failures so far.
 	AnnotationResume = "topsops.enflame.com/resume"
 
+	// AnnotationRollbackTo, on a GcuResource, brings an earlier spec back: the name
+	// of its revision, or RollbackToPrevious. The operator removes it in the write
+	// that restores the spec; it stays when there is no such revision.
+	AnnotationRollbackTo = "topsops.enflame.com/rollback-to"
+	// AnnotationRolledBackTo, on a GcuResource, names the revision its spec was
+	// restored from. The operator writes it, and removes it when the spec changes.
+	AnnotationRolledBackTo = "topsops.enflame.com/rolled-back-to"
+
 	// OpenYurtAnnotationUpdateStrategy is accepted for AnnotationUpdateStrategy;
 	// its legacy value Auto means AdvancedRollingUpdate.
 	OpenYurtAnnotationUpdateStrategy = "apps.openyurt.io/update-strategy"
 	// OpenYurtAnnotationMaxUnavailable is accepted for AnnotationMaxUnavailable.
 	OpenYurtAnnotationMaxUnavailable = "apps.openyurt.io/max-unavailable"
 )
+
+// RollbackToPrevious is a value of AnnotationRollbackTo: the newest revision of
+// the spec other than the present one.
+const RollbackToPrevious = "previous"
 
 // UpgradeAnnotations are the keys a GcuResource carries onto its DaemonSets.
 var UpgradeAnnotations = []string{
@@ -61,6 +73,11 @@ const (
 	// AnnotationOrder is, on a DaemonSet of a gr, its place in the order in
 	// which the pods of one node are replaced: a decimal number, lower first.
 	AnnotationOrder = "topsops.enflame.com/order"
+
+	// AnnotationRevision is, on a DaemonSet of a gr, the name of the revision of
+	// the gr's spec it was rendered from: a ControllerRevision in the operator's
+	// namespace.
+	AnnotationRevision = "topsops.enflame.com/revision"
 
 	// Finalizer is the only finalizer of a gr (contract statement 6).
 	Finalizer = "topsops.enflame.com/v1"

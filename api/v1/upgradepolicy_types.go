@@ -164,7 +164,9 @@ type FailurePolicy struct {
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="threshold must be a number of at least 1 or a percentage from 1% to 100%"
 	Threshold *intstr.IntOrString `json:"threshold,omitempty"`
-	// action is Halt: no new node starts. Default Halt.
+	// action is Halt or Rollback. Halt: no new node starts. Rollback: no new node
+	// starts, and the group goes back to status.lastKnownGood of its DaemonRollout
+	// by itself; without one it stays halted. Default Halt.
 	// +optional
 	// +kubebuilder:default=Halt
 	Action FailureAction `json:"action,omitempty"`
@@ -172,11 +174,15 @@ type FailurePolicy struct {
 
 // FailureAction is what happens when too many nodes failed.
 //
-// +kubebuilder:validation:Enum=Halt
+// +kubebuilder:validation:Enum=Halt;Rollback
 type FailureAction string
 
-// FailureHalt starts no new node.
-const FailureHalt FailureAction = "Halt"
+const (
+	// FailureHalt starts no new node.
+	FailureHalt FailureAction = "Halt"
+	// FailureRollback starts no new node and goes back to the last known good revision.
+	FailureRollback FailureAction = "Rollback"
+)
 
 // MaintenanceWindow is a time in the week in which nodes may be started. A node
 // is not started when its usual duration does not fit into what is left.

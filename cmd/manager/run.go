@@ -128,7 +128,7 @@ func requireCRDs(ctx context.Context, mgr ctrl.Manager) error {
 }
 
 func addControllers(mgr ctrl.Manager, o options) error {
-	if err := (&gcuresource.Reconciler{}).SetupWithManager(mgr); err != nil {
+	if err := (&gcuresource.Reconciler{Namespace: o.namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller gcuresource: %w", err)
 	}
 	if err := (&gcuresource.NodeLabeler{}).SetupWithManager(mgr); err != nil {

@@ -72,31 +72,37 @@ func (r *Reconciler) recheck(ctx context.Context, o *observation, deletions []ro
 		}
 		same := err == nil && sameControl(observed, &live)
 		if same {
-			same, err = r.sameTarget(ctx, o.members[d.Member], &live)
+			revisions, err := r.liveRevisions(ctx, o.members[d.Member], &live)
 			if err != nil {
 				return nil, err
 			}
+			same = sameTarget(o.members[d.Member], &live, revisions)
 		}
 		unchanged[d.Member] = same
 	}
 	return unchanged, nil
 }
 
-// sameTarget tells whether the newest revision of a DaemonSet is still the one
-// that was observed: the cache of revisions may be behind that of pods, and then
-// a pod at the newest revision looks outdated.
-func (r *Reconciler) sameTarget(ctx context.Context, m member, live *appsv1.DaemonSet) (bool, error) {
+// liveRevisions reads the revisions of a DaemonSet past the cache.
+func (r *Reconciler) liveRevisions(ctx context.Context, m member, live *appsv1.DaemonSet) ([]*appsv1.ControllerRevision, error) {
 	selector, err := metav1.LabelSelectorAsSelector(live.Spec.Selector)
 	if err != nil {
-		return false, fmt.Errorf("reading the selector of DaemonSet %s: %w", m.key(), err)
+		return nil, fmt.Errorf("reading the selector of DaemonSet %s: %w", m.key(), err)
 	}
 	var list appsv1.ControllerRevisionList
 	if err := r.Live.List(ctx, &list, client.InNamespace(live.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return false, fmt.Errorf("listing ControllerRevisions of DaemonSet %s again: %w", m.key(), err)
+		return nil, fmt.Errorf("listing ControllerRevisions of DaemonSet %s again: %w", m.key(), err)
 	}
+	return pointers(list.Items, func(c *appsv1.ControllerRevision) string { return c.Name }), nil
+}
+
+// sameTarget tells whether the newest revision of a DaemonSet is still the one
+// that was observed: the cache of revisions may be behind that of pods, and then
+// a pod at the newest revision looks outdated.
+func sameTarget(m member, live *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision) bool {
 	observed, err1 := daemonset.TargetRevision(m.daemonSet, m.revisions)
-	now, err2 := daemonset.TargetRevision(live, pointers(list.Items, func(c *appsv1.ControllerRevision) string { return c.Name }))
-	return err1 == nil && err2 == nil && observed == now, nil
+	now, err2 := daemonset.TargetRevision(live, revisions)
+	return err1 == nil && err2 == nil && observed == now
 }
 
 func sameControl(observed, live *appsv1.DaemonSet) bool {

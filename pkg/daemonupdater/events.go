@@ -20,6 +20,7 @@ const (
 	eventNodeFailed    = "NodeFailed"
 	eventNodesSkipped  = "NodesSkipped"
 	eventNodesReturned = "NodesReturned"
+	eventRolledBack    = "RolledBack"
 )
 
 // notice is one event about a group's target.
@@ -43,7 +44,24 @@ func noticesOf(before, after *topsv1.DaemonRolloutStatus) []notice {
 		notices = append(notices, notice{kind, c.Reason, c.Message})
 	}
 	notices = append(notices, failNotices(before, after)...)
+	notices = append(notices, rollbackNotices(before.Rollback, after.Rollback)...)
 	return append(notices, skipNotices(before, after)...)
+}
+
+// rollbackNotices tells that a rollback begins, and that it is complete.
+func rollbackNotices(before, after *topsv1.RolloutRollback) []notice {
+	var notices []notice
+	if after == nil {
+		return nil
+	}
+	same := before != nil && before.From == after.From && before.To == after.To && before.Time.Equal(&after.Time)
+	if !same {
+		notices = append(notices, notice{corev1.EventTypeWarning, reasonRollingBack, after.Message})
+	}
+	if after.CompletedTime != nil && (!same || before.CompletedTime == nil) {
+		notices = append(notices, notice{corev1.EventTypeNormal, eventRolledBack, "every reachable node is back at revision " + after.To})
+	}
+	return notices
 }
 
 // failNotices says which nodes failed since, and the reason of the first.
@@ -93,6 +111,9 @@ func skipNotices(before, after *topsv1.DaemonRolloutStatus) []notice {
 // reportable: a settings error has its own event, and what passes by itself is
 // no news, nor is that it has passed.
 func reportable(before, after *topsv1.DaemonRolloutStatus, c *metav1.Condition) bool {
+	if c.Reason == reasonRollingBack {
+		return false // the event about the rollback told it
+	}
 	was := meta.FindStatusCondition(before.Conditions, topsv1.RolloutProgressing)
 	passed := was != nil && noNews(was.Reason) && before.Revision == after.Revision && slices.Contains(asUsual, c.Reason)
 	return !noNews(c.Reason) && !passed && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
@@ -100,7 +121,7 @@ func reportable(before, after *topsv1.DaemonRolloutStatus, c *metav1.Condition) 
 
 // asUsual are the words that go without saying after what passed by itself;
 // that a rollout is paused, halted or fails is told in any case.
-var asUsual = []string{reasonRollingOut, reasonAwaitingRequests, reasonComplete, reasonReachableComplete}
+var asUsual = []string{reasonRollingOut, reasonRollingBack, reasonAwaitingRequests, reasonComplete, reasonReachableComplete}
 
 // noNews: the reason passes by itself, or is about a pod and not about the rollout.
 func noNews(reason string) bool {

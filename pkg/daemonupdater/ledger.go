@@ -98,7 +98,7 @@ func nodeSlot(s *rollout.Slot) topsv1.NodeSlot {
 // happens, because the ledger in it differs. The rest of a status may follow later.
 func mustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
 	return stored.Revision != next.Revision || stored.Resumed != next.Resumed || len(stored.Failed) != len(next.Failed) ||
-		!allStored(next.InFlight, stored.InFlight, stored.Queued) || !allStored(next.Queued, stored.Queued)
+		!allStored(next.InFlight, stored.InFlight, stored.Queued) || !allStored(next.Queued, stored.Queued) || !sameMemory(stored, next)
 }
 
 // allStored tells whether every slot is in one of the stored lists. A slot that is

@@ -126,7 +126,7 @@ func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.D
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
 	}
-	if last, ok := r.written[o.group]; ok && last.basedOn == cached.ResourceVersion {
+	if last, ok := r.written[o.group]; ok && slices.Contains(last.basedOn, cached.ResourceVersion) {
 		gone, err := r.isGone(ctx, last)
 		if err != nil || !gone {
 			return last.rollout.DeepCopy(), err
@@ -134,6 +134,7 @@ func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.D
 		delete(r.written, o.group)
 	}
 	if err == nil {
+		r.caughtUp(o.group)
 		return &cached, nil
 	}
 	return newRollout(o, key), nil
@@ -142,7 +143,7 @@ func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.D
 // isGone tells whether a rollout that this process created, and that the cache
 // should show by now, was deleted by somebody.
 func (r *Reconciler) isGone(ctx context.Context, last writtenRollout) (bool, error) {
-	if last.basedOn != "" || r.Clock().Sub(last.at) < cacheLag {
+	if !slices.Contains(last.basedOn, "") || r.Clock().Sub(last.at) < cacheLag {
 		return false, nil
 	}
 	var live topsv1.DaemonRollout

@@ -74,8 +74,9 @@ type Reconciler struct {
 }
 
 type writtenRollout struct {
-	// basedOn is the resourceVersion the write replaced.
-	basedOn string
+	// basedOn are the resourceVersions that this write and those before it
+	// replaced: the cache may still show any of them.
+	basedOn []string
 	rollout *topsv1.DaemonRollout
 	at      time.Time
 }
@@ -130,6 +131,10 @@ func resultOf(ctx context.Context, again time.Duration, err error) (ctrl.Result,
 // is read again meanwhile. It returns how long a status that was not urgent has to
 // wait.
 func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (wait time.Duration, err error) {
+	rb, err := r.decideRollback(ctx, o, in, d)
+	if err != nil {
+		return 0, err
+	}
 	due := r.undone(d.Delete)
 	var unchanged map[int]bool
 	var check errgroup.Group
@@ -137,7 +142,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.In
 		unchanged, err = r.recheck(ctx, o, due)
 		return err
 	})
-	wait, err = r.store(ctx, o, in, d)
+	wait, err = r.store(ctx, o, in, d, rb)
 	failed := check.Wait()
 	if err != nil {
 		return 0, err
@@ -146,8 +151,9 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.In
 		failed = r.deletePods(ctx, o, due, unchanged)
 	}
 	fenced := r.fencePods(ctx, o, &in, d.Fence)
+	soon, undone := r.rollBack(ctx, o, in, rb)
 	again, reported := r.report(ctx, o, in, d)
-	return soonest(wait, again), errors.Join(failed, fenced, reported)
+	return soonest(soonest(wait, soon), again), errors.Join(failed, fenced, undone, reported)
 }
 
 // isAhead tells whether every error says that something changed since it was
@@ -167,13 +173,15 @@ func isAhead(err error) bool {
 // store writes the status of the group: at once when the ledger changed, else
 // after an interval; then it returns how long to wait.
 // Events are sent after the write.
-func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (wait time.Duration, err error) {
+func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision, rb rollback) (wait time.Duration, err error) {
 	if want := (topsv1.TargetRef{Kind: o.group.Kind, Name: o.group.Name}); o.rollout.Spec.TargetRef != want {
 		return 0, fmt.Errorf("DaemonRollout %s belongs to %s %s, not to %s %s: rename one of them",
 			client.ObjectKeyFromObject(o.rollout), o.rollout.Spec.TargetRef.Kind, o.rollout.Spec.TargetRef.Name, want.Kind, want.Name)
 	}
 	before := o.rollout.Status
+	d.Halted = rb.explain(d.Halted)
 	status := statusOf(before, o.rollout.Generation, in, d)
+	rb.remember(&status, o, in, d)
 	if equality.Semantic.DeepEqual(before, status) {
 		return 0, nil
 	}
@@ -196,12 +204,30 @@ func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input
 		delete(r.written, o.group) // it may be gone, and then what was written says nothing
 		return 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
-	r.written[o.group] = writtenRollout{basedOn: basedOn, rollout: next, at: in.Now}
+	r.written[o.group] = writtenRollout{basedOn: r.replaced(o.group, basedOn), rollout: next, at: in.Now}
 	r.Metrics.count(o.group, in.Ledger, d)
 	for _, e := range noticesOf(&before, &status) {
 		r.Recorder.Eventf(targetOf(o), nil, e.kind, e.reason, "Rollout", "%s", e.message)
 	}
 	return 0, nil
+}
+
+// replaced returns the resourceVersions that a write of a rollout replaced,
+// together with those replaced by the writes that it follows.
+func (r *Reconciler) replaced(g Group, version string) []string {
+	if last, ok := r.written[g]; ok && last.rollout.ResourceVersion == version {
+		return append(last.basedOn, version)
+	}
+	return []string{version}
+}
+
+// caughtUp forgets what earlier writes of a rollout replaced: the cache shows
+// the last one, and does not go back.
+func (r *Reconciler) caughtUp(g Group) {
+	if last, ok := r.written[g]; ok {
+		last.basedOn = nil
+		r.written[g] = last
+	}
 }
 
 // report tells pods and nodes what was decided about them, and returns when to go

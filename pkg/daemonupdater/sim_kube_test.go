@@ -253,7 +253,7 @@ func (w *simWorld) writeHistory(ds *appsv1.DaemonSet) string {
 	stored := simGet[*appsv1.ControllerRevision](w.api, key)
 	switch {
 	case stored == nil:
-		w.api.put(&appsv1.ControllerRevision{Revision: newest + 1, ObjectMeta: metav1.ObjectMeta{
+		w.api.put(&appsv1.ControllerRevision{Revision: newest + 1, Data: simTemplateOf(ds), ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.namespace, Name: key.name, Labels: simWithHash(ds, hash),
 			OwnerReferences: controlledBy(appsv1.SchemeGroupVersion.String(), kindDaemonSet, ds.Name, ds.UID),
 		}})

@@ -64,6 +64,7 @@ type simWorld struct {
 	panicked   error
 	stuck      string // the one node that never gets there
 	accounts   map[Group]*simAccount
+	undone     int // rollbacks by a manager
 }
 
 // simGroup is a rollout group: a DaemonSet of its own or those of a gr.

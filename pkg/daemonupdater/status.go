@@ -24,6 +24,7 @@ const maxListed = 20
 const (
 	reasonAccepted          = "SettingsAccepted"
 	reasonRollingOut        = "RollingOut"
+	reasonRollingBack       = "RollingBack"
 	reasonAwaitingRequests  = "AwaitingRequests"
 	reasonNodesFailed       = "NodesFailed"
 	reasonComplete          = "Complete"

@@ -47,7 +47,7 @@ const (
 // to 41): deploy is over when every component runs or is being upgraded.
 func actions(obs *Observation, status *topsv1.GcuResourceStatus, u *upgrade, now time.Time) []topsv1.ActionCondition {
 	words := phaseWords(status)
-	there := occurrences(words, topsv1.PhaseRunning, topsv1.PhaseUpgrading)
+	there := occurrences(words, topsv1.PhaseRunning, topsv1.PhaseUpgrading, topsv1.PhaseRollbacking)
 	deploy := success(topsv1.ActionDeploy)
 	if there < len(words) {
 		deploy = topsv1.ActionCondition{Action: topsv1.ActionDeploy, Status: topsv1.PhaseDeploying, Reason: ReasonDeploying,
@@ -57,14 +57,7 @@ func actions(obs *Observation, status *topsv1.GcuResourceStatus, u *upgrade, now
 		deploy.Status, deploy.Reason, deploy.Message = topsv1.PhaseFailed, ReasonFailed, failureMessage(status)
 	}
 	list := setAction(obs.Resource.Status.Conditions, deploy, now)
-	switch {
-	case u.open:
-		list = setAction(list, topsv1.ActionCondition{Action: topsv1.ActionUpgrade, Status: topsv1.PhaseUpgrading,
-			Reason: u.reason, Message: u.message, Progress: u.progress()}, now)
-	case wasUpgrading(obs.Resource):
-		list = setAction(list, success(topsv1.ActionUpgrade), now)
-	}
-	return list
+	return upgradeActions(obs, list, u, now)
 }
 
 // success is the condition of a finished action (contract statement 41).
@@ -104,6 +97,8 @@ func standardConditions(obs *Observation, plan Plan, status *topsv1.GcuResourceS
 		ready.Reason, ready.Message = ReasonFailed, failureMessage(status)
 	case topsv1.PhaseUpgrading:
 		ready.Reason, ready.Message = ReasonUpgrading, u.message
+	case topsv1.PhaseRollbacking:
+		ready.Reason, ready.Message = ReasonRollingBack, u.message
 	default:
 		ready.Reason, ready.Message = ReasonDeploying, deployMessage(status)
 	}
@@ -117,7 +112,7 @@ func progressing(plan Plan, status *topsv1.GcuResourceStatus, u *upgrade) metav1
 		c.Reason, c.Message = ReasonDeploying, deployMessage(status)
 	case len(plan.Delete) > 0:
 		c.Reason, c.Message = ReasonRemoving, "removing what the spec no longer asks for: "+message.Names(refNames(plan.Delete))
-	case u.open && u.reason == ReasonUpgrading:
+	case u.open && (u.reason == ReasonUpgrading || u.reason == ReasonRollingBack):
 		c.Reason, c.Message = u.reason, u.message
 	case u.open:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, u.reason, u.message
@@ -134,6 +129,10 @@ func degraded(obs *Observation, plan Plan, status *topsv1.GcuResourceStatus) met
 	var messages []string
 	if m := failureMessage(status); m != "" {
 		messages = append(messages, m)
+	}
+	if f := obs.Rollback; f != nil {
+		messages = append(messages, f.Message)
+		c.Reason = f.Reason
 	}
 	_, err := settingsOf(obs.Resource)
 	if f := settingsFailure(err); f != nil {

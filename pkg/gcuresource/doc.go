@@ -27,6 +27,11 @@
 //   - An object of somebody else is never taken over. It fails the component,
 //     and what comes after it waits.
 //
+// Before the templates of a spec are applied it is kept as a revision, and the
+// DaemonSets say which one they come from. Annotation rollback-to restores one:
+// the spec changes in the write that removes the annotation and that leaves
+// another one behind, by which the phase is rollbacking instead of upgrading.
+//
 // A gr that is being deleted loses its components in reverse order, each with
 // its pods on all Ready nodes, before the one in front of it; then the labels
 // on the nodes go, if no other gr needs them, then the finalizer.
@@ -37,6 +42,7 @@
 //	reconciler.go   one pass over a gr
 //	observe.go      reading
 //	act.go          applying
+//	history.go      keeping and restoring specs, decided in revision.go
 //	watch.go        what wakes a pass
 //	nodelabeler.go  the label of GCU nodes, decided in labels.go
 //

@@ -14,6 +14,9 @@ import (
 type Observation struct {
 	// Resource is the gr, with the status last written.
 	Resource *topsv1.GcuResource
+	// Rollback says why the earlier spec that an annotation asks for cannot be
+	// restored; nil when none is asked for.
+	Rollback *Failure
 	// Components are those the gr asks for, as Render returns them.
 	Components []Component
 	// Owned are the objects in the cluster that belong to the gr, whether its

@@ -29,7 +29,6 @@ const (
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,verbs=get;list;watch;create;patch;delete
@@ -49,6 +48,9 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Recorder sends events. SetupWithManager sets it when nil.
 	Recorder events.EventRecorder
+	// Namespace holds the revisions of the specs: the operator's own.
+	// SetupWithManager sets it to kube-system when empty.
+	Namespace string
 	// Clock tells the time; nil means time.Now.
 	Clock func() time.Time
 
@@ -81,10 +83,15 @@ func (r *Reconciler) reconcile(ctx context.Context, gr *topsv1.GcuResource) (ctr
 	if err := r.addFinalizer(ctx, gr); err != nil {
 		return ctrl.Result{}, err
 	}
+	restored, rollback, err := r.followHistory(ctx, gr)
+	if err != nil || restored {
+		return ctrl.Result{}, err
+	}
 	obs, err := r.observe(ctx, gr)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	obs.Rollback = rollback
 	now := r.now()
 	failed := r.act(ctx, obs, Decide(obs, now))
 	plan := Decide(obs, now)

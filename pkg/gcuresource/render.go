@@ -72,6 +72,10 @@ type Rendered struct {
 // gr always renders the same objects. An error means that a built-in manifest
 // cannot be encoded, which is a defect of this program.
 func Render(gr *topsv1.GcuResource) ([]Rendered, error) {
+	revision, err := revisionOf(gr)
+	if err != nil {
+		return nil, err
+	}
 	var served, unserved []Rendered
 	for i, c := range catalog {
 		if !c.requested(&gr.Spec) {
@@ -82,7 +86,7 @@ func Render(gr *topsv1.GcuResource) ([]Rendered, error) {
 			unserved = append(unserved, r)
 			continue
 		}
-		if err := r.fill(gr, c.render(&gr.Spec)); err != nil {
+		if err := r.fill(gr, revision, c.render(&gr.Spec)); err != nil {
 			return nil, fmt.Errorf("rendering component %s: %w", c.name, err)
 		}
 		served = append(served, r)
@@ -90,12 +94,13 @@ func Render(gr *topsv1.GcuResource) ([]Rendered, error) {
 	return append(served, unserved...), nil
 }
 
-func (r *Rendered) fill(gr *topsv1.GcuResource, objects []object) error {
+func (r *Rendered) fill(gr *topsv1.GcuResource, revision string, objects []object) error {
 	r.Served = true
 	for _, o := range objects {
 		own(gr, r.Name, o)
 		if ds, ok := o.(*appsv1.DaemonSet); ok {
 			annotate(gr, r.Order, ds)
+			ds.Annotations[topsv1.AnnotationRevision] = revision
 			r.Workload, r.Namespace = ds, ds.Namespace
 		}
 		d, err := desired(o)

@@ -42,11 +42,11 @@ func phaseOf(s *Step, u *upgrade) string {
 	case !h.exists || h.terminating || !h.seen:
 		return topsv1.PhaseDeploying
 	case u.rolling && (h.outdated > 0 || !h.observed):
-		return topsv1.PhaseUpgrading
+		return u.phase()
 	case h.available == h.expected:
 		return topsv1.PhaseRunning
 	case u.open:
-		return topsv1.PhaseUpgrading
+		return u.phase()
 	}
 	return topsv1.PhaseDeploying
 }
@@ -54,7 +54,7 @@ func phaseOf(s *Step, u *upgrade) string {
 // phaseOfAll returns the phase of the gr: the first of these words any
 // component has, else Running.
 func phaseOfAll(words []string) string {
-	for _, word := range []string{topsv1.PhaseFailed, topsv1.PhaseDeleting, topsv1.PhaseDeploying, topsv1.PhaseUpgrading} {
+	for _, word := range []string{topsv1.PhaseFailed, topsv1.PhaseDeleting, topsv1.PhaseDeploying, topsv1.PhaseRollbacking, topsv1.PhaseUpgrading} {
 		if slices.Contains(words, word) {
 			return word
 		}
@@ -126,7 +126,7 @@ func stepMessage(c *Component, s *Step) string {
 // that is not there waits for.
 func deployMessage(status *topsv1.GcuResourceStatus) string {
 	words := phaseWords(status)
-	message := fmt.Sprintf("%d of %s run", occurrences(words, topsv1.PhaseRunning, topsv1.PhaseUpgrading), message.Count(len(words), "component"))
+	message := fmt.Sprintf("%d of %s run", occurrences(words, topsv1.PhaseRunning, topsv1.PhaseUpgrading, topsv1.PhaseRollbacking), message.Count(len(words), "component"))
 	for _, rs := range status.ResourceStatuses {
 		if rs.Status == topsv1.PhaseDeploying {
 			return message + "; " + rs.Name + ": " + rs.Message

@@ -28,6 +28,9 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
+// revisionNamespace holds the revisions of specs; clear empties it.
+const revisionNamespace = "kube-system"
+
 // patience is how long a test waits for the controller.
 const patience = 10 * time.Second
 
@@ -115,7 +118,7 @@ func newStage(t *testing.T, nodes ...string) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Reconciler{}).SetupWithManager(mgr); err != nil {
+	if err := (&Reconciler{Namespace: revisionNamespace}).SetupWithManager(mgr); err != nil {
 		t.Fatal(err)
 	}
 	if err := (&NodeLabeler{}).SetupWithManager(mgr); err != nil {
@@ -153,6 +156,10 @@ func (s *stage) recording(config *rest.Config, options client.Options) (client.C
 		return nil, err
 	}
 	return interceptor.NewClient(inner, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			s.note("create " + o.GetName())
+			return c.Create(ctx, o, opts...)
+		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			s.note("apply " + fmt.Sprintf("%v", o.(interface{ GetName() string }).GetName()))
 			return c.Apply(ctx, o, opts...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,12 @@ import (
 const (
 	// ReasonUpgrading means that pods are being replaced.
 	ReasonUpgrading = "Upgrading"
+	// ReasonRollingBack means that pods are being replaced by those of an earlier spec.
+	ReasonRollingBack = "RollingBack"
+	// ReasonRolledBack means that an earlier spec was restored before every node had this one.
+	ReasonRolledBack = "RolledBack"
+	// ReasonSuperseded means that another spec came before every node had the restored one.
+	ReasonSuperseded = "Superseded"
 	// ReasonPaused means that an annotation stopped it.
 	ReasonPaused = "Paused"
 	// ReasonWaitingForNodes means that each node decides for itself (OTA).
@@ -26,6 +33,8 @@ const (
 
 // upgrade is how the pods of a gr follow its newest templates.
 type upgrade struct {
+	// action is upgrade, or rollback when the spec is one that was restored.
+	action string
 	// open is true from the moment a template changed until every reachable
 	// node has it.
 	open bool
@@ -43,6 +52,15 @@ func (u *upgrade) progress() int32 {
 		return 0
 	}
 	return int32(u.updated * 100 / u.total)
+}
+
+// phase is the word of the action while it is open.
+func (u *upgrade) phase() string { return underWay[u.action] }
+
+// underWay is the word of each action that replaces pods, while it is open.
+var underWay = map[string]string{
+	topsv1.ActionUpgrade:  topsv1.PhaseUpgrading,
+	topsv1.ActionRollback: topsv1.PhaseRollbacking,
 }
 
 // settingsOf reads the upgrade settings a gr carries onto its DaemonSets.
@@ -63,10 +81,13 @@ func settingsFailure(err error) *Failure {
 }
 
 // upgradeOf says how an upgrade of the gr goes. The status last written is
-// asked for one thing only: whether an upgrade was under way, because the pods
-// of its last nodes are missing without any pod being outdated.
+// asked for one thing only: whether one was under way, because the pods of its
+// last nodes are missing without any pod being outdated.
 func upgradeOf(obs *Observation, steps []Step) upgrade {
-	var u upgrade
+	u := upgrade{action: topsv1.ActionUpgrade}
+	if rolledBack(obs.Resource) {
+		u.action = topsv1.ActionRollback
+	}
 	changed := false
 	for i := range steps {
 		h := &steps[i].health
@@ -82,6 +103,12 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 	}
 	u.reason, u.message = upgradeWords(settings, err)
 	u.message = fmt.Sprintf("%d of %d pods at the newest revision%s", u.updated, u.total, u.message)
+	if u.action == topsv1.ActionRollback {
+		u.message = "back to " + obs.Resource.Annotations[topsv1.AnnotationRolledBackTo] + ": " + u.message
+		if u.reason == ReasonUpgrading {
+			u.reason = ReasonRollingBack
+		}
+	}
 	return u
 }
 
@@ -101,13 +128,70 @@ func upgradeWords(settings daemonset.Settings, err error) (reason, message strin
 	return ReasonUpgrading, ""
 }
 
+// wasUpgrading tells whether an upgrade or a rollback was under way.
 func wasUpgrading(gr *topsv1.GcuResource) bool {
-	return slices.ContainsFunc(gr.Status.Conditions, func(c topsv1.ActionCondition) bool {
-		return c.Action == topsv1.ActionUpgrade && c.Status == topsv1.PhaseUpgrading
+	return isOpen(gr.Status.Conditions, topsv1.ActionUpgrade) || isOpen(gr.Status.Conditions, topsv1.ActionRollback)
+}
+
+// isOpen tells whether the condition of an action says that it is under way.
+func isOpen(conditions []topsv1.ActionCondition, action string) bool {
+	return slices.ContainsFunc(conditions, func(c topsv1.ActionCondition) bool {
+		return c.Action == action && c.Status == underWay[action]
 	})
 }
 
-// finishesUpgrade tells whether a status ends an upgrade that was under way.
+// finishesUpgrade tells whether a status ends what was under way.
 func finishesUpgrade(gr *topsv1.GcuResource, status *topsv1.GcuResourceStatus) bool {
 	return wasUpgrading(gr) && !wasUpgrading(&topsv1.GcuResource{Status: *status})
 }
+
+// upgradeActions lays the upgrade or rollback over the conditions. At most one
+// of the two is under way: the other one ended when the spec changed.
+func upgradeActions(obs *Observation, list []topsv1.ActionCondition, u *upgrade, now time.Time) []topsv1.ActionCondition {
+	other, reason, message := topsv1.ActionRollback, ReasonSuperseded, "another spec came before every node was back"
+	if u.action == topsv1.ActionRollback {
+		other, reason = topsv1.ActionUpgrade, ReasonRolledBack
+		message = "rolled back to " + obs.Resource.Annotations[topsv1.AnnotationRolledBackTo]
+	}
+	ended := isOpen(list, other)
+	if ended {
+		i := slices.IndexFunc(list, func(c topsv1.ActionCondition) bool { return c.Action == other })
+		list = setAction(list, topsv1.ActionCondition{Action: other, Status: topsv1.PhaseFailed,
+			Reason: reason, Message: message, Progress: list[i].Progress}, now)
+	}
+	switch {
+	case u.open:
+		list = setAction(list, topsv1.ActionCondition{Action: u.action, Status: u.phase(),
+			Reason: u.reason, Message: u.message, Progress: u.progress()}, now)
+	case ended || isOpen(list, u.action) || unreported(obs, list, u):
+		list = setAction(list, success(u.action), now)
+	}
+	return refusedRollback(obs, list, now)
+}
+
+// unreported tells whether a spec was restored that changed no pod, so that its
+// rollback was never under way.
+func unreported(obs *Observation, list []topsv1.ActionCondition, u *upgrade) bool {
+	return u.action == topsv1.ActionRollback && obs.Rollback == nil &&
+		!slices.ContainsFunc(list, func(c topsv1.ActionCondition) bool {
+			return c.Action == topsv1.ActionRollback && c.Status == topsv1.ConditionSuccess
+		})
+}
+
+// refusedRollback says in the condition of the rollback that what was asked for
+// cannot be restored, and takes that away again when it is not asked for any more.
+func refusedRollback(obs *Observation, list []topsv1.ActionCondition, now time.Time) []topsv1.ActionCondition {
+	if f := obs.Rollback; f != nil {
+		if isOpen(list, topsv1.ActionRollback) {
+			return list // Degraded says it
+		}
+		return setAction(list, topsv1.ActionCondition{Action: topsv1.ActionRollback, Status: topsv1.PhaseFailed,
+			Reason: f.Reason, Message: f.Message}, now)
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(c topsv1.ActionCondition) bool {
+		return c.Action == topsv1.ActionRollback && slices.Contains(refusals, c.Reason)
+	})
+}
+
+// refusals are the reasons for which nothing was restored.
+var refusals = []string{ReasonUnknownRevision, ReasonNoPreviousRevision, ReasonUnreadableRevision}

@@ -38,6 +38,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder(topsv1.ManagedBy)
 	}
+	if r.Namespace == "" {
+		r.Namespace = metav1.NamespaceSystem
+	}
 	crd := metadataOf(Ref{GroupVersionKind: schema.GroupVersionKind{
 		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
 	}})
@@ -55,6 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofDaemonSet), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: podChanged})).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.ofDaemonSet)).
+		Owns(&appsv1.ControllerRevision{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: nodeChanged})).
 		Complete(r)

@@ -32,7 +32,7 @@ type scenarios struct {
 
 // TestScenarios runs the scenarios one after the other on one cluster.
 func TestScenarios(t *testing.T) {
-	ctx := testContext(t, 15*time.Minute)
+	ctx := testContext(t, 17*time.Minute)
 	s := &scenarios{Cluster: startCluster(ctx, t, "--nodes", fmt.Sprint(scenarioNodes), "--zones", fmt.Sprint(scenarioZones), "--pod-ready-delay", "300ms",
 		"--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "6s")}
 	if err := s.Install(ctx); err != nil {
@@ -62,6 +62,8 @@ func TestScenarios(t *testing.T) {
 	t.Run("a budget lowered half-way binds new starts at once", func(t *testing.T) { s.smallerBudget(ctx, t) })
 	t.Run("a policy changed half-way binds at once", func(t *testing.T) { s.otherPolicy(ctx, t) })
 	t.Run("an update type changed half-way stops us until it is OnDelete again", func(t *testing.T) { s.otherUpdateType(ctx, t) })
+	t.Run("a bad version of a DaemonSet is rolled back by itself", func(t *testing.T) { s.daemonSetGoesBack(ctx, t) })
+	t.Run("a bad version of a GcuResource is rolled back by itself", func(t *testing.T) { s.gcuResourceGoesBack(ctx, t) })
 	t.Run("a pod stuck in Terminating costs one slot", func(t *testing.T) { s.stuckTerminating(ctx, t) })
 	t.Run("pausing starts nothing new", func(t *testing.T) { s.paused(ctx, t) })
 	t.Run("a policy that makes no sense is refused", func(t *testing.T) { s.policyRefused(ctx, t) })

@@ -1,0 +1,351 @@
+package daemonupdater
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// haltedCluster is one whose driver failed on nodes a and b at the new revision;
+// the old one is the last known good one. patched has the names of what is
+// patched; a patch fails with onPatch once.
+type haltedCluster struct {
+	*cluster
+	patched []string
+	onPatch error
+}
+
+func templateData(ds *appsv1.DaemonSet, image string) []byte {
+	return fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"labels":{"app":%q,"tier":"node"}},"spec":{"containers":[{"name":"main","image":%q}]},"$patch":"replace"}}}`, ds.Name, image)
+}
+
+func newHaltedCluster(t *testing.T, change func(*appsv1.DaemonSet)) *haltedCluster {
+	t.Helper()
+	c := &haltedCluster{cluster: newCluster(t, func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: "app:new"}, {Name: "added", Image: "x"}}
+		annotate(ds, topsv1.AnnotationUpgradePolicy, "careful")
+		change(ds)
+	})}
+	ctx := context.Background()
+	for i, r := range revisionsOf(c.driver, oldHash, newHash) {
+		var live appsv1.ControllerRevision
+		c.must(c.api.Get(ctx, client.ObjectKeyFromObject(r), &live))
+		live.Data.Raw = templateData(c.driver, []string{"app:old", "app:new"}[i])
+		c.update(&live)
+	}
+	c.must(c.api.Create(ctx, policyOnFailure(topsv1.FailureRollback)))
+	for _, name := range []string{"a", "b"} {
+		c.pod(name, newHash, false)
+	}
+	g := groupOf(c.driver)
+	key := g.rolloutKey("gcu-system")
+	dro := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: g.Kind, Name: g.Name}}}
+	c.must(c.api.Create(ctx, dro))
+	in := inputFrom(observed([]memberAndPods{memberWith(c.driver)}))
+	failedNodes("a", "b")(&in)
+	in.Ledger.Revision = in.Revision
+	storeLedger(&dro.Status, in.Ledger)
+	dro.Status.LastKnownGood = goodAt(revisionOf([]string{"kube-system/driver=" + oldHash}), oldHash)
+	if g.Kind == kindGcuResource {
+		dro.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
+	}
+	c.must(c.api.Status().Update(ctx, dro))
+	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, p client.Patch, opts ...client.PatchOption) error {
+			c.patched = append(c.patched, object.GetName())
+			if c.ledger().Rollback == nil {
+				t.Errorf("%s is patched before the intent is stored", object.GetName())
+			}
+			if err := c.onPatch; err != nil {
+				c.onPatch = nil
+				return err
+			}
+			return w.Patch(ctx, object, p, opts...)
+		}})
+	return c
+}
+
+func (c *haltedCluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ledger is the stored status of the group.
+func (c *haltedCluster) ledger() *topsv1.DaemonRolloutStatus {
+	c.t.Helper()
+	var r topsv1.DaemonRollout
+	c.must(c.api.Get(context.Background(), groupOf(c.driver).rolloutKey("gcu-system"), &r))
+	return &r.Status
+}
+
+// pod replaces the pod of a node.
+func (c *haltedCluster) pod(node, hash string, available bool) {
+	c.t.Helper()
+	pod := podOn(c.driver, node, hash)
+	pod.UID += types.UID("-" + hash)
+	if !available {
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	}
+	c.must(client.IgnoreNotFound(c.api.Delete(context.Background(), pod.DeepCopy())))
+	c.must(c.api.Create(context.Background(), pod))
+	if available { // a successor: a real API server counts versions over all objects
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "version", "2")
+		c.update(pod)
+	}
+}
+
+func (c *haltedCluster) live() *appsv1.DaemonSet {
+	c.t.Helper()
+	var ds appsv1.DaemonSet
+	c.must(c.api.Get(context.Background(), client.ObjectKeyFromObject(c.driver), &ds))
+	return &ds
+}
+
+// observes is the DaemonSet controller, which makes a revision the newest.
+func (c *haltedCluster) observes(hash string, number int64) {
+	c.t.Helper()
+	ds := c.live()
+	ds.Generation++
+	c.update(ds)
+	ds.Status.ObservedGeneration = ds.Generation
+	c.must(c.api.Status().Update(context.Background(), ds))
+	var r appsv1.ControllerRevision
+	c.must(c.api.Get(context.Background(), client.ObjectKey{Namespace: ds.Namespace, Name: ds.Name + "-" + hash}, &r))
+	r.Revision = number
+	c.update(&r)
+}
+
+func TestAHaltedDaemonSetGetsItsGoodTemplateBack(t *testing.T) {
+	c := newHaltedCluster(t, unchanged)
+	c.mustReconcile()
+	want := []corev1.Container{{Name: "main", Image: "app:old"}}
+	if diff := cmp.Diff(want, c.live().Spec.Template.Spec.Containers); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+	c.wantDeletions()
+	told := strings.Join(c.told(), "\n")
+	if !strings.Contains(told, "Warning RollingBack rolling back to old, the last known good revision: 2 of 2 started nodes failed (a, b)") {
+		t.Errorf("events:\n%s", told)
+	}
+	c.observes(oldHash, 3)
+	c.now = epoch.Add(time.Minute)
+	c.mustReconcile()
+	if w := words(*c.ledger()); w["Progressing"] != "True/RollingBack" || len(c.deletions) != 1 || c.deletions[0] == "driver-c" {
+		t.Errorf("%v, deletions %v", w, c.deletions)
+	}
+	for _, name := range []string{"a", "b"} {
+		c.pod(name, oldHash, true)
+	}
+	c.mustReconcile()
+	if told := strings.Join(c.told(), "\n"); !strings.Contains(told, "Normal RolledBack") || c.ledger().Rollback.CompletedTime == nil {
+		t.Errorf("%+v, events:\n%s", c.ledger().Rollback, told)
+	}
+	if len(c.patched) != 1 {
+		t.Errorf("patched %v, want the DaemonSet once", c.patched)
+	}
+}
+
+func TestARollbackGoesOnAfterTheManagerWasKilled(t *testing.T) {
+	for name, fault := range map[string]error{"before the patch": broken500, "when the patch met a change": conflict} {
+		t.Run(name, func(t *testing.T) {
+			c := newHaltedCluster(t, unchanged)
+			c.onPatch = fault
+			if after, err := c.reconcile(); (err == nil) != apierrors.IsConflict(fault) || (err == nil && after != retryAhead) {
+				t.Errorf("Reconcile = %s, %v", after, err)
+			}
+			intent := c.ledger().Rollback
+			if image := c.live().Spec.Template.Spec.Containers[0].Image; intent == nil || image != "app:new" {
+				t.Fatalf("intent %+v, image %s", intent, image)
+			}
+			c.reconciler.written, c.reconciler.deleted = map[Group]writtenRollout{}, deletedPods{}
+			c.now = epoch.Add(time.Minute)
+			c.mustReconcile()
+			if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:old" {
+				t.Errorf("image %s after the restart", image)
+			}
+			if diff := cmp.Diff(intent, c.ledger().Rollback); diff != "" {
+				t.Errorf("the intent was stored twice (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsRolledBackThatIsNotWhatWasObserved(t *testing.T) {
+	tests := map[string]func(live *appsv1.DaemonSet){
+		"given another template":  func(live *appsv1.DaemonSet) { live.Generation = 3 },
+		"opted out":               func(live *appsv1.DaemonSet) { delete(live.Annotations, topsv1.AnnotationUpdateStrategy) },
+		"paused":                  func(live *appsv1.DaemonSet) { annotate(live, topsv1.AnnotationPaused, "true") },
+		"made anew":               func(live *appsv1.DaemonSet) { live.UID = "uid-new" },
+		"rendered from another":   func(live *appsv1.DaemonSet) { annotate(live, topsv1.AnnotationRevision, "fleet-9") },
+		"changed since it's read": func(live *appsv1.DaemonSet) { live.ResourceVersion = "1" },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newHaltedCluster(t, unchanged)
+			c.reconciler.Live = interceptor.NewClient(c.api.(client.WithWatch), interceptor.Funcs{
+				Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+					err := w.Get(ctx, key, object, opts...)
+					if ds, ok := object.(*appsv1.DaemonSet); ok {
+						change(ds)
+					}
+					return err
+				}})
+			if after := c.mustReconcile(); after != retryAhead {
+				t.Errorf("decides again after %s, want %s", after, retryAhead)
+			}
+			if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:new" {
+				t.Errorf("image %s", image)
+			}
+		})
+	}
+	t.Run("with a newer revision the cache does not show", func(t *testing.T) {
+		c := newHaltedCluster(t, unchanged)
+		newest := revisionsOf(c.driver, oldHash, newHash, "newest")[2]
+		c.must(c.api.Create(context.Background(), newest))
+		c.staleRevision = newest.Name
+		if after := c.mustReconcile(); after != retryAhead || len(c.patched) != 0 {
+			t.Errorf("decides again after %s, patched %v", after, c.patched)
+		}
+	})
+}
+
+func TestAManagerThatDoesNotDecideAnyMoreRollsNothingBack(t *testing.T) {
+	c := newHaltedCluster(t, unchanged)
+	c.reconciler.Live = interceptor.NewClient(c.api.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			err := w.Get(ctx, key, object, opts...)
+			if r, ok := object.(*topsv1.DaemonRollout); ok {
+				r.ResourceVersion = "1" // another manager wrote
+			}
+			return err
+		}})
+	if after := c.mustReconcile(); after != retryAhead || len(c.patched) != 0 {
+		t.Errorf("decides again after %s, patched %v", after, c.patched)
+	}
+}
+
+func TestAGoodRevisionThatIsNotKeptStaysHalted(t *testing.T) {
+	c := newHaltedCluster(t, unchanged)
+	c.must(c.api.Delete(context.Background(), revisionsOf(c.driver, oldHash)[0]))
+	c.mustReconcile()
+	status := c.ledger()
+	if !strings.HasSuffix(messageOf(*status, topsv1.RolloutHalted), "; not rolled back: old, the last known good revision, is not kept any more") ||
+		status.Rollback != nil || len(c.patched) != 0 {
+		t.Errorf("%q, %+v, patched %v", messageOf(*status, topsv1.RolloutHalted), status.Rollback, c.patched)
+	}
+}
+
+func TestUndoPatch(t *testing.T) {
+	ds := daemonSet("driver")
+	ds.ResourceVersion = "7"
+	r := revisionsOf(ds, oldHash)[0]
+	r.Data.Raw = []byte(`{"spec":{"template":{"spec":{"containers":[]}},"other":1},"more":2}`)
+	got, err := undoPatch(ds, r)
+	want := `{"metadata":{"resourceVersion":"7","uid":"uid-driver"},"spec":{"template":{"$patch":"replace","spec":{"containers":[]}}}}`
+	if err != nil || string(got) != want {
+		t.Errorf("got  %s, %v\nwant %s", got, err, want)
+	}
+	for _, data := range []string{"", "[]", "{}"} {
+		r.Data.Raw = []byte(data)
+		if got, err := undoPatch(ds, r); err == nil {
+			t.Errorf("data %q gives %s", data, got)
+		}
+	}
+}
+
+// fleetDriver makes the driver one of the gr fleet, rendered from its second spec.
+func fleetDriver(ds *appsv1.DaemonSet) {
+	ofGcuResource(ds)
+	annotate(ds, topsv1.AnnotationRevision, "fleet-2")
+}
+
+// newHaltedFleet has a gr "fleet" of which the driver failed.
+func newHaltedFleet(t *testing.T, change func(*topsv1.GcuResource)) *haltedCluster {
+	t.Helper()
+	c := newHaltedCluster(t, fleetDriver)
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "uid-fleet", Generation: 2, Annotations: map[string]string{}}}
+	for _, key := range topsv1.UpgradeAnnotations {
+		if v, ok := c.driver.Annotations[key]; ok {
+			gr.Annotations[key] = v
+		}
+	}
+	gr.Status.ObservedGeneration = 2
+	change(gr)
+	c.must(c.api.Create(context.Background(), gr))
+	c.must(c.api.Create(context.Background(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1"}}))
+	return c
+}
+
+func (c *haltedCluster) askedFor() string {
+	c.t.Helper()
+	var gr topsv1.GcuResource
+	c.must(c.api.Get(context.Background(), client.ObjectKey{Name: "fleet"}, &gr))
+	return gr.Annotations[topsv1.AnnotationRollbackTo]
+}
+
+func TestAHaltedGcuResourceIsAskedToGoBack(t *testing.T) {
+	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
+	c.mustReconcile()
+	if got := c.askedFor(); got != "fleet-1" {
+		t.Errorf("asked for %q", got)
+	}
+	rb := c.ledger().Rollback
+	if rb == nil || rb.GcuResourceRevision != "fleet-1" || !strings.HasPrefix(rb.Message, "rolling back to fleet-1, ") {
+		t.Errorf("intent %+v", rb)
+	}
+	if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:new" {
+		t.Errorf("the DaemonSet of the gr was changed: %s", image)
+	}
+	c.now = epoch.Add(time.Minute)
+	c.mustReconcile()
+	if len(c.patched) != 1 {
+		t.Errorf("patched %v, want the gr once", c.patched)
+	}
+}
+
+func TestAGcuResourceIsNotAskedWhen(t *testing.T) {
+	tests := map[string]struct {
+		change func(*topsv1.GcuResource)
+		after  time.Duration
+		want   string
+	}{
+		"a person asked for another revision": {func(gr *topsv1.GcuResource) { gr.Annotations[topsv1.AnnotationRollbackTo] = "fleet-7" }, 0, "fleet-7"},
+		"its newest spec is not applied yet":  {func(gr *topsv1.GcuResource) { gr.Generation = 3 }, rollbackRetry, ""},
+		"a pause is not carried over yet":     {func(gr *topsv1.GcuResource) { gr.Annotations[topsv1.AnnotationPaused] = "true" }, rollbackRetry, ""},
+		"it is another of the same name":      {func(gr *topsv1.GcuResource) { gr.UID = "uid-other" }, 0, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newHaltedFleet(t, tt.change)
+			c.mustReconcile()
+			c.now = epoch.Add(time.Minute)
+			if after := c.mustReconcile(); after != tt.after || c.askedFor() != tt.want {
+				t.Errorf("asked for %q, decides again after %s", c.askedFor(), after)
+			}
+		})
+	}
+	t.Run("the spec is not kept any more", func(t *testing.T) {
+		c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
+		c.must(c.api.Delete(context.Background(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1"}}))
+		c.mustReconcile()
+		if m := messageOf(*c.ledger(), topsv1.RolloutHalted); c.askedFor() != "" || !strings.HasSuffix(m, "fleet-1, the last known good revision, is not kept any more") {
+			t.Errorf("asked for %q, says %q", c.askedFor(), m)
+		}
+	})
+}

@@ -1,0 +1,354 @@
+package gcuresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// revisions returns those of a gr, the newest first.
+func revisions(t *testing.T, c client.Client, gr string) []appsv1.ControllerRevision {
+	t.Helper()
+	var list appsv1.ControllerRevisionList
+	if err := c.List(context.Background(), &list, client.InNamespace(revisionNamespace), client.MatchingLabels{topsv1.LabelGcuResource: gr}); err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return int(b.Revision - a.Revision) })
+	return list.Items
+}
+
+func namesOf(list []appsv1.ControllerRevision) []string {
+	var names []string
+	for i := range list {
+		names = append(names, list[i].Name)
+	}
+	return names
+}
+
+// version edits the version of the exporter and waits until its revision is the
+// newest. It returns the revision's name.
+func (s *stage) version(name, version string) string {
+	s.t.Helper()
+	s.edit(name, func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Version = version })
+	var revision string
+	s.until("keeping version "+version, func() string {
+		revision, _ = revisionOf(s.gr(name))
+		if list := revisions(s.t, s, name); len(list) > 0 && list[0].Name == revision {
+			return ""
+		}
+		return fmt.Sprintf("%s is not among %v", revision, namesOf(revisions(s.t, s, name)))
+	})
+	return revision
+}
+
+// edit changes a gr, again when the operator wrote it meanwhile.
+func (s *stage) edit(name string, change func(*topsv1.GcuResource)) {
+	s.t.Helper()
+	s.until("editing "+name, func() string {
+		gr := s.gr(name)
+		if gr.Annotations == nil {
+			gr.Annotations = map[string]string{}
+		}
+		change(gr)
+		if err := s.Update(context.Background(), gr); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+func rollBackTo(revision string) func(*topsv1.GcuResource) {
+	return func(gr *topsv1.GcuResource) { gr.Annotations[topsv1.AnnotationRollbackTo] = revision }
+}
+
+// isBack waits until the exporter of a gr has a version and the annotation is gone.
+func (s *stage) isBack(name, version string) {
+	s.t.Helper()
+	s.until("going back to "+version, func() string {
+		gr := s.gr(name)
+		wish, asked := gr.Annotations[topsv1.AnnotationRollbackTo]
+		if gr.Spec.Exporter.Version == version && !asked {
+			return ""
+		}
+		return gr.Spec.Exporter.Version + ", asked for " + wish
+	})
+}
+
+func TestTheLastTenSpecsAreKept(t *testing.T) {
+	s := newStage(t, "node-1")
+	gr := s.deployed("kept")
+	first := revisions(t, s, gr.Name)
+	if len(first) != 1 {
+		t.Fatalf("%d revisions of a new gr", len(first))
+	}
+	owner := metav1.GetControllerOf(&first[0])
+	if owner == nil || owner.UID != gr.UID || owner.Kind != "GcuResource" || first[0].Labels[topsv1.LabelManagedBy] != "gcu-operator" {
+		t.Errorf("metadata of the revision: %+v", first[0].ObjectMeta)
+	}
+	writes := s.written()
+	created := slices.Index(writes, "create "+first[0].Name)
+	if applied := slices.Index(writes, "apply enflame-gcu-driver"); created < 0 || applied < created {
+		t.Errorf("the revision is not kept before the templates are applied: %v", writes)
+	}
+	ds := &appsv1.DaemonSet{}
+	s.must(s.get(ds, "kube-system", "enflame-gcu-exporter"))
+	if got := ds.Annotations[topsv1.AnnotationRevision]; got != first[0].Name || ds.Spec.Template.Annotations[topsv1.AnnotationRevision] != "" {
+		t.Errorf("the DaemonSet says it comes from %q, template %v", got, ds.Spec.Template.Annotations)
+	}
+
+	want := []string{first[0].Name}
+	for i := 1; i < maxRevisions; i++ {
+		want = append([]string{s.version(gr.Name, fmt.Sprintf("v%d", i))}, want...)
+	}
+	if diff := cmp.Diff(want, namesOf(revisions(t, s, gr.Name))); diff != "" {
+		t.Errorf("ten specs (-want +got):\n%s", diff)
+	}
+	again := s.version(gr.Name, "v3")
+	want = append([]string{again}, slices.DeleteFunc(want, func(n string) bool { return n == again })...)
+	if diff := cmp.Diff(want, namesOf(revisions(t, s, gr.Name))); diff != "" {
+		t.Errorf("an equal earlier spec is made the newest (-want +got):\n%s", diff)
+	}
+	newest := revisions(t, s, gr.Name)[0].Revision
+	want = append([]string{s.version(gr.Name, "v11")}, want[:maxRevisions-1]...)
+	s.until("deleting the oldest", func() string { return cmp.Diff(want, namesOf(revisions(t, s, gr.Name))) })
+	if got := revisions(t, s, gr.Name)[0].Revision; got != newest+1 {
+		t.Errorf("number %d after %d", got, newest)
+	}
+	s.reaches(gr.Name, "Running", "2/2")
+	s.settles(gr.Name)
+}
+
+func TestTheLastKnownGoodSpecIsNotDeleted(t *testing.T) {
+	s := newStage(t, "node-1")
+	gr := s.deployed("protected")
+	good := revisions(t, s, gr.Name)[0].Name
+	rollout := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: revisionNamespace, Name: gr.Name},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: gr.Name}}}
+	s.must(s.Create(context.Background(), rollout))
+	t.Cleanup(func() { s.remove(rollout) })
+	rollout.Status.LastKnownGood = &topsv1.KnownGoodRevision{Revision: "r1", GcuResourceRevision: good, Since: metav1.Now()}
+	s.must(s.Status().Update(context.Background(), rollout))
+	for i := range maxRevisions + 2 {
+		s.version(gr.Name, fmt.Sprintf("v%d", i))
+	}
+	s.until("deleting the oldest but the good one", func() string {
+		names := namesOf(revisions(t, s, gr.Name))
+		if len(names) == maxRevisions+1 && names[maxRevisions] == good {
+			return ""
+		}
+		return fmt.Sprint(names)
+	})
+}
+
+func TestAnEarlierSpecIsRestored(t *testing.T) {
+	s := newStage(t, "node-1")
+	gr := s.deployed("back")
+	s.edit(gr.Name, func(gr *topsv1.GcuResource) {
+		gr.Annotations[topsv1.AnnotationUpdateStrategy] = "AdvancedRollingUpdate"
+	})
+	s.version(gr.Name, "v1")
+	second := s.version(gr.Name, "v2")
+	s.edit(gr.Name, rollBackTo(topsv1.RollbackToPrevious))
+	s.isBack(gr.Name, "v1")
+	first, _ := revisionOf(s.gr(gr.Name))
+	s.until("saying so", func() string {
+		now := s.gr(gr.Name)
+		if c := action(now.Status, "rollback"); c.Status != "rollbacking" || now.Status.Phase != "rollbacking" || !strings.HasPrefix(c.Message, "back to "+first) {
+			return fmt.Sprintf("phase %s, %+v", now.Status.Phase, c)
+		}
+		return ""
+	})
+	s.play("enflame-gcu-exporter")
+	s.reaches(gr.Name, "Running", "2/2")
+	if c := action(s.gr(gr.Name).Status, "rollback"); c.Status != "success" {
+		t.Errorf("rollback %+v", c)
+	}
+	s.until("making the restored spec the newest", func() string {
+		return cmp.Diff([]string{first, second}, namesOf(revisions(t, s, gr.Name))[:2])
+	})
+	s.edit(gr.Name, rollBackTo(topsv1.RollbackToPrevious))
+	s.isBack(gr.Name, "v2")
+	s.edit(gr.Name, rollBackTo(second))
+	s.isBack(gr.Name, "v2")
+	if got := s.gr(gr.Name).Annotations[topsv1.AnnotationRolledBackTo]; got != second {
+		t.Errorf("the spec is said to come from %q, want %q", got, second)
+	}
+	s.version(gr.Name, "v3")
+	s.until("forgetting the rollback", func() string { return s.gr(gr.Name).Annotations[topsv1.AnnotationRolledBackTo] })
+}
+
+func TestAnUnknownRevisionIsToldAndNothingIsChanged(t *testing.T) {
+	s := newStage(t, "node-1")
+	gr := s.deployed("unknown")
+	refused := func(wish, reason string) {
+		t.Helper()
+		s.edit(gr.Name, rollBackTo(wish))
+		s.until("refusing "+wish, func() string {
+			now := s.gr(gr.Name)
+			if c := action(now.Status, "rollback"); c.Status != "failed" || c.Reason != reason || c.Message == "" {
+				return fmt.Sprintf("%+v", c)
+			}
+			if !strings.HasPrefix(standard(now.Status, ConditionDegraded), "True "+reason) {
+				return standard(now.Status, ConditionDegraded)
+			}
+			return ""
+		})
+		now := s.gr(gr.Name)
+		if now.Annotations[topsv1.AnnotationRollbackTo] != wish || now.Generation != gr.Generation || now.Status.Phase != "Running" {
+			t.Errorf("annotations %v, generation %d, phase %s", now.Annotations, now.Generation, now.Status.Phase)
+		}
+	}
+	refused("previous", ReasonNoPreviousRevision)
+	refused("nonsense", ReasonUnknownRevision)
+	s.edit(gr.Name, func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationRollbackTo) })
+	s.until("forgetting it", func() string {
+		now := s.gr(gr.Name).Status
+		if action(now, "rollback").Action != "" || !strings.HasPrefix(standard(now, ConditionDegraded), "False") {
+			return standard(now, ConditionDegraded)
+		}
+		return ""
+	})
+}
+
+var errKilled = errors.New("the operator was killed")
+
+// killable is a client that makes n writes; then the operator that uses it is dead.
+func killable(t *testing.T, n int) client.Client {
+	t.Helper()
+	inner, err := client.NewWithWatch(apiServer(t), client.Options{Scheme: testScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive := func(write func() error) error {
+		if n <= 0 {
+			return errKilled
+		}
+		n--
+		return write()
+	}
+	return interceptor.NewClient(inner, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return alive(func() error { return c.Create(ctx, o, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return alive(func() error { return c.Apply(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return alive(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return alive(func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return alive(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	})
+}
+
+// pass makes one pass of a new operator over a gr, which is killed after n writes.
+func pass(t *testing.T, gr string, n int) error {
+	t.Helper()
+	c := killable(t, n)
+	r := &Reconciler{Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Namespace: revisionNamespace}
+	_, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: gr}})
+	return err
+}
+
+func TestAnOperatorKilledAfterAnyWriteOfARollbackGoesOn(t *testing.T) {
+	c := testClient(t)
+	ctx := context.Background()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const many = 1000
+	kills := 0
+	for killed := true; killed; kills++ {
+		gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "killed"}, Spec: driverAt("v1")}
+		must(c.Create(ctx, gr))
+		get := func() *topsv1.GcuResource { must(c.Get(ctx, client.ObjectKeyFromObject(gr), gr)); return gr }
+		must(pass(t, gr.Name, many))
+		get().Spec.Driver.Version = "v2"
+		must(c.Update(ctx, gr))
+		must(pass(t, gr.Name, many))
+		metav1.SetMetaDataAnnotation(&get().ObjectMeta, topsv1.AnnotationRollbackTo, "previous")
+		must(c.Update(ctx, gr))
+
+		killed = false
+		for range 3 { // a rollback takes two passes
+			if err := pass(t, gr.Name, kills); err != nil {
+				killed = true
+				break
+			}
+		}
+		for range 3 {
+			must(pass(t, gr.Name, many))
+		}
+		list := revisions(t, c, gr.Name)
+		if version := get().Spec.Driver.Version; version != "v1" || len(list) != 2 || gr.Annotations[topsv1.AnnotationRolledBackTo] != list[0].Name {
+			t.Errorf("killed after %d writes: version %s, annotations %v, revisions %v", kills, version, gr.Annotations, namesOf(list))
+		}
+		if now, _ := revisionOf(gr); now != list[0].Name {
+			t.Errorf("killed after %d writes: %s is newest, want %s", kills, list[0].Name, now)
+		}
+		ds := &appsv1.DaemonSet{}
+		must(c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-driver"}, ds))
+		if !strings.HasSuffix(ds.Spec.Template.Spec.Containers[0].Image, ":v1") || ds.Annotations[topsv1.AnnotationRevision] != list[0].Name {
+			t.Errorf("killed after %d writes: image %s, annotations %v", kills, ds.Spec.Template.Spec.Containers[0].Image, ds.Annotations)
+		}
+		// The revisions stay behind: a new gr of the same name gets past them.
+		must(c.Delete(ctx, gr))
+		for range 3 {
+			must(pass(t, gr.Name, many))
+		}
+	}
+	if kills < 4 {
+		t.Errorf("a rollback has only %d writes", kills-1)
+	}
+	must(c.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace(revisionNamespace), client.MatchingLabels{topsv1.LabelGcuResource: "killed"}))
+}
+
+func TestARevisionOfSomebodyElseIsNotTakenOver(t *testing.T) {
+	c := testClient(t)
+	ctx := context.Background()
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: driverAt("v1")}
+	if err := c.Create(ctx, gr); err != nil {
+		t.Fatal(err)
+	}
+	name, err := revisionOf(gr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: revisionNamespace, Name: name}, Data: runtime.RawExtension{Raw: []byte("{}")}}
+	if err := c.Create(ctx, foreign); err != nil {
+		t.Fatal(err)
+	}
+	if err := pass(t, gr.Name, 1000); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("got %v, want an error that names %s", err, name)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign); err != nil {
+		t.Error(err)
+	}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-driver"}, &appsv1.DaemonSet{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the template was applied though its spec is not kept: %v", err)
+	}
+	if err := errors.Join(c.Delete(ctx, foreign), c.Delete(ctx, gr), pass(t, gr.Name, 1000)); err != nil {
+		t.Error(err)
+	}
+}
