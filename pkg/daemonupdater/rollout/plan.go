@@ -120,41 +120,36 @@ func (p *planner) settleSlots() {
 		p.touched = p.in.Ledger.InFlight()
 	}
 	for _, slot := range p.in.Ledger.Slots {
-		node := p.lookup(slot.Node, slot.UID)
-		retarget := slot.Revision != p.in.Revision
-		if p.replaced(slot.Node, slot.UID) || (slot.Queued && node == nil) {
-			continue
+		if node := p.lookup(slot.Node, slot.UID); !p.replaced(slot.Node, slot.UID) && !p.staysQueued(&slot, node) {
+			p.settle(slot, node)
 		}
-		if slot.Queued {
-			if !node.touchedMeanwhile(slot) {
-				slot.Revision = p.in.Revision
-				p.fleet.queue(node)
-				p.slots = append(p.slots, slot)
-				continue
-			}
-			slot.Queued, slot.Since = false, p.in.Now
-			p.touched++
+	}
+}
+
+// settle keeps, frees or fails the slot of a node that was started; node is nil
+// when the Node object is gone.
+func (p *planner) settle(slot Slot, node *nodeFacts) {
+	retarget := slot.Revision != p.in.Revision
+	if node != nil {
+		p.fleet.mark(node, &slot, nil)
+		over := node.settled() || (retarget && node.idle(slot)) || p.in.Settings.Strategy == daemonset.NoStrategy
+		if over && p.spent(slot, node) {
+			p.learn(slot, node)
+			p.fleet.mark(node, nil, nil)
+			return
 		}
-		if node != nil {
-			p.fleet.mark(node, &slot, nil)
-			over := node.settled() || (retarget && node.idle(slot)) || p.in.Settings.Strategy == daemonset.NoStrategy
-			if over && p.spent(slot, node) {
-				p.learn(slot, node)
-				p.fleet.mark(node, nil, nil)
-				continue
-			}
-		}
-		if retarget {
-			slot.Revision, slot.Since = p.in.Revision, p.in.Now
-		}
-		if failure := p.expire(slot, node); failure != nil {
-			p.failures = append(p.failures, *failure)
-			if node != nil {
-				p.fleet.mark(node, nil, nil)
-			}
-			continue
-		}
+	}
+	if retarget {
+		slot.Revision, slot.Since = p.in.Revision, p.in.Now
+	}
+	failure := p.expire(slot, node)
+	if failure == nil {
 		p.slots = append(p.slots, slot)
+		return
+	}
+	p.failures = append(p.failures, *failure)
+	if node != nil {
+		p.fleet.mark(node, nil, nil)
 	}
 }
 

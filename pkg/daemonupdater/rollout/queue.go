@@ -27,10 +27,22 @@ func (p *planner) lookahead() int {
 	return min(p.limit, maxQueued)
 }
 
-// touchedMeanwhile tells whether the pod that a queued slot names is not there as
-// it was: somebody started the node.
-func (f *nodeFacts) touchedMeanwhile(slot Slot) bool {
-	return !slices.ContainsFunc(f.Pods, func(pod Pod) bool { return pod.UID == slot.Pod && !pod.Terminating })
+// staysQueued tells whether a slot is that of a queued node, and nothing else is to
+// be done about it yet. When the pod it names is not there as it was, somebody
+// started the node. One that is gone is queued no more.
+func (p *planner) staysQueued(slot *Slot, node *nodeFacts) bool {
+	if !slot.Queued || node == nil {
+		return slot.Queued
+	}
+	if slices.ContainsFunc(node.Pods, func(pod Pod) bool { return pod.UID == slot.Pod && !pod.Terminating }) {
+		slot.Revision = p.in.Revision
+		p.fleet.queue(node)
+		p.slots = append(p.slots, *slot)
+		return true
+	}
+	slot.Queued, slot.Since = false, p.in.Now
+	p.touched++
+	return false
 }
 
 // serveQueue takes slots back from queued nodes that may not be started any more,

@@ -1,0 +1,180 @@
+package rollout
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// fleetInVersions is n outdated nodes n0, n1, … whose pods have versions.
+func fleetInVersions(n int) []Node {
+	var nodes []Node
+	for i := range n {
+		nodes = append(nodes, inVersion(nodeOf(fmt.Sprint("n", i), oldHash), fmt.Sprint(100+i)))
+	}
+	return nodes
+}
+
+// finish gives a node the successor of its pod, available.
+func finish(in *Input, name string) {
+	node := &in.Nodes[indexOf(in.Nodes, name)]
+	replaceOn(node)
+	availableOn(node)
+	node.Pods[0].Version, node.Pods[0].Terminating = "1000", false
+}
+
+func queued(d Decision) []string {
+	var names []string
+	for _, s := range d.Ledger.Slots {
+		if s.Queued {
+			names = append(names, s.Node)
+		}
+	}
+	return names
+}
+
+// startedTwo is a group of six nodes of which two were started and two are queued.
+func startedTwo(t *testing.T) (in Input, d Decision) {
+	t.Helper()
+	in = inputOf(2, fleetInVersions(6)...)
+	d = Plan(in)
+	if len(d.Started) != 2 || len(queued(d)) != 2 {
+		t.Fatalf("started %v, queued %v; want two of each", d.Started, queued(d))
+	}
+	in.Ledger = d.Ledger
+	for _, x := range d.Delete { // the world does what was decided
+		node := &in.Nodes[indexOf(in.Nodes, x.Node)]
+		*node = terminating(*node)
+		node.Pods[0].Version = "500"
+	}
+	return in, d
+}
+
+func TestAQueuedNodeIsStartedUnderTheSlotItHas(t *testing.T) {
+	in, first := startedTwo(t)
+	if d := Plan(in); len(d.Started) != 0 || len(d.Delete) != 0 {
+		t.Fatalf("started %v, deleted %v; want nothing while both are in flight", d.Started, d.Delete)
+	}
+	finish(&in, first.Started[0])
+	d := Plan(in)
+	if len(d.Started) != 1 || len(d.Delete) != 1 || len(queued(d)) != 1 {
+		t.Fatalf("started %v, deleted %v, queued %v; want one of each", d.Started, d.Delete, queued(d))
+	}
+	slot := func(l Ledger) Slot {
+		for _, s := range l.Slots {
+			if s.Node == d.Started[0] {
+				return Slot{Node: s.Node, UID: s.UID, Revision: s.Revision, Turn: s.Turn, Pod: s.Pod, PodVersion: s.PodVersion, Members: s.Members}
+			}
+		}
+		return Slot{}
+	}
+	if diff := cmp.Diff(slot(first.Ledger), slot(d.Ledger)); diff != "" {
+		t.Errorf("the slot under which %s is started was not stored before (-stored +used):\n%s", d.Started[0], diff)
+	}
+}
+
+func TestTheQueueIsFilledWhenANodeIsStartedAfterItRanEmpty(t *testing.T) {
+	in, first := startedTwo(t)
+	for _, name := range first.Started {
+		finish(&in, name)
+	}
+	d := Plan(in)
+	if len(d.Started) != 2 || len(queued(d)) != 0 {
+		t.Fatalf("started %v, queued %v; want the two queued ones started and nothing written", d.Started, queued(d))
+	}
+	in.Ledger = d.Ledger
+	for _, name := range d.Started {
+		finish(&in, name)
+	}
+	if d := Plan(in); len(d.Started) != 2 {
+		t.Errorf("started %v, want the last two", d.Started)
+	}
+}
+
+func TestQueuedNodesGiveTheirSlotsBackWhenNothingMayStart(t *testing.T) {
+	tests := map[string]func(*Input){
+		"paused":    func(in *Input) { in.Settings.Paused = true },
+		"under OTA": func(in *Input) { in.Settings.Strategy = daemonset.OTA },
+		"window closed": func(in *Input) {
+			in.Policy.Window = &Window{Start: 12 * time.Hour, Length: time.Hour, Zone: epoch.Location()}
+		},
+		"halted": func(in *Input) {
+			in.Ledger.Failures = []Failure{{Node: "x", Reason: ReasonNodeLost}, {Node: "y", Reason: ReasonNodeLost}}
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			in, _ := startedTwo(t)
+			change(&in)
+			d := Plan(in)
+			if len(d.Fence) != 2 || len(d.Started) != 0 {
+				t.Fatalf("fenced %v, started %v; want both queued pods fenced and nothing started", d.Fence, d.Started)
+			}
+			for _, name := range queued(d) {
+				in.Nodes[indexOf(in.Nodes, name)].Pods[0].Version = "900"
+			}
+			in.Ledger = d.Ledger
+			if d := Plan(in); len(queued(d)) != 0 || len(d.Fence) != 0 {
+				t.Errorf("queued %v, fenced %v when the fences are seen; want neither", queued(d), d.Fence)
+			}
+		})
+	}
+}
+
+func TestALowerLimitBindsTheQueue(t *testing.T) {
+	in, first := startedTwo(t)
+	in.Settings.MaxUnavailable.IntVal = 1
+	finish(&in, first.Started[0])
+	if d := Plan(in); len(d.Started) != 0 {
+		t.Errorf("started %v, want nothing: one node is in flight under a limit of one", d.Started)
+	}
+}
+
+func TestANodeThatSomebodyStartedIsNotQueuedAnyMore(t *testing.T) {
+	in, first := startedTwo(t)
+	name := queued(first)[0]
+	node := &in.Nodes[indexOf(in.Nodes, name)]
+	*node = terminating(*node)
+	d := Plan(in)
+	if len(queued(d)) != 1 || d.Counts.InFlight != 3 || len(d.Started) != 0 {
+		t.Errorf("queued %v, %d in flight, started %v; want the node in flight", queued(d), d.Counts.InFlight, d.Started)
+	}
+}
+
+func TestANodeThatIsOfflineDoesNotStayInTheQueue(t *testing.T) {
+	in, first := startedTwo(t)
+	name := queued(first)[0]
+	in.Nodes[indexOf(in.Nodes, name)] = inVersion(offline(in.Nodes[indexOf(in.Nodes, name)]), "900")
+	d := Plan(in)
+	if v, _ := d.Verdict(name); len(queued(d)) != 1 || v.State != Skipped {
+		t.Errorf("queued %v, verdict %+v; want the node skipped", queued(d), v)
+	}
+}
+
+func TestABrokenNodeIsStartedBeforeTheQueue(t *testing.T) {
+	in, first := startedTwo(t)
+	finish(&in, first.Started[0])
+	broke := -1
+	for i := range in.Nodes {
+		if v, _ := first.Verdict(in.Nodes[i].Name); v.Reason == ReasonBudgetExhausted {
+			broke = i
+		}
+	}
+	in.Nodes[broke] = broken(in.Nodes[broke])
+	if d := Plan(in); len(d.Started) != 1 || d.Started[0] != in.Nodes[broke].Name {
+		t.Errorf("started %v, want %s, whose pod is not available: the others have to wait for it", d.Started, in.Nodes[broke].Name)
+	}
+}
+
+func TestNothingIsQueuedWithPools(t *testing.T) {
+	in := inputOf(2, fleetInVersions(6)...)
+	one := in.Settings.MaxUnavailable
+	in.Policy.PoolMaxUnavailable = &one
+	if d := Plan(in); len(queued(d)) != 0 {
+		t.Errorf("queued %v, want nothing: a queued node would stand in the way of other pools", queued(d))
+	}
+}
