@@ -144,6 +144,9 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason = reasonPaused
 	case awaitsRequests(d):
 		c.Reason = reasonAwaitingRequests
+	case len(d.Waiting) > 0 && d.Waiting[0].Reason == rollout.ReasonBudgetExhausted && len(d.Ledger.Failures) > 0:
+		c.Reason = reasonNodesFailed
+		c.Message = "failed nodes use up max-unavailable, repair them or roll out another revision; " + c.Message
 	case len(d.Waiting) > 0:
 		c.Reason, c.Message = string(d.Waiting[0].Reason), d.Waiting[0].Message+"; "+c.Message
 	default:

@@ -109,6 +109,8 @@ var stateWords = []struct {
 		saying("Progressing", "False/Halted", "Halted", "True/Halted")},
 	{"a node failed and nothing else is left", change(inputWith(plannedBroken("a", newHash), planned("b", newHash)), failedNodes("a")),
 		saying("Progressing", "False/NodesFailed")},
+	{"a failed node uses up the budget", change(inputWith(plannedBroken("a", newHash), planned("b", oldHash), planned("c", oldHash)), failedNodes("a")),
+		saying("Progressing", "False/NodesFailed")},
 	{"a node failed and is gone", change(inputWith(planned("b", newHash)), failedNodes("a")), saying("Progressing", "False/NodesFailed")},
 	{"paused", change(inputWith(planned("a", oldHash)), pausedInput), saying("Progressing", "False/Paused", "Paused", "True/Paused")},
 	{"paused while a node in flight finishes", change(change(inputWith(plannedBroken("a", newHash), planned("b", oldHash)), holding("a")), pausedInput),
