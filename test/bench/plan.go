@@ -27,7 +27,7 @@ type planTime struct {
 
 // measurePlan runs the Go benchmarks of the planner.
 func measurePlan(ctx context.Context, project harness.Project, r *report) error {
-	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkPlan$",
+	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark(Plan|Event)$",
 		"-count", strconv.Itoa(planRuns), "-benchtime", "0.3s", "./pkg/daemonupdater/rollout")
 	command.Dir = project.Root
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
@@ -42,7 +42,7 @@ func measurePlan(ctx context.Context, project harness.Project, r *report) error 
 	return nil
 }
 
-var benchmarkLine = regexp.MustCompile(`^BenchmarkPlan/(\w+)/(\d+)_nodes\S*\s+\d+\s+([\d.]+) ns/op\s+(\d+) B/op`)
+var benchmarkLine = regexp.MustCompile(`^Benchmark(?:Plan|Event)/(\w+)/(\d+)_nodes\S*\s+\d+\s+([\d.]+) ns/op\s+(\d+) B/op`)
 
 // planTimes reads the output of go test -bench, benchmarks in their order.
 func planTimes(output string) []planTime {

@@ -32,7 +32,7 @@ func (r *report) print(out io.Writer) {
 		fmt.Fprintf(out, "\nOne decision of the planner (median of %d):\n\n", planRuns)
 		t := table{{"fleet", "nodes", "time", "allocated"}}
 		for _, p := range r.plan {
-			t.add(strings.ReplaceAll(p.state, "_", " "), fmt.Sprint(p.nodes), fmt.Sprintf("%.2f ms", milliseconds(p.took)), fmt.Sprintf("%.1f MB", float64(p.bytes)/1e6))
+			t.add(strings.ReplaceAll(p.state, "_", " "), fmt.Sprint(p.nodes), p.took.Round(time.Microsecond).String(), fmt.Sprintf("%.1f MB", float64(p.bytes)/1e6))
 		}
 		t.print(out)
 	}

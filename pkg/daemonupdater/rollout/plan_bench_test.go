@@ -83,8 +83,12 @@ func BenchmarkPlan(b *testing.B) {
 // is replaced. The fleet starts over when half of it is through.
 func BenchmarkEvent(b *testing.B) {
 	for _, n := range []int{1000, 10000, 100000} {
-		for _, budget := range []int{50, n / 10} {
-			b.Run(fmt.Sprintf("budget_%d/%d_nodes", budget, n), func(b *testing.B) {
+		for _, c := range []struct {
+			name   string
+			budget int
+		}{{"budget_50", 50}, {"budget_10_percent", n / 10}} {
+			budget := c.budget
+			b.Run(fmt.Sprintf("%s/%d_nodes", c.name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				first := halfWay(n, budget)
 				f, in := NewFleet(&first), first
