@@ -155,6 +155,40 @@ func (s *scenarios) takesNodesDownLater(ctx context.Context, t *testing.T) {
 	s.haltsAndRecovers(ctx, f, o)
 }
 
+// takesUpdatedNodesDown: a version takes its nodes down after they gave their
+// slots back. They failed all the same, until they are back.
+func (s *scenarios) takesUpdatedNodesDown(ctx context.Context, t *testing.T) {
+	s.policy(ctx, t, "deadly-after", topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(2))})
+	f := newDaemonSet(ctx, t, s.Cluster, "deadly-after", underPolicy("deadly-after"))
+	f.setImage(ctx, "app:bad")
+	r := f.reaches(ctx, "begun", func(st *topsv1.DaemonRolloutStatus) bool { return st.Updated >= 2 })
+	var lost []string
+	f.eventually(ctx, func() error {
+		pods, err := f.running(ctx, "app:bad")
+		lost = lost[:0]
+		for i := range pods {
+			if node := pods[i].Spec.NodeName; isReady(&pods[i]) && !slices.Contains(nodesOf(r.Status.InFlight), node) && len(lost) < 2 {
+				lost = append(lost, node)
+			}
+		}
+		if err == nil && len(lost) < 2 {
+			err = fmt.Errorf("%v are updated, want two nodes", lost)
+		}
+		return err
+	})
+	if _, err := s.NodesOff(ctx, lost...); err != nil {
+		t.Fatal(err)
+	}
+	f.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool {
+		return meta.IsStatusConditionTrue(st.Conditions, topsv1.RolloutHalted) && st.FailedNodes == 2 &&
+			!meta.IsStatusConditionTrue(st.Conditions, topsv1.RolloutComplete)
+	})
+	if _, err := s.NodesOn(ctx, lost...); err != nil {
+		t.Fatal(err)
+	}
+	f.complete(ctx, "app:bad", scenarioNodes)
+}
+
 // deadlyPolicy allows two nodes at once, and one of them to be lost for a moment.
 func deadlyPolicy() topsv1.UpgradePolicySpec {
 	return topsv1.UpgradePolicySpec{

@@ -57,6 +57,7 @@ func TestScenarios(t *testing.T) {
 	t.Run("a bad version halts and a good one replaces it", func(t *testing.T) { s.badVersion(ctx, t) })
 	t.Run("a version that takes nodes down halts within the budget", func(t *testing.T) { s.takesNodesDown(ctx, t) })
 	t.Run("a version that takes nodes down later halts too, with minReadySeconds", func(t *testing.T) { s.takesNodesDownLater(ctx, t) })
+	t.Run("a version that takes nodes down when they are updated halts too", func(t *testing.T) { s.takesUpdatedNodesDown(ctx, t) })
 	t.Run("a template changed half-way replaces each pod once", func(t *testing.T) { s.newTemplate(ctx, t) })
 	t.Run("the strategy changes half-way to OTA and back", func(t *testing.T) { s.toOTA(ctx, t) })
 	t.Run("a budget lowered half-way binds new starts at once", func(t *testing.T) { s.smallerBudget(ctx, t) })
