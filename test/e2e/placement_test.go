@@ -74,7 +74,7 @@ func (s *scenarios) window(ctx context.Context, t *testing.T) {
 	o := f.observe(ctx)
 	f.setImage(ctx, "app:2")
 	r := f.reaches(ctx, "waiting for the window", func(st *topsv1.DaemonRolloutStatus) bool {
-		return int(st.Pending) == scenarioNodes && reasonOf(st, topsv1.RolloutProgressing) == "OutsideMaintenanceWindow"
+		return int(st.HeldNodes) == scenarioNodes && reasonOf(st, topsv1.RolloutProgressing) == "OutsideMaintenanceWindow"
 	})
 	wanted := "opens at " + opens.Format("Mon 15:04 MST")
 	if c := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutProgressing); !strings.Contains(c.Message, wanted) {
@@ -104,7 +104,7 @@ func (s *scenarios) windowOfSite(ctx context.Context, t *testing.T) {
 	o := f.observe(ctx)
 	f.setImage(ctx, "app:2")
 	f.reaches(ctx, "done in Shanghai", func(st *topsv1.DaemonRolloutStatus) bool {
-		return int(st.Updated) == len(open) && int(st.Pending) == len(closed) && reasonOf(st, topsv1.RolloutProgressing) == "OutsideMaintenanceWindow"
+		return int(st.Updated) == len(open) && int(st.HeldNodes) == len(closed) && reasonOf(st, topsv1.RolloutProgressing) == "OutsideMaintenanceWindow"
 	})
 	f.staysAs(ctx, f.uids(ctx))
 	for _, node := range open {

@@ -82,8 +82,8 @@ func (s *scenarios) daemonSetGoesBack(ctx context.Context, t *testing.T) {
 	if left := survivors(before, f.uids(ctx)); left != scenarioNodes-2 {
 		t.Errorf("%d pods are those of before, want all but the 2 that failed", left)
 	}
-	if down, most := o.Replaced(), o.Most(); down != 2 || most > 2 {
-		t.Errorf("%d nodes were down, %d at once, want the 2 that failed", down, most)
+	if deleted, most := o.Replaced(), o.Most(); deleted != 4 || most > 2 {
+		t.Errorf("%d pods were deleted, %d nodes down at once, want the old pods and the bad ones of the 2 nodes that failed", deleted, most)
 	}
 	first := r.Status.Rollback
 	if first.To != good.Status.LastKnownGood.Revision || r.Status.Revision != first.To || !strings.Contains(first.Message, "2 of 2 started nodes failed") {

@@ -256,7 +256,7 @@ func (s *scenarios) paused(ctx context.Context, t *testing.T) {
 	before := f.uids(ctx)
 	f.setImage(ctx, "app:2")
 	f.reaches(ctx, "paused", func(st *topsv1.DaemonRolloutStatus) bool {
-		return int(st.Pending) == scenarioNodes && reasonOf(st, topsv1.RolloutProgressing) == "Paused"
+		return int(st.HeldNodes) == scenarioNodes && reasonOf(st, topsv1.RolloutProgressing) == "Paused"
 	})
 	f.staysAs(ctx, before)
 	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationPaused] = "false" })
