@@ -25,7 +25,6 @@ import (
 const (
 	reportInterval = time.Second
 	moveInterval   = 5 * time.Second
-	fewNodes       = 8
 )
 
 // cacheLag is how long the cache may fail to show an object after its creation

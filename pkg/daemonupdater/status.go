@@ -66,6 +66,7 @@ func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.
 // they should: no condition says anything else, and nobody is newly skipped, held
 // or failed.
 func onlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
+	const most, share = 8, 25 // few are less than 8 nodes, and less than 4 %
 	for i := range after.Conditions {
 		if c := &after.Conditions[i]; changed(before, after, c.Type) != nil {
 			return false
@@ -73,7 +74,7 @@ func onlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
 	}
 	return before.Total == after.Total && before.SkippedNodes == after.SkippedNodes && before.HeldNodes == after.HeldNodes &&
 		before.FailedNodes == after.FailedNodes && before.MaxUnavailable == after.MaxUnavailable &&
-		max(after.Updated-before.Updated, before.Updated-after.Updated) < fewNodes
+		max(after.Updated-before.Updated, before.Updated-after.Updated) < min(most, after.Total/share)
 }
 
 func skippedOf(d *rollout.Decision) []topsv1.NodeNote {
