@@ -9,9 +9,9 @@
 //	report  (needupgrade.go, tasks.go, events.go, metrics.go)
 //
 // All DaemonSets of one GcuResource form one rollout group; any other annotated
-// DaemonSet is a group of one. A reconcile is one pass over one group. It keeps
-// no state that matters: what it knows is read again, what must survive is in
-// the ledger.
+// DaemonSet is a group of one. A reconcile is one pass over one group. What is
+// kept between passes is a copy of the caches (view.go), made anew at every start;
+// what must survive is in the ledger.
 //
 // A slot of the ledger names the pod that may be deleted, and the resourceVersion
 // in which it may. Only such a pod is deleted, so a manager that is interrupted
