@@ -169,6 +169,12 @@ func TestPlanWithAPolicy(t *testing.T) {
 			}(),
 			want: said{States: map[string]string{"a": "held/OutsideMaintenanceWindow"}},
 		},
+		{
+			name: "the time that a node took which is done just now decides whether the next one fits into the window",
+			in: inputOf(3, nodeOf("a", newHash), b).slots(slotOf(a, 31*time.Minute)).
+				withPolicy(Policy{Window: windowOf("23:30", time.Hour)}), // open until 00:30
+			want: said{States: map[string]string{"a": "updated/AtTarget", "b": "held/OutsideMaintenanceWindow"}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
