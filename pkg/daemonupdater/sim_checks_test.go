@@ -232,6 +232,7 @@ func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 		pod := simGet[*corev1.Pod](w.api, simKey{simPods, set.namespace, set.name + "-" + node})
 		return pod == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node).UID != pod.UID
 	}) {
+		w.say("%s is excused: its new pods were available", node)
 		delete(a.down, node)
 	}
 }

@@ -58,6 +58,7 @@ func (w *simWorld) drawLabels() map[string]string {
 			labels[label] = value
 		}
 	}
+	w.say("a node is labelled %v", labels)
 	return labels
 }
 

@@ -49,6 +49,8 @@ var mutants = []mutant{
 		"if slot.Pod != pod.UID && !p.spent(*slot, node) {", `if slot.Pod == "" && !p.spent(*slot, node) {`},
 	{"slot-version-goes-back", "a manager whose cache is behind lets an older version of a pod be deleted", fence,
 		"if s.Pod != pod.UID || newer(pod.Version, s.PodVersion) {", "if s.Pod != pod.UID || pod.Version != s.PodVersion {"},
+	{"released-unfenced", "a rollout is deleted while a pod that it names can still be deleted", updater + "reconciler.go",
+		"if o.view.unfenced(&d) {", "if false {"},
 	{"delete-on-lost-node", "a pod is deleted on a node that is offline", plan,
 		"if node == nil || !node.Ready {", "if node == nil {"},
 	{"members-at-once", "pods of a node are replaced without waiting for the one before", node,
