@@ -43,7 +43,7 @@ const simPolicyStream = 131
 func simPick[T any](rng *rand.Rand, values ...T) T { return values[rng.IntN(len(values))] }
 
 // drawLabels draws what policies look at of a node.
-func (w *simWorld) drawLabels() map[string]string {
+func (w *simWorld) drawLabels(node string) map[string]string {
 	if w.policies == nil {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (w *simWorld) drawLabels() map[string]string {
 			labels[label] = value
 		}
 	}
-	w.say("a node is labelled %v", labels)
+	w.say("node %s is labelled %v", node, labels)
 	return labels
 }
 

@@ -96,7 +96,8 @@ func newSimWorld(seed uint64) *simWorld {
 // populate makes the cluster: nodes, groups, a DaemonSet nobody controls, and two managers.
 func (w *simWorld) populate(nodes int) {
 	for i := range nodes {
-		w.hosts = append(w.hosts, &simHost{name: fmt.Sprintf("n%02d", i), up: true, labels: w.drawLabels()})
+		name := fmt.Sprintf("n%02d", i)
+		w.hosts = append(w.hosts, &simHost{name: name, up: true, labels: w.drawLabels(name)})
 		w.addNode(w.hosts[i])
 	}
 	shape := w.rng.IntN(5)
