@@ -172,17 +172,40 @@ func TestOptingOutLeavesNoMarkBehind(t *testing.T) {
 	if marked() != 3 || c.stored().Name == "" {
 		t.Fatalf("%d pods marked, rollout %q, want three pods and a rollout under OTA", marked(), c.stored().Name)
 	}
-	var live appsv1.DaemonSet
-	if err := c.api.Get(context.Background(), client.ObjectKeyFromObject(c.driver), &live); err != nil {
-		t.Fatal(err)
-	}
-	delete(live.Annotations, topsv1.AnnotationUpdateStrategy)
-	c.update(&live)
+	c.optOut()
 	c.mustReconcile()
 	if marked() != 0 || c.stored().Name != "" {
 		t.Errorf("%d pods marked, rollout %q, want none of both", marked(), c.stored().Name)
 	}
 	c.wantDeletions()
+}
+
+// optOut takes the strategy off the DaemonSet.
+func (c *cluster) optOut() {
+	c.t.Helper()
+	var live appsv1.DaemonSet
+	if err := c.api.Get(context.Background(), client.ObjectKeyFromObject(c.driver), &live); err != nil {
+		c.t.Fatal(err)
+	}
+	delete(live.Annotations, topsv1.AnnotationUpdateStrategy)
+	c.update(&live)
+}
+
+func TestARolloutIsDeletedWhenTheDeletionItNamesCannotHappenAnyMore(t *testing.T) {
+	c := newCluster(t, unchanged)
+	c.onDelete = func(string) error { return broken500 } // it may happen later
+	if _, err := c.reconcile(); err == nil || len(c.slots()) != 1 {
+		t.Fatalf("slots %v, %v, want one and a deletion that failed", c.slots(), err)
+	}
+	c.optOut()
+	if after := c.mustReconcile(); after != retryAhead || c.stored().Name == "" {
+		t.Errorf("rollout %q, decides again after %s, want it kept until the pod is seen fenced", c.stored().Name, after)
+	}
+	c.mustReconcile()
+	if c.stored().Name != "" {
+		t.Error("the rollout is still there when the pod is fenced")
+	}
+	c.wantDeletions(c.deletions[0])
 }
 
 func TestADaemonSetThatWasNeverAnnotatedIsLeftAlone(t *testing.T) {

@@ -27,6 +27,7 @@ func (w *simWorld) disturb() {
 	if w.knobs.ota && w.chance(3) {
 		w.ask()
 	}
+	w.administratePolicies()
 }
 
 func (w *simWorld) disturbNode(h *simHost) {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -19,6 +20,8 @@ import (
 type simAccount struct {
 	// limit that was in force when a node was given its slot, by node.
 	limit map[string]int
+	// pool and its cap that were in force then.
+	pools map[string]simPool
 	// down: nodes that were available until a manager deleted a pod of theirs, and
 	// where what it deleted is not available again, nor the node counted as failed.
 	down map[string]*simDown
@@ -32,7 +35,7 @@ type simDown struct {
 
 func (w *simWorld) account(g Group) *simAccount {
 	if w.accounts[g] == nil {
-		w.accounts[g] = &simAccount{limit: map[string]int{}, down: map[string]*simDown{}}
+		w.accounts[g] = &simAccount{limit: map[string]int{}, pools: map[string]simPool{}, down: map[string]*simDown{}}
 	}
 	return w.accounts[g]
 }
@@ -109,13 +112,13 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		w.violate("S9: pod %s of a DaemonSet without a strategy is deleted", pod.Name)
 	case settings.Strategy == daemonset.OTA && !w.requests[pod.UID]:
 		w.violate("OTA: pod %s is deleted though nobody asked", pod.Name)
-	case !pass.ready[node]:
+	case !pass.seen.ready(node):
 		w.violate("S7: pod %s is deleted on node %s, which the pass saw offline", pod.Name, node)
 	case daemonset.RevisionHash(pod) == live.target:
 		w.violate("target: pod %s is deleted though it is at the target %s", pod.Name, live.target)
 	}
-	if pass.policyGone {
-		w.violate("S12: pod %s is deleted though the policy its DaemonSet names does not exist", pod.Name)
+	if wrong := pass.policyWrong(); wrong != "" {
+		w.violate("S12: pod %s is deleted though the policy %s", pod.Name, wrong)
 	}
 	for _, ds := range pass.sets {
 		if _, err := daemonset.SettingsOf(ds); err != nil {
@@ -148,6 +151,7 @@ func (w *simWorld) checkBudget(g *simGroup, node string, set simKey) {
 	if len(a.down) > limit {
 		w.violate("S1: %d nodes of %s are down by us, limit %d: %v", len(a.down), g.id, limit, slices.Sorted(maps.Keys(a.down)))
 	}
+	w.checkPool(g, a, node)
 }
 
 // settleNode settles the accounts when something of a node changed.
@@ -174,38 +178,42 @@ func (w *simWorld) settleAccounts() {
 
 // checkLedger holds one write of a ledger against the one before.
 func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollout) {
-	started, restarted := 0, 0
+	var started []string
+	restarted := 0
 	limit := simLimit(pass)
 	a := w.account(pass.group)
 	for _, s := range simSlots(after) {
 		if slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.UID == s.UID }) {
 			continue
 		}
-		started++
-		a.limit[s.Node] = limit
-		if before.Status.Revision == after.Status.Revision && slices.ContainsFunc(before.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == s.Node }) {
+		started = append(started, s.Node)
+		a.limit[s.Node], a.pools[s.Node] = limit, pass.poolOf(s.Node)
+		if before.Status.Revision == after.Status.Revision && before.Status.Resumed == after.Status.Resumed && slices.ContainsFunc(before.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == s.Node }) {
 			restarted++
 		}
-		if !pass.ready[s.Node] {
+		if !pass.seen.ready(s.Node) {
 			w.violate("S7: node %s is given a slot though the pass saw it offline", s.Node)
 		}
 		w.say("%s starts in %s, limit %d", s.Node, pass.group, limit)
 	}
-	if started == 0 {
+	w.checkCompleted(pass, before, after)
+	w.checkFailures(pass, before, after)
+	if len(started) == 0 {
 		return
 	}
+	w.checkStarts(pass, after, started)
 	if n := len(after.Status.InFlight); n > limit {
 		w.violate("S1: %d slots of %s, limit %d", n, pass.group, limit)
 	}
-	touched := int(after.Status.Touched) - started
-	if failed := len(after.Status.Failed) + restarted; failed >= max(2, (touched+9)/10) {
-		w.violate("S2: %d nodes of %s start after %d of %d failed", started, pass.group, failed, touched)
+	touched := int(after.Status.Touched) - len(started)
+	if failed := len(after.Status.Failed) + restarted; failed >= simThreshold(pass, touched) {
+		w.violate("S2: %v of %s start after %d of %d failed", started, pass.group, failed, touched)
 	}
 	if meta.IsStatusConditionTrue(after.Status.Conditions, topsv1.RolloutHalted) {
-		w.violate("S2: %d nodes of %s start in a halted rollout", started, pass.group)
+		w.violate("S2: %v of %s start in a halted rollout", started, pass.group)
 	}
 	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
-		w.violate("paused: %d nodes of %s start", started, pass.group)
+		w.violate("paused: %v of %s start", started, pass.group)
 	}
 }
 
@@ -222,14 +230,32 @@ func (w *simWorld) checkQueued(pass *simPass, stored *topsv1.DaemonRollout, node
 	if meta.IsStatusConditionTrue(stored.Status.Conditions, topsv1.RolloutHalted) {
 		w.violate("S2: queued node %s of %s starts in a halted rollout", node, pass.group)
 	}
+	w.checkQueuedPolicy(pass, stored, node)
 }
 
 // sayLedger tells which slots were given back.
-func (w *simWorld) sayLedger(before, after *topsv1.DaemonRollout) {
+func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout) {
 	for _, s := range simSlots(before) {
 		if !slices.ContainsFunc(simSlots(after), func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID }) {
 			w.say("%s gives its slot of %s back", s.Node, after.Name)
+			w.excuseRelapse(pass, s.Node)
 		}
+	}
+}
+
+// excuseRelapse takes a node out of the account that gives its slot back because
+// the pass saw every successor of what was deleted there Ready for long enough. It
+// may have lost that within minReadySeconds, later than the cache shows: no
+// controller can know, and without minReadySeconds the node were out of it already.
+func (w *simWorld) excuseRelapse(pass *simPass, node string) {
+	a := w.account(pass.group)
+	if d := a.down[node]; d != nil && pass.healthy(node) && !slices.ContainsFunc(d.sets, func(set simKey) bool {
+		ds := simGet[*appsv1.DaemonSet](w.api, set)
+		pod := simGet[*corev1.Pod](w.api, simKey{simPods, set.namespace, set.name + "-" + node})
+		return pod == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node).UID != pod.UID
+	}) {
+		w.say("%s is excused: its new pods were available", node)
+		delete(a.down, node)
 	}
 }
 
@@ -242,7 +268,18 @@ func simLimit(pass *simPass) int {
 	if err != nil || settings.Strategy == daemonset.NoStrategy {
 		return 0
 	}
-	return settings.Limit(len(pass.ready))
+	if settings.MaxUnavailable == (intstr.IntOrString{}) && pass.policy != nil && pass.policy.Spec.MaxUnavailable != nil {
+		return simScaled(*pass.policy.Spec.MaxUnavailable, len(pass.seen.nodes))
+	}
+	return settings.Limit(len(pass.seen.nodes))
+}
+
+// simThreshold is how many failed nodes halt a rollout by the policy a pass saw.
+func simThreshold(pass *simPass, touched int) int {
+	if p := pass.policy; p != nil && p.Spec.Failure != nil && p.Spec.Failure.Threshold != nil {
+		return simScaled(*p.Spec.Failure.Threshold, touched)
+	}
+	return max(2, (touched+9)/10)
 }
 
 // checkPatch: a patch of a pod changes PodNeedUpgrade only; a task is done only

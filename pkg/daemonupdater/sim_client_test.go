@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +45,7 @@ func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.O
 	if err == nil {
 		c.m.saw(object)
 	} else if simKind(object) == simNodes {
-		delete(c.m.known, key.Name)
+		delete(c.m.seen.nodes, key.Name)
 	}
 	return err
 }
@@ -57,6 +57,10 @@ func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...clie
 		return err
 	}
 	c.m.saw(list)
+	if pods, ok := list.(*corev1.PodList); ok {
+		index, _ := (&client.ListOptions{}).ApplyOptions(opts).FieldSelector.RequiresExactMatch(controllerUID)
+		c.m.sawPods(pods, index)
+	}
 	return nil
 }
 
@@ -98,7 +102,7 @@ func (s *simStatus) Update(_ context.Context, object client.Object, _ ...client.
 		}
 		if after, ok := s.m.w.api.objects[key].(*topsv1.DaemonRollout); ok && before != nil {
 			s.m.w.checkLedger(pass, before, after)
-			s.m.w.sayLedger(before, after)
+			s.m.w.sayLedger(pass, before, after)
 		}
 		return nil
 	})
@@ -157,8 +161,8 @@ func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client
 func (m *simManager) call(verb string, key simKey, effect func() error) error {
 	c := &simCall{verb: verb, key: key, effect: effect, reply: make(chan error)}
 	m.mu.Lock()
-	if m.pass.ready == nil && c.writes() {
-		m.pass.ready = maps.Clone(m.known)
+	if m.pass.seen.nodes == nil && c.writes() {
+		m.pass.seen = m.seen.clone()
 	}
 	m.parked = append(m.parked, c)
 	m.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 // simHost is a machine, whether there is a Node object for it or not.
 type simHost struct {
 	name   string
+	labels map[string]string // besides its zone
 	up     bool
 	since  time.Time // of up or down
 	upAt   time.Time // when it comes back; zero: not by itself
@@ -66,9 +67,14 @@ func simNodeReady(node *corev1.Node) bool {
 	return ready
 }
 
+// nodeLabels are the labels of the host's Node object.
+func (h *simHost) nodeLabels() map[string]string {
+	return labels.Merge(h.labels, labels.Set{corev1.LabelTopologyZone: "z" + h.name[len(h.name)-1:]})
+}
+
 // addNode is a kubelet that registers, and its agent.
 func (w *simWorld) addNode(h *simHost) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: map[string]string{corev1.LabelTopologyZone: "z" + h.name[len(h.name)-1:]}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: h.nodeLabels()}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: wholeSecond(w.now)}}
 	w.api.put(n)
 	w.api.put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name}})

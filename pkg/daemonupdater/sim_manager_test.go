@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
@@ -37,7 +41,7 @@ type simManager struct {
 	timers   map[Group]time.Time
 	failures map[Group]int
 
-	known map[string]bool // nodes as last read, and whether they were Ready
+	seen simSeen
 
 	pass *simPass // nil when idle
 	// rogueUntil: it lost the lease and has not noticed.
@@ -56,9 +60,12 @@ type simPass struct {
 	result ctrl.Result
 	err    error
 
-	sets  []*appsv1.DaemonSet // of the group, as listed
-	ready map[string]bool     // nodes as known when it first wrote
-	// policyGone: the policy the settings name was not in the cache.
+	// at is when it decided.
+	at   time.Time
+	sets []*appsv1.DaemonSet // of the group, as listed
+	seen simSeen             // when it first wrote
+	// policy the settings name; policyGone: it was not in the cache.
+	policy     *topsv1.UpgradePolicy
 	policyGone bool
 	live       map[types.UID]simLiveSet
 }
@@ -69,16 +76,44 @@ type simLiveSet struct {
 	target string
 }
 
+// simSeen are nodes and pods as last read from a cache.
+type simSeen struct {
+	nodes map[string]*corev1.Node
+	pods  map[simSpot]*corev1.Pod
+}
+
+// simSpot is the place of a pod: one of a DaemonSet on a node.
+type simSpot struct {
+	set  types.UID
+	node string
+}
+
+func newSimSeen() simSeen {
+	return simSeen{map[string]*corev1.Node{}, map[simSpot]*corev1.Pod{}}
+}
+
+func (s simSeen) clone() simSeen { return simSeen{maps.Clone(s.nodes), maps.Clone(s.pods)} }
+
+// ready tells whether a node was seen, and Ready.
+func (s simSeen) ready(node string) bool {
+	n := s.nodes[node]
+	return n != nil && simNodeReady(n)
+}
+
 // saw notes what a manager read from its cache.
 func (m *simManager) saw(read any) {
 	switch o := read.(type) {
 	case *corev1.NodeList:
-		clear(m.known)
+		clear(m.seen.nodes)
 		for i := range o.Items {
-			m.known[o.Items[i].Name] = simNodeReady(&o.Items[i])
+			m.seen.nodes[o.Items[i].Name] = &o.Items[i]
 		}
 	case *corev1.Node:
-		m.known[o.Name] = simNodeReady(o)
+		m.seen.nodes[o.Name] = o
+	case *topsv1.UpgradePolicy:
+		if p := m.pass; p != nil {
+			p.policy = o
+		}
 	case *appsv1.DaemonSetList:
 		for i := range o.Items {
 			m.saw(&o.Items[i])
@@ -88,6 +123,28 @@ func (m *simManager) saw(read any) {
 			p.sets = append(p.sets, o.DeepCopy())
 		}
 	}
+}
+
+// sawPods notes the pods read by a value of the index controllerUID.
+func (m *simManager) sawPods(list *corev1.PodList, index string) {
+	set, node, one := strings.Cut(index, "/")
+	if one {
+		delete(m.seen.pods, simSpot{types.UID(set), node})
+	} else {
+		maps.DeleteFunc(m.seen.pods, func(s simSpot, _ *corev1.Pod) bool { return s.set == types.UID(set) })
+	}
+	for i := range list.Items {
+		m.seen.pods[simSpot{types.UID(set), daemonset.NodeName(&list.Items[i])}] = &list.Items[i]
+	}
+}
+
+// clock is the clock of the Reconciler: a pass decides when it reads it last
+// before it writes.
+func (m *simManager) clock() time.Time {
+	if p := m.pass; p != nil && p.seen.nodes == nil {
+		p.at = m.w.now
+	}
+	return m.w.now
 }
 
 // simRecorder counts events; what they say is tested elsewhere.
@@ -102,9 +159,9 @@ func (m *simManager) restart() {
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
 		Metrics: NewMetrics(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines,
-		Clock: m.w.clock, written: map[Group]writtenRollout{}, views: map[Group]*view{},
+		Clock: m.clock, written: map[Group]writtenRollout{}, views: map[Group]*view{},
 	}
-	m.known = map[string]bool{}
+	m.seen = newSimSeen()
 	m.ready, m.timers, m.failures = map[Group]bool{}, map[Group]time.Time{}, map[Group]int{}
 	m.view, m.events, m.pass, m.rogueUntil = newSimView(m.w.api), nil, nil, time.Time{}
 	for _, kind := range simKinds {

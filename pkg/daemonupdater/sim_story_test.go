@@ -79,6 +79,7 @@ func (w *simWorld) settle() {
 		w.updateType(g, appsv1.OnDeleteDaemonSetStrategyType)
 		w.push(g, false)
 	}
+	w.settlePolicies()
 }
 
 // lastLimit leaves a slot beside the one that a stuck node costs.
@@ -110,8 +111,9 @@ func (w *simWorld) finale() {
 	}
 }
 
-// beQuiet: when nothing happens nothing is written.
+// beQuiet: when nothing happens nothing is written. The administrator has gone home.
 func (w *simWorld) beQuiet() {
+	w.policies = nil
 	for range 20 {
 		w.step()
 	}

@@ -68,6 +68,7 @@ func TestSimulationFoundCases(t *testing.T) {
 		{"a slot that names a pod is not given back by a manager that sees the pod before it was deleted", 696},
 		{"a deletion that comes late finds no pod when its slot names another one", 580},
 		{"a deletion that comes late finds no pod when the group was released", 2291},
+		{"a node does not start in a window that closes before the time that the one took which is done just now", 330},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { reportSeed(t, playSeed(t, tt.seed)) })

@@ -43,6 +43,7 @@ type simWorld struct {
 	knobs simKnobs
 	api   *simAPI
 
+	policies *rand.Rand // draws all about policies; nil in a seed without them
 	groups   []*simGroup
 	hosts    []*simHost
 	seen     map[simKey]*appsv1.DaemonSet // what the DaemonSet controller has seen
@@ -71,6 +72,8 @@ type simWorld struct {
 type simGroup struct {
 	id   Group
 	sets []simKey
+	// policy is the name of its UpgradePolicy in this seed, "" for none.
+	policy string
 	// images pushed so far by set, for rollbacks.
 	images [][]string
 }
@@ -83,7 +86,7 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), now: epoch.Add(137 * time.Millisecond),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), now: epoch.Add(137 * time.Millisecond),
 		seen: map[simKey]*appsv1.DaemonSet{}, requests: map[types.UID]bool{}, accounts: map[Group]*simAccount{},
 	}
 	w.api = newSimAPI(w.clock)
@@ -94,7 +97,8 @@ func newSimWorld(seed uint64) *simWorld {
 // populate makes the cluster: nodes, groups, a DaemonSet nobody controls, and two managers.
 func (w *simWorld) populate(nodes int) {
 	for i := range nodes {
-		w.hosts = append(w.hosts, &simHost{name: fmt.Sprintf("n%02d", i), up: true})
+		name := fmt.Sprintf("n%02d", i)
+		w.hosts = append(w.hosts, &simHost{name: name, up: true, labels: w.drawLabels(name)})
 		w.addNode(w.hosts[i])
 	}
 	shape := w.rng.IntN(5)
@@ -134,6 +138,7 @@ func (w *simWorld) addGroup(id Group, names ...string) {
 		g.images = append(g.images, []string{"good-0"})
 	}
 	w.groups = append(w.groups, g)
+	w.givePolicy(g)
 }
 
 func (w *simWorld) newSet(name, image string) *appsv1.DaemonSet {
@@ -207,7 +212,9 @@ func (w *simWorld) step() {
 	w.settleAccounts() // a pod is available by time alone
 	w.doPlanned()
 	w.kubernetes()
-	if !w.calm {
+	if w.calm {
+		w.calmAdministrator()
+	} else {
 		w.disturb()
 	}
 	w.elect()

@@ -41,7 +41,7 @@ func run(ctx context.Context, only []string) error {
 	if err != nil {
 		return err
 	}
-	if output, err := test(ctx, ""); err != nil {
+	if output, err := test(ctx, "", packages); err != nil {
 		return fmt.Errorf("the tests fail without any defect:\n%s", output)
 	}
 	survived := 0
@@ -99,14 +99,25 @@ func (m mutant) try(ctx context.Context) (caught bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	output, err := test(ctx, overlay)
-	if ctx.Err() != nil {
-		return false, errors.New("interrupted")
+	for _, group := range m.packages() {
+		output, failed := test(ctx, overlay, group)
+		if ctx.Err() != nil {
+			return false, errors.New("interrupted")
+		}
+		if failed != nil && strings.Contains(output, "[build failed]") {
+			return false, fmt.Errorf("it does not compile:\n%s", output)
+		}
+		if failed != nil {
+			return true, nil
+		}
 	}
-	if err != nil && strings.Contains(output, "[build failed]") {
-		return false, fmt.Errorf("it does not compile:\n%s", output)
-	}
-	return err != nil, nil
+	return false, nil
+}
+
+// packages are those of the file, whose tests are quick and mostly see the
+// defect, and then all.
+func (m mutant) packages() [][]string {
+	return [][]string{{"./" + filepath.Dir(m.file)}, packages}
 }
 
 // overlay writes the changed file and the map that lays it over the original.
@@ -130,9 +141,10 @@ func (m mutant) overlay(dir, source string) (string, error) {
 	return path, nil
 }
 
-// test runs the tests, with an overlay unless it is "".
-func test(ctx context.Context, overlay string) (output string, err error) {
-	args := []string{"test", "-short", "-failfast", "-vet=off", "-count=1"}
+// test runs the tests of packages, with an overlay unless it is "". A defect may
+// keep them from coming to an end.
+func test(ctx context.Context, overlay string, packages []string) (output string, err error) {
+	args := []string{"test", "-short", "-failfast", "-vet=off", "-count=1", "-timeout=2m"}
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}

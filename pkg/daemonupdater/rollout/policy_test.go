@@ -104,6 +104,13 @@ func TestPlanWithAPolicy(t *testing.T) {
 			want: said{States: map[string]string{"a": "held/WaveNotReached", "b": "failed/CrashLooping", "c": "updated/AtTarget"}},
 		},
 		{
+			name: "a node that went offline after it was started holds up the waves after its own",
+			in: inputOf(3, a, offline(canaryB), labelled(nodeOf("c", newHash), "canary", "yes")).slots(slotOf(b, time.Minute)).
+				withPolicy(Policy{Waves: []Wave{canary}}),
+			want: said{Slots: []string{"b"},
+				States: map[string]string{"a": "held/WaveNotReached", "b": "in-flight/NodeLost", "c": "updated/AtTarget"}},
+		},
+		{
 			name: "a manual wave waits for a person",
 			in:   inputOf(3, a, doneB).withPolicy(Policy{Waves: []Wave{canary, manual}}),
 			want: said{States: map[string]string{"a": "held/AwaitingApproval", "b": "updated/AtTarget"}},
@@ -168,6 +175,12 @@ func TestPlanWithAPolicy(t *testing.T) {
 				return in
 			}(),
 			want: said{States: map[string]string{"a": "held/OutsideMaintenanceWindow"}},
+		},
+		{
+			name: "the time that a node took which is done just now decides whether the next one fits into the window",
+			in: inputOf(3, nodeOf("a", newHash), b).slots(slotOf(a, 31*time.Minute)).
+				withPolicy(Policy{Window: windowOf("23:30", time.Hour)}), // open until 00:30
+			want: said{States: map[string]string{"a": "updated/AtTarget", "b": "held/OutsideMaintenanceWindow"}},
 		},
 	}
 	for _, tt := range tests {

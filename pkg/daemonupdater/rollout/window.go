@@ -73,7 +73,7 @@ func (p *planner) shut(l *lane) (why string, again time.Duration) {
 	if !open {
 		return fmt.Sprintf("outside of the maintenance window, which opens at %s", changes.Format("Mon 15:04 MST")), left
 	}
-	if usual := p.in.Ledger.Usual; usual > left {
+	if usual := p.usual; usual > left {
 		return fmt.Sprintf("the maintenance window closes in %s, a node usually takes %s", left.Round(time.Second), usual.Round(time.Second)), left
 	}
 	return "", 0

@@ -1,0 +1,378 @@
+package daemonupdater
+
+import (
+	"cmp"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// The rules of an UpgradePolicy, said again without the code under test: what a
+// pass saw and what the statuses say decides what it may do.
+
+// simPool is a pool and its cap; cap 0 is no cap.
+type simPool struct {
+	name string
+	cap  int
+}
+
+// simScaled is a number, or a percentage of total rounded up, at least 1.
+func simScaled(value intstr.IntOrString, total int) int {
+	if value.Type == intstr.Int {
+		return max(1, value.IntValue())
+	}
+	percent := 0
+	for _, digit := range strings.TrimSuffix(value.StrVal, "%") {
+		percent = 10*percent + int(digit-'0')
+	}
+	return max(1, (percent*total+99)/100)
+}
+
+// policyWrong says what is wrong with the policy a pass saw, "" when nothing is.
+func (p *simPass) policyWrong() string {
+	if p.policyGone {
+		return "does not exist"
+	}
+	if p.policy == nil {
+		return ""
+	}
+	if w := p.policy.Spec.Window; w != nil && (w.TimeZone == "Local" || strings.HasPrefix(w.TimeZone, "Mars")) {
+		return "names no time zone"
+	}
+	for _, wave := range p.policy.Spec.Waves {
+		if wave.Selector != nil && slices.ContainsFunc(wave.Selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Operator == "Near" }) {
+			return "has a selector that is none"
+		}
+	}
+	return ""
+}
+
+// pod returns what a pass saw of a member of its group on a node.
+func (p *simPass) pod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
+	return p.seen.pods[simSpot{ds.UID, node}]
+}
+
+// fleet are the nodes the pass counts: those that run or should run the group.
+func (p *simPass) fleet() []string {
+	var names []string
+	for name := range p.seen.nodes {
+		if p.seen.ready(name) || slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool { return p.pod(ds, name) != nil }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// poolOf returns the pool of a node by what the pass saw.
+func (p *simPass) poolOf(node string) simPool {
+	if p.policy == nil || p.policy.Spec.Pools == nil || p.seen.nodes[node] == nil {
+		return simPool{}
+	}
+	key, total := p.policy.Spec.Pools.TopologyKey, 0
+	value := p.seen.nodes[node].Labels[key]
+	for _, name := range p.fleet() {
+		if p.seen.nodes[name].Labels[key] == value {
+			total++
+		}
+	}
+	return simPool{key + "=" + value, simScaled(p.policy.Spec.Pools.MaxUnavailable, total)}
+}
+
+// healthy: the pass saw the node Ready and every pod on it available.
+func (p *simPass) healthy(node string) bool {
+	return p.seen.ready(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+		pod := p.pod(ds, node)
+		if pod == nil {
+			return true
+		}
+		available, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, p.at)
+		return !available
+	})
+}
+
+// atTargets: the pass saw every pod of the node at the target of a status.
+func (p *simPass) atTargets(status *topsv1.DaemonRolloutStatus, node string) bool {
+	return !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+		pod := p.pod(ds, node)
+		return pod == nil || pod.DeletionTimestamp != nil || !slices.ContainsFunc(status.Targets, func(t topsv1.RevisionTarget) bool {
+			return t.DaemonSet == ds.Namespace+"/"+ds.Name && t.Hash == daemonset.RevisionHash(pod)
+		})
+	})
+}
+
+// waves returns the index of the wave of every node: a wave takes by its
+// selector, or by its size in the stable order, what no wave before took.
+func (p *simPass) waves() map[string]int {
+	free := p.fleet()
+	slices.SortFunc(free, func(a, b string) int { return cmp.Or(cmp.Compare(simNameHash(a), simNameHash(b)), cmp.Compare(a, b)) })
+	total, waves := len(free), map[string]int{}
+	for i, wave := range p.policy.Spec.Waves {
+		var rest []string
+		left := total
+		if wave.Size != nil {
+			left = simScaled(*wave.Size, total)
+		}
+		for _, name := range free {
+			if left > 0 && (wave.Selector == nil || labels.SelectorFromSet(wave.Selector.MatchLabels).Matches(labels.Set(p.seen.nodes[name].Labels))) {
+				waves[name] = i
+				left--
+			} else {
+				rest = append(rest, name)
+			}
+		}
+		free = rest
+	}
+	for _, name := range free {
+		waves[name] = len(p.policy.Spec.Waves)
+	}
+	return waves
+}
+
+func simNameHash(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return h.Sum64()
+}
+
+// checkStarts holds the starts of one write against the policy the pass saw.
+func (w *simWorld) checkStarts(pass *simPass, after *topsv1.DaemonRollout, started []string) {
+	if wrong := pass.policyWrong(); wrong != "" {
+		w.violate("S12: %v start though the policy %s", started, wrong)
+		return
+	}
+	if pass.policy == nil {
+		return
+	}
+	for _, name := range started {
+		w.checkPoolSlots(pass, after, name)
+	}
+	settings, _ := daemonset.SettingsOf(pass.sets[0])
+	if settings.Strategy == daemonset.OTA {
+		return // a person at a node is held to the budgets only
+	}
+	waves := pass.waves()
+	for _, name := range started {
+		if !pass.seen.ready(name) {
+			continue // said already
+		}
+		w.checkRest(pass, name)
+		w.checkWindow(pass, after, name)
+		if pass.healthy(name) {
+			w.checkWave(pass, after, name, waves[name])
+			w.checkRole(pass, after, name, waves)
+		}
+	}
+}
+
+// checkQueuedPolicy: what a policy asks of a node that starts holds when a queued
+// one is started, too; its order was decided when it was queued.
+func (w *simWorld) checkQueuedPolicy(pass *simPass, stored *topsv1.DaemonRollout, name string) {
+	switch wrong := pass.policyWrong(); {
+	case wrong != "":
+		w.violate("S12: queued node %s starts though the policy %s", name, wrong)
+	case pass.policy != nil && pass.seen.ready(name):
+		w.checkRest(pass, name)
+		w.checkWindow(pass, stored, name)
+	}
+}
+
+// checkPoolSlots: no more slots in the pool of a node that starts than its cap.
+func (w *simWorld) checkPoolSlots(pass *simPass, after *topsv1.DaemonRollout, name string) {
+	pool, slots := pass.poolOf(name), 0
+	for _, s := range after.Status.InFlight {
+		if pass.poolOf(s.Node) == pool {
+			slots++
+		}
+	}
+	if pool.cap > 0 && slots > pool.cap {
+		w.violate("pool: %s starts, and there are %d slots in pool %s, cap %d", name, slots, pool.name, pool.cap)
+	}
+}
+
+// checkPool: the nodes of a pool that are down by us are not more than the cap
+// that was in force when they started.
+func (w *simWorld) checkPool(g *simGroup, a *simAccount, node string) {
+	pool, most, down := a.pools[node], 0, 0
+	if pool.cap == 0 {
+		return
+	}
+	for name := range a.down {
+		if other := a.pools[name]; other.name == pool.name {
+			down++
+			most = max(most, other.cap)
+		}
+	}
+	if down > most {
+		w.violate("pool: %d nodes of pool %s are down by us in %s, cap %d: %v", down, pool.name, g.id, most, slices.Sorted(maps.Keys(a.down)))
+	}
+}
+
+// checkRest is returnedSeconds.
+func (w *simWorld) checkRest(pass *simPass, name string) {
+	_, since := daemonset.NodeReady(pass.seen.nodes[name])
+	if least := pass.policy.Spec.ReturnedSeconds; least != nil && pass.at.Sub(since.Time) < time.Duration(*least)*time.Second {
+		w.violate("returned: %s starts %s after it returned, %d s are asked for", name, pass.at.Sub(since.Time), *least)
+	}
+}
+
+// checkWindow: a node starts only while the window is open in its time zone, and
+// long enough for the time a node usually takes.
+func (w *simWorld) checkWindow(pass *simPass, after *topsv1.DaemonRollout, name string) {
+	window := pass.policy.Spec.Window
+	if window == nil {
+		return
+	}
+	zone := window.TimeZone
+	if value, ok := pass.seen.nodes[name].Labels[window.TimeZoneNodeLabel]; ok {
+		zone = strings.ReplaceAll(value, ".", "/")
+	}
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		w.violate("window: %s starts, its time zone is %s", name, zone)
+		return
+	}
+	usual := max(0, time.Duration(after.Status.UsualSeconds-1)*time.Second) // it was rounded
+	for _, at := range []time.Time{pass.at, pass.at.Add(usual)} {
+		if !simOpen(window, at.In(location)) {
+			w.violate("window: %s starts at %s, and at %s the window is shut", name, pass.at.In(location), at.In(location))
+			return
+		}
+	}
+}
+
+// simOpen tells whether one of the last minutes was one at which the window opens.
+func simOpen(window *topsv1.MaintenanceWindow, at time.Time) bool {
+	for ago := range time.Duration(window.DurationMinutes) {
+		minute := at.Truncate(time.Minute).Add(-ago * time.Minute)
+		if minute.Format("15:04") == window.Start &&
+			(len(window.Days) == 0 || slices.Contains(window.Days, topsv1.Weekday(minute.Format("Mon")))) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkWave: a healthy node of a wave starts after those before it were complete
+// and soaked, and those up to it approved.
+func (w *simWorld) checkWave(pass *simPass, after *topsv1.DaemonRollout, name string, of int) {
+	for i, wave := range pass.policy.Spec.Waves[:min(of+1, len(pass.policy.Spec.Waves))] {
+		if wave.Approval == topsv1.ApprovalManual && !simApproved(after, after.Status.Revision+"/"+wave.Name) {
+			w.violate("wave: %s of wave %d starts, and wave %s is not approved", name, of, wave.Name)
+		}
+		if i == of {
+			return
+		}
+		completed := simCompleted(after, wave.Name)
+		if completed == nil || pass.at.Before(completed.Add(time.Duration(wave.SoakSeconds)*time.Second)) {
+			w.violate("wave: %s of wave %d starts at %s, and wave %s is complete since %v and soaks %d s", name, of, pass.at.Sub(epoch), wave.Name, completed, wave.SoakSeconds)
+		}
+	}
+}
+
+func simCompleted(r *topsv1.DaemonRollout, wave string) *metav1.Time {
+	for i := range r.Status.Waves {
+		if r.Status.Waves[i].Name == wave {
+			return r.Status.Waves[i].CompletedTime
+		}
+	}
+	return nil
+}
+
+// simApprovals are the entries of the annotation of a rollout.
+func simApprovals(r *topsv1.DaemonRollout) []string {
+	return strings.Split(r.Annotations[topsv1.AnnotationApprovedWaves], ",")
+}
+
+// checkRole: a healthy control plane node does not start before a healthy worker
+// of its wave when the policy puts it last, nor a worker when it puts them first.
+// Pools and time zones of nodes may turn that round.
+func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name string, waves map[string]int) {
+	spec := pass.policy.Spec
+	master := simControlPlane(pass.seen.nodes[name])
+	late := (spec.ControlPlane == topsv1.ControlPlaneLast && master) || (spec.ControlPlane == topsv1.ControlPlaneFirst && !master)
+	if !late || spec.Pools != nil || (spec.Window != nil && spec.Window.TimeZoneNodeLabel != "") {
+		return
+	}
+	for other, wave := range waves {
+		if wave != waves[name] || simControlPlane(pass.seen.nodes[other]) == master || !pass.healthy(other) || pass.atTargets(&after.Status, other) {
+			continue
+		}
+		_, since := daemonset.NodeReady(pass.seen.nodes[other])
+		resting := spec.ReturnedSeconds != nil && pass.at.Sub(since.Time) < time.Duration(*spec.ReturnedSeconds)*time.Second
+		taken := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == other }) ||
+			slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == other })
+		if !resting && !taken {
+			w.violate("order: %s starts before %s, control plane nodes are %s", name, other, spec.ControlPlane)
+		}
+	}
+}
+
+func simControlPlane(node *corev1.Node) bool {
+	return slices.ContainsFunc(controlPlaneLabels, func(label string) bool { _, ok := node.Labels[label]; return ok })
+}
+
+// checkCompleted: a wave is said to be complete for the first time only when all
+// its reachable nodes are updated, those before it are complete, and a node
+// showed that the version works.
+func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRollout) {
+	if pass.policy == nil || pass.policyWrong() != "" || len(after.Status.Waves) != len(pass.policy.Spec.Waves)+1 {
+		return
+	}
+	waves, proven := pass.waves(), false
+	for i, wave := range after.Status.Waves {
+		empty, open := true, ""
+		for name, of := range waves {
+			if of != i {
+				continue
+			}
+			empty = false
+			updated := pass.atTargets(&after.Status, name) && (!pass.seen.ready(name) || pass.healthy(name))
+			touched := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == name }) ||
+				slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == name })
+			proven = proven || updated
+			if !updated && (pass.seen.ready(name) || touched) {
+				open = name
+			}
+		}
+		known := before.Status.Revision == after.Status.Revision && simCompleted(before, wave.Name) != nil
+		if wave.CompletedTime == nil || known {
+			continue
+		}
+		if i > 0 && after.Status.Waves[i-1].CompletedTime == nil {
+			w.violate("wave: %s is complete before %s", wave.Name, after.Status.Waves[i-1].Name)
+		}
+		if open != "" || (!proven && !empty) {
+			w.violate("wave: %s is complete, open is %q, proven %v", wave.Name, open, proven)
+		}
+	}
+}
+
+// checkFailures: a node does not fail for a deadline before the time that the
+// policy gives it has passed.
+func (w *simWorld) checkFailures(pass *simPass, before, after *topsv1.DaemonRollout) {
+	if pass.policy == nil {
+		return
+	}
+	least := map[string]*int32{"ProgressDeadlineExceeded": pass.policy.Spec.ProgressDeadlineSeconds, "NodeLost": pass.policy.Spec.LostDeadlineSeconds}
+	for _, f := range after.Status.Failed {
+		i := slices.IndexFunc(before.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == f.Node && s.UID == f.UID })
+		if i < 0 || least[f.Reason] == nil {
+			continue
+		}
+		if held := pass.at.Sub(before.Status.InFlight[i].Since.Time); held < time.Duration(*least[f.Reason])*time.Second {
+			w.violate("deadline: %s fails (%s) after %s, the policy gives it %d s", f.Node, f.Reason, held, *least[f.Reason])
+		}
+	}
+}
