@@ -12,6 +12,7 @@ const (
 	tally   = "pkg/daemonupdater/rollout/tally.go"
 	lane    = "pkg/daemonupdater/rollout/lane.go"
 	fleet   = "pkg/daemonupdater/rollout/fleet.go"
+	queue   = "pkg/daemonupdater/rollout/queue.go"
 	fence   = "pkg/daemonupdater/rollout/fence.go"
 	waves   = "pkg/daemonupdater/rollout/waves.go"
 	window  = "pkg/daemonupdater/rollout/window.go"
@@ -52,11 +53,11 @@ var mutants = []mutant{
 	{"released-unfenced", "a rollout is deleted while a pod that it names can still be deleted", updater + "reconciler.go",
 		"if o.view.unfenced(&d) {", "if false {"},
 	{"delete-on-lost-node", "a pod is deleted on a node that is offline", plan,
-		"if node == nil || !node.Ready {", "if node == nil {"},
+		"if node == nil || !node.Ready || slot.Queued {", "if node == nil || slot.Queued {"},
 	{"members-at-once", "pods of a node are replaced without waiting for the one before", node,
 		"if f.isOutdated(pod) || pod.Available {", "if true {"},
 	{"ledger-after-touch", "pods are deleted although the ledger was not stored", updater + "reconciler.go",
-		"	wait, err = r.store(ctx, o, in, d)\n	if err != nil {", "	wait, err = r.store(ctx, o, in, d)\n	if err != nil && ctx.Err() != nil {"},
+		"	failed := check.Wait()\n	if err != nil {", "	failed := check.Wait()\n	if err != nil && ctx.Err() != nil {"},
 	{"no-uid-precondition", "a deletion may hit a successor of the same name", updater + "act.go",
 		"p := client.Preconditions{UID: &d.UID}", "p := client.Preconditions{}"},
 	{"no-version-precondition", "a deletion may hit a pod that was written to since the ledger named it", updater + "act.go",
@@ -64,7 +65,7 @@ var mutants = []mutant{
 	{"no-recheck", "a DaemonSet that opted out a moment ago loses pods", updater + "act.go",
 		"return err1 == nil && err2 == nil && before == now", "return err1 == nil || err2 == nil || before == now"},
 	{"old-target", "a pod is deleted that is at a revision the cache does not show yet", updater + "act.go",
-		"return err1 == nil && err2 == nil && observed == now, nil", `return err1 == nil && err2 == nil && (observed == now || observed != ""), nil`},
+		"return err1 == nil && err2 == nil && observed == now\n", "return err1 == nil && err2 == nil && (observed == now || observed != \"\")\n"},
 
 	// Failures.
 	{"lost-nodes-never-fail", "a node that never returns holds its slot for ever", plan,
@@ -72,9 +73,29 @@ var mutants = []mutant{
 	{"lost-nodes-heal", "a dead node at the target counts as healed", node,
 		"return f.Ready && f.updated()", "return f.updated()"},
 	{"halt-ignored", "nodes start after a halt", start,
-		`if p.in.Settings.Paused || p.halted != "" {`, "if p.in.Settings.Paused {"},
+		`if !p.in.Settings.Paused && p.halted == "" {`, "if !p.in.Settings.Paused {"},
 	{"pause-ignored", "nodes start while paused", start,
-		`if p.in.Settings.Paused || p.halted != "" {`, `if p.halted != "" {`},
+		`if !p.in.Settings.Paused && p.halted == "" {`, `if p.halted == "" {`},
+	{"lapses-ignored", "a version that takes its node down after it was updated goes on", node,
+		"if f.Ready || f.standing != finished {", "if f.Ready || f.standing == finished {"},
+	{"lapses-for-ever", "a node that joined long after the rollout and went offline halts it", plan,
+		"|| made.After(p.lastStart.Add(p.in.Deadlines.Progress)) {", "{"},
+
+	// The queue.
+	{"turns-ignored", "a queued node is started while all before it are in flight", queue,
+		"(node.lane.need != healthy || behind < p.limit)", "(node.lane.need != healthy || behind < p.limit+100)"},
+	{"queue-runs-on", "queued nodes start while paused", queue,
+		`if p.in.Settings.Paused || p.halted != "" ||`, `if p.halted != "" ||`},
+	{"queue-starts-after-a-halt", "queued nodes start after a halt", queue,
+		`if p.in.Settings.Paused || p.halted != "" ||`, `if p.in.Settings.Paused ||`},
+	{"queue-outlives-policy", "queued nodes start though the policy holds them", queue,
+		`return reason == ""`, `return reason != "X"`},
+	{"queue-given-back-unfenced", "a queued node that gives its slot back can still lose its pod", queue,
+		"if p.spent(*slot, node) {", "if node.queued {"},
+	{"queue-in-flight", "queued nodes use up the budget", start,
+		"if p.slots[i].Queued {", "if p.slots[i].Queued && p.limit < 0 {"},
+	{"queue-not-stored", "a queued node is started under a slot that was not stored", updater + "ledger.go",
+		"old.PodUID != s.PodUID || old.PodVersion", "old.PodVersion"},
 	{"crash-loops-ignored", "a crash-looping version goes on until the deadline", plan,
 		"pod := node.crashLooping(slot.Since); pod != nil", "pod := node.crashLooping(slot.Since); pod != nil && p.touched < 0"},
 	{"failures-stick", "a new revision does not forget the failures of the old one", plan,
@@ -136,7 +157,7 @@ var mutants = []mutant{
 	{"labels-ignored", "a node that is labelled otherwise stays in its wave", fleet,
 		"(old == nil || !sameLabels(old.Labels, node.Labels))", "old == nil"},
 	{"marks-stay", "slots of the last decision are taken for slots of this one", fleet,
-		"n.marked, n.slot, n.failure = false, nil, nil", "n.marked = false"},
+		"n.marked, n.queued, n.slot, n.failure = false, false, nil, nil", "n.marked = false"},
 	{"dirty-nodes-not-read", "a node that an event was about is not read again", updater + "view.go",
 		"for _, name := range dirty {", "for _, name := range dirty[:0] {"},
 	{"failed-reading-forgotten", "nodes whose reading failed are not read again", updater + "reconciler.go",
@@ -157,7 +178,7 @@ var mutants = []mutant{
 
 	// Rollback.
 	{"rollback-not-stored-first", "a rollback begins before the intent is in the ledger", updater + "ledger.go",
-		"len(stored.Failed) != len(next.Failed) || !sameMemory(stored, next)", "len(stored.Failed) != len(next.Failed)"},
+		"!allStored(next.Queued, stored.Queued) || !sameMemory(stored, next)", "!allStored(next.Queued, stored.Queued)"},
 	{"rollback-loops", "a last known good revision that fails is rolled back to itself", updater + "rollback.go",
 		"return good.Revision == in.Revision || (agreed", "return (agreed"},
 	{"rollback-while-paused", "a paused group is rolled back", updater + "rollback.go",

@@ -178,3 +178,23 @@ func TestNothingIsQueuedWithPools(t *testing.T) {
 		t.Errorf("queued %v, want nothing: a queued node would stand in the way of other pools", queued(d))
 	}
 }
+
+// TestANodeIsNotStartedOutOfTurn: a node ahead in the queue cannot be started, and
+// somebody may have started it all the same, for its pod is as its slot names it.
+func TestANodeIsNotStartedOutOfTurn(t *testing.T) {
+	in, first := startedTwo(t)
+	finish(&in, first.Started[0])
+	ahead := ""
+	turn := int64(1 << 62)
+	for _, s := range first.Ledger.Slots {
+		if s.Queued && s.Turn < turn {
+			ahead, turn = s.Node, s.Turn
+		}
+	}
+	i := indexOf(in.Nodes, ahead)
+	in.Nodes[i] = offline(in.Nodes[i])
+	d := Plan(in)
+	if len(d.Started) != 0 || len(d.Fence) != 1 {
+		t.Errorf("started %v, fenced %v; want %s fenced, and nothing started before that is seen", d.Started, d.Fence, ahead)
+	}
+}
