@@ -267,6 +267,10 @@ type NodeSlot struct {
 	// than maxUnavailable have earlier turns.
 	// +optional
 	Turn int64 `json:"turn,omitempty"`
+	// step is what the node is waiting for, in one word: Replacing, PodTerminating,
+	// AwaitingPod, AwaitingAvailable or NodeLost; empty when it is queued.
+	// +optional
+	Step string `json:"step,omitempty"`
 	// revision of the group the node is being brought to.
 	Revision string `json:"revision"`
 	// podUID is the pod that may be deleted: the intent, stored before the effect.

@@ -57,7 +57,8 @@ func (r *Reconciler) deletePods(ctx context.Context, o *observation, deletions [
 
 // recheck tells for each member index in the deletions whether the live
 // DaemonSet, read past the cache, is still the one that was observed, and still
-// controlled.
+// controlled. Its newest revision is looked for once per view: another one takes
+// another generation, and that another view.
 func (r *Reconciler) recheck(ctx context.Context, o *observation, deletions []rollout.Deletion) (map[int]bool, error) {
 	unchanged := map[int]bool{}
 	for _, d := range deletions {
@@ -71,12 +72,13 @@ func (r *Reconciler) recheck(ctx context.Context, o *observation, deletions []ro
 			return nil, fmt.Errorf("reading DaemonSet %s again: %w", o.members[d.Member].key(), err)
 		}
 		same := err == nil && sameControl(observed, &live)
-		if same {
+		if same && !o.view.confirmed[d.Member] {
 			revisions, err := r.liveRevisions(ctx, o.members[d.Member], &live)
 			if err != nil {
 				return nil, err
 			}
 			same = sameTarget(o.members[d.Member], &live, revisions)
+			o.view.confirmed[d.Member] = same
 		}
 		unchanged[d.Member] = same
 	}

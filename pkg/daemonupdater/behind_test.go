@@ -238,3 +238,13 @@ func TestARolloutMadeAnewBySomebodyIsNotTakenForOurs(t *testing.T) {
 		t.Errorf("rollout %s with targets %v, want theirs with one", got.UID, got.Status.Targets)
 	}
 }
+
+func TestARolloutThatWasJustCreatedIsLookedForSoonThoughNothingHappens(t *testing.T) {
+	c := newCluster(t, pausedFirst)
+	if after := c.mustReconcile(); after == 0 || after > cacheLag {
+		t.Errorf("next pass after %s, want within %s: somebody may delete it before the cache shows it", after, cacheLag)
+	}
+	if after := c.mustReconcile(); after != 0 {
+		t.Errorf("next pass after %s when the cache shows it, want never", after)
+	}
+}

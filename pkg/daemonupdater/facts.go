@@ -42,6 +42,9 @@ type observation struct {
 	policy *topsv1.UpgradePolicy
 	// rollout as last written; its resourceVersion is empty when it does not exist yet.
 	rollout *topsv1.DaemonRollout
+	// unseen: the cache does not show the rollout, which this process made. Somebody
+	// may have deleted it since, and of that there would be no event.
+	unseen bool
 }
 
 // foreign tells whether the group is none of ours and never was: it has no

@@ -12,8 +12,8 @@ func TestOnlyMovedIsWhatCanWaitToBeTold(t *testing.T) {
 		change func(*topsv1.DaemonRolloutStatus)
 		want   bool
 	}{
-		{"seven of 200 nodes are updated", func(s *topsv1.DaemonRolloutStatus) { s.Updated = 57 }, true},
-		{"eight of 200 nodes are updated", func(s *topsv1.DaemonRolloutStatus) { s.Updated = 58 }, false},
+		{"15 of 200 nodes are updated", func(s *topsv1.DaemonRolloutStatus) { s.Updated = 65 }, true},
+		{"16 of 200 nodes are updated", func(s *topsv1.DaemonRolloutStatus) { s.Updated = 66 }, false},
 		{"a node of 20 is updated", func(s *topsv1.DaemonRolloutStatus) { s.Total, s.Updated = 20, 51 }, false},
 		{"another node is in flight", func(s *topsv1.DaemonRolloutStatus) { s.InFlightNodes++ }, true},
 		{"a node is skipped", func(s *topsv1.DaemonRolloutStatus) { s.SkippedNodes++ }, false},

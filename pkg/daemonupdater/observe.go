@@ -129,6 +129,7 @@ func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.D
 	if last, ok := r.written[o.group]; ok && slices.Contains(last.basedOn, cached.ResourceVersion) {
 		gone, err := r.isGone(ctx, last)
 		if err != nil || !gone {
+			o.unseen = cached.ResourceVersion == ""
 			return last.rollout.DeepCopy(), err
 		}
 		delete(r.written, o.group)

@@ -24,7 +24,7 @@ import (
 // they should, that is told after moveInterval.
 const (
 	reportInterval = time.Second
-	moveInterval   = 5 * time.Second
+	moveInterval   = 7 * time.Second
 )
 
 // cacheLag is how long the cache may fail to show an object after its creation
@@ -110,6 +110,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, g Group) (ctrl.Result, error
 	}
 	delay, err := r.carryOut(ctx, o, in, d)
 	r.Metrics.show(g, d)
+	if o.unseen || o.rollout.ResourceVersion == "" {
+		delay = soonest(delay, cacheLag)
+	}
 	return resultOf(ctx, soonest(d.Recheck, delay), err)
 }
 

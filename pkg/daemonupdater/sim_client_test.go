@@ -147,10 +147,13 @@ func (l *simLive) Get(_ context.Context, key client.ObjectKey, object client.Obj
 	})
 }
 
-// List reads the true state.
+// List reads the true state, and notes which targets the pass saw then.
 func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	k := simKey{kind: simKind(list)}
+	k, pass := simKey{kind: simKind(list)}, l.m.pass
 	return l.m.call("list", k, func() error {
+		for uid, seen := range pass.live {
+			pass.live[uid] = simLiveSet{seen.ds, l.m.w.newestHash(seen.ds)}
+		}
 		now := newSimView(l.m.w.api)
 		now.advance(k.kind, now.behind(k.kind))
 		return now.list(list, opts)

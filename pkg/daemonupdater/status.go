@@ -41,6 +41,9 @@ const (
 func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.Input, d rollout.Decision) topsv1.DaemonRolloutStatus {
 	status := *previous.DeepCopy()
 	storeLedger(&status, d.Ledger)
+	for i := range status.InFlight {
+		status.InFlight[i].Step = stepOf(status.InFlight[i].Node, &d)
+	}
 	status.Strategy = string(in.Settings.Strategy)
 	status.MaxUnavailable = int32(d.Limit)
 	status.Targets = nil
@@ -66,7 +69,7 @@ func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.
 // they should: no condition says anything else, and nobody is newly skipped, held
 // or failed.
 func onlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
-	const most, share = 8, 25 // few are less than 8 nodes, and less than 4 %
+	const most, share = 16, 12 // few are less than 16 nodes, and less than a twelfth
 	for i := range after.Conditions {
 		if c := &after.Conditions[i]; changed(before, after, c.Type) != nil {
 			return false
@@ -83,6 +86,14 @@ func skippedOf(d *rollout.Decision) []topsv1.NodeNote {
 		notes = append(notes, topsv1.NodeNote{Node: v.Node, Reason: string(v.Reason), Message: v.Message, Since: wholeSecond(v.Since)})
 	}
 	return notes
+}
+
+// stepOf says what a node in flight waits for. One whose Node object is gone is lost.
+func stepOf(node string, d *rollout.Decision) string {
+	if v, ok := d.Verdict(node); ok && v.State == rollout.InFlight {
+		return string(v.Reason)
+	}
+	return string(rollout.ReasonNodeLost)
 }
 
 func waitingOf(d *rollout.Decision) []topsv1.WaitingNote {

@@ -247,7 +247,7 @@ func TestStatusCountsAndLists(t *testing.T) {
 		UsualSeconds: 30, ETASeconds: 30, Resumed: "monday",
 		Waves:    []topsv1.WaveStatus{{Name: "rare", CompletedTime: &now}, {Name: "rest", Total: 5, Updated: 1}},
 		Waiting:  []topsv1.WaitingNote{{Reason: "BudgetExhausted", Nodes: 1, Message: "2 of at most 2 nodes are unavailable"}},
-		InFlight: []topsv1.NodeSlot{{Node: "b", UID: "uid-b", Since: ago(0), Revision: "r2", PodUID: "earlier"}},
+		InFlight: []topsv1.NodeSlot{{Node: "b", UID: "uid-b", Since: ago(0), Step: "AwaitingAvailable", Revision: "r2", PodUID: "earlier"}},
 		Failed:   []topsv1.NodeNote{{Node: "e", UID: "uid-e", Reason: "CrashLooping", Message: "it crash-loops", Since: ago(0)}},
 		Skipped: []topsv1.NodeNote{{Node: "d", Reason: "NodeOffline", Since: ago(time.Minute),
 			Message: "the node was offline before it was touched; it is upgraded when it is Ready again"}},

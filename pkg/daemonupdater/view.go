@@ -31,6 +31,9 @@ type view struct {
 	nodes map[string]*nodeView
 	// asking are the nodes with a request that is to be answered.
 	asking map[string]bool
+	// confirmed are the members, by index, whose target was found to be the newest
+	// past the cache.
+	confirmed map[int]bool
 	// unmarked are the nodes whose pods' PodNeedUpgrade is to be looked at, and
 	// marking is what it depended on when all were looked at last.
 	unmarked map[string]bool
@@ -169,7 +172,7 @@ func newView(o *observation, in *rollout.Input, nodes []corev1.Node, pods [][]*c
 	}
 	v := &view{
 		frame: frameOf(o, in), fleet: rollout.NewFleet(in), nodes: make(map[string]*nodeView, len(all)),
-		asking: map[string]bool{}, unmarked: map[string]bool{},
+		asking: map[string]bool{}, confirmed: map[int]bool{}, unmarked: map[string]bool{},
 	}
 	known := zones{}
 	for name, f := range all {

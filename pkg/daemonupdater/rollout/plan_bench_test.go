@@ -25,6 +25,9 @@ func halfWay(n, budget int) Input {
 	}
 	in = in.slots(Plan(in).Ledger.Slots...)
 	for _, s := range in.Ledger.Slots {
+		if s.Queued {
+			continue
+		}
 		replaceOn(&in.Nodes[indexOf(in.Nodes, s.Node)])
 	}
 	in.Now = in.Now.Add(time.Second)
@@ -52,6 +55,15 @@ func indexOf(nodes []Node, name string) int {
 		}
 	}
 	return -1
+}
+
+// startedAt returns a node in flight, another one for each number.
+func startedAt(l *Ledger, number int) string {
+	for i := number; ; i++ {
+		if s := &l.Slots[i%len(l.Slots)]; !s.Queued {
+			return s.Node
+		}
+	}
 }
 
 // BenchmarkPlan is one decision from scratch: all nodes are examined.
@@ -99,7 +111,7 @@ func BenchmarkEvent(b *testing.B) {
 						f, in = NewFleet(&first), first
 						b.StartTimer()
 					}
-					done := *f.Node(in.Ledger.Slots[events%budget].Node)
+					done := *f.Node(startedAt(&in.Ledger, events))
 					availableOn(&done)
 					f.Set(done, in.Now)
 					d := f.Plan(in)
