@@ -118,11 +118,12 @@ func pointers[T any](items []T, name func(*T) string) []*T {
 
 // readRollout returns the group's DaemonRollout as last written: from memory
 // while the cache still shows what the last write was based on, else from the
-// cache. A group without one gets an empty one to be created.
+// cache. A group without one gets an empty one to be created. It is not to be
+// written to.
 func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.DaemonRollout, error) {
 	key := o.group.rolloutKey(r.Namespace)
 	var cached topsv1.DaemonRollout
-	err := r.Get(ctx, key, &cached)
+	err := r.Get(ctx, key, &cached, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
 	}
@@ -130,7 +131,7 @@ func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.D
 		gone, err := r.isGone(ctx, last)
 		if err != nil || !gone {
 			o.unseen = cached.ResourceVersion == ""
-			return last.rollout.DeepCopy(), err
+			return last.rollout, err
 		}
 		delete(r.written, o.group)
 	}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +40,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return []Group{groupOf(object.(*appsv1.DaemonSet))}
 		})).
 		Watches(&appsv1.DaemonSet{}, enqueue(ownGroup), builder.WithPredicates(onlyDeletion())).
-		Watches(&corev1.Pod{}, enqueue(r.groupOfPod)).
+		Watches(&corev1.Pod{}, enqueueSoon(r.groupOfPod)).
 		Watches(&appsv1.ControllerRevision{}, enqueue(r.groupOfController)).
 		Watches(&corev1.Node{}, enqueue(r.groupsOnNode), builder.WithPredicates(nodeChanged())).
 		Watches(&topsv1.NodeUpgrade{}, enqueue(r.groupsAskedFor)).
@@ -53,6 +55,28 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 func enqueue(groups func(context.Context, client.Object) []Group) handler.TypedEventHandler[client.Object, Group] {
 	return handler.TypedEnqueueRequestsFromMapFunc(groups)
+}
+
+// gather is how long a pass waits for more events of pods: there are several for
+// each pod that is replaced, and many pods at once.
+const gather = 10 * time.Millisecond
+
+// enqueueSoon is enqueue for events that come in crowds.
+func enqueueSoon(groups func(context.Context, client.Object) []Group) handler.TypedEventHandler[client.Object, Group] {
+	type queue = workqueue.TypedRateLimitingInterface[Group]
+	add := func(ctx context.Context, q queue, objects ...client.Object) {
+		for _, object := range objects {
+			for _, g := range groups(ctx, object) {
+				q.AddAfter(g, gather)
+			}
+		}
+	}
+	return handler.TypedFuncs[client.Object, Group]{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, e.Object) },
+	}
 }
 
 // groupOfPod returns the group of the DaemonSet that controls a pod, and notes
