@@ -118,12 +118,11 @@ func pointers[T any](items []T, name func(*T) string) []*T {
 
 // readRollout returns the group's DaemonRollout as last written: from memory
 // while the cache still shows what the last write was based on, else from the
-// cache. A group without one gets an empty one to be created. It is not to be
-// written to.
+// cache. A group without one gets an empty one to be created.
 func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.DaemonRollout, error) {
 	key := o.group.rolloutKey(r.Namespace)
 	var cached topsv1.DaemonRollout
-	err := r.Get(ctx, key, &cached, client.UnsafeDisableDeepCopy)
+	err := r.Get(ctx, key, &cached)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
 	}
@@ -131,7 +130,7 @@ func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.D
 		gone, err := r.isGone(ctx, last)
 		if err != nil || !gone {
 			o.unseen = cached.ResourceVersion == ""
-			return last.rollout, err
+			return last.rollout.DeepCopy(), err
 		}
 		delete(r.written, o.group)
 	}

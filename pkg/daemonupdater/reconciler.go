@@ -184,13 +184,15 @@ func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input
 	d.Halted = rb.explain(d.Halted)
 	status := statusOf(before, o.rollout.Generation, in, d)
 	rb.remember(&status, o, in, d)
-	if !mustPrecede(&before, &status) {
-		if wait := r.reportIn(o.group, in.Now, &before, &status); wait > 0 {
-			return wait, nil
-		}
-		if equality.Semantic.DeepEqual(before, status) {
-			return 0, nil
-		}
+	if equality.Semantic.DeepEqual(before, status) {
+		return 0, nil
+	}
+	interval := reportInterval
+	if onlyMoved(&before, &status) {
+		interval = moveInterval
+	}
+	if elapsed := in.Now.Sub(r.written[o.group].at); elapsed < interval && !mustPrecede(&before, &status) {
+		return interval - elapsed, nil
 	}
 	basedOn := o.rollout.ResourceVersion
 	next := o.rollout.DeepCopy()
@@ -260,16 +262,6 @@ func (r *Reconciler) release(ctx context.Context, o *observation, in rollout.Inp
 	}
 	r.forget(o.group)
 	return 0, nil
-}
-
-// reportIn is how long to wait before a status that does not change the ledger may
-// be written; whether it changed at all is looked at then.
-func (r *Reconciler) reportIn(g Group, now time.Time, before, after *topsv1.DaemonRolloutStatus) time.Duration {
-	interval := reportInterval
-	if onlyMoved(before, after) {
-		interval = moveInterval
-	}
-	return max(0, interval-now.Sub(r.written[g].at))
 }
 
 func (r *Reconciler) forget(g Group) {

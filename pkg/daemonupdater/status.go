@@ -39,8 +39,7 @@ const (
 // statusOf turns a decision into the status to store. It is pure; previous is
 // the status before, whose condition times are kept where nothing changed.
 func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.Input, d rollout.Decision) topsv1.DaemonRolloutStatus {
-	status := previous // what is not replaced as a whole is not written to
-	status.Conditions = slices.Clone(previous.Conditions)
+	status := *previous.DeepCopy()
 	storeLedger(&status, d.Ledger)
 	for i := range status.InFlight {
 		status.InFlight[i].Step = stepOf(status.InFlight[i].Node, &d)

@@ -353,7 +353,7 @@ func (s *Story) metrics(ctx context.Context) error {
 	s.narrator.command("curl -s "+s.manager.URL+"/metrics | grep ^gcu_rollout_", strings.Join(lines, ""))
 	for _, want := range []string{
 		`gcu_rollout_nodes{rollout="` + grName + `",state="updated"} 1`,
-		`gcu_rollout_nodes{rollout="` + grName + `",state="pending"} 19`,
+		`gcu_rollout_nodes{rollout="` + grName + `",state="held"} 19`,
 		`gcu_rollout_max_unavailable{rollout="` + grName + `"} 2`,
 	} {
 		if !slices.Contains(lines, want+"\n") {
