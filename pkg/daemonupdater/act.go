@@ -65,24 +65,33 @@ func (r *Reconciler) recheck(ctx context.Context, o *observation, deletions []ro
 		if _, done := unchanged[d.Member]; done {
 			continue
 		}
-		observed := o.members[d.Member].daemonSet
-		var live appsv1.DaemonSet
-		err := r.Live.Get(ctx, client.ObjectKeyFromObject(observed), &live)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading DaemonSet %s again: %w", o.members[d.Member].key(), err)
+		m := o.members[d.Member]
+		live, same, err := r.readAgain(ctx, m)
+		if err != nil {
+			return nil, err
 		}
-		same := err == nil && sameControl(observed, &live)
 		if same && !o.view.confirmed[d.Member] {
-			revisions, err := r.liveRevisions(ctx, o.members[d.Member], &live)
+			revisions, err := r.liveRevisions(ctx, m, live)
 			if err != nil {
 				return nil, err
 			}
-			same = sameTarget(o.members[d.Member], &live, revisions)
+			same = sameTarget(m, live, revisions)
 			o.view.confirmed[d.Member] = same
 		}
 		unchanged[d.Member] = same
 	}
 	return unchanged, nil
+}
+
+// readAgain reads a DaemonSet past the cache, and tells whether it is still there
+// and controlled as it was observed.
+func (r *Reconciler) readAgain(ctx context.Context, m member) (live *appsv1.DaemonSet, same bool, err error) {
+	live = &appsv1.DaemonSet{}
+	err = r.Live.Get(ctx, client.ObjectKeyFromObject(m.daemonSet), live)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, false, fmt.Errorf("reading DaemonSet %s again: %w", m.key(), err)
+	}
+	return live, err == nil && sameControl(m.daemonSet, live), nil
 }
 
 // liveRevisions reads the revisions of a DaemonSet past the cache.
@@ -154,28 +163,32 @@ func (r *Reconciler) fencePods(ctx context.Context, o *observation, in *rollout.
 		if err != nil {
 			return err
 		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: pods[i].Name}}
-		log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KObj(pod))
-		err = r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data))
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("fencing Pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
-		return nil
+		log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pods[i].Name))
+		return r.patchPod(ctx, ds.Namespace, pods[i].Name, data)
 	})
 }
 
+// patchPod patches the conditions of a pod. One that is gone, or whose name
+// another pod has, needs no patch.
+func (r *Reconciler) patchPod(ctx context.Context, namespace, name string, data []byte) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("patching conditions of Pod %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
 // patchConditions applies patches of pod conditions, and takes the nodes where
-// that succeeded out of view.unmarked. A pod that is gone needs none.
+// that succeeded out of view.unmarked.
 func (r *Reconciler) patchConditions(ctx context.Context, v *view, patches []podPatch) error {
 	var failed sync.Map
 	err := each(ctx, len(patches), func(i int) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patches[i].namespace, Name: patches[i].name}}
-		err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patches[i].data))
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		err := r.patchPod(ctx, patches[i].namespace, patches[i].name, patches[i].data)
+		if err != nil {
 			failed.Store(patches[i].node, true)
-			return fmt.Errorf("patching conditions of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
-		return nil
+		return err
 	})
 	if ctx.Err() != nil {
 		return err // not all of them were tried

@@ -97,16 +97,14 @@ func (r *Reconciler) undo(ctx context.Context, o *observation, m member, hash st
 // unchanged reads a DaemonSet past the cache. It returns errMoved when it is not
 // what was observed any more.
 func (r *Reconciler) unchanged(ctx context.Context, m member) (*appsv1.DaemonSet, error) {
-	var live appsv1.DaemonSet
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(m.daemonSet), &live)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading DaemonSet %s again: %w", m.key(), err)
+	live, same, err := r.readAgain(ctx, m)
+	if err != nil {
+		return nil, err
 	}
-	if err != nil || !sameControl(m.daemonSet, &live) ||
-		live.Annotations[topsv1.AnnotationRevision] != m.daemonSet.Annotations[topsv1.AnnotationRevision] {
+	if !same || live.Annotations[topsv1.AnnotationRevision] != m.daemonSet.Annotations[topsv1.AnnotationRevision] {
 		return nil, errMoved
 	}
-	return &live, nil
+	return live, nil
 }
 
 // stillDecides returns errMoved when the ledger is not what this pass left: then

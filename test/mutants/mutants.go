@@ -155,7 +155,7 @@ var mutants = []mutant{
 	{"lanes-keep-nodes", "a node stays in the queue it was in before it changed", fleet,
 		"if l := n.lane; l != nil {", "if l := n.lane; l != nil && l.nodes.Len() == 1 {"},
 	{"labels-ignored", "a node that is labelled otherwise stays in its wave", fleet,
-		"(old == nil || !sameLabels(old.Labels, node.Labels))", "old == nil"},
+		"(old == nil || !maps.Equal(old.Labels, node.Labels))", "old == nil"},
 	{"marks-stay", "slots of the last decision are taken for slots of this one", fleet,
 		"n.marked, n.queued, n.slot, n.failure = false, false, nil, nil", "n.marked = false"},
 	{"dirty-nodes-not-read", "a node that an event was about is not read again", updater + "view.go",

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -93,7 +94,7 @@ func (f *Fleet) Set(node Node, now time.Time) {
 		f.leave(old)
 		facts.wave = old.wave
 	}
-	if len(f.waves) > 1 && (old == nil || !sameLabels(old.Labels, node.Labels)) {
+	if len(f.waves) > 1 && (old == nil || !maps.Equal(old.Labels, node.Labels)) {
 		f.unassigned = true
 	}
 	f.nodes[node.Name] = facts
@@ -226,16 +227,4 @@ func (f *Fleet) mark(n *nodeFacts, slot *Slot, failure *Failure) {
 func (f *Fleet) queue(n *nodeFacts) {
 	f.mark(n, n.slot, n.failure)
 	n.queued = true
-}
-
-func sameLabels(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if other, ok := b[k]; !ok || other != v {
-			return false
-		}
-	}
-	return true
 }

@@ -123,7 +123,8 @@ func (p *planner) fillQueue(queues []*queue) {
 			room--
 			slot := p.grant(q.last)
 			slot.Queued = true
-			slot.name(q.last.next(), p.in.Members[q.last.next().Member].Key)
+			pod := q.last.next()
+			slot.name(pod, p.in.Members[pod.Member].Key)
 			p.fleet.queue(q.last)
 			p.slots = append(p.slots, slot)
 			return false

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,16 +24,6 @@ func (d *Decision) Verdict(node string) (Verdict, bool) {
 		return d.plan.verdict(n), true
 	}
 	return Verdict{}, false
-}
-
-// Verdicts returns the verdicts on all nodes, sorted by name. Its work is
-// proportional to the fleet.
-func (d *Decision) Verdicts() []Verdict {
-	all := make([]Verdict, 0, d.plan.fleet.Len())
-	for _, name := range slices.Sorted(maps.Keys(d.plan.fleet.nodes)) {
-		all = append(all, d.plan.verdict(d.plan.fleet.nodes[name]))
-	}
-	return all
 }
 
 // Skipped returns the verdicts on the first nodes by name that are skipped, at
