@@ -25,9 +25,9 @@ import (
 // parallelism bounds the requests of one pass that are under way at once.
 const parallelism = 16
 
-// errMoved says that a DaemonSet changed since the pass began; the next pass
-// decides again.
-var errMoved = errors.New("a DaemonSet changed while its pods were to be deleted")
+// errMoved says that the world is not as the pass saw it; the next pass decides
+// again.
+var errMoved = errors.New("it changed since it was read")
 
 // undone returns the deletions that this process has not made already; of those it
 // has, the cache may not show it yet.
