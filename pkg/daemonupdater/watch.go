@@ -7,11 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +24,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
 // SetupWithManager adds the controller and the cache indexes it needs: pods and
@@ -47,11 +50,29 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&topsv1.NodeUpgrade{}, enqueue(r.groupsAskedFor)).
 		Watches(&topsv1.DaemonRollout{}, enqueue(r.groupOfRollout)).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(r.groupsUnderPolicy)).
+		WithLogConstructor(r.logger(mgr.GetLogger())).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding controller daemonupdater: %w", err)
 	}
 	return nil
+}
+
+// logger returns what makes the logger of a pass, whose lines all say which
+// group they are about. The uid of a gr is that of the cache: empty when it is gone.
+func (r *Reconciler) logger(base logr.Logger) func(*Group) logr.Logger {
+	return func(g *Group) logr.Logger {
+		controller := []any{"controller", "daemonupdater"}
+		if g == nil {
+			return base.WithValues(controller...)
+		}
+		if g.Kind != kindGcuResource {
+			return base.WithValues(g.Kind, klog.KRef(g.Namespace, g.Name)).WithValues(controller...)
+		}
+		var gr topsv1.GcuResource
+		_ = r.Get(context.Background(), client.ObjectKey{Name: g.Name}, &gr, client.UnsafeDisableDeepCopy) // without it the name has to do
+		return base.WithValues(logging.GcuResource(g.Name, gr.UID)...).WithValues(controller...)
+	}
 }
 
 func enqueue(groups func(context.Context, client.Object) []Group) handler.TypedEventHandler[client.Object, Group] {

@@ -2,6 +2,10 @@ package daemonupdater
 
 import (
 	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
 func TestNodeChanged(t *testing.T) {
@@ -136,5 +141,31 @@ func TestARolloutWakesItsGroup(t *testing.T) {
 		if diff := cmp.Diff([]Group{g}, (&Reconciler{}).groupOfRollout(context.Background(), stored)); diff != "" {
 			t.Errorf("groups (-want +got):\n%s", diff)
 		}
+	}
+}
+
+func TestLinesOfAPassSayWhoseTheyAre(t *testing.T) {
+	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
+	for name, test := range map[string]struct {
+		group *Group
+		want  string
+	}{
+		"contract 57: a gr by name and uuid":               {&Group{Kind: kindGcuResource, Name: "fleet"}, "Hello gcuResource(name:fleet, uuid:uid-fleet) controller=daemonupdater\n"},
+		"contract 57: a gr that is gone by name":           {&Group{Kind: kindGcuResource, Name: "gone"}, "Hello gcuResource(name:gone, uuid:\"\") controller=daemonupdater\n"},
+		"a DaemonSet by namespace and name":                {&Group{Kind: kindDaemonSet, Namespace: "apps", Name: "fleet"}, "Hello DaemonSet(name:fleet, namespace:apps) controller=daemonupdater\n"},
+		"what is about no group says the controller alone": {nil, "Hello controller=daemonupdater\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			log := logging.New(io.Discard, logging.Options{Format: logging.JSON, File: path})
+			c.reconciler.logger(log)(test.group).Info("Hello")
+			line, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(string(line), test.want) {
+				t.Errorf("line %q does not end with %q", line, test.want)
+			}
+		})
 	}
 }

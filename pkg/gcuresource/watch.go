@@ -3,6 +3,7 @@ package gcuresource
 import (
 	"context"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,6 +21,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
 // SetupWithManager registers the controller with the manager, whose scheme
@@ -61,7 +63,22 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.ControllerRevision{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: nodeChanged})).
+		WithLogConstructor(r.logger(mgr.GetLogger())).
 		Complete(r)
+}
+
+// logger returns what makes the logger of a pass, whose lines all identify the
+// gr. The uid is that of the cache: empty when the gr is gone.
+func (r *Reconciler) logger(base logr.Logger) func(*reconcile.Request) logr.Logger {
+	return func(request *reconcile.Request) logr.Logger {
+		controller := []any{"controller", "gcuresource"}
+		if request == nil {
+			return base.WithValues(controller...)
+		}
+		gr := &topsv1.GcuResource{}
+		_ = r.Get(context.Background(), request.NamespacedName, gr, client.UnsafeDisableDeepCopy) // without it the name has to do
+		return base.WithValues(logging.GcuResource(request.Name, gr.UID)...).WithValues(controller...)
+	}
 }
 
 // ofLabel maps an object to the gr its label names.
