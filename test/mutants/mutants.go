@@ -18,6 +18,7 @@ const (
 	window  = "pkg/daemonupdater/rollout/window.go"
 	updater = "pkg/daemonupdater/"
 	sets    = "pkg/daemonset/"
+	tasks   = "pkg/upgradeplan/"
 )
 
 var mutants = []mutant{
@@ -220,4 +221,36 @@ var mutants = []mutant{
 		"GetScaledValueFromIntOrPercent(&most, total, true)", "GetScaledValueFromIntOrPercent(&most, total, false)"},
 	{"old-template", "the target is known before the newest template was observed", sets + "revision.go",
 		"if ds.Status.ObservedGeneration != ds.Generation {", "if ds.Status.ObservedGeneration > ds.Generation {"},
+
+	// The tasks of an upgrade.
+	{"driver-alone", "a new driver does not restart what uses the device", tasks + "defaultbook.go",
+		"Changed: []string{TargetDriver}", "Changed: []string{TargetNFD}"},
+	{"light-is-heavy", "a new exporter drains the node", tasks + "defaultbook.go",
+		"ActionSoak, ActionUncordon}, Disruption: EvictAccelerator}", "ActionSoak, ActionUncordon}, Disruption: ReplacePod}"},
+	{"unchanged-nodes-planned", "a node on which nothing changed has tasks", tasks + "generate.go",
+		"	if !s.any {", "	if !s.any && len(host) < 0 {"},
+	{"group-by-task", "without groupBy every task is a job", tasks + "rules.go",
+		"byTask: a.GroupBy == GroupByTask", "byTask: a.GroupBy != GroupByHost"},
+	{"steps-in-one-stage", "tasks of two steps run together", tasks + "arrange.go",
+		"for to < n && q.places[to].step == q.places[from].step {", "for to < n && q.places[to].step <= q.places[from].step+1 {"},
+	{"fleet-steps-divided", "a batch goes on while others have not passed a step of the whole fleet", tasks + "arrange.go",
+		"if r.steps[section.from].fleet {", "if r.steps[section.from].fleet && len(m) < 0 {"},
+	{"plan-without-waves", "a plan does not go wave by wave", tasks + "arrange.go",
+		"cmp.Or(cmp.Compare(a.Wave, b.Wave), cmp.Compare(book.turn(a), book.turn(b)))", "cmp.Compare(book.turn(a), book.turn(b))"},
+	{"waves-share-a-batch", "the end of a wave and the begin of the next are one batch", tasks + "arrange.go",
+		"fresh := i == 0 || n.Wave != nodes[i-1].Wave || ", "fresh := i == 0 || "},
+	{"plan-control-plane-first", "a plan has the control plane first where it is to be last", tasks + "arrange.go",
+		"	return 1\n", "	return -1\n"},
+	{"batch-off-by-one", "a batch has one node more than its size", tasks + "arrange.go",
+		"len(batches[last]) == size", "len(batches[last]) > size"},
+	{"task-twice", "a task is planned twice", tasks + "arrange.go",
+		"	if taken {", "	if taken && i < 0 {"},
+	{"cut-keeps-empty-stages", "a cut has stages without tasks", tasks + "cut.go",
+		"		if len(s) > 0 {", "		if len(s) >= 0 {"},
+	{"empty-selects-all", "an empty list of a selection selects everything", tasks + "cut.go",
+		"	if values == nil {", "	if len(values) == 0 {"},
+	{"failed-task-passed", "a failed task does not hold what comes after it", tasks + "progress.go",
+		"p.Failed = append(p.Failed, t)", "continue"},
+	{"label-hides", "nodes with different labels are printed as one group", tasks + "group.go",
+		"	k.label = label(host)", "	_ = label(host)"},
 }
