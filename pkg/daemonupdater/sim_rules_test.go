@@ -242,7 +242,7 @@ func (w *simWorld) checkWindow(pass *simPass, after *topsv1.DaemonRollout, name 
 		zone = strings.ReplaceAll(value, ".", "/")
 	}
 	location, err := time.LoadLocation(zone)
-	if err != nil {
+	if err != nil || zone == "" {
 		w.violate("window: %s starts, its time zone is %s", name, zone)
 		return
 	}
