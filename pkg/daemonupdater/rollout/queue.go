@@ -16,7 +16,7 @@ import (
 // together: each counts at least the nodes that the other may have started.
 
 // maxQueued bounds the queue.
-const maxQueued = 50
+const maxQueued = 100
 
 // lookahead is how many nodes are queued. Under OTA there is a person for each,
 // and with pools a queued node would stand in the way of those of other pools.
