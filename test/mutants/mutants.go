@@ -49,8 +49,6 @@ var mutants = []mutant{
 		`if slot.PodVersion == "" || len(slot.Members) == 0 {`, `if slot.PodVersion == "" || len(slot.Members) >= 0 {`},
 	{"slot-renamed-unfenced", "a slot names another pod while the first can still be deleted", plan,
 		"if slot.Pod != pod.UID && !p.spent(*slot, node) {", `if slot.Pod == "" && !p.spent(*slot, node) {`},
-	{"slot-version-goes-back", "a manager whose cache is behind lets an older version of a pod be deleted", fence,
-		"if s.Pod != pod.UID || newer(pod.Version, s.PodVersion) {", "if s.Pod != pod.UID || pod.Version != s.PodVersion {"},
 	{"released-unfenced", "a rollout is deleted while a pod that it names can still be deleted", updater + "reconciler.go",
 		"if o.view.unfenced(&d) {", "if false {"},
 	{"old-news", "a pod is deleted in the version that the slot names by what was seen of an earlier one", plan,

@@ -13,12 +13,9 @@ import (
 // which is all that may be deleted. Where that is not so by itself, the pod is
 // written to.
 
-// name records the pod of a member as the one that may be deleted, in the newest
-// version known of it.
+// name records the pod of a member as the one that may be deleted, as it is seen.
 func (s *Slot) name(pod *Pod, member string) {
-	if s.Pod != pod.UID || newer(pod.Version, s.PodVersion) {
-		s.Pod, s.PodVersion = pod.UID, pod.Version
-	}
+	s.Pod, s.PodVersion = pod.UID, pod.Version
 	if i := slices.Index(s.Members, member); i < 0 || i != len(s.Members)-1 {
 		s.Members = append(slices.DeleteFunc(slices.Clone(s.Members), func(m string) bool { return m == member }), member)
 	}
