@@ -153,7 +153,7 @@ var mutants = []mutant{
 	{"policy-over-annotation", "max-unavailable of the policy wins over the annotation", updater + "policy.go",
 		"if spec.MaxUnavailable != nil && in.Settings.MaxUnavailable == (daemonset.Settings{}).MaxUnavailable {", "if spec.MaxUnavailable != nil {"},
 	{"local-time-zone", "Local is taken for a time zone", updater + "policy.go",
-		`if err != nil || name == "Local" {`, "if err != nil {"},
+		`if err != nil || name == "" || name == "Local" {`, "if err != nil {"},
 
 	// What is kept between passes.
 	{"time-stands-still", "a fleet that is kept does not see that a pod is available by now", fleet,
