@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 func skipNameValidation() config.Controller {
@@ -218,7 +219,7 @@ func TestAForeignObjectTheCacheDoesNotHaveIsFoundBeforeACreation(t *testing.T) {
 	c := testClient(t)
 	ctx := context.Background()
 	gr := newGR(topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}})
-	account := Ref{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Namespace: "kube-system", Name: nfdServiceAccount}
+	account := component.Ref{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Namespace: "kube-system", Name: "nfd-service-account"}
 	r := &Reconciler{Client: c, APIReader: c}
 	if live, err := r.readLive(ctx, gr, account); live != nil || err != nil {
 		t.Errorf("an object that does not exist: got %v, %v", live, err)
@@ -232,9 +233,8 @@ func TestAForeignObjectTheCacheDoesNotHaveIsFoundBeforeACreation(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	rendered := render(t, gr)[componentNFD]
-	component := Component{Rendered: rendered, Live: map[Ref]*metav1.PartialObjectMetadata{}}
-	_, err := r.apply(ctx, gr, &component, &rendered.Objects[4])
+	nfd := Component{Rendered: render(t, gr)[0], Live: map[component.Ref]*metav1.PartialObjectMetadata{}}
+	_, err := r.apply(ctx, gr, &nfd, &nfd.Objects[4])
 	if err == nil {
 		t.Fatal("the foreign object was taken over")
 	}
@@ -312,7 +312,7 @@ func TestDeletionRunsInReverseOrderAndKeepsTheCRD(t *testing.T) {
 	if message := s.marked("node-1", false); message != "" {
 		t.Error(message)
 	}
-	if err := s.get(nfdCRD(), "", nodeFeatureRuleCRDName); err != nil {
+	if err := s.get(nfdCRD(), "", nfdCRDName); err != nil {
 		t.Errorf("the CRD of nfd is gone: %v", err)
 	}
 }

@@ -22,7 +22,7 @@ func stored(t *testing.T, spec string) (*unstructured.Unstructured, error) {
 		t.Fatal(err)
 	}
 	gr.Object = map[string]any{"spec": gr.Object}
-	gr.SetGroupVersionKind(topsv1.GroupVersion.WithKind(gcuResourceKind))
+	gr.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
 	gr.SetName("schema")
 	err := testClient(t).Create(context.Background(), gr, client.FieldValidation("Strict"))
 	if err == nil {

@@ -37,11 +37,6 @@ func TestStatusOfADeployment(t *testing.T) {
 			"False AsExpected: nothing is wrong"},
 		{"offline nodes do not count", spec, func(o *Observation) { o.run("nfd", "driver", "gfd"); o.off("node-1", "node-4") },
 			"Running", "3/3", []string{"nfd=Running", "driver=Running", "gfd=Running"}, success("deploy"), "False AsExpected: nothing is wrong"},
-		{"a component not served is counted and failed", topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}, Volcano: &topsv1.VolcanoSpec{}},
-			func(o *Observation) { o.run("gfd") }, "failed", "1/2", []string{"gfd=Running", "volcano=failed"},
-			topsv1.ActionCondition{Action: "deploy", Status: "failed", Reason: ReasonFailed, Progress: 50,
-				Message: "volcano: component volcano is not served by this version"},
-			"True ComponentNotServed: volcano: component volcano is not served by this version"},
 		{"a refused apply is told in the API server's words", topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}}, func(o *Observation) {
 			o.component("gfd").Failure = &Failure{Reason: ReasonApplyFailed, Message: "applying DaemonSet: no"}
 		}, "failed", "0/1", []string{"gfd=failed"},
@@ -197,7 +192,7 @@ func TestAnUpgradeFromEndToEnd(t *testing.T) {
 }
 
 func TestAnUnchangedWorldGivesTheSameStatusAtAnyTime(t *testing.T) {
-	gr := newGR(allComponents())
+	gr := newGR(onNodes())
 	obs := newWorld(t, gr, 4)
 	obs.run("nfd", "driver", "toolkit")
 	obs.create("devicePlugin")
@@ -229,15 +224,15 @@ func TestStatusOfADeletion(t *testing.T) {
 }
 
 func TestEventsAreSentForChangesOnly(t *testing.T) {
-	gr := newGR(topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}, Volcano: &topsv1.VolcanoSpec{}})
+	gr := newGR(topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}})
 	obs := newWorld(t, gr, 1)
+	obs.component("gfd").Failure = &Failure{Reason: ReasonApplyFailed, Message: "no"}
 	first := obs.next()
-	const cause = "volcano: component volcano is not served by this version"
-	want := []note{{"Normal", "Failed", cause}, {"Warning", "ComponentNotServed", cause}}
+	want := []note{{"Normal", "Failed", "gfd: no"}, {"Warning", "ApplyFailed", "gfd: no"}}
 	if diff := cmp.Diff(want, notes(&topsv1.GcuResourceStatus{}, &first), cmp.AllowUnexported(note{})); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	obs.run("gfd")
+	obs.run("exporter")
 	second := obs.next()
 	if got := notes(&first, &second); got != nil {
 		t.Errorf("neither phase nor cause changed, but %v", got)

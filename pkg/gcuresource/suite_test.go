@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,8 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // revisionNamespace holds the revisions of specs; clear empties it.
@@ -66,11 +69,45 @@ func apiServer(t *testing.T) *rest.Config {
 			ErrorIfCRDPathMissing: true,
 		}
 		environment.config, environment.err = environment.server.Start()
+		if environment.err == nil {
+			environment.err = giveRights(environment.config)
+		}
 	})
 	if environment.err != nil {
 		t.Fatalf("starting the API server: %v", environment.err)
 	}
 	return environment.config
+}
+
+// operator is the account the controllers run as: what it may do is what the
+// generated role says.
+const operator = "system:serviceaccount:kube-system:gcu-operator"
+
+// giveRights applies the role of the operator.
+func giveRights(config *rest.Config) error {
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return err
+	}
+	for _, file := range []string{"service_accounts.yaml", "manager_role.yaml", "bindings.yaml"} {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
+		if err != nil {
+			return err
+		}
+		for _, document := range strings.Split(string(raw), "\n---\n") {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+				return fmt.Errorf("decoding %s: %w", file, err)
+			}
+			if !strings.HasPrefix(object.GetKind(), "Cluster") {
+				object.SetNamespace("kube-system") // as kustomize does
+			}
+			if err := c.Create(context.Background(), object); err != nil {
+				return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+	return nil
 }
 
 func testScheme(t *testing.T) *runtime.Scheme {
@@ -99,6 +136,8 @@ type stage struct {
 	t      *testing.T
 	mu     sync.Mutex
 	writes []string
+	// after is done when the test has ended and no gr is left.
+	after []func()
 }
 
 // newStage starts the controllers. When the test ends they delete every gr;
@@ -109,7 +148,9 @@ func newStage(t *testing.T, nodes ...string) *stage {
 	for _, name := range nodes {
 		s.addNode(name)
 	}
-	mgr, err := ctrl.NewManager(apiServer(t), ctrl.Options{
+	as := rest.CopyConfig(apiServer(t))
+	as.Impersonate.UserName = operator
+	mgr, err := ctrl.NewManager(as, ctrl.Options{
 		Scheme:     testScheme(t),
 		Metrics:    server.Options{BindAddress: "0"},
 		NewClient:  s.recording,
@@ -137,6 +178,9 @@ func newStage(t *testing.T, nodes ...string) *stage {
 			s.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
 		s.remove(nfdCRD())
+		for _, clean := range s.after {
+			clean()
+		}
 	})
 	return s
 }
@@ -145,7 +189,7 @@ func nfdCRD() *unstructured.Unstructured {
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
 	crd.SetKind("CustomResourceDefinition")
-	crd.SetName(nodeFeatureRuleCRDName)
+	crd.SetName(nfdCRDName)
 	return crd
 }
 
@@ -230,6 +274,11 @@ func (s *stage) addNode(name string) {
 	s.must(s.Status().Update(ctx, node))
 }
 
+// backgroundly deletes like kubectl: what belongs to the object goes later.
+var backgroundly = client.PropagationPolicy(metav1.DeletePropagationBackground)
+
+func clusterKey(name string) client.ObjectKey { return client.ObjectKey{Name: name} }
+
 func (s *stage) get(o client.Object, namespace, name string) error {
 	return s.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, o)
 }
@@ -274,7 +323,7 @@ func (s *stage) play(name string) {
 
 func (s *stage) dependent(ds *appsv1.DaemonSet, name, hash string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: ds.Namespace,
-		Labels: map[string]string{labelName: ds.Name, "controller-revision-hash": hash},
+		Labels: map[string]string{component.LabelName: ds.Name, "controller-revision-hash": hash},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID,
 			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false)}}}
 }
@@ -295,7 +344,7 @@ func (s *stage) runPod(ds *appsv1.DaemonSet, node, hash string) {
 func (s *stage) collect(name string) {
 	s.t.Helper()
 	ctx := context.Background()
-	of := []client.DeleteAllOfOption{client.InNamespace("kube-system"), client.MatchingLabels{labelName: name}, client.GracePeriodSeconds(0)}
+	of := []client.DeleteAllOfOption{client.InNamespace("kube-system"), client.MatchingLabels{component.LabelName: name}, client.GracePeriodSeconds(0)}
 	s.must(s.DeleteAllOf(ctx, &corev1.Pod{}, of...))
 	s.must(s.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, of...))
 }
@@ -306,6 +355,7 @@ func (s *stage) clear() {
 	ctx := context.Background()
 	s.must(s.DeleteAllOf(ctx, &topsv1.GcuResource{}))
 	s.until("deleting every gr", func() string {
+		s.release()
 		for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
 			s.must(s.DeleteAllOf(ctx, object, client.InNamespace("kube-system"), client.GracePeriodSeconds(0)))
 		}

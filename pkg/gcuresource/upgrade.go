@@ -11,6 +11,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // Reasons of the upgrade condition and of Progressing while it is open.
@@ -40,7 +41,7 @@ type upgrade struct {
 	open bool
 	// updated of total pods on Ready nodes are at the newest revision and available.
 	updated, total int
-	// rolling is true when this operator replaces the pods by itself.
+	// rolling is true when this operator replaces the pods of DaemonSets by itself.
 	rolling bool
 	// reason and message say how it goes; empty when it is not open.
 	reason, message string
@@ -66,7 +67,7 @@ var underWay = map[string]string{
 // settingsOf reads the upgrade settings a gr carries onto its DaemonSets.
 func settingsOf(gr *topsv1.GcuResource) (daemonset.Settings, error) {
 	return daemonset.SettingsOf(&appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Annotations: carried(gr)},
+		ObjectMeta: metav1.ObjectMeta{Annotations: component.Carried(gr)},
 		Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
 	})
 }
@@ -88,12 +89,14 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 	if rolledBack(obs.Resource) {
 		u.action = topsv1.ActionRollback
 	}
-	changed := false
+	changed, onNodes := false, false
 	for i := range steps {
 		h := &steps[i].health
 		u.total += h.expected
 		u.updated += h.updated
-		changed = changed || h.outdated > 0 || (h.seen && !h.observed)
+		lags := h.outdated > 0 || (h.seen && !h.observed)
+		changed = changed || lags
+		onNodes = onNodes || (h.perNode && (lags || h.updated < h.expected))
 	}
 	settings, err := settingsOf(obs.Resource)
 	u.rolling = err == nil && settings.Strategy == daemonset.AdvancedRollingUpdate
@@ -101,7 +104,10 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 	if !u.open {
 		return u
 	}
-	u.reason, u.message = upgradeWords(settings, err)
+	u.reason = ReasonUpgrading
+	if onNodes { // Kubernetes replaces the others by itself
+		u.reason, u.message = upgradeWords(settings, err)
+	}
 	u.message = fmt.Sprintf("%d of %d pods at the newest revision%s", u.updated, u.total, u.message)
 	if u.action == topsv1.ActionRollback {
 		u.message = "back to " + obs.Resource.Annotations[topsv1.AnnotationRolledBackTo] + ": " + u.message

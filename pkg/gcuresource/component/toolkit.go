@@ -1,4 +1,4 @@
-package gcuresource
+package component
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -35,19 +35,15 @@ func renderToolkit(spec *topsv1.GcuResourceSpec) []object {
 		{name: "run-enflame", host: "/run/enflame", container: "/run/enflame", kind: create},
 		{name: "cdi", host: "/var/run/cdi", container: "/var/run/cdi", kind: create},
 	})
+	main := container(s)
+	main.SecurityContext = privileged()
+	main.VolumeMounts = mounts
+	main.ReadinessProbe = shell(runtimeInstalled, 10, 3)
 	return []object{daemonSet(s, corev1.PodSpec{
 		HostPID:           true,
 		PriorityClassName: priorityNode,
 		Tolerations:       everywhere(),
 		Volumes:           volumes,
-		Containers: []corev1.Container{{
-			Name:            s.name,
-			Image:           s.image,
-			ImagePullPolicy: s.pullPolicy,
-			Env:             s.env,
-			SecurityContext: privileged(),
-			VolumeMounts:    mounts,
-			ReadinessProbe:  shell(runtimeInstalled, 10, 3),
-		}},
+		Containers:        []corev1.Container{main},
 	})}
 }

@@ -1,11 +1,11 @@
-package gcuresource
+package component
 
 import (
+	"cmp"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -38,8 +38,8 @@ const (
 func renderNFD(spec *topsv1.GcuResourceSpec) []object {
 	nfd := spec.NFD
 	s := settings{
-		name:         or(nfd.Name, nfdName),
-		namespace:    or(nfd.Namespace, defaultNamespace),
+		name:         cmp.Or(nfd.Name, nfdName),
+		namespace:    cmp.Or(nfd.Namespace, defaultNamespace),
 		nodeSelector: nfdSelector(nfd),
 	}
 	volumes, mounts := volumesOf([]hostMount{
@@ -57,12 +57,14 @@ func renderNFD(spec *topsv1.GcuResourceSpec) []object {
 		Volumes:            volumes,
 		Containers:         []corev1.Container{nfdMaster(nfd.Master), nfdWorker(nfd.Worker, mounts)},
 	})
-	return []object{
-		nfdRole(s), nfdRoleBinding(s), ds, nodeFeatureRuleCRD(s),
-		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{
-			Name: nfdServiceAccount, Namespace: s.namespace, Labels: map[string]string{labelName: s.name},
-		}},
+	id := identity{
+		namespace: s.namespace, account: nfdServiceAccount, role: nfdClusterRole, binding: nfdClusterRoleBinding, app: s.name,
+		rules: []rbacv1.PolicyRule{
+			may("get list patch update", "core", "nodes"),
+			may("get list watch", nfdGroup, "nodefeaturerules"),
+		},
 	}
+	return []object{id.clusterRole(), id.clusterRoleBinding(), ds, nodeFeatureRuleCRD(s), id.serviceAccount()}
 }
 
 // nfdSelector returns the node selector of the one DaemonSet: that of the
@@ -114,27 +116,5 @@ func nfdContainer(name string, fields *topsv1.BaseFields) corev1.Container {
 		Command:         []string{name},
 		Env:             s.env,
 		SecurityContext: security,
-	}
-}
-
-// nfdRole is what nfd may do. The operator must hold the same rights: nobody
-// can grant what he does not have.
-func nfdRole(s settings) *rbacv1.ClusterRole {
-	return &rbacv1.ClusterRole{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
-		ObjectMeta: metav1.ObjectMeta{Name: nfdClusterRole, Labels: map[string]string{labelName: s.name}},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "patch", "update"}},
-			{APIGroups: []string{nfdGroup}, Resources: []string{"nodefeaturerules"}, Verbs: []string{"get", "list", "watch"}},
-		},
-	}
-}
-
-func nfdRoleBinding(s settings) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: nfdClusterRoleBinding, Labels: map[string]string{labelName: s.name}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: nfdClusterRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: nfdServiceAccount, Namespace: s.namespace}},
 	}
 }

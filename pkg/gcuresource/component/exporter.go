@@ -1,10 +1,8 @@
-package gcuresource
+package component
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -38,56 +36,38 @@ func renderExporter(spec *topsv1.GcuResourceSpec) []object {
 		{name: "lock", host: "/var/lock", container: "/var/lock", kind: corev1.HostPathDirectoryOrCreate},
 		{name: "pod-resources", host: "/var/lib/kubelet/pod-resources", container: "/var/lib/kubelet/pod-resources", readOnly: true},
 	}, libefml()...))
+	main := container(s)
+	main.Args = []string{"--web.listen-address=:9400"}
+	main.Ports = []corev1.ContainerPort{{
+		Name: exporterPortName, ContainerPort: exporterPort, HostPort: exporterPort, Protocol: corev1.ProtocolTCP,
+	}}
+	main.Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("100Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2000Mi")},
+	}
+	main.SecurityContext = privileged()
+	main.VolumeMounts = mounts
+	main.ReadinessProbe = listens(exporterPort)
 	ds := daemonSet(s, corev1.PodSpec{
 		HostNetwork:       true,
 		DNSPolicy:         corev1.DNSClusterFirstWithHostNet,
 		PriorityClassName: priorityNode,
 		Tolerations:       onControlPlane(),
 		Volumes:           volumes,
-		Containers: []corev1.Container{{
-			Name:            s.name,
-			Image:           s.image,
-			ImagePullPolicy: s.pullPolicy,
-			Args:            []string{"--web.listen-address=:9400"},
-			Env:             s.env,
-			Ports: []corev1.ContainerPort{{
-				Name: exporterPortName, ContainerPort: exporterPort, HostPort: exporterPort, Protocol: corev1.ProtocolTCP,
-			}},
-			Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("100Mi")},
-				Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2000Mi")},
-			},
-			SecurityContext: privileged(),
-			VolumeMounts:    mounts,
-			ReadinessProbe: &corev1.Probe{
-				ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(exporterPort)}},
-				PeriodSeconds: 10,
-			},
-		}},
+		Containers:        []corev1.Container{main},
 	})
 	return []object{ds, exporterService(s)}
 }
 
+// exporterService makes the metrics of every node reachable on every node.
 func exporterService(s settings) *corev1.Service {
-	return &corev1.Service{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      s.name,
-			Namespace: s.namespace,
-			Labels:    map[string]string{labelName: s.name},
-			Annotations: map[string]string{
-				"prometheus.io/scrape": "true",
-				"prometheus.io/path":   "/metrics",
-				"prometheus.io/port":   "9400",
-			},
-		},
-		Spec: corev1.ServiceSpec{
-			Type:     corev1.ServiceTypeNodePort,
-			Selector: map[string]string{labelName: s.name},
-			Ports: []corev1.ServicePort{{
-				Name: exporterPortName, Port: exporterPort, NodePort: exporterNodePort,
-				TargetPort: intstr.FromInt32(exporterPort), Protocol: corev1.ProtocolTCP,
-			}},
-		},
+	p := port(exporterPortName, exporterPort, exporterPort)
+	p.NodePort = exporterNodePort
+	svc := service(s.namespace, s.name, s.name, p)
+	svc.Annotations = map[string]string{
+		"prometheus.io/scrape": "true",
+		"prometheus.io/path":   "/metrics",
+		"prometheus.io/port":   "9400",
 	}
+	return svc
 }

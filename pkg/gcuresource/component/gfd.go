@@ -1,4 +1,4 @@
-package gcuresource
+package component
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -26,17 +26,13 @@ func renderGFD(spec *topsv1.GcuResourceSpec) []object {
 		{name: "sys", host: "/sys", container: "/sys", readOnly: true},
 		{name: "topscloud", host: "/etc/topscloud", container: "/etc/topscloud", kind: corev1.HostPathDirectoryOrCreate},
 	}, libefml()...))
+	main := container(s)
+	main.SecurityContext = privileged()
+	main.VolumeMounts = mounts
 	return []object{daemonSet(s, corev1.PodSpec{
 		PriorityClassName: priorityNode,
 		Tolerations:       onControlPlane(),
 		Volumes:           volumes,
-		Containers: []corev1.Container{{
-			Name:            s.name,
-			Image:           s.image,
-			ImagePullPolicy: s.pullPolicy,
-			Env:             s.env,
-			SecurityContext: privileged(),
-			VolumeMounts:    mounts,
-		}},
+		Containers:        []corev1.Container{main},
 	})}
 }

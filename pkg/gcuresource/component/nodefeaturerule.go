@@ -1,4 +1,4 @@
-package gcuresource
+package component
 
 import (
 	"strconv"
@@ -7,8 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodeFeatureRuleCRDName names the one object that stays when its gr goes:
-// deleting it would delete every NodeFeatureRule of the user (decision D16).
 const nodeFeatureRuleCRDName = "nodefeaturerules." + nfdGroup
 
 type props = apiextensionsv1.JSONSchemaProps
@@ -17,7 +15,7 @@ type props = apiextensionsv1.JSONSchemaProps
 func nodeFeatureRuleCRD(s settings) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
-		ObjectMeta: metav1.ObjectMeta{Name: nodeFeatureRuleCRDName, Labels: map[string]string{labelName: s.name}},
+		ObjectMeta: metaOf("", nodeFeatureRuleCRDName, s.name),
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: nfdGroup,
 			Scope: apiextensionsv1.ClusterScoped,

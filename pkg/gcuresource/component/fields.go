@@ -1,6 +1,7 @@
-package gcuresource
+package component
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,10 +48,10 @@ func (b builtIn) with(fields *topsv1.BaseFields) settings {
 		fields = &topsv1.BaseFields{}
 	}
 	s := settings{
-		name:         or(fields.Name, b.name),
-		namespace:    or(fields.Namespace, defaultNamespace),
+		name:         cmp.Or(fields.Name, b.name),
+		namespace:    cmp.Or(fields.Namespace, defaultNamespace),
 		image:        imageOf(fields, b.image),
-		pullPolicy:   corev1.PullPolicy(or(string(fields.ImagePullPolicy), string(defaultPullPolicy))),
+		pullPolicy:   corev1.PullPolicy(cmp.Or(string(fields.ImagePullPolicy), string(defaultPullPolicy))),
 		env:          mergeEnv(b.env, fields.Env),
 		nodeSelector: b.nodeSelector,
 	}
@@ -62,7 +63,7 @@ func (b builtIn) with(fields *topsv1.BaseFields) settings {
 
 // imageOf returns repository/image:version (contract statement 17).
 func imageOf(fields *topsv1.BaseFields, image string) string {
-	return or(fields.Repository, defaultRepository) + "/" + or(fields.Image, image) + ":" + or(fields.Version, defaultVersion)
+	return cmp.Or(fields.Repository, defaultRepository) + "/" + cmp.Or(fields.Image, image) + ":" + cmp.Or(fields.Version, defaultVersion)
 }
 
 // mergeEnv lays the given variables over the built-in ones: one of the same
@@ -78,11 +79,4 @@ func mergeEnv(builtIn, given []corev1.EnvVar) []corev1.EnvVar {
 		merged[i] = v
 	}
 	return merged
-}
-
-func or(value, otherwise string) string {
-	if value != "" {
-		return value
-	}
-	return otherwise
 }

@@ -1,4 +1,4 @@
-package gcuresource
+package component
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -33,21 +33,17 @@ func renderDriver(spec *topsv1.GcuResourceSpec) []object {
 		{name: "run-enflame", host: "/run/enflame", container: "/run/enflame",
 			kind: corev1.HostPathDirectoryOrCreate, propagation: corev1.MountPropagationBidirectional},
 	})
+	main := container(s)
+	main.SecurityContext = privileged()
+	main.VolumeMounts = mounts
+	// Compiling the modules may take 20 minutes.
+	main.StartupProbe = shell(driverLoaded, 10, 120)
+	main.ReadinessProbe = shell(driverLoaded, 10, 3)
 	return []object{daemonSet(s, corev1.PodSpec{
 		HostPID:           true,
 		PriorityClassName: priorityNode,
 		Tolerations:       everywhere(),
 		Volumes:           volumes,
-		Containers: []corev1.Container{{
-			Name:            s.name,
-			Image:           s.image,
-			ImagePullPolicy: s.pullPolicy,
-			Env:             s.env,
-			SecurityContext: privileged(),
-			VolumeMounts:    mounts,
-			// Compiling the modules may take 20 minutes.
-			StartupProbe:   shell(driverLoaded, 10, 120),
-			ReadinessProbe: shell(driverLoaded, 10, 3),
-		}},
+		Containers:        []corev1.Container{main},
 	})}
 }

@@ -1,4 +1,4 @@
-package gcuresource
+package component
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -26,20 +26,16 @@ func renderDevicePlugin(spec *topsv1.GcuResourceSpec) []object {
 	volumes, mounts := volumesOf([]hostMount{
 		{name: "device-plugins", host: "/var/lib/kubelet/device-plugins", container: "/var/lib/kubelet/device-plugins"},
 	})
+	main := container(s)
+	main.SecurityContext = confined()
+	main.VolumeMounts = mounts
 	return []object{daemonSet(s, corev1.PodSpec{
 		PriorityClassName: priorityNode,
 		Tolerations: append(onControlPlane(),
 			corev1.Toleration{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
 			corev1.Toleration{Key: "enflame.com/gcu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 		),
-		Volumes: volumes,
-		Containers: []corev1.Container{{
-			Name:            s.name,
-			Image:           s.image,
-			ImagePullPolicy: s.pullPolicy,
-			Env:             s.env,
-			SecurityContext: confined(),
-			VolumeMounts:    mounts,
-		}},
+		Volumes:    volumes,
+		Containers: []corev1.Container{main},
 	})}
 }
