@@ -28,6 +28,9 @@ const (
 	ReasonNoPreviousRevision = "NoPreviousRevision"
 	// ReasonUnreadableRevision means that the revision holds no spec.
 	ReasonUnreadableRevision = "UnreadableRevision"
+	// ReasonRefusedRevision means that the API server refuses the revision's spec
+	// after the present one.
+	ReasonRefusedRevision = "RefusedRevision"
 )
 
 // revisionData is what a revision holds.

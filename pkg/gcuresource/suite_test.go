@@ -136,6 +136,8 @@ type stage struct {
 	t      *testing.T
 	mu     sync.Mutex
 	writes []string
+	// stop ends the controllers.
+	stop func()
 	// after is done when the test has ended and no gr is left.
 	after []func()
 }
@@ -148,32 +150,10 @@ func newStage(t *testing.T, nodes ...string) *stage {
 	for _, name := range nodes {
 		s.addNode(name)
 	}
-	as := rest.CopyConfig(apiServer(t))
-	as.Impersonate.UserName = operator
-	mgr, err := ctrl.NewManager(as, ctrl.Options{
-		Scheme:     testScheme(t),
-		Metrics:    server.Options{BindAddress: "0"},
-		NewClient:  s.recording,
-		Controller: skipNameValidation(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := (&Reconciler{Namespace: revisionNamespace}).SetupWithManager(mgr); err != nil {
-		t.Fatal(err)
-	}
-	if err := (&NodeLabeler{}).SetupWithManager(mgr); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	stopped := make(chan error, 1)
-	go func() { stopped <- mgr.Start(ctx) }()
+	s.start()
 	t.Cleanup(func() {
 		s.clear()
-		stop()
-		if err := <-stopped; err != nil {
-			t.Errorf("the manager failed: %v", err)
-		}
+		s.stop()
 		for _, name := range nodes {
 			s.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
@@ -183,6 +163,31 @@ func newStage(t *testing.T, nodes ...string) *stage {
 		}
 	})
 	return s
+}
+
+// start starts the controllers, as the operator's account.
+func (s *stage) start() {
+	s.t.Helper()
+	as := rest.CopyConfig(apiServer(s.t))
+	as.Impersonate.UserName = operator
+	mgr, err := ctrl.NewManager(as, ctrl.Options{
+		Scheme:     testScheme(s.t),
+		Metrics:    server.Options{BindAddress: "0"},
+		NewClient:  s.recording,
+		Controller: skipNameValidation(),
+	})
+	s.must(err)
+	s.must((&Reconciler{Namespace: revisionNamespace}).SetupWithManager(mgr))
+	s.must((&NodeLabeler{}).SetupWithManager(mgr))
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	s.stop = func() {
+		cancel()
+		if err := <-stopped; err != nil {
+			s.t.Errorf("the manager failed: %v", err)
+		}
+	}
 }
 
 func nfdCRD() *unstructured.Unstructured {

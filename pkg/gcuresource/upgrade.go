@@ -89,15 +89,7 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 	if rolledBack(obs.Resource) {
 		u.action = topsv1.ActionRollback
 	}
-	changed, onNodes := false, false
-	for i := range steps {
-		h := &steps[i].health
-		u.total += h.expected
-		u.updated += h.updated
-		lags := h.outdated > 0 || (h.seen && !h.observed)
-		changed = changed || lags
-		onNodes = onNodes || (h.perNode && (lags || h.updated < h.expected))
-	}
+	changed, onNodes := u.count(steps)
 	settings, err := settingsOf(obs.Resource)
 	u.rolling = err == nil && settings.Strategy == daemonset.AdvancedRollingUpdate
 	u.open = changed || (wasUpgrading(obs.Resource) && u.updated < u.total)
@@ -116,6 +108,20 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 		}
 	}
 	return u
+}
+
+// count adds up the pods. changed tells whether a template is newer than a pod,
+// onNodes whether pods of a DaemonSet lag behind.
+func (u *upgrade) count(steps []Step) (changed, onNodes bool) {
+	for i := range steps {
+		h := &steps[i].health
+		u.total += h.expected
+		u.updated += h.updated
+		lags := h.outdated > 0 || (h.seen && !h.observed)
+		changed = changed || lags
+		onNodes = onNodes || (h.perNode && (lags || h.updated < h.expected))
+	}
+	return changed, onNodes
 }
 
 // upgradeWords says who replaces outdated pods.
@@ -200,4 +206,4 @@ func refusedRollback(obs *Observation, list []topsv1.ActionCondition, now time.T
 }
 
 // refusals are the reasons for which nothing was restored.
-var refusals = []string{ReasonUnknownRevision, ReasonNoPreviousRevision, ReasonUnreadableRevision}
+var refusals = []string{ReasonUnknownRevision, ReasonNoPreviousRevision, ReasonUnreadableRevision, ReasonRefusedRevision}

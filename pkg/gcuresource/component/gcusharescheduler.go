@@ -1,6 +1,7 @@
 package component
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +63,7 @@ func renderGcushareScheduler(spec *topsv1.GcuResourceSpec) []object {
 	main.Args = []string{"--config=" + gcushareSchedulerConfig + "/scheduler.yaml"}
 	main.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: gcushareSchedulerTarget, Protocol: corev1.ProtocolTCP}}
 	main.ReadinessProbe = listens(gcushareSchedulerTarget)
-	main.VolumeMounts = append(mounts, mount)
+	main.VolumeMounts = slices.Concat(mounts, []corev1.VolumeMount{mount})
 	pod := corev1.PodSpec{
 		ServiceAccountName: GcushareSchedulerRole,
 		PriorityClassName:  priorityCluster,
