@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -111,8 +113,20 @@ func failureOf(err error) *Failure {
 				"namespace %s does not exist: create it, %s goes there", apply.ref.Namespace, apply.ref)}
 		}
 	}
-	fault := apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	fault := (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) && !nodePortTaken(err)
 	return &Failure{Reason: ReasonApplyFailed, Message: err.Error(), Retry: !fault}
+}
+
+// nodePortTaken tells whether a Service was refused for its node port: the API
+// server frees that of a deleted one a little after it is gone.
+func nodePortTaken(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return strings.HasSuffix(c.Field, ".nodePort")
+	})
 }
 
 func (r *Reconciler) applyStep(ctx context.Context, obs *Observation, c *Component, step *Step) error {

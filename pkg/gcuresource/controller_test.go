@@ -23,51 +23,6 @@ func skipNameValidation() config.Controller {
 	return config.Controller{SkipNameValidation: ptr.To(true)}
 }
 
-// DaemonSets of the default blueprint, in deployment order.
-var blueprint = []string{"enflame-node-feature-discovery", "enflame-gcu-docker-plugin", "enflame-gcu-k8s-plugin",
-	"enflame-gcu-exporter", "enflame-gcu-feature-discovery"}
-
-func TestTheDefaultBlueprintIsDeployedOneComponentAfterTheOther(t *testing.T) {
-	s := newStage(t, "node-1", "node-2")
-	gr := example(t, "gcu-resource.json")
-	s.must(s.Create(context.Background(), gr))
-	for i, name := range blueprint {
-		s.until("creating "+name, func() string {
-			if s.exists(name) {
-				return ""
-			}
-			return "it does not exist"
-		})
-		for _, later := range blueprint[i+1:] {
-			if s.exists(later) {
-				t.Fatalf("%s exists before %s runs", later, name)
-			}
-		}
-		s.reaches(gr.Name, "deploying", string(rune('0'+i))+"/5")
-		s.play(name)
-	}
-	s.reaches(gr.Name, "Running", "5/5")
-
-	gr = s.gr(gr.Name)
-	if diff := cmp.Diff([]string{topsv1.Finalizer}, gr.Finalizers); diff != "" {
-		t.Errorf("finalizers (-want +got):\n%s", diff)
-	}
-	want := success("deploy")
-	want.Type = "deploy"
-	if diff := cmp.Diff(want, action(gr.Status, "deploy")); diff != "" || len(gr.Status.Conditions) != 1 {
-		t.Errorf("conditions %+v:\n%s", gr.Status.Conditions, diff)
-	}
-	if diff := cmp.Diff([]string{"node-1", "node-2"}, gr.Status.ClusterGCUNodes); diff != "" {
-		t.Errorf("clusterGCUNodes (-want +got):\n%s", diff)
-	}
-	exporter := gr.Status.ResourceStatuses[3]
-	if diff := cmp.Diff([]topsv1.ResourceInfo{{Group: "apps", Version: "v1", Kind: "DaemonSet", Name: "enflame-gcu-exporter"},
-		{Version: "v1", Kind: "Service", Name: "enflame-gcu-exporter"}}, exporter.OwnResources); diff != "" {
-		t.Errorf("exporter owns (-want +got):\n%s", diff)
-	}
-	s.settles(gr.Name)
-}
-
 // settles fails when the controllers go on writing though nothing changes.
 func (s *stage) settles(name string) {
 	s.t.Helper()
@@ -284,6 +239,18 @@ func TestDeletionRunsInReverseOrderAndKeepsTheCRD(t *testing.T) {
 	s.reaches(gr.Name, "Running", "5/5")
 	s.until("labelling the node", func() string { return s.marked("node-1", true) })
 	s.must(s.Delete(ctx, gr))
+	t.Run("contract 52: deleting a gr removes every component it deployed", func(*testing.T) { s.watchDeletion(gr) })
+	if message := s.marked("node-1", false); message != "" {
+		t.Error(message)
+	}
+	if err := s.get(nfdCRD(), "", nfdCRDName); err != nil {
+		t.Errorf("the CRD of nfd is gone: %v", err)
+	}
+}
+
+// watchDeletion sees the components of the default blueprint go, the last first.
+func (s *stage) watchDeletion(gr *topsv1.GcuResource) {
+	s.t.Helper()
 	for _, name := range slices.Backward(blueprint) {
 		s.until("deleting "+name, func() string {
 			if s.exists(name) {
@@ -299,7 +266,7 @@ func TestDeletionRunsInReverseOrderAndKeepsTheCRD(t *testing.T) {
 			return action(now, "delete").Message
 		})
 		if message := s.marked("node-1", true); message != "" {
-			t.Errorf("while %s is removed: %s", name, message)
+			s.t.Errorf("while %s is removed: %s", name, message)
 		}
 		s.collect(name)
 	}
@@ -309,12 +276,6 @@ func TestDeletionRunsInReverseOrderAndKeepsTheCRD(t *testing.T) {
 		}
 		return ""
 	})
-	if message := s.marked("node-1", false); message != "" {
-		t.Error(message)
-	}
-	if err := s.get(nfdCRD(), "", nfdCRDName); err != nil {
-		t.Errorf("the CRD of nfd is gone: %v", err)
-	}
 }
 
 // marked says what is wrong with the label of a node, "" when nothing is.

@@ -46,22 +46,22 @@ func TestDecide(t *testing.T) {
 		given func(*Observation)
 		want  []string
 	}{
-		{"creates only the first component, its DaemonSet last", topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}, GFD: &topsv1.BaseFields{}},
+		{"contract 51: creates only the first component, its DaemonSet last", topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}, GFD: &topsv1.BaseFields{}},
 			func(*Observation) {},
 			[]string{"nfd: ClusterRole ClusterRoleBinding CustomResourceDefinition ServiceAccount DaemonSet (new)", "gfd: (new) waiting for nfd"}},
-		{"a new DaemonSet without pods holds up the next", three,
+		{"contract 51: a new DaemonSet without pods holds up the next", three,
 			func(o *Observation) { o.create("driver") },
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
-		{"creates the next when the one before runs", three,
+		{"contract 51: creates the next when the one before runs", three,
 			func(o *Observation) { o.run("driver") },
 			[]string{"driver:", "toolkit: DaemonSet (new)", "exporter: (new) waiting for toolkit"}},
-		{"one missing pod on a Ready node holds up the next", three,
+		{"contract 51: one missing pod on a Ready node holds up the next", three,
 			func(o *Observation) { o.run("driver"); o.component("driver").Pods = o.component("driver").Pods[1:] },
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
 		{"a node that is not Ready holds up nobody", three,
 			func(o *Observation) { o.run("driver"); o.broken("driver", "node-2", ""); o.off("node-2") },
 			[]string{"driver:", "toolkit: DaemonSet (new)", "exporter: (new) waiting for toolkit"}},
-		{"a template the DaemonSet controller has not seen holds up the next", three,
+		{"contract 51: a template the DaemonSet controller has not seen holds up the next", three,
 			func(o *Observation) { o.run("driver"); o.component("driver").DaemonSet.Generation = 2 },
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
 		{"a GCU node that is not labelled yet holds up the next", three,
@@ -95,7 +95,7 @@ func TestDecide(t *testing.T) {
 				c.Live[c.perNodeRef()].OwnerReferences = nil
 			},
 			[]string{"driver:", "toolkit: failed ObjectConflict", "exporter: (new) waiting for toolkit"}},
-		{"what the spec no longer asks for is deleted", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}},
+		{"contract 24: what the spec no longer asks for is deleted", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}},
 			func(o *Observation) {
 				o.run("driver")
 				o.Owned = append(o.Owned, Owned{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "exp"}, Component: "exporter"})
@@ -186,7 +186,7 @@ func TestTeardown(t *testing.T) {
 		delete  string
 		message string
 	}{
-		{"starts with the last component", func(*Observation) {},
+		{"contract 52: starts with the last component", func(*Observation) {},
 			"DaemonSet kube-system/enflame-gcu-exporter, Service kube-system/enflame-gcu-exporter",
 			"removing exporter: waiting for DaemonSet kube-system/enflame-gcu-exporter, Service kube-system/enflame-gcu-exporter, pods on node-1, node-2"},
 		{"waits for the pods when the objects are gone", func(o *Observation) { forget(o, "exporter") },
@@ -253,7 +253,7 @@ func TestNodeLabels(t *testing.T) {
 		grs         []topsv1.GcuResource
 		want        labelChange
 	}{
-		{"a node with a device is labelled", map[string]string{device: "true"}, nil, staying, labelSet},
+		{"contract 54: a node with a device is labelled", map[string]string{device: "true"}, nil, staying, labelSet},
 		{"a node without a device is not", map[string]string{"feature.node.kubernetes.io/pci-10de.present": "true"}, nil, staying, labelKeep},
 		{"a device label that is not true does not count", map[string]string{device: "false"}, nil, staying, labelKeep},
 		{"no node is labelled without a gr", map[string]string{device: "true"}, nil, none, labelKeep},

@@ -21,9 +21,9 @@ func TestStatusOfADeployment(t *testing.T) {
 		deploy  topsv1.ActionCondition
 		degrade string
 	}{
-		{"an empty spec is Running at once", topsv1.GcuResourceSpec{}, func(*Observation) {}, "Running", "0/0", nil,
+		{"contract 21 and 43: an empty spec is Running at once", topsv1.GcuResourceSpec{}, func(*Observation) {}, "Running", "0/0", nil,
 			success("deploy"), "False AsExpected: nothing is wrong"},
-		{"a component that waits is deploying and says for whom", spec, func(o *Observation) { o.run("nfd"); o.create("driver") },
+		{"contract 39 and 43: a component that waits is deploying and says for whom", spec, func(o *Observation) { o.run("nfd"); o.create("driver") },
 			"deploying", "1/3", []string{"nfd=Running", "driver=deploying", "gfd=deploying"},
 			topsv1.ActionCondition{Action: "deploy", Status: "deploying", Reason: ReasonDeploying, Progress: 33,
 				Message: "1 of 3 components run; driver: waiting for pods on 6 of 6 nodes: node-1, node-2, node-3, node-4, node-5 and 1 more"},
@@ -35,7 +35,7 @@ func TestStatusOfADeployment(t *testing.T) {
 			topsv1.ActionCondition{Action: "deploy", Status: "deploying", Reason: ReasonDeploying, Progress: 66,
 				Message: "2 of 3 components run; driver: waiting for pods on 1 of 6 nodes: node-3 (main: CrashLoopBackOff)"},
 			"False AsExpected: nothing is wrong"},
-		{"offline nodes do not count", spec, func(o *Observation) { o.run("nfd", "driver", "gfd"); o.off("node-1", "node-4") },
+		{"contract 45: offline nodes do not count", spec, func(o *Observation) { o.run("nfd", "driver", "gfd"); o.off("node-1", "node-4") },
 			"Running", "3/3", []string{"nfd=Running", "driver=Running", "gfd=Running"}, success("deploy"), "False AsExpected: nothing is wrong"},
 		{"a refused apply is told in the API server's words", topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}}, func(o *Observation) {
 			o.component("gfd").Failure = &Failure{Reason: ReasonApplyFailed, Message: "applying DaemonSet: no"}
@@ -117,7 +117,7 @@ func TestStatusOfAnUpgrade(t *testing.T) {
 		message     string
 		degraded    string
 	}{
-		{"rolling: the phase is upgrading", map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"},
+		{"contract 38, 39 and 43: rolling: the phase is upgrading", map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"},
 			"upgrading", "0/2", ReasonUpgrading, half, "False AsExpected: nothing is wrong"},
 		{"paused", map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationPaused: "true"},
 			"upgrading", "0/2", ReasonPaused, half + "; paused: no new node is started until annotation topsops.enflame.com/paused is removed",

@@ -118,13 +118,13 @@ func TestRenderOrder(t *testing.T) {
 		spec topsv1.GcuResourceSpec
 		want []string
 	}{
-		{"an empty spec deploys nothing", topsv1.GcuResourceSpec{}, nil},
-		{"all components come in deployment order", allComponents(),
+		{"contract 21 and 22: an empty spec deploys nothing", topsv1.GcuResourceSpec{}, nil},
+		{"contract 23 and 46: all components come in deployment order", allComponents(),
 			[]string{"nfd", "driver", "toolkit", "devicePlugin", "gcusharePlugin", "gcushareScheduler", "nightingale", "exporter", "gfd", "volcano"}},
-		{"notDeploy leaves a component out", topsv1.GcuResourceSpec{
+		{"contract 24: notDeploy leaves a component out", topsv1.GcuResourceSpec{
 			NFD: &topsv1.NFDSpec{NotDeploy: true}, Driver: off, Plugin: off, GFD: &topsv1.BaseFields{}}, []string{"gfd"}},
-		{"plugin is devicePlugin", topsv1.GcuResourceSpec{Plugin: &topsv1.BaseFields{}}, []string{"devicePlugin"}},
-		{"the default blueprint deploys five", example(t, "gcu-resource.json").Spec,
+		{"contract 25: plugin is devicePlugin", topsv1.GcuResourceSpec{Plugin: &topsv1.BaseFields{}}, []string{"devicePlugin"}},
+		{"contract 32: the default blueprint deploys five", example(t, "gcu-resource.json").Spec,
 			[]string{"nfd", "toolkit", "devicePlugin", "exporter", "gfd"}},
 		{"the driver blueprint deploys six", example(t, "gcu-resource-driver.json").Spec,
 			[]string{"nfd", "driver", "toolkit", "devicePlugin", "exporter", "gfd"}},
@@ -158,19 +158,19 @@ func TestFieldsAreLaidOverTheBuiltInValues(t *testing.T) {
 		fields *topsv1.BaseFields
 		want   func(*settings)
 	}{
-		{"no fields give the defaults", nil, func(*settings) {}},
+		{"contract 11, 12, 13, 14 and 16: no fields give the defaults", nil, func(*settings) {}},
 		{"empty fields give the defaults", &topsv1.BaseFields{}, func(*settings) {}},
-		{"the image is repository/image:version",
+		{"contract 17: the image is repository/image:version",
 			&topsv1.BaseFields{Repository: "artifact.enflame.cn/galaxy_docker_hub/gcu", Image: "other", Version: "v2"},
 			func(s *settings) { s.image = "artifact.enflame.cn/galaxy_docker_hub/gcu/other:v2" }},
 		{"name, namespace and pull policy replace", &topsv1.BaseFields{Name: "n", Namespace: "ns", ImagePullPolicy: "Always"},
 			func(s *settings) { s.name, s.namespace, s.pullPolicy = "n", "ns", "Always" }},
-		{"env is merged by name, in a stable order",
+		{"contract 18: env is merged by name, in a stable order",
 			&topsv1.BaseFields{Env: []corev1.EnvVar{{Name: "C", Value: "3"}, {Name: "A", Value: "9"}}},
 			func(s *settings) {
 				s.env = []corev1.EnvVar{{Name: "A", Value: "9"}, {Name: "B", Value: "2"}, {Name: "C", Value: "3"}}
 			}},
-		{"nodeSelector replaces the built-in one", &topsv1.BaseFields{NodeSelector: map[string]string{"zone": "a"}},
+		{"contract 19 and 35: nodeSelector replaces the built-in one", &topsv1.BaseFields{NodeSelector: map[string]string{"zone": "a"}},
 			func(s *settings) { s.nodeSelector = map[string]string{"zone": "a"} }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -193,11 +193,11 @@ func TestTheFirstLevelOfNFDWins(t *testing.T) {
 		want     string
 		selector map[string]string
 	}{
-		{"name, namespace and notDeploy of a child have no effect",
+		{"contract 20: name, namespace and notDeploy of a child have no effect",
 			topsv1.NFDSpec{Name: "first", Namespace: "one", Master: &topsv1.BaseFields{Name: "second", Namespace: "two", NotDeploy: true}},
 			"one/first", nil},
-		{"without a name it is node-feature-discovery-ds in kube-system", topsv1.NFDSpec{}, "kube-system/node-feature-discovery-ds", nil},
-		{"the first node selector wins", topsv1.NFDSpec{NodeSelector: map[string]string{"a": "1"},
+		{"contract 29: without a name it is node-feature-discovery-ds in kube-system", topsv1.NFDSpec{}, "kube-system/node-feature-discovery-ds", nil},
+		{"contract 20: the first node selector wins", topsv1.NFDSpec{NodeSelector: map[string]string{"a": "1"},
 			Worker: &topsv1.BaseFields{NodeSelector: map[string]string{"b": "2"}}}, "kube-system/node-feature-discovery-ds", map[string]string{"a": "1"}},
 		{"without one those of the children hold together", topsv1.NFDSpec{Master: &topsv1.BaseFields{NodeSelector: map[string]string{"a": "1", "c": "m"}},
 			Worker: &topsv1.BaseFields{NodeSelector: map[string]string{"b": "2", "c": "w"}}},
