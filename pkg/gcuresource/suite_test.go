@@ -136,6 +136,8 @@ type stage struct {
 	t      *testing.T
 	mu     sync.Mutex
 	writes []string
+	// fault stands between the controllers and the API server; nil lets all pass.
+	fault func(write string, send func() error) error
 	// stop ends the controllers.
 	stop func()
 	// after is done when the test has ended and no gr is left.
@@ -206,32 +208,33 @@ func (s *stage) recording(config *rest.Config, options client.Options) (client.C
 	}
 	return interceptor.NewClient(inner, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			s.note("create " + o.GetName())
-			return c.Create(ctx, o, opts...)
+			return s.write("create "+o.GetName(), func() error { return c.Create(ctx, o, opts...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			s.note("apply " + fmt.Sprintf("%v", o.(interface{ GetName() string }).GetName()))
-			return c.Apply(ctx, o, opts...)
+			return s.write("apply "+o.(interface{ GetName() string }).GetName(), func() error { return c.Apply(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			s.note("patch " + o.GetName())
-			return c.Patch(ctx, o, p, opts...)
+			return s.write("patch "+o.GetName(), func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			s.note("delete " + o.GetName())
-			return c.Delete(ctx, o, opts...)
+			return s.write("delete "+o.GetName(), func() error { return c.Delete(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			s.note("patch " + sub + " " + o.GetName())
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			return s.write("patch "+sub+" "+o.GetName(), func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	}), nil
 }
 
-func (s *stage) note(write string) {
+// write notes a write and carries it out, or fails as s.fault says.
+func (s *stage) write(name string, send func() error) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writes = append(s.writes, write)
+	s.writes = append(s.writes, name)
+	fault := s.fault
+	s.mu.Unlock()
+	if fault == nil {
+		return send()
+	}
+	return fault(name, send)
 }
 
 // written returns the writes since the last call.
