@@ -35,9 +35,7 @@ func (s *stage) create(name string, spec topsv1.GcuResourceSpec) *topsv1.GcuReso
 // change edits the spec of a gr.
 func (s *stage) change(name string, edit func(*topsv1.GcuResourceSpec)) {
 	s.t.Helper()
-	gr := s.gr(name)
-	edit(&gr.Spec)
-	s.must(s.Update(context.Background(), gr))
+	s.edit(name, func(gr *topsv1.GcuResource) { edit(&gr.Spec) })
 }
 
 // password is that of the database.
@@ -99,12 +97,11 @@ func TestNightingaleOnAnAPIServer(t *testing.T) {
 		}
 		s.until("letting go of the volume", func() string {
 			s.release()
-			if err := s.get(&corev1.PersistentVolume{}, "", "mysql-pv"); err == nil {
+			if s.get(&corev1.PersistentVolume{}, "", "mysql-pv") == nil || s.get(&corev1.PersistentVolumeClaim{}, "watching", "mysql-pvc") == nil {
 				return "it exists"
 			}
 			return ""
 		})
-		s.isGone(&corev1.PersistentVolumeClaim{}, "watching", "mysql-pvc")
 		s.isGone(&corev1.Service{}, "watching", "mysql")
 		s.reaches("monitor", "Running", "0/0")
 		s.change("monitor", func(spec *topsv1.GcuResourceSpec) { spec.Nightingale.NotDeploy = false })

@@ -16,10 +16,13 @@ import (
 // label by vendor or by class and vendor.
 var deviceLabel = regexp.MustCompile(`^feature\.node\.kubernetes\.io/pci-([0-9a-f]{4}_)?1e36(_[0-9a-f_]+)?\.present$`)
 
+// devicePrefix spares most labels the expression.
+const devicePrefix = "feature.node.kubernetes.io/pci-"
+
 // hasDevice tells whether node-feature-discovery found a GCU on the node.
 func hasDevice(node *corev1.Node) bool {
 	for key, value := range node.Labels {
-		if value == "true" && deviceLabel.MatchString(key) {
+		if value == "true" && strings.HasPrefix(key, devicePrefix) && deviceLabel.MatchString(key) {
 			return true
 		}
 	}

@@ -102,13 +102,14 @@ func creationWaits(obs *Observation, c *Component, before string) string {
 	if before != "" {
 		return "waiting for " + before
 	}
+	excludes := component.Find(c.Name).Excludes
 	for _, o := range leftovers(obs) {
-		if o.Component == c.Name && o.Ref.Workload() {
+		if o.Ref.Workload() && (o.Component == c.Name || slices.Contains(excludes, o.Component)) {
 			return "waiting until " + o.Ref.String() + " is deleted"
 		}
 	}
 	for _, r := range obs.Rivals {
-		if slices.Contains(component.Find(c.Name).Excludes, r.Component) {
+		if slices.Contains(excludes, r.Component) {
 			return fmt.Sprintf("waiting until %s of GcuResource %s is deleted", r.Ref, r.GcuResource)
 		}
 	}

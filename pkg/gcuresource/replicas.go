@@ -44,15 +44,15 @@ func (h *health) countDeployment(ref component.Ref, d *appsv1.Deployment, pods [
 	h.expected += want
 	h.available += available
 	h.outdated += outdated
-	if observed {
-		h.updated += min(available, int(status.UpdatedReplicas))
+	if observed { // an available one may be outdated
+		h.updated += max(0, min(int(status.UpdatedReplicas), int(status.AvailableReplicas)-outdated, want))
 	}
 	if observed && available == want && outdated == 0 {
 		return
 	}
 	state := fmt.Sprintf("%d of %d replicas available", available, want)
 	if outdated > 0 {
-		state = fmt.Sprintf("%d of %d replicas at the newest revision", want-outdated, want)
+		state = fmt.Sprintf("%d of %d replicas at the newest revision", max(0, want-outdated), want)
 	}
 	h.lack(ref, state, cmp.Or(troubleOf(ref.Name, pods), deploymentTrouble(d)))
 }

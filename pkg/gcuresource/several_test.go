@@ -2,6 +2,7 @@ package gcuresource
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,8 @@ func TestWhatExcludesEachOther(t *testing.T) {
 			[]topsv1.GcuResource{another("young", time.Second, shared)}, nil, []string{"devicePlugin: DaemonSet (new)"}},
 		{"contract 34: what an older gr does not deploy excludes nothing", whole,
 			[]topsv1.GcuResource{another("old", time.Hour, off)}, nil, []string{"devicePlugin: DaemonSet (new)"}},
+		{"contract 34: one gr goes over from whole cards to shared ones", shared, nil, nil,
+			[]string{"gcusharePlugin: (new) waiting until DaemonSet kube-system/whole is deleted", "delete DaemonSet kube-system/whole"}},
 		{"contract 9: two grs may deploy the same component", whole,
 			[]topsv1.GcuResource{another("old", time.Hour, whole)}, nil, []string{"devicePlugin: DaemonSet (new)"}},
 		{"contract 34: what a younger gr has deployed already is waited for", whole,
@@ -58,6 +61,9 @@ func TestWhatExcludesEachOther(t *testing.T) {
 			gr.CreationTimestamp = metav1.NewTime(noon.Add(-time.Minute))
 			obs := newWorld(t, gr, 1)
 			obs.Others, obs.Rivals = tc.others, tc.rivals
+			if tc.others == nil {
+				obs.Owned = []Owned{{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "whole"}, Component: "devicePlugin"}}
+			}
 			if diff := cmp.Diff(tc.want, told(Decide(obs, noon))); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
@@ -129,12 +135,17 @@ func TestASpecTheAPIServerRefusesIsNotRestored(t *testing.T) {
 	s.create("unit", topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{MemoryUnit: "1"}})
 	s.play("gcushare-device-plugin")
 	s.reaches("unit", "Running", "1/1")
-	gr := s.gr("unit")
-	gr.Spec.GcusharePlugin.MemoryUnit = "0.1"
-	err := s.Update(context.Background(), gr)
-	if err == nil || !strings.Contains(err.Error(), "memoryUnit cannot be changed while gcusharePlugin is deployed") {
-		t.Fatalf("contract 27: got %v", err)
-	}
+	t.Run("contract 27: memoryUnit cannot be changed while the plugin is deployed", func(*testing.T) {
+		s.until("refusing another unit", func() string {
+			gr := s.gr("unit")
+			gr.Spec.GcusharePlugin.MemoryUnit = "0.1"
+			err := s.Update(context.Background(), gr)
+			if err != nil && strings.Contains(err.Error(), "memoryUnit cannot be changed while gcusharePlugin is deployed") {
+				return ""
+			}
+			return fmt.Sprint("got ", err)
+		})
+	})
 	s.change("unit", func(spec *topsv1.GcuResourceSpec) { spec.GcusharePlugin.NotDeploy = true })
 	s.isGone(&appsv1.DaemonSet{}, "kube-system", "gcushare-device-plugin")
 	s.collect("gcushare-device-plugin")
@@ -144,9 +155,7 @@ func TestASpecTheAPIServerRefusesIsNotRestored(t *testing.T) {
 	s.play("gcushare-device-plugin")
 	s.reaches("unit", "Running", "1/1")
 	oldest := revisions(t, s.Client, "unit")
-	gr = s.gr("unit")
-	metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationRollbackTo, oldest[len(oldest)-1].Name)
-	s.must(s.Update(context.Background(), gr))
+	s.edit("unit", rollBackTo(oldest[len(oldest)-1].Name))
 	s.until("refusing the rollback", func() string {
 		c := action(s.gr("unit").Status, "rollback")
 		if c.Status == "failed" && c.Reason == ReasonRefusedRevision && strings.Contains(c.Message, "memoryUnit cannot be changed") {
