@@ -88,7 +88,8 @@ type NightingaleSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	NotDeploy bool `json:"notDeploy"`
-	// namespace of all its objects. Default enflame.
+	// namespace of all its objects. Default enflame. It is made when it is missing,
+	// and stays.
 	// +optional
 	// +kubebuilder:default=enflame
 	// +kubebuilder:validation:MaxLength=63
@@ -97,7 +98,8 @@ type NightingaleSpec struct {
 	// agentd-deploy configures the ibex agent.
 	// +optional
 	Agentd *BaseFields `json:"agentd-deploy,omitempty"`
-	// mysql-deploy configures the database.
+	// mysql-deploy configures the database. Its files are on one node: give it a
+	// nodeSelector that matches only that.
 	// +optional
 	MySQL *BaseFields `json:"mysql-deploy,omitempty"`
 	// nserver-deploy configures the alerting server.
@@ -125,7 +127,8 @@ type HostPathVolume struct {
 	// name of the PersistentVolume.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
-	// hostpath is the absolute directory on the node.
+	// hostpath is the absolute directory on the node. It is made when it is missing,
+	// and stays with its files when the volume goes.
 	// +kubebuilder:validation:Pattern=`^/`
 	HostPath string `json:"hostpath"`
 }
@@ -138,16 +141,23 @@ type VolumeClaim struct {
 }
 
 // GcusharePluginSpec configures the device plugin for shared cards.
+//
+// +kubebuilder:validation:XValidation:rule="self.notDeploy || oldSelf.notDeploy || self.memoryUnit == oldSelf.memoryUnit",message="memoryUnit cannot be changed while gcusharePlugin is deployed, pods count their cards in it: set notDeploy: true first, change it when the plugin is gone"
 type GcusharePluginSpec struct {
 	BaseFields `json:",inline"`
-	// memoryUnit is the slice of card memory handed out, in GiB. Default "1".
+	// memoryUnit is the slice of card memory handed out, in GiB: 1, 0.1, 0.01 or
+	// 0.001, as a string. Default "1". It stays as it is while the plugin is deployed.
 	// +optional
 	// +kubebuilder:default="1"
 	// +kubebuilder:validation:Enum="1";"0.1";"0.01";"0.001"
 	MemoryUnit string `json:"memoryUnit,omitempty"`
-	// gcushareNodes names the nodes whose cards are shared. Default: all GCU nodes.
+	// gcushareNodes names the nodes whose cards are shared, at most 5000; they get
+	// the label enflame.com/gcushare. Default, also when empty: all GCU nodes.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=5000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
 	GcushareNodes []string `json:"gcushareNodes,omitempty"`
 }
 
@@ -157,7 +167,8 @@ type VolcanoSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	NotDeploy bool `json:"notDeploy"`
-	// namespace of all its objects. Default volcano-system.
+	// namespace of all its objects. Default volcano-system. It is made when it is
+	// missing, and stays.
 	// +optional
 	// +kubebuilder:default=volcano-system
 	// +kubebuilder:validation:MaxLength=63

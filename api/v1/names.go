@@ -79,6 +79,13 @@ const (
 	// namespace.
 	AnnotationRevision = "topsops.enflame.com/revision"
 
+	// LabelGcushare marks a node whose cards gcusharePlugin shares. The operator
+	// sets and removes it.
+	LabelGcushare = "enflame.com/gcushare"
+
+	// GcuResourceKind is the kind of a gr.
+	GcuResourceKind = "GcuResource"
+
 	// Finalizer is the only finalizer of a gr (contract statement 6).
 	Finalizer = "topsops.enflame.com/v1"
 )

@@ -1,10 +1,14 @@
 package main
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 // trim keeps of objects only what the controllers read before they get into the
@@ -18,16 +22,20 @@ func trim() toolscache.TransformFunc {
 			trimPod(o)
 		case *corev1.Node:
 			trimNode(o)
+		case *appsv1.Deployment:
+			o.Spec = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas}
+		case *batchv1.Job:
+			o.Spec = batchv1.JobSpec{}
 		}
 		return withoutManagedFields(object)
 	}
 }
 
 // trimPod keeps where the pod is, whose it is and how it is. Of pods that belong
-// to no DaemonSet only the name is left.
+// neither to a DaemonSet nor to a gr only the name is left.
 func trimPod(pod *corev1.Pod) {
 	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "DaemonSet" {
+	if (owner == nil || owner.Kind != "DaemonSet") && pod.Labels[topsv1.LabelGcuResource] == "" {
 		pod.ObjectMeta = metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, OwnerReferences: pod.OwnerReferences,
 		}

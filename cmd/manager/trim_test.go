@@ -4,8 +4,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 func podOf(kind string) *corev1.Pod {
@@ -54,6 +58,39 @@ func TestTrimKeepsOfAnyOtherPodTheName(t *testing.T) {
 		Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "7", OwnerReferences: podOf("ReplicaSet").OwnerReferences}}
 	if diff := cmp.Diff(want, trimmed(t, podOf("ReplicaSet"))); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+}
+
+func TestTrimKeepsOfAGrsPodWhereAndHowItIs(t *testing.T) {
+	pod := podOf("ReplicaSet")
+	pod.Labels[topsv1.LabelGcuResource] = "gpu"
+	got := trimmed(t, pod)
+	if got.Labels[topsv1.LabelGcuResource] != "gpu" || got.Spec.NodeName != "n" || len(got.Status.ContainerStatuses) != 1 {
+		t.Errorf("too little is left: %+v", got)
+	}
+}
+
+func TestTrimKeepsOfDeploymentsAndJobsHowTheyAre(t *testing.T) {
+	three := int32(3)
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "d", Generation: 4},
+		Spec:       appsv1.DeploymentSpec{Replicas: &three, Template: corev1.PodTemplateSpec{Spec: podOf("").Spec}},
+		Status:     appsv1.DeploymentStatus{AvailableReplicas: 3},
+	}
+	want := deployment.DeepCopy()
+	want.Spec.Template = corev1.PodTemplateSpec{}
+	if diff := cmp.Diff(want, trimmed(t, deployment)); diff != "" {
+		t.Errorf("Deployment (-want +got):\n%s", diff)
+	}
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "j"},
+		Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: podOf("").Spec}},
+		Status:     batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete}}},
+	}
+	wanted := job.DeepCopy()
+	wanted.Spec = batchv1.JobSpec{}
+	if diff := cmp.Diff(wanted, trimmed(t, job)); diff != "" {
+		t.Errorf("Job (-want +got):\n%s", diff)
 	}
 }
 

@@ -2,11 +2,17 @@ package gcuresource
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // memory remembers per gr, by name, what was last applied to each of its
@@ -56,11 +63,10 @@ func (r *Reconciler) act(ctx context.Context, obs *Observation, plan Plan) error
 		if step.Create && held {
 			continue
 		}
-		generation := generationOf(c.DaemonSet)
+		before := generations(c)
 		err := r.applyStep(ctx, obs, c, step)
-		held = held || err != nil || generationOf(c.DaemonSet) != generation
-		// A conflict is a stale cache: the next pass sees what is there.
-		if err != nil && !apierrors.IsConflict(err) {
+		held = held || err != nil || !maps.Equal(before, generations(c))
+		if err != nil && !stale(err) {
 			c.Failure = failureOf(err)
 		}
 		if err != nil && (c.Failure == nil || c.Failure.Retry) {
@@ -75,15 +81,52 @@ type conflictError struct{ failure *Failure }
 
 func (e *conflictError) Error() string { return e.failure.Message }
 
+// applyError says which object was not applied.
+type applyError struct {
+	ref component.Ref
+	err error
+}
+
+func (e *applyError) Error() string { return "applying " + e.ref.String() + ": " + e.err.Error() }
+func (e *applyError) Unwrap() error { return e.err }
+
+// stale tells whether an error means that the cache is behind: the next pass
+// sees what is there.
+func stale(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
 // failureOf turns the error of an apply into what a person is told. What the
-// API server refuses as wrong stays wrong until somebody changes the gr.
+// API server refuses as wrong stays wrong until somebody changes the gr, and
+// what it refuses for the sake of the namespace until that changes.
 func failureOf(err error) *Failure {
 	var conflict *conflictError
 	if errors.As(err, &conflict) {
 		return conflict.failure
 	}
-	fault := apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	var apply *applyError
+	if errors.As(err, &apply) && apply.ref.Namespace != "" {
+		switch {
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return &Failure{Reason: ReasonNamespaceTerminating, Message: fmt.Sprintf(
+				"namespace %s is being deleted: %s is applied when that is over", apply.ref.Namespace, apply.ref)}
+		case apierrors.IsNotFound(err):
+			return &Failure{Reason: ReasonNamespaceMissing, Message: fmt.Sprintf(
+				"namespace %s does not exist: create it, %s goes there", apply.ref.Namespace, apply.ref)}
+		}
+	}
+	fault := (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) && !nodePortTaken(err)
 	return &Failure{Reason: ReasonApplyFailed, Message: err.Error(), Retry: !fault}
+}
+
+// nodePortTaken tells whether a Service was refused for its node port: the API
+// server frees that of a deleted one a little after it is gone.
+func nodePortTaken(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return strings.HasSuffix(c.Field, ".nodePort")
+	})
 }
 
 func (r *Reconciler) applyStep(ctx context.Context, obs *Observation, c *Component, step *Step) error {
@@ -96,24 +139,40 @@ func (r *Reconciler) applyStep(ctx context.Context, obs *Observation, c *Compone
 		obs.Applied[result.GetUID()] = Applied{
 			Hash: d.Hash, Generation: result.GetGeneration(), ResourceVersion: result.GetResourceVersion(),
 		}
-		if d.Ref.GroupVersionKind != daemonSetKind {
-			c.Live[d.Ref] = metadataFrom(d.Ref, result)
-			continue
+		live, err := typed(d.Ref, result)
+		if err != nil {
+			return err
 		}
-		ds := &appsv1.DaemonSet{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(result.Object, ds); err != nil {
-			return fmt.Errorf("decoding %s: %w", d.Ref, err)
-		}
-		c.setDaemonSet(ds)
+		c.setLive(obs.Resource, d.Ref, live)
 	}
 	return nil
+}
+
+// typed decodes an object whose state counts, and returns others as they are.
+func typed(ref component.Ref, u *unstructured.Unstructured) (client.Object, error) {
+	var o client.Object
+	switch ref.GroupVersionKind {
+	case component.DaemonSetKind:
+		o = &appsv1.DaemonSet{}
+	case component.DeploymentKind:
+		o = &appsv1.Deployment{}
+	case component.JobKind:
+		o = &batchv1.Job{}
+	default:
+		return u, nil
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", ref, err)
+	}
+	return o, nil
 }
 
 // apply brings one object to the cluster and returns it as it is there. An
 // existing one must still have the UID that was seen to be ours; where none was
 // seen, the API server is asked before anything is written, and a field that
-// somebody else set meanwhile is not taken from him.
-func (r *Reconciler) apply(ctx context.Context, gr *topsv1.GcuResource, c *Component, d *Desired) (*unstructured.Unstructured, error) {
+// somebody else set meanwhile is not taken from him. What is made once is
+// created, so that nothing that exists by then is changed.
+func (r *Reconciler) apply(ctx context.Context, gr *topsv1.GcuResource, c *Component, d *component.Desired) (*unstructured.Unstructured, error) {
 	live := c.Live[d.Ref]
 	if live == nil {
 		var err error
@@ -122,6 +181,9 @@ func (r *Reconciler) apply(ctx context.Context, gr *topsv1.GcuResource, c *Compo
 		}
 	}
 	object := d.Object.DeepCopy()
+	if d.Ref.MadeOnce() {
+		return r.make(ctx, object, d.Ref, live)
+	}
 	options := []client.ApplyOption{client.FieldOwner(topsv1.ManagedBy)}
 	if live != nil {
 		object.SetUID(live.GetUID())
@@ -129,14 +191,45 @@ func (r *Reconciler) apply(ctx context.Context, gr *topsv1.GcuResource, c *Compo
 	}
 	log.FromContext(ctx).Info("Applying object", "object", d.Ref.String(), "component", c.Name, "exists", live != nil)
 	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
-		return nil, fmt.Errorf("applying %s: %w", d.Ref, err)
+		return nil, &applyError{d.Ref, err}
 	}
 	return object, nil
 }
 
+// make creates what is made once, unless the API server has it.
+func (r *Reconciler) make(ctx context.Context, object *unstructured.Unstructured, ref component.Ref, live *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
+	if live != nil {
+		object.SetUID(live.GetUID())
+		return object, nil
+	}
+	if err := fillSecret(object); err != nil {
+		return nil, &applyError{ref, err}
+	}
+	log.FromContext(ctx).Info("Creating object", "object", ref.String())
+	if err := r.Create(ctx, object, client.FieldOwner(topsv1.ManagedBy)); err != nil {
+		return nil, &applyError{ref, err}
+	}
+	return object, nil
+}
+
+// fillSecret puts random text where stringData has empty values. Of objects
+// without stringData it changes nothing.
+func fillSecret(object *unstructured.Unstructured) error {
+	data, found, err := unstructured.NestedStringMap(object.Object, "stringData")
+	if err != nil || !found {
+		return err
+	}
+	for key, value := range data {
+		if value == "" {
+			data[key] = rand.Text()
+		}
+	}
+	return unstructured.SetNestedStringMap(object.Object, data, "stringData")
+}
+
 // readLive asks the API server for an object the cache does not have; nil when
 // it does not exist.
-func (r *Reconciler) readLive(ctx context.Context, gr *topsv1.GcuResource, ref Ref) (*metav1.PartialObjectMetadata, error) {
+func (r *Reconciler) readLive(ctx context.Context, gr *topsv1.GcuResource, ref component.Ref) (*metav1.PartialObjectMetadata, error) {
 	live := metadataOf(ref)
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -144,22 +237,19 @@ func (r *Reconciler) readLive(ctx context.Context, gr *topsv1.GcuResource, ref R
 		}
 		return nil, fmt.Errorf("reading %s: %w", ref, err)
 	}
-	if !ours(gr, ref, live) {
+	if !ref.Shared() && !ours(gr, ref, live) {
 		return nil, &conflictError{conflictFailure(ref, live)}
 	}
 	return live, nil
 }
 
-func metadataFrom(ref Ref, object *unstructured.Unstructured) *metav1.PartialObjectMetadata {
-	m := metadataOf(ref)
-	m.UID, m.Generation, m.ResourceVersion = object.GetUID(), object.GetGeneration(), object.GetResourceVersion()
-	m.Labels, m.Annotations, m.OwnerReferences = object.GetLabels(), object.GetAnnotations(), object.GetOwnerReferences()
-	return m
-}
-
-func generationOf(ds *appsv1.DaemonSet) int64 {
-	if ds == nil {
-		return 0
+// generations are those of the workloads of a component that exist.
+func generations(c *Component) map[component.Ref]int64 {
+	of := map[component.Ref]int64{}
+	for _, ref := range c.Workloads() {
+		if live := c.Live[ref]; live != nil {
+			of[ref] = live.Generation
+		}
 	}
-	return ds.Generation
+	return of
 }

@@ -16,55 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 func skipNameValidation() config.Controller {
 	return config.Controller{SkipNameValidation: ptr.To(true)}
-}
-
-// DaemonSets of the default blueprint, in deployment order.
-var blueprint = []string{"enflame-node-feature-discovery", "enflame-gcu-docker-plugin", "enflame-gcu-k8s-plugin",
-	"enflame-gcu-exporter", "enflame-gcu-feature-discovery"}
-
-func TestTheDefaultBlueprintIsDeployedOneComponentAfterTheOther(t *testing.T) {
-	s := newStage(t, "node-1", "node-2")
-	gr := example(t, "gcu-resource.json")
-	s.must(s.Create(context.Background(), gr))
-	for i, name := range blueprint {
-		s.until("creating "+name, func() string {
-			if s.exists(name) {
-				return ""
-			}
-			return "it does not exist"
-		})
-		for _, later := range blueprint[i+1:] {
-			if s.exists(later) {
-				t.Fatalf("%s exists before %s runs", later, name)
-			}
-		}
-		s.reaches(gr.Name, "deploying", string(rune('0'+i))+"/5")
-		s.play(name)
-	}
-	s.reaches(gr.Name, "Running", "5/5")
-
-	gr = s.gr(gr.Name)
-	if diff := cmp.Diff([]string{topsv1.Finalizer}, gr.Finalizers); diff != "" {
-		t.Errorf("finalizers (-want +got):\n%s", diff)
-	}
-	want := success("deploy")
-	want.Type = "deploy"
-	if diff := cmp.Diff(want, action(gr.Status, "deploy")); diff != "" || len(gr.Status.Conditions) != 1 {
-		t.Errorf("conditions %+v:\n%s", gr.Status.Conditions, diff)
-	}
-	if diff := cmp.Diff([]string{"node-1", "node-2"}, gr.Status.ClusterGCUNodes); diff != "" {
-		t.Errorf("clusterGCUNodes (-want +got):\n%s", diff)
-	}
-	exporter := gr.Status.ResourceStatuses[3]
-	if diff := cmp.Diff([]topsv1.ResourceInfo{{Group: "apps", Version: "v1", Kind: "DaemonSet", Name: "enflame-gcu-exporter"},
-		{Version: "v1", Kind: "Service", Name: "enflame-gcu-exporter"}}, exporter.OwnResources); diff != "" {
-		t.Errorf("exporter owns (-want +got):\n%s", diff)
-	}
-	s.settles(gr.Name)
 }
 
 // settles fails when the controllers go on writing though nothing changes.
@@ -218,7 +174,7 @@ func TestAForeignObjectTheCacheDoesNotHaveIsFoundBeforeACreation(t *testing.T) {
 	c := testClient(t)
 	ctx := context.Background()
 	gr := newGR(topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}})
-	account := Ref{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Namespace: "kube-system", Name: nfdServiceAccount}
+	account := component.Ref{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Namespace: "kube-system", Name: "nfd-service-account"}
 	r := &Reconciler{Client: c, APIReader: c}
 	if live, err := r.readLive(ctx, gr, account); live != nil || err != nil {
 		t.Errorf("an object that does not exist: got %v, %v", live, err)
@@ -232,9 +188,8 @@ func TestAForeignObjectTheCacheDoesNotHaveIsFoundBeforeACreation(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	rendered := render(t, gr)[componentNFD]
-	component := Component{Rendered: rendered, Live: map[Ref]*metav1.PartialObjectMetadata{}}
-	_, err := r.apply(ctx, gr, &component, &rendered.Objects[4])
+	nfd := Component{Rendered: render(t, gr)[0], Live: map[component.Ref]*metav1.PartialObjectMetadata{}}
+	_, err := r.apply(ctx, gr, &nfd, &nfd.Objects[4])
 	if err == nil {
 		t.Fatal("the foreign object was taken over")
 	}
@@ -284,6 +239,18 @@ func TestDeletionRunsInReverseOrderAndKeepsTheCRD(t *testing.T) {
 	s.reaches(gr.Name, "Running", "5/5")
 	s.until("labelling the node", func() string { return s.marked("node-1", true) })
 	s.must(s.Delete(ctx, gr))
+	t.Run("contract 52: deleting a gr removes every component it deployed", func(*testing.T) { s.watchDeletion(gr) })
+	if message := s.marked("node-1", false); message != "" {
+		t.Error(message)
+	}
+	if err := s.get(nfdCRD(), "", nfdCRDName); err != nil {
+		t.Errorf("the CRD of nfd is gone: %v", err)
+	}
+}
+
+// watchDeletion sees the components of the default blueprint go, the last first.
+func (s *stage) watchDeletion(gr *topsv1.GcuResource) {
+	s.t.Helper()
 	for _, name := range slices.Backward(blueprint) {
 		s.until("deleting "+name, func() string {
 			if s.exists(name) {
@@ -299,7 +266,7 @@ func TestDeletionRunsInReverseOrderAndKeepsTheCRD(t *testing.T) {
 			return action(now, "delete").Message
 		})
 		if message := s.marked("node-1", true); message != "" {
-			t.Errorf("while %s is removed: %s", name, message)
+			s.t.Errorf("while %s is removed: %s", name, message)
 		}
 		s.collect(name)
 	}
@@ -309,12 +276,6 @@ func TestDeletionRunsInReverseOrderAndKeepsTheCRD(t *testing.T) {
 		}
 		return ""
 	})
-	if message := s.marked("node-1", false); message != "" {
-		t.Error(message)
-	}
-	if err := s.get(nfdCRD(), "", nodeFeatureRuleCRDName); err != nil {
-		t.Errorf("the CRD of nfd is gone: %v", err)
-	}
 }
 
 // marked says what is wrong with the label of a node, "" when nothing is.

@@ -2,16 +2,19 @@ package gcuresource
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // stored creates a gr from a spec in YAML and returns it as the API server stored it.
@@ -22,7 +25,7 @@ func stored(t *testing.T, spec string) (*unstructured.Unstructured, error) {
 		t.Fatal(err)
 	}
 	gr.Object = map[string]any{"spec": gr.Object}
-	gr.SetGroupVersionKind(topsv1.GroupVersion.WithKind(gcuResourceKind))
+	gr.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
 	gr.SetName("schema")
 	err := testClient(t).Create(context.Background(), gr, client.FieldValidation("Strict"))
 	if err == nil {
@@ -37,15 +40,19 @@ func stored(t *testing.T, spec string) (*unstructured.Unstructured, error) {
 
 func TestBadSpecsAreRefusedWithAClearMessage(t *testing.T) {
 	for _, tc := range []struct{ name, spec, want string }{
-		{"both names of the device plugin", "{devicePlugin: {}, plugin: {}}", "plugin is another name for devicePlugin: set only devicePlugin"},
-		{"whole and shared cards", "{devicePlugin: {}, gcusharePlugin: {}}",
+		{"contract 25: both names of the device plugin", "{devicePlugin: {}, plugin: {}}", "plugin is another name for devicePlugin: set only devicePlugin"},
+		{"contract 34: whole and shared cards", "{devicePlugin: {}, gcusharePlugin: {}}",
 			"devicePlugin and gcusharePlugin or gcushareScheduler cannot be deployed together"},
-		{"whole and shared cards by the other name", "{plugin: {}, gcushareScheduler: {}}", "set notDeploy: true on one side"},
-		{"an unknown pull policy", "{driver: {imagePullPolicy: Sometimes}}", `Unsupported value: "Sometimes"`},
-		{"an unknown memory unit", `{gcusharePlugin: {memoryUnit: "2"}}`, `Unsupported value: "2"`},
+		{"contract 34: whole and shared cards by the other name", "{plugin: {}, gcushareScheduler: {}}", "set notDeploy: true on one side"},
+		{"contract 12: an unknown pull policy", "{driver: {imagePullPolicy: Sometimes}}", `Unsupported value: "Sometimes"`},
+		{"contract 27: an unknown memory unit", `{gcusharePlugin: {memoryUnit: "2"}}`, `Unsupported value: "2"`},
+		{"contract 27: a memory unit that is no text", `{gcusharePlugin: {memoryUnit: 0.1}}`, "spec.gcusharePlugin.memoryUnit"},
+		{"contract 28: a node twice", `{gcusharePlugin: {gcushareNodes: [a, a]}}`, `Duplicate value: "a"`},
+		{"contract 30: a volume without a name", "{nightingale: {mysql-pv: {hostpath: /x}}}", "spec.nightingale.mysql-pv.name: Required value"},
+		{"contract 30: a claim without a name", "{nightingale: {mysql-pvc: {}}}", "spec.nightingale.mysql-pvc.name: Required value"},
 		{"a name that is no name", "{driver: {name: Not_A_Name}}", "spec.driver.name"},
 		{"a version that is no tag", "{driver: {version: 'a b'}}", "spec.driver.version"},
-		{"a volume without path", "{nightingale: {mysql-pv: {name: x}}}", "spec.nightingale.mysql-pv.hostpath: Required value"},
+		{"contract 30: a volume without path", "{nightingale: {mysql-pv: {name: x}}}", "spec.nightingale.mysql-pv.hostpath: Required value"},
 		{"an unknown key", "{drivers: {}}", `unknown field "spec.drivers"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -59,9 +66,9 @@ func TestBadSpecsAreRefusedWithAClearMessage(t *testing.T) {
 
 func TestGoodSpecsAreAccepted(t *testing.T) {
 	for _, tc := range []struct{ name, spec string }{
-		{"an empty spec", "{}"},
-		{"shared cards with the device plugin switched off", "{devicePlugin: {notDeploy: true}, gcusharePlugin: {}, gcushareScheduler: {}}"},
-		{"shared cards without their scheduler", "{gcusharePlugin: {}}"},
+		{"contract 21: an empty spec", "{}"},
+		{"contract 34: shared cards with the device plugin switched off", "{devicePlugin: {notDeploy: true}, gcusharePlugin: {}, gcushareScheduler: {}}"},
+		{"contract 34: shared cards without their scheduler", "{gcusharePlugin: {}}"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := stored(t, tc.spec); err != nil {
@@ -84,15 +91,25 @@ func TestTheServerAppliesTheDefaultsOfTheContract(t *testing.T) {
 		}
 		return f
 	}
-	want := map[string]any{
-		"nfd":            map[string]any{"notDeploy": false, "name": "node-feature-discovery-ds", "namespace": "kube-system"},
-		"driver":         fields(nil),
-		"nightingale":    map[string]any{"notDeploy": false, "namespace": "enflame"},
-		"gcusharePlugin": fields(map[string]any{"memoryUnit": "1"}),
-		"volcano":        map[string]any{"notDeploy": false, "namespace": "volcano-system"},
+	for _, tc := range []struct {
+		name, key string
+		want      map[string]any
+	}{
+		{"contract 10, 12, 15 and 16: BaseFields", "driver", fields(nil)},
+		{"contract 14 and 29: nfd", "nfd", map[string]any{"notDeploy": false, "name": "node-feature-discovery-ds", "namespace": "kube-system"}},
+		{"contract 14 and 30: nightingale", "nightingale", map[string]any{"notDeploy": false, "namespace": "enflame"}},
+		{"contract 27: gcusharePlugin", "gcusharePlugin", fields(map[string]any{"memoryUnit": "1"})},
+		{"contract 14 and 31: volcano", "volcano", map[string]any{"notDeploy": false, "namespace": "volcano-system"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, _, err := unstructured.NestedMap(gr.Object, "spec", tc.key)
+			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+				t.Errorf("%v: spec (-want +got):\n%s", err, diff)
+			}
+		})
 	}
-	if diff := cmp.Diff(want, gr.Object["spec"]); diff != "" {
-		t.Errorf("spec (-want +got):\n%s", diff)
+	if spec := gr.Object["spec"].(map[string]any); len(spec) != 5 {
+		t.Errorf("the server added keys: %v", spec)
 	}
 }
 
@@ -114,9 +131,11 @@ func TestAllKeysRoundTrip(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(spec), &want); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, gr.Object["spec"]); diff != "" {
-		t.Errorf("stored spec (-want +got):\n%s", diff)
-	}
+	t.Run("contract 25, 26, 29, 30 and 31: every key of the spec is stored", func(t *testing.T) {
+		if diff := cmp.Diff(want, gr.Object["spec"]); diff != "" {
+			t.Errorf("stored spec (-want +got):\n%s", diff)
+		}
+	})
 	typed := &topsv1.GcuResource{}
 	if err := testClient(t).Get(context.Background(), client.ObjectKeyFromObject(gr), typed); err != nil {
 		t.Fatal(err)
@@ -134,47 +153,68 @@ func TestAllKeysRoundTrip(t *testing.T) {
 	}
 }
 
-func TestKubectlShowsTheColumnsOfTheContract(t *testing.T) {
-	crd := &unstructured.Unstructured{}
-	crd.SetAPIVersion("apiextensions.k8s.io/v1")
-	crd.SetKind("CustomResourceDefinition")
-	if err := testClient(t).Get(context.Background(), client.ObjectKey{Name: "gcuresources.topsops.enflame.com"}, crd); err != nil {
-		t.Fatal(err)
-	}
-	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+// documents reads the objects of a file of the examples folder.
+func documents(t *testing.T, path string) []*unstructured.Unstructured {
+	t.Helper()
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	columns, _, err := unstructured.NestedSlice(versions[0].(map[string]any), "additionalPrinterColumns")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown []string
-	for _, c := range columns {
-		column := c.(map[string]any)
-		if column["priority"] == nil { // -o wide shows the others
-			shown = append(shown, column["name"].(string)+" "+column["jsonPath"].(string))
+	var list []*unstructured.Unstructured
+	for _, document := range strings.Split(string(raw), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatalf("decoding %s: %v", path, err)
 		}
+		list = append(list, object)
 	}
-	want := []string{"READY .status.readyResource", "STATUS .status.phase", "AGE .metadata.creationTimestamp"}
-	if diff := cmp.Diff(want, shown); diff != "" {
-		t.Errorf("columns (-want +got):\n%s", diff)
-	}
-	names, _, err := unstructured.NestedMap(crd.Object, "spec", "names")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]any{"gr"}, names["shortNames"]); diff != "" || names["singular"] != "gcuresource" {
-		t.Errorf("names: %v", names)
-	}
+	return list
 }
 
-func TestTheExamplesAreAccepted(t *testing.T) {
-	for _, name := range []string{"gcu-resource.json", "gcu-resource.yaml", "gcu-resource-driver.json"} {
-		gr := example(t, name)
-		gr.ObjectMeta = metav1.ObjectMeta{Name: "schema-example"}
-		if err := testClient(t).Create(context.Background(), gr, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+func TestTheExamplesAreAcceptedAndDeployWhatTheySay(t *testing.T) {
+	five := "nfd toolkit devicePlugin exporter gfd"
+	want := map[string][]string{
+		"gcu-resource.json":        {five},
+		"gcu-resource.yaml":        {five},
+		"gcu-resource-driver.json": {"nfd driver toolkit devicePlugin exporter gfd"},
+		"gcushare.yaml":            {"nfd toolkit gcusharePlugin gcushareScheduler exporter gfd"},
+		"nightingale.yaml":         {"nightingale"},
+		"two-resources.yaml":       {"nfd toolkit devicePlugin gfd", "exporter"},
+		"driver-versions.yaml":     {"driver", "driver", five},
+		"upgrade-policy.yaml":      nil,
+	}
+	files, err := filepath.Glob(filepath.Join("..", "..", "examples", "*"))
+	if err != nil || len(files) != len(want) {
+		t.Fatalf("the examples are %v (%v), want those of %d names", files, err, len(want))
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			var got []string
+			claimed := map[component.Ref]string{}
+			for _, object := range documents(t, file) {
+				if err := testClient(t).Create(context.Background(), object, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
+					t.Errorf("%s: %v", object.GetName(), err)
+				}
+				if object.GetKind() != topsv1.GcuResourceKind {
+					continue
+				}
+				gr := &topsv1.GcuResource{}
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, gr); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, strings.Join(component.Requested(&gr.Spec), " "))
+				for _, r := range render(t, gr) {
+					for _, d := range r.Objects {
+						if other, ok := claimed[d.Ref]; ok {
+							t.Errorf("%s is claimed by %s and %s", d.Ref, other, gr.Name)
+						}
+						claimed[d.Ref] = gr.Name
+					}
+				}
+			}
+			if diff := cmp.Diff(want[filepath.Base(file)], got); diff != "" {
+				t.Errorf("components (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -1,10 +1,11 @@
 // Package gcuresource deploys the GCU node software a GcuResource (gr) asks for.
 //
-// The catalog lists the components in deployment order. Each renders a few
-// typed objects, one of them an OnDelete DaemonSet; they are brought to the
-// cluster by server-side apply under one field owner.
+// Package component lists the components in deployment order. Each renders a
+// few typed objects, among them an OnDelete DaemonSet, or Deployments and Jobs;
+// they are brought to the cluster by server-side apply under one field owner.
 //
-//	nfd > driver > toolkit > devicePlugin > (nightingale) > exporter > gfd
+//	nfd > driver > toolkit > devicePlugin, or gcusharePlugin > gcushareScheduler
+//	    > nightingale > exporter > gfd > volcano
 //
 // A component goes through these words, in the status of the gr:
 //
@@ -16,16 +17,20 @@
 //	                      |                 every reachable node has it
 //	                      +---> failed      a foreign object, or a refused apply
 //
-// Three rules hold:
+// Five rules hold:
 //
 //   - A component is created only when every one before it is Running: each
-//     Ready node it belongs on has an available pod. Nodes that are not Ready
-//     do not count; they are named.
+//     Ready node it belongs on has an available pod, or all its replicas are
+//     available. Nodes that are not Ready do not count; they are named.
 //   - A component that exists gets its newest template at once. Nobody here
 //     replaces a pod: package daemonupdater does, under the annotations that
 //     are carried from the gr onto its DaemonSets.
+//     The pods of Deployments are replaced by Kubernetes.
 //   - An object of somebody else is never taken over. It fails the component,
 //     and what comes after it waits.
+//   - Of two grs whose components exclude each other the older one deploys.
+//   - Webhook configurations come when what answers them runs, and go before it.
+//     CRDs, namespaces and the generated password stay when their gr goes.
 //
 // Before the templates of a spec are applied it is kept as a revision, and the
 // DaemonSets say which one they come from. Annotation rollback-to restores one:

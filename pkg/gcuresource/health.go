@@ -1,6 +1,7 @@
 package gcuresource
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,40 +11,55 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // health is how the pods of one component do. Nodes that are not Ready count
 // nowhere but in offline (contract section 2.10).
 type health struct {
-	// exists is false when the component has no DaemonSet yet.
+	// exists is false when none of its workloads is there yet.
 	exists bool
-	// terminating is true while its DaemonSet is being deleted.
+	// terminating is true while one of its workloads is being deleted.
 	terminating bool
-	// observed is true when the DaemonSet controller has seen the newest template.
+	// observed is true when the newest templates were seen by their controllers.
 	observed bool
-	// seen is true when it has seen any template: the DaemonSet is not new.
+	// seen is true when any template was: the component is not new.
 	seen bool
-	// expected Ready nodes should run a pod; available of them have one that is
-	// available; updated of them one that is also at the newest revision.
+	// perNode is true when it runs on nodes, false when it has replicas, which
+	// Kubernetes replaces by itself.
+	perNode bool
+	// expected Ready nodes should run a pod, or replicas should; available of them
+	// have one that is available; updated of them one that is also at the newest
+	// revision.
 	expected, available, updated int
-	// outdated Ready nodes have a pod at an older revision.
+	// outdated Ready nodes or replicas have a pod at an older revision.
 	outdated int
-	// missing are the Ready nodes without an available pod, each with what is
-	// wrong there if it is known.
+	// missing are the Ready nodes without an available pod, or the workloads
+	// without all their replicas, each with what is wrong there if it is known.
 	missing []string
+	// absent are its objects that are not there, though its workloads are.
+	absent []string
 	// offline nodes should run a pod and are not Ready.
 	offline []string
+	// crashing is true when the container of a pod on a Ready node is in trouble.
+	crashing bool
 	// target says why the newest revision is not known; nil when it is.
 	target error
+	// failure says that it will not run before somebody does something; nil when it may.
+	failure *Failure
 	// wait is how long until a pod gets available by mere time; 0 when there is none.
 	wait time.Duration
 }
 
-// running: every pod on a Ready eligible node is available (contract section 2.10).
-func (h *health) running() bool {
+// replicasRun: every pod that should be available is.
+func (h *health) replicasRun() bool {
 	return h.exists && !h.terminating && h.observed && h.available == h.expected
 }
+
+// running: every pod on a Ready eligible node is available (contract section
+// 2.10), and nothing of the component is missing.
+func (h *health) running() bool { return h.replicasRun() && len(h.absent) == 0 }
 
 // opens is the gate for the creation of what comes after this component: it
 // runs, and somewhere. Right after node-feature-discovery started no node is
@@ -55,12 +71,26 @@ func (h *health) opens() bool {
 // assess looks at the pods of a component on nodes that carry the labels they
 // are to have (see labelled). now decides minReadySeconds.
 func assess(c *Component, nodes []*corev1.Node, now time.Time) health {
-	ds := c.DaemonSet
-	if ds == nil {
-		return health{}
+	if !c.exists() {
+		return health{perNode: c.PerNode != nil}
 	}
+	h := assessReplicas(c)
+	if c.PerNode != nil {
+		h = assessNodes(c, nodes, now)
+	}
+	for i := range c.Objects {
+		if ref := c.Objects[i].Ref; !ref.Shared() && c.Live[ref] == nil {
+			h.absent = append(h.absent, ref.String())
+		}
+	}
+	return h
+}
+
+func assessNodes(c *Component, nodes []*corev1.Node, now time.Time) health {
+	ds := c.DaemonSet
 	h := health{
 		exists:      true,
+		perNode:     true,
 		terminating: ds.DeletionTimestamp != nil,
 		observed:    ds.Status.ObservedGeneration == ds.Generation,
 		seen:        ds.Status.ObservedGeneration > 0,
@@ -94,7 +124,7 @@ func (h *health) count(ds *appsv1.DaemonSet, node string, pods []*corev1.Pod, ta
 		updated = updated || (ok && current)
 		outdated = outdated || (h.target == nil && !current)
 		if !ok {
-			trouble = or(trouble, podTrouble(pod))
+			trouble = cmp.Or(trouble, podTrouble(pod))
 		}
 	}
 	if outdated && !updated {
@@ -107,6 +137,7 @@ func (h *health) count(ds *appsv1.DaemonSet, node string, pods []*corev1.Pod, ta
 		h.available++
 		return
 	}
+	h.crashing = h.crashing || trouble != ""
 	h.missing = append(h.missing, inTrouble(node, trouble))
 }
 
@@ -126,26 +157,38 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// message says what the component waits for; "" when it runs on every node it should.
-func (h *health) message(selector map[string]string) string {
+// message says what the component waits for; "" when it runs everywhere it should.
+func (h *health) message(c *Component) string {
 	var parts []string
 	switch {
 	case !h.exists:
 		return ""
 	case h.terminating:
-		return "waiting until the old DaemonSet is deleted"
+		return "waiting until the old " + c.Workloads()[0].Kind + " is deleted"
+	case !h.perNode && len(h.missing) > 0:
+		parts = append(parts, "waiting for "+message.Names(h.missing))
 	case !h.observed:
 		parts = append(parts, "waiting for the DaemonSet controller to observe the newest template")
 	case h.available < h.expected:
 		parts = append(parts, fmt.Sprintf("waiting for pods on %d of %d nodes: %s", h.expected-h.available, h.expected, message.Names(h.missing)))
+	case len(h.absent) > 0:
+		parts = append(parts, "waiting for "+message.Names(h.absent))
 	case h.expected == 0 && len(h.offline) == 0:
-		parts = append(parts, "no node matches "+selectorText(selector)+", nothing to run")
+		parts = append(parts, "no node matches "+selectorText(c.PerNode.Spec.Template.Spec.NodeSelector)+", nothing to run")
+	}
+	if h.crashing && slices.Contains(component.Find(c.Name).Needs, component.Toolkit) {
+		parts = append(parts, runtimeHint)
 	}
 	if len(h.offline) > 0 {
 		parts = append(parts, fmt.Sprintf("%s not Ready and not waited for: %s", message.Count(len(h.offline), "node"), message.Names(h.offline)))
 	}
 	return strings.Join(parts, "; ")
 }
+
+// runtimeHint names the usual cause when what runs in the enflame runtime
+// fails (contract statement 60). The API does not show a node's default runtime.
+const runtimeHint = "its containers need enflame as the default container runtime of the node: " +
+	"restart docker or containerd there if that was not done since toolkit was deployed"
 
 // podsByNode returns the pods of a DaemonSet by the node they belong to.
 func podsByNode(ds *appsv1.DaemonSet, pods []*corev1.Pod) map[string][]*corev1.Pod {

@@ -143,10 +143,21 @@ func (r *Reconciler) restore(ctx context.Context, gr *topsv1.GcuResource, h *his
 		gr.Annotations[topsv1.AnnotationRolledBackTo] = revision.Name
 	}
 	log.FromContext(ctx).Info("Restoring an earlier spec", "revision", revision.Name, "present", h.current)
-	if err := r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
+	err = r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy))
+	if apierrors.IsInvalid(err) {
+		before.DeepCopyInto(gr)
+		return false, refused(revision.Name, err), nil
+	}
+	if err != nil {
 		return false, nil, fmt.Errorf("restoring revision %s: %w", revision.Name, err)
 	}
 	return true, nil, nil
+}
+
+// refused says that the API server does not take the spec of a revision.
+func refused(name string, err error) *Failure {
+	return &Failure{Reason: ReasonRefusedRevision, Message: fmt.Sprintf(
+		"the spec of revision %s cannot be restored: %v: change the spec step by step, or remove annotation %s", name, err, topsv1.AnnotationRollbackTo)}
 }
 
 // forgetRollback removes the note that the spec was restored once it is another one.

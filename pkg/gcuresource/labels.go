@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // deviceLabel matches the labels with which node-feature-discovery reports a
@@ -15,29 +16,39 @@ import (
 // label by vendor or by class and vendor.
 var deviceLabel = regexp.MustCompile(`^feature\.node\.kubernetes\.io/pci-([0-9a-f]{4}_)?1e36(_[0-9a-f_]+)?\.present$`)
 
+// devicePrefix spares most labels the expression.
+const devicePrefix = "feature.node.kubernetes.io/pci-"
+
 // hasDevice tells whether node-feature-discovery found a GCU on the node.
 func hasDevice(node *corev1.Node) bool {
 	for key, value := range node.Labels {
-		if value == "true" && deviceLabel.MatchString(key) {
+		if value == "true" && strings.HasPrefix(key, devicePrefix) && deviceLabel.MatchString(key) {
 			return true
 		}
 	}
 	return false
 }
 
-// gcuNodes names the GCU nodes, offline ones included: those with a device and
-// those somebody labelled as such. The order is that of nodes.
+// isGCUNode tells whether a node has a device, or somebody labelled it so.
+func isGCUNode(node *corev1.Node) bool {
+	return hasDevice(node) || node.Labels[topsv1.LabelGcuPresent] == "true"
+}
+
+// gcuNodes names the GCU nodes, offline ones included. The order is that of nodes.
 func gcuNodes(nodes []*corev1.Node) []string {
 	var found []string
 	for _, node := range nodes {
-		if hasDevice(node) || node.Labels[topsv1.LabelGcuPresent] == "true" {
+		if isGCUNode(node) {
 			found = append(found, node.Name)
 		}
 	}
 	return found
 }
 
-// labelChange is what is to be done about LabelGcuPresent on a node.
+// nodeLabels are the labels this operator gives to nodes; their value is "true".
+var nodeLabels = []string{topsv1.LabelGcuPresent, topsv1.LabelGcushare}
+
+// labelChange is what is to be done about a label of a node.
 type labelChange int
 
 const (
@@ -50,47 +61,102 @@ const (
 	labelDisown
 )
 
-// wanted says whether GCU nodes are to be labelled at all.
+// wanted says whether a node is to have a label.
 type wanted int
 
 const (
-	// wantedNo: no gr is left.
+	// wantedNo: no gr wants it.
 	wantedNo wanted = iota
-	// wantedHold: every gr is being deleted. Their pods still need the labels,
-	// and the last one of them removes the labels itself.
+	// wantedHold: every gr that wants it is being deleted. Their pods still need
+	// the label, and the last one of them removes it itself.
 	wantedHold
-	// wantedYes: at least one gr is to stay.
+	// wantedYes: a gr that stays wants it.
 	wantedYes
 )
 
-// wantedBy returns what the grs of the cluster want.
-func wantedBy(grs []topsv1.GcuResource) wanted {
-	if len(grs) == 0 {
-		return wantedNo
-	}
+// wantedBy returns what grs want of a label on a node: any gr that every GCU
+// node is marked, one that deploys gcusharePlugin that its nodes are (contract
+// statements 28 and 54).
+func wantedBy(grs []topsv1.GcuResource, node *corev1.Node, label string) wanted {
+	w := wantedNo
 	for i := range grs {
-		if grs[i].DeletionTimestamp == nil {
+		gr := &grs[i]
+		switch {
+		case label == topsv1.LabelGcushare && !sharesCardsOf(&gr.Spec, node):
+		case gr.DeletionTimestamp != nil:
+			w = max(w, wantedHold)
+		case label == topsv1.LabelGcushare || hasDevice(node):
 			return wantedYes
 		}
 	}
-	return wantedHold
+	return w
 }
 
-// decideLabel says what is to be done about LabelGcuPresent on a node. A label
-// somebody else set is left alone and never recorded as ours.
-func decideLabel(node *corev1.Node, w wanted) labelChange {
-	value, present := node.Labels[topsv1.LabelGcuPresent]
-	recorded := slices.Contains(ownedLabels(node), topsv1.LabelGcuPresent)
-	want := w == wantedYes && hasDevice(node)
+// sharesCardsOf tells whether a spec shares the cards of a node: one that it
+// names, or any GCU node when it names none.
+func sharesCardsOf(spec *topsv1.GcuResourceSpec, node *corev1.Node) bool {
+	if !component.SharesCards(spec) {
+		return false
+	}
+	if named := spec.GcusharePlugin.GcushareNodes; len(named) > 0 {
+		return slices.Contains(named, node.Name)
+	}
+	return isGCUNode(node)
+}
+
+// decideLabel says what is to be done about a label of a node. A label somebody
+// else set is left alone and never recorded as ours.
+func decideLabel(node *corev1.Node, label string, w wanted) labelChange {
+	value, present := node.Labels[label]
+	recorded := slices.Contains(ownedLabels(node), label)
 	switch {
 	case recorded && present && value != "true":
 		return labelDisown
-	case want && !present:
+	case w == wantedYes && !present:
 		return labelSet
-	case recorded && !want && w != wantedHold:
+	case recorded && w == wantedNo:
 		return labelRemove
 	}
 	return labelKeep
+}
+
+// relabelled returns the node with its labels and their record as the grs want
+// them: the same node when nothing changes.
+func relabelled(node *corev1.Node, grs []topsv1.GcuResource) *corev1.Node {
+	after := node
+	for _, label := range nodeLabels {
+		change := decideLabel(node, label, wantedBy(grs, node, label))
+		if change == labelKeep {
+			continue
+		}
+		if after == node {
+			after = node.DeepCopy()
+		}
+		setLabel(after, label, change)
+	}
+	return after
+}
+
+// setLabel carries out one change on a copy of a node.
+func setLabel(node *corev1.Node, label string, change labelChange) {
+	record := withRecord(ownedLabels(node), label, change == labelSet)
+	switch change {
+	case labelSet:
+		if node.Labels == nil {
+			node.Labels = map[string]string{}
+		}
+		node.Labels[label] = "true"
+	case labelRemove:
+		delete(node.Labels, label)
+	}
+	if record == "" {
+		delete(node.Annotations, topsv1.AnnotationOwnedLabels)
+		return
+	}
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[topsv1.AnnotationOwnedLabels] = record
 }
 
 // ownedLabels returns the labels of a node this operator recorded as its own.
@@ -113,15 +179,18 @@ func withRecord(owned []string, label string, add bool) string {
 	return strings.Join(kept, ",")
 }
 
-// labelled returns the nodes as they will be once every GCU node has its label,
-// so that a component does not count as running everywhere just because the
-// nodes it is for are not labelled yet.
-func labelled(nodes []*corev1.Node) []*corev1.Node {
+// labelled returns the nodes as they will be once those a gr is for have their
+// labels, so that a component does not count as running everywhere just because
+// its nodes are not labelled yet. What is to be removed is still there.
+func labelled(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
+	grs := []topsv1.GcuResource{*gr}
 	out := make([]*corev1.Node, 0, len(nodes))
 	for _, node := range nodes {
-		if decideLabel(node, wantedYes) == labelSet {
-			node = node.DeepCopy()
-			node.Labels[topsv1.LabelGcuPresent] = "true"
+		for _, label := range nodeLabels {
+			if decideLabel(node, label, wantedBy(grs, node, label)) == labelSet {
+				node = node.DeepCopy()
+				setLabel(node, label, labelSet)
+			}
 		}
 		out = append(out, node)
 	}

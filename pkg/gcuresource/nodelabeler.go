@@ -24,8 +24,9 @@ import (
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch
 
 // NodeLabeler gives every node with a GCU the label the GCU components select
-// on, for as long as a gr exists (contract statement 54). It records on the
-// node that the label is its own, and leaves a label alone that is not.
+// on, for as long as a gr exists (contract statement 54), and the nodes whose
+// cards are shared the label of gcusharePlugin (statement 28). It records on the
+// node which labels are its own, and leaves those alone that are not.
 type NodeLabeler struct {
 	// Client reads from the manager's cache and writes. SetupWithManager sets it when nil.
 	client.Client
@@ -37,17 +38,16 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 	if l.Client == nil {
 		l.Client = mgr.GetClient()
 	}
-	comesOrGoes := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
-	}}
+	// A deletion raises the generation too.
+	specChanges := predicate.GenerationChangedPredicate{}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodelabeler").
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: labelsChanged})).
-		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(comesOrGoes)).
+		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(specChanges)).
 		Complete(l)
 }
 
-// Reconcile sets or removes the label on one node, as decideLabel says.
+// Reconcile sets or removes the labels of one node, as decideLabel says.
 func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := l.Get(ctx, request.NamespacedName, node); err != nil {
@@ -57,48 +57,36 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if err := l.List(ctx, &grs); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing GcuResources: %w", err)
 	}
-	err := patchLabel(ctx, l.Client, node, decideLabel(node, wantedBy(grs.Items)))
+	err := patchLabels(ctx, l.Client, node, grs.Items)
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// patchLabel carries out one change on one node. The patch fails when the node
-// changed since it was read, so a label somebody just set is not taken over.
-func patchLabel(ctx context.Context, c client.Client, node *corev1.Node, change labelChange) error {
-	if change == labelKeep {
+// patchLabels gives a node the labels that grs want. The patch fails when the
+// node changed since it was read, so a label somebody just set is not taken over.
+func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, grs []topsv1.GcuResource) error {
+	after := relabelled(node, grs)
+	if after == node {
 		return nil
 	}
-	after := node.DeepCopy()
-	record := withRecord(ownedLabels(node), topsv1.LabelGcuPresent, change == labelSet)
-	switch change {
-	case labelSet:
-		after.Labels[topsv1.LabelGcuPresent] = "true"
-	case labelRemove:
-		delete(after.Labels, topsv1.LabelGcuPresent)
-	}
-	if after.Annotations == nil {
-		after.Annotations = map[string]string{}
-	}
-	after.Annotations[topsv1.AnnotationOwnedLabels] = record
-	if record == "" {
-		delete(after.Annotations, topsv1.AnnotationOwnedLabels)
-	}
-	log.FromContext(ctx).Info("Changing node label", "Node", node.Name, "label", topsv1.LabelGcuPresent,
-		"before", node.Labels[topsv1.LabelGcuPresent], "after", after.Labels[topsv1.LabelGcuPresent])
+	log.FromContext(ctx).Info("Changing node labels", "Node", node.Name,
+		"before", node.Annotations[topsv1.AnnotationOwnedLabels], "after", after.Annotations[topsv1.AnnotationOwnedLabels])
 	if err := c.Patch(ctx, after, locked(node), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("labelling node %s: %w", node.Name, err)
 	}
 	return nil
 }
 
-// removeLabels takes our label from nodes. One that fails does not keep the
-// others from losing theirs.
-func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node) error {
+// removeLabels takes from nodes the labels of ours that no gr wants any more.
+// One that fails does not keep the others from losing theirs.
+func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node, grs []topsv1.GcuResource) error {
 	var errs []error
 	for _, node := range nodes {
-		errs = append(errs, client.IgnoreNotFound(patchLabel(ctx, c, node, decideLabel(node, wantedNo))))
+		if len(ownedLabels(node)) > 0 {
+			errs = append(errs, client.IgnoreNotFound(patchLabels(ctx, c, node, grs)))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -6,23 +6,33 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// metadataKinds are the kinds, beside DaemonSet, of which a gr owns objects.
-// Only their metadata is cached.
+// metadataKinds are the kinds of which a gr owns objects and whose state does
+// not count. Only their metadata is cached.
 var metadataKinds = []schema.GroupVersionKind{
+	admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
+	admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
 	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
 	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
+	corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+	corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
+	corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
 	corev1.SchemeGroupVersion.WithKind("Service"),
 	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 }
@@ -30,7 +40,11 @@ var metadataKinds = []schema.GroupVersionKind{
 // observe reads everything a decision about a gr needs. All reads but those of
 // a gr itself share the objects of the cache: nothing may change them.
 func (r *Reconciler) observe(ctx context.Context, gr *topsv1.GcuResource) (*Observation, error) {
-	rendered, err := Render(gr)
+	revision, err := revisionOf(gr)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := component.Render(gr, revision)
 	if err != nil {
 		return nil, err
 	}
@@ -51,73 +65,146 @@ func (r *Reconciler) observe(ctx context.Context, gr *topsv1.GcuResource) (*Obse
 	if obs.Nodes, err = readNodes(ctx, r.Client); err != nil {
 		return nil, err
 	}
+	if obs.Others, err = r.readOthers(ctx, gr); err != nil {
+		return nil, err
+	}
+	obs.Rivals, err = r.readRivals(ctx, gr)
+	return obs, err
+}
+
+// readOthers returns the other grs, the oldest first.
+func (r *Reconciler) readOthers(ctx context.Context, gr *topsv1.GcuResource) ([]topsv1.GcuResource, error) {
 	var grs topsv1.GcuResourceList
 	if err := r.List(ctx, &grs); err != nil {
 		return nil, fmt.Errorf("listing GcuResources: %w", err)
 	}
-	obs.Alone = !slices.ContainsFunc(grs.Items, func(other topsv1.GcuResource) bool { return other.UID != gr.UID })
-	return obs, nil
+	others := slices.DeleteFunc(grs.Items, func(other topsv1.GcuResource) bool { return other.UID == gr.UID })
+	slices.SortFunc(others, func(a, b topsv1.GcuResource) int {
+		if older(&a, &b) {
+			return -1
+		}
+		return 1
+	})
+	return others, nil
+}
+
+// readRivals returns the workloads of other grs that exclude a component of
+// this one.
+func (r *Reconciler) readRivals(ctx context.Context, gr *topsv1.GcuResource) ([]Rival, error) {
+	var rivals []Rival
+	for _, name := range component.Requested(&gr.Spec) {
+		for _, excluded := range component.Find(name).Excludes {
+			for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &appsv1.DeploymentList{}} {
+				if err := r.List(ctx, list, client.MatchingLabels{topsv1.LabelComponent: excluded}, client.UnsafeDisableDeepCopy); err != nil {
+					return nil, fmt.Errorf("listing workloads of component %s: %w", excluded, err)
+				}
+				err := each(list, func(o client.Object) {
+					if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == topsv1.GcuResourceKind && owner.UID != gr.UID {
+						rivals = append(rivals, Rival{Ref: refOf(o), Component: excluded, GcuResource: owner.Name})
+					}
+				})
+				if err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	slices.SortFunc(rivals, func(a, b Rival) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
+	return rivals, nil
 }
 
 // readComponent reads the objects and the pods of a component.
 func (r *Reconciler) readComponent(ctx context.Context, gr *topsv1.GcuResource, c *Component) error {
-	c.Live = map[Ref]*metav1.PartialObjectMetadata{}
+	c.Live = map[component.Ref]*metav1.PartialObjectMetadata{}
 	var foreign *appsv1.DaemonSet
 	for _, d := range c.Objects {
-		if d.Ref.GroupVersionKind != daemonSetKind {
-			m := metadataOf(d.Ref)
-			if err := r.Get(ctx, client.ObjectKeyFromObject(m), m); err == nil {
-				c.Live[d.Ref] = m
-			} else if !apierrors.IsNotFound(err) {
-				return fmt.Errorf("reading %s: %w", d.Ref, err)
-			}
+		live, err := r.readObject(ctx, d.Ref)
+		if apierrors.IsNotFound(err) {
 			continue
 		}
-		ds := &appsv1.DaemonSet{}
-		if err := r.Get(ctx, client.ObjectKey{Namespace: d.Ref.Namespace, Name: d.Ref.Name}, ds); err != nil {
-			if apierrors.IsNotFound(err) {
-				continue
-			}
+		if err != nil {
 			return fmt.Errorf("reading %s: %w", d.Ref, err)
 		}
-		c.setDaemonSet(ds)
-		if !metav1.IsControlledBy(ds, gr) {
-			c.DaemonSet, foreign = nil, ds
+		if ds, ok := live.(*appsv1.DaemonSet); ok && !metav1.IsControlledBy(ds, gr) {
+			foreign = ds
 		}
+		c.setLive(gr, d.Ref, live)
 	}
-	return r.readPods(ctx, c, foreign)
+	return r.readPods(ctx, gr, c, foreign)
 }
 
-// setDaemonSet takes over the workload as it is in the cluster.
-func (c *Component) setDaemonSet(ds *appsv1.DaemonSet) {
-	c.DaemonSet = ds
-	c.Live[c.workloadRef()] = &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
-		ObjectMeta: ds.ObjectMeta,
+// readObject reads one object: in full when its state counts, else its
+// metadata. Secrets are not cached, so that nobody has to let the operator list
+// them.
+func (r *Reconciler) readObject(ctx context.Context, ref component.Ref) (client.Object, error) {
+	var from client.Reader = r.Client
+	var o client.Object = metadataOf(ref)
+	switch {
+	case ref.Kind == "Secret":
+		from = r.APIReader
+	case ref.GroupVersionKind == component.DaemonSetKind:
+		o = &appsv1.DaemonSet{}
+	case ref.GroupVersionKind == component.DeploymentKind:
+		o = &appsv1.Deployment{}
+	case ref.GroupVersionKind == component.JobKind:
+		o = &batchv1.Job{}
+	}
+	return o, from.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o)
+}
+
+// setLive notes an object as it is in the cluster. A workload counts when it is
+// the gr's.
+func (c *Component) setLive(gr *topsv1.GcuResource, ref component.Ref, live client.Object) {
+	m := metadataOf(ref)
+	m.UID, m.Generation, m.ResourceVersion = live.GetUID(), live.GetGeneration(), live.GetResourceVersion()
+	m.Labels, m.Annotations, m.OwnerReferences = live.GetLabels(), live.GetAnnotations(), live.GetOwnerReferences()
+	c.Live[ref] = m
+	if !metav1.IsControlledBy(live, gr) {
+		return
+	}
+	switch o := live.(type) {
+	case *appsv1.DaemonSet:
+		c.DaemonSet = o
+	case *appsv1.Deployment:
+		if c.Deployments == nil {
+			c.Deployments = map[string]*appsv1.Deployment{}
+		}
+		c.Deployments[o.Name] = o
+	case *batchv1.Job:
+		if c.Jobs == nil {
+			c.Jobs = map[string]*batchv1.Job{}
+		}
+		c.Jobs[o.Name] = o
 	}
 }
 
-// readPods reads the pods of the component's DaemonSet, and those a DaemonSet
-// of its name left behind; not those of a foreign one.
-func (r *Reconciler) readPods(ctx context.Context, c *Component, foreign *appsv1.DaemonSet) error {
-	if !c.Served {
-		return nil
-	}
-	var pods corev1.PodList
-	if err := r.List(ctx, &pods, inComponent(c)...); err != nil {
-		return fmt.Errorf("listing pods of %s: %w", c.workloadRef(), err)
-	}
-	for i := range pods.Items {
-		owner := daemonset.Owner(&pods.Items[i])
-		if owner == nil || owner.Name != c.Workload.Name || (foreign != nil && owner.UID == foreign.UID) {
-			continue
+// readPods reads the pods of the component's workloads, and those that gone
+// workloads of their names left behind; not those of a foreign DaemonSet.
+func (r *Reconciler) readPods(ctx context.Context, gr *topsv1.GcuResource, c *Component, foreign *appsv1.DaemonSet) error {
+	for _, ref := range c.Workloads() {
+		var pods corev1.PodList
+		if err := r.List(ctx, &pods, inWorkload(ref)...); err != nil {
+			return fmt.Errorf("listing pods of %s: %w", ref, err)
 		}
-		c.Pods = append(c.Pods, &pods.Items[i])
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; belongs(pod, ref, gr, foreign) {
+				c.Pods = append(c.Pods, pod)
+			}
+		}
 	}
 	return nil
 }
 
-// readRevisions reads the ControllerRevisions of each component that exists.
+// belongs tells whether a pod with the labels of a workload comes from it.
+func belongs(pod *corev1.Pod, ref component.Ref, gr *topsv1.GcuResource, foreign *appsv1.DaemonSet) bool {
+	if ref.GroupVersionKind != component.DaemonSetKind {
+		return pod.Labels[topsv1.LabelGcuResource] == gr.Name
+	}
+	owner := daemonset.Owner(pod)
+	return owner != nil && owner.Name == ref.Name && (foreign == nil || owner.UID != foreign.UID)
+}
+
+// readRevisions reads the ControllerRevisions of each DaemonSet that exists.
 func (r *Reconciler) readRevisions(ctx context.Context, from client.Reader, obs *Observation) error {
 	for i := range obs.Components {
 		c := &obs.Components[i]
@@ -125,8 +212,8 @@ func (r *Reconciler) readRevisions(ctx context.Context, from client.Reader, obs 
 			continue
 		}
 		var list appsv1.ControllerRevisionList
-		if err := from.List(ctx, &list, inComponent(c)...); err != nil {
-			return fmt.Errorf("listing revisions of %s: %w", c.workloadRef(), err)
+		if err := from.List(ctx, &list, inWorkload(c.perNodeRef())...); err != nil {
+			return fmt.Errorf("listing revisions of %s: %w", c.perNodeRef(), err)
 		}
 		c.Revisions = nil
 		for j := range list.Items {
@@ -136,49 +223,67 @@ func (r *Reconciler) readRevisions(ctx context.Context, from client.Reader, obs 
 	return nil
 }
 
-// inComponent selects what carries the pod labels of a component: its pods and
+// inWorkload selects what carries the pod labels of a workload: its pods and
 // its revisions.
-func inComponent(c *Component) []client.ListOption {
+func inWorkload(ref component.Ref) []client.ListOption {
 	return []client.ListOption{
-		client.InNamespace(c.Workload.Namespace),
-		client.MatchingLabels{labelName: c.Workload.Name},
+		client.InNamespace(ref.Namespace),
+		client.MatchingLabels{component.LabelName: ref.Name},
 		client.UnsafeDisableDeepCopy,
 	}
 }
 
 // readOwned lists the objects that carry the label of the gr and that it controls.
 func (r *Reconciler) readOwned(ctx context.Context, gr *topsv1.GcuResource) ([]Owned, error) {
-	var owned []Owned
-	add := func(kind schema.GroupVersionKind, m metav1.Object) {
-		if metav1.IsControlledBy(m, gr) {
-			owned = append(owned, Owned{
-				Ref:       Ref{GroupVersionKind: kind, Namespace: m.GetNamespace(), Name: m.GetName()},
-				UID:       m.GetUID(),
-				Component: m.GetLabels()[topsv1.LabelComponent],
-				Deleting:  m.GetDeletionTimestamp() != nil,
-			})
-		}
-	}
-	ofGR := client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}
-	var sets appsv1.DaemonSetList
-	if err := r.List(ctx, &sets, ofGR, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing DaemonSets: %w", err)
-	}
-	for i := range sets.Items {
-		add(daemonSetKind, &sets.Items[i])
-	}
+	lists := []client.ObjectList{&appsv1.DaemonSetList{}, &appsv1.DeploymentList{}, &batchv1.JobList{}}
 	for _, kind := range metadataKinds {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := r.List(ctx, list, ofGR); err != nil {
-			return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
+		lists = append(lists, list)
+	}
+	var owned []Owned
+	for _, list := range lists {
+		if err := r.List(ctx, list, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing the objects of GcuResource %s: %w", gr.Name, err)
 		}
-		for i := range list.Items {
-			add(kind, &list.Items[i])
+		err := each(list, func(o client.Object) {
+			if metav1.IsControlledBy(o, gr) {
+				owned = append(owned, Owned{Ref: refOf(o), UID: o.GetUID(),
+					Component: o.GetLabels()[topsv1.LabelComponent], Deleting: o.GetDeletionTimestamp() != nil})
+			}
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	slices.SortFunc(owned, func(a, b Owned) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
 	return owned, nil
+}
+
+// each calls a function with every object of a list.
+func each(list client.ObjectList, call func(client.Object)) error {
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		o, ok := item.(client.Object)
+		if !ok {
+			return fmt.Errorf("a list holds a %T, which is no object", item)
+		}
+		call(o)
+		return nil
+	})
+}
+
+// refOf identifies an object that was read; objects of lists carry no kind.
+func refOf(o client.Object) component.Ref {
+	ref := component.Ref{GroupVersionKind: o.GetObjectKind().GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+	switch o.(type) {
+	case *appsv1.DaemonSet:
+		ref.GroupVersionKind = component.DaemonSetKind
+	case *appsv1.Deployment:
+		ref.GroupVersionKind = component.DeploymentKind
+	case *batchv1.Job:
+		ref.GroupVersionKind = component.JobKind
+	}
+	return ref
 }
 
 // readNodes returns all nodes sorted by name, shared with the cache.
@@ -196,7 +301,7 @@ func readNodes(ctx context.Context, from client.Reader) ([]*corev1.Node, error) 
 }
 
 // metadataOf returns an empty metadata object that identifies ref.
-func metadataOf(ref Ref) *metav1.PartialObjectMetadata {
+func metadataOf(ref component.Ref) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
 	m.SetGroupVersionKind(ref.GroupVersionKind)
 	return m

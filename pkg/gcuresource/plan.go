@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // Plan is what is to be done about a gr that stays.
 type Plan struct {
 	// Steps has one element per requested component, in deployment order.
 	Steps []Step
-	// Delete are the objects the gr no longer asks for.
+	// Delete are objects the gr no longer asks for: those that may go first.
 	Delete []Owned
 	// Wait is how long until a pod gets available by mere time; 0 when there is none.
 	Wait time.Duration
@@ -20,9 +22,10 @@ type Plan struct {
 type Step struct {
 	// Component is its key in the spec.
 	Component string
-	// Apply are its objects that differ from what was last applied, the DaemonSet last.
-	Apply []Desired
-	// Create is true when the DaemonSet does not exist yet.
+	// Apply are its objects that differ from what was last applied, in the order
+	// in which they are needed.
+	Apply []component.Desired
+	// Create is true when none of its workloads exists yet.
 	Create bool
 	// Waits says why the component is not created yet; empty when it is.
 	Waits string
@@ -34,26 +37,17 @@ type Step struct {
 // Decide says what is to be done: a component that exists gets its newest
 // template at once, so that an upgrade of several reaches the nodes together; a
 // component that does not exist is created only when all before it run
-// (contract statement 51). One that fails holds up those after it, except one
-// this version does not serve.
+// (contract statement 51). One that fails holds up those after it.
 func Decide(obs *Observation, now time.Time) Plan {
-	plan := Plan{Delete: leftovers(obs)}
-	nodes := labelled(obs.Nodes)
+	plan := Plan{Delete: webhooksFirst(leftovers(obs))}
+	nodes := labelled(obs.Nodes, obs.Resource)
 	before := ""
 	for i := range obs.Components {
 		c := &obs.Components[i]
-		step := Step{Component: c.Name, Failure: c.Failure, health: assess(c, nodes, now)}
-		if !c.Served {
-			step.Failure = &Failure{Reason: ReasonNotServed,
-				Message: fmt.Sprintf("component %s is not served by this version", c.Name)}
-			plan.Steps = append(plan.Steps, step)
-			continue
-		}
-		if step.Failure == nil {
-			step.Failure = c.conflict(obs.Resource)
-		}
-		if step.Failure == nil {
-			step.decide(obs, c, before, plan.Delete)
+		step := Step{Component: c.Name, health: assess(c, nodes, now)}
+		step.Failure = failing(obs, c, &step.health)
+		if step.Failure == nil || step.Failure.Reason == ReasonJobFailed {
+			step.decide(obs, c, before)
 		}
 		if before == "" && (step.Failure != nil || !step.health.opens()) {
 			before = c.Name
@@ -67,41 +61,56 @@ func Decide(obs *Observation, now time.Time) Plan {
 	return plan
 }
 
+// failing says why nothing can be done about a component, nil when something can.
+func failing(obs *Observation, c *Component, h *health) *Failure {
+	if c.Failure != nil {
+		return c.Failure
+	}
+	if f := rival(obs, c.Name); f != nil {
+		return f
+	}
+	if f := c.conflict(obs.Resource); f != nil {
+		return f
+	}
+	return h.failure
+}
+
 // decide fills in what to apply. before names the first component ahead that
 // does not run on any node, "" when all do.
-func (s *Step) decide(obs *Observation, c *Component, before string, leaving []Owned) {
+func (s *Step) decide(obs *Observation, c *Component, before string) {
 	s.Create = !s.health.exists
 	if s.Create {
-		s.Waits = creationWaits(c, before, leaving)
+		s.Waits = creationWaits(obs, c, before)
 	}
 	if s.Waits != "" || s.health.terminating {
 		return
 	}
 	for _, d := range c.Objects {
-		if !upToDate(&d, c.Live[d.Ref], obs.Applied) {
-			s.Apply = append(s.Apply, d)
+		live := c.Live[d.Ref]
+		if upToDate(&d, live, obs.Applied) || (d.Ref.Webhook() && live == nil && !s.health.replicasRun()) {
+			continue
 		}
+		s.Apply = append(s.Apply, d)
 	}
-	// Pods need the account, the roles and the CRD of their component.
-	slices.SortStableFunc(s.Apply, func(a, b Desired) int { return isWorkload(a) - isWorkload(b) })
-}
-
-func isWorkload(d Desired) int {
-	if d.Ref.GroupVersionKind == daemonSetKind {
-		return 1
-	}
-	return 0
+	slices.SortStableFunc(s.Apply, func(a, b component.Desired) int { return a.Ref.Rank() - b.Ref.Rank() })
 }
 
 // creationWaits says what the creation of a component waits for: the one
-// before it, and the end of its own old DaemonSet when that had another name.
-func creationWaits(c *Component, before string, leaving []Owned) string {
+// before it, the end of its own old workload when that had another name, and
+// the end of what must not run beside it.
+func creationWaits(obs *Observation, c *Component, before string) string {
 	if before != "" {
 		return "waiting for " + before
 	}
-	for _, o := range leaving {
-		if o.Component == c.Name && o.Ref.GroupVersionKind == daemonSetKind {
+	excludes := component.Find(c.Name).Excludes
+	for _, o := range leftovers(obs) {
+		if o.Ref.Workload() && (o.Component == c.Name || slices.Contains(excludes, o.Component)) {
 			return "waiting until " + o.Ref.String() + " is deleted"
+		}
+	}
+	for _, r := range obs.Rivals {
+		if slices.Contains(excludes, r.Component) {
+			return fmt.Sprintf("waiting until %s of GcuResource %s is deleted", r.Ref, r.GcuResource)
 		}
 	}
 	return ""
@@ -109,7 +118,7 @@ func creationWaits(c *Component, before string, leaving []Owned) string {
 
 // leftovers returns the objects of the gr that its spec does not ask for.
 func leftovers(obs *Observation) []Owned {
-	asked := map[Ref]bool{}
+	asked := map[component.Ref]bool{}
 	for i := range obs.Components {
 		for _, d := range obs.Components[i].Objects {
 			asked[d.Ref] = true
@@ -122,4 +131,19 @@ func leftovers(obs *Observation) []Owned {
 		}
 	}
 	return left
+}
+
+// webhooksFirst returns what of the objects may be deleted now: webhook
+// configurations before anything that answers for them.
+func webhooksFirst(objects []Owned) []Owned {
+	var webhooks []Owned
+	for _, o := range objects {
+		if o.Ref.Webhook() {
+			webhooks = append(webhooks, o)
+		}
+	}
+	if len(webhooks) > 0 {
+		return webhooks
+	}
+	return objects
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // told says in one line per component what a plan does.
@@ -45,22 +46,22 @@ func TestDecide(t *testing.T) {
 		given func(*Observation)
 		want  []string
 	}{
-		{"creates only the first component, its DaemonSet last", topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}, GFD: &topsv1.BaseFields{}},
+		{"contract 51: creates only the first component, its DaemonSet last", topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}, GFD: &topsv1.BaseFields{}},
 			func(*Observation) {},
 			[]string{"nfd: ClusterRole ClusterRoleBinding CustomResourceDefinition ServiceAccount DaemonSet (new)", "gfd: (new) waiting for nfd"}},
-		{"a new DaemonSet without pods holds up the next", three,
+		{"contract 51: a new DaemonSet without pods holds up the next", three,
 			func(o *Observation) { o.create("driver") },
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
-		{"creates the next when the one before runs", three,
+		{"contract 51: creates the next when the one before runs", three,
 			func(o *Observation) { o.run("driver") },
 			[]string{"driver:", "toolkit: DaemonSet (new)", "exporter: (new) waiting for toolkit"}},
-		{"one missing pod on a Ready node holds up the next", three,
+		{"contract 51: one missing pod on a Ready node holds up the next", three,
 			func(o *Observation) { o.run("driver"); o.component("driver").Pods = o.component("driver").Pods[1:] },
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
 		{"a node that is not Ready holds up nobody", three,
 			func(o *Observation) { o.run("driver"); o.broken("driver", "node-2", ""); o.off("node-2") },
 			[]string{"driver:", "toolkit: DaemonSet (new)", "exporter: (new) waiting for toolkit"}},
-		{"a template the DaemonSet controller has not seen holds up the next", three,
+		{"contract 51: a template the DaemonSet controller has not seen holds up the next", three,
 			func(o *Observation) { o.run("driver"); o.component("driver").DaemonSet.Generation = 2 },
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
 		{"a GCU node that is not labelled yet holds up the next", three,
@@ -91,22 +92,18 @@ func TestDecide(t *testing.T) {
 				c := o.component("toolkit")
 				o.create("toolkit")
 				c.DaemonSet = nil
-				c.Live[c.workloadRef()].OwnerReferences = nil
+				c.Live[c.perNodeRef()].OwnerReferences = nil
 			},
 			[]string{"driver:", "toolkit: failed ObjectConflict", "exporter: (new) waiting for toolkit"}},
-		{"a component that is not served fails and holds up nobody",
-			topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{}, Volcano: &topsv1.VolcanoSpec{}, GFD: &topsv1.BaseFields{}},
-			func(*Observation) {},
-			[]string{"gfd: DaemonSet (new)", "gcusharePlugin: failed ComponentNotServed", "volcano: failed ComponentNotServed"}},
-		{"what the spec no longer asks for is deleted", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}},
+		{"contract 24: what the spec no longer asks for is deleted", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}},
 			func(o *Observation) {
 				o.run("driver")
-				o.Owned = append(o.Owned, Owned{Ref: Ref{GroupVersionKind: daemonSetKind, Namespace: "kube-system", Name: "exp"}, Component: "exporter"})
+				o.Owned = append(o.Owned, Owned{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "exp"}, Component: "exporter"})
 			},
 			[]string{"driver:", "delete DaemonSet kube-system/exp"}},
 		{"a renamed component waits until the old one is deleted", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}},
 			func(o *Observation) {
-				o.Owned = []Owned{{Ref: Ref{GroupVersionKind: daemonSetKind, Namespace: "kube-system", Name: "older"}, Component: "driver"}}
+				o.Owned = []Owned{{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "older"}, Component: "driver"}}
 			},
 			[]string{"driver: (new) waiting until DaemonSet kube-system/older is deleted", "delete DaemonSet kube-system/older"}},
 	} {
@@ -146,7 +143,8 @@ func TestWhatNeedsAnApply(t *testing.T) {
 			obs.run("driver")
 			c := obs.component("driver")
 			d := c.Objects[0]
-			live := metadataFrom(d.Ref, d.Object)
+			live := metadataOf(d.Ref)
+			live.Labels, live.Annotations, live.OwnerReferences = d.Object.GetLabels(), d.Object.GetAnnotations(), d.Object.GetOwnerReferences()
 			live.UID, live.Generation, live.ResourceVersion = "u", 1, "5"
 			last := Applied{Hash: d.Hash, Generation: 1, ResourceVersion: "5"}
 			tc.change(live, &last)
@@ -188,7 +186,7 @@ func TestTeardown(t *testing.T) {
 		delete  string
 		message string
 	}{
-		{"starts with the last component", func(*Observation) {},
+		{"contract 52: starts with the last component", func(*Observation) {},
 			"DaemonSet kube-system/enflame-gcu-exporter, Service kube-system/enflame-gcu-exporter",
 			"removing exporter: waiting for DaemonSet kube-system/enflame-gcu-exporter, Service kube-system/enflame-gcu-exporter, pods on node-1, node-2"},
 		{"waits for the pods when the objects are gone", func(o *Observation) { forget(o, "exporter") },
@@ -209,7 +207,7 @@ func TestTeardown(t *testing.T) {
 			"removing nfd: waiting for ClusterRole nfd-clusterrole, ClusterRoleBinding nfd-clusterrolebinding, " +
 				"DaemonSet kube-system/node-feature-discovery-ds, ServiceAccount kube-system/nfd-service-account"},
 		{"a component of a newer version goes first", func(o *Observation) {
-			o.Owned = append(o.Owned, Owned{Ref: Ref{GroupVersionKind: daemonSetKind, Name: "x"}, Component: "future"})
+			o.Owned = append(o.Owned, Owned{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Name: "x"}, Component: "future"})
 		}, "DaemonSet x", "removing future: waiting for DaemonSet x"},
 		{"is done when nothing is left", func(o *Observation) {
 			o.Owned = nil
@@ -233,36 +231,90 @@ func TestTeardown(t *testing.T) {
 	}
 }
 
+// grs returns n grs with an empty spec, the first deleting of them being deleted.
+func grs(n, deleting int) []topsv1.GcuResource {
+	list := make([]topsv1.GcuResource, n)
+	for i := range list {
+		if i < deleting {
+			list[i].DeletionTimestamp = &metav1.Time{Time: noon}
+		}
+	}
+	return list
+}
+
 func TestNodeLabels(t *testing.T) {
 	const device = "feature.node.kubernetes.io/pci-1200_1e36.present"
 	ours := map[string]string{topsv1.AnnotationOwnedLabels: topsv1.LabelGcuPresent}
+	none, going, staying := grs(0, 0), grs(2, 2), grs(2, 1)
 	for _, tc := range []struct {
 		name        string
 		labels      map[string]string
 		annotations map[string]string
-		wanted      wanted
+		grs         []topsv1.GcuResource
 		want        labelChange
 	}{
-		{"a node with a device is labelled", map[string]string{device: "true"}, nil, wantedYes, labelSet},
-		{"a node without a device is not", map[string]string{"feature.node.kubernetes.io/pci-10de.present": "true"}, nil, wantedYes, labelKeep},
-		{"a device label that is not true does not count", map[string]string{device: "false"}, nil, wantedYes, labelKeep},
-		{"no node is labelled without a gr", map[string]string{device: "true"}, nil, wantedNo, labelKeep},
-		{"nor while every gr is being deleted", map[string]string{device: "true"}, nil, wantedHold, labelKeep},
-		{"a label that is there is left alone", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, nil, wantedYes, labelKeep},
-		{"also when it says false", map[string]string{device: "true", topsv1.LabelGcuPresent: "false"}, nil, wantedYes, labelKeep},
-		{"a foreign label stays when the last gr goes", map[string]string{topsv1.LabelGcuPresent: "true"}, nil, wantedNo, labelKeep},
-		{"ours goes with the device", map[string]string{topsv1.LabelGcuPresent: "true"}, ours, wantedYes, labelRemove},
-		{"ours goes with the last gr", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, ours, wantedNo, labelRemove},
-		{"ours stays while the last gr is torn down", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, ours, wantedHold, labelKeep},
-		{"ours that somebody took comes back", map[string]string{device: "true"}, ours, wantedYes, labelSet},
-		{"ours that somebody gave another value is his", map[string]string{device: "true", topsv1.LabelGcuPresent: "no"}, ours, wantedYes, labelDisown},
+		{"contract 54: a node with a device is labelled", map[string]string{device: "true"}, nil, staying, labelSet},
+		{"a node without a device is not", map[string]string{"feature.node.kubernetes.io/pci-10de.present": "true"}, nil, staying, labelKeep},
+		{"a device label that is not true does not count", map[string]string{device: "false"}, nil, staying, labelKeep},
+		{"no node is labelled without a gr", map[string]string{device: "true"}, nil, none, labelKeep},
+		{"nor while every gr is being deleted", map[string]string{device: "true"}, nil, going, labelKeep},
+		{"a label that is there is left alone", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, nil, staying, labelKeep},
+		{"also when it says false", map[string]string{device: "true", topsv1.LabelGcuPresent: "false"}, nil, staying, labelKeep},
+		{"a foreign label stays when the last gr goes", map[string]string{topsv1.LabelGcuPresent: "true"}, nil, none, labelKeep},
+		{"ours goes with the device", map[string]string{topsv1.LabelGcuPresent: "true"}, ours, grs(1, 0), labelRemove},
+		{"ours goes with the last gr", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, ours, none, labelRemove},
+		{"ours stays while the last gr is torn down", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, ours, going, labelKeep},
+		{"ours that somebody took comes back", map[string]string{device: "true"}, ours, staying, labelSet},
+		{"ours that somebody gave another value is his", map[string]string{device: "true", topsv1.LabelGcuPresent: "no"}, ours, staying, labelDisown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}}
-			if got := decideLabel(node, tc.wanted); got != tc.want {
+			if got := decideLabel(node, topsv1.LabelGcuPresent, wantedBy(tc.grs, node, topsv1.LabelGcuPresent)); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestContractNodesWhoseCardsAreShared(t *testing.T) {
+	sharing := func(deleting, off bool, nodes ...string) topsv1.GcuResource {
+		gr := grs(1, 0)[0]
+		if deleting {
+			gr = grs(1, 1)[0]
+		}
+		gr.Spec.GcusharePlugin = &topsv1.GcusharePluginSpec{BaseFields: topsv1.BaseFields{NotDeploy: off}, GcushareNodes: nodes}
+		return gr
+	}
+	for _, tc := range []struct {
+		name string
+		grs  []topsv1.GcuResource
+		want []string
+	}{
+		{"contract 28: the nodes it names", []topsv1.GcuResource{sharing(false, false, "node-2", "gone")}, []string{"node-2"}},
+		{"contract 28: all GCU nodes when it names none", []topsv1.GcuResource{sharing(false, false)}, []string{"node-1", "node-2", "node-3"}},
+		{"contract 28: those of two grs together", []topsv1.GcuResource{sharing(false, false, "node-1"), sharing(false, false, "node-3")}, []string{"node-1", "node-3"}},
+		{"contract 28: none without gcusharePlugin", grs(1, 0), nil},
+		{"contract 28: none with notDeploy: true", []topsv1.GcuResource{sharing(false, true, "node-1")}, nil},
+		{"contract 28: none while the gr is being deleted", []topsv1.GcuResource{sharing(true, false)}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, node := range []*corev1.Node{gcuNode("node-1"), gcuNode("node-2"), gcuNode("node-3"), {ObjectMeta: metav1.ObjectMeta{Name: "cpu"}}} {
+				if relabelled(node, tc.grs).Labels[topsv1.LabelGcushare] == "true" {
+					got = append(got, node.Name)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("labelled nodes (-want +got):\n%s", diff)
+			}
+		})
+	}
+	node := relabelled(gcuNode("node-1"), []topsv1.GcuResource{sharing(false, false)})
+	if same := relabelled(node, []topsv1.GcuResource{sharing(true, false)}); same != node {
+		t.Errorf("contract 52: a label its pods still need goes: %v", same.Labels)
+	}
+	if after := relabelled(node, grs(1, 0)); after.Labels[topsv1.LabelGcushare] != "" || after.Annotations[topsv1.AnnotationOwnedLabels] != "" {
+		t.Errorf("contract 28: our label stays when the plugin goes: %v %v", after.Labels, after.Annotations)
 	}
 }
 

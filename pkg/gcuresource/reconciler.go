@@ -28,17 +28,24 @@ const (
 
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources/status,verbs=patch
-// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=daemonsets;deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=configmaps;persistentvolumeclaims;persistentvolumes;serviceaccounts;services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
-// The rights of the nfd ClusterRole, which the operator must hold to grant them:
+// What is kept is never deleted. Of Secrets only that of nightingale is read:
 //
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;update
-// +kubebuilder:rbac:groups=nfd.k8s-sigs.io,resources=nodefeaturerules,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=nightingale-mysql,verbs=get
+//
+// The ClusterRoles of components may hold what the operator does not (docs/adr/0007-escalate.md):
+//
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=nfd-clusterrole;gcushare-device-plugin;gcushare-scheduler-extender;volcano-admission;volcano-controllers;volcano-scheduler,verbs=escalate;bind
 
 // Reconciler deploys what a GcuResource asks for, and says how it goes.
 type Reconciler struct {
@@ -69,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("reading GcuResource %s: %w", request.Name, err)
 	}
 	result, err := r.reconcile(ctx, gr)
-	if apierrors.IsConflict(err) {
+	if stale(err) {
 		log.FromContext(ctx).V(4).Info("Repeating, the object changed meanwhile", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
@@ -117,8 +124,7 @@ func (r *Reconciler) reconcile(ctx context.Context, gr *topsv1.GcuResource) (ctr
 func retryAfter(plan Plan) time.Duration {
 	after := plan.Wait
 	for i := range plan.Steps {
-		f := plan.Steps[i].Failure
-		if f != nil && f.Reason != ReasonNotServed {
+		if plan.Steps[i].Failure != nil {
 			after = sooner(after, failureRetry)
 		}
 	}
@@ -142,10 +148,8 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource) error
 	if down.Current != "" {
 		return r.deleteAll(ctx, down.Delete)
 	}
-	if obs.Alone {
-		if err := removeLabels(ctx, r.Client, labelsToRemove(obs.Nodes)); err != nil {
-			return err
-		}
+	if err := removeLabels(ctx, r.Client, obs.Nodes, obs.Others); err != nil {
+		return err
 	}
 	before := gr.DeepCopy()
 	controllerutil.RemoveFinalizer(gr, topsv1.Finalizer)
@@ -164,7 +168,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, gr *topsv1.GcuResource) e
 	if !controllerutil.AddFinalizer(gr, topsv1.Finalizer) {
 		return nil
 	}
-	log.FromContext(ctx).Info("Adding finalizer", "finalizer", topsv1.Finalizer, "uid", gr.UID)
+	log.FromContext(ctx).Info("Adding finalizer", "finalizer", topsv1.Finalizer)
 	if err := r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("adding finalizer: %w", err)
 	}

@@ -28,6 +28,9 @@ const (
 	ReasonNoPreviousRevision = "NoPreviousRevision"
 	// ReasonUnreadableRevision means that the revision holds no spec.
 	ReasonUnreadableRevision = "UnreadableRevision"
+	// ReasonRefusedRevision means that the API server refuses the revision's spec
+	// after the present one.
+	ReasonRefusedRevision = "RefusedRevision"
 )
 
 // revisionData is what a revision holds.
@@ -128,7 +131,7 @@ func (h *history) revision(gr *topsv1.GcuResource, namespace string) *appsv1.Con
 			Namespace: namespace, Name: h.current,
 			Labels: map[string]string{topsv1.LabelManagedBy: topsv1.ManagedBy, topsv1.LabelGcuResource: gr.Name},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: topsv1.GroupVersion.String(), Kind: gcuResourceKind, Name: gr.Name, UID: gr.UID,
+				APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: gr.Name, UID: gr.UID,
 				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false),
 			}},
 		},
@@ -141,7 +144,7 @@ func (h *history) revision(gr *topsv1.GcuResource, namespace string) *appsv1.Con
 // names of cluster scoped objects are unique.
 func leftover(gr *topsv1.GcuResource, r *appsv1.ControllerRevision) bool {
 	owner := metav1.GetControllerOf(r)
-	return owner != nil && owner.Kind == gcuResourceKind && owner.APIVersion == topsv1.GroupVersion.String() &&
+	return owner != nil && owner.Kind == topsv1.GcuResourceKind && owner.APIVersion == topsv1.GroupVersion.String() &&
 		owner.Name == gr.Name && owner.UID != gr.UID
 }
 

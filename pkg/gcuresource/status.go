@@ -1,6 +1,7 @@
 package gcuresource
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,9 +42,9 @@ func phaseOf(s *Step, u *upgrade) string {
 		return topsv1.PhaseFailed
 	case !h.exists || h.terminating || !h.seen:
 		return topsv1.PhaseDeploying
-	case u.rolling && (h.outdated > 0 || !h.observed):
+	case (u.rolling || !h.perNode) && (h.outdated > 0 || !h.observed):
 		return u.phase()
-	case h.available == h.expected:
+	case h.available == h.expected && len(h.absent) == 0:
 		return topsv1.PhaseRunning
 	case u.open:
 		return u.phase()
@@ -88,13 +89,13 @@ func resourceStatus(gr *topsv1.GcuResource, c *Component, s *Step, word string) 
 }
 
 // ownResources lists the objects of a component that exist, in the order of
-// the built-in manifest (contract statement 49). Objects of somebody else are
-// not listed: a component with one has failed.
+// the built-in manifest (contract statement 49), without what is Shared. Objects
+// of somebody else are not listed: a component with one has failed.
 func ownResources(gr *topsv1.GcuResource, c *Component) []topsv1.ResourceInfo {
 	var list []topsv1.ResourceInfo
 	for _, d := range c.Objects {
 		live := c.Live[d.Ref]
-		if live == nil || !ours(gr, d.Ref, live) {
+		if live == nil || d.Ref.Shared() || !ours(gr, d.Ref, live) {
 			continue
 		}
 		list = append(list, topsv1.ResourceInfo{Group: d.Ref.Group, Version: d.Ref.Version, Kind: d.Ref.Kind, Name: d.Ref.Name})
@@ -111,7 +112,7 @@ func stepMessage(c *Component, s *Step) string {
 	case !s.health.exists:
 		return "being created"
 	}
-	message := s.health.message(c.Workload.Spec.Template.Spec.NodeSelector)
+	message := s.health.message(c)
 	if s.health.outdated == 0 {
 		return message
 	}
@@ -182,7 +183,7 @@ func DescribeTeardown(obs *Observation, down Teardown, now time.Time) topsv1.Gcu
 	if total > 0 {
 		progress = int32((total - len(down.Left)) * 100 / total)
 	}
-	message := or(down.Message, "every component is gone")
+	message := cmp.Or(down.Message, "every component is gone")
 	status.Conditions = setAction(status.Conditions, topsv1.ActionCondition{
 		Action: topsv1.ActionDelete, Status: topsv1.PhaseDeleting, Reason: ReasonDeleting, Message: message, Progress: progress,
 	}, now)

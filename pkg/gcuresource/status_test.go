@@ -21,9 +21,9 @@ func TestStatusOfADeployment(t *testing.T) {
 		deploy  topsv1.ActionCondition
 		degrade string
 	}{
-		{"an empty spec is Running at once", topsv1.GcuResourceSpec{}, func(*Observation) {}, "Running", "0/0", nil,
+		{"contract 21 and 43: an empty spec is Running at once", topsv1.GcuResourceSpec{}, func(*Observation) {}, "Running", "0/0", nil,
 			success("deploy"), "False AsExpected: nothing is wrong"},
-		{"a component that waits is deploying and says for whom", spec, func(o *Observation) { o.run("nfd"); o.create("driver") },
+		{"contract 39 and 43: a component that waits is deploying and says for whom", spec, func(o *Observation) { o.run("nfd"); o.create("driver") },
 			"deploying", "1/3", []string{"nfd=Running", "driver=deploying", "gfd=deploying"},
 			topsv1.ActionCondition{Action: "deploy", Status: "deploying", Reason: ReasonDeploying, Progress: 33,
 				Message: "1 of 3 components run; driver: waiting for pods on 6 of 6 nodes: node-1, node-2, node-3, node-4, node-5 and 1 more"},
@@ -35,13 +35,8 @@ func TestStatusOfADeployment(t *testing.T) {
 			topsv1.ActionCondition{Action: "deploy", Status: "deploying", Reason: ReasonDeploying, Progress: 66,
 				Message: "2 of 3 components run; driver: waiting for pods on 1 of 6 nodes: node-3 (main: CrashLoopBackOff)"},
 			"False AsExpected: nothing is wrong"},
-		{"offline nodes do not count", spec, func(o *Observation) { o.run("nfd", "driver", "gfd"); o.off("node-1", "node-4") },
+		{"contract 45: offline nodes do not count", spec, func(o *Observation) { o.run("nfd", "driver", "gfd"); o.off("node-1", "node-4") },
 			"Running", "3/3", []string{"nfd=Running", "driver=Running", "gfd=Running"}, success("deploy"), "False AsExpected: nothing is wrong"},
-		{"a component not served is counted and failed", topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}, Volcano: &topsv1.VolcanoSpec{}},
-			func(o *Observation) { o.run("gfd") }, "failed", "1/2", []string{"gfd=Running", "volcano=failed"},
-			topsv1.ActionCondition{Action: "deploy", Status: "failed", Reason: ReasonFailed, Progress: 50,
-				Message: "volcano: component volcano is not served by this version"},
-			"True ComponentNotServed: volcano: component volcano is not served by this version"},
 		{"a refused apply is told in the API server's words", topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}}, func(o *Observation) {
 			o.component("gfd").Failure = &Failure{Reason: ReasonApplyFailed, Message: "applying DaemonSet: no"}
 		}, "failed", "0/1", []string{"gfd=failed"},
@@ -122,7 +117,7 @@ func TestStatusOfAnUpgrade(t *testing.T) {
 		message     string
 		degraded    string
 	}{
-		{"rolling: the phase is upgrading", map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"},
+		{"contract 38, 39 and 43: rolling: the phase is upgrading", map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"},
 			"upgrading", "0/2", ReasonUpgrading, half, "False AsExpected: nothing is wrong"},
 		{"paused", map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationPaused: "true"},
 			"upgrading", "0/2", ReasonPaused, half + "; paused: no new node is started until annotation topsops.enflame.com/paused is removed",
@@ -197,7 +192,7 @@ func TestAnUpgradeFromEndToEnd(t *testing.T) {
 }
 
 func TestAnUnchangedWorldGivesTheSameStatusAtAnyTime(t *testing.T) {
-	gr := newGR(allComponents())
+	gr := newGR(onNodes())
 	obs := newWorld(t, gr, 4)
 	obs.run("nfd", "driver", "toolkit")
 	obs.create("devicePlugin")
@@ -229,15 +224,15 @@ func TestStatusOfADeletion(t *testing.T) {
 }
 
 func TestEventsAreSentForChangesOnly(t *testing.T) {
-	gr := newGR(topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}, Volcano: &topsv1.VolcanoSpec{}})
+	gr := newGR(topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}})
 	obs := newWorld(t, gr, 1)
+	obs.component("gfd").Failure = &Failure{Reason: ReasonApplyFailed, Message: "no"}
 	first := obs.next()
-	const cause = "volcano: component volcano is not served by this version"
-	want := []note{{"Normal", "Failed", cause}, {"Warning", "ComponentNotServed", cause}}
+	want := []note{{"Normal", "Failed", "gfd: no"}, {"Warning", "ApplyFailed", "gfd: no"}}
 	if diff := cmp.Diff(want, notes(&topsv1.GcuResourceStatus{}, &first), cmp.AllowUnexported(note{})); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	obs.run("gfd")
+	obs.run("exporter")
 	second := obs.next()
 	if got := notes(&first, &second); got != nil {
 		t.Errorf("neither phase nor cause changed, but %v", got)

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // revisionNamespace holds the revisions of specs; clear empties it.
@@ -66,6 +67,9 @@ func apiServer(t *testing.T) *rest.Config {
 			ErrorIfCRDPathMissing: true,
 		}
 		environment.config, environment.err = environment.server.Start()
+		if environment.err == nil {
+			environment.err = giveRights(environment.config)
+		}
 	})
 	if environment.err != nil {
 		t.Fatalf("starting the API server: %v", environment.err)
@@ -99,6 +103,12 @@ type stage struct {
 	t      *testing.T
 	mu     sync.Mutex
 	writes []string
+	// fault stands between the controllers and the API server; nil lets all pass.
+	fault func(write string, send func() error) error
+	// stop ends the controllers.
+	stop func()
+	// after is done when the test has ended and no gr is left.
+	after []func()
 }
 
 // newStage starts the controllers. When the test ends they delete every gr;
@@ -109,43 +119,51 @@ func newStage(t *testing.T, nodes ...string) *stage {
 	for _, name := range nodes {
 		s.addNode(name)
 	}
-	mgr, err := ctrl.NewManager(apiServer(t), ctrl.Options{
-		Scheme:     testScheme(t),
-		Metrics:    server.Options{BindAddress: "0"},
-		NewClient:  s.recording,
-		Controller: skipNameValidation(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := (&Reconciler{Namespace: revisionNamespace}).SetupWithManager(mgr); err != nil {
-		t.Fatal(err)
-	}
-	if err := (&NodeLabeler{}).SetupWithManager(mgr); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	stopped := make(chan error, 1)
-	go func() { stopped <- mgr.Start(ctx) }()
+	s.start()
 	t.Cleanup(func() {
 		s.clear()
-		stop()
-		if err := <-stopped; err != nil {
-			t.Errorf("the manager failed: %v", err)
-		}
+		s.stop()
 		for _, name := range nodes {
 			s.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
 		s.remove(nfdCRD())
+		for _, clean := range s.after {
+			clean()
+		}
 	})
 	return s
+}
+
+// start starts the controllers, as the operator's account.
+func (s *stage) start() {
+	s.t.Helper()
+	as := rest.CopyConfig(apiServer(s.t))
+	as.Impersonate.UserName = operator
+	mgr, err := ctrl.NewManager(as, ctrl.Options{
+		Scheme:     testScheme(s.t),
+		Metrics:    server.Options{BindAddress: "0"},
+		NewClient:  s.recording,
+		Controller: skipNameValidation(),
+	})
+	s.must(err)
+	s.must((&Reconciler{Namespace: revisionNamespace}).SetupWithManager(mgr))
+	s.must((&NodeLabeler{}).SetupWithManager(mgr))
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	s.stop = func() {
+		cancel()
+		if err := <-stopped; err != nil {
+			s.t.Errorf("the manager failed: %v", err)
+		}
+	}
 }
 
 func nfdCRD() *unstructured.Unstructured {
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
 	crd.SetKind("CustomResourceDefinition")
-	crd.SetName(nodeFeatureRuleCRDName)
+	crd.SetName(nfdCRDName)
 	return crd
 }
 
@@ -157,32 +175,33 @@ func (s *stage) recording(config *rest.Config, options client.Options) (client.C
 	}
 	return interceptor.NewClient(inner, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			s.note("create " + o.GetName())
-			return c.Create(ctx, o, opts...)
+			return s.write("create "+o.GetName(), func() error { return c.Create(ctx, o, opts...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			s.note("apply " + fmt.Sprintf("%v", o.(interface{ GetName() string }).GetName()))
-			return c.Apply(ctx, o, opts...)
+			return s.write("apply "+o.(interface{ GetName() string }).GetName(), func() error { return c.Apply(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			s.note("patch " + o.GetName())
-			return c.Patch(ctx, o, p, opts...)
+			return s.write("patch "+o.GetName(), func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			s.note("delete " + o.GetName())
-			return c.Delete(ctx, o, opts...)
+			return s.write("delete "+o.GetName(), func() error { return c.Delete(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			s.note("patch " + sub + " " + o.GetName())
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			return s.write("patch "+sub+" "+o.GetName(), func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	}), nil
 }
 
-func (s *stage) note(write string) {
+// write notes a write and carries it out, or fails as s.fault says.
+func (s *stage) write(name string, send func() error) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writes = append(s.writes, write)
+	s.writes = append(s.writes, name)
+	fault := s.fault
+	s.mu.Unlock()
+	if fault == nil {
+		return send()
+	}
+	return fault(name, send)
 }
 
 // written returns the writes since the last call.
@@ -230,6 +249,11 @@ func (s *stage) addNode(name string) {
 	s.must(s.Status().Update(ctx, node))
 }
 
+// backgroundly deletes like kubectl: what belongs to the object goes later.
+var backgroundly = client.PropagationPolicy(metav1.DeletePropagationBackground)
+
+func clusterKey(name string) client.ObjectKey { return client.ObjectKey{Name: name} }
+
 func (s *stage) get(o client.Object, namespace, name string) error {
 	return s.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, o)
 }
@@ -274,7 +298,7 @@ func (s *stage) play(name string) {
 
 func (s *stage) dependent(ds *appsv1.DaemonSet, name, hash string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: ds.Namespace,
-		Labels: map[string]string{labelName: ds.Name, "controller-revision-hash": hash},
+		Labels: map[string]string{component.LabelName: ds.Name, "controller-revision-hash": hash},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID,
 			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false)}}}
 }
@@ -295,7 +319,7 @@ func (s *stage) runPod(ds *appsv1.DaemonSet, node, hash string) {
 func (s *stage) collect(name string) {
 	s.t.Helper()
 	ctx := context.Background()
-	of := []client.DeleteAllOfOption{client.InNamespace("kube-system"), client.MatchingLabels{labelName: name}, client.GracePeriodSeconds(0)}
+	of := []client.DeleteAllOfOption{client.InNamespace("kube-system"), client.MatchingLabels{component.LabelName: name}, client.GracePeriodSeconds(0)}
 	s.must(s.DeleteAllOf(ctx, &corev1.Pod{}, of...))
 	s.must(s.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, of...))
 }
@@ -306,6 +330,7 @@ func (s *stage) clear() {
 	ctx := context.Background()
 	s.must(s.DeleteAllOf(ctx, &topsv1.GcuResource{}))
 	s.until("deleting every gr", func() string {
+		s.release()
 		for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
 			s.must(s.DeleteAllOf(ctx, object, client.InNamespace("kube-system"), client.GracePeriodSeconds(0)))
 		}

@@ -5,10 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
@@ -43,6 +41,10 @@ func DecideTeardown(obs *Observation) Teardown {
 			down.Delete = append(down.Delete, o)
 		}
 	}
+	down.Delete = webhooksFirst(down.Delete)
+	if len(waiting) > 0 {
+		waiting = []string{message.Names(waiting)}
+	}
 	reachable, offline := podNodes(obs, down.Current)
 	if len(reachable) > 0 {
 		waiting = append(waiting, "pods on "+message.Names(reachable))
@@ -72,7 +74,7 @@ func remaining(obs *Observation) []string {
 		sorted = append(sorted, name)
 	}
 	slices.SortFunc(sorted, func(a, b string) int {
-		if d := place(a) - place(b); d != 0 {
+		if d := component.Place(a) - component.Place(b); d != 0 {
 			return d
 		}
 		return strings.Compare(a, b)
@@ -102,15 +104,4 @@ func podNodes(obs *Observation, name string) (reachable, offline []string) {
 		offline = append(offline, node.Name)
 	}
 	return reachable, offline
-}
-
-// labelsToRemove returns the nodes that carry our label.
-func labelsToRemove(nodes []*corev1.Node) []*corev1.Node {
-	var marked []*corev1.Node
-	for _, node := range nodes {
-		if slices.Contains(ownedLabels(node), topsv1.LabelGcuPresent) {
-			marked = append(marked, node)
-		}
-	}
-	return marked
 }

@@ -11,6 +11,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // Reasons of the upgrade condition and of Progressing while it is open.
@@ -40,7 +41,7 @@ type upgrade struct {
 	open bool
 	// updated of total pods on Ready nodes are at the newest revision and available.
 	updated, total int
-	// rolling is true when this operator replaces the pods by itself.
+	// rolling is true when this operator replaces the pods of DaemonSets by itself.
 	rolling bool
 	// reason and message say how it goes; empty when it is not open.
 	reason, message string
@@ -66,7 +67,7 @@ var underWay = map[string]string{
 // settingsOf reads the upgrade settings a gr carries onto its DaemonSets.
 func settingsOf(gr *topsv1.GcuResource) (daemonset.Settings, error) {
 	return daemonset.SettingsOf(&appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Annotations: carried(gr)},
+		ObjectMeta: metav1.ObjectMeta{Annotations: component.Carried(gr)},
 		Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
 	})
 }
@@ -88,20 +89,17 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 	if rolledBack(obs.Resource) {
 		u.action = topsv1.ActionRollback
 	}
-	changed := false
-	for i := range steps {
-		h := &steps[i].health
-		u.total += h.expected
-		u.updated += h.updated
-		changed = changed || h.outdated > 0 || (h.seen && !h.observed)
-	}
+	changed, onNodes := u.count(steps)
 	settings, err := settingsOf(obs.Resource)
 	u.rolling = err == nil && settings.Strategy == daemonset.AdvancedRollingUpdate
 	u.open = changed || (wasUpgrading(obs.Resource) && u.updated < u.total)
 	if !u.open {
 		return u
 	}
-	u.reason, u.message = upgradeWords(settings, err)
+	u.reason = ReasonUpgrading
+	if onNodes { // Kubernetes replaces the others by itself
+		u.reason, u.message = upgradeWords(settings, err)
+	}
 	u.message = fmt.Sprintf("%d of %d pods at the newest revision%s", u.updated, u.total, u.message)
 	if u.action == topsv1.ActionRollback {
 		u.message = "back to " + obs.Resource.Annotations[topsv1.AnnotationRolledBackTo] + ": " + u.message
@@ -110,6 +108,20 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 		}
 	}
 	return u
+}
+
+// count adds up the pods. changed tells whether a template is newer than a pod,
+// onNodes whether pods of a DaemonSet lag behind.
+func (u *upgrade) count(steps []Step) (changed, onNodes bool) {
+	for i := range steps {
+		h := &steps[i].health
+		u.total += h.expected
+		u.updated += h.updated
+		lags := h.outdated > 0 || (h.seen && !h.observed)
+		changed = changed || lags
+		onNodes = onNodes || (h.perNode && (lags || h.updated < h.expected))
+	}
+	return changed, onNodes
 }
 
 // upgradeWords says who replaces outdated pods.
@@ -194,4 +206,4 @@ func refusedRollback(obs *Observation, list []topsv1.ActionCondition, now time.T
 }
 
 // refusals are the reasons for which nothing was restored.
-var refusals = []string{ReasonUnknownRevision, ReasonNoPreviousRevision, ReasonUnreadableRevision}
+var refusals = []string{ReasonUnknownRevision, ReasonNoPreviousRevision, ReasonUnreadableRevision, ReasonRefusedRevision}

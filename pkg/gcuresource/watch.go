@@ -5,8 +5,8 @@ import (
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,15 +21,16 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
 // SetupWithManager registers the controller with the manager, whose scheme
-// must know client-go's kinds and api/v1. The cache holds DaemonSets, pods,
-// nodes and ControllerRevisions of all namespaces in full, and the metadata of
-// Services, ServiceAccounts, ClusterRoles, ClusterRoleBindings and
-// CustomResourceDefinitions; managedFields may be stripped. It returns an error
-// when a watch cannot be set up.
+// must know client-go's kinds and api/v1. The cache holds DaemonSets,
+// Deployments, Jobs, pods, nodes and ControllerRevisions of all namespaces in
+// full, and the metadata of Namespaces, CustomResourceDefinitions and
+// metadataKinds; managedFields may be stripped. It returns an error when a watch
+// cannot be set up.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.Client == nil {
 		r.Client = mgr.GetClient()
@@ -43,23 +44,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.Namespace == "" {
 		r.Namespace = metav1.NamespaceSystem
 	}
-	crd := metadataOf(Ref{GroupVersionKind: schema.GroupVersionKind{
-		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
-	}})
-	return ctrl.NewControllerManagedBy(mgr).
+	return r.watchOwned(ctrl.NewControllerManagedBy(mgr)).
 		Named("gcuresource").
 		For(&topsv1.GcuResource{}, builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Owns(&appsv1.DaemonSet{}).
-		Owns(&corev1.Service{}, builder.OnlyMetadata).
-		Owns(&corev1.ServiceAccount{}, builder.OnlyMetadata).
-		Owns(&rbacv1.ClusterRole{}, builder.OnlyMetadata).
-		Owns(&rbacv1.ClusterRoleBinding{}, builder.OnlyMetadata).
-		WatchesMetadata(crd, handler.EnqueueRequestsFromMapFunc(ofLabel), builder.WithPredicates(
-			predicate.NewPredicateFuncs(func(o client.Object) bool { return kept(o.GetName()) }))).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofDaemonSet), builder.WithPredicates(
+		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
+			predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(kindOf("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(ofLabel)).
+		WatchesMetadata(kindOf("", "Namespace"), handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
+			predicate.Funcs{UpdateFunc: deletionChanged})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: podChanged})).
-		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.ofDaemonSet)).
+		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		Owns(&appsv1.ControllerRevision{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: nodeChanged})).
@@ -81,6 +77,32 @@ func (r *Reconciler) logger(base logr.Logger) func(*reconcile.Request) logr.Logg
 	}
 }
 
+// watchOwned watches what grs own. Workloads that go may be what another gr
+// waits for.
+func (r *Reconciler) watchOwned(b *builder.Builder) *builder.Builder {
+	for _, workload := range []client.Object{&appsv1.DaemonSet{}, &appsv1.Deployment{}, &batchv1.Job{}} {
+		b = b.Owns(workload).Watches(workload, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(goes))
+	}
+	for _, kind := range metadataKinds {
+		b = b.Owns(kindOf(kind.Group, kind.Kind), builder.OnlyMetadata)
+	}
+	return b
+}
+
+// goes lets only deletions of objects of grs pass.
+var goes = predicate.And(
+	predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	},
+	predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[topsv1.LabelGcuResource] != "" }),
+)
+
+// kindOf is an empty metadata object of a kind, whose version is v1.
+func kindOf(group, kind string) *metav1.PartialObjectMetadata {
+	return metadataOf(component.Ref{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}})
+}
+
 // ofLabel maps an object to the gr its label names.
 func ofLabel(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.GetLabels()[topsv1.LabelGcuResource]
@@ -90,11 +112,15 @@ func ofLabel(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// ofDaemonSet maps a pod or a revision to the gr of its DaemonSet. When the
+// ofWorkload maps a pod or a revision to the gr of its workload: by its label
+// when it came from a Deployment or a Job, else by its DaemonSet. When the
 // DaemonSet is gone, any gr may be waiting for the pod to go.
-func (r *Reconciler) ofDaemonSet(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) ofWorkload(ctx context.Context, o client.Object) []reconcile.Request {
+	if o.GetLabels()[topsv1.LabelGcuResource] != "" {
+		return ofLabel(ctx, o)
+	}
 	owner := metav1.GetControllerOf(o)
-	if owner == nil || owner.Kind != daemonSetKind.Kind {
+	if owner == nil || owner.Kind != component.DaemonSetKind.Kind {
 		return nil
 	}
 	ds := &appsv1.DaemonSet{}
@@ -119,6 +145,11 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return requests
 }
 
+// deletionChanged tells whether a deletion was asked for.
+func deletionChanged(e event.UpdateEvent) bool {
+	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+}
+
 // podChanged tells whether an update of a pod can change a decision: where it
 // is, whether it is available, what is wrong with it.
 func podChanged(e event.UpdateEvent) bool {
@@ -128,7 +159,7 @@ func podChanged(e event.UpdateEvent) bool {
 		return true
 	}
 	return before.Spec.NodeName != after.Spec.NodeName ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		deletionChanged(e) ||
 		daemonset.RevisionHash(before) != daemonset.RevisionHash(after) ||
 		podReadySince(before) != podReadySince(after) ||
 		podTrouble(before) != podTrouble(after)

@@ -2,31 +2,78 @@ package gcuresource
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // noon is the time of every decision test.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// newWorld observes a gr of which nothing exists, on n Ready GCU nodes node-1…
-func newWorld(t *testing.T, gr *topsv1.GcuResource, n int) *Observation {
+// nfdCRDName is the CRD that stays when its gr goes.
+const nfdCRDName = "nodefeaturerules.nfd.k8s-sigs.io"
+
+// newGR returns a gr as the API server would store it, with the given spec.
+func newGR(spec topsv1.GcuResourceSpec) *topsv1.GcuResource {
+	return &topsv1.GcuResource{
+		ObjectMeta: metav1.ObjectMeta{Name: "gpu", UID: "gr-uid", Generation: 1, Annotations: map[string]string{}},
+		Spec:       spec,
+	}
+}
+
+// onNodes asks for every component that runs on nodes and may be together.
+func onNodes() topsv1.GcuResourceSpec {
+	return topsv1.GcuResourceSpec{
+		NFD: &topsv1.NFDSpec{}, Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{},
+		DevicePlugin: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}, GFD: &topsv1.BaseFields{},
+	}
+}
+
+func render(t *testing.T, gr *topsv1.GcuResource) []component.Rendered {
 	t.Helper()
-	rendered, err := Render(gr)
+	revision, err := revisionOf(gr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	obs := &Observation{Resource: gr, Applied: map[types.UID]Applied{}, Alone: true}
-	for _, r := range rendered {
-		obs.Components = append(obs.Components, Component{Rendered: r, Live: map[Ref]*metav1.PartialObjectMetadata{}})
+	rendered, err := component.Render(gr, revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendered
+}
+
+// example reads a blueprint of the examples folder.
+func example(t *testing.T, name string) *topsv1.GcuResource {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gr := &topsv1.GcuResource{}
+	if err := yaml.UnmarshalStrict(raw, gr); err != nil {
+		t.Fatalf("decoding %s: %v", name, err)
+	}
+	return gr
+}
+
+// newWorld observes a gr of which nothing exists, on n Ready GCU nodes node-1…
+func newWorld(t *testing.T, gr *topsv1.GcuResource, n int) *Observation {
+	t.Helper()
+	obs := &Observation{Resource: gr, Applied: map[types.UID]Applied{}}
+	for _, r := range render(t, gr) {
+		obs.Components = append(obs.Components, Component{Rendered: r, Live: map[component.Ref]*metav1.PartialObjectMetadata{}})
 	}
 	for i := 1; i <= n; i++ {
 		obs.Nodes = append(obs.Nodes, gcuNode(fmt.Sprintf("node-%d", i)))
@@ -73,32 +120,54 @@ func (obs *Observation) create(components ...string) {
 		for _, d := range c.Objects {
 			obs.exist(c, d)
 		}
-		ds := c.Workload.DeepCopy()
-		ds.UID, ds.Generation, ds.Status.ObservedGeneration = types.UID("uid-"+c.workloadRef().String()), 1, 1
-		c.setDaemonSet(ds)
-		c.Revisions = []*appsv1.ControllerRevision{revision(ds, "old", 1)}
+		if c.DaemonSet != nil {
+			c.Revisions = []*appsv1.ControllerRevision{revision(c.DaemonSet, "old", 1)}
+		}
 	}
 }
 
-func (obs *Observation) exist(c *Component, d Desired) {
+func (obs *Observation) exist(c *Component, d component.Desired) {
 	uid := types.UID("uid-" + d.Ref.String())
-	live := metadataFrom(d.Ref, d.Object)
-	live.UID, live.ResourceVersion = uid, "5"
-	c.Live[d.Ref] = live
+	object := d.Object.DeepCopy()
+	object.SetUID(uid)
+	object.SetResourceVersion("5")
 	applied := Applied{Hash: d.Hash, ResourceVersion: "5"}
-	if d.Ref.GroupVersionKind == daemonSetKind {
+	if d.Ref.Workload() {
+		object.SetGeneration(1)
 		applied.Generation = 1
 	}
+	live, err := typed(d.Ref, object)
+	if err != nil {
+		panic(err)
+	}
+	switch o := live.(type) {
+	case *appsv1.DaemonSet:
+		o.Status.ObservedGeneration = 1
+	case *appsv1.Deployment:
+		o.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1}
+	}
+	c.setLive(obs.Resource, d.Ref, live)
 	obs.Applied[uid] = applied
-	if !kept(d.Ref.Name) {
+	if !d.Ref.Kept() {
 		obs.Owned = append(obs.Owned, Owned{Ref: d.Ref, UID: uid, Component: c.Name})
 	}
 }
 
-// run creates components with an available pod at revision old on every node.
+// run creates components with an available pod at revision old on every node,
+// all replicas available and all Jobs complete.
 func (obs *Observation) run(components ...string) {
 	obs.create(components...)
 	for _, name := range components {
+		c := obs.component(name)
+		for _, d := range c.Deployments {
+			d.Status.AvailableReplicas = 1
+		}
+		for _, job := range c.Jobs {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}
+		if c.DaemonSet == nil {
+			continue
+		}
 		for _, node := range obs.Nodes {
 			obs.pod(name, node.Name, "old")
 		}
@@ -109,8 +178,8 @@ func (obs *Observation) run(components ...string) {
 func (obs *Observation) pod(component, node, hash string) *corev1.Pod {
 	c := obs.component(component)
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: c.Workload.Name + "-" + node, Labels: map[string]string{"controller-revision-hash": hash},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: c.Workload.Name,
+		ObjectMeta: metav1.ObjectMeta{Name: c.PerNode.Name + "-" + node, Labels: map[string]string{"controller-revision-hash": hash},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: c.PerNode.Name,
 				UID: c.DaemonSet.UID, Controller: ptr.To(true)}}},
 		Spec: corev1.PodSpec{NodeName: node},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,

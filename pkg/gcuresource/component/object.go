@@ -1,0 +1,124 @@
+package component
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kinds of which the state counts, beside their existence.
+var (
+	DaemonSetKind  = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+	DeploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	JobKind        = batchv1.SchemeGroupVersion.WithKind("Job")
+)
+
+// object is any Kubernetes object.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Ref identifies an object; Namespace is empty for cluster scoped kinds.
+type Ref struct {
+	schema.GroupVersionKind
+	Namespace string
+	Name      string
+}
+
+// String is the kind and the name, as a message tells them.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// Kept tells whether an object stays in the cluster when its gr goes. Deleting
+// a CRD would delete the objects of users (decision D16), deleting a namespace
+// whatever else is in it, and deleting the password of a database whose files
+// stay on their host would lock them.
+func (r Ref) Kept() bool {
+	return r.Kind == "CustomResourceDefinition" || r.Shared()
+}
+
+// Shared tells whether an object is made when it is missing, and is otherwise
+// used as it is, whoever made it: somebody may bring his own namespace or his
+// own password. A status does not list it (contract statement 49).
+func (r Ref) Shared() bool { return r.Kind == "Namespace" || r.Kind == "Secret" }
+
+// MadeOnce tells whether an object that exists is not applied again: it is
+// Shared, or a Job, whose template cannot be changed.
+func (r Ref) MadeOnce() bool { return r.Shared() || r.Kind == "Job" }
+
+// Workload tells whether pods come from the object.
+func (r Ref) Workload() bool {
+	switch r.GroupVersionKind {
+	case DaemonSetKind, DeploymentKind, JobKind:
+		return true
+	}
+	return false
+}
+
+// Webhook tells whether the object makes the API server ask pods of its
+// component before it stores something. It comes when those run and goes before
+// them: in between it would refuse pods in the whole cluster (components.md
+// section 1.10).
+func (r Ref) Webhook() bool {
+	return r.Kind == "MutatingWebhookConfiguration" || r.Kind == "ValidatingWebhookConfiguration"
+}
+
+// Rank is the order in which the objects of a component are applied: what
+// others live in, what pods need, pods, webhooks.
+func (r Ref) Rank() int {
+	switch {
+	case r.Kind == "Namespace":
+		return 0
+	case r.Webhook():
+		return 3
+	case r.Workload():
+		return 2
+	}
+	return 1
+}
+
+// Desired is one object as a gr wants it.
+type Desired struct {
+	Ref Ref
+	// Object is what is applied: the fields this operator owns, nothing else. Of
+	// a Secret every empty value of stringData is to be replaced by a random one
+	// when it is made.
+	Object *unstructured.Unstructured
+	// Hash identifies the content of Object.
+	Hash string
+}
+
+// Rendered is one component as a gr asks for it.
+type Rendered struct {
+	// Name is the component's key in the spec.
+	Name string
+	// Order is its place in the deployment order, counted from 1.
+	Order int
+	// Namespace is where its namespaced objects go.
+	Namespace string
+	// Readiness says when it runs.
+	Readiness Readiness
+	// Objects are in the order in which the status lists them.
+	Objects []Desired
+	// PerNode is the DaemonSet among Objects; nil when Readiness is EveryReplica.
+	PerNode *appsv1.DaemonSet
+}
+
+// Workloads returns the objects from which pods come, in the order of Objects.
+func (r *Rendered) Workloads() []Ref {
+	var refs []Ref
+	for i := range r.Objects {
+		if r.Objects[i].Ref.Workload() {
+			refs = append(refs, r.Objects[i].Ref)
+		}
+	}
+	return refs
+}

@@ -1,0 +1,131 @@
+package component
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Render returns the components a gr asks for in deployment order. revision
+// names the revision of its spec. The same gr and revision always give the same
+// objects. An error means that a built-in manifest cannot be encoded, which is a
+// defect of this program.
+func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
+	var list []Rendered
+	for i := range catalog {
+		entry := &catalog[i]
+		if !entry.requested(&gr.Spec) {
+			continue
+		}
+		r := Rendered{Name: entry.Name, Order: i + 1, Readiness: entry.Readiness}
+		objects, err := entry.render(&gr.Spec)
+		if err == nil {
+			err = r.fill(gr, revision, objects)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("rendering component %s: %w", entry.Name, err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+func (r *Rendered) fill(gr *topsv1.GcuResource, revision string, objects []object) error {
+	for _, o := range objects {
+		own(gr, r.Name, o)
+		if ds, ok := o.(*appsv1.DaemonSet); ok {
+			annotate(gr, r.Order, ds)
+			ds.Annotations[topsv1.AnnotationRevision] = revision
+			r.PerNode = ds
+		}
+		d, err := desired(o)
+		if err != nil {
+			return err
+		}
+		if d.Ref.Workload() {
+			r.Namespace = d.Ref.Namespace
+		}
+		r.Objects = append(r.Objects, d)
+	}
+	return nil
+}
+
+// own marks an object as deployed by the operator for a gr. What is Kept has no
+// owner: it stays when the gr goes.
+func own(gr *topsv1.GcuResource, component string, o object) {
+	labels := maps.Clone(o.GetLabels())
+	labels[topsv1.LabelManagedBy] = topsv1.ManagedBy
+	labels[topsv1.LabelGcuResource] = gr.Name
+	labels[topsv1.LabelComponent] = component
+	o.SetLabels(labels)
+	// The pods of these have owners that come and go: the label tells whose they are.
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		o.Spec.Template.Labels[topsv1.LabelGcuResource] = gr.Name
+	case *batchv1.Job:
+		o.Spec.Template.Labels[topsv1.LabelGcuResource] = gr.Name
+	}
+	if refOf(o).Kept() {
+		return
+	}
+	o.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion:         topsv1.GroupVersion.String(),
+		Kind:               topsv1.GcuResourceKind,
+		Name:               gr.Name,
+		UID:                gr.UID,
+		Controller:         ptr.To(true),
+		BlockOwnerDeletion: ptr.To(false),
+	}})
+}
+
+// annotate carries the upgrade settings of the gr onto a DaemonSet: onto the
+// object, never onto its pod template, where they would make a new revision.
+func annotate(gr *topsv1.GcuResource, order int, ds *appsv1.DaemonSet) {
+	ds.Annotations = Carried(gr)
+	ds.Annotations[topsv1.AnnotationOrder] = strconv.Itoa(order)
+}
+
+// Carried returns the annotations of a gr that go onto its DaemonSets.
+func Carried(gr *topsv1.GcuResource) map[string]string {
+	annotations := map[string]string{}
+	for _, key := range topsv1.UpgradeAnnotations {
+		if value, ok := gr.Annotations[key]; ok {
+			annotations[key] = value
+		}
+	}
+	return annotations
+}
+
+func refOf(o object) Ref {
+	return Ref{GroupVersionKind: o.GetObjectKind().GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// desired encodes an object for server-side apply: without status and without
+// the empty times Go structs always carry.
+func desired(o object) (Desired, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return Desired{}, fmt.Errorf("encoding %s: %w", o.GetName(), err)
+	}
+	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
+	encoded, err := json.Marshal(content) // sorts map keys
+	if err != nil {
+		return Desired{}, fmt.Errorf("encoding %s: %w", o.GetName(), err)
+	}
+	sum := sha256.Sum256(encoded)
+	return Desired{Ref: refOf(o), Object: &unstructured.Unstructured{Object: content}, Hash: hex.EncodeToString(sum[:])}, nil
+}

@@ -1,0 +1,283 @@
+package component
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// newGR returns a gr as the API server would store it, with the given spec.
+func newGR(spec topsv1.GcuResourceSpec) *topsv1.GcuResource {
+	return &topsv1.GcuResource{
+		ObjectMeta: metav1.ObjectMeta{Name: "gpu", UID: "gr-uid", Generation: 1, Annotations: map[string]string{}},
+		Spec:       spec,
+	}
+}
+
+// allComponents asks for every component with its built-in values. The API
+// server would refuse it for asking for both device plugins.
+func allComponents() topsv1.GcuResourceSpec {
+	return topsv1.GcuResourceSpec{
+		NFD: &topsv1.NFDSpec{}, Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{},
+		DevicePlugin: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}, GFD: &topsv1.BaseFields{},
+		GcusharePlugin: &topsv1.GcusharePluginSpec{}, GcushareScheduler: &topsv1.BaseFields{},
+		Nightingale: &topsv1.NightingaleSpec{}, Volcano: &topsv1.VolcanoSpec{},
+	}
+}
+
+func render(t *testing.T, gr *topsv1.GcuResource) map[string]Rendered {
+	t.Helper()
+	list, err := Render(gr, "gpu-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]Rendered{}
+	for _, r := range list {
+		byName[r.Name] = r
+	}
+	return byName
+}
+
+// example reads a blueprint of the examples folder.
+func example(t *testing.T, name string) *topsv1.GcuResource {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gr := &topsv1.GcuResource{}
+	if err := yaml.UnmarshalStrict(raw, gr); err != nil {
+		t.Fatalf("decoding %s: %v", name, err)
+	}
+	return gr
+}
+
+func TestComponentsRenderAsTheirGoldenFiles(t *testing.T) {
+	gr := newGR(allComponents())
+	gr.Annotations[topsv1.AnnotationUpdateStrategy] = "OTA"
+	for name, r := range render(t, gr) {
+		t.Run(name, func(t *testing.T) {
+			var documents []string
+			for _, d := range r.Objects {
+				raw, err := yaml.Marshal(readable(d))
+				if err != nil {
+					t.Fatal(err)
+				}
+				documents = append(documents, string(raw))
+			}
+			got := strings.Join(documents, "---\n")
+			path := filepath.Join("testdata", name+".yaml")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s differs (-want +got), run go test -update:\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// readable is an object as the golden file shows it: the schemas of volcano's
+// CRDs are too long to read.
+func readable(d Desired) map[string]any {
+	if d.Ref.Kind != "CustomResourceDefinition" || !strings.HasSuffix(d.Ref.Name, ".volcano.sh") {
+		return d.Object.Object
+	}
+	short := d.Object.DeepCopy()
+	versions, _, _ := unstructured.NestedSlice(short.Object, "spec", "versions")
+	for i := range versions {
+		versions[i].(map[string]any)["schema"] = "as released with volcano v1.7.0, without descriptions"
+	}
+	_ = unstructured.SetNestedSlice(short.Object, versions, "spec", "versions")
+	return short.Object
+}
+
+func TestRenderOrder(t *testing.T) {
+	off := &topsv1.BaseFields{NotDeploy: true}
+	for _, tc := range []struct {
+		name string
+		spec topsv1.GcuResourceSpec
+		want []string
+	}{
+		{"contract 21 and 22: an empty spec deploys nothing", topsv1.GcuResourceSpec{}, nil},
+		{"contract 23 and 46: all components come in deployment order", allComponents(),
+			[]string{"nfd", "driver", "toolkit", "devicePlugin", "gcusharePlugin", "gcushareScheduler", "nightingale", "exporter", "gfd", "volcano"}},
+		{"contract 24: notDeploy leaves a component out", topsv1.GcuResourceSpec{
+			NFD: &topsv1.NFDSpec{NotDeploy: true}, Driver: off, Plugin: off, GFD: &topsv1.BaseFields{}}, []string{"gfd"}},
+		{"contract 25: plugin is devicePlugin", topsv1.GcuResourceSpec{Plugin: &topsv1.BaseFields{}}, []string{"devicePlugin"}},
+		{"contract 32: the default blueprint deploys five", example(t, "gcu-resource.json").Spec,
+			[]string{"nfd", "toolkit", "devicePlugin", "exporter", "gfd"}},
+		{"the driver blueprint deploys six", example(t, "gcu-resource-driver.json").Spec,
+			[]string{"nfd", "driver", "toolkit", "devicePlugin", "exporter", "gfd"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Requested(&tc.spec)); diff != "" {
+				t.Errorf("components (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheTwoDefaultBlueprintsAreTheSame(t *testing.T) {
+	if diff := cmp.Diff(example(t, "gcu-resource.json"), example(t, "gcu-resource.yaml")); diff != "" {
+		t.Errorf("JSON and YAML differ (-json +yaml):\n%s", diff)
+	}
+	driver := example(t, "gcu-resource-driver.json")
+	driver.Spec.Driver.NotDeploy = true
+	if diff := cmp.Diff(example(t, "gcu-resource.json"), driver); diff != "" {
+		t.Errorf("the driver blueprint differs in more than driver.notDeploy:\n%s", diff)
+	}
+}
+
+func TestFieldsAreLaidOverTheBuiltInValues(t *testing.T) {
+	b := builtIn{name: "built-in", image: "gcu-driver", nodeSelector: onGCUNodes(),
+		env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}}
+	base := settings{name: "built-in", namespace: "kube-system", pullPolicy: "IfNotPresent", nodeSelector: onGCUNodes(), env: b.env,
+		image: "artifact.enflame.cn/enflame_docker_images/enflame/gcu-driver:latest"}
+	for _, tc := range []struct {
+		name   string
+		fields *topsv1.BaseFields
+		want   func(*settings)
+	}{
+		{"contract 11, 12, 13, 14 and 16: no fields give the defaults", nil, func(*settings) {}},
+		{"empty fields give the defaults", &topsv1.BaseFields{}, func(*settings) {}},
+		{"contract 17: the image is repository/image:version",
+			&topsv1.BaseFields{Repository: "artifact.enflame.cn/galaxy_docker_hub/gcu", Image: "other", Version: "v2"},
+			func(s *settings) { s.image = "artifact.enflame.cn/galaxy_docker_hub/gcu/other:v2" }},
+		{"name, namespace and pull policy replace", &topsv1.BaseFields{Name: "n", Namespace: "ns", ImagePullPolicy: "Always"},
+			func(s *settings) { s.name, s.namespace, s.pullPolicy = "n", "ns", "Always" }},
+		{"contract 18: env is merged by name, in a stable order",
+			&topsv1.BaseFields{Env: []corev1.EnvVar{{Name: "C", Value: "3"}, {Name: "A", Value: "9"}}},
+			func(s *settings) {
+				s.env = []corev1.EnvVar{{Name: "A", Value: "9"}, {Name: "B", Value: "2"}, {Name: "C", Value: "3"}}
+			}},
+		{"contract 19 and 35: nodeSelector replaces the built-in one", &topsv1.BaseFields{NodeSelector: map[string]string{"zone": "a"}},
+			func(s *settings) { s.nodeSelector = map[string]string{"zone": "a"} }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want := base
+			tc.want(&want)
+			if diff := cmp.Diff(want, b.with(tc.fields), cmp.AllowUnexported(settings{})); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if b.env[0].Value != "1" {
+		t.Error("merging changed the built-in values")
+	}
+}
+
+func TestTheFirstLevelOfNFDWins(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		nfd      topsv1.NFDSpec
+		want     string
+		selector map[string]string
+	}{
+		{"contract 20: name, namespace and notDeploy of a child have no effect",
+			topsv1.NFDSpec{Name: "first", Namespace: "one", Master: &topsv1.BaseFields{Name: "second", Namespace: "two", NotDeploy: true}},
+			"one/first", nil},
+		{"contract 29: without a name it is node-feature-discovery-ds in kube-system", topsv1.NFDSpec{}, "kube-system/node-feature-discovery-ds", nil},
+		{"contract 20: the first node selector wins", topsv1.NFDSpec{NodeSelector: map[string]string{"a": "1"},
+			Worker: &topsv1.BaseFields{NodeSelector: map[string]string{"b": "2"}}}, "kube-system/node-feature-discovery-ds", map[string]string{"a": "1"}},
+		{"without one those of the children hold together", topsv1.NFDSpec{Master: &topsv1.BaseFields{NodeSelector: map[string]string{"a": "1", "c": "m"}},
+			Worker: &topsv1.BaseFields{NodeSelector: map[string]string{"b": "2", "c": "w"}}},
+			"kube-system/node-feature-discovery-ds", map[string]string{"a": "1", "b": "2", "c": "w"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ds := render(t, newGR(topsv1.GcuResourceSpec{NFD: &tc.nfd}))["nfd"].PerNode
+			if got := ds.Namespace + "/" + ds.Name; got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+			if diff := cmp.Diff(tc.selector, ds.Spec.Template.Spec.NodeSelector); diff != "" {
+				t.Errorf("node selector (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPluginIsRenderedAsDevicePlugin(t *testing.T) {
+	fields := &topsv1.BaseFields{Version: "v9"}
+	alias := render(t, newGR(topsv1.GcuResourceSpec{Plugin: fields}))
+	canonical := render(t, newGR(topsv1.GcuResourceSpec{DevicePlugin: fields}))
+	if diff := cmp.Diff(canonical["devicePlugin"].PerNode, alias["devicePlugin"].PerNode); diff != "" || len(alias) != len(canonical) {
+		t.Errorf("plugin differs from devicePlugin:\n%s", diff)
+	}
+}
+
+func TestUpgradeAnnotationsAreCarriedButNeverIntoThePodTemplate(t *testing.T) {
+	plain := newGR(allComponents())
+	annotated := plain.DeepCopy()
+	annotated.Generation = 7
+	annotated.Labels = map[string]string{"team": "a"}
+	annotated.Annotations = map[string]string{
+		topsv1.AnnotationUpdateStrategy: "OTA", topsv1.OpenYurtAnnotationMaxUnavailable: "3", "other": "left behind"}
+	before, after := render(t, plain), render(t, annotated)
+	for name, r := range after {
+		if r.PerNode == nil {
+			if diff := cmp.Diff(before[name].Objects, r.Objects); diff != "" {
+				t.Errorf("%s: annotations changed it:\n%s", name, diff)
+			}
+			continue
+		}
+		want := map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.OpenYurtAnnotationMaxUnavailable: "3",
+			topsv1.AnnotationOrder: before[name].PerNode.Annotations[topsv1.AnnotationOrder], topsv1.AnnotationRevision: "gpu-1"}
+		if diff := cmp.Diff(want, r.PerNode.Annotations); diff != "" {
+			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(before[name].PerNode.Spec, r.PerNode.Spec); diff != "" {
+			t.Errorf("%s: annotations changed the spec:\n%s", name, diff)
+		}
+	}
+}
+
+func TestEveryObjectIsMarkedAsOurs(t *testing.T) {
+	for name, r := range render(t, newGR(allComponents())) {
+		for _, d := range r.Objects {
+			labels := d.Object.GetLabels()
+			want := map[string]string{LabelName: labels[LabelName], topsv1.LabelManagedBy: "gcu-operator",
+				topsv1.LabelGcuResource: "gpu", topsv1.LabelComponent: name}
+			if diff := cmp.Diff(want, labels); diff != "" || labels[LabelName] == "" {
+				t.Errorf("%s: labels (-want +got):\n%s", d.Ref, diff)
+			}
+			owner := metav1.GetControllerOf(d.Object)
+			if d.Ref.Kept() {
+				if owner != nil {
+					t.Errorf("%s has an owner, it would go with the gr", d.Ref)
+				}
+				continue
+			}
+			if owner == nil || owner.UID != "gr-uid" || *owner.BlockOwnerDeletion {
+				t.Errorf("%s: owner is %v", d.Ref, owner)
+			}
+		}
+		if r.PerNode == nil {
+			continue
+		}
+		if r.PerNode.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+			t.Errorf("%s: update strategy is %s", name, r.PerNode.Spec.UpdateStrategy.Type)
+		}
+		if diff := cmp.Diff(map[string]string{LabelName: r.PerNode.Name}, r.PerNode.Spec.Selector.MatchLabels); diff != "" {
+			t.Errorf("%s: selector (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package gcuresource
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// has waits until an object exists, and reads it.
+func (s *stage) has(o client.Object, namespace, name string) {
+	s.t.Helper()
+	s.until("waiting for "+name, func() string {
+		if err := s.get(o, namespace, name); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// isGone waits until an object does not exist.
+func (s *stage) isGone(o client.Object, namespace, name string) {
+	s.t.Helper()
+	s.until("waiting until "+name+" is gone", func() string {
+		if err := s.get(o, namespace, name); !apierrors.IsNotFound(err) {
+			s.must(err)
+			return "it exists"
+		}
+		return ""
+	})
+}
+
+// available is the Deployment controller: it makes every replica available.
+func (s *stage) available(namespace string, names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		d := &appsv1.Deployment{}
+		s.has(d, namespace, name)
+		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+		s.must(s.Status().Update(context.Background(), d))
+	}
+}
+
+// complete is the Job controller: it lets a Job succeed.
+func (s *stage) complete(namespace, name string) {
+	s.t.Helper()
+	job := &batchv1.Job{}
+	s.has(job, namespace, name)
+	now := metav1.Now()
+	done := func(kind batchv1.JobConditionType) batchv1.JobCondition {
+		return batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastProbeTime: now, LastTransitionTime: now}
+	}
+	job.Status = batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1, Ready: ptr.To[int32](0), Terminating: ptr.To[int32](0),
+		UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
+		Conditions:              []batchv1.JobCondition{done(batchv1.JobSuccessCriteriaMet), done(batchv1.JobComplete)}}
+	s.must(s.Status().Update(context.Background(), job))
+}
+
+// release is the controllers that protect volumes: it lets go of those that are
+// being deleted.
+func (s *stage) release() {
+	s.t.Helper()
+	ctx := context.Background()
+	of := client.HasLabels{topsv1.LabelGcuResource}
+	var claims corev1.PersistentVolumeClaimList
+	var volumes corev1.PersistentVolumeList
+	s.must(s.List(ctx, &claims, of))
+	s.must(s.List(ctx, &volumes, of))
+	var going []client.Object
+	for i := range claims.Items {
+		going = append(going, &claims.Items[i])
+	}
+	for i := range volumes.Items {
+		going = append(going, &volumes.Items[i])
+	}
+	for _, o := range going {
+		if o.GetDeletionTimestamp() != nil {
+			o.SetFinalizers(nil)
+			s.must(client.IgnoreNotFound(s.Update(ctx, o)))
+		}
+	}
+}
+
+// finalize is the namespace controller: it lets a namespace go that is being deleted.
+func (s *stage) finalize(name string) {
+	s.t.Helper()
+	clients, err := kubernetes.NewForConfig(apiServer(s.t))
+	s.must(err)
+	ctx := context.Background()
+	namespace, err := clients.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	s.must(err)
+	namespace.Spec.Finalizers = nil
+	_, err = clients.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	s.must(err)
+}
+
+// dropNamespace deletes a namespace with the Secrets in it, when the test has ended.
+func (s *stage) dropNamespace(name string) {
+	s.after = append(s.after, func() {
+		ctx := context.Background()
+		s.must(s.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(name)))
+		s.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		s.finalize(name)
+	})
+}
