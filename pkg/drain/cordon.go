@@ -31,8 +31,8 @@ type NodeFacts struct {
 
 // FactsOf reads the facts from a node. Who set spec.unschedulable is in
 // metadata.managedFields, which the manager's cache leaves out: the node must
-// have been read past it. A node without any record of it counts as ours when
-// it has our mark.
+// have been read past it. Where nobody is recorded, on a node from before
+// Kubernetes 1.18 or one whose record was cleared, the mark alone decides.
 func FactsOf(node *corev1.Node) NodeFacts {
 	return NodeFacts{
 		Name: node.Name, ResourceVersion: node.ResourceVersion,
