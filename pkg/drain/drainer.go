@@ -46,6 +46,7 @@ func NewEvictor(config *rest.Config, httpClient *http.Client) (Evictor, error) {
 
 type restEvictor struct{ core rest.Interface }
 
+// Evict sends the eviction and returns the first answer.
 func (e restEvictor) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
 	return e.core.Post().Namespace(eviction.Namespace).Resource("pods").Name(eviction.Name).SubResource("eviction").
 		MaxRetries(0).Body(eviction).Do(ctx).Error()
@@ -58,7 +59,8 @@ type Drainer struct {
 	Live client.Reader
 	// Evictor evicts.
 	Evictor Evictor
-	// Metrics counts the evictions.
+	// Metrics counts the evictions. It must be set, and be told when the drain of a
+	// node has ended.
 	Metrics *Metrics
 	// Self is the pod of this program.
 	Self Self
@@ -67,8 +69,9 @@ type Drainer struct {
 // Pass reads the pods of a node and evicts those that Decide names, one after the
 // other, each with its UID as precondition. It waits for nothing but the answers.
 // since is when the drain of the node began, attempts are those of the last
-// Result. An error means that the pods could not be read; what happens to a
-// single pod is in the Result. A node that does not exist counts as not Ready.
+// Result, nil for the first pass. An error means that the pods could not be read,
+// or that ctx ended; what happens to a single pod is in the Result. A node that
+// does not exist counts as not Ready.
 func (d Drainer) Pass(ctx context.Context, node string, p Policy, attempts Attempts, since, now time.Time) (Result, error) {
 	facts, err := d.Observe(ctx, node, p)
 	if err != nil {

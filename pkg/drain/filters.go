@@ -81,7 +81,10 @@ type oneNode struct {
 	lookup error
 }
 
+// CoreV1 knows pods.
 func (n oneNode) CoreV1() corev1client.CoreV1Interface { return oneNodeCore{node: n} }
+
+// AppsV1 knows DaemonSets.
 func (n oneNode) AppsV1() appsv1client.AppsV1Interface { return oneNodeApps{node: n} }
 
 type oneNodeCore struct {
@@ -89,6 +92,7 @@ type oneNodeCore struct {
 	node oneNode
 }
 
+// Pods are those of the node, whatever the namespace.
 func (c oneNodeCore) Pods(string) corev1client.PodInterface { return oneNodePods{node: c.node} }
 
 type oneNodePods struct {
@@ -96,6 +100,7 @@ type oneNodePods struct {
 	node oneNode
 }
 
+// List returns the one pod.
 func (p oneNodePods) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
 	return &corev1.PodList{Items: []corev1.Pod{*p.node.pod}}, nil
 }
@@ -105,6 +110,7 @@ type oneNodeApps struct {
 	node oneNode
 }
 
+// DaemonSets are that of the pod, whatever the namespace.
 func (a oneNodeApps) DaemonSets(string) appsv1client.DaemonSetInterface {
 	return oneNodeDaemonSets{node: a.node}
 }
@@ -114,6 +120,7 @@ type oneNodeDaemonSets struct {
 	node oneNode
 }
 
+// Get returns how the look-up ended that was made before.
 func (d oneNodeDaemonSets) Get(context.Context, string, metav1.GetOptions) (*appsv1.DaemonSet, error) {
 	return &appsv1.DaemonSet{}, d.node.lookup
 }

@@ -23,7 +23,7 @@ const (
 	Refused State = "refused"
 	// Failed could not be evicted, or not be judged, because of an error.
 	Failed State = "failed"
-	// Gone, or replaced by another pod of its name, when its eviction arrived.
+	// Gone is a pod that had left, or given its name to another, when its eviction arrived.
 	Gone State = "gone"
 	// Terminating was asked to leave before and has not left.
 	Terminating State = "terminating"

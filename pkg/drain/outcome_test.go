@@ -42,6 +42,8 @@ func TestAnswered(t *testing.T) {
 		{"refused in words that are not known", withCause(apierrors.NewTooManyRequests("Cannot evict pod", 0), policyv1.DisruptionBudgetCause, "No."),
 			Outcome{State: Refused, Reason: "No.", Budget: named("ns", "")}},
 		{"a server that is too busy", apierrors.NewTooManyRequests("too many requests", 1), Outcome{State: Failed, Reason: "too many requests"}},
+		{"a server that is too busy and says why", withCause(apierrors.NewTooManyRequests("too many requests", 1), metav1.CauseTypeUnexpectedServerResponse, "slow down"),
+			Outcome{State: Failed, Reason: "wrapped: too many requests"}},
 		{"a namespace that is being deleted", withCause(apierrors.NewForbidden(pods, "a", errors.New("no")), corev1.NamespaceTerminatingCause, "ns"),
 			Outcome{State: Failed, Reason: "its namespace is being deleted, and the pod with it"}},
 		{"any other error", errors.New("no answer"), Outcome{State: Failed, Reason: "no answer"}},

@@ -51,6 +51,9 @@ func TestMain(m *testing.M) {
 
 func apiServer(t *testing.T) *plane {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs an API server")
+	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
 	}
