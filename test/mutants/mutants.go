@@ -19,6 +19,7 @@ const (
 	updater = "pkg/daemonupdater/"
 	sets    = "pkg/daemonset/"
 	tasks   = "pkg/upgradeplan/"
+	drain   = "pkg/drain/"
 )
 
 var mutants = []mutant{
@@ -251,4 +252,40 @@ var mutants = []mutant{
 		"p.Failed = append(p.Failed, t)", "continue"},
 	{"label-hides", "nodes with different labels are printed as one group", tasks + "group.go",
 		"	k.label = label(host)", "	_ = label(host)"},
+
+	// Cordons and drains.
+	{"foreign-cordon-marked", "a cordon of somebody else is taken for ours", drain + "cordon.go",
+		`case n.Unschedulable && (n.Mark == "" || n.SetByOther):`, `case n.Unschedulable && n.SetByOther:`},
+	{"foreign-cordon-removed", "a node that a person cordoned again is uncordoned", drain + "cordon.go",
+		"	case n.SetByOther:", "	case n.SetByOther && n.Mark == none:"},
+	{"cordon-of-other-taken", "an operation uncordons what another cordoned", drain + "cordon.go",
+		"	case n.Mark != operation:\n", "	case n.Mark != operation && !n.Unschedulable:\n"},
+	{"mark-left", "a node that a person uncordoned keeps our mark", drain + "cordon.go",
+		"	case !n.Unschedulable:\n		return NodeChange{Mark: &none, ", "	case !n.Unschedulable:\n		return NodeChange{"},
+	{"cordon-unlocked", "a cordon is written over what happened meanwhile", drain + "cordon.go",
+		`metadata := map[string]any{"resourceVersion": resourceVersion}`, `metadata := map[string]any{}; _ = resourceVersion`},
+	{"live-swept", "a sweep uncordons the nodes of live operations", drain + "cordon.go",
+		`if n.Mark != "" && !live.Has(n.Mark) {`, `if n.Mark != "" && len(live) >= 0 {`},
+	{"evicts-itself", "the operator evicts itself", drain + "decide.go",
+		"	if f.Self.is(pod) {", "	if f.Self.is(pod) && now.Before(since) {"},
+	{"evicts-everybody", "pods that do not use the accelerator are evicted", drain + "decide.go",
+		"		return usesAccelerator(pod, p)", "		return usesAccelerator(pod, p) || len(pod.Name) > 0"},
+	{"evicts-on-lost-node", "pods are evicted on a node that is not Ready", drain + "decide.go",
+		"	case !f.NodeReady:", "	case !f.NodeReady && pod.DeletionTimestamp != nil:"},
+	{"data-lost", "an eviction loses an emptyDir that the policy keeps", drain + "decide.go",
+		`if said.losesData != "" && !p.deleteEmptyDir {`, `if said.losesData != "" && !p.deleteUnmanaged && !p.deleteEmptyDir && said.losesPod != "" {`},
+	{"jobs-cut-short", "Jobs are evicted at once", drain + "decide.go",
+		"now.Before(since.Add(p.jobs))", "now.Before(since)"},
+	{"eviction-storm", "a refused pod is tried again in every pass", drain + "decide.go",
+		"now.Sub(before.Time) < RetryInterval", "now.Sub(before.Time) < 0"},
+	{"eviction-by-name", "an eviction takes any pod of the name", drain + "answer.go",
+		"Preconditions:      &metav1.Preconditions{UID: &o.UID},", "Preconditions:      nil,"},
+	{"busy-is-refused", "a server that is too busy counts as a budget", drain + "answer.go",
+		"		if c.Type == policyv1.DisruptionBudgetCause {", "		if c.Type != \"\" {"},
+	{"empty-while-terminating", "a node counts as empty while pods terminate", drain + "outcome.go",
+		"len(r.Of(Skipped)) == len(r.Pods)", "len(r.Of(Skipped))+len(r.Of(Terminating)) == len(r.Pods)"},
+	{"lost-node-empty", "a node that is not Ready counts as empty", drain + "outcome.go",
+		"return r.NodeReady && len", "return len"},
+	{"drain-for-ever", "a drain that waits for a lost node does not time out", drain + "verdict.go",
+		"	if left <= 0 {", "	if left <= 0 && r.NodeReady {"},
 }
