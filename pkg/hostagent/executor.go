@@ -108,7 +108,7 @@ func (e *Executor) chooseManager() {
 	// /run/systemd/system is how systemd says that it runs the machine.
 	runs := exists(e.host.path("run/systemd/system"))
 	if runs {
-		e.services = systemd.mainPID
+		e.services = systemd.MainPID
 	}
 	switch {
 	case e.options.ServiceManager != nil:

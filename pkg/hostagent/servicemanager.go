@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
@@ -40,7 +42,8 @@ func (s Systemd) unit(e Engine) string {
 // connect returns a connection of its own: the bus may itself be restarted.
 func (s Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 	connection, err := dbus.NewConnection(func() (*godbus.Conn, error) {
-		return godbus.Connect("unix:path="+s.Bus, godbus.WithContext(ctx))
+		// Authenticated by uid, which needs no list of users.
+		return godbus.Connect("unix:path="+s.Bus, godbus.WithContext(ctx), godbus.WithAuth(godbus.AuthExternal(strconv.Itoa(os.Getuid()))))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to systemd: %w", err)
@@ -99,8 +102,9 @@ func (s Systemd) Restart(ctx context.Context, e Engine, _ string) error {
 	}
 }
 
-// mainPID returns the main process of the unit of an engine, 0 when it does not run.
-func (s Systemd) mainPID(ctx context.Context, e Engine) (int, error) {
+// MainPID returns the main process of the unit of an engine, 0 when it does not
+// run. It tells the daemon where systemd itself listens on its socket.
+func (s Systemd) MainPID(ctx context.Context, e Engine) (int, error) {
 	connection, err := s.connect(ctx)
 	if err != nil {
 		return 0, err
