@@ -50,8 +50,9 @@ type sighting struct {
 
 	// begun is the request, nil before it was made.
 	begun *begun
-	// busy: what was asked for is still going on.
-	busy bool
+	// busy: what was asked for is still going on; busyErr when it cannot be told.
+	busy    bool
+	busyErr error
 	// settled: enough time has passed since the agent came back for a restart
 	// that was handed over to show.
 	settled bool
@@ -135,18 +136,35 @@ func notRestarted(s sighting) decision {
 		return decision{finish, Done, ReasonAlreadyDefault, fmt.Sprintf("%s default runtime has become %s without a restart", s.engine, s.defaultRuntime)}
 	case same && b.Refused != "":
 		return failed(finish, ReasonRestartFailed, "%s", b.Refused)
-	case s.expired && b.Refused != "":
-		return failed(finish, ReasonNotBack, "%s does not run: %s", s.engine, b.Refused)
 	case s.expired && same:
-		return failed(finish, ReasonNotRestarted, "%s is the same process as before the restart was asked for", s.engine)
+		return failed(finish, ReasonNotRestarted, "%s is the same process as before the restart was asked for%s", s.engine, because(s))
 	case s.expired:
-		return failed(finish, ReasonNotBack, "%s does not run", s.engine)
-	case s.busy || b.Answered || b.Attempts >= maxAttempts:
-		return decision{step: wait}
-	case b.Attempts > 0 && !s.settled:
-		return decision{step: wait}
+		return failed(finish, ReasonNotBack, "%s does not run%s", s.engine, because(s))
+	case mayAsk(s):
+		return decision{step: ask}
 	}
-	return decision{step: ask}
+	return decision{step: wait}
+}
+
+// mayAsk tells that nothing that was asked can still have an effect. The first
+// time there is nothing of ours to wait for: then asking tells what is wrong.
+func mayAsk(s sighting) bool {
+	b := s.begun
+	if s.busy || b.Answered || b.Attempts >= maxAttempts {
+		return false
+	}
+	return b.Attempts == 0 || s.settled && s.busyErr == nil
+}
+
+// because returns what is known of why, for the end of a message.
+func because(s sighting) string {
+	switch {
+	case s.begun.Refused != "":
+		return ": " + s.begun.Refused
+	case s.busyErr != nil:
+		return fmt.Sprintf(", and whether a restart is going on cannot be told: %v", s.busyErr)
+	}
+	return ""
 }
 
 func unlessExpired(s sighting, reason Reason, cause error) decision {

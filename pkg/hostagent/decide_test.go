@@ -72,6 +72,8 @@ func TestDecide(t *testing.T) {
 		"waits a while for a restart that was handed over":  {after(same), want{Step: wait}},
 		"asks again when nothing came of it":                {after(func(s *sighting) { s.settled = true }), want{Step: ask}},
 		"does not ask while it is going on":                 {after(func(s *sighting) { s.settled, s.busy = true, true }), want{Step: wait}},
+		"does not ask again when it cannot tell":            {after(func(s *sighting) { s.settled, s.busyErr = true, gone }), want{Step: wait}},
+		"asks the first time all the same, to hear why":     {after(func(s *sighting) { s.begun.Attempts, s.busyErr = 0, gone }), want{Step: ask}},
 		"does not ask again after an answer":                {after(func(s *sighting) { s.settled, s.begun.Answered = true, true }), want{Step: wait}},
 		"does not ask for ever":                             {after(func(s *sighting) { s.settled, s.begun.Attempts = true, maxAttempts }), want{Step: wait}},
 		"asks nothing past the deadline":                    {after(func(s *sighting) { s.settled, s.expired = true, true }), want{finish, Failed, ReasonNotRestarted}},

@@ -30,7 +30,7 @@ func (e *Executor) prepull(ctx context.Context, o Operation, r record) (Result, 
 	if err != nil {
 		return e.end(r, Failed, ReasonNoEngine, err.Error())
 	}
-	defer client.close() //nolint:errcheck // what matters was answered before
+	defer client.close()
 	id, reason, err := fetch(limit, client, *o.Prepull)
 	switch {
 	case ctx.Err() != nil:

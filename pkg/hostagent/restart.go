@@ -84,14 +84,17 @@ func (e *Executor) sight(ctx context.Context, o Operation, r *record) sighting {
 		}
 		return s
 	}
-	if e.manager != nil {
-		var err error
-		if s.busy, err = e.manager.Busy(ctx, s.engine, r.key()); err != nil {
-			e.options.Log.V(4).Info("Cannot tell whether a restart is going on", "cause", err.Error())
-			s.busy = true
-		}
-	}
+	s.busy, s.busyErr = e.isBusy(ctx, s.engine, r.key())
 	return s
+}
+
+func (e *Executor) isBusy(ctx context.Context, engine Engine, operation string) (bool, error) {
+	if e.manager == nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return e.manager.Busy(ctx, engine, operation)
 }
 
 func runtimeFacts(engine Engine, instance string, status engineStatus) *RuntimeFacts {
@@ -115,7 +118,7 @@ func (e *Executor) ownGone(ctx context.Context, engine Engine) error {
 	if err != nil {
 		return err
 	}
-	defer client.close() //nolint:errcheck // only asked, nothing is written
+	defer client.close()
 	running, err := client.runningContainers(ctx, e.options.PodUID)
 	if err == nil && running == 0 {
 		return errOwnContainer
