@@ -186,6 +186,15 @@ func (d daemon) remove(t *testing.T) {
 		t.Logf("stopping %s: %v", d.Engine, err)
 		_ = d.stop(syscall.SIGKILL)
 	}
+	// A failed test may have started more than one.
+	if pids, err := d.started(); err == nil {
+		for _, pid := range pids {
+			// The number may belong to a stranger by now.
+			if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.Contains(string(line), d.Root) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
 	// dockerd has a containerd of its own, which outlives it when it is killed.
 	if data, err := os.ReadFile(filepath.Join(d.Root, "exec/containerd/containerd.pid")); err == nil {
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && alive(pid) {
