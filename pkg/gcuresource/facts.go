@@ -37,6 +37,11 @@ type Observation struct {
 	// Rivals are the workloads of other grs that must not run beside a component
 	// this gr asks for.
 	Rivals []Rival
+	// Changed are the components whose pods differ from those of the spec before
+	// this one; empty once a status was written about this one.
+	Changed []string
+	// Trouble is what keeps failing and is no component's own; nil when nothing does.
+	Trouble *Failure
 }
 
 // Rival is a workload of another gr.

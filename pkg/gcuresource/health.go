@@ -38,7 +38,7 @@ type health struct {
 	// missing are the Ready nodes without an available pod, or the workloads
 	// without all their replicas, each with what is wrong there if it is known.
 	missing []string
-	// absent are its objects that are not there, though its workloads are.
+	// absent are its objects that are not there, or not for long, though its workloads are.
 	absent []string
 	// offline nodes should run a pod and are not Ready.
 	offline []string
@@ -79,8 +79,13 @@ func assess(c *Component, nodes []*corev1.Node, now time.Time) health {
 		h = assessNodes(c, nodes, now)
 	}
 	for i := range c.Objects {
-		if ref := c.Objects[i].Ref; !ref.Shared() && c.Live[ref] == nil {
+		ref := c.Objects[i].Ref
+		switch live := c.Live[ref]; {
+		case ref.Shared() || ref.Workload() && live != nil:
+		case live == nil:
 			h.absent = append(h.absent, ref.String())
+		case live.DeletionTimestamp != nil:
+			h.absent = append(h.absent, ref.String()+" (being deleted, made again when it is gone)")
 		}
 	}
 	return h

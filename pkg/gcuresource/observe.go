@@ -158,6 +158,7 @@ func (c *Component) setLive(gr *topsv1.GcuResource, ref component.Ref, live clie
 	m := metadataOf(ref)
 	m.UID, m.Generation, m.ResourceVersion = live.GetUID(), live.GetGeneration(), live.GetResourceVersion()
 	m.Labels, m.Annotations, m.OwnerReferences = live.GetLabels(), live.GetAnnotations(), live.GetOwnerReferences()
+	m.DeletionTimestamp = live.GetDeletionTimestamp()
 	c.Live[ref] = m
 	if !metav1.IsControlledBy(live, gr) {
 		return

@@ -187,6 +187,6 @@ func DescribeTeardown(obs *Observation, down Teardown, now time.Time) topsv1.Gcu
 	status.Conditions = setAction(status.Conditions, topsv1.ActionCondition{
 		Action: topsv1.ActionDelete, Status: topsv1.PhaseDeleting, Reason: ReasonDeleting, Message: message, Progress: progress,
 	}, now)
-	status.StandardConditions = teardownConditions(obs.Resource, message, now)
+	status.StandardConditions = teardownConditions(obs, message, now)
 	return status
 }

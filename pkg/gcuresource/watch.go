@@ -2,6 +2,7 @@ package gcuresource
 
 import (
 	"context"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -9,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -44,6 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return r.watchOwned(ctrl.NewControllerManagedBy(mgr)).
 		Named("gcuresource").
+		WithOptions(patient()).
 		For(&topsv1.GcuResource{}, builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
@@ -58,6 +62,23 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: nodeChanged})).
 		Complete(r)
+}
+
+const (
+	// firstRetry is how soon a failed pass is repeated; each time after takes
+	// twice as long, up to failureRetry: nothing tells when an API server is well again.
+	firstRetry = 5 * time.Millisecond
+	// passTimeout bounds a pass, so that a call without an answer does not hold up
+	// a gr for ever.
+	passTimeout = time.Minute
+)
+
+// patient are the options of a controller that outlives an API server in trouble.
+func patient() controller.Options {
+	return controller.Options{
+		ReconciliationTimeout: passTimeout,
+		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, failureRetry),
+	}
 }
 
 // watchOwned watches what grs own. Workloads that go may be what another gr
