@@ -103,8 +103,9 @@ func assessNodes(c *Component, nodes []*corev1.Node, now time.Time) health {
 	var target string
 	target, h.target = daemonset.TargetRevision(ds, c.Revisions)
 	byNode := podsByNode(ds, c.Pods)
+	place := daemonset.Placing(ds)
 	for _, node := range nodes {
-		if !daemonset.ShouldRun(ds, node).Create {
+		if !place(node).Create {
 			continue
 		}
 		if ready, _ := daemonset.NodeReady(node); !ready {
@@ -197,7 +198,7 @@ const runtimeHint = "its containers need enflame as the default container runtim
 
 // podsByNode returns the pods of a DaemonSet by the node they belong to.
 func podsByNode(ds *appsv1.DaemonSet, pods []*corev1.Pod) map[string][]*corev1.Pod {
-	byNode := map[string][]*corev1.Pod{}
+	byNode := make(map[string][]*corev1.Pod, len(pods))
 	for _, pod := range pods {
 		if owner := daemonset.Owner(pod); owner != nil && owner.UID == ds.UID {
 			node := daemonset.NodeName(pod)

@@ -1,10 +1,14 @@
 package gcuresource
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // patience is how long something fails before a status tells it that is not
@@ -12,13 +16,47 @@ import (
 const patience = 10 * time.Second
 
 // memory is what is known of grs, by name, between two passes. Losing it costs
-// one apply per object that changes nothing, and tells a trouble later.
+// one apply per object that changes nothing, and lets a trouble be told later.
 type memory struct {
 	mu sync.Mutex
 	// applied is what was last applied to each object.
 	applied map[string]map[types.UID]Applied
 	// failing is since when every pass fails.
 	failing map[string]time.Time
+	// rendered are the components of each gr.
+	rendered map[string]rendering
+}
+
+// rendering is what component.Render made of a gr.
+type rendering struct {
+	uid         types.UID
+	generation  int64
+	annotations map[string]string
+	components  []component.Rendered
+}
+
+// render returns the components of a gr, which nobody may change. They are the
+// same as long as its spec and the annotations are that it hands on.
+func (m *memory) render(gr *topsv1.GcuResource) ([]component.Rendered, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, annotations := m.rendered[gr.Name], component.Carried(gr)
+	if known.uid == gr.UID && known.generation == gr.Generation && maps.Equal(known.annotations, annotations) {
+		return known.components, nil
+	}
+	revision, err := revisionOf(gr)
+	if err != nil {
+		return nil, err
+	}
+	components, err := component.Render(gr, revision)
+	if err != nil {
+		return nil, err
+	}
+	if m.rendered == nil {
+		m.rendered = map[string]rendering{}
+	}
+	m.rendered[gr.Name] = rendering{gr.UID, gr.Generation, annotations, components}
+	return components, nil
 }
 
 // of returns what was applied for one gr. Only the reconcile of that gr touches it.
@@ -40,6 +78,7 @@ func (m *memory) forget(gr string) {
 	defer m.mu.Unlock()
 	delete(m.applied, gr)
 	delete(m.failing, gr)
+	delete(m.rendered, gr)
 }
 
 // failed notes that a pass over a gr failed, and tells whether that lasts.

@@ -40,11 +40,7 @@ var metadataKinds = []schema.GroupVersionKind{
 // observe reads everything a decision about a gr needs. All reads but those of
 // a gr itself share the objects of the cache: nothing may change them.
 func (r *Reconciler) observe(ctx context.Context, gr *topsv1.GcuResource) (*Observation, error) {
-	revision, err := revisionOf(gr)
-	if err != nil {
-		return nil, err
-	}
-	rendered, err := component.Render(gr, revision)
+	rendered, err := r.memory.render(gr)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,11 @@ type Plan struct {
 	Wait time.Duration
 }
 
+// applies tells whether anything is to be applied.
+func (p *Plan) applies() bool {
+	return slices.ContainsFunc(p.Steps, func(s Step) bool { return len(s.Apply) > 0 })
+}
+
 // Step is what is to be done about one component.
 type Step struct {
 	// Component is its key in the spec.

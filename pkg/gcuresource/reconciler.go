@@ -110,8 +110,11 @@ func (r *Reconciler) reconcile(ctx context.Context, gr *topsv1.GcuResource) (ctr
 		return ctrl.Result{}, err
 	}
 	now := r.now()
-	failed := r.act(ctx, obs, Decide(obs, now))
 	plan := Decide(obs, now)
+	failed := r.act(ctx, obs, plan)
+	if plan.applies() {
+		plan = Decide(obs, now)
+	}
 	status := Describe(obs, plan, now)
 	if finishesUpgrade(gr, &status) {
 		// The cache of DaemonSets may be ahead of that of revisions.
