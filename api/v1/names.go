@@ -61,6 +61,11 @@ const (
 	// AnnotationOwnedLabels lists, on a Node, the labels this operator set.
 	AnnotationOwnedLabels = "topsops.enflame.com/owned-labels"
 
+	// AnnotationCordonedBy is, on a Node that the operator cordoned, the id of the
+	// operation it did so for. It is written and removed in one patch with the
+	// cordon: a node without it was not cordoned by the operator.
+	AnnotationCordonedBy = "topsops.enflame.com/cordoned-by"
+
 	// LabelManagedBy is on every object this operator deploys, with value ManagedBy.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedBy is the value of LabelManagedBy and the field manager of every

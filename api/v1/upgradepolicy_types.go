@@ -84,6 +84,10 @@ type UpgradePolicySpec struct {
 	// window limits when nodes are started. Default: always.
 	// +optional
 	Window *MaintenanceWindow `json:"window,omitempty"`
+	// drain says how a node is emptied before its driver or its container runtime
+	// is changed. Default: pods that use a GCU are evicted for up to 300 seconds.
+	// +optional
+	Drain *DrainPolicy `json:"drain,omitempty"`
 }
 
 // ControlPlaneOrder is when control plane nodes are upgraded.
@@ -215,3 +219,93 @@ type MaintenanceWindow struct {
 //
 // +kubebuilder:validation:Enum=Mon;Tue;Wed;Thu;Fri;Sat;Sun
 type Weekday string
+
+// DrainPolicy says which pods leave a node, and how. Pods of DaemonSets and
+// static pods stay, and so does the operator itself.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.waitForJobsSeconds) || self.waitForJobsSeconds < self.timeoutSeconds",message="waitForJobsSeconds must be less than timeoutSeconds, or pods of Jobs are never evicted"
+type DrainPolicy struct {
+	// scope is which pods are evicted. Accelerator: those that use a GCU, by
+	// resources or devicePaths, or with the environment variable
+	// ENFLAME_VISIBLE_DEVICES. All: every pod. None: no pod; a driver in use
+	// cannot be replaced. Default Accelerator.
+	// +optional
+	// +kubebuilder:default=Accelerator
+	Scope DrainScope `json:"scope,omitempty"`
+	// podSelector limits the pods in scope to those with matching labels; the
+	// others are left on the node. Default: all of them.
+	// +optional
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+	// resources are the extended resources of GCUs: names, or beginnings of names
+	// that end with *. Default enflame.com/* and enflame-tech.com/*.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"enflame.com/*","enflame-tech.com/*"}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?|[-A-Za-z0-9_.]*\*)$`
+	Resources []string `json:"resources,omitempty"`
+	// devicePaths are host paths of GCU devices: a pod with a hostPath volume of
+	// one uses a GCU. Paths, or beginnings of paths that end with *.
+	// Default /dev/gcu* and /dev/vgcu*.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"/dev/gcu*","/dev/vgcu*"}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^/[^*]+\*?$`
+	DevicePaths []string `json:"devicePaths,omitempty"`
+	// gracePeriodSeconds a pod has to terminate. Default: the pod's own.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
+	// timeoutSeconds is how long it may take to empty a node. After that the node
+	// is uncordoned and tried again later. Default 300.
+	// +optional
+	// +kubebuilder:default=300
+	// +kubebuilder:validation:Minimum=1
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+	// waitForJobsSeconds is how long pods of Jobs are left to complete before they
+	// are evicted, counted from the same moment as timeoutSeconds. Default 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	WaitForJobsSeconds int32 `json:"waitForJobsSeconds,omitempty"`
+	// emptyDir says what becomes of pods whose emptyDir volumes are lost when they
+	// are evicted: Delete evicts them, Block leaves them, and the node is not
+	// empty until they are gone. Default Block.
+	// +optional
+	// +kubebuilder:default=Block
+	EmptyDir DrainAction `json:"emptyDir,omitempty"`
+	// unmanaged says what becomes of pods that no controller brings back: Delete
+	// evicts them, Block leaves them, and the node is not empty until they are
+	// gone. Default Block.
+	// +optional
+	// +kubebuilder:default=Block
+	Unmanaged DrainAction `json:"unmanaged,omitempty"`
+}
+
+// DrainScope is which pods are evicted from a node.
+//
+// +kubebuilder:validation:Enum=Accelerator;All;None
+type DrainScope string
+
+// Scopes of a drain.
+const (
+	DrainAccelerator DrainScope = "Accelerator"
+	DrainAll         DrainScope = "All"
+	DrainNone        DrainScope = "None"
+)
+
+// DrainAction is what becomes of pods that lose something by an eviction.
+//
+// +kubebuilder:validation:Enum=Delete;Block
+type DrainAction string
+
+const (
+	// DrainDelete evicts them all the same.
+	DrainDelete DrainAction = "Delete"
+	// DrainBlock leaves them on the node, which is not empty while they are there.
+	DrainBlock DrainAction = "Block"
+)

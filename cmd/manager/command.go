@@ -4,14 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
-const defaultNamespace = "kube-system"
+const (
+	defaultNamespace = "kube-system"
+	// defaultLogDir and logFile are fixed by contract statement 55.
+	defaultLogDir = "/var/log/topscloud/gcu-operator"
+	logFile       = "gcu-operator.log"
+)
 
 const longHelp = `manager deploys the Enflame GCU node software that GcuResources ask for, and
 upgrades it node by node without ever making more nodes unavailable than
@@ -25,7 +32,7 @@ const example = `  # In a pod, with its ServiceAccount:
   manager --leader-elect
 
   # From a shell, against the cluster of a kubeconfig:
-  manager --kubeconfig ~/.kube/config --metrics-bind-address 127.0.0.1:8080`
+  manager --kubeconfig ~/.kube/config --metrics-bind-address 127.0.0.1:8080 --log-dir=`
 
 // options are the flags as given.
 type options struct {
@@ -34,6 +41,7 @@ type options struct {
 	leaderElect bool
 	metricsAddr string
 	probeAddr   string
+	logDir      string
 	logging     logging.Options
 }
 
@@ -58,15 +66,27 @@ func newCommand() *cobra.Command {
 			return nil
 		},
 	}
-	flags := command.Flags()
+	o.bindFlags(command.Flags())
+	return command
+}
+
+func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
 	flags.StringVar(&o.namespace, "namespace", namespaceFromEnvironment(), "`namespace` of the lease and of the DaemonRollouts of GcuResources; default from POD_NAMESPACE, else "+defaultNamespace)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the lease, so that several replicas can be started")
 	flags.StringVar(&o.metricsAddr, "metrics-bind-address", ":8080", "`address` of the Prometheus metrics; 0 serves none")
 	flags.StringVar(&o.probeAddr, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 serves none")
+	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of the rotating log file "+logFile+", which survives the manager; empty: standard error only")
 	o.logging.BindFlags(flags)
-	return command
+}
+
+// loggingOptions returns how to log: into the file too, unless there is no directory.
+func (o options) loggingOptions() logging.Options {
+	if o.logDir != "" {
+		o.logging.File = filepath.Join(o.logDir, logFile)
+	}
+	return o.logging
 }
 
 func namespaceFromEnvironment() string {

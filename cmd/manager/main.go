@@ -27,14 +27,13 @@ func main() {
 		return
 	}
 	if _, ok := errors.AsType[*runError](err); ok {
-		fmt.Fprintf(os.Stderr, "manager: %v\n", err)
 		os.Exit(exitFailed)
 	}
 	fmt.Fprintf(os.Stderr, "manager: %v (see manager --help)\n", err)
 	os.Exit(exitUsage)
 }
 
-// runError is an error that no other flag would have avoided.
+// runError is an error that no other flag would have avoided. It is in the log.
 type runError struct{ cause error }
 
 func (e *runError) Error() string { return e.cause.Error() }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -37,12 +38,21 @@ const (
 	crdTimeout = 15 * time.Second
 )
 
-// run runs the manager until ctx is done or the lease is lost.
+// run runs the manager until ctx is done or the lease is lost. It logs the error
+// that it returns: the file on the host has to tell why the manager ended.
 func run(ctx context.Context, o options, stderr io.Writer) error {
-	log := logging.New(stderr, o.logging)
+	log := logging.New(stderr, o.loggingOptions())
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client"))
+	if err := runManager(ctx, o, log); err != nil {
+		log.Error(err, "Stopped by an error")
+		return err
+	}
+	log.Info("Stopped")
+	return nil
+}
 
+func runManager(ctx context.Context, o options, log logr.Logger) error {
 	config, err := restConfig(o.kubeconfig)
 	if err != nil {
 		return err
@@ -61,7 +71,6 @@ func run(ctx context.Context, o options, stderr io.Writer) error {
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}
-	log.Info("Stopped")
 	return nil
 }
 

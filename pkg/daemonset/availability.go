@@ -27,16 +27,13 @@ func NodeReady(node *corev1.Node) (ready bool, since metav1.Time) {
 // Availability tells whether a pod is available: Ready for minReadySeconds and
 // not being deleted. When only time is missing, wait is how long (0 otherwise).
 func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
-	if pod.DeletionTimestamp != nil {
-		return false, 0
-	}
-	ready := condition(pod, corev1.PodReady)
-	if ready == nil || ready.Status != corev1.ConditionTrue {
+	if pod.DeletionTimestamp != nil || !isReady(pod) {
 		return false, 0
 	}
 	if minReadySeconds == 0 {
 		return true, 0
 	}
+	ready := condition(pod, corev1.PodReady)
 	if ready.LastTransitionTime.IsZero() {
 		return false, 0
 	}
@@ -56,6 +53,14 @@ func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
 		}
 	}
 	return "", false
+}
+
+// BecameReady tells whether an update of a pod made it Ready.
+func BecameReady(before, after *corev1.Pod) bool { return isReady(after) && !isReady(before) }
+
+func isReady(pod *corev1.Pod) bool {
+	c := condition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
@@ -25,9 +24,9 @@ import (
 // parallelism bounds the requests of one pass that are under way at once.
 const parallelism = 16
 
-// errMoved says that a DaemonSet changed since the pass began; the next pass
-// decides again.
-var errMoved = errors.New("a DaemonSet changed while its pods were to be deleted")
+// errMoved says that the world is not as the pass saw it; the next pass decides
+// again.
+var errMoved = errors.New("it changed since it was read")
 
 // undone returns the deletions that this process has not made already; of those it
 // has, the cache may not show it yet.
@@ -199,45 +198,6 @@ func (r *Reconciler) patchConditions(ctx context.Context, v *view, patches []pod
 		}
 	}
 	return err
-}
-
-// answerRequests writes the tasks that answer the nodes' requests.
-func (r *Reconciler) answerRequests(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) error {
-	return r.writeTasks(ctx, o.view.upgrades(), newTaskBoard(o, in, d).answer)
-}
-
-// answerOrphans answers the requests for a DaemonSet that is gone.
-func (r *Reconciler) answerOrphans(ctx context.Context, g Group) error {
-	if g.Kind != kindDaemonSet {
-		return nil
-	}
-	var ds appsv1.DaemonSet
-	if err := r.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: g.Name}, &ds); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("getting DaemonSet %s: %w", g, err)
-	}
-	upgrades, err := r.nodeUpgrades(ctx)
-	if err != nil {
-		return err
-	}
-	now := wholeSecond(r.Clock())
-	return r.writeTasks(ctx, upgrades, func(u *topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool) {
-		return orphans(u, g, ds.UID, now)
-	})
-}
-
-// writeTasks patches the NodeUpgrades whose tasks are to change.
-func (r *Reconciler) writeTasks(ctx context.Context, upgrades []*topsv1.NodeUpgrade, answer func(*topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool)) error {
-	return each(ctx, len(upgrades), func(i int) error {
-		tasks, changed := answer(upgrades[i])
-		if !changed {
-			return nil
-		}
-		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
-		if err := r.Status().Patch(ctx, withTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err)
-		}
-		return nil
-	})
 }
 
 // each calls work for 0..n-1 in bounded parallel and joins the errors.

@@ -117,12 +117,19 @@ func pausedFirst(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationPaused, "
 // goOn takes the pause away.
 func (c *cluster) goOn() {
 	c.t.Helper()
+	live := c.liveDriver()
+	delete(live.Annotations, topsv1.AnnotationPaused)
+	c.update(live)
+}
+
+// liveDriver is the DaemonSet as the API server has it.
+func (c *cluster) liveDriver() *appsv1.DaemonSet {
+	c.t.Helper()
 	var live appsv1.DaemonSet
 	if err := c.api.Get(context.Background(), client.ObjectKeyFromObject(c.driver), &live); err != nil {
 		c.t.Fatal(err)
 	}
-	delete(live.Annotations, topsv1.AnnotationPaused)
-	c.update(&live)
+	return &live
 }
 
 func (c *cluster) deleteRollout() {

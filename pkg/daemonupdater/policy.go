@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -109,7 +110,7 @@ func windowOf(spec *topsv1.MaintenanceWindow) (*rollout.Window, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start of the window: %w", err)
 	}
-	zone, err := zoneOf(spec.TimeZone)
+	zone, err := zoneOf(cmp.Or(spec.TimeZone, "UTC"))
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +128,11 @@ func windowOf(spec *topsv1.MaintenanceWindow) (*rollout.Window, error) {
 	return w, nil
 }
 
-// zoneOf loads a time zone by its IANA name; "" is UTC. "Local" is refused: it
+// zoneOf loads a time zone by its IANA name. "" is refused, and so is "Local": it
 // is the zone of whatever machine the manager runs on.
 func zoneOf(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
-	if err != nil || name == "Local" {
+	if err != nil || name == "" || name == "Local" {
 		return nil, fmt.Errorf("%q is no IANA time zone, such as Asia/Shanghai", name)
 	}
 	return zone, nil

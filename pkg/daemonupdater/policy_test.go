@@ -227,7 +227,7 @@ func TestWindowOf(t *testing.T) {
 }
 
 func TestZoneOf(t *testing.T) {
-	for name, offset := range map[string]time.Duration{"": 0, "UTC": 0, "Asia/Shanghai": 8 * time.Hour, "America/New_York": -5 * time.Hour, "Asia/Kolkata": 330 * time.Minute} {
+	for name, offset := range map[string]time.Duration{"UTC": 0, "Asia/Shanghai": 8 * time.Hour, "America/New_York": -5 * time.Hour, "Asia/Kolkata": 330 * time.Minute} {
 		zone, err := zoneOf(name)
 		if err != nil {
 			t.Errorf("zoneOf(%q): %v", name, err)
@@ -237,7 +237,7 @@ func TestZoneOf(t *testing.T) {
 			t.Errorf("zoneOf(%q) is %ds east in winter, want %s", name, east, offset)
 		}
 	}
-	for _, name := range []string{"Local", "Mars/Olympus", "Asia.Shanghai", "../UTC", "/etc/localtime", "+08:00", " UTC"} {
+	for _, name := range []string{"", "Local", "Mars/Olympus", "Asia.Shanghai", "../UTC", "/etc/localtime", "+08:00", " UTC"} {
 		if zone, err := zoneOf(name); err == nil || zone != nil || !strings.Contains(err.Error(), `"`+name+`" is no IANA time zone`) {
 			t.Errorf("zoneOf(%q) = %v, %v, want an error that names it", name, zone, err)
 		}
@@ -301,6 +301,7 @@ func TestDescribeNode(t *testing.T) {
 		{"an unknown one is said", spec, map[string]string{"tz": "Mars.Olympus"},
 			described{ZoneError: `node label tz: "Mars/Olympus" is no IANA time zone, such as Asia/Shanghai`}},
 		{"no zone of some machine", spec, map[string]string{"tz": "Local"}, described{ZoneError: `node label tz: "Local" is no IANA time zone, such as Asia/Shanghai`}},
+		{"nor an empty one", spec, map[string]string{"tz": ""}, described{ZoneError: `node label tz: "" is no IANA time zone, such as Asia/Shanghai`}},
 		{"another label is not its time zone", spec, map[string]string{"zone": "Asia.Shanghai"}, described{}},
 		{"no time zone without a label in the window", topsv1.UpgradePolicySpec{Window: &topsv1.MaintenanceWindow{Start: "01:00"}},
 			map[string]string{"tz": "Mars.Olympus", "": "Mars.Olympus"}, described{}},

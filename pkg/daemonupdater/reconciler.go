@@ -133,6 +133,9 @@ func resultOf(ctx context.Context, again time.Duration, err error) (ctrl.Result,
 // is read again meanwhile. It returns how long a status that was not urgent has to
 // wait.
 func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (wait time.Duration, err error) {
+	if err := r.confirmUnseen(ctx, o, d.Unseen, in.Now); err != nil {
+		return 0, err
+	}
 	rb, err := r.decideRollback(ctx, o, in, d)
 	if err != nil {
 		return 0, err
@@ -249,7 +252,7 @@ func (r *Reconciler) report(ctx context.Context, o *observation, in rollout.Inpu
 // what was left on its pods and nodes, and deletions that may still be under way,
 // then the rollout itself.
 func (r *Reconciler) release(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (again time.Duration, err error) {
-	err = r.fencePods(ctx, o, &in, d.Fence)
+	err = errors.Join(r.confirmUnseen(ctx, o, d.Unseen, in.Now), r.fencePods(ctx, o, &in, d.Fence))
 	if again, failed := r.report(ctx, o, in, d); err != nil || failed != nil || again > 0 {
 		return again, errors.Join(err, failed)
 	}

@@ -51,6 +51,7 @@ type cluster struct {
 	statusUpdates            int
 	staleRollouts            bool   // the cache does not show DaemonRollouts yet
 	staleRevision            string // the ControllerRevision the cache does not show yet
+	staleNode                string // the node the cache does not show yet
 }
 
 func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
@@ -95,12 +96,18 @@ func (c *cluster) faults() interceptor.Funcs {
 			if _, ok := object.(*topsv1.DaemonRollout); ok && c.staleRollouts {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "daemonrollouts"}, key.Name)
 			}
+			if _, ok := object.(*corev1.Node); ok && key.Name == c.staleNode {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+			}
 			return w.Get(ctx, key, object, opts...)
 		},
 		List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			err := w.List(ctx, list, opts...)
 			if revisions, ok := list.(*appsv1.ControllerRevisionList); ok {
 				revisions.Items = slices.DeleteFunc(revisions.Items, func(r appsv1.ControllerRevision) bool { return r.Name == c.staleRevision })
+			}
+			if nodes, ok := list.(*corev1.NodeList); ok {
+				nodes.Items = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == c.staleNode })
 			}
 			return err
 		},

@@ -296,7 +296,7 @@ func (w *simWorld) checkPatch(before, after client.Object) {
 			w.violate("NodeUpgrade %s lost a request", now.Name)
 		}
 		for _, r := range now.Status.Requests {
-			task := taskFor(now, r.ID)
+			task := taskOf(now.Status.Tasks, r.ID)
 			pod := simGet[*corev1.Pod](w.api, simKey{simPods, r.Pod.Namespace, r.Pod.Name})
 			if task != nil && task.Reason == reasonReplaced && pod != nil && pod.UID == r.Pod.UID {
 				w.violate("S10: request %s of %s is done, and its pod is still there", r.ID, now.Name)

@@ -21,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -220,8 +221,8 @@ func (m *simManager) handle(kind string, e simEvent) {
 		simPods: m.r.groupOfPod, simRevisions: m.r.groupOfController, simNodes: m.r.groupsOnNode,
 		simUpgrades: m.r.groupsAskedFor, simRollouts: m.r.groupOfRollout, simPolicies: m.r.groupsUnderPolicy,
 	}
-	if kind == simNodes && e.before != nil && e.after != nil &&
-		!nodeChanged().Update(event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after}) {
+	passes := map[string]predicate.Predicate{simNodes: nodeChanged(), simSets: daemonSetChanged()}[kind]
+	if passes != nil && e.before != nil && e.after != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after}) {
 		return
 	}
 	for _, object := range []client.Object{e.before, e.after} {

@@ -63,11 +63,14 @@ func (p *simPass) pod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 	return p.seen.pods[simSpot{ds.UID, node}]
 }
 
-// fleet are the nodes the pass counts: those that run or should run the group.
+// fleet are the nodes the pass counts: those that run or should run the group,
+// offline ones included.
 func (p *simPass) fleet() []string {
 	var names []string
-	for name := range p.seen.nodes {
-		if p.seen.ready(name) || slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool { return p.pod(ds, name) != nil }) {
+	for name, node := range p.seen.nodes {
+		if slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+			return daemonset.ShouldRun(ds, node).Create || p.pod(ds, name) != nil
+		}) {
 			names = append(names, name)
 		}
 	}
@@ -239,7 +242,7 @@ func (w *simWorld) checkWindow(pass *simPass, after *topsv1.DaemonRollout, name 
 		zone = strings.ReplaceAll(value, ".", "/")
 	}
 	location, err := time.LoadLocation(zone)
-	if err != nil {
+	if err != nil || zone == "" {
 		w.violate("window: %s starts, its time zone is %s", name, zone)
 		return
 	}

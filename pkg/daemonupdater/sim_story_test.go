@@ -93,7 +93,9 @@ func (w *simWorld) lastLimit() string {
 // finale plays until every reachable node is at the target (L1, L3), the
 // system is quiet, and nothing is left after opting out (L4).
 func (w *simWorld) finale() {
-	noSlots := func(r *topsv1.DaemonRollout) bool { return len(r.Status.InFlight) == 0 }
+	noSlots := func(r *topsv1.DaemonRollout) bool {
+		return len(r.Status.InFlight) == 0 && r.Status.HeldNodes == 0
+	}
 	complete := func(r *topsv1.DaemonRollout) bool {
 		return w.stuck != "" || meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete)
 	}

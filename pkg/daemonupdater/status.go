@@ -69,7 +69,7 @@ func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.
 // they should: no condition says anything else, and nobody is newly skipped, held
 // or failed.
 func onlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
-	const most, share = 16, 12 // few are less than 16 nodes, and less than a twelfth
+	const share = 12 // few are less than a twelfth
 	for i := range after.Conditions {
 		if c := &after.Conditions[i]; changed(before, after, c.Type) != nil {
 			return false
@@ -77,7 +77,7 @@ func onlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
 	}
 	return before.Total == after.Total && before.SkippedNodes == after.SkippedNodes && before.HeldNodes == after.HeldNodes &&
 		before.FailedNodes == after.FailedNodes && before.MaxUnavailable == after.MaxUnavailable &&
-		max(after.Updated-before.Updated, before.Updated-after.Updated) < min(most, after.Total/share)
+		max(after.Updated-before.Updated, before.Updated-after.Updated) < after.Total/share
 }
 
 func skippedOf(d *rollout.Decision) []topsv1.NodeNote {

@@ -52,7 +52,7 @@ func (b *taskBoard) answer(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeT
 func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
-		shown := taskFor(upgrade, request.ID)
+		shown := taskOf(upgrade.Status.Tasks, request.ID)
 		if shown == nil || !shown.State.Final() {
 			if task, ours := answer(request, shown); ours {
 				tasks = append(tasks, task)
@@ -66,10 +66,11 @@ func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *t
 	return tasks, !equality.Semantic.DeepEqual(tasks, upgrade.Status.Tasks)
 }
 
-func taskFor(upgrade *topsv1.NodeUpgrade, id string) *topsv1.UpgradeTask {
-	for i := range upgrade.Status.Tasks {
-		if upgrade.Status.Tasks[i].RequestID == id {
-			return &upgrade.Status.Tasks[i]
+// taskOf returns the task that answers a request, nil when there is none.
+func taskOf(tasks []topsv1.UpgradeTask, request string) *topsv1.UpgradeTask {
+	for i := range tasks {
+		if tasks[i].RequestID == request {
+			return &tasks[i]
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 const rollbackRetry = 5 * time.Second
 
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=patch
-// +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;patch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch;patch
 
 // decideRollback looks for what a rollback needs, and decides.
 func (r *Reconciler) decideRollback(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (rollback, error) {
@@ -180,7 +180,7 @@ func (r *Reconciler) askForSpec(ctx context.Context, o *observation, to *topsv1.
 	}
 	before := gr.DeepCopy()
 	gr.Annotations[topsv1.AnnotationRollbackTo] = to.GcuResourceRevision
-	log.FromContext(ctx).Info("Asking for an earlier spec", "GcuResource", gr.Name, "revision", to.GcuResourceRevision)
+	log.FromContext(ctx).Info("Asking for an earlier spec", "revision", to.GcuResourceRevision)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, &gr, patch, client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return 0, fmt.Errorf("asking GcuResource %s to go back to %s: %w", gr.Name, to.GcuResourceRevision, err)

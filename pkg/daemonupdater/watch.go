@@ -7,10 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +24,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
 // SetupWithManager adds the controller and the cache indexes it needs: pods and
@@ -38,7 +42,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("daemonupdater").
 		Watches(&appsv1.DaemonSet{}, enqueue(func(_ context.Context, object client.Object) []Group {
 			return []Group{groupOf(object.(*appsv1.DaemonSet))}
-		})).
+		}), builder.WithPredicates(daemonSetChanged())).
 		Watches(&appsv1.DaemonSet{}, enqueue(ownGroup), builder.WithPredicates(onlyDeletion())).
 		Watches(&corev1.Pod{}, enqueueSoon(r.groupOfPod)).
 		Watches(&appsv1.ControllerRevision{}, enqueue(r.groupOfController)).
@@ -46,6 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&topsv1.NodeUpgrade{}, enqueue(r.groupsAskedFor)).
 		Watches(&topsv1.DaemonRollout{}, enqueue(r.groupOfRollout)).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(r.groupsUnderPolicy)).
+		WithLogConstructor(r.logger(mgr.GetLogger())).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding controller daemonupdater: %w", err)
@@ -53,29 +58,56 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
+// logger returns what makes the logger of a pass, whose lines all say which
+// group they are about. The uid of a gr is that of the cache: empty when it is gone.
+func (r *Reconciler) logger(base logr.Logger) func(*Group) logr.Logger {
+	return func(g *Group) logr.Logger {
+		controller := []any{"controller", "daemonupdater"}
+		if g == nil {
+			return base.WithValues(controller...)
+		}
+		if g.Kind != kindGcuResource {
+			return base.WithValues(g.Kind, klog.KRef(g.Namespace, g.Name)).WithValues(controller...)
+		}
+		var gr topsv1.GcuResource
+		_ = r.Get(context.Background(), client.ObjectKey{Name: g.Name}, &gr, client.UnsafeDisableDeepCopy) // without it the name has to do
+		return base.WithValues(logging.GcuResource(g.Name, gr.UID)...).WithValues(controller...)
+	}
+}
+
 func enqueue(groups func(context.Context, client.Object) []Group) handler.TypedEventHandler[client.Object, Group] {
 	return handler.TypedEnqueueRequestsFromMapFunc(groups)
 }
 
-// gather is how long a pass waits for more events of pods: there are several for
-// each pod that is replaced, and many pods at once.
-const gather = 10 * time.Millisecond
+// A pass waits for more events of pods: there are several for each pod that is
+// replaced, and many pods at once. Only one of them makes room for another node,
+// that the pod is Ready; what the others say is in time for a report.
+const (
+	gatherReady = 10 * time.Millisecond
+	gatherRest  = 200 * time.Millisecond
+)
 
-// enqueueSoon is enqueue for events that come in crowds.
+// enqueueSoon is enqueue for events of pods.
 func enqueueSoon(groups func(context.Context, client.Object) []Group) handler.TypedEventHandler[client.Object, Group] {
 	type queue = workqueue.TypedRateLimitingInterface[Group]
-	add := func(ctx context.Context, q queue, objects ...client.Object) {
+	add := func(ctx context.Context, q queue, soon time.Duration, objects ...client.Object) {
 		for _, object := range objects {
 			for _, g := range groups(ctx, object) {
-				q.AddAfter(g, gather)
+				q.AddAfter(g, soon)
 			}
 		}
 	}
 	return handler.TypedFuncs[client.Object, Group]{
-		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
-		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectOld, e.ObjectNew) },
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, e.Object) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, gatherRest, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			soon := gatherRest
+			if daemonset.BecameReady(e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)) {
+				soon = gatherReady
+			}
+			add(ctx, q, soon, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, gatherRest, e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, gatherRest, e.Object) },
 	}
 }
 
@@ -185,6 +217,22 @@ func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return daemonset.NodeChanged(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node))
+		},
+	}
+}
+
+// daemonSetChanged passes updates of a DaemonSet that can change a decision: its
+// spec, that it was observed, what it is annotated with and whose it is. The
+// counts in its status change with every pod.
+func daemonSetChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*appsv1.DaemonSet), e.ObjectNew.(*appsv1.DaemonSet)
+			return before.UID != after.UID || before.Generation != after.Generation ||
+				before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
+				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+				!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 		},
 	}
 }

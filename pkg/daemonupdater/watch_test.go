@@ -2,14 +2,23 @@ package daemonupdater
 
 import (
 	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
 func TestNodeChanged(t *testing.T) {
@@ -56,6 +65,72 @@ func TestNodeChanged(t *testing.T) {
 	})
 }
 
+func TestDaemonSetChanged(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*appsv1.DaemonSet)
+		want   bool
+	}{
+		{"another spec", func(ds *appsv1.DaemonSet) { ds.Generation++ }, true},
+		{"a spec that was observed", func(ds *appsv1.DaemonSet) { ds.Status.ObservedGeneration-- }, true},
+		{"another annotation", func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationPaused, "true") }, true},
+		{"another label", func(ds *appsv1.DaemonSet) { ds.Labels = map[string]string{topsv1.LabelGcuResource: "fleet"} }, true},
+		{"another owner", func(ds *appsv1.DaemonSet) { ofGcuResource(ds) }, true},
+		{"a deletion", func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{Time: epoch} }, true},
+		{"another DaemonSet of the same name", func(ds *appsv1.DaemonSet) { ds.UID = "uid-2" }, true},
+		{"not its counts", func(ds *appsv1.DaemonSet) { ds.Status.NumberReady, ds.Status.UpdatedNumberScheduled = 7, 7 }, false},
+		{"not its resourceVersion", func(ds *appsv1.DaemonSet) { ds.ResourceVersion = "9" }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before, after := daemonSet("driver"), daemonSet("driver")
+			tt.change(after)
+			if got := daemonSetChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tt.want {
+				t.Errorf("passes = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// delays is a queue that notes after how long groups are added.
+type delays struct {
+	workqueue.TypedRateLimitingInterface[Group]
+	after []time.Duration
+}
+
+func (d *delays) AddAfter(_ Group, after time.Duration) { d.after = append(d.after, after) }
+
+func TestAPodThatBecomesReadyWakesItsGroupFirst(t *testing.T) {
+	ready := podOn(daemonSet("driver"), "a", newHash)
+	starting := ready.DeepCopy()
+	starting.Status.Conditions[0].Status = corev1.ConditionFalse
+	group := Group{Kind: kindDaemonSet, Namespace: "kube-system", Name: "driver"}
+	handle := enqueueSoon(func(context.Context, client.Object) []Group { return []Group{group} })
+	tests := []struct {
+		name  string
+		event func(*delays)
+		want  []time.Duration
+	}{
+		{"a pod that becomes Ready", func(q *delays) {
+			handle.Update(t.Context(), event.UpdateEvent{ObjectOld: starting, ObjectNew: ready}, q)
+		}, []time.Duration{gatherReady, gatherReady}},
+		{"a pod that is Ready no more", func(q *delays) {
+			handle.Update(t.Context(), event.UpdateEvent{ObjectOld: ready, ObjectNew: starting}, q)
+		}, []time.Duration{gatherRest, gatherRest}},
+		{"a new pod", func(q *delays) { handle.Create(t.Context(), event.CreateEvent{Object: starting}, q) }, []time.Duration{gatherRest}},
+		{"a pod that is gone", func(q *delays) { handle.Delete(t.Context(), event.DeleteEvent{Object: ready}, q) }, []time.Duration{gatherRest}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			q := &delays{}
+			tt.event(q)
+			if diff := cmp.Diff(tt.want, q.after); diff != "" {
+				t.Errorf("delays (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestARolloutWakesItsGroup(t *testing.T) {
 	for _, g := range []Group{{Kind: kindGcuResource, Name: "fleet"}, {Kind: kindDaemonSet, Namespace: "apps", Name: "driver"}} {
 		key := g.rolloutKey("gcu-system")
@@ -66,5 +141,31 @@ func TestARolloutWakesItsGroup(t *testing.T) {
 		if diff := cmp.Diff([]Group{g}, (&Reconciler{}).groupOfRollout(context.Background(), stored)); diff != "" {
 			t.Errorf("groups (-want +got):\n%s", diff)
 		}
+	}
+}
+
+func TestLinesOfAPassSayWhoseTheyAre(t *testing.T) {
+	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
+	for name, test := range map[string]struct {
+		group *Group
+		want  string
+	}{
+		"contract 57: a gr by name and uuid":               {&Group{Kind: kindGcuResource, Name: "fleet"}, "Hello gcuResource(name:fleet, uuid:uid-fleet) controller=daemonupdater\n"},
+		"contract 57: a gr that is gone by name":           {&Group{Kind: kindGcuResource, Name: "gone"}, "Hello gcuResource(name:gone, uuid:\"\") controller=daemonupdater\n"},
+		"a DaemonSet by namespace and name":                {&Group{Kind: kindDaemonSet, Namespace: "apps", Name: "fleet"}, "Hello DaemonSet(name:fleet, namespace:apps) controller=daemonupdater\n"},
+		"what is about no group says the controller alone": {nil, "Hello controller=daemonupdater\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			log := logging.New(io.Discard, logging.Options{Format: logging.JSON, File: path})
+			c.reconciler.logger(log)(test.group).Info("Hello")
+			line, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(string(line), test.want) {
+				t.Errorf("line %q does not end with %q", line, test.want)
+			}
+		})
 	}
 }

@@ -194,7 +194,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, gr *topsv1.GcuResource) e
 	if !controllerutil.AddFinalizer(gr, topsv1.Finalizer) {
 		return nil
 	}
-	log.FromContext(ctx).Info("Adding finalizer", "finalizer", topsv1.Finalizer, "uid", gr.UID)
+	log.FromContext(ctx).Info("Adding finalizer", "finalizer", topsv1.Finalizer)
 	if err := r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("adding finalizer: %w", err)
 	}

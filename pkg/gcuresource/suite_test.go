@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -77,37 +75,6 @@ func apiServer(t *testing.T) *rest.Config {
 		t.Fatalf("starting the API server: %v", environment.err)
 	}
 	return environment.config
-}
-
-// operator is the account the controllers run as: what it may do is what the
-// generated role says.
-const operator = "system:serviceaccount:kube-system:gcu-operator"
-
-// giveRights applies the role of the operator.
-func giveRights(config *rest.Config) error {
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		return err
-	}
-	for _, file := range []string{"service_accounts.yaml", "manager_role.yaml", "bindings.yaml"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
-		if err != nil {
-			return err
-		}
-		for _, document := range strings.Split(string(raw), "\n---\n") {
-			object := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-				return fmt.Errorf("decoding %s: %w", file, err)
-			}
-			if !strings.HasPrefix(object.GetKind(), "Cluster") {
-				object.SetNamespace("kube-system") // as kustomize does
-			}
-			if err := c.Create(context.Background(), object); err != nil {
-				return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
-			}
-		}
-	}
-	return nil
 }
 
 func testScheme(t *testing.T) *runtime.Scheme {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
 // SetupWithManager registers the controller with the manager, whose scheme
@@ -61,6 +63,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.ControllerRevision{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: nodeChanged})).
+		WithLogConstructor(r.logger(mgr.GetLogger())).
 		Complete(r)
 }
 
@@ -78,6 +81,20 @@ func patient() controller.Options {
 	return controller.Options{
 		ReconciliationTimeout: passTimeout,
 		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, failureRetry),
+	}
+}
+
+// logger returns what makes the logger of a pass, whose lines all identify the
+// gr. The uid is that of the cache: empty when the gr is gone.
+func (r *Reconciler) logger(base logr.Logger) func(*reconcile.Request) logr.Logger {
+	return func(request *reconcile.Request) logr.Logger {
+		controller := []any{"controller", "gcuresource"}
+		if request == nil {
+			return base.WithValues(controller...)
+		}
+		gr := &topsv1.GcuResource{}
+		_ = r.Get(context.Background(), request.NamespacedName, gr, client.UnsafeDisableDeepCopy) // without it the name has to do
+		return base.WithValues(logging.GcuResource(request.Name, gr.UID)...).WithValues(controller...)
 	}
 }
 

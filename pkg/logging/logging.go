@@ -1,5 +1,6 @@
 // Package logging makes the logger of the project's programs: zapr over zap,
-// JSON for machines or lines for people.
+// JSON for machines or lines for people, and beside them a rotating file on the
+// host whose lines are those of contract statement 56.
 package logging
 
 import (
@@ -32,6 +33,9 @@ const maxVerbosity = 10
 type Options struct {
 	Format    string
 	Verbosity int
+	// File is the path of a rotating file that gets every line too; empty: none.
+	// Only one process may write it.
+	File string
 }
 
 // BindFlags adds --log-format and --verbosity (-v) to a flag set.
@@ -51,20 +55,40 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// New returns a logger that writes to w.
+// New returns a logger that writes to w, and to o.File when that is named. A
+// file that cannot be written is no error: w gets one warning, and goes on to
+// get every line.
 func New(w io.Writer, o Options) logr.Logger {
+	return newLogger(w, o, defaultRotation)
+}
+
+func newLogger(w io.Writer, o Options, r rotation) logr.Logger {
+	level := zap.NewAtomicLevelAt(zapcore.Level(-o.Verbosity))
+	core := zapcore.NewCore(encoderFor(w, o.Format), zapcore.Lock(zapcore.AddSync(w)), level)
+	if o.File == "" {
+		return zapr.NewLogger(zap.New(core))
+	}
+	alone := zap.New(core)
+	kept := openFile(o.File, r, func(err error) {
+		alone.Warn("Cannot write the log file, going on without it", zap.String("file", o.File), zap.Error(err))
+	})
+	core = zapcore.NewTee(core, zapcore.NewCore(newLineEncoder(), zapcore.Lock(zapcore.AddSync(kept)), level))
+	return zapr.NewLogger(zap.New(core, zap.AddCaller()))
+}
+
+// encoderFor returns the encoder of the lines that go to w.
+func encoderFor(w io.Writer, format string) zapcore.Encoder {
 	encoding := zap.NewProductionEncoderConfig()
+	encoding.CallerKey = zapcore.OmitKey
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	encoding.EncodeDuration = zapcore.StringDurationEncoder
-	encoding.EncodeLevel = withVerbosity(zapcore.LowercaseLevelEncoder)
-	encoder := zapcore.NewJSONEncoder(encoding)
-	if o.Format == Console || (o.Format == Auto && isTerminal(w)) {
+	if format == Console || (format == Auto && isTerminal(w)) {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		encoding.EncodeLevel = withVerbosity(zapcore.CapitalLevelEncoder)
-		encoder = zapcore.NewConsoleEncoder(encoding)
+		return zapcore.NewConsoleEncoder(encoding)
 	}
-	level := zap.NewAtomicLevelAt(zapcore.Level(-o.Verbosity))
-	return zapr.NewLogger(zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)))
+	encoding.EncodeLevel = withVerbosity(zapcore.LowercaseLevelEncoder)
+	return zapcore.NewJSONEncoder(encoding)
 }
 
 // withVerbosity shows V(n) for the verbose levels, which zap has no names for.

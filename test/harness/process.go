@@ -57,7 +57,7 @@ func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, e
 	}
 	metrics, probes := freeAddress(), freeAddress()
 	args = append([]string{"--kubeconfig", kubeconfig, "--leader-elect", "--metrics-bind-address", metrics,
-		"--health-probe-bind-address", probes, "--log-format", "json"}, args...)
+		"--health-probe-bind-address", probes, "--log-format", "json", "--log-dir="}, args...)
 	p, err := c.start("manager", "manager.log", args)
 	if err != nil {
 		return nil, err

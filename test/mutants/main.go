@@ -1,11 +1,11 @@
-// Mutants tests the tests: it applies seeded defects to the rollout code, one at
-// a time and without touching the tree, and fails unless the tests catch every
-// one.
+// Mutants tests the tests: it applies seeded defects to the code that plans and
+// rolls out upgrades, one at a time and without touching the tree, and fails
+// unless the tests catch every one.
 //
 //	mutants [NAME...]
 //
 // Each defect is a mistake that an upgrade controller is known to make, or a rule
-// of design section 3 turned round.
+// of design section 3 or 4 turned round.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 // packages whose tests have to catch the defects.
-var packages = []string{"./pkg/daemonset/...", "./pkg/daemonupdater/..."}
+var packages = []string{"./pkg/daemonset/...", "./pkg/daemonupdater/...", "./pkg/upgradeplan/...", "./pkg/drain"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

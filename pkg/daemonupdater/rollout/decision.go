@@ -20,6 +20,10 @@ type Decision struct {
 	// resourceVersion: a slot that names one is to be given back, and nobody who
 	// read that slot before may delete the pod any more.
 	Fence []Pod
+	// Unseen lists slots of Input.Ledger that are not in Ledger any more because their
+	// node is not seen, or another one of its name. Before Ledger is stored it has to
+	// be made certain that this is so, and not what a view shows that is behind.
+	Unseen []Slot
 	// Counts sums the verdicts.
 	Counts Counts
 	// Waiting sums up why nodes wait, the most common reason first.

@@ -13,12 +13,9 @@ import (
 // which is all that may be deleted. Where that is not so by itself, the pod is
 // written to.
 
-// name records the pod of a member as the one that may be deleted, in the newest
-// version known of it.
+// name records the pod of a member as the one that may be deleted, as it is seen.
 func (s *Slot) name(pod *Pod, member string) {
-	if s.Pod != pod.UID || newer(pod.Version, s.PodVersion) {
-		s.Pod, s.PodVersion = pod.UID, pod.Version
-	}
+	s.Pod, s.PodVersion = pod.UID, pod.Version
 	if i := slices.Index(s.Members, member); i < 0 || i != len(s.Members)-1 {
 		s.Members = append(slices.DeleteFunc(slices.Clone(s.Members), func(m string) bool { return m == member }), member)
 	}
@@ -30,19 +27,32 @@ func (p *planner) spent(slot Slot, node *nodeFacts) bool {
 	if slot.PodVersion == "" || len(slot.Members) == 0 {
 		return true // it never named one
 	}
-	member := slot.Members[len(slot.Members)-1]
-	for i := range node.Pods {
-		pod := &node.Pods[i]
-		if pod.UID == "" || p.in.Members[pod.Member].Key != member || newer(pod.Version, slot.PodVersion) {
-			continue
-		}
-		if pod.UID == slot.Pod && pod.Version == slot.PodVersion && !pod.Terminating {
-			p.fence = append(p.fence, *pod)
-		}
-		return false
+	pod := p.named(&slot, node)
+	if pod == nil || newer(pod.Version, slot.PodVersion) {
+		return true
 	}
-	return true
+	if pod.UID == slot.Pod && pod.Version == slot.PodVersion && !pod.Terminating {
+		p.fence = append(p.fence, *pod)
+	}
+	return false
 }
+
+// named returns what is seen of the member whose pod a slot names: that pod, or one
+// that was there before or after it; nil when there is none.
+func (p *planner) named(slot *Slot, node *nodeFacts) *Pod {
+	if len(slot.Members) == 0 {
+		return nil
+	}
+	member := slot.Members[len(slot.Members)-1]
+	i := slices.IndexFunc(node.Pods, func(pod Pod) bool { return pod.UID != "" && p.in.Members[pod.Member].Key == member })
+	if i < 0 {
+		return nil
+	}
+	return &node.Pods[i]
+}
+
+// older tells whether what is seen of a pod is from before what a slot names.
+func older(seen, named string) bool { return seen != named && !newer(seen, named) }
 
 // newer tells whether a resourceVersion is later than another. An API server
 // whose versions are no numbers is taken by its word that they differ.

@@ -74,13 +74,30 @@ func TestASlotNamesAnotherPodOnlyWhenTheFirstCannotBeDeletedAnyMore(t *testing.T
 	}
 }
 
+// TestAPodIsDeletedInTheNewestVersionKnownOfIt: what is seen of it may be older than
+// what the slot names, and then says nothing.
 func TestAPodIsDeletedInTheNewestVersionKnownOfIt(t *testing.T) {
 	node := nodeOf("a", oldHash)
-	for seen, want := range map[string]string{"100": "100", "101": "101", "99": "100"} {
-		d := Plan(inputOf(1, inVersion(node, seen)).slots(naming(node, "100")))
-		if len(d.Delete) != 1 || d.Delete[0].Version != want || d.Ledger.Slots[0].PodVersion != want {
-			t.Errorf("seen in version %s: delete %+v, slot %+v; want version %s", seen, d.Delete, d.Ledger.Slots, want)
-		}
+	tests := []struct {
+		name, seen, named string
+		deleted           int
+	}{
+		{"as the slot names it", "100", "100", 1},
+		{"in a later version, which the slot then names", "101", "101", 1},
+		{"not while an earlier version is seen: it may look unavailable and be available", "99", "100", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := Plan(inputOf(1, broken(inVersion(node, tt.seen))).slots(naming(node, "100")))
+			if len(d.Delete) != tt.deleted || d.Ledger.Slots[0].PodVersion != tt.named {
+				t.Fatalf("delete %+v, slot %+v; want %d deletions and version %s named", d.Delete, d.Ledger.Slots, tt.deleted, tt.named)
+			}
+			for _, x := range d.Delete {
+				if x.Version != tt.named {
+					t.Errorf("deleted in version %s, want %s", x.Version, tt.named)
+				}
+			}
+		})
 	}
 }
 

@@ -50,6 +50,7 @@ type planner struct {
 	started  []string
 	deletes  []Deletion
 	fence    []Pod
+	unseen   []Slot
 
 	lastTurn              int64
 	limit, inFlight, used int
@@ -120,7 +121,11 @@ func (p *planner) settleSlots() {
 		p.touched = p.in.Ledger.InFlight()
 	}
 	for _, slot := range p.in.Ledger.Slots {
-		if node := p.lookup(slot.Node, slot.UID); !p.replaced(slot.Node, slot.UID) && !p.staysQueued(&slot, node) {
+		node := p.lookup(slot.Node, slot.UID)
+		switch {
+		case p.replaced(slot.Node, slot.UID):
+			p.unseen = append(p.unseen, slot)
+		case !p.staysQueued(&slot, node):
 			p.settle(slot, node)
 		}
 	}
@@ -290,6 +295,9 @@ func (p *planner) nextSteps() {
 		if slot.Pod != pod.UID && !p.spent(*slot, node) {
 			continue
 		}
+		if slot.Pod == pod.UID && older(pod.Version, slot.PodVersion) {
+			continue // what is known of the pod is from before the slot named it
+		}
 		slot.name(pod, p.in.Members[pod.Member].Key)
 		p.deletes = append(p.deletes, Deletion{
 			Node: node.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, WasUnavailable: !pod.Available,
@@ -313,7 +321,7 @@ func (p *planner) decide() Decision {
 		Ledger: Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual,
 			Resumed: p.resumed, ResumedAt: p.resumedAt, LastStart: p.lastStart},
 		Finished: p.finished,
-		Started:  p.started, Delete: p.deletes, Fence: p.fence,
+		Started:  p.started, Delete: p.deletes, Fence: p.fence, Unseen: p.unseen,
 		Limit: p.limit, InFlight: p.inFlight, Used: p.used, Halted: p.halted, Recheck: p.recheck,
 		plan: p,
 	}

@@ -16,7 +16,7 @@ import (
 // together: each counts at least the nodes that the other may have started.
 
 // maxQueued bounds the queue.
-const maxQueued = 50
+const maxQueued = 100
 
 // lookahead is how many nodes are queued. Under OTA there is a person for each,
 // and with pools a queued node would stand in the way of those of other pools.
@@ -28,13 +28,19 @@ func (p *planner) lookahead() int {
 }
 
 // staysQueued tells whether a slot is that of a queued node, and nothing else is to
-// be done about it yet. When the pod it names is not there as it was, somebody
-// started the node. One that is gone is queued no more.
+// be done about it yet. When the pod it names is seen no more, somebody started the
+// node; one that is older than the slot says nothing about that. A node that is
+// gone is queued no more.
 func (p *planner) staysQueued(slot *Slot, node *nodeFacts) bool {
-	if !slot.Queued || node == nil {
-		return slot.Queued
+	if !slot.Queued {
+		return false
 	}
-	if slices.ContainsFunc(node.Pods, func(pod Pod) bool { return pod.UID == slot.Pod && !pod.Terminating }) {
+	if node == nil {
+		p.unseen = append(p.unseen, *slot)
+		return true
+	}
+	pod := p.named(slot, node)
+	if pod != nil && (older(pod.Version, slot.PodVersion) || pod.UID == slot.Pod && !pod.Terminating) {
 		slot.Revision = p.in.Revision
 		p.fleet.queue(node)
 		p.slots = append(p.slots, *slot)

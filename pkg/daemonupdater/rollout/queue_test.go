@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -142,6 +143,46 @@ func TestANodeThatSomebodyStartedIsNotQueuedAnyMore(t *testing.T) {
 	d := Plan(in)
 	if len(queued(d)) != 1 || d.Counts.InFlight != 3 || len(d.Started) != 0 {
 		t.Errorf("queued %v, %d in flight, started %v; want the node in flight", queued(d), d.Counts.InFlight, d.Started)
+	}
+}
+
+// TestANodeStaysQueuedWhileWhatIsSeenOfItIsOlderThanItsSlot: the pod that the slot
+// names is not seen yet, which is not to say that somebody deleted it.
+func TestANodeStaysQueuedWhileWhatIsSeenOfItIsOlderThanItsSlot(t *testing.T) {
+	in, first := startedTwo(t)
+	name := queued(first)[0]
+	node := &in.Nodes[indexOf(in.Nodes, name)]
+	*node = inVersion(broken(*node), "9")
+	node.Pods[0].UID = "before"
+	d := Plan(in)
+	if len(queued(d)) != 2 || d.Counts.InFlight != 2 || len(d.Delete) != 0 {
+		t.Errorf("queued %v, %d in flight, delete %v; want two queued as before and nothing deleted", queued(d), d.Counts.InFlight, d.Delete)
+	}
+}
+
+// TestSlotsThatAreGivenBackUnseenAreNamed: the view may be behind, so that this has
+// to be made certain.
+func TestSlotsThatAreGivenBackUnseenAreNamed(t *testing.T) {
+	in, first := startedTwo(t)
+	gone, again := queued(first)[0], first.Started[0]
+	in.Nodes[indexOf(in.Nodes, again)].UID = "another"
+	i := indexOf(in.Nodes, gone)
+	in.Nodes = append(in.Nodes[:i], in.Nodes[i+1:]...)
+	var names []string
+	d := Plan(in)
+	for _, s := range d.Unseen {
+		names = append(names, s.Node)
+	}
+	slices.Sort(names)
+	want := []string{gone, again}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("unseen (-want +got):\n%s", diff)
+	}
+	for _, s := range d.Ledger.Slots {
+		if s.Node == gone {
+			t.Errorf("slot %+v is kept, want it given back", s)
+		}
 	}
 }
 

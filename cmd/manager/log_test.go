@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// runsManager in the environment makes the test binary a manager.
+const runsManager = "TEST_RUNS_MANAGER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runsManager) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// patience is how long the manager has for what a test waits for.
+const patience = 30 * time.Second
+
+func TestLogFileOfAManager(t *testing.T) {
+	cluster, kubeconfig := apiServer(t)
+	dir := filepath.Join(t.TempDir(), "topscloud", "gcu-operator")
+	path := filepath.Join(dir, logFile)
+	flags := []string{"--kubeconfig", kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0"}
+
+	first := startManager(t, append(flags, "--log-dir", dir)...)
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "enflame-gcu-resource"}}
+	if err := cluster.Create(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string { return lacks(path, regexp.MustCompile(`(?s)(Starting workers.*){3}`)) })
+	identity := fmt.Sprintf("gcuResource(name:%s, uuid:%s)", gr.Name, gr.UID)
+	t.Run("contract 57: what concerns a gr names it and its uuid", func(t *testing.T) {
+		line := regexp.MustCompile(` INFO gcuresource/\w+\.go:\d+ Adding finalizer ` + regexp.QuoteMeta(identity))
+		eventually(t, func() string { return lacks(path, line) })
+	})
+	t.Run("contract 55: after SIGTERM the file holds the last line, and the exit code is 0", func(t *testing.T) {
+		if err := first.terminate(t); err != nil {
+			t.Errorf("the manager ended with %v: %s", err, first.stderr)
+		}
+		if missing := lacks(path, regexp.MustCompile(`Stopped\n\z`)); missing != "" {
+			t.Error(missing)
+		}
+	})
+	before := read(t, path)
+	t.Run("contract 55: the log survives a restart, the next manager appends", func(t *testing.T) {
+		second := startManager(t, append(flags, "--log-dir", dir)...)
+		eventually(t, func() string { return lacks(path, regexp.MustCompile(`(?s)Stopped\n.*(Starting workers.*){3}`)) })
+		if err := second.terminate(t); err != nil {
+			t.Errorf("the manager ended with %v: %s", err, second.stderr)
+		}
+		if text := read(t, path); !strings.HasPrefix(text, before) {
+			t.Errorf("the lines of the first manager are gone: %s", text)
+		}
+	})
+	t.Run("contract 56: every line has time, level, file and line", func(t *testing.T) {
+		shape := regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (INFO|WARNING|ERROR) [\w./-]+\.go:\d+ .+\n$`)
+		for line := range strings.Lines(read(t, path)) {
+			if !shape.MatchString(line) {
+				t.Errorf("unlike the contract's: %q", line)
+			}
+		}
+	})
+	t.Run("contract 55: why a manager ends is in the file", func(t *testing.T) {
+		absent := startManager(t, "--kubeconfig=/does/not/exist", "--log-dir", dir)
+		if err := absent.wait(t); err == nil {
+			t.Error("it ended well")
+		}
+		if missing := lacks(path, regexp.MustCompile(` ERROR \S+ Stopped by an error error=".*/does/not/exist.*"\n\z`)); missing != "" {
+			t.Error(missing)
+		}
+	})
+	t.Run("contract 55: a directory that cannot be written is a warning, the manager works all the same", func(t *testing.T) {
+		third := startManager(t, append(flags, "--log-dir", path)...) // a file is in its place
+		removeFinalizer(t, cluster, gr)
+		eventually(t, func() string {
+			if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(gr), gr); err != nil || len(gr.Finalizers) == 0 {
+				return fmt.Sprintf("the finalizer is not back: %v", err)
+			}
+			return ""
+		})
+		if err := third.terminate(t); err != nil {
+			t.Errorf("the manager ended with %v", err)
+		}
+		if n := strings.Count(third.stderr.String(), `"level":"warn","ts"`); n != 1 {
+			t.Errorf("standard error has %d warnings, want one: %s", n, third.stderr)
+		}
+	})
+}
+
+// apiServer starts a real API server with our CRDs.
+func apiServer(t *testing.T) (cluster client.Client, kubeconfig string) {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("needs an API server: make test builds one and says in KUBEBUILDER_ASSETS where it is")
+	}
+	server := &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd")}, ErrorIfCRDPathMissing: true}
+	config, err := server.Start()
+	if err != nil {
+		t.Fatalf("starting the API server: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("stopping the API server: %v", err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	if err := topsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if cluster, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, server.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return cluster, kubeconfig
+}
+
+func removeFinalizer(t *testing.T, cluster client.Client, gr *topsv1.GcuResource) {
+	t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null},"spec":{"nfd":{"notDeploy":true}}}`))
+	if err := cluster.Patch(context.Background(), gr, patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// process is a manager in a process of its own.
+type process struct {
+	*exec.Cmd
+	stderr *bytes.Buffer
+	ended  chan error
+}
+
+func startManager(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], args...), stderr: &bytes.Buffer{}, ended: make(chan error, 1)}
+	p.Env = append(os.Environ(), runsManager+"=1")
+	p.Stderr = p.stderr
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() }) // it has ended, unless the test failed
+	go func() { p.ended <- p.Wait() }()
+	return p
+}
+
+// terminate asks the manager to end and returns how it did.
+func (p *process) terminate(t *testing.T) error {
+	t.Helper()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	return p.wait(t)
+}
+
+func (p *process) wait(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-p.ended:
+		return err
+	case <-time.After(patience):
+		t.Fatal("the manager does not end")
+		return nil
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// lacks says what a file lacks, "" when it holds the text.
+func lacks(path string, text *regexp.Regexp) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	if !text.Match(content) {
+		return fmt.Sprintf("%s has no %s:\n%s", path, text, content)
+	}
+	return ""
+}
+
+// eventually polls; check returns what is still missing.
+func eventually(t *testing.T, check func() string) {
+	t.Helper()
+	missing := check()
+	for deadline := time.Now().Add(patience); missing != "" && time.Now().Before(deadline); missing = check() {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if missing != "" {
+		t.Fatal(missing)
+	}
+}

@@ -1,0 +1,113 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
+
+// Cordoner cordons nodes for operations and releases them.
+type Cordoner struct {
+	// Client lists nodes, from a cache or not, and patches them.
+	Client client.Client
+	// Live reads nodes past the cache, which lacks what FactsOf needs.
+	Live client.Reader
+}
+
+// Cordon carries out DecideCordon on a node, in at most one write. An error that
+// is a conflict says that the node changed meanwhile: ask again. A node that does
+// not exist is an error.
+func (c Cordoner) Cordon(ctx context.Context, node, operation string) (NodeChange, error) {
+	facts, err := c.read(ctx, node)
+	if err != nil {
+		return NodeChange{}, err
+	}
+	return c.carryOut(ctx, facts, operation, DecideCordon(facts, operation))
+}
+
+// Uncordon carries out DecideUncordon on a node, in at most one write. An error
+// that is a conflict says that the node changed meanwhile: ask again. A node that
+// does not exist is not cordoned.
+func (c Cordoner) Uncordon(ctx context.Context, node, operation string) (NodeChange, error) {
+	facts, err := c.read(ctx, node)
+	if apierrors.IsNotFound(err) {
+		return DecideUncordon(NodeFacts{Name: node}, operation), nil
+	}
+	if err != nil {
+		return NodeChange{}, err
+	}
+	return c.carryOut(ctx, facts, operation, DecideUncordon(facts, operation))
+}
+
+// Sweep releases the nodes that were cordoned for operations that are over: a
+// manager may have died between any two of its writes (invariant S3). live
+// returns the ids of all operations that are not over, read past the cache; it is
+// called after the nodes were listed, see Orphans. Sweep returns the nodes that
+// it released; one that fails does not keep the others from being released.
+func (c Cordoner) Sweep(ctx context.Context, live func(context.Context) (sets.Set[string], error)) ([]Orphan, error) {
+	var list corev1.NodeList
+	if err := c.Client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	var marked []NodeFacts
+	for i := range list.Items {
+		if facts := FactsOf(&list.Items[i]); facts.Mark != "" {
+			marked = append(marked, facts)
+		}
+	}
+	if len(marked) == 0 {
+		return nil, nil
+	}
+	operations, err := live(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the live operations: %w", err)
+	}
+	var released []Orphan
+	var failed []error
+	for _, o := range Orphans(marked, operations) {
+		change, err := c.Uncordon(ctx, o.Node, o.Operation)
+		switch {
+		case err != nil:
+			failed = append(failed, err)
+		case change.Needed():
+			released = append(released, o)
+		}
+	}
+	return released, errors.Join(failed...)
+}
+
+func (c Cordoner) read(ctx context.Context, name string) (NodeFacts, error) {
+	var node corev1.Node
+	if err := c.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		return NodeFacts{}, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	return FactsOf(&node), nil
+}
+
+func (c Cordoner) carryOut(ctx context.Context, facts NodeFacts, operation string, change NodeChange) (NodeChange, error) {
+	if !change.Needed() {
+		return change, nil
+	}
+	data, err := change.patch(facts.ResourceVersion)
+	if err != nil {
+		return NodeChange{}, err
+	}
+	log.FromContext(ctx).Info("Changing the cordon of a node", "Node", facts.Name, "operation", operation, "reason", change.Reason)
+	node := &corev1.Node{}
+	node.Name = facts.Name
+	if err := c.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, data), client.FieldOwner(topsv1.ManagedBy)); err != nil {
+		return NodeChange{}, fmt.Errorf("patching node %s for %s: %w", facts.Name, change.Reason, err)
+	}
+	return change, nil
+}

@@ -1,0 +1,130 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
+
+// requestTimeout bounds one eviction: for a pod that is not running yet, the API
+// server itself tries for ten seconds before it answers that the UID is another.
+const requestTimeout = 15 * time.Second
+
+// Evictor asks the API server to evict a pod, once: it returns the first answer.
+type Evictor interface {
+	Evict(ctx context.Context, eviction *policyv1.Eviction) error
+}
+
+// NewEvictor returns an Evictor that talks to an API server. The general clients
+// do not do: told to come back in ten seconds, which a budget that the controller
+// has not seen yet is answered with, they wait, ten times over.
+func NewEvictor(config *rest.Config, httpClient *http.Client) (Evictor, error) {
+	core, err := corev1client.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for evictions: %w", err)
+	}
+	return restEvictor{core: core.RESTClient()}, nil
+}
+
+type restEvictor struct{ core rest.Interface }
+
+// Evict sends the eviction and returns the first answer.
+func (e restEvictor) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
+	return e.core.Post().Namespace(eviction.Namespace).Resource("pods").Name(eviction.Name).SubResource("eviction").
+		MaxRetries(0).Body(eviction).Do(ctx).Error()
+}
+
+// Drainer empties nodes, one pass at a time.
+type Drainer struct {
+	// Live reads nodes, pods and DaemonSets past the cache: the manager's cache
+	// knows little of pods, and a node is not empty because a cache is behind.
+	Live client.Reader
+	// Evictor evicts.
+	Evictor Evictor
+	// Metrics counts the evictions. It must be set, and be told when the drain of a
+	// node has ended.
+	Metrics *Metrics
+	// Self is the pod of this program.
+	Self Self
+}
+
+// Pass reads the pods of a node and evicts those that Decide names, one after the
+// other, each with its UID as precondition. It waits for nothing but the answers.
+// since is when the drain of the node began, attempts are those of the last
+// Result, nil for the first pass. An error means that the pods could not be read,
+// or that ctx ended; what happens to a single pod is in the Result. A node that
+// does not exist counts as not Ready.
+func (d Drainer) Pass(ctx context.Context, node string, p Policy, attempts Attempts, since, now time.Time) (Result, error) {
+	facts, err := d.Observe(ctx, node, p)
+	if err != nil {
+		return Result{}, err
+	}
+	evict, r := Decide(facts, p, attempts, since, now)
+	for _, pod := range evict {
+		_, again := attempts[pod.UID]
+		o := d.evict(ctx, pod, &p, again)
+		r.add(o, now)
+	}
+	r.sort()
+	d.Metrics.passed(node, r)
+	return r, ctx.Err()
+}
+
+// Observe reads what Decide looks at; a check before the drain can do so as well.
+// An error means that the node or its pods could not be read.
+func (d Drainer) Observe(ctx context.Context, node string, p Policy) (Facts, error) {
+	f := Facts{Node: node, Self: d.Self, DaemonSets: map[types.NamespacedName]error{}}
+	var n corev1.Node
+	err := d.Live.Get(ctx, client.ObjectKey{Name: node}, &n)
+	if client.IgnoreNotFound(err) != nil {
+		return f, fmt.Errorf("reading node %s: %w", node, err)
+	}
+	if err == nil {
+		f.NodeReady, _ = daemonset.NodeReady(&n)
+	}
+	var pods corev1.PodList
+	if err := d.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return f, fmt.Errorf("listing pods on node %s: %w", node, err)
+	}
+	f.Pods = pods.Items
+	for _, pod := range inQuestion(&f, &p) {
+		key := daemonSetOf(pod)
+		if _, done := f.DaemonSets[key]; !done && key.Name != "" {
+			f.DaemonSets[key] = d.Live.Get(ctx, key, &appsv1.DaemonSet{})
+		}
+	}
+	return f, nil
+}
+
+// evict asks one pod to leave. Only the first time is worth a line in the log.
+func (d Drainer) evict(ctx context.Context, pod *corev1.Pod, p *Policy, again bool) Outcome {
+	level := 0
+	if again {
+		level = 4
+	}
+	log.FromContext(ctx).V(level).Info("Evicting Pod", "Pod", klog.KObj(pod), "Node", pod.Spec.NodeName)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	o := outcomeOf(pod)
+	o = answered(o, d.Evictor.Evict(ctx, evictionOf(o, p)))
+	d.Metrics.evicted(o.State)
+	return o
+}

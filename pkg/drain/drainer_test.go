@@ -1,0 +1,254 @@
+package drain
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func (s *stage) drainer() Drainer {
+	s.t.Helper()
+	var httpClient *http.Client
+	httpClient, err := rest.HTTPClientFor(s.config)
+	s.must(err)
+	evictor, err := NewEvictor(s.config, httpClient)
+	s.must(err)
+	return Drainer{Live: s.manager, Evictor: evictor, Metrics: NewMetrics(prometheus.NewRegistry())}
+}
+
+// run stores a pod and its status.
+func (s *stage) run(p corev1.Pod) *corev1.Pod {
+	s.t.Helper()
+	status := p.Status
+	p.Namespace, p.UID = s.namespace, ""
+	s.must(s.admin.Create(s.t.Context(), &p))
+	p.Status = status
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	s.must(s.admin.Status().Update(s.t.Context(), &p))
+	s.t.Cleanup(func() { s.kill(&p) })
+	return &p
+}
+
+// kill is what a kubelet does when the containers of a pod have ended.
+func (s *stage) kill(p *corev1.Pod) {
+	s.t.Helper()
+	if err := s.admin.Delete(context.Background(), p, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		s.t.Error(err)
+	}
+}
+
+// budget makes a PodDisruptionBudget for pods labelled app: name.
+func (s *stage) budget(name, app string) *policyv1.PodDisruptionBudget {
+	s.t.Helper()
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}
+	s.must(s.admin.Create(s.t.Context(), b))
+	return b
+}
+
+// allow is the disruption controller: it lets so many pods go.
+func (s *stage) allow(b *policyv1.PodDisruptionBudget, disruptions int32) {
+	s.t.Helper()
+	s.must(s.admin.Get(s.t.Context(), client.ObjectKeyFromObject(b), b))
+	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: disruptions,
+		CurrentHealthy: 1, DesiredHealthy: 1 - disruptions, ExpectedPods: 1}
+	s.must(s.admin.Status().Update(s.t.Context(), b))
+}
+
+func (s *stage) pass(d Drainer, p Policy, attempts Attempts, after time.Duration) Result {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	r, err := d.Pass(ctx, "n1", p, attempts, start, start.Add(after))
+	s.must(err)
+	return r
+}
+
+// patience is how long a pass may take; a client that waits when it is told to
+// takes longer.
+const patience = 8 * time.Second
+
+// seen are the states of a result by the names of the pods.
+func seen(r Result) map[string]State {
+	states := map[string]State{}
+	for _, o := range r.Pods {
+		states[o.Pod.Name] = o.State
+	}
+	return states
+}
+
+func (s *stage) expect(r Result, want map[string]State) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, seen(r)); diff != "" {
+		s.t.Error(diff)
+	}
+}
+
+func (s *stage) read(name string) *corev1.Pod {
+	s.t.Helper()
+	p := &corev1.Pod{}
+	s.must(s.admin.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, p))
+	return p
+}
+
+func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	guarded := s.run(pod("web-1", labelled("app", "web")))
+	s.run(pod("other"))
+	budget := s.budget("web", "web")
+	s.allow(budget, 0)
+	d, policy := s.drainer(), policyOf(t, nil)
+
+	r := s.pass(d, policy, nil, 0)
+	s.expect(r, map[string]State{"web-1": Refused, "other": Evicted})
+	want := []Outcome{{Pod: client.ObjectKeyFromObject(guarded), UID: guarded.UID, State: Refused,
+		Reason: "The disruption budget web needs 1 healthy pods and has 1 currently", Budget: named(s.namespace, "web")}}
+	if diff := cmp.Diff(want, r.Of(Refused)); diff != "" {
+		t.Error(diff)
+	}
+	if d.Metrics.blockedNodes() != 1 {
+		t.Error("the node does not count as blocked")
+	}
+
+	s.allow(budget, 1)
+	r = s.pass(d, policy, r.Attempts, RetryInterval-1)
+	s.expect(r, map[string]State{"web-1": Refused, "other": Terminating})
+	r = s.pass(d, policy, r.Attempts, RetryInterval)
+	s.expect(r, map[string]State{"web-1": Evicted, "other": Terminating})
+	r = s.pass(d, policy, r.Attempts, RetryInterval+1)
+	s.expect(r, map[string]State{"web-1": Terminating, "other": Terminating})
+	asked := s.read("web-1").DeletionTimestamp.Add(-30 * time.Second)
+	if got := r.Of(Terminating)[1].Since; !got.Equal(asked) {
+		t.Errorf("it terminates since %v, want %v", got, asked)
+	}
+	if d.Metrics.blockedNodes() != 0 || r.Done() {
+		t.Errorf("%v nodes are blocked, done is %t", d.Metrics.blockedNodes(), r.Done())
+	}
+
+	s.kill(s.read("web-1"))
+	s.kill(s.read("other"))
+	if r = s.pass(d, policy, r.Attempts, time.Minute); !r.Done() {
+		t.Errorf("it is not done: %s", r.Message())
+	}
+}
+
+// The API server answers with Retry-After: 10, and client-go would wait.
+func TestABudgetThatNobodyHasSeenYetDoesNotHoldThePass(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.run(pod("web-1", labelled("app", "web")))
+	s.budget("web", "web")
+	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
+	s.expect(r, map[string]State{"web-1": Refused})
+	if diff := cmp.Diff(named(s.namespace, "web"), r.Pods[0].Budget); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAPodWithTwoBudgetsIsAnErrorThatAPersonCanRead(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.run(pod("web-1", labelled("app", "web")))
+	s.allow(s.budget("one", "web"), 1)
+	s.allow(s.budget("two", "web"), 1)
+	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
+	want := []Outcome{{Pod: named(s.namespace, "web-1"), State: Failed,
+		Reason: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
+	if diff := cmp.Diff(want, r.Pods, cmpopts.IgnoreFields(Outcome{}, "UID")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// before is an Evictor that something happens before.
+type before struct {
+	Evictor
+	happens func()
+}
+
+func (b before) Evict(ctx context.Context, e *policyv1.Eviction) error {
+	b.happens()
+	return b.Evictor.Evict(ctx, e)
+}
+
+func TestAPodThatCameAfterTheOneThatWasSeenLives(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	old := s.run(pod("web-0"))
+	d := s.drainer()
+	d.Evictor = before{d.Evictor, func() {
+		s.kill(old)
+		s.run(pod("web-0"))
+	}}
+	r := s.pass(d, policyOf(t, nil), nil, 0)
+	s.expect(r, map[string]State{"web-0": Gone})
+	if p := s.read("web-0"); p.UID == old.UID || p.DeletionTimestamp != nil {
+		t.Errorf("the pod that came after it is UID %s, to be deleted at %v", p.UID, p.DeletionTimestamp)
+	}
+	if r.Done() {
+		t.Error("the node counts as empty")
+	}
+}
+
+func TestAPassIsAboutThePodsOfItsNode(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "owner"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}}}}}
+	s.must(s.admin.Create(t.Context(), set))
+	s.run(pod("training"))
+	s.run(pod("plugin", ofDaemonSet))
+	s.run(pod("orphan", ofDaemonSet, func(p *corev1.Pod) { p.OwnerReferences[0].Name = "gone" }))
+	s.run(pod("website", withoutGCU))
+	s.run(podOn("n2", "elsewhere"))
+	self := s.run(pod("operator"))
+	d := s.drainer()
+	d.Self = Self{NamespacedName: client.ObjectKeyFromObject(self), UID: self.UID}
+	r := s.pass(d, policyOf(t, drainPolicy(func(p *topsv1.DrainPolicy) { p.GracePeriodSeconds = ptr.To(int32(7)) })), nil, 0)
+	s.expect(r, map[string]State{"training": Evicted, "plugin": Skipped, "orphan": Blocked, "operator": Skipped})
+	for name, want := range map[string]*int64{"training": ptr.To(int64(7)), "plugin": nil, "orphan": nil, "website": nil, "elsewhere": nil, "operator": nil} {
+		if diff := cmp.Diff(want, s.read(name).DeletionGracePeriodSeconds); diff != "" {
+			t.Errorf("grace period of pod %s that is being deleted: %s", name, diff)
+		}
+	}
+}
+
+func TestOnANodeThatIsNotReadyNobodyIsEvicted(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.run(pod("training"))
+	s.setReady("n1", corev1.ConditionUnknown)
+	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
+	s.expect(r, map[string]State{"training": Unconfirmed})
+	if p := s.read("training"); p.DeletionTimestamp != nil {
+		t.Error("the pod is being deleted")
+	}
+	s.kill(s.read("training"))
+	if r := s.pass(s.drainer(), policyOf(t, nil), nil, 0); r.Done() {
+		t.Error("a node that does not answer counts as empty")
+	}
+}
+
+func TestANodeThatIsGoneIsNotEmpty(t *testing.T) {
+	s := newStage(t)
+	if r := s.pass(s.drainer(), policyOf(t, nil), Attempts{types.UID("x"): {}}, 0); r.Done() || r.NodeReady {
+		t.Errorf("done is %t, ready is %t", r.Done(), r.NodeReady)
+	}
+}

@@ -1,0 +1,126 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	kubectldrain "k8s.io/kubectl/pkg/drain"
+)
+
+// staticPod is why a mirror pod stays: the filters skip it without a word.
+const staticPod = "ignoring static Pods"
+
+// filtered is what kubectl's drain filters say of one pod.
+type filtered struct {
+	// stays is why the pod is not evicted whatever the policy: it belongs to a
+	// DaemonSet or is static. "" when it may be evicted.
+	stays string
+	// unknown is why the filters cannot answer: the DaemonSet could not be looked up.
+	unknown string
+	// losesData and losesPod are why an eviction loses something: emptyDir volumes,
+	// the pod itself, which no controller brings back. "" when it does not.
+	losesData, losesPod string
+}
+
+// filter asks kubectl's drain filters about one pod. The library keeps only the
+// last of several reasons, so it is asked one thing at a time: first with
+// everything allowed, then with one thing forbidden. lookup is how looking up the
+// DaemonSet of the pod ended, nil when it exists or there is none to look up.
+func filter(pod *corev1.Pod, lookup error) filtered {
+	a := ask(pod, lookup, kubectldrain.Helper{Force: true, DeleteEmptyDirData: true})
+	switch {
+	case a.evict:
+		return filtered{
+			losesData: ask(pod, lookup, kubectldrain.Helper{Force: true}).refusal,
+			losesPod:  ask(pod, lookup, kubectldrain.Helper{DeleteEmptyDirData: true}).refusal,
+		}
+	case a.refusal != "":
+		return filtered{unknown: a.refusal}
+	case a.warning != "":
+		return filtered{stays: a.warning}
+	}
+	return filtered{stays: staticPod}
+}
+
+// answer is the library's answer about one pod.
+type answer struct {
+	evict            bool
+	refusal, warning string
+}
+
+func ask(pod *corev1.Pod, lookup error, helper kubectldrain.Helper) answer {
+	helper.IgnoreAllDaemonSets = true
+	helper.Client = oneNode{pod: pod, lookup: lookup}
+	list, errs := helper.GetPodsForDeletion(pod.Spec.NodeName)
+	if list == nil {
+		return answer{refusal: errors.Join(errs...).Error()}
+	}
+	of := ": " + pod.Namespace + "/" + pod.Name
+	a := answer{evict: len(list.Pods()) > 0, warning: strings.TrimSuffix(list.Warnings(), of)}
+	if len(errs) > 0 {
+		said := strings.TrimPrefix(strings.TrimSuffix(errs[0].Error(), of), "cannot delete ")
+		a.refusal, _, _ = strings.Cut(said, " (use --") // kubectl's flags are no help here
+	}
+	return a
+}
+
+// oneNode is a node with one pod, for the filters, which list pods and look up
+// DaemonSets themselves. Both was done before, once for all pods and past the
+// cache; and pods that do not use the accelerator are none of their business.
+// The filters make no other call.
+type oneNode struct {
+	kubernetes.Interface
+	pod    *corev1.Pod
+	lookup error
+}
+
+// CoreV1 knows pods.
+func (n oneNode) CoreV1() corev1client.CoreV1Interface { return oneNodeCore{node: n} }
+
+// AppsV1 knows DaemonSets.
+func (n oneNode) AppsV1() appsv1client.AppsV1Interface { return oneNodeApps{node: n} }
+
+type oneNodeCore struct {
+	corev1client.CoreV1Interface
+	node oneNode
+}
+
+// Pods are those of the node, whatever the namespace.
+func (c oneNodeCore) Pods(string) corev1client.PodInterface { return oneNodePods{node: c.node} }
+
+type oneNodePods struct {
+	corev1client.PodInterface
+	node oneNode
+}
+
+// List returns the one pod.
+func (p oneNodePods) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+	return &corev1.PodList{Items: []corev1.Pod{*p.node.pod}}, nil
+}
+
+type oneNodeApps struct {
+	appsv1client.AppsV1Interface
+	node oneNode
+}
+
+// DaemonSets are that of the pod, whatever the namespace.
+func (a oneNodeApps) DaemonSets(string) appsv1client.DaemonSetInterface {
+	return oneNodeDaemonSets{node: a.node}
+}
+
+type oneNodeDaemonSets struct {
+	appsv1client.DaemonSetInterface
+	node oneNode
+}
+
+// Get returns how the look-up ended that was made before.
+func (d oneNodeDaemonSets) Get(context.Context, string, metav1.GetOptions) (*appsv1.DaemonSet, error) {
+	return &appsv1.DaemonSet{}, d.node.lookup
+}

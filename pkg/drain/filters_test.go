@@ -1,0 +1,39 @@
+package drain
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// The words are those of k8s.io/kubectl: another version of it may have others.
+func TestFilterAnswersInTheWordsOfKubectl(t *testing.T) {
+	const localStorage, noController = "Pods with local storage", "Pods that declare no controller"
+	missing := apierrors.NewNotFound(appsv1.Resource("daemonsets"), "owner")
+	for _, tc := range []struct {
+		name   string
+		pod    corev1.Pod
+		lookup error
+		want   filtered
+	}{
+		{"a pod of a ReplicaSet", pod("a"), nil, filtered{}},
+		{"a pod of a DaemonSet", pod("a", ofDaemonSet, withEmptyDir), nil, filtered{stays: "ignoring DaemonSet-managed Pods"}},
+		{"a pod of a DaemonSet that is gone", pod("a", ofDaemonSet), missing, filtered{losesPod: `daemonsets.apps "owner" not found`}},
+		{"a pod of a DaemonSet that could not be looked up", pod("a", ofDaemonSet), errors.New("no answer"), filtered{unknown: "no answer"}},
+		{"a static pod", pod("a", static, unmanaged, withEmptyDir), nil, filtered{stays: "ignoring static Pods"}},
+		{"a pod with an emptyDir", pod("a", withEmptyDir), nil, filtered{losesData: localStorage}},
+		{"a pod without a controller", pod("a", unmanaged), nil, filtered{losesPod: noController}},
+		{"a pod with both", pod("a", unmanaged, withEmptyDir), nil, filtered{losesData: localStorage, losesPod: noController}},
+		{"a finished pod with both", pod("a", unmanaged, withEmptyDir, inPhase(corev1.PodSucceeded)), nil, filtered{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, filter(&tc.pod, tc.lookup), cmp.AllowUnexported(filtered{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

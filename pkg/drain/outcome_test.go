@@ -1,0 +1,138 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func withCause(err *apierrors.StatusError, cause metav1.CauseType, says string) error {
+	if err.ErrStatus.Details == nil {
+		err.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause, Message: says})
+	return fmt.Errorf("wrapped: %w", err)
+}
+
+func TestAnswered(t *testing.T) {
+	pods := corev1.Resource("pods")
+	const needs = "The disruption budget web needs 2 healthy pods and has 2 currently"
+	for _, tc := range []struct {
+		name string
+		err  error
+		want Outcome
+	}{
+		{"evicted", nil, Outcome{State: Evicted}},
+		{"gone", apierrors.NewNotFound(pods, "a"), Outcome{State: Gone}},
+		{"another pod of its name", apierrors.NewConflict(pods, "a", errors.New("the UID in the precondition does not match")), Outcome{State: Gone}},
+		{"refused by a budget", withCause(apierrors.NewTooManyRequests("Cannot evict pod", 0), policyv1.DisruptionBudgetCause, needs),
+			Outcome{State: Refused, Reason: needs, Budget: named("ns", "web")}},
+		{"refused in words that are not known", withCause(apierrors.NewTooManyRequests("Cannot evict pod", 0), policyv1.DisruptionBudgetCause, "No."),
+			Outcome{State: Refused, Reason: "No.", Budget: named("ns", "")}},
+		{"a server that is too busy", apierrors.NewTooManyRequests("too many requests", 1), Outcome{State: Failed, Reason: "too many requests"}},
+		{"a server that is too busy and says why", withCause(apierrors.NewTooManyRequests("too many requests", 1), metav1.CauseTypeUnexpectedServerResponse, "slow down"),
+			Outcome{State: Failed, Reason: "wrapped: too many requests"}},
+		{"a namespace that is being deleted", withCause(apierrors.NewForbidden(pods, "a", errors.New("no")), corev1.NamespaceTerminatingCause, "ns"),
+			Outcome{State: Failed, Reason: "its namespace is being deleted, and the pod with it"}},
+		{"any other error", errors.New("no answer"), Outcome{State: Failed, Reason: "no answer"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.want.Pod = named("ns", "a")
+			if diff := cmp.Diff(tc.want, answered(Outcome{Pod: named("ns", "a")}, tc.err)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func outcomes(ready bool, states ...State) Result {
+	r := Result{NodeReady: ready}
+	for i, s := range states {
+		r.Pods = append(r.Pods, Outcome{Pod: named("ns", fmt.Sprintf("p%d", i)), State: s})
+	}
+	return r
+}
+
+func TestJudge(t *testing.T) {
+	policy := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.TimeoutSeconds = 60 }))
+	for _, tc := range []struct {
+		name  string
+		after time.Duration
+		r     Result
+		want  Verdict
+	}{
+		{"is done when no pod is left", 0, outcomes(true), Verdict{Phase: PhaseDone}},
+		{"is done with skipped pods", 0, outcomes(true, Skipped, Skipped), Verdict{Phase: PhaseDone}},
+		{"is done when the node is seen empty late", time.Hour, outcomes(true), Verdict{Phase: PhaseDone}},
+		{"goes on while a pod terminates", 0, outcomes(true, Skipped, Terminating), Verdict{PhaseGoOn, RetryInterval, "terminating: ns/p1"}},
+		{"goes on after it evicted the last pod", 0, outcomes(true, Evicted), Verdict{PhaseGoOn, RetryInterval, "evicted: ns/p0"}},
+		{"goes on when the pod was another one", 0, outcomes(true, Gone), Verdict{PhaseGoOn, RetryInterval, "gone: ns/p0"}},
+		{"comes back when the time is over", 58 * time.Second, outcomes(true, Running), Verdict{PhaseGoOn, 2 * time.Second, "waiting for Jobs to complete: ns/p0"}},
+		{"times out", time.Minute, outcomes(true, Terminating), Verdict{PhaseTimedOut, 0, "terminating: ns/p0"}},
+		{"takes a node that is not Ready for empty at no time", 0, outcomes(false),
+			Verdict{PhaseGoOn, RetryInterval, "the node is not Ready, so no kubelet can confirm that pods are gone"}},
+		{"waits for a pod that nobody confirms no longer than for others", time.Minute, outcomes(false, Unconfirmed),
+			Verdict{PhaseTimedOut, 0, "the node is not Ready, so no kubelet can confirm that pods are gone; not confirmed: ns/p0"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Judge(tc.r, policy, start, start.Add(tc.after))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheMessageNamesPodsAndWhatHoldsThem(t *testing.T) {
+	r := outcomes(true, Terminating, Refused, Blocked, Refused, Failed, Skipped, Refused)
+	for i, budget := range map[int]string{1: "web", 3: "db", 6: "web"} {
+		r.Pods[i].Budget = named("ns", budget)
+	}
+	r.Pods[2].Reason, r.Pods[4].Reason = "no controller", "no answer"
+	want := "PodDisruptionBudget ns/db refuses: ns/p3; PodDisruptionBudget ns/web refuses: ns/p1, ns/p6; " +
+		"blocked, no controller: ns/p2; failed, no answer: ns/p4; terminating: ns/p0"
+	if diff := cmp.Diff(want, r.Message()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMetricsCountTheNodesThatSomebodyElseHolds(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	m.evicted(Evicted)
+	m.evicted(Refused)
+	m.evicted(Refused)
+	m.passed("n1", outcomes(true, Refused))
+	m.passed("n1", outcomes(true, Refused))
+	m.passed("n2", outcomes(true, Blocked))
+	m.passed("n3", outcomes(true, Terminating, Running, Failed))
+	m.passed("n4", outcomes(true, Refused))
+	m.passed("n4", outcomes(true, Terminating))
+	m.passed("n5", outcomes(true, Blocked))
+	m.Ended("n5")
+	want := `
+# HELP gcu_drain_blocked_nodes Nodes that are being drained and not getting empty: a PodDisruptionBudget refuses, or the policy keeps a pod.
+# TYPE gcu_drain_blocked_nodes gauge
+gcu_drain_blocked_nodes 2
+# HELP gcu_drain_evictions_total Evictions that were tried, by result: evicted, refused by a PodDisruptionBudget, gone before, or failed.
+# TYPE gcu_drain_evictions_total counter
+gcu_drain_evictions_total{result="evicted"} 1
+gcu_drain_evictions_total{result="failed"} 0
+gcu_drain_evictions_total{result="gone"} 0
+gcu_drain_evictions_total{result="refused"} 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

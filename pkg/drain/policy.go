@@ -1,0 +1,64 @@
+package drain
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Policy is a DrainPolicy that was understood. Get it from PolicyOf.
+type Policy struct {
+	scope              topsv1.DrainScope
+	podSelector        labels.Selector
+	resources, devices []string
+	gracePeriodSeconds *int64
+	timeout, jobs      time.Duration
+	deleteEmptyDir     bool
+	deleteUnmanaged    bool
+}
+
+// PolicyOf returns the policy of spec.drain of an UpgradePolicy; nil is the
+// default. What the API server cannot check, the selector, is an error here: it
+// never becomes another selector (invariant S12).
+func PolicyOf(spec *topsv1.DrainPolicy) (Policy, error) {
+	s := withDefaults(spec)
+	p := Policy{
+		scope: s.Scope, podSelector: labels.Everything(), resources: s.Resources, devices: s.DevicePaths,
+		timeout:         time.Duration(s.TimeoutSeconds) * time.Second,
+		jobs:            time.Duration(s.WaitForJobsSeconds) * time.Second,
+		deleteEmptyDir:  s.EmptyDir == topsv1.DrainDelete,
+		deleteUnmanaged: s.Unmanaged == topsv1.DrainDelete,
+	}
+	if s.GracePeriodSeconds != nil {
+		seconds := int64(*s.GracePeriodSeconds)
+		p.gracePeriodSeconds = &seconds
+	}
+	if s.PodSelector == nil {
+		return p, nil
+	}
+	var err error
+	if p.podSelector, err = metav1.LabelSelectorAsSelector(s.PodSelector); err != nil {
+		return p, fmt.Errorf("podSelector of drain: %w", err)
+	}
+	return p, nil
+}
+
+// withDefaults says the defaults of the CRD again, for an UpgradePolicy without
+// drain and for none at all.
+func withDefaults(spec *topsv1.DrainPolicy) topsv1.DrainPolicy {
+	if spec != nil {
+		return *spec
+	}
+	return topsv1.DrainPolicy{
+		Scope:          topsv1.DrainAccelerator,
+		Resources:      []string{"enflame.com/*", "enflame-tech.com/*"},
+		DevicePaths:    []string{"/dev/gcu*", "/dev/vgcu*"},
+		TimeoutSeconds: 300,
+		EmptyDir:       topsv1.DrainBlock,
+		Unmanaged:      topsv1.DrainBlock,
+	}
+}

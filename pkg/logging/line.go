@@ -1,0 +1,183 @@
+package logging
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.uber.org/zap/buffer"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// lineTime is how a line of the file begins (contract statement 56).
+const lineTime = "2006/01/02 15:04:05"
+
+// GcuResource returns the key and the value, for logr's WithValues, that
+// identify a gr in every log line about it. In the file they read
+// gcuResource(name:<name>, uuid:<uid>) (contract statement 57), in JSON they are
+// an object with the keys name and uuid. An empty uid means that it is not known.
+func GcuResource(name string, uid types.UID) []any {
+	return []any{"gcuResource", struct {
+		Name string    `json:"name"`
+		UUID types.UID `json:"uuid"`
+	}{name, uid}}
+}
+
+// formatLine returns the line of one entry, without a line end and without any
+// inside it: YYYY/MM/DD HH:MM:SS LEVEL <file>:<line> message (contract statement
+// 56), then the values. The time is in the zone that the entry has. values is a
+// JSON object; its members keep their order.
+func formatLine(entry zapcore.Entry, values []byte) string {
+	caller := "???:0"
+	if entry.Caller.Defined {
+		caller = entry.Caller.TrimmedPath()
+	}
+	line := entry.Time.Format(lineTime) + " " + levelWord(entry.Level) + " " + escape(caller) + " " + escape(entry.Message)
+	if text := formatValues(values); text != "" {
+		line += " " + text
+	}
+	if entry.LoggerName != "" {
+		line += " logger=" + quote(entry.LoggerName)
+	}
+	return line
+}
+
+// levelWord has no word for verbose lines: whatever is no trouble is INFO.
+func levelWord(level zapcore.Level) string {
+	switch {
+	case level < zapcore.WarnLevel:
+		return "INFO"
+	case level == zapcore.WarnLevel:
+		return "WARNING"
+	}
+	return "ERROR"
+}
+
+// formatValues returns the members of a JSON object as key=value, and members
+// that are objects themselves as key(key:value, key:value).
+func formatValues(object []byte) string {
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	decoder.UseNumber()
+	if _, err := decoder.Token(); err != nil {
+		return escape(string(object)) // never lose what was to be told
+	}
+	members, err := readMembers(decoder, "=")
+	if err != nil {
+		return escape(string(object))
+	}
+	return strings.Join(members, " ")
+}
+
+// readMembers reads the members of an object up to its end.
+func readMembers(decoder *json.Decoder, separator string) ([]string, error) {
+	var members []string
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		value, nested, err := readValue(decoder)
+		if err != nil {
+			return nil, err
+		}
+		member := quote(fmt.Sprint(key))
+		if !nested {
+			member += separator
+		}
+		members = append(members, member+value)
+	}
+	_, err := decoder.Token()
+	return members, err
+}
+
+// readValue reads one value; nested tells that it is an object, in parentheses.
+func readValue(decoder *json.Decoder) (text string, nested bool, err error) {
+	token, err := decoder.Token()
+	if err != nil {
+		return "", false, err
+	}
+	switch t := token.(type) {
+	case json.Delim:
+		if t == '[' {
+			text, err = readList(decoder)
+			return text, false, err
+		}
+		members, err := readMembers(decoder, ":")
+		return "(" + strings.Join(members, ", ") + ")", true, err
+	case string:
+		return quote(t), false, nil
+	case nil:
+		return "null", false, nil
+	}
+	return fmt.Sprint(token), false, nil
+}
+
+func readList(decoder *json.Decoder) (string, error) {
+	var items []string
+	for decoder.More() {
+		item, _, err := readValue(decoder)
+		if err != nil {
+			return "", err
+		}
+		items = append(items, item)
+	}
+	_, err := decoder.Token()
+	return "[" + strings.Join(items, ", ") + "]", err
+}
+
+// quote puts a text into quotes when it would not be seen where it ends.
+func quote(text string) string {
+	if text == "" || strings.ContainsAny(text, " \"\\=,()[]") || escape(text) != text {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// escape writes line ends, and whatever else cannot be seen, as Go does in a string.
+func escape(text string) string {
+	var out strings.Builder
+	for i, r := range text {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		if strconv.IsPrint(r) && (r != utf8.RuneError || size > 1) {
+			out.WriteRune(r)
+			continue
+		}
+		quoted := strconv.Quote(text[i : i+size])
+		out.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return out.String()
+}
+
+var lines = buffer.NewPool()
+
+// lineEncoder is zap's side of formatLine. The encoder inside it gathers the
+// values as JSON, in their order.
+type lineEncoder struct{ zapcore.Encoder }
+
+func newLineEncoder() zapcore.Encoder {
+	return lineEncoder{zapcore.NewJSONEncoder(zapcore.EncoderConfig{
+		EncodeTime:     zapcore.RFC3339NanoTimeEncoder,
+		EncodeDuration: zapcore.StringDurationEncoder,
+		SkipLineEnding: true,
+	})}
+}
+
+// Clone implements zapcore.Encoder.
+func (e lineEncoder) Clone() zapcore.Encoder { return lineEncoder{e.Encoder.Clone()} }
+
+// EncodeEntry implements zapcore.Encoder.
+func (e lineEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+	values, err := e.Encoder.EncodeEntry(zapcore.Entry{}, fields)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the values of %q: %w", entry.Message, err)
+	}
+	defer values.Free()
+	line := lines.Get()
+	line.AppendString(formatLine(entry, values.Bytes()))
+	line.AppendByte('\n')
+	return line, nil
+}

@@ -1,0 +1,98 @@
+package upgradeplan
+
+import (
+	"fmt"
+	"testing"
+)
+
+// tenComponents is the default book with three more light components, so that a
+// node has ten of them.
+func tenComponents() (Book, []string) {
+	book := DefaultBook()
+	last := len(book.Steps) - 3
+	for _, name := range []string{"nodeExporter", "configManager", "agent"} {
+		book.Targets = append(book.Targets, Target{Name: name, Disruption: ReplacePod, Needs: light()})
+		book.Steps[last].Targets = append(book.Steps[last].Targets, name)
+	}
+	var components []string
+	for _, t := range book.Targets {
+		if !t.OfNode {
+			components = append(components, t.Name)
+		}
+	}
+	return book, components
+}
+
+// fleetOf is n nodes with every component of the default book but the sharing plugin.
+func fleetOf(n int, changed ...string) []Node {
+	nodes := make([]Node, n)
+	for i := range nodes {
+		nodes[i] = Node{
+			Name:     fmt.Sprintf("n%05d", i+1),
+			Deployed: []string{TargetNFD, TargetDriver, TargetToolkit, TargetDevicePlugin, TargetExporter, TargetGFD},
+			Changed:  changed,
+		}
+	}
+	return nodes
+}
+
+func largeFleet(n int) (Book, []Node) {
+	book, components := tenComponents()
+	nodes := make([]Node, n)
+	for i := range nodes {
+		nodes[i] = Node{Name: fmt.Sprintf("gcu-node-%05d", i), ControlPlane: i < 3, Wave: i * 4 / n, Deployed: components, Changed: components}
+	}
+	return book, nodes
+}
+
+// BenchmarkGenerate10000Nodes is a whole plan: tasks, batches of a tenth, order.
+func BenchmarkGenerate10000Nodes(b *testing.B) {
+	book, nodes := largeFleet(10_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if m := mustPlan(b, book, nodes, 1000); len(m) == 0 {
+			b.Fatal("the plan is empty")
+		}
+	}
+}
+
+func BenchmarkCut10000Nodes(b *testing.B) {
+	book, nodes := largeFleet(10_000)
+	m := mustPlan(b, book, nodes, 1000)
+	half := Selection{Targets: []string{TargetNode, TargetDriver}}
+	for i := range nodes[:len(nodes)/2] {
+		half.Hosts = append(half.Hosts, nodes[i].Name)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(Cut(m, half)) == 0 {
+			b.Fatal("the cut is empty")
+		}
+	}
+}
+
+func BenchmarkPrint10000Nodes(b *testing.B) {
+	book, nodes := largeFleet(10_000)
+	m := mustPlan(b, book, nodes, 1000)
+	printed := map[string]func() int{
+		"table":   func() int { return len(Table(m, nil)) },
+		"mermaid": func() int { return len(Mermaid(m, nil)) },
+		"json": func() int {
+			text, err := JSON(m)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return len(text)
+		},
+	}
+	for _, name := range []string{"table", "mermaid", "json"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if printed[name]() == 0 {
+					b.Fatal("nothing was printed")
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package upgradeplan
+
+import (
+	"slices"
+)
+
+// Book is the logic book: all that is known of how targets are upgraded
+// (contract statement 93, design section 4). It is a value: copy it, change the
+// copy, Validate it. DefaultBook is the one for the GCU components.
+type Book struct {
+	// Actions are all actions, in any order.
+	Actions []Action `json:"actions"`
+	// Targets are all targets: components, and parts of the node.
+	Targets []Target `json:"targets"`
+	// Steps are the order, on a node and over the fleet. Each action of each
+	// target has its place in exactly one step.
+	Steps []Step `json:"steps"`
+	// ControlPlane says when control plane nodes are upgraded within their wave.
+	// Default Any.
+	ControlPlane Place `json:"controlPlane,omitempty"`
+}
+
+// Action is one kind of thing that is done to a target.
+type Action struct {
+	// Name of the action, the third part of a task.
+	Name string `json:"name"`
+	// GroupBy says how its tasks become jobs (decision D23). Default Host.
+	GroupBy GroupBy `json:"groupBy,omitempty"`
+	// Fleet actions are done on all nodes before the step that follows begins on
+	// any: batches, waves and roles do not divide them. So a plan may be
+	// dispatched and checked everywhere, upgraded plane by plane, and committed
+	// everywhere (contract statement 95).
+	Fleet bool `json:"fleet,omitempty"`
+	// Undo is the action that takes this one back on the same target. Empty: there
+	// is nothing to take back.
+	Undo string `json:"undo,omitempty"`
+}
+
+// GroupBy says how tasks become jobs.
+type GroupBy string
+
+const (
+	// GroupByHost gives a host one job for all its tasks of a step, as one stage.
+	// Steps in a row that are grouped by host are stages of the same job.
+	GroupByHost GroupBy = "host"
+	// GroupByTask makes each task a job, and each step a batch: all hosts finish
+	// the step before any begins the next.
+	GroupByTask GroupBy = "task"
+)
+
+// Target is what can be acted on.
+type Target struct {
+	// Name of the target, the second part of a task.
+	Name string `json:"name"`
+	// OfNode targets, such as the node itself, are on every node and are not
+	// deployed. They do not change; they are acted on because a component did.
+	OfNode bool `json:"ofNode,omitempty"`
+	// Disruption is what a change of this component does to its node. It is
+	// required for a component and not given for a target OfNode.
+	Disruption Disruption `json:"disruption,omitempty"`
+	// Needs say which actions are needed, and when.
+	Needs []Need `json:"needs"`
+}
+
+// Need asks for actions on its target when Changed and Disruption both hold on
+// a node.
+type Need struct {
+	// Actions that are needed.
+	Actions []string `json:"actions"`
+	// Changed holds when one of these components is to change on the node. Empty:
+	// the target itself, or, for a target OfNode, any.
+	Changed []string `json:"changed,omitempty"`
+	// Disruption holds when a component that is to change has this disruption or a
+	// worse one. Empty: always.
+	Disruption Disruption `json:"disruption,omitempty"`
+}
+
+// Step is one place in the order.
+type Step struct {
+	// Action of the step.
+	Action string `json:"action"`
+	// Targets whose tasks run at the same time, in the order in which they are
+	// printed. Empty: every target that needs the action and has no other step for
+	// it.
+	Targets []string `json:"targets,omitempty"`
+}
+
+// Place is when control plane nodes are upgraded.
+type Place string
+
+// Places of control plane nodes.
+const (
+	Any   Place = "Any"
+	First Place = "First"
+	Last  Place = "Last"
+)
+
+// Disruption is what an upgrade does to a node. Each includes those before it
+// (design section 4, decision D21).
+type Disruption string
+
+// Disruptions, from the mildest to the worst.
+const (
+	// ReplacePod replaces the component's own pod.
+	ReplacePod Disruption = "ReplacePod"
+	// EvictAccelerator evicts the pods that use the accelerator.
+	EvictAccelerator Disruption = "EvictAccelerator"
+	// RestartRuntime restarts the container runtime.
+	RestartRuntime Disruption = "RestartRuntime"
+	// DrainNode evicts all pods: what RestartRuntime becomes on a node whose
+	// runtime stops its containers when it restarts.
+	DrainNode Disruption = "DrainNode"
+)
+
+var disruptions = []Disruption{ReplacePod, EvictAccelerator, RestartRuntime, DrainNode}
+
+// rank is the place of d from the mildest, 0, to the worst. None is -1.
+func (d Disruption) rank() int { return slices.Index(disruptions, d) }
+
+// Undo returns the task that takes t back, and false when there is nothing to
+// take back or the book does not know the action. The undo of a whole node is
+// not made of these: it is a new plan, to the revisions before.
+func (b Book) Undo(t Task) (Task, bool) {
+	i := slices.IndexFunc(b.Actions, func(a Action) bool { return a.Name == t.Action })
+	if i < 0 || b.Actions[i].Undo == "" {
+		return Task{}, false
+	}
+	return Task{Host: t.Host, Target: t.Target, Action: b.Actions[i].Undo}, true
+}
+
+// Disruption is the worst that a change of these components does to a node, and
+// "" when there are none that the book knows. restartStopsContainers says
+// whether the node's runtime stops its containers when it restarts, as docker
+// does without live-restore.
+func (b Book) Disruption(changed []string, restartStopsContainers bool) Disruption {
+	worst := Disruption("")
+	for _, t := range b.Targets {
+		if slices.Contains(changed, t.Name) && t.Disruption.rank() > worst.rank() {
+			worst = t.Disruption
+		}
+	}
+	if worst == RestartRuntime && restartStopsContainers {
+		return DrainNode
+	}
+	return worst
+}

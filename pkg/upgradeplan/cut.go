@@ -1,0 +1,138 @@
+package upgradeplan
+
+import "slices"
+
+// Selection says which tasks are meant: those that all of its lists let
+// through. A nil list lets everything through, an empty one nothing.
+type Selection struct {
+	// Hosts are names of nodes.
+	Hosts []string `json:"hosts,omitzero"`
+	// Targets are names of components, or of other targets.
+	Targets []string `json:"targets,omitzero"`
+	// Instances are targets on hosts, for a selection that is not the same on
+	// every host.
+	Instances []Instance `json:"instances,omitzero"`
+	// Actions are names of actions.
+	Actions []string `json:"actions,omitzero"`
+}
+
+// Instance is one target on one host.
+type Instance struct {
+	Host   string `json:"host"`
+	Target string `json:"target"`
+}
+
+// Intersect selects what both select.
+func (s Selection) Intersect(other Selection) Selection {
+	return Selection{
+		Hosts:     both(s.Hosts, other.Hosts),
+		Targets:   both(s.Targets, other.Targets),
+		Instances: both(s.Instances, other.Instances),
+		Actions:   both(s.Actions, other.Actions),
+	}
+}
+
+// both is what is in a and in b, where nil is everything.
+func both[T comparable](a, b []T) []T {
+	if a == nil {
+		return slices.Clone(b)
+	}
+	if b == nil {
+		return slices.Clone(a)
+	}
+	keep := newSet(b)
+	return slices.DeleteFunc(append([]T{}, a...), func(v T) bool { return !keep.has(v) })
+}
+
+// Cut returns the selected tasks of the mission in its order; stages, jobs and
+// batches that become empty are dropped (contract statement 93). The mission
+// stays as it was. A mission that was changed by hand is cut like any other.
+//
+// It takes the selection at its word: cut to a driver, the mission has no
+// cordon and no eviction. To upgrade fewer components with all that belongs to
+// it, Narrow the nodes before they are planned.
+func Cut(m Mission, s Selection) Mission {
+	keep := newFilter(s)
+	var cut Mission
+	for _, batch := range m {
+		if b := cutBatch(batch, keep); len(b) > 0 {
+			cut = append(cut, b)
+		}
+	}
+	return cut
+}
+
+func cutBatch(batch Batch, keep filter) Batch {
+	var cut Batch
+	for _, job := range batch {
+		if j := cutJob(job, keep); len(j) > 0 {
+			cut = append(cut, j)
+		}
+	}
+	return cut
+}
+
+func cutJob(job Job, keep filter) Job {
+	var cut Job
+	for _, stage := range job {
+		var s Stage
+		for _, t := range stage {
+			if keep.task(t) {
+				s = append(s, t)
+			}
+		}
+		if len(s) > 0 {
+			cut = append(cut, s)
+		}
+	}
+	return cut
+}
+
+// Narrow returns the nodes as if only the selected components had changed on
+// them: what is planned for them then has the cordon, the eviction and the
+// restarts that these components need, and no others. Actions of the selection
+// are not looked at: they are of a plan. The nodes stay as they were.
+func Narrow(nodes []Node, s Selection) []Node {
+	s.Actions = nil
+	keep := newFilter(s)
+	narrow := slices.Clone(nodes)
+	for i, n := range narrow {
+		narrow[i].Changed = slices.DeleteFunc(slices.Clone(n.Changed), func(c string) bool {
+			return !keep.task(Task{Host: n.Name, Target: c})
+		})
+	}
+	return narrow
+}
+
+// filter is a selection made quick to ask.
+type filter struct {
+	hosts, targets, actions set[string]
+	instances               set[Instance]
+}
+
+func newFilter(s Selection) filter {
+	return filter{newSet(s.Hosts), newSet(s.Targets), newSet(s.Actions), newSet(s.Instances)}
+}
+
+func (f filter) task(t Task) bool {
+	return f.hosts.has(t.Host) && f.targets.has(t.Target) && f.actions.has(t.Action) && f.instances.has(Instance{t.Host, t.Target})
+}
+
+// set is a set of values; nil has them all.
+type set[T comparable] map[T]struct{}
+
+func newSet[T comparable](values []T) set[T] {
+	if values == nil {
+		return nil
+	}
+	s := make(set[T], len(values))
+	for _, v := range values {
+		s[v] = struct{}{}
+	}
+	return s
+}
+
+func (s set[T]) has(v T) bool {
+	_, ok := s[v]
+	return ok || s == nil
+}

@@ -1,0 +1,138 @@
+package upgradeplan
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Node is what the generator knows of one node: deployment data and upgrade
+// data (contract statement 93).
+type Node struct {
+	// Name of the node.
+	Name string `json:"name"`
+	// ControlPlane tells the node's role.
+	ControlPlane bool `json:"controlPlane,omitempty"`
+	// Wave the node is in: lower ones are complete before higher ones begin.
+	Wave int `json:"wave,omitempty"`
+	// Deployed are the components that run on the node, in any order.
+	Deployed []string `json:"deployed,omitempty"`
+	// Changed are those of them whose revision on this node is not the wanted one.
+	// Nodes may go to different revisions (statement 97).
+	Changed []string `json:"changed,omitempty"`
+}
+
+// Generate returns all tasks that bring the nodes to their wanted revisions: by
+// node in the order given, by target in the order of the book, by action in the
+// order of the steps. A node on which nothing changed has none (contract
+// statement 98).
+//
+// The error joins every fault of the input: of the book (see Book.Validate), a
+// bad or repeated name of a node, a changed component that is not deployed
+// there, or that the book does not know. A component that is deployed, unknown
+// and unchanged is left alone.
+func Generate(book Book, nodes []Node) ([]Task, error) {
+	r, err := newRules(book)
+	if err != nil {
+		return nil, err
+	}
+	return r.generate(nodes)
+}
+
+func (r *rules) generate(nodes []Node) ([]Task, error) {
+	var faults []error
+	var tasks []Task
+	seen := make(map[string]bool, len(nodes))
+	state := newNodeState(r)
+	for _, n := range nodes {
+		if seen[n.Name] {
+			faults = append(faults, fmt.Errorf("node %s is there twice", n.Name))
+		}
+		seen[n.Name] = true
+		if err := state.read(n); err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		tasks = state.tasks(n.Name, tasks)
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	return tasks, nil
+}
+
+// nodeState is a node in terms of the rules, used again for each node. The
+// slices go by the index of the target.
+type nodeState struct {
+	rules             *rules
+	deployed, changed []bool
+	any               bool
+	worst             int
+}
+
+func newNodeState(r *rules) *nodeState {
+	return &nodeState{rules: r, deployed: make([]bool, len(r.targets)), changed: make([]bool, len(r.targets))}
+}
+
+func (s *nodeState) read(n Node) error {
+	clear(s.deployed)
+	clear(s.changed)
+	s.any, s.worst = false, -1
+	if err := checkName("node", n.Name); err != nil {
+		return err
+	}
+	for _, name := range n.Deployed {
+		if i, ok := s.rules.index[name]; ok {
+			s.deployed[i] = true
+		}
+	}
+	for _, name := range n.Changed {
+		i, ok := s.rules.index[name]
+		switch {
+		case !ok || s.rules.targets[i].ofNode:
+			return fmt.Errorf("node %s: the logic book has no component %q", n.Name, name)
+		case !s.deployed[i]:
+			return fmt.Errorf("node %s: component %s changed, but is not deployed", n.Name, name)
+		}
+		s.changed[i] = true
+		s.any = true
+		s.worst = max(s.worst, s.rules.targets[i].rank)
+	}
+	return nil
+}
+
+// tasks appends the tasks of the node that was read.
+func (s *nodeState) tasks(host string, to []Task) []Task {
+	if !s.any {
+		return to
+	}
+	for i, t := range s.rules.targets {
+		if !t.ofNode && !s.deployed[i] {
+			continue
+		}
+		for _, c := range t.actions {
+			if s.needed(c.any) {
+				to = append(to, Task{Host: host, Target: t.name, Action: c.action})
+			}
+		}
+	}
+	return to
+}
+
+func (s *nodeState) needed(anyOf []condition) bool {
+	for _, c := range anyOf {
+		if s.worst >= c.rank && s.oneChanged(c.changed) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneChanged reports whether one of the targets changed; nil is any.
+func (s *nodeState) oneChanged(targets []int) bool {
+	for _, i := range targets {
+		if s.changed[i] {
+			return true
+		}
+	}
+	return targets == nil
+}

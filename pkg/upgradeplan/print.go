@@ -1,0 +1,115 @@
+package upgradeplan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// JSON returns the mission as nested arrays of host_target_action, one job to a
+// line, so that a person can read, edit and compare it. encoding/json reads it
+// back. The error is that of a task whose names cannot be written.
+func JSON(m Mission) ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString("[")
+	for i, batch := range m {
+		out.WriteString(separator(i) + "\n  [")
+		for j, job := range batch {
+			line, err := json.Marshal(job)
+			if err != nil {
+				return nil, fmt.Errorf("writing batch %d: %w", i+1, err)
+			}
+			out.WriteString(separator(j) + "\n    ")
+			out.Write(line)
+		}
+		out.WriteString("\n  ]")
+	}
+	out.WriteString("\n]\n")
+	return out.Bytes(), nil
+}
+
+func separator(i int) string {
+	if i == 0 {
+		return ""
+	}
+	return ","
+}
+
+// Table returns the mission for people: a line for each stage of each kind of
+// job, with the nodes that have it. Nodes with equal jobs are one group, and
+// batches in a row with the same groups are one entry. label says more about a
+// node, such as its wave and what its job disrupts; nodes with different labels
+// are not grouped. It may be nil.
+func Table(m Mission, label func(host string) string) string {
+	var out strings.Builder
+	total := count(m)
+	fmt.Fprintf(&out, "batches: %d, nodes: %d, at most at once: %d, tasks: %d\n\n", len(m), total.hosts, total.most, total.tasks)
+	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
+	head := []string{"BATCH", "NODES", "STAGE", "TASKS"}
+	if label != nil {
+		head = []string{"BATCH", "NODES", "ABOUT", "STAGE", "TASKS"}
+	}
+	row(w, head...)
+	for _, b := range blocks(m, label) {
+		name := b.name()
+		for _, g := range b.groups {
+			nodes, about := g.nodes(), g.label
+			for i, stage := range g.stages {
+				cells := []string{name, nodes, strconv.Itoa(i + 1), stage}
+				if label != nil {
+					cells = []string{name, nodes, about, strconv.Itoa(i + 1), stage}
+				}
+				row(w, cells...)
+				name, nodes, about = "", "", ""
+			}
+		}
+	}
+	// A strings.Builder takes every write.
+	_ = w.Flush()
+	return out.String()
+}
+
+func row(w *tabwriter.Writer, cells ...string) {
+	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+}
+
+// Mermaid returns the mission as a Mermaid flowchart: a box for each batch, in
+// it a chain of stages for each group. Groups, batches and label are as in
+// Table.
+func Mermaid(m Mission, label func(host string) string) string {
+	var out strings.Builder
+	out.WriteString("flowchart TD\n")
+	all := blocks(m, label)
+	for i, b := range all {
+		id := "b" + strconv.Itoa(i+1)
+		fmt.Fprintf(&out, "  subgraph %s[\"batch %s\"]\n", id, b.name())
+		for j, g := range b.groups {
+			writeChain(&out, fmt.Sprintf("%sg%d", id, j+1), g)
+		}
+		out.WriteString("  end\n")
+	}
+	for i := 1; i < len(all); i++ {
+		fmt.Fprintf(&out, "  b%d --> b%d\n", i, i+1)
+	}
+	return out.String()
+}
+
+func writeChain(out *strings.Builder, id string, g *group) {
+	text := g.nodes()
+	if g.label != "" {
+		text += ": " + g.label
+	}
+	fmt.Fprintf(out, "    %s([\"%s\"])", id, quote(text))
+	for i, stage := range g.stages {
+		fmt.Fprintf(out, " --> %ss%d[\"%s\"]", id, i+1, quote(stage))
+	}
+	out.WriteString("\n")
+}
+
+// quote keeps a text within the quotes of a Mermaid label, on one line.
+func quote(s string) string {
+	return strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;", "\n", " ").Replace(s)
+}

@@ -1,0 +1,120 @@
+package upgradeplan
+
+import "fmt"
+
+// rules is a valid book made quick to ask. It is read only.
+type rules struct {
+	steps   []rule
+	targets []target
+	// index of a target by its name.
+	index map[string]int
+	// places of all needed pairs.
+	places map[pair]place
+}
+
+// rule is a step as the arranger sees it.
+type rule struct {
+	byTask, fleet bool
+}
+
+// place of a task on its host: the step, then the position within its stage.
+type place struct{ step, position int }
+
+func (p place) compare(q place) int {
+	if p.step != q.step {
+		return p.step - q.step
+	}
+	return p.position - q.position
+}
+
+// target is a target with its actions in the order of the steps.
+type target struct {
+	name    string
+	ofNode  bool
+	rank    int
+	actions []conditions
+}
+
+// conditions are the needs any of which asks for an action.
+type conditions struct {
+	action string
+	any    []condition
+}
+
+// condition is a need: one of changed changes (nil: any), and the node's worst
+// disruption is at least rank.
+type condition struct {
+	changed []int
+	rank    int
+}
+
+func newRules(b Book) (*rules, error) {
+	if err := b.Validate(); err != nil {
+		return nil, fmt.Errorf("reading the logic book: %w", err)
+	}
+	r := &rules{index: map[string]int{}, places: map[pair]place{}}
+	actions := map[string]Action{}
+	for _, a := range b.Actions {
+		actions[a.Name] = a
+	}
+	for i, t := range b.Targets {
+		r.index[t.Name] = i
+		r.targets = append(r.targets, target{name: t.Name, ofNode: t.OfNode, rank: t.Disruption.rank()})
+	}
+	for i, s := range b.expandSteps() {
+		a := actions[s.Action]
+		r.steps = append(r.steps, rule{byTask: a.GroupBy == GroupByTask, fleet: a.Fleet})
+		for j, name := range s.Targets {
+			r.places[pair{name, s.Action}] = place{step: i, position: j}
+			t := r.index[name]
+			r.targets[t].actions = append(r.targets[t].actions, conditions{s.Action, r.conditionsOf(b.Targets[t], s.Action)})
+		}
+	}
+	return r, nil
+}
+
+func (r *rules) conditionsOf(t Target, action string) []condition {
+	var all []condition
+	for _, n := range t.Needs {
+		if !oneOf(action, n.Actions...) {
+			continue
+		}
+		c := condition{rank: n.Disruption.rank()}
+		for _, name := range n.Changed {
+			c.changed = append(c.changed, r.index[name])
+		}
+		if len(n.Changed) == 0 && !t.OfNode {
+			c.changed = []int{r.index[t.Name]}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// span is a range of steps, without the last.
+type span struct{ from, to int }
+
+// spans cuts steps into the longest spans whose neighbours belong together.
+func (r *rules) spans(within span, together func(a, b rule) bool) []span {
+	var all []span
+	for from := within.from; from < within.to; {
+		to := from + 1
+		for to < within.to && together(r.steps[to-1], r.steps[to]) {
+			to++
+		}
+		all = append(all, span{from, to})
+		from = to
+	}
+	return all
+}
+
+// sections are the spans that the fleet does as a whole, or batch by batch.
+func (r *rules) sections() []span {
+	return r.spans(span{0, len(r.steps)}, func(a, b rule) bool { return a.fleet == b.fleet })
+}
+
+// runs are the spans of a section that make one batch: steps in a row that are
+// grouped by host, or one step that is grouped by task.
+func (r *rules) runs(section span) []span {
+	return r.spans(section, func(a, b rule) bool { return !a.byTask && !b.byTask })
+}

@@ -1,0 +1,83 @@
+package upgradeplan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// GlobalHost is the host of tasks that are done once for the whole fleet
+// (contract statement 91).
+const GlobalHost = "upg-server"
+
+// Task is one atomic action on one target on one host: it is wholly done or
+// wholly failed (contract statement 91). Its written form, in JSON and for
+// people, is host_target_action.
+type Task struct {
+	// Host is the name of the node.
+	Host string
+	// Target is the component, or the part of the node, that is acted on.
+	Target string
+	// Action is what is done to it.
+	Action string
+}
+
+// String is host_target_action. It does not look at the names; MarshalText
+// does.
+func (t Task) String() string { return t.Host + "_" + t.Target + "_" + t.Action }
+
+// ParseTask reads host_target_action. The error says which of the three names
+// is missing or has a character that names do not have.
+func ParseTask(s string) (Task, error) {
+	parts := strings.Split(s, "_")
+	if len(parts) != 3 {
+		return Task{}, fmt.Errorf("task %q is not of the form host_target_action", s)
+	}
+	t := Task{Host: parts[0], Target: parts[1], Action: parts[2]}
+	if err := t.Validate(); err != nil {
+		return Task{}, err
+	}
+	return t, nil
+}
+
+// Validate returns an error when the written form could not be read back: a
+// name is empty, or has a character other than a letter, a digit, '-' and '.'.
+// Names of nodes and of components have no others.
+func (t Task) Validate() error {
+	for _, part := range []struct{ what, name string }{{"host", t.Host}, {"target", t.Target}, {"action", t.Action}} {
+		if err := checkName(part.what, part.name); err != nil {
+			return fmt.Errorf("task %q: %w", t.String(), err)
+		}
+	}
+	return nil
+}
+
+// MarshalText is String, or the error of Validate.
+func (t Task) MarshalText() ([]byte, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	return []byte(t.String()), nil
+}
+
+// UnmarshalText is ParseTask.
+func (t *Task) UnmarshalText(text []byte) error {
+	parsed, err := ParseTask(string(text))
+	if err != nil {
+		return err
+	}
+	*t = parsed
+	return nil
+}
+
+func checkName(what, name string) error {
+	if name == "" {
+		return fmt.Errorf("the %s has no name", what)
+	}
+	for _, r := range name {
+		ok := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '.'
+		if !ok {
+			return fmt.Errorf("%s %q may have letters, digits, '-' and '.' only", what, name)
+		}
+	}
+	return nil
+}
