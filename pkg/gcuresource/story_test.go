@@ -45,7 +45,7 @@ func heroSpec() topsv1.GcuResourceSpec {
 
 func deployAll(s *scene) error {
 	return s.api.Create(context.Background(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: hero, Annotations: map[string]string{
-		topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"}}, Spec: heroSpec()})
+		topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"}}, Spec: s.spec})
 }
 
 // upgradeAll changes three components, adds one and takes one away.
@@ -104,11 +104,13 @@ type scene struct {
 	gcu      *Reconciler
 	labeler  *NodeLabeler
 	now      time.Time
+	// spec is what is deployed.
+	spec topsv1.GcuResourceSpec
 }
 
 // newScene returns one with a process that makes no faults.
 func newScene(api, operator client.WithWatch) *scene {
-	s := &scene{api: api, operator: operator, rest: &cluster{Client: api}, now: noon}
+	s := &scene{api: api, operator: operator, rest: &cluster{Client: api}, now: noon, spec: heroSpec()}
 	s.restart()
 	return s
 }
