@@ -179,12 +179,12 @@ func (c *Component) setLive(gr *topsv1.GcuResource, ref component.Ref, live clie
 // workloads of their names left behind; not those of a foreign DaemonSet.
 func (r *Reconciler) readPods(ctx context.Context, gr *topsv1.GcuResource, c *Component, foreign *appsv1.DaemonSet) error {
 	for _, ref := range c.Workloads() {
-		var pods corev1.PodList
-		if err := r.List(ctx, &pods, inWorkload(ref)...); err != nil {
+		pods, err := r.podsNamed(ctx, ref)
+		if err != nil {
 			return fmt.Errorf("listing pods of %s: %w", ref, err)
 		}
-		for i := range pods.Items {
-			if pod := &pods.Items[i]; belongs(pod, ref, gr, foreign) {
+		for _, pod := range pods {
+			if belongs(pod, ref, gr, foreign) {
 				c.Pods = append(c.Pods, pod)
 			}
 		}

@@ -45,7 +45,7 @@ type Step struct {
 // (contract statement 51). One that fails holds up those after it.
 func Decide(obs *Observation, now time.Time) Plan {
 	plan := Plan{Delete: webhooksFirst(leftovers(obs))}
-	nodes := labelled(obs.Nodes, obs.Resource)
+	nodes := newRoster(labelled(obs.Nodes, obs.Resource))
 	before := ""
 	for i := range obs.Components {
 		c := &obs.Components[i]

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,6 +63,8 @@ type Reconciler struct {
 	Clock func() time.Time
 
 	memory memory
+	// pods has the index podIndex; nil when pods are to be listed.
+	pods toolscache.Indexer
 }
 
 // Reconcile brings the cluster one step nearer to a gr and writes its status
