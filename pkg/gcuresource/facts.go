@@ -42,6 +42,10 @@ type Observation struct {
 	Changed []string
 	// Trouble is what keeps failing and is no component's own; nil when nothing does.
 	Trouble *Failure
+	// kept is what the pass before left, fleet that of it which holds Nodes; nil
+	// when nothing is kept.
+	kept  *kept
+	fleet *keptNodes
 }
 
 // Rival is a workload of another gr.
@@ -70,6 +74,8 @@ type Component struct {
 	Pods []*corev1.Pod
 	// Revisions are the ControllerRevisions in its namespace that may be of DaemonSet.
 	Revisions []*appsv1.ControllerRevision
+	// kept is what holds Pods; nil when nothing is kept.
+	kept *keptPods
 	// Failure says what went wrong when it was applied in this pass; nil when nothing did.
 	Failure *Failure
 }

@@ -69,13 +69,13 @@ func (h *health) opens() bool {
 
 // assess looks at the pods of a component on nodes that carry the labels they
 // are to have (see labelled). now decides minReadySeconds.
-func assess(c *Component, nodes *roster, now time.Time) health {
+func (o *Observation) assess(c *Component, nodes *roster, now time.Time) health {
 	if !c.exists() {
 		return health{perNode: c.PerNode != nil}
 	}
 	h := assessReplicas(c)
 	if c.PerNode != nil {
-		h = assessNodes(c, nodes, now)
+		h = o.assessNodes(c, nodes, now)
 	}
 	for i := range c.Objects {
 		ref := c.Objects[i].Ref

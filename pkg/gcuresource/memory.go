@@ -25,6 +25,8 @@ type memory struct {
 	failing map[string]time.Time
 	// rendered are the components of each gr.
 	rendered map[string]rendering
+	// kept is what was read and assessed of each gr.
+	kept map[string]*kept
 }
 
 // rendering is what component.Render made of a gr.
@@ -72,6 +74,19 @@ func (m *memory) of(gr string) map[types.UID]Applied {
 	return m.applied[gr]
 }
 
+// keep returns what is kept of one gr. Only the reconcile of that gr touches it.
+func (m *memory) keep(gr string) *kept {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.kept == nil {
+		m.kept = map[string]*kept{}
+	}
+	if m.kept[gr] == nil {
+		m.kept[gr] = newKept()
+	}
+	return m.kept[gr]
+}
+
 // forget drops what is known of a gr that is gone.
 func (m *memory) forget(gr string) {
 	m.mu.Lock()
@@ -79,6 +94,7 @@ func (m *memory) forget(gr string) {
 	delete(m.applied, gr)
 	delete(m.failing, gr)
 	delete(m.rendered, gr)
+	delete(m.kept, gr)
 }
 
 // failed notes that a pass over a gr failed, and tells whether that lasts.

@@ -63,8 +63,9 @@ type Reconciler struct {
 	Clock func() time.Time
 
 	memory memory
-	// pods has the index podIndex; nil when pods are to be listed.
-	pods toolscache.Indexer
+	// pods, with the index podIndex, and nodes are what the cache holds; nil when
+	// they are to be listed.
+	pods, nodes toolscache.Indexer
 }
 
 // Reconcile brings the cluster one step nearer to a gr and writes its status

@@ -172,7 +172,7 @@ func DescribeTeardown(obs *Observation, down Teardown, now time.Time) topsv1.Gcu
 			Status: topsv1.PhaseDeleting, Message: "waiting until " + down.Current + " is gone"}
 		if c.Name == down.Current {
 			rs.Message = down.Message
-		} else if h := assess(c, nodes, now); h.running() {
+		} else if h := obs.assess(c, nodes, now); h.running() {
 			rs.Status, running = topsv1.PhaseRunning, running+1
 		}
 		status.ResourceStatuses = append(status.ResourceStatuses, rs)

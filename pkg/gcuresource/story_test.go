@@ -132,6 +132,7 @@ func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, str
 func (s *scene) copied() *scene {
 	api := s.api.(*memoryAPI).copied()
 	c := newScene(api, api)
+	c.gcu.memory.rendered = maps.Clone(s.gcu.memory.rendered)
 	if known := s.gcu.memory.applied[hero]; known != nil {
 		c.gcu.memory.applied = map[string]map[types.UID]Applied{hero: maps.Clone(known)}
 	}

@@ -47,8 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.Namespace == "" {
 		r.Namespace = metav1.NamespaceSystem
 	}
-	var err error
-	if r.pods, err = indexPods(mgr); err != nil {
+	if err := r.readCache(mgr); err != nil {
 		return err
 	}
 	return r.watchOwned(ctrl.NewControllerManagedBy(mgr)).
