@@ -37,15 +37,26 @@ var offline = map[string]bool{corev1.TaintNodeNotReady: true, corev1.TaintNodeUn
 // DaemonSet, though the DaemonSet controller creates a missing pod there only
 // when it is back. An affinity that cannot be
 // parsed matches no node (the API server refuses such templates).
-func ShouldRun(ds *appsv1.DaemonSet, node *corev1.Node) Placement {
+func ShouldRun(ds *appsv1.DaemonSet, node *corev1.Node) Placement { return Placing(ds)(node) }
+
+// Placing is ShouldRun for many nodes: the DaemonSet's selectors are read once.
+// The DaemonSet must not change as long as the function is used.
+func Placing(ds *appsv1.DaemonSet) func(*corev1.Node) Placement {
 	spec := &ds.Spec.Template.Spec
-	if spec.NodeName != "" && spec.NodeName != node.Name {
-		return Placement{}
+	affinity := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec})
+	return func(node *corev1.Node) Placement {
+		if spec.NodeName != "" && spec.NodeName != node.Name {
+			return Placement{}
+		}
+		if fits, err := affinity.Match(node); err != nil || !fits {
+			return Placement{}
+		}
+		return byTaints(spec, node)
 	}
-	fits, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec}).Match(node)
-	if err != nil || !fits {
-		return Placement{}
-	}
+}
+
+// byTaints tells what the taints of a node allow.
+func byTaints(spec *corev1.PodSpec, node *corev1.Node) Placement {
 	p := Placement{Create: true, Keep: true}
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]

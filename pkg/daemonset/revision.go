@@ -40,9 +40,9 @@ func TargetRevision(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision
 }
 
 // Owner returns the DaemonSet that controls the pod, nil when the pod is not
-// controlled by one.
+// controlled by one. It is part of the pod: nobody may change it.
 func Owner(pod *corev1.Pod) *metav1.OwnerReference {
-	ref := metav1.GetControllerOf(pod)
+	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil || ref.Kind != "DaemonSet" || ref.APIVersion != appsv1.SchemeGroupVersion.String() {
 		return nil
 	}

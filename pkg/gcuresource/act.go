@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,38 +23,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// memory remembers per gr, by name, what was last applied to each of its
-// objects. Losing it costs one apply per object that changes nothing.
-type memory struct {
-	mu      sync.Mutex
-	applied map[string]map[types.UID]Applied
-}
-
-// of returns the memory of one gr. Only the reconcile of that gr touches it.
-func (m *memory) of(gr string) map[types.UID]Applied {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.applied == nil {
-		m.applied = map[string]map[types.UID]Applied{}
-	}
-	if m.applied[gr] == nil {
-		m.applied[gr] = map[types.UID]Applied{}
-	}
-	return m.applied[gr]
-}
-
-func (m *memory) forget(gr string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.applied, gr)
-}
-
 // act carries out a plan and lays what came out over the observation. A pass
 // that changed or failed a component creates none after it: whether the one
 // before still runs is for the next pass to see. The error holds what is worth
 // trying again at once; it is in the failed component's Failure too.
 func (r *Reconciler) act(ctx context.Context, obs *Observation, plan Plan) error {
-	errs := []error{r.deleteAll(ctx, plan.Delete)}
+	failed := r.deleteAll(ctx, plan.Delete)
+	obs.Trouble = r.trouble(obs.Resource.Name, failed)
+	errs := []error{failed}
 	held := false
 	for i := range plan.Steps {
 		step, c := &plan.Steps[i], &obs.Components[i]
@@ -66,7 +40,7 @@ func (r *Reconciler) act(ctx context.Context, obs *Observation, plan Plan) error
 		before := generations(c)
 		err := r.applyStep(ctx, obs, c, step)
 		held = held || err != nil || !maps.Equal(before, generations(c))
-		if err != nil && !stale(err) {
+		if err != nil && (!stale(err) || r.memory.lasts(obs.Resource.Name, r.now())) {
 			c.Failure = failureOf(err)
 		}
 		if err != nil && (c.Failure == nil || c.Failure.Retry) {

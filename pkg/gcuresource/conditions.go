@@ -39,6 +39,8 @@ const (
 	ReasonComplete = "Complete"
 	// ReasonFailed means that a component failed.
 	ReasonFailed = "Failed"
+	// ReasonReconcileFailed means that something keeps failing which is no component's own.
+	ReasonReconcileFailed = "ReconcileFailed"
 	// ReasonAsExpected means that nothing is wrong.
 	ReasonAsExpected = "AsExpected"
 )
@@ -125,10 +127,13 @@ func progressing(plan Plan, status *topsv1.GcuResourceStatus, u *upgrade) metav1
 }
 
 func degraded(obs *Observation, plan Plan, status *topsv1.GcuResourceStatus) metav1.Condition {
-	c := metav1.Condition{Type: ConditionDegraded, Status: metav1.ConditionFalse, Reason: ReasonAsExpected, Message: "nothing is wrong"}
+	c := degradedBy(obs.Trouble)
 	var messages []string
 	if m := failureMessage(status); m != "" {
 		messages = append(messages, m)
+	}
+	if f := obs.Trouble; f != nil {
+		messages = append(messages, f.Message)
 	}
 	if f := obs.Rollback; f != nil {
 		messages = append(messages, f.Message)
@@ -148,6 +153,14 @@ func degraded(obs *Observation, plan Plan, status *topsv1.GcuResourceStatus) met
 		c.Status, c.Message = metav1.ConditionTrue, strings.Join(messages, "; ")
 	}
 	return c
+}
+
+// degradedBy is the condition for one failure, or for none when it is nil.
+func degradedBy(f *Failure) metav1.Condition {
+	if f == nil {
+		return metav1.Condition{Type: ConditionDegraded, Status: metav1.ConditionFalse, Reason: ReasonAsExpected, Message: "nothing is wrong"}
+	}
+	return metav1.Condition{Type: ConditionDegraded, Status: metav1.ConditionTrue, Reason: f.Reason, Message: f.Message}
 }
 
 // runningMessage says that all is well, and which nodes that does not cover.
@@ -171,8 +184,8 @@ func runningMessage(plan Plan) string {
 }
 
 // teardownConditions returns the standard conditions of a gr that is being deleted.
-func teardownConditions(gr *topsv1.GcuResource, message string, now time.Time) []metav1.Condition {
-	return setConditions(gr, now,
+func teardownConditions(obs *Observation, message string, now time.Time) []metav1.Condition {
+	return setConditions(obs.Resource, now, degradedBy(obs.Trouble),
 		metav1.Condition{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonDeleting, Message: message},
 		metav1.Condition{Type: ConditionProgressing, Status: metav1.ConditionTrue, Reason: ReasonDeleting, Message: message},
 	)

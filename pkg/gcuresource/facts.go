@@ -37,6 +37,15 @@ type Observation struct {
 	// Rivals are the workloads of other grs that must not run beside a component
 	// this gr asks for.
 	Rivals []Rival
+	// Changed are the components whose pods differ from those of the spec before
+	// this one; empty once a status was written about this one.
+	Changed []string
+	// Trouble is what keeps failing and is no component's own; nil when nothing does.
+	Trouble *Failure
+	// kept is what the pass before left, fleet that of it which holds Nodes; nil
+	// when nothing is kept.
+	kept  *kept
+	fleet *keptNodes
 }
 
 // Rival is a workload of another gr.
@@ -65,6 +74,8 @@ type Component struct {
 	Pods []*corev1.Pod
 	// Revisions are the ControllerRevisions in its namespace that may be of DaemonSet.
 	Revisions []*appsv1.ControllerRevision
+	// kept is what holds Pods; nil when nothing is kept.
+	kept *keptPods
 	// Failure says what went wrong when it was applied in this pass; nil when nothing did.
 	Failure *Failure
 }

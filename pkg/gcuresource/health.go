@@ -1,7 +1,6 @@
 package gcuresource
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ type health struct {
 	// missing are the Ready nodes without an available pod, or the workloads
 	// without all their replicas, each with what is wrong there if it is known.
 	missing []string
-	// absent are its objects that are not there, though its workloads are.
+	// absent are its objects that are not there, or not for long, though its workloads are.
 	absent []string
 	// offline nodes should run a pod and are not Ready.
 	offline []string
@@ -70,23 +69,28 @@ func (h *health) opens() bool {
 
 // assess looks at the pods of a component on nodes that carry the labels they
 // are to have (see labelled). now decides minReadySeconds.
-func assess(c *Component, nodes []*corev1.Node, now time.Time) health {
+func (o *Observation) assess(c *Component, nodes *roster, now time.Time) health {
 	if !c.exists() {
 		return health{perNode: c.PerNode != nil}
 	}
 	h := assessReplicas(c)
 	if c.PerNode != nil {
-		h = assessNodes(c, nodes, now)
+		h = o.assessNodes(c, nodes, now)
 	}
 	for i := range c.Objects {
-		if ref := c.Objects[i].Ref; !ref.Shared() && c.Live[ref] == nil {
+		ref := c.Objects[i].Ref
+		switch live := c.Live[ref]; {
+		case ref.Shared() || ref.Workload() && live != nil:
+		case live == nil:
 			h.absent = append(h.absent, ref.String())
+		case live.DeletionTimestamp != nil:
+			h.absent = append(h.absent, ref.String()+" (being deleted, made again when it is gone)")
 		}
 	}
 	return h
 }
 
-func assessNodes(c *Component, nodes []*corev1.Node, now time.Time) health {
+func assessNodes(c *Component, nodes *roster, now time.Time) health {
 	ds := c.DaemonSet
 	h := health{
 		exists:      true,
@@ -97,16 +101,16 @@ func assessNodes(c *Component, nodes []*corev1.Node, now time.Time) health {
 	}
 	var target string
 	target, h.target = daemonset.TargetRevision(ds, c.Revisions)
-	byNode := podsByNode(ds, c.Pods)
-	for _, node := range nodes {
-		if !daemonset.ShouldRun(ds, node).Create {
-			continue
-		}
-		if ready, _ := daemonset.NodeReady(node); !ready {
+	byNode := nodes.sort(ds, c.Pods)
+	place := daemonset.Placing(ds)
+	for i, node := range nodes.list {
+		switch {
+		case !place(node).Create:
+		case !nodes.ready[i]:
 			h.offline = append(h.offline, node.Name)
-			continue
+		default:
+			h.count(ds, node.Name, byNode[i], target, now)
 		}
-		h.count(ds, node.Name, byNode[node.Name], target, now)
 	}
 	return h
 }
@@ -124,7 +128,7 @@ func (h *health) count(ds *appsv1.DaemonSet, node string, pods []*corev1.Pod, ta
 		updated = updated || (ok && current)
 		outdated = outdated || (h.target == nil && !current)
 		if !ok {
-			trouble = cmp.Or(trouble, podTrouble(pod))
+			trouble = max(trouble, podTrouble(pod)) // whatever the order of the pods
 		}
 	}
 	if outdated && !updated {
@@ -189,18 +193,6 @@ func (h *health) message(c *Component) string {
 // fails (contract statement 60). The API does not show a node's default runtime.
 const runtimeHint = "its containers need enflame as the default container runtime of the node: " +
 	"restart docker or containerd there if that was not done since toolkit was deployed"
-
-// podsByNode returns the pods of a DaemonSet by the node they belong to.
-func podsByNode(ds *appsv1.DaemonSet, pods []*corev1.Pod) map[string][]*corev1.Pod {
-	byNode := map[string][]*corev1.Pod{}
-	for _, pod := range pods {
-		if owner := daemonset.Owner(pod); owner != nil && owner.UID == ds.UID {
-			node := daemonset.NodeName(pod)
-			byNode[node] = append(byNode[node], pod)
-		}
-	}
-	return byNode
-}
 
 // troubles are the waiting reasons of a container that do not pass by
 // themselves.

@@ -63,6 +63,19 @@ func (r *Reconciler) keepSpec(ctx context.Context, gr *topsv1.GcuResource, live 
 	return r.readHistory(ctx, r.APIReader, gr)
 }
 
+// readChanged returns the components that the present spec changed, while no
+// status tells of that spec.
+func (r *Reconciler) readChanged(ctx context.Context, gr *topsv1.GcuResource) ([]string, error) {
+	if told := gr.Status.ObservedGeneration; told == 0 || told == gr.Generation {
+		return nil, nil
+	}
+	h, err := r.readHistory(ctx, r.APIReader, gr)
+	if err != nil {
+		return nil, err
+	}
+	return h.changed(gr)
+}
+
 func (r *Reconciler) readHistory(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (*history, error) {
 	var list appsv1.ControllerRevisionList
 	if err := from.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}); err != nil {

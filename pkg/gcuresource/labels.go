@@ -31,7 +31,7 @@ func hasDevice(node *corev1.Node) bool {
 
 // isGCUNode tells whether a node has a device, or somebody labelled it so.
 func isGCUNode(node *corev1.Node) bool {
-	return hasDevice(node) || node.Labels[topsv1.LabelGcuPresent] == "true"
+	return node.Labels[topsv1.LabelGcuPresent] == "true" || hasDevice(node)
 }
 
 // gcuNodes names the GCU nodes, offline ones included. The order is that of nodes.
@@ -187,7 +187,7 @@ func labelled(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
 	out := make([]*corev1.Node, 0, len(nodes))
 	for _, node := range nodes {
 		for _, label := range nodeLabels {
-			if decideLabel(node, label, wantedBy(grs, node, label)) == labelSet {
+			if _, there := node.Labels[label]; !there && decideLabel(node, label, wantedBy(grs, node, label)) == labelSet {
 				node = node.DeepCopy()
 				setLabel(node, label, labelSet)
 			}

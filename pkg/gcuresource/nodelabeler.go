@@ -42,6 +42,7 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 	specChanges := predicate.GenerationChangedPredicate{}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodelabeler").
+		WithOptions(patient()).
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: labelsChanged})).
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(specChanges)).
 		Complete(l)

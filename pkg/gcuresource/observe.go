@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
@@ -40,18 +40,17 @@ var metadataKinds = []schema.GroupVersionKind{
 // observe reads everything a decision about a gr needs. All reads but those of
 // a gr itself share the objects of the cache: nothing may change them.
 func (r *Reconciler) observe(ctx context.Context, gr *topsv1.GcuResource) (*Observation, error) {
-	revision, err := revisionOf(gr)
-	if err != nil {
-		return nil, err
-	}
-	rendered, err := component.Render(gr, revision)
+	rendered, err := r.memory.render(gr)
 	if err != nil {
 		return nil, err
 	}
 	obs := &Observation{Resource: gr, Applied: r.memory.of(gr.Name)}
+	if r.pods != nil {
+		obs.kept = r.memory.keep(gr.Name)
+	}
 	for i := range rendered {
 		c := Component{Rendered: rendered[i]}
-		if err := r.readComponent(ctx, gr, &c); err != nil {
+		if err := r.readComponent(ctx, obs, &c); err != nil {
 			return nil, err
 		}
 		obs.Components = append(obs.Components, c)
@@ -62,7 +61,7 @@ func (r *Reconciler) observe(ctx context.Context, gr *topsv1.GcuResource) (*Obse
 	if obs.Owned, err = r.readOwned(ctx, gr); err != nil {
 		return nil, err
 	}
-	if obs.Nodes, err = readNodes(ctx, r.Client); err != nil {
+	if err := r.readFleet(ctx, obs); err != nil {
 		return nil, err
 	}
 	if obs.Others, err = r.readOthers(ctx, gr); err != nil {
@@ -114,9 +113,10 @@ func (r *Reconciler) readRivals(ctx context.Context, gr *topsv1.GcuResource) ([]
 }
 
 // readComponent reads the objects and the pods of a component.
-func (r *Reconciler) readComponent(ctx context.Context, gr *topsv1.GcuResource, c *Component) error {
+func (r *Reconciler) readComponent(ctx context.Context, obs *Observation, c *Component) error {
+	gr := obs.Resource
 	c.Live = map[component.Ref]*metav1.PartialObjectMetadata{}
-	var foreign *appsv1.DaemonSet
+	var foreign types.UID
 	for _, d := range c.Objects {
 		live, err := r.readObject(ctx, d.Ref)
 		if apierrors.IsNotFound(err) {
@@ -126,11 +126,11 @@ func (r *Reconciler) readComponent(ctx context.Context, gr *topsv1.GcuResource, 
 			return fmt.Errorf("reading %s: %w", d.Ref, err)
 		}
 		if ds, ok := live.(*appsv1.DaemonSet); ok && !metav1.IsControlledBy(ds, gr) {
-			foreign = ds
+			foreign = ds.UID
 		}
 		c.setLive(gr, d.Ref, live)
 	}
-	return r.readPods(ctx, gr, c, foreign)
+	return r.readPods(ctx, obs, c, foreign)
 }
 
 // readObject reads one object: in full when its state counts, else its
@@ -158,6 +158,7 @@ func (c *Component) setLive(gr *topsv1.GcuResource, ref component.Ref, live clie
 	m := metadataOf(ref)
 	m.UID, m.Generation, m.ResourceVersion = live.GetUID(), live.GetGeneration(), live.GetResourceVersion()
 	m.Labels, m.Annotations, m.OwnerReferences = live.GetLabels(), live.GetAnnotations(), live.GetOwnerReferences()
+	m.DeletionTimestamp = live.GetDeletionTimestamp()
 	c.Live[ref] = m
 	if !metav1.IsControlledBy(live, gr) {
 		return
@@ -176,32 +177,6 @@ func (c *Component) setLive(gr *topsv1.GcuResource, ref component.Ref, live clie
 		}
 		c.Jobs[o.Name] = o
 	}
-}
-
-// readPods reads the pods of the component's workloads, and those that gone
-// workloads of their names left behind; not those of a foreign DaemonSet.
-func (r *Reconciler) readPods(ctx context.Context, gr *topsv1.GcuResource, c *Component, foreign *appsv1.DaemonSet) error {
-	for _, ref := range c.Workloads() {
-		var pods corev1.PodList
-		if err := r.List(ctx, &pods, inWorkload(ref)...); err != nil {
-			return fmt.Errorf("listing pods of %s: %w", ref, err)
-		}
-		for i := range pods.Items {
-			if pod := &pods.Items[i]; belongs(pod, ref, gr, foreign) {
-				c.Pods = append(c.Pods, pod)
-			}
-		}
-	}
-	return nil
-}
-
-// belongs tells whether a pod with the labels of a workload comes from it.
-func belongs(pod *corev1.Pod, ref component.Ref, gr *topsv1.GcuResource, foreign *appsv1.DaemonSet) bool {
-	if ref.GroupVersionKind != component.DaemonSetKind {
-		return pod.Labels[topsv1.LabelGcuResource] == gr.Name
-	}
-	owner := daemonset.Owner(pod)
-	return owner != nil && owner.Name == ref.Name && (foreign == nil || owner.UID != foreign.UID)
 }
 
 // readRevisions reads the ControllerRevisions of each DaemonSet that exists.
@@ -284,6 +259,18 @@ func refOf(o client.Object) component.Ref {
 		ref.GroupVersionKind = component.JobKind
 	}
 	return ref
+}
+
+// readFleet reads all nodes, sorted by name, shared with the cache.
+func (r *Reconciler) readFleet(ctx context.Context, obs *Observation) error {
+	if obs.kept != nil {
+		obs.fleet = obs.kept.sorted(r.nodes.List())
+		obs.Nodes = obs.fleet.list
+		return nil
+	}
+	var err error
+	obs.Nodes, err = readNodes(ctx, r.Client)
+	return err
 }
 
 // readNodes returns all nodes sorted by name, shared with the cache.

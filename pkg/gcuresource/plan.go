@@ -18,6 +18,11 @@ type Plan struct {
 	Wait time.Duration
 }
 
+// applies tells whether anything is to be applied.
+func (p *Plan) applies() bool {
+	return slices.ContainsFunc(p.Steps, func(s Step) bool { return len(s.Apply) > 0 })
+}
+
 // Step is what is to be done about one component.
 type Step struct {
 	// Component is its key in the spec.
@@ -40,11 +45,11 @@ type Step struct {
 // (contract statement 51). One that fails holds up those after it.
 func Decide(obs *Observation, now time.Time) Plan {
 	plan := Plan{Delete: webhooksFirst(leftovers(obs))}
-	nodes := labelled(obs.Nodes, obs.Resource)
+	nodes := obs.rosterOf()
 	before := ""
 	for i := range obs.Components {
 		c := &obs.Components[i]
-		step := Step{Component: c.Name, health: assess(c, nodes, now)}
+		step := Step{Component: c.Name, health: obs.assess(c, nodes, now)}
 		step.Failure = failing(obs, c, &step.health)
 		if step.Failure == nil || step.Failure.Reason == ReasonJobFailed {
 			step.decide(obs, c, before)

@@ -54,14 +54,18 @@ func (s *stage) complete(namespace, name string) {
 	s.t.Helper()
 	job := &batchv1.Job{}
 	s.has(job, namespace, name)
-	now := metav1.Now()
+	job.Status = finished(metav1.Now())
+	s.must(s.Status().Update(context.Background(), job))
+}
+
+// finished is the status of a Job that succeeded.
+func finished(now metav1.Time) batchv1.JobStatus {
 	done := func(kind batchv1.JobConditionType) batchv1.JobCondition {
 		return batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastProbeTime: now, LastTransitionTime: now}
 	}
-	job.Status = batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1, Ready: ptr.To[int32](0), Terminating: ptr.To[int32](0),
+	return batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1, Ready: ptr.To[int32](0), Terminating: ptr.To[int32](0),
 		UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
 		Conditions:              []batchv1.JobCondition{done(batchv1.JobSuccessCriteriaMet), done(batchv1.JobComplete)}}
-	s.must(s.Status().Update(context.Background(), job))
 }
 
 // release is the controllers that protect volumes: it lets go of those that are

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,6 +63,9 @@ type Reconciler struct {
 	Clock func() time.Time
 
 	memory memory
+	// pods, with the index podIndex, and nodes are what the cache holds; nil when
+	// they are to be listed.
+	pods, nodes toolscache.Indexer
 }
 
 // Reconcile brings the cluster one step nearer to a gr and writes its status
@@ -76,6 +80,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("reading GcuResource %s: %w", request.Name, err)
 	}
 	result, err := r.reconcile(ctx, gr)
+	if err == nil {
+		r.memory.recovered(gr.Name)
+		return result, nil
+	}
+	if r.memory.failed(gr.Name, r.now()) {
+		err = errors.Join(err, r.complain(ctx, gr.Name, err))
+	}
 	if stale(err) {
 		log.FromContext(ctx).V(4).Info("Repeating, the object changed meanwhile", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
@@ -99,9 +110,15 @@ func (r *Reconciler) reconcile(ctx context.Context, gr *topsv1.GcuResource) (ctr
 		return ctrl.Result{}, err
 	}
 	obs.Rollback = rollback
+	if obs.Changed, err = r.readChanged(ctx, gr); err != nil {
+		return ctrl.Result{}, err
+	}
 	now := r.now()
-	failed := r.act(ctx, obs, Decide(obs, now))
 	plan := Decide(obs, now)
+	failed := r.act(ctx, obs, plan)
+	if plan.applies() {
+		plan = Decide(obs, now)
+	}
 	status := Describe(obs, plan, now)
 	if finishesUpgrade(gr, &status) {
 		// The cache of DaemonSets may be ahead of that of revisions.
@@ -115,7 +132,7 @@ func (r *Reconciler) reconcile(ctx context.Context, gr *topsv1.GcuResource) (ctr
 		return ctrl.Result{}, err
 	}
 	if failed != nil {
-		return ctrl.Result{}, failed
+		return ctrl.Result{}, &toldError{failed}
 	}
 	return ctrl.Result{RequeueAfter: retryAfter(plan)}, nil
 }
@@ -142,19 +159,32 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource) error
 		return err
 	}
 	down := DecideTeardown(obs)
+	failed := r.deleteAll(ctx, down.Delete)
+	if down.Current == "" {
+		if failed = r.letGo(ctx, gr, obs); failed == nil {
+			return nil // nobody is left to be told
+		}
+	}
+	obs.Trouble = r.trouble(gr.Name, failed)
 	if err := r.report(ctx, gr, DescribeTeardown(obs, down, r.now())); err != nil {
 		return err
 	}
-	if down.Current != "" {
-		return r.deleteAll(ctx, down.Delete)
+	if failed != nil {
+		return &toldError{failed}
 	}
+	return nil
+}
+
+// letGo cleans the nodes up and removes the finalizer of a gr of which nothing
+// is left.
+func (r *Reconciler) letGo(ctx context.Context, gr *topsv1.GcuResource, obs *Observation) error {
 	if err := removeLabels(ctx, r.Client, obs.Nodes, obs.Others); err != nil {
 		return err
 	}
-	before := gr.DeepCopy()
-	controllerutil.RemoveFinalizer(gr, topsv1.Finalizer)
+	after := gr.DeepCopy()
+	controllerutil.RemoveFinalizer(after, topsv1.Finalizer)
 	log.FromContext(ctx).Info("Removing finalizer, every component is gone", "finalizer", topsv1.Finalizer)
-	err = r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy))
+	err := r.Patch(ctx, after, locked(gr), client.FieldOwner(topsv1.ManagedBy))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing finalizer: %w", err)
 	}

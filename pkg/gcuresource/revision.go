@@ -9,11 +9,14 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
@@ -104,6 +107,54 @@ func rolledBack(gr *topsv1.GcuResource) bool {
 // isKept tells whether the newest revision is that of the present spec.
 func (h *history) isKept() bool {
 	return len(h.revisions) > 0 && h.revisions[0].Name == h.current
+}
+
+// changed returns the components of a gr whose pods differ from those of its
+// spec before the present one, in deployment order; those that only one of the
+// two specs asks for are not among them.
+func (h *history) changed(gr *topsv1.GcuResource) ([]string, error) {
+	previous, failure := h.target(topsv1.RollbackToPrevious)
+	if failure != nil {
+		return nil, nil
+	}
+	before := gr.DeepCopy()
+	if before.Spec, failure = specIn(previous); failure != nil {
+		return nil, nil
+	}
+	was, err := templates(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := templates(gr)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, name := range component.Requested(&gr.Spec) {
+		if was[name] != nil && !equality.Semantic.DeepEqual(was[name], is[name]) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// templates returns the pod templates of each component by workload.
+func templates(gr *topsv1.GcuResource) (map[string]map[component.Ref]any, error) {
+	rendered, err := component.Render(gr, "")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]map[component.Ref]any{}
+	for i := range rendered {
+		of := map[component.Ref]any{}
+		for _, d := range rendered[i].Objects {
+			if d.Ref.Workload() && !d.Ref.MadeOnce() {
+				of[d.Ref], _, _ = unstructured.NestedFieldNoCopy(d.Object.Object, "spec", "template")
+			}
+		}
+		all[rendered[i].Name] = of
+	}
+	return all, nil
 }
 
 // find returns the revision of a name, nil when there is none.

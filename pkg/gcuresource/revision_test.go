@@ -141,6 +141,59 @@ func TestRevisionsOfOthersAreNotOurs(t *testing.T) {
 	}
 }
 
+func TestTheComponentsThatASpecChanges(t *testing.T) {
+	named := func(name string) topsv1.GcuResourceSpec {
+		return topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Name: name}, GFD: &topsv1.BaseFields{}}
+	}
+	with := func(version string, more ...func(*topsv1.GcuResourceSpec)) topsv1.GcuResourceSpec {
+		spec := driverAt(version)
+		for _, change := range more {
+			change(&spec)
+		}
+		return spec
+	}
+	monitored := func(version string) func(*topsv1.GcuResourceSpec) {
+		return func(s *topsv1.GcuResourceSpec) {
+			s.Nightingale = &topsv1.NightingaleSpec{Redis: &topsv1.BaseFields{Version: version}}
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		specs []topsv1.GcuResourceSpec
+		want  []string
+	}{
+		{"the first spec changes nothing", []topsv1.GcuResourceSpec{driverAt("v1")}, nil},
+		{"a version is another template", []topsv1.GcuResourceSpec{driverAt("v1"), driverAt("v2")}, []string{"driver"}},
+		{"what is added has no pods to replace", []topsv1.GcuResourceSpec{driverAt("v1"), with("v1", monitored("v1"))}, nil},
+		{"what is removed has none either", []topsv1.GcuResourceSpec{with("v1", monitored("v1")), driverAt("v1")}, nil},
+		{"one part of a component is enough", []topsv1.GcuResourceSpec{with("v1", monitored("v1")), with("v1", monitored("v2"))}, []string{"nightingale"}},
+		{"another name is another workload", []topsv1.GcuResourceSpec{named("a"), named("b")}, []string{"driver"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var list []appsv1.ControllerRevision
+			var gr *topsv1.GcuResource
+			for i, spec := range tc.specs {
+				gr = newGR(spec)
+				h, err := newHistory(gr, list)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := h.revision(gr, "kube-system")
+				r.Revision = int64(i + 1)
+				list = append(list, *r)
+			}
+			h, err := newHistory(gr, list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := h.changed(gr)
+			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
 func TestSurplusRevisions(t *testing.T) {
 	var versions []string
 	for i := 1; i <= maxRevisions+3; i++ {

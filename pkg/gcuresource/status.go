@@ -162,7 +162,7 @@ func DescribeTeardown(obs *Observation, down Teardown, now time.Time) topsv1.Gcu
 	status.ClusterGCUNodes = gcuNodes(obs.Nodes)
 	status.Phase = topsv1.PhaseDeleting
 	status.ResourceStatuses = nil
-	running := 0
+	running, nodes := 0, newRoster(obs.Nodes)
 	for i := range obs.Components {
 		c := &obs.Components[i]
 		if !slices.Contains(down.Left, c.Name) {
@@ -172,7 +172,7 @@ func DescribeTeardown(obs *Observation, down Teardown, now time.Time) topsv1.Gcu
 			Status: topsv1.PhaseDeleting, Message: "waiting until " + down.Current + " is gone"}
 		if c.Name == down.Current {
 			rs.Message = down.Message
-		} else if h := assess(c, obs.Nodes, now); h.running() {
+		} else if h := obs.assess(c, nodes, now); h.running() {
 			rs.Status, running = topsv1.PhaseRunning, running+1
 		}
 		status.ResourceStatuses = append(status.ResourceStatuses, rs)
@@ -187,6 +187,6 @@ func DescribeTeardown(obs *Observation, down Teardown, now time.Time) topsv1.Gcu
 	status.Conditions = setAction(status.Conditions, topsv1.ActionCondition{
 		Action: topsv1.ActionDelete, Status: topsv1.PhaseDeleting, Reason: ReasonDeleting, Message: message, Progress: progress,
 	}, now)
-	status.StandardConditions = teardownConditions(obs.Resource, message, now)
+	status.StandardConditions = teardownConditions(obs, message, now)
 	return status
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -42,6 +43,20 @@ func TestStatusOfADeployment(t *testing.T) {
 		}, "failed", "0/1", []string{"gfd=failed"},
 			topsv1.ActionCondition{Action: "deploy", Status: "failed", Reason: ReasonFailed, Message: "gfd: applying DaemonSet: no"},
 			"True ApplyFailed: gfd: applying DaemonSet: no"},
+		{"what keeps failing and is no component's own is told", topsv1.GcuResourceSpec{}, func(o *Observation) {
+			o.Trouble = &Failure{Reason: ReasonReconcileFailed, Message: "deleting Service kube-system/x: no leader"}
+		}, "Running", "0/0", nil, success("deploy"), "True ReconcileFailed: deleting Service kube-system/x: no leader"},
+		{"an object that is being deleted is not there for long", topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}}, func(o *Observation) {
+			o.run("nfd")
+			for ref, live := range o.component("nfd").Live {
+				if ref.Kind == "CustomResourceDefinition" {
+					live.DeletionTimestamp = &metav1.Time{Time: noon}
+				}
+			}
+		}, "deploying", "0/1", []string{"nfd=deploying"},
+			topsv1.ActionCondition{Action: "deploy", Status: "deploying", Reason: ReasonDeploying, Message: "0 of 1 component run; nfd: " +
+				"waiting for CustomResourceDefinition nodefeaturerules.nfd.k8s-sigs.io (being deleted, made again when it is gone)"},
+			"False AsExpected: nothing is wrong"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			obs := newWorld(t, newGR(tc.spec), 6)
@@ -189,6 +204,39 @@ func TestAnUpgradeFromEndToEnd(t *testing.T) {
 	}
 	step("the offline node returns", func() { obs.node("node-2").Status.Conditions[0].Status = "True" }, "upgrading", "upgrading", 50)
 	step("it is upgraded", func() { pods[1].Labels["controller-revision-hash"] = "new" }, "Running", "success", 100)
+}
+
+func TestAnUpgradeThatPassedWhileNobodyLookedIsTold(t *testing.T) {
+	spec := topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}, GFD: &topsv1.BaseFields{}}
+	for _, tc := range []struct {
+		name  string
+		given func(*Observation)
+		want  string
+	}{
+		{"every pod has the newest template", func(o *Observation) { o.Changed = []string{"driver"} }, "success"},
+		{"no template changed", func(*Observation) {}, ""},
+		{"the component was changed and cannot be applied", func(o *Observation) {
+			o.Changed = []string{"driver"}
+			o.component("driver").Failure = &Failure{Reason: ReasonApplyFailed}
+		}, ""},
+		{"the template was not applied yet", func(o *Observation) {
+			o.Changed = []string{"driver"}
+			clear(o.Applied)
+		}, ""},
+		{"pods are still to be replaced", func(o *Observation) {
+			o.Changed = []string{"driver"}
+			o.newTemplate("driver", "node-1")
+		}, "upgrading"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			obs := newWorld(t, newGR(spec), 3)
+			obs.run("driver", "gfd")
+			tc.given(obs)
+			if got := action(obs.next(), "upgrade").Status; got != tc.want {
+				t.Errorf("upgrade is %q, want %q", got, tc.want)
+			}
+		})
+	}
 }
 
 func TestAnUnchangedWorldGivesTheSameStatusAtAnyTime(t *testing.T) {

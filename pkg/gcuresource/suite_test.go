@@ -32,8 +32,8 @@ import (
 // revisionNamespace holds the revisions of specs; clear empties it.
 const revisionNamespace = "kube-system"
 
-// patience is how long a test waits for the controller.
-const patience = 10 * time.Second
+// testPatience is how long a test waits for the controller.
+const testPatience = 10 * time.Second
 
 var environment struct {
 	once   sync.Once
@@ -229,7 +229,7 @@ func (s *stage) remove(o client.Object) {
 func (s *stage) until(what string, check func() string) {
 	s.t.Helper()
 	var missing string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testPatience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if missing = check(); missing == "" {
 			return
 		}

@@ -45,6 +45,8 @@ type upgrade struct {
 	rolling bool
 	// reason and message say how it goes; empty when it is not open.
 	reason, message string
+	// passed is true when it was over before any status could tell.
+	passed bool
 }
 
 // progress is the share that is done, in percent.
@@ -94,6 +96,7 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 	u.rolling = err == nil && settings.Strategy == daemonset.AdvancedRollingUpdate
 	u.open = changed || (wasUpgrading(obs.Resource) && u.updated < u.total)
 	if !u.open {
+		u.passed = passed(obs.Changed, steps)
 		return u
 	}
 	u.reason = ReasonUpgrading
@@ -108,6 +111,14 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 		}
 	}
 	return u
+}
+
+// passed tells whether pods of changed components were all replaced while no
+// operator was there to tell.
+func passed(changed []string, steps []Step) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool {
+		return slices.Contains(changed, s.Component) && s.Failure == nil && len(s.Apply) == 0 && s.health.running()
+	})
 }
 
 // count adds up the pods. changed tells whether a template is newer than a pod,
@@ -175,7 +186,7 @@ func upgradeActions(obs *Observation, list []topsv1.ActionCondition, u *upgrade,
 	case u.open:
 		list = setAction(list, topsv1.ActionCondition{Action: u.action, Status: u.phase(),
 			Reason: u.reason, Message: u.message, Progress: u.progress()}, now)
-	case ended || isOpen(list, u.action) || unreported(obs, list, u):
+	case ended || isOpen(list, u.action) || unreported(obs, list, u) || u.passed:
 		list = setAction(list, success(u.action), now)
 	}
 	return refusedRollback(obs, list, now)

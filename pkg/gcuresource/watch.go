@@ -2,6 +2,7 @@ package gcuresource
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,9 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -44,8 +47,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.Namespace == "" {
 		r.Namespace = metav1.NamespaceSystem
 	}
+	if err := r.readCache(mgr); err != nil {
+		return err
+	}
 	return r.watchOwned(ctrl.NewControllerManagedBy(mgr)).
 		Named("gcuresource").
+		WithOptions(patient()).
 		For(&topsv1.GcuResource{}, builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
@@ -61,6 +68,23 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			predicate.Funcs{UpdateFunc: nodeChanged})).
 		WithLogConstructor(r.logger(mgr.GetLogger())).
 		Complete(r)
+}
+
+const (
+	// firstRetry is how soon a failed pass is repeated; each time after takes
+	// twice as long, up to failureRetry: nothing tells when an API server is well again.
+	firstRetry = 5 * time.Millisecond
+	// passTimeout bounds a pass, so that a call without an answer does not hold up
+	// a gr for ever.
+	passTimeout = time.Minute
+)
+
+// patient are the options of a controller that outlives an API server in trouble.
+func patient() controller.Options {
+	return controller.Options{
+		ReconciliationTimeout: passTimeout,
+		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, failureRetry),
+	}
 }
 
 // logger returns what makes the logger of a pass, whose lines all identify the

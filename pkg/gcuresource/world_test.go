@@ -41,7 +41,7 @@ func onNodes() topsv1.GcuResourceSpec {
 	}
 }
 
-func render(t *testing.T, gr *topsv1.GcuResource) []component.Rendered {
+func render(t testing.TB, gr *topsv1.GcuResource) []component.Rendered {
 	t.Helper()
 	revision, err := revisionOf(gr)
 	if err != nil {
@@ -55,7 +55,7 @@ func render(t *testing.T, gr *topsv1.GcuResource) []component.Rendered {
 }
 
 // example reads a blueprint of the examples folder.
-func example(t *testing.T, name string) *topsv1.GcuResource {
+func example(t testing.TB, name string) *topsv1.GcuResource {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "examples", name))
 	if err != nil {
@@ -69,7 +69,7 @@ func example(t *testing.T, name string) *topsv1.GcuResource {
 }
 
 // newWorld observes a gr of which nothing exists, on n Ready GCU nodes node-1…
-func newWorld(t *testing.T, gr *topsv1.GcuResource, n int) *Observation {
+func newWorld(t testing.TB, gr *topsv1.GcuResource, n int) *Observation {
 	t.Helper()
 	obs := &Observation{Resource: gr, Applied: map[types.UID]Applied{}}
 	for _, r := range render(t, gr) {

@@ -50,6 +50,15 @@ type bed struct {
 
 // newBed starts everything. The bed is to be stopped, also after an error.
 func newBed(ctx context.Context, project harness.Project, c race, progress io.Writer) (*bed, error) {
+	b, err := startBed(ctx, project, c, progress)
+	if err != nil {
+		return b, err
+	}
+	return b, b.deploy(ctx)
+}
+
+// startBed starts everything but the DaemonSets.
+func startBed(ctx context.Context, project harness.Project, c race, progress io.Writer) (*bed, error) {
 	b := &bed{race: c, progress: progress, version: map[string]int{}}
 	ctx, b.cancel = context.WithCancel(ctx)
 	var err error
@@ -71,10 +80,8 @@ func newBed(ctx context.Context, project harness.Project, c race, progress io.Wr
 	if b.gauge, err = newGauge(ctx, b.cluster, b.manager); err != nil {
 		return b, err
 	}
-	if b.watcher, err = watchPods(ctx, b.cluster, namespace); err != nil {
-		return b, err
-	}
-	return b, b.deploy(ctx)
+	b.watcher, err = watchPods(ctx, b.cluster, namespace)
+	return b, err
 }
 
 // stop ends the manager and the cluster, and removes their files.

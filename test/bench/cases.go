@@ -10,6 +10,7 @@ import (
 const (
 	quietCase = "quiet"
 	planCase  = "plan"
+	grCase    = "gr"
 )
 
 // race is a case in which the same rollout is done by us and by RollingUpdate.
@@ -69,7 +70,7 @@ func caseNames() []string {
 	for _, r := range races {
 		names = append(names, r.name)
 	}
-	return append(names, quietCase, planCase)
+	return append(names, quietCase, planCase, grCase)
 }
 
 // titleOf returns what a case is, "" when there is none of that name.
@@ -79,6 +80,8 @@ func titleOf(name string) string {
 		return "1000 nodes, nothing happens for a minute"
 	case planCase:
 		return "the planner alone, for 10 000 nodes (Go benchmarks)"
+	case grCase:
+		return "a GcuResource on 1000 nodes, looked at again and again"
 	}
 	return raceNamed(name).title
 }

@@ -111,6 +111,24 @@ var requestLine = regexp.MustCompile(`^rest_client_requests_total\{.*method="([A
 
 // requestsOf sums client-go's request counter by method.
 func requestsOf(ctx context.Context, url string) (map[string]int, error) {
+	sums, err := countersOf(ctx, url, requestLine)
+	if err == nil && len(sums) == 0 {
+		return nil, fmt.Errorf("%s has no rest_client_requests_total", url)
+	}
+	return sums, err
+}
+
+var passLine = regexp.MustCompile(`^controller_runtime_reconcile_total\{controller="(gcuresource)".*\} (\S+)$`)
+
+// passesOf is how many passes the gcuresource controller of a manager made.
+func passesOf(ctx context.Context, manager *harness.Process) (int, error) {
+	sums, err := countersOf(ctx, manager.URL+"/metrics", passLine)
+	return sums["gcuresource"], err
+}
+
+// countersOf sums the metrics whose lines match: by the first group, the value
+// being the second.
+func countersOf(ctx context.Context, url string, pattern *regexp.Regexp) (map[string]int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", url, err)
@@ -123,7 +141,7 @@ func requestsOf(ctx context.Context, url string) (map[string]int, error) {
 	sums := map[string]int{}
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
-		if m := requestLine.FindStringSubmatch(lines.Text()); m != nil {
+		if m := pattern.FindStringSubmatch(lines.Text()); m != nil {
 			n, err := strconv.ParseFloat(m[2], 64)
 			if err != nil {
 				return nil, fmt.Errorf("reading %q: %w", lines.Text(), err)
@@ -133,9 +151,6 @@ func requestsOf(ctx context.Context, url string) (map[string]int, error) {
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("reading the manager's metrics: %w", err)
-	}
-	if len(sums) == 0 {
-		return nil, fmt.Errorf("%s has no rest_client_requests_total", url)
 	}
 	return sums, nil
 }

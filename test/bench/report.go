@@ -17,6 +17,7 @@ type report struct {
 	pairs   []pair
 	quiet   *stillness
 	plan    []planTime
+	gr      *unchanged
 }
 
 // print writes the tables.
@@ -34,6 +35,13 @@ func (r *report) print(out io.Writer) {
 		for _, p := range r.plan {
 			t.add(strings.ReplaceAll(p.state, "_", " "), fmt.Sprint(p.nodes), p.took.Round(time.Microsecond).String(), fmt.Sprintf("%.1f MB", float64(p.bytes)/1e6))
 		}
+		t.print(out)
+	}
+	if f := r.gr; f != nil {
+		fmt.Fprint(out, "\nA GcuResource with five components, unchanged:\n\n")
+		t := table{{"nodes", "deployed in", "passes", "CPU per pass, all controllers", "writes", "requests", "memory", "peak"}}
+		t.add(fmt.Sprint(f.nodes), fmt.Sprintf("%.0f s", f.deployed.Seconds()), fmt.Sprint(f.passes), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())),
+			fmt.Sprint(f.writes()), methods(f.used), megabytes(f.used.rss), megabytes(f.used.peak))
 		t.print(out)
 	}
 	fmt.Fprint(out, "\nTargets:\n\n")

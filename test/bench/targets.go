@@ -12,6 +12,7 @@ const (
 	maxOtherWrites = 0.2
 	maxMemory      = 100e6 // bytes
 	maxPlan        = 10 * time.Millisecond
+	maxPass        = 5 * time.Millisecond // of CPU
 	// maxGrowth is how much dearer one node's event may be with ten times the nodes.
 	maxGrowth = 2.0
 )
@@ -48,7 +49,14 @@ func (r *report) verdicts() []verdict {
 		list = append(list, verdict{"quiet: no request but the lease",
 			fmt.Sprintf("%d in %s at %d nodes (%s), %.2f CPU s", n, quietTime, r.quiet.nodes, methods(r.quiet.used), r.quiet.used.cpu.Seconds()), n == 0})
 	}
-	return append(list, judgePlan(r.plan)...)
+	list = append(list, judgePlan(r.plan)...)
+	if f := r.gr; f != nil {
+		list = append(list,
+			verdict{"gr: a pass over an unchanged one writes nothing", fmt.Sprintf("%d writes in %d passes at %d nodes", f.writes(), f.passes, f.nodes), f.writes() == 0},
+			verdict{fmt.Sprintf("gr: a pass over an unchanged one takes under %s of CPU", maxPass), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())), f.perPass() < maxPass},
+			verdict{fmt.Sprintf("gr: manager at most %s", megabytes(maxMemory)), megabytes(f.used.peak) + " at its peak", f.used.peak <= maxMemory})
+	}
+	return list
 }
 
 // judgeRace judges the repetitions of one case together: times by their mean,

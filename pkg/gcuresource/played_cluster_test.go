@@ -1,0 +1,260 @@
+package gcuresource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+)
+
+// cluster plays what else is in a cluster, one step at a time: the controllers
+// of DaemonSets, Deployments and Jobs, kubelets, whoever replaces outdated pods,
+// the protection of volumes, the garbage collector. What it does follows from
+// what is there, so that equal states stay equal.
+type cluster struct {
+	client.Client
+	// acted is true when the last step changed something.
+	acted bool
+}
+
+func (c *cluster) step() error {
+	c.acted = false
+	for _, play := range []func() error{c.collect, c.daemonSets, c.deployments, c.jobs, c.volumes} {
+		if err := play(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed notes that something was changed, unless that failed.
+func (c *cluster) changed(err error) error {
+	c.acted = c.acted || err == nil
+	return err
+}
+
+func (c *cluster) daemonSets() error {
+	var sets appsv1.DaemonSetList
+	var nodes corev1.NodeList
+	if err := errors.Join(c.List(context.Background(), &sets), c.List(context.Background(), &nodes)); err != nil {
+		return err
+	}
+	for i := range sets.Items {
+		if ds := &sets.Items[i]; ds.DeletionTimestamp == nil && ds.Labels[topsv1.LabelGcuResource] != "" {
+			if err := c.daemonSet(ds, nodes.Items); err != nil {
+				return fmt.Errorf("playing DaemonSet %s: %w", ds.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *cluster) daemonSet(ds *appsv1.DaemonSet, nodes []corev1.Node) error {
+	ctx := context.Background()
+	hash, err := c.newest(ds)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		pod := &corev1.Pod{}
+		name := client.ObjectKey{Namespace: ds.Namespace, Name: ds.Name + "-" + nodes[i].Name}
+		err := c.Get(ctx, name, pod)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		there, wanted := err == nil, daemonset.ShouldRun(ds, &nodes[i]).Create
+		if there && (!wanted || daemonset.RevisionHash(pod) != hash) {
+			if err := c.changed(c.Delete(ctx, pod, client.GracePeriodSeconds(0))); err != nil {
+				return err
+			}
+			there = false
+		}
+		if wanted && !there {
+			if err := c.runPod(ds, nodes[i].Name, hash); err != nil {
+				return err
+			}
+		}
+	}
+	if ds.Status.ObservedGeneration == ds.Generation {
+		return nil
+	}
+	before := ds.DeepCopy()
+	ds.Status.ObservedGeneration = ds.Generation
+	return c.changed(c.Status().Patch(ctx, ds, client.MergeFrom(before)))
+}
+
+// newest makes sure that there is a revision of the template, and returns its hash.
+func (c *cluster) newest(ds *appsv1.DaemonSet) (string, error) {
+	template, err := json.Marshal(ds.Spec.Template)
+	if err != nil {
+		return "", err
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write(template) // never fails
+	hash := fmt.Sprintf("%x", sum.Sum32())
+	var list appsv1.ControllerRevisionList
+	if err := c.List(context.Background(), &list, client.InNamespace(ds.Namespace), client.MatchingLabels{component.LabelName: ds.Name}); err != nil {
+		return "", err
+	}
+	number := int64(0)
+	var known *appsv1.ControllerRevision
+	for i := range list.Items {
+		r := &list.Items[i]
+		number = max(number, r.Revision)
+		if r.Labels["controller-revision-hash"] == hash {
+			known = r
+		}
+	}
+	switch {
+	case known == nil:
+		return hash, c.changed(c.Create(context.Background(), &appsv1.ControllerRevision{ObjectMeta: dependentOf(ds, ds.Name+"-"+hash, hash),
+			Revision: number + 1, Data: runtime.RawExtension{Raw: []byte("{}")}}))
+	case known.Revision < number: // a template that is back
+		before := known.DeepCopy()
+		known.Revision = number + 1
+		return hash, c.changed(c.Patch(context.Background(), known, client.MergeFrom(before)))
+	}
+	return hash, nil
+}
+
+func dependentOf(ds *appsv1.DaemonSet, name, hash string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: ds.Namespace,
+		Labels: map[string]string{component.LabelName: ds.Name, "controller-revision-hash": hash},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID,
+			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false)}}}
+}
+
+func (c *cluster) runPod(ds *appsv1.DaemonSet, node, hash string) error {
+	pod := &corev1.Pod{ObjectMeta: dependentOf(ds, ds.Name+"-"+node, hash),
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "x"}}}}
+	if err := c.changed(c.Create(context.Background(), pod)); err != nil {
+		return err
+	}
+	before := pod.DeepCopy()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}
+	return c.Status().Patch(context.Background(), pod, client.MergeFrom(before))
+}
+
+func (c *cluster) deployments() error {
+	var list appsv1.DeploymentList
+	if err := c.List(context.Background(), &list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		d := &list.Items[i]
+		if d.DeletionTimestamp != nil || d.Status.ObservedGeneration == d.Generation {
+			continue
+		}
+		before := d.DeepCopy()
+		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+		if err := c.changed(c.Status().Patch(context.Background(), d, client.MergeFrom(before))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) jobs() error {
+	var list batchv1.JobList
+	if err := c.List(context.Background(), &list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		job := &list.Items[i]
+		if job.DeletionTimestamp != nil || len(job.Status.Conditions) > 0 {
+			continue
+		}
+		before := job.DeepCopy()
+		job.Status = finished(metav1.NewTime(noon))
+		if err := c.changed(c.Status().Patch(context.Background(), job, client.MergeFrom(before))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// volumes lets go of volumes and claims that are being deleted.
+func (c *cluster) volumes() error {
+	var claims corev1.PersistentVolumeClaimList
+	var volumes corev1.PersistentVolumeList
+	if err := errors.Join(c.List(context.Background(), &claims), c.List(context.Background(), &volumes)); err != nil {
+		return err
+	}
+	var all []client.Object
+	for i := range claims.Items {
+		all = append(all, &claims.Items[i])
+	}
+	for i := range volumes.Items {
+		all = append(all, &volumes.Items[i])
+	}
+	for _, o := range all {
+		if o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) == 0 {
+			continue
+		}
+		before := o.DeepCopyObject().(client.Object)
+		o.SetFinalizers(nil)
+		if err := c.changed(c.Patch(context.Background(), o, client.MergeFrom(before))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect deletes pods and revisions whose owner is gone.
+func (c *cluster) collect() error {
+	var pods corev1.PodList
+	var revisions appsv1.ControllerRevisionList
+	if err := errors.Join(c.List(context.Background(), &pods), c.List(context.Background(), &revisions)); err != nil {
+		return err
+	}
+	var all []client.Object
+	for i := range pods.Items {
+		all = append(all, &pods.Items[i])
+	}
+	for i := range revisions.Items {
+		all = append(all, &revisions.Items[i])
+	}
+	for _, o := range all {
+		gone, err := c.orphaned(o)
+		if err != nil {
+			return err
+		}
+		if gone {
+			if err := c.changed(c.Delete(context.Background(), o, client.GracePeriodSeconds(0))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// orphaned tells whether the DaemonSet or gr that controls an object is gone.
+func (c *cluster) orphaned(o client.Object) (bool, error) {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil {
+		return false, nil
+	}
+	var of client.Object = &appsv1.DaemonSet{}
+	namespace := o.GetNamespace()
+	if owner.Kind == topsv1.GcuResourceKind {
+		of, namespace = &topsv1.GcuResource{}, ""
+	}
+	err := c.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: owner.Name}, of)
+	if client.IgnoreNotFound(err) != nil {
+		return false, err
+	}
+	return err != nil || of.GetUID() != owner.UID, nil
+}
