@@ -129,7 +129,7 @@ func (s *step) mark(p upgradeplan.Progress) {
 		rec := s.task(t)
 		switch {
 		case rec.State == topsv1.OperationTaskSkipped || rec.State == topsv1.OperationTaskUndone ||
-			rec.State == topsv1.OperationTaskFailed:
+			rec.State == topsv1.OperationTaskFailed || t.Action == upgradeplan.ActionUncordon: // which finish marks
 		case slices.Contains(p.Next, t):
 			s.begin(rec, now)
 		case outcome(t) == upgradeplan.Done:

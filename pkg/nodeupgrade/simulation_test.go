@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Uint64("sim.seeds", 1500, "seeds that TestSimulation plays")
+	simSeeds = flag.Uint64("sim.seeds", 600, "seeds that TestSimulation plays")
 	simSeed  = flag.Uint64("sim.seed", 0, "the only seed that TestSimulation plays")
 )
 
@@ -156,7 +156,7 @@ func (w *world) turn(machine *Machine, m *manager, faults bool) {
 		w.agent(func() bool { return chance(6) })
 	}
 	w.kubelet()
-	if chance(4) {
+	if chance(150) {
 		w.person()
 	}
 	if !chance(5) {
@@ -215,7 +215,6 @@ func (w *world) settle() {
 func (w *world) finish(machine *Machine, phases map[topsv1.OperationPhase]int) {
 	limit := w.now.Add(6 * time.Hour)
 	for w.now.Before(limit) {
-		before := w.nuAt
 		w.turn(machine, &manager{}, false)
 		w.check()
 		op := w.nu.Status.Operation
@@ -225,7 +224,6 @@ func (w *world) finish(machine *Machine, phases map[topsv1.OperationPhase]int) {
 				break
 			}
 		}
-		_ = before
 	}
 	for _, r := range w.nu.Status.History {
 		phases[r.Phase]++
@@ -250,5 +248,24 @@ func (w *world) checkEnd() {
 	if op.Held && (op.Phase == topsv1.OperationAborted || op.Phase == topsv1.OperationDone || op.Phase == topsv1.OperationDeferred) {
 		w.violate("S3: the node is held after %s", op.Phase)
 	}
-	w.t.Helper()
+	if op.Phase == topsv1.OperationDone {
+		w.checkDone(op)
+	}
+}
+
+// checkDone holds S10: what was not skipped or undone is at its target and works.
+func (w *world) checkDone(op *topsv1.OperationStatus) {
+	for _, rec := range op.Tasks {
+		task, err := upgradeplan.ParseTask(rec.Name)
+		if err != nil {
+			w.violate("%v", err)
+		}
+		if rec.State == topsv1.OperationTaskSkipped || rec.State == topsv1.OperationTaskUndone || task.Action != upgradeplan.ActionReplace {
+			continue
+		}
+		m := w.member(task.Target)
+		if m.pod == nil || !m.pod.Available || m.pod.Revision != m.newest {
+			w.violate("S10: %s is done, and the pod of %s is %+v, wanted %s", op.ID, m.component, m.pod, m.newest)
+		}
+	}
 }
