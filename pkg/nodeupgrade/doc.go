@@ -47,7 +47,7 @@
 // contradicts it, and all that can be seen is looked at again before Done.
 //
 // Before the driver's pod is deleted the node is seen empty, closed for the users
-// of the device by a taint, and free of them ([ADR 0010]).
+// of the device by a taint, and free of them ([ADR 0009]).
 //
-// [ADR 0010]: docs/adr/0010-device-taint.md
+// [ADR 0009]: docs/adr/0009-device-taint.md
 package nodeupgrade
