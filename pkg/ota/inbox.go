@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/journal"
 )
 
 // Options configure an Inbox. All fields are required.
@@ -42,7 +43,7 @@ type Inbox struct {
 
 	// turn holds one token: who takes it may use what follows.
 	turn    chan struct{}
-	journal journal
+	journal *journal.Journal[entry]
 	// entries are what the journal holds, oldest first.
 	entries []entry
 	// incomplete is true until entries that the journal may have lost were
@@ -56,7 +57,7 @@ type Inbox struct {
 // NewInbox opens the journal. It returns an error when nothing could be
 // recorded in the state directory; it does not use the cluster.
 func NewInbox(o Options) (*Inbox, error) {
-	journal, entries, incomplete, err := openJournal(o.StateDirectory, o.Log)
+	kept, entries, incomplete, err := openJournal(o.StateDirectory, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func NewInbox(o Options) (*Inbox, error) {
 		clock:      o.Clock,
 		log:        o.Log,
 		turn:       make(chan struct{}, 1),
-		journal:    journal,
+		journal:    kept,
 		entries:    entries,
 		incomplete: incomplete,
 		outOfStep:  make(chan struct{}, 1),
@@ -158,7 +159,7 @@ func (in *Inbox) accept(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, e 
 func (in *Inbox) withdraw(e entry) {
 	in.log.Info("Withdrawing upgrade request", "request", e.Request.ID)
 	in.entries = slices.DeleteFunc(slices.Clone(in.entries), func(kept entry) bool { return kept.Request.ID == e.Request.ID })
-	if err := in.journal.change([]entry{e}, nil); err != nil {
+	if err := in.journal.Change(nil, []string{e.Request.ID}); err != nil {
 		in.log.Error(err, "Could not take the request out of the journal: it may come back when the agent restarts")
 	}
 	select {
@@ -193,7 +194,7 @@ func (in *Inbox) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 // keep makes entries what the journal holds. On an error it leaves the entries
 // as they were; the journal may hold some of the new ones.
 func (in *Inbox) keep(entries []entry) error {
-	if err := in.journal.change(in.entries, entries); err != nil {
+	if err := in.journal.Change(changes(in.entries, entries)); err != nil {
 		return err
 	}
 	in.entries = entries

@@ -1,0 +1,122 @@
+package hostagent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Command restarts an engine with argument vectors that the administrator sets,
+// where there is no systemd. No shell reads them.
+//
+// A command must outlive the agent when it stops the containers of the engine:
+// what runs in the container of the agent is ended with it. It runs in a session
+// of its own; where that is not enough, let it hand over to the host. It should
+// return when the engine was restarted.
+type Command struct {
+	// Argv per engine; an engine without one cannot be restarted.
+	Argv map[Engine][]string
+	// Directory for the output of the commands, one file per operation, which is
+	// made when absent.
+	Directory string
+	// Timeout after which a command is killed with its session; none when zero.
+	Timeout time.Duration
+}
+
+var _ ServiceManager = Command{}
+
+const (
+	// commandGrace is how long output is waited for once a command has ended.
+	commandGrace = 2 * time.Second
+	// maxOutputBytes of a failed command are told.
+	maxOutputBytes = 512
+)
+
+// Busy implements ServiceManager: a process of the command still lives. Each of
+// them holds the lock on the file of its output, which was opened for it.
+func (c Command) Busy(_ context.Context, _ Engine, operation string) (bool, error) {
+	file, err := os.Open(c.output(operation))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("opening the output of the restart command: %w", err)
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	busy := errors.Is(err, syscall.EWOULDBLOCK)
+	if busy {
+		err = nil
+	}
+	return busy, errors.Join(err, file.Close())
+}
+
+// Restart implements ServiceManager.
+func (c Command) Restart(ctx context.Context, e Engine, operation string) error {
+	argv := c.Argv[e]
+	if len(argv) == 0 {
+		return fmt.Errorf("there is no restart command for %s", e)
+	}
+	if err := os.MkdirAll(c.Directory, 0o700); err != nil {
+		return fmt.Errorf("making the directory for the output of the restart command: %w", err)
+	}
+	file, err := os.OpenFile(c.output(operation), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the output of the restart command: %w", err)
+	}
+	err = c.run(ctx, argv, file)
+	return errors.Join(err, file.Close())
+}
+
+func (c Command) run(ctx context.Context, argv []string, output *os.File) error {
+	if err := syscall.Flock(int(output.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("the restart command of this operation runs already: %w", err)
+	}
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+	}
+	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	// A file and no pipe: the engine may inherit it, and must not be killed by
+	// writing to it when the agent is gone.
+	command.Stdout, command.Stderr = output, output
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+	command.WaitDelay = commandGrace
+	err := command.Run()
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("it was killed: %w", context.Cause(ctx))
+	}
+	return fmt.Errorf("restart command %s: %w%s", argv[0], err, tail(output))
+}
+
+func (c Command) output(operation string) string {
+	return filepath.Join(c.Directory, operation+".out")
+}
+
+// tail returns the end of the output for a message.
+func tail(file *os.File) string {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+	text := make([]byte, min(size, maxOutputBytes))
+	if _, err := file.ReadAt(text, size-int64(len(text))); err != nil && !errors.Is(err, io.EOF) {
+		return ""
+	}
+	if text = bytes.TrimSpace(text); len(text) == 0 {
+		return ""
+	}
+	return ": " + strings.ToValidUTF8(string(text), "?")
+}

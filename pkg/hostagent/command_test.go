@@ -1,0 +1,81 @@
+package hostagent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func commandOf(t *testing.T, argv ...string) Command {
+	return Command{Argv: map[Engine][]string{Docker: argv}, Directory: filepath.Join(t.TempDir(), "commands")}
+}
+
+func TestACommandIsNoShellText(t *testing.T) {
+	made := filepath.Join(t.TempDir(), "made")
+	if err := commandOf(t, "true", ";", "touch", made).Restart(t.Context(), Docker, "op"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(made); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a shell has read it: %v", err)
+	}
+}
+
+func TestAFailedCommandTellsItsOutput(t *testing.T) {
+	err := commandOf(t, "ls", "/no-such-file").Restart(t.Context(), Docker, "op")
+	if err == nil || !strings.Contains(err.Error(), "/no-such-file") {
+		t.Errorf("error is %v, want what ls said", err)
+	}
+	if err := commandOf(t, "true").Restart(t.Context(), Containerd, "op"); err == nil || !strings.Contains(err.Error(), "containerd") {
+		t.Errorf("error is %v, want that there is none for containerd", err)
+	}
+}
+
+func TestACommandIsBusyUntilItsLastProcessEnds(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "end")
+	// The shell is the command of the administrator here: it ends at once and
+	// leaves a process behind that reads until it is told to end.
+	c := commandOf(t, "sh", "-c", `mkfifo "$0"; cat "$0" >&2 & exit 0`, fifo)
+	if busy, err := c.Busy(t.Context(), Docker, "op"); busy || err != nil {
+		t.Fatalf("busy=%t, %v before it began", busy, err)
+	}
+	if err := c.Restart(t.Context(), Docker, "op"); err != nil {
+		t.Fatal(err)
+	}
+	if busy, err := c.Busy(t.Context(), Docker, "op"); !busy || err != nil {
+		t.Errorf("busy=%t, %v while a process of it lives", busy, err)
+	}
+	if err := c.Restart(t.Context(), Docker, "op"); err == nil || !strings.Contains(err.Error(), "runs already") {
+		t.Errorf("error is %v, want that it runs already", err)
+	}
+	if busy, err := c.Busy(t.Context(), Docker, "other"); busy || err != nil {
+		t.Errorf("busy=%t, %v of another operation", busy, err)
+	}
+	if err := os.WriteFile(fifo, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		busy, err := c.Busy(t.Context(), Docker, "op")
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("busy=%t, %v after its end", busy, err)
+		}
+		if !busy {
+			return
+		}
+	}
+}
+
+func TestACommandIsKilledWithItsSession(t *testing.T) {
+	c := commandOf(t, "sh", "-c", "sleep 600 & wait")
+	c.Timeout = 100 * time.Millisecond
+	err := c.Restart(t.Context(), Docker, "op")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error is %v", err)
+	}
+	if busy, err := c.Busy(t.Context(), Docker, "op"); busy || err != nil {
+		t.Errorf("busy=%t, %v: something lives on", busy, err)
+	}
+}

@@ -1,0 +1,132 @@
+package hostagent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// configuredDefault returns the default runtime that the configuration on disk
+// gives an engine when it starts the next time. named is false when the files
+// do not say: there are none, or the flags of the daemon may say it.
+func (h host) configuredDefault(e Engine) (runtime string, named bool, err error) {
+	root, err := os.OpenRoot(h.root)
+	if err != nil {
+		return "", false, fmt.Errorf("opening the host root: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if e == Docker {
+		return dockerDefault(root.FS(), h.paths.DockerConfig)
+	}
+	return containerdDefault(root.FS(), h.paths.ContainerdConfig)
+}
+
+// dockerDefault reads daemon.json.
+func dockerDefault(host fs.FS, file string) (runtime string, named bool, err error) {
+	data, err := fs.ReadFile(host, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("reading the configuration of docker: %w", err)
+	}
+	var config struct {
+		DefaultRuntime string `json:"default-runtime"`
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return "", false, nil
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		return "", false, fmt.Errorf("decoding /%s: %w", file, err)
+	}
+	return config.DefaultRuntime, config.DefaultRuntime != "", nil
+}
+
+// maxConfigFiles bounds how many files a configuration may import.
+const maxConfigFiles = 100
+
+// containerdDefault reads config.toml, what it imports and the drop-ins beside
+// it in conf.d; a later file overrides an earlier one.
+func containerdDefault(host fs.FS, file string) (runtime string, named bool, err error) {
+	var read []string
+	pending := []string{file}
+	for len(pending) > 0 && len(read) < maxConfigFiles {
+		next := pending[0]
+		pending = pending[1:]
+		if slices.Contains(read, next) {
+			continue
+		}
+		read = append(read, next)
+		data, err := fs.ReadFile(host, next)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", false, fmt.Errorf("reading the configuration of containerd: %w", err)
+		}
+		config, err := parseContainerd(data)
+		if err != nil {
+			return "", false, fmt.Errorf("decoding /%s: %w", next, err)
+		}
+		if config.runtime != "" {
+			runtime, named = config.runtime, true
+		}
+		imports := config.imports
+		if next == file {
+			imports = append(imports, path.Join("/", path.Dir(file), "conf.d", "*.toml"))
+		}
+		for _, pattern := range imports {
+			matches, err := fs.Glob(host, inHost(next, pattern))
+			if err != nil {
+				return "", false, fmt.Errorf("import %q of /%s: %w", pattern, next, err)
+			}
+			pending = append(pending, matches...)
+		}
+	}
+	return runtime, named, nil
+}
+
+// inHost returns an import as a path below the host root.
+func inHost(file, pattern string) string {
+	if !path.IsAbs(pattern) {
+		pattern = path.Join("/", path.Dir(file), pattern)
+	}
+	return strings.TrimPrefix(path.Clean(pattern), "/")
+}
+
+// containerdFile is what matters of one file.
+type containerdFile struct {
+	imports []string
+	runtime string
+}
+
+// criPlugins are the names of the plugin that runs pods: of containerd 1.x
+// (configuration versions 1 and 2) and of 2.x (version 3).
+var criPlugins = []string{"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"}
+
+func parseContainerd(data []byte) (containerdFile, error) {
+	var config struct {
+		Imports []string       `toml:"imports"`
+		Plugins map[string]any `toml:"plugins"`
+	}
+	if err := toml.Unmarshal(data, &config); err != nil {
+		return containerdFile{}, err
+	}
+	parsed := containerdFile{imports: config.Imports}
+	for _, name := range criPlugins {
+		plugin, _ := config.Plugins[name].(map[string]any)
+		section, _ := plugin["containerd"].(map[string]any)
+		if runtime, _ := section["default_runtime_name"].(string); runtime != "" {
+			parsed.runtime = runtime
+		}
+	}
+	return parsed, nil
+}

@@ -1,0 +1,142 @@
+package hostagent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// fakeHost is a host root of files.
+func fakeHost(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestHostFacts(t *testing.T) {
+	full := map[string]string{
+		"sys/module/enflame/version":     "1.4.2\n",
+		"proc/sys/kernel/random/boot_id": "b-1\n",
+		"dev/gcu0":                       "", "dev/gcu1": "", "dev/gcu10": "", "dev/gcuctl": "", "dev/vgcu0": "", "dev/gcu": "", "dev/gcu1x": "",
+		"dev/gcu7/a-directory-is-no-card": "",
+	}
+	got, err := readHostFacts(fakeHost(t, full))
+	if diff := cmp.Diff(HostFacts{DriverVersion: "1.4.2", Devices: 3, BootID: "b-1"}, got); diff != "" || err != nil {
+		t.Errorf("%v; facts (-want +got):\n%s", err, diff)
+	}
+	got, err = readHostFacts(fakeHost(t, map[string]string{"sys/module/enflame/version": " \n"}))
+	if diff := cmp.Diff(HostFacts{}, got, cmpopts.IgnoreFields(HostFacts{}, "Missing")); diff != "" || err != nil || len(got.Missing) != 3 {
+		t.Errorf("of an empty host: %v, missing %q; facts (-want +got):\n%s", err, got.Missing, diff)
+	}
+	if _, err := readHostFacts(filepath.Join(t.TempDir(), "nowhere")); err == nil {
+		t.Error("a host root that is not there has facts")
+	}
+}
+
+func TestALinkDoesNotLeaveTheHost(t *testing.T) {
+	root := fakeHost(t, map[string]string{"sys/module/enflame/x": "", "dev/x": ""})
+	outside := filepath.Join(t.TempDir(), "version")
+	if err := os.WriteFile(outside, []byte("9.9"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(root, driverVersionFile)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readHostFacts(root); err != nil || got.DriverVersion != "" {
+		t.Errorf("read %q (%v) of a file that is not of the host", got.DriverVersion, err)
+	}
+}
+
+func TestConfiguredDefault(t *testing.T) {
+	v2 := func(runtime string) string {
+		return "[plugins.\"io.containerd.grpc.v1.cri\".containerd]\n  default_runtime_name = \"" + runtime + "\"\n"
+	}
+	v3 := strings.Replace(v2("enflame"), "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", 1)
+	tests := map[string]struct {
+		engine Engine
+		files  map[string]string
+		want   string
+		broken bool
+	}{
+		"docker without a file":       {engine: Docker},
+		"docker with an empty file":   {engine: Docker, files: map[string]string{"etc/docker/daemon.json": " "}},
+		"docker names one":            {engine: Docker, files: map[string]string{"etc/docker/daemon.json": `{"default-runtime":"enflame","x":1}`}, want: "enflame"},
+		"docker names none":           {engine: Docker, files: map[string]string{"etc/docker/daemon.json": `{"live-restore":true}`}},
+		"docker with a torn file":     {engine: Docker, files: map[string]string{"etc/docker/daemon.json": `{"default`}, broken: true},
+		"containerd without a file":   {engine: Containerd},
+		"containerd of version 2":     {engine: Containerd, files: map[string]string{"etc/containerd/config.toml": v2("enflame")}, want: "enflame"},
+		"containerd of version 3":     {engine: Containerd, files: map[string]string{"etc/containerd/config.toml": v3}, want: "enflame"},
+		"containerd with a torn file": {engine: Containerd, files: map[string]string{"etc/containerd/config.toml": "[plugins"}, broken: true},
+		"a drop-in of containerd overrides": {engine: Containerd, files: map[string]string{
+			"etc/containerd/config.toml": "imports = [\"/etc/containerd/more/*.toml\"]\n" + v2("runc"),
+			"etc/containerd/more/a.toml": v2("nvidia"), "etc/containerd/more/b.toml": v2("enflame"),
+		}, want: "enflame"},
+		"a drop-in beside the file, imported by default": {engine: Containerd, files: map[string]string{
+			"etc/containerd/config.toml": v2("runc"), "etc/containerd/conf.d/99-enflame.toml": v2("enflame"),
+		}, want: "enflame"},
+		"files that import each other": {engine: Containerd, files: map[string]string{
+			"etc/containerd/config.toml": "imports = [\"a.toml\"]\n", "etc/containerd/a.toml": "imports = [\"config.toml\"]\n" + v2("enflame"),
+		}, want: "enflame"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := host{root: fakeHost(t, test.files), paths: Paths{}.withDefaults()}
+			got, named, err := h.configuredDefault(test.engine)
+			if got != test.want || named != (test.want != "") || (err != nil) != test.broken {
+				t.Errorf("configured %q, named=%t, %v; want %q, broken=%t", got, named, err, test.want, test.broken)
+			}
+		})
+	}
+}
+
+func TestInstanceOfAProcess(t *testing.T) {
+	stat := func(name, start string) string {
+		return "7 (" + name + ") S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 9 0 " + start + " 1 2"
+	}
+	for name, test := range map[string]struct{ stat, want string }{
+		"a plain name":                        {stat("dockerd", "4711"), "b-1/7/4711"},
+		"a name that looks like other fields": {stat("a) R 1 (b", "4711"), "b-1/7/4711"},
+		"another start is another instance":   {stat("dockerd", "4712"), "b-1/7/4712"},
+		"a torn line":                         {"7 (dockerd) S 1", ""},
+		"no line":                             {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := fakeHost(t, map[string]string{"sys/kernel/random/boot_id": "b-1\n", "7/stat": test.stat})
+			got, err := processes{proc: root}.instance(7)
+			if got != test.want || (err == nil) != (test.want != "") {
+				t.Errorf("instance = %q, %v, want %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestDefaultRuntimeThatContainerdTells(t *testing.T) {
+	if got, err := defaultRuntimeOf(`{"containerd":{"defaultRuntimeName":"enflame","runtimes":{}}}`); got != "enflame" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, config := range []string{"", "{}", "null", `{"containerd":{"defaultRuntimeName":""}}`, "["} {
+		if got, err := defaultRuntimeOf(config); err == nil {
+			t.Errorf("of %q: %q, want an error: missing evidence is no evidence", config, got)
+		}
+	}
+}
+
+func TestCardsAreCountedInAnyFileSystem(t *testing.T) {
+	if got := hostFactsOf(fstest.MapFS{"dev/gcu0": {}, "dev/gcu1": {}}); got.Devices != 2 {
+		t.Errorf("%d cards", got.Devices)
+	}
+}

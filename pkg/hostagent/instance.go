@@ -1,0 +1,131 @@
+package hostagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// notRunning is the instance of a daemon that does not run.
+const notRunning = ""
+
+// errNoProcess: there is no process of that id.
+var errNoProcess = errors.New("no such process")
+
+// processes reads what identifies a process. The id of a process alone is used
+// again; with the moment of its start and the boot of the machine it is not.
+type processes struct {
+	proc string // a proc file system
+}
+
+// instance returns "<boot id>/<pid>/<start, in ticks since the boot>".
+func (p processes) instance(pid int) (string, error) {
+	boot, err := os.ReadFile(filepath.Join(p.proc, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return "", fmt.Errorf("reading the boot id: %w", err)
+	}
+	stat, err := os.ReadFile(filepath.Join(p.proc, strconv.Itoa(pid), "stat"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return "", fmt.Errorf("process %d: %w", pid, errNoProcess)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading when process %d began: %w", pid, err)
+	}
+	start, err := startOf(string(stat))
+	if err != nil {
+		return "", fmt.Errorf("reading when process %d began: %w", pid, err)
+	}
+	return fmt.Sprintf("%s/%d/%s", strings.TrimSpace(string(boot)), pid, start), nil
+}
+
+// startOf returns field 22 of /proc/<pid>/stat. Field 2, the name, is in
+// parentheses and may hold anything.
+func startOf(stat string) (string, error) {
+	const startField, firstAfterName = 22, 3
+	end := strings.LastIndex(stat, ") ")
+	if end < 0 {
+		return "", errors.New("it is not of the form of stat")
+	}
+	fields := strings.Fields(stat[end+2:])
+	if len(fields) <= startField-firstAfterName {
+		return "", errors.New("it is too short")
+	}
+	return fields[startField-firstAfterName], nil
+}
+
+// listener returns the process that listens on a unix socket; 0 when none does.
+func listener(ctx context.Context, socket string) (int, error) {
+	var dialer net.Dialer
+	connection, err := dialer.DialContext(ctx, "unix", socket)
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("connecting to %s: %w", socket, err)
+	}
+	pid, err := peer(connection.(*net.UnixConn))
+	return pid, errors.Join(err, connection.Close())
+}
+
+func peer(connection *net.UnixConn) (int, error) {
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("reading who listens: %w", err)
+	}
+	var credentials *syscall.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		credentials, failed = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err := errors.Join(err, failed); err != nil {
+		return 0, fmt.Errorf("reading who listens: %w", err)
+	}
+	if credentials.Pid == 0 {
+		return 0, errors.New("the daemon is not in the process namespace of the agent (its pod needs hostPID)")
+	}
+	return int(credentials.Pid), nil
+}
+
+// serviceManagerPID listens on the sockets of services that it starts on demand
+// (docker.socket of Debian).
+const serviceManagerPID = 1
+
+// mainPIDs tells the main process of the service of an engine: 0 when it does
+// not run.
+type mainPIDs func(context.Context, Engine) (int, error)
+
+// instanceOf returns the running instance of an engine, or notRunning. An error
+// means that it cannot be told.
+func (h host) instanceOf(ctx context.Context, e Engine, services mainPIDs) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	pid, err := listener(ctx, h.socket(e))
+	if err != nil {
+		return "", err
+	}
+	table := processes{proc: "/proc"} // where the ids that the kernel told are from
+	if pid == serviceManagerPID {
+		if services == nil {
+			return "", errors.New("process 1 listens for the daemon, and is no systemd that could be asked")
+		}
+		table = processes{proc: h.path("proc")}
+		if pid, err = services(ctx, e); err != nil {
+			return "", err
+		}
+	}
+	if pid == 0 {
+		return notRunning, nil
+	}
+	instance, err := table.instance(pid)
+	if errors.Is(err, errNoProcess) {
+		return notRunning, nil // it ended in between
+	}
+	return instance, err
+}

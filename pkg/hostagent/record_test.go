@@ -1,0 +1,232 @@
+package hostagent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+var noon = time.Date(2023, 5, 24, 12, 0, 0, 0, time.UTC)
+
+func fullRecord() record {
+	return record{
+		Subject: "default runtime enflame, engine docker",
+		Result: Result{ID: "op-1", Task: "runtime_restart-runtime", State: Running, Reason: ReasonInProgress, Attempts: 1, Started: noon,
+			Facts: Facts{Runtime: &RuntimeFacts{Engine: Docker, Default: "runc", Instance: "b/1/2"}, Host: &HostFacts{Devices: 8}}},
+		Begun: &begun{Engine: Docker, Before: "b/1/2", Deadline: noon.Add(time.Minute), Attempts: 1, Refused: "exit status 1"},
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	for _, r := range []record{fullRecord(), {Result: Result{ID: "a", Task: "b_c"}}} {
+		data, err := recordKind.Encode(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+		f.Add(bytes.Replace(data, []byte("op-1"), []byte("../1"), 1))
+	}
+	f.Add([]byte(`{"checksum":"","entry":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := recordKind.Decode(data)
+		if err != nil {
+			return
+		}
+		if key := r.key(); filepath.Base(key) != key || !recordKind.IDPattern.MatchString(key) {
+			t.Fatalf("accepted a key that is no file name: %q", key)
+		}
+		again, err := recordKind.Encode(r)
+		if err != nil || !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
+			t.Fatalf("decoded and encoded again it differs (%v):\n%s\n%s", err, data, again)
+		}
+	})
+}
+
+func TestSuperfluousRecordsAreTheOldestThatEnded(t *testing.T) {
+	records := map[string]record{}
+	for i, state := range []State{Done, Running, Failed, Waiting, Done} {
+		r := record{Result: Result{ID: fmt.Sprint("op-", i), Task: "a_b", State: state, Finished: noon.Add(time.Duration(i) * time.Second)}}
+		records[r.key()] = r
+	}
+	if diff := cmp.Diff([]string{"op-0_a_b", "op-2_a_b"}, superfluous(records, 1)); diff != "" {
+		t.Errorf("keeping one (-want +got):\n%s", diff)
+	}
+	if got := superfluous(records, 3); got != nil {
+		t.Errorf("keeping three of three: %v", got)
+	}
+}
+
+// newExecutor is one on a host without any engine.
+func newExecutor(t *testing.T, state string, change func(*Options)) *Executor {
+	t.Helper()
+	o := Options{StateDirectory: state, HostRoot: fakeHost(t, map[string]string{"dev/gcu0": "", driverVersionFile: "1.0", bootIDFile: "b"}),
+		Clock: testclock.NewFakeClock(noon), Log: testr.New(t)}
+	change(&o)
+	e, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func restartOperation(id string) Operation {
+	return Operation{ID: id, Task: "runtime_restart-runtime", RestartRuntime: &RestartRuntime{DefaultRuntime: "enflame", Allowed: true, Engine: Docker}}
+}
+
+func TestVerifyReadsFactsAndRecordsThem(t *testing.T) {
+	state := t.TempDir()
+	e := newExecutor(t, state, func(*Options) {})
+	got, err := e.Execute(t.Context(), Operation{ID: "op-1", Task: "driver_verify", Verify: &Verify{}})
+	if err != nil || got.State != Done || got.Facts.Host == nil || got.Facts.Runtime != nil {
+		t.Fatalf("result %+v, %v", got, err)
+	}
+	host := *got.Facts.Host
+	if len(host.Missing) != 1 || !strings.HasPrefix(host.Missing[0], "container engine: ") {
+		t.Errorf("missing %q, want that no engine answers", host.Missing)
+	}
+	host.Missing = nil
+	if diff := cmp.Diff(HostFacts{DriverVersion: "1.0", Devices: 1, BootID: "b"}, host); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+	back := newExecutor(t, state, func(*Options) {})
+	if diff := cmp.Diff([]Result{got}, back.Results()); diff != "" {
+		t.Errorf("results of the agent that comes back (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnOperationIDIsUsedForOneThing(t *testing.T) {
+	e := newExecutor(t, t.TempDir(), func(*Options) {})
+	first := Operation{ID: "op", Task: "driver_prepull", Prepull: &Prepull{Image: "r.example/driver:1"}}
+	if got, err := e.Execute(t.Context(), first); err != nil || got.Reason != ReasonNoEngine {
+		t.Fatalf("result %+v, %v", got, err)
+	}
+	first.Prepull.Image = "r.example/driver:2"
+	if _, err := e.Execute(t.Context(), first); !errors.Is(err, ErrConflict) {
+		t.Errorf("error is %v, want a conflict", err)
+	}
+}
+
+func TestInvalidOperationsAreRefused(t *testing.T) {
+	e := newExecutor(t, t.TempDir(), func(*Options) {})
+	verify := &Verify{}
+	for name, o := range map[string]Operation{
+		"no id":                {Task: "a_b", Verify: verify},
+		"an id that is a path": {ID: "../x", Task: "a_b", Verify: verify},
+		"no task":              {ID: "a", Verify: verify},
+		"no parameters":        {ID: "a", Task: "a_b"},
+		"two parameters":       {ID: "a", Task: "a_b", Verify: verify, Prepull: &Prepull{Image: "x"}},
+		"another engine":       {ID: "a", Task: "a_b", Verify: &Verify{Engine: "podman"}},
+		"no runtime":           {ID: "a", Task: "a_b", RestartRuntime: &RestartRuntime{Allowed: true}},
+		"a negative timeout":   {ID: "a", Task: "a_b", RestartRuntime: &RestartRuntime{DefaultRuntime: "x", Timeout: -1}},
+		"no image":             {ID: "a", Task: "a_b", Prepull: &Prepull{}},
+		"a bad image":          {ID: "a", Task: "a_b", Prepull: &Prepull{Image: "a b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := e.Execute(t.Context(), o); !errors.Is(err, ErrInvalid) {
+				t.Errorf("error is %v", err)
+			}
+		})
+	}
+	if got := e.Results(); len(got) != 0 {
+		t.Errorf("recorded %v", got)
+	}
+}
+
+func TestNothingIsDoneUnderALostRecord(t *testing.T) {
+	state := t.TempDir()
+	e := newExecutor(t, state, func(*Options) {})
+	r := fullRecord()
+	if err := errors.Join(e.put(r), e.put(r)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(state, "tasks", "*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("files %v, %v", files, err)
+	}
+	for _, file := range files {
+		if err := os.WriteFile(file, []byte("torn"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // also when it comes back once more
+		e = newExecutor(t, state, func(*Options) {})
+		if _, err := e.Execute(t.Context(), restartOperation("op-1")); !errors.Is(err, ErrLost) {
+			t.Errorf("error is %v, want that it is lost", err)
+		}
+	}
+	if got, err := e.Execute(t.Context(), restartOperation("op-2")); err != nil || got.State != Failed {
+		t.Errorf("another operation: %+v, %v", got, err)
+	}
+}
+
+func TestWhatCannotBeRecordedIsNotBegun(t *testing.T) {
+	state := t.TempDir()
+	e := newExecutor(t, state, func(*Options) {})
+	tasks := filepath.Join(state, "tasks")
+	if err := errors.Join(os.Remove(tasks), os.WriteFile(tasks, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]Operation{
+		"restart": restartOperation("op"),
+		"prepull": {ID: "op", Task: "a_prepull", Prepull: &Prepull{Image: "x"}},
+		"verify":  {ID: "op", Task: "a_verify", Verify: &Verify{}},
+	} {
+		if _, err := e.Execute(t.Context(), o); !errors.Is(err, ErrNotRecorded) {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
+func TestCredentialsForAnImage(t *testing.T) {
+	secret := func(auths string) corev1.Secret {
+		return corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{` + auths + `}}`)}}
+	}
+	old := corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"https://r.example":{"username":"old","password":"p"}}`)}}
+	tests := map[string]struct {
+		image   string
+		secrets []corev1.Secret
+		want    []string
+	}{
+		"without secrets":                {"r.example/a:1", nil, []string{""}},
+		"of the registry":                {"r.example/a:1", []corev1.Secret{secret(`"r.example":{"username":"u","password":"p"}`)}, []string{"u"}},
+		"as base64":                      {"r.example/a:1", []corev1.Secret{secret(`"r.example":{"auth":"dTpw"}`)}, []string{"u"}},
+		"of another registry":            {"r.example/a:1", []corev1.Secret{secret(`"q.example":{"username":"u","password":"p"}`)}, []string{""}},
+		"with another port":              {"r.example:5000/a:1", []corev1.Secret{secret(`"r.example":{"username":"u","password":"p"}`)}, []string{""}},
+		"of a part of the registry":      {"r.example/team/a:1", []corev1.Secret{secret(`"r.example/team":{"username":"t","password":"p"},"r.example":{"username":"u","password":"p"}`)}, []string{"t"}},
+		"with a wildcard":                {"eu.r.example/a:1", []corev1.Secret{secret(`"*.r.example":{"username":"u","password":"p"}`)}, []string{"u"}},
+		"of Docker Hub, by its old name": {"busybox", []corev1.Secret{secret(`"https://index.docker.io/v1/":{"username":"hub","password":"p"}`)}, []string{"hub"}},
+		"several, in their order":        {"r.example/a:1", []corev1.Secret{secret(`"r.example":{"username":"u","password":"p"}`), old, old}, []string{"u", "old"}},
+		"by digest":                      {"r.example/a@sha256:" + strings.Repeat("0", 64), []corev1.Secret{old}, []string{"old"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			found, err := credentialsFor(t.Context(), test.image, test.secrets)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var users []string
+			for _, credential := range found {
+				users = append(users, credential.Username)
+			}
+			if diff := cmp.Diff(test.want, users); diff != "" {
+				t.Errorf("users (-want +got):\n%s", diff)
+			}
+		})
+	}
+	torn := secret(`"r.example":{"password":"s3cret`)
+	torn.Name = "pull"
+	if _, err := credentialsFor(t.Context(), "r.example/a:1", []corev1.Secret{torn}); err == nil || !strings.Contains(err.Error(), "pull") || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("error is %v, want one that names the secret and not what is in it", err)
+	}
+}

@@ -1,0 +1,122 @@
+package hostagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+)
+
+// ServiceManager restarts a container engine. Execute calls one method at a time.
+type ServiceManager interface {
+	// Busy tells that what an earlier Restart of the same operation began, also of
+	// an agent that died since, is still going on. It errs to the side of true.
+	Busy(ctx context.Context, e Engine, operation string) (bool, error)
+	// Restart restarts the engine, and returns when this was done or refused. It
+	// goes on when the agent dies; so it does when ctx ends, unless it can be
+	// stopped. operation names the request in file names.
+	Restart(ctx context.Context, e Engine, operation string) error
+}
+
+// Systemd restarts units through D-Bus.
+type Systemd struct {
+	// Bus is the path of the socket of the system bus.
+	Bus string
+	// Units of the engines; docker.service and containerd.service when absent.
+	Units map[Engine]string
+}
+
+var _ ServiceManager = Systemd{}
+
+func (s Systemd) unit(e Engine) string {
+	if unit := s.Units[e]; unit != "" {
+		return unit
+	}
+	return string(e) + ".service"
+}
+
+// connect returns a connection of its own: the bus may itself be restarted.
+func (s Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
+	connection, err := dbus.NewConnection(func() (*godbus.Conn, error) {
+		// Authenticated by uid, which needs no list of users.
+		return godbus.Connect("unix:path="+s.Bus, godbus.WithContext(ctx), godbus.WithAuth(godbus.AuthExternal(strconv.Itoa(os.Getuid()))))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to systemd: %w", err)
+	}
+	return connection, nil
+}
+
+// Busy implements ServiceManager: the unit has a job, or is on its way between
+// two states. A job of somebody else counts too: restarting on top of it would
+// be a second restart.
+func (s Systemd) Busy(ctx context.Context, e Engine, _ string) (bool, error) {
+	connection, err := s.connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer connection.Close()
+	properties, err := connection.GetUnitPropertiesContext(ctx, s.unit(e))
+	if err != nil {
+		return false, fmt.Errorf("reading the state of %s: %w", s.unit(e), err)
+	}
+	return unitBusy(properties), nil
+}
+
+func unitBusy(properties map[string]any) bool {
+	if job, ok := properties["Job"].([]any); ok && len(job) > 0 {
+		if id, ok := job[0].(uint32); ok && id != 0 {
+			return true
+		}
+	}
+	switch properties["ActiveState"] {
+	case "activating", "deactivating", "reloading":
+		return true
+	}
+	return false
+}
+
+// Restart implements ServiceManager. systemd goes on when the agent dies.
+func (s Systemd) Restart(ctx context.Context, e Engine, _ string) error {
+	connection, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	result := make(chan string, 1)
+	if _, err := connection.RestartUnitContext(ctx, s.unit(e), "replace", result); err != nil {
+		return fmt.Errorf("asking systemd to restart %s: %w", s.unit(e), err)
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for systemd to restart %s: %w", s.unit(e), context.Cause(ctx))
+	case answer := <-result:
+		if answer != "done" {
+			return fmt.Errorf("systemd says %q of restarting %s", answer, s.unit(e))
+		}
+		return nil
+	}
+}
+
+// MainPID returns the main process of the unit of an engine, 0 when it does not
+// run. It tells the daemon where systemd itself listens on its socket.
+func (s Systemd) MainPID(ctx context.Context, e Engine) (int, error) {
+	connection, err := s.connect(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer connection.Close()
+	property, err := connection.GetServicePropertyContext(ctx, s.unit(e), "MainPID")
+	if err != nil {
+		return 0, fmt.Errorf("reading the main process of %s: %w", s.unit(e), err)
+	}
+	pid, ok := property.Value.Value().(uint32)
+	if !ok {
+		return 0, errors.New("systemd does not tell the main process of " + s.unit(e))
+	}
+	return int(pid), nil
+}

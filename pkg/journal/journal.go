@@ -1,0 +1,253 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+)
+
+const (
+	fileSuffix     = ".json"
+	previousSuffix = ".previous"
+	corruptSuffix  = ".corrupt"
+	unfinishedName = ".new-"
+)
+
+// Journal is a directory of values. It is not safe for concurrent use, and
+// belongs to one process.
+type Journal[T any] struct {
+	directory string
+	kind      Kind[T]
+}
+
+// Content is what a journal held when it was opened.
+type Content[T any] struct {
+	// Values in the order of their ids; for a torn file, the generation before it.
+	Values []T
+	// Incomplete is true when values may be missing or old: there was no journal,
+	// or a file had to be set aside.
+	Incomplete bool
+	// Lost are the ids of which every generation had to be set aside, now or
+	// before, sorted. Only kinds that keep the previous generation have them.
+	Lost []string
+}
+
+// Open returns the journal in a directory, which is made when it does not
+// exist, and what is in it. Files that cannot be used are set aside and logged.
+// It returns an error when nothing could be recorded here.
+func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], Content[T], error) {
+	j := &Journal[T]{directory: directory, kind: kind}
+	var content Content[T]
+	if _, err := os.Stat(directory); errors.Is(err, os.ErrNotExist) {
+		content.Incomplete = true
+	}
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return nil, Content[T]{}, fmt.Errorf("making the state directory: %w", err)
+	}
+	if err := j.checkWritable(); err != nil {
+		return nil, Content[T]{}, err
+	}
+	ids, err := j.list()
+	if err != nil {
+		return nil, Content[T]{}, err
+	}
+	for _, id := range ids {
+		if err := j.load(id, &content, log); err != nil {
+			return nil, Content[T]{}, err
+		}
+	}
+	return j, content, nil
+}
+
+// checkWritable finds out at start, not at the first value, that nothing can
+// be recorded here.
+func (j *Journal[T]) checkWritable() error {
+	probe, err := os.CreateTemp(j.directory, unfinishedName)
+	if err != nil {
+		return fmt.Errorf("writing to the state directory: %w", err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// list removes unfinished files and returns the ids of the others, sorted.
+func (j *Journal[T]) list() ([]string, error) {
+	files, err := os.ReadDir(j.directory)
+	if err != nil {
+		return nil, fmt.Errorf("listing the journal: %w", err)
+	}
+	var ids []string
+	for _, file := range files {
+		if strings.HasPrefix(file.Name(), unfinishedName) {
+			if err := os.Remove(filepath.Join(j.directory, file.Name())); err != nil {
+				return nil, fmt.Errorf("removing an unfinished file: %w", err)
+			}
+			continue
+		}
+		name := strings.TrimSuffix(strings.TrimSuffix(file.Name(), corruptSuffix), previousSuffix)
+		if id, ok := strings.CutSuffix(name, fileSuffix); ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// load adds the value of one id to content: the newest generation that can be used.
+func (j *Journal[T]) load(id string, content *Content[T], log logr.Logger) error {
+	corrupt := 0
+	for _, name := range j.generations(id) {
+		v, err := j.read(id, name)
+		if err == nil {
+			content.Values = append(content.Values, v)
+			return nil
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Lstat(filepath.Join(j.directory, name+corruptSuffix)); err == nil {
+				corrupt++
+			}
+			continue
+		}
+		corrupt++
+		content.Incomplete = true
+		if err := j.setAside(name, err, log); err != nil {
+			return err
+		}
+	}
+	if j.kind.KeepPrevious && corrupt == len(j.generations(id)) {
+		content.Lost = append(content.Lost, id)
+	}
+	return nil
+}
+
+// generations are the names of the files of an id, newest first.
+func (j *Journal[T]) generations(id string) []string {
+	if j.kind.KeepPrevious {
+		return []string{id + fileSuffix, id + fileSuffix + previousSuffix}
+	}
+	return []string{id + fileSuffix}
+}
+
+func (j *Journal[T]) read(id, name string) (v T, err error) {
+	var none T
+	file, err := os.Open(filepath.Join(j.directory, name))
+	if err != nil {
+		return none, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, MaxFileBytes+1))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return none, err
+	}
+	v, err = j.kind.Decode(data)
+	if err != nil {
+		return none, err
+	}
+	if held := j.kind.ID(v); held != id {
+		return none, fmt.Errorf("it holds %q", held)
+	}
+	return v, nil
+}
+
+// setAside renames a file that cannot be used, so that a person can look at it.
+func (j *Journal[T]) setAside(name string, cause error, log logr.Logger) error {
+	path := filepath.Join(j.directory, name)
+	log.Info("Setting aside a journal file that cannot be used", "file", path+corruptSuffix, "cause", cause.Error())
+	if err := os.Rename(path, path+corruptSuffix); err != nil {
+		return fmt.Errorf("setting aside journal file %s: %w", name, err)
+	}
+	return nil
+}
+
+// Put records a value, durably, in the place of the one with the same id. An
+// error says which id was not recorded.
+func (j *Journal[T]) Put(v T) error { return j.Change([]T{v}, nil) }
+
+// Change records values and then removes ids, durably: in this order, so that
+// a failure loses nothing. On an error some of it may have been done. An id
+// that is not there is no error.
+func (j *Journal[T]) Change(put []T, remove []string) error {
+	for _, v := range put {
+		if err := j.write(v); err != nil {
+			return fmt.Errorf("recording %s: %w", j.kind.ID(v), err)
+		}
+	}
+	for _, id := range remove {
+		for _, name := range j.generations(id) {
+			if err := os.Remove(filepath.Join(j.directory, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("removing %s: %w", id, err)
+			}
+		}
+	}
+	if len(put)+len(remove) == 0 {
+		return nil
+	}
+	return j.syncDirectory()
+}
+
+func (j *Journal[T]) write(v T) (err error) {
+	data, err := j.kind.Encode(v)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(j.directory, unfinishedName)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+	if _, err = file.Write(data); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	if err = file.Sync(); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	if err = file.Close(); err != nil {
+		return err
+	}
+	current := filepath.Join(j.directory, j.kind.ID(v)+fileSuffix)
+	if j.kind.KeepPrevious {
+		if err = keepPrevious(current, file.Name()); err != nil {
+			return err
+		}
+	}
+	return os.Rename(file.Name(), current)
+}
+
+// keepPrevious makes the current file the previous one as well. There is a
+// previous one at every moment, because it is renamed into its place.
+func keepPrevious(current, unfinished string) error {
+	link := unfinished + previousSuffix
+	if err := os.Link(current, link); errors.Is(err, os.ErrNotExist) {
+		return nil // the first generation
+	} else if err != nil {
+		return fmt.Errorf("keeping the previous generation: %w", err)
+	}
+	if err := os.Rename(link, current+previousSuffix); err != nil {
+		return errors.Join(fmt.Errorf("keeping the previous generation: %w", err), os.Remove(link))
+	}
+	// A rename between two names of one file does nothing: after a crash right
+	// here, the previous generation is the current one already.
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (j *Journal[T]) syncDirectory() error {
+	directory, err := os.Open(j.directory)
+	if err != nil {
+		return err
+	}
+	if err := directory.Sync(); err != nil {
+		return errors.Join(fmt.Errorf("syncing the journal: %w", err), directory.Close())
+	}
+	return directory.Close()
+}

@@ -1,0 +1,139 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent"
+)
+
+// library is a registry on a loopback address that wants a password.
+type library struct {
+	address string
+	asked   atomic.Int64 // requests for manifests
+	hangs   atomic.Bool
+}
+
+var librarian = authn.AuthConfig{Username: "robot", Password: "s3cret"}
+
+func openLibrary(t *testing.T) *library {
+	t.Helper()
+	l := &library{}
+	books := registry.New()
+	end := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != librarian.Username || password != librarian.Password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="library"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if strings.Contains(r.URL.Path, "/manifests/") {
+			l.asked.Add(1)
+		}
+		if l.hangs.Load() {
+			select {
+			case <-end:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		books.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { close(end); server.Close() })
+	l.address = strings.TrimPrefix(server.URL, "http://")
+	return l
+}
+
+// image pushes an image without anything in it that could be run.
+func (l *library) image(t *testing.T, path string) string {
+	t.Helper()
+	image, err := random.Image(1024, 2)
+	check(t, err)
+	config, err := image.ConfigFile()
+	check(t, err)
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	image, err = mutate.ConfigFile(image, config)
+	check(t, err)
+	l.push(t, path, image)
+	return l.address + "/" + path
+}
+
+func (l *library) push(t *testing.T, path string, image v1.Image) {
+	t.Helper()
+	reference, err := name.ParseReference(l.address + "/" + path)
+	check(t, err)
+	check(t, remote.Write(reference, image, remote.WithAuth(authn.FromConfig(librarian))))
+}
+
+func secret(t *testing.T, registry string, credential authn.AuthConfig) corev1.Secret {
+	t.Helper()
+	config, err := json.Marshal(map[string]any{"auths": map[string]any{registry: map[string]string{
+		"username": credential.Username, "password": credential.Password,
+	}}})
+	check(t, err)
+	return corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: config}}
+}
+
+func TestPrepull(t *testing.T) {
+	for _, engine := range []hostagent.Engine{hostagent.Docker, hostagent.Containerd} {
+		t.Run(string(engine), func(t *testing.T) {
+			d, l := startEngine(t, engine), openLibrary(t)
+			e, err := hostagent.New(optionsOf(d, t.TempDir()))
+			check(t, err)
+			good, bad := secret(t, l.address, librarian), secret(t, l.address, authn.AuthConfig{Username: "robot", Password: "old"})
+			pull := func(id string, p hostagent.Prepull) hostagent.Result {
+				t.Helper()
+				result, err := e.Execute(context.Background(), hostagent.Operation{ID: id, Task: "driver_prepull", Prepull: &p})
+				check(t, err)
+				return result
+			}
+			want := func(got hostagent.Result, state hostagent.State, reason hostagent.Reason, attempts int) {
+				t.Helper()
+				if got.State != state || got.Reason != reason || got.Attempts != attempts || (got.State == hostagent.Done) != (got.Facts.Image != nil) {
+					t.Errorf("result is %+v, want %s %s of attempt %d", got, state, reason, attempts)
+				}
+				if strings.Contains(fmt.Sprint(got), librarian.Password) {
+					t.Errorf("a password is in the result: %+v", got)
+				}
+			}
+			image := l.image(t, "gcu/gcu-driver:1.0")
+			want(pull("op", hostagent.Prepull{Image: image}), hostagent.Failed, hostagent.ReasonPullFailed, 1)
+			want(pull("op", hostagent.Prepull{Image: image, Secrets: []corev1.Secret{bad}}), hostagent.Failed, hostagent.ReasonPullFailed, 2)
+			want(pull("op", hostagent.Prepull{Image: image, Secrets: []corev1.Secret{bad, good}}), hostagent.Done, hostagent.ReasonPulled, 3)
+
+			asked := l.asked.Load()
+			want(pull("op", hostagent.Prepull{Image: image}), hostagent.Done, hostagent.ReasonPresent, 4)
+			if l.asked.Load() != asked {
+				t.Error("the registry was asked for an image that is there")
+			}
+			want(pull("op", hostagent.Prepull{Image: image, Secrets: []corev1.Secret{good}, Always: true}), hostagent.Done, hostagent.ReasonPulled, 5)
+			if l.asked.Load() == asked {
+				t.Error("the registry was not asked although the tag may have moved")
+			}
+			want(pull("none", hostagent.Prepull{Image: l.address + "/gcu/none:1.0", Secrets: []corev1.Secret{good}}), hostagent.Failed, hostagent.ReasonPullFailed, 1)
+
+			slow := l.image(t, "gcu/slow:1.0")
+			l.hangs.Store(true)
+			want(pull("slow", hostagent.Prepull{Image: slow, Secrets: []corev1.Secret{good}, Timeout: 2 * time.Second}), hostagent.Failed, hostagent.ReasonPullTimedOut, 1)
+			l.hangs.Store(false)
+			want(pull("slow", hostagent.Prepull{Image: slow, Secrets: []corev1.Secret{good}}), hostagent.Done, hostagent.ReasonPulled, 2)
+		})
+	}
+}
