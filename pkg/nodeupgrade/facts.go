@@ -22,8 +22,9 @@ type Facts struct {
 	Override string
 	// Node is the Node object.
 	Node Node
-	// Members are the components of the wanted operation and all others that use
-	// the device of this node, whoever deploys them; in any order.
+	// Members are the components of the wanted operation, all others that use the
+	// device of this node, whoever deploys them, and those whose pods the record
+	// names, wanted or not; in any order.
 	Members []Member
 	// Drained says whether the node is empty, read live.
 	Drained Drained
@@ -82,8 +83,8 @@ type Pod struct {
 	Terminating, CrashLooping bool
 }
 
-// Drained is what a look at the pods of the node says, by the policy of the
-// operation, read live.
+// Drained is what a look at the pods of the node says, read live, by the policy of
+// the operation; of all pods when the record says so (DrainAll).
 type Drained struct {
 	// Empty: the node is Ready and nothing is left to evict.
 	Empty bool

@@ -161,6 +161,14 @@ func TestNext(t *testing.T) {
 				pod(f, "devicePlugin").Terminating, pod(f, "exporter").Terminating = true, true
 			}, later(10 * time.Minute)},
 			"Releasing then Deferred driver_replace DeviceInUse"},
+		{"the device stays closed until the driver was verified", "driver_verify", driverOnly, nil, "Running driver_verify InProgress"},
+		{"and is open for its users before they are replaced", "devicePlugin_replace", driverOnly, nil, "Running devicePlugin_replace InProgress OpenDevice"},
+		{"a user of the device from before the driver is replaced", "devicePlugin_replace", driverOnly,
+			[]func(*Facts){func(f *Facts) {
+				old := &Pod{Revision: "v1", Available: true, Created: f.Now.Add(-time.Hour)}
+				old.UID, old.ResourceVersion = "old", "100000"
+				f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "devicePlugin" })].Pod = old
+			}}, "Running devicePlugin_replace InProgress OpenDevice DeletePod"},
 		{"a new driver that restarts again and again fails", "driver_verify", everything,
 			[]func(*Facts){func(f *Facts) {
 				f.Record.Operation.Tasks[taskAt(f, "driver_replace")].State = topsv1.OperationTaskRunning
@@ -238,6 +246,26 @@ func TestNext(t *testing.T) {
 
 func taskAt(f *Facts, task string) int {
 	return slices.IndexFunc(f.Record.Operation.Tasks, func(t topsv1.OperationTask) bool { return t.Name == theNode+"_"+task })
+}
+
+// TestEveryEffectHasItsPreconditions is invariant S5, over a whole operation.
+func TestEveryEffectHasItsPreconditions(t *testing.T) {
+	for _, at := range []string{"node_cordon", "node_evict", "driver_replace", "toolkit_replace", "exporter_replace", "Releasing"} {
+		f := reach(t, at, everything...)
+		for _, e := range newMachine(t).Next(f).Effects {
+			ofNode := e.NodeUID == "node" && e.NodeVersion == f.Node.Cordon.ResourceVersion
+			ofPod := e.Pod.UID != "" && e.Pod.ResourceVersion != ""
+			if e.Operation != "op" || e.Kind != Evict && !ofNode && !ofPod {
+				t.Errorf("at %s: %+v", at, e)
+			}
+		}
+		f.Node.Cordon.ResourceVersion = ""
+		for _, e := range newMachine(t).Next(f).Effects {
+			if e.Kind != Evict && e.Pod.UID == "" {
+				t.Errorf("at %s, without a resourceVersion of the node: %+v", at, e)
+			}
+		}
+	}
 }
 
 func TestAFailedPullIsAskedForAgain(t *testing.T) {

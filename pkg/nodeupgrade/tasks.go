@@ -174,8 +174,11 @@ func (s *step) evict() verdict {
 }
 
 // onNode adds an effect on the Node object; a decision has one, because the
-// second would find another resourceVersion.
+// second would find another resourceVersion, and none without one to name.
 func (s *step) onNode(e Effect) {
+	if s.f.Node.Cordon.ResourceVersion == "" {
+		return
+	}
 	if slices.ContainsFunc(s.effects, func(o Effect) bool { return o.NodeVersion != "" }) {
 		return
 	}
