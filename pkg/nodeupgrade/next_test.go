@@ -174,6 +174,8 @@ func TestNext(t *testing.T) {
 				f.Record.Operation.Tasks[taskAt(f, "driver_replace")].State = topsv1.OperationTaskRunning
 				pod(f, "driver").Available, pod(f, "driver").CrashLooping = false, true
 			}}, "Failed held driver_replace CrashLoop"},
+		{"a driver that is the old one again is replaced again", "driver_verify", everything,
+			[]func(*Facts){func(f *Facts) { pod(f, "driver").Revision = "v1" }}, "Running driver_replace InProgress DeletePod"},
 		{"a verification needs a look from after the replacement", "driver_verify", everything, nil, "Running driver_verify InProgress"},
 		{"evidence that is missing fails at the deadline", "driver_verify", everything, []func(*Facts){later(5 * time.Minute)}, "Failed held driver_verify VerifyFailed"},
 		{"a card that is missing fails", "driver_verify", everything,
