@@ -23,6 +23,12 @@ func (s *step) outdated(t upgradeplan.Task, rec *topsv1.OperationTask, pod *Pod,
 		driver != nil && driver.Pod != nil && pod.Created.Before(driver.Pod.Created)
 }
 
+// replaced tells whether the pod of a component is what it is to be, and available.
+func (s *step) replaced(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
+	m := s.member(t.Target)
+	return m != nil && m.Pod != nil && !m.Pod.Terminating && m.Pod.Available && !s.outdated(t, rec, m.Pod, s.target(t.Target).Revision)
+}
+
 // atTarget tells whether the pod of a component has its wanted revision already.
 func (s *step) atTarget(t upgradeplan.Task) bool {
 	m := s.member(t.Target)

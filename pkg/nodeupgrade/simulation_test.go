@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Uint64("sim.seeds", 600, "seeds that TestSimulation plays")
+	simSeeds = flag.Uint64("sim.seeds", 400, "seeds that TestSimulation plays")
 	simSeed  = flag.Uint64("sim.seed", 0, "the only seed that TestSimulation plays")
 )
 

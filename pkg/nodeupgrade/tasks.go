@@ -25,18 +25,15 @@ func (s *step) holds(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
 	case upgradeplan.ActionPrecheck:
 		return s.op.Before != nil
 	case upgradeplan.ActionPrepull:
-		result := s.answered(t, rec)
-		return s.atTarget(t) || result != nil && result.State == topsv1.HostTaskDone
+		return s.atTarget(t) || done(s.answered(t, rec))
 	case upgradeplan.ActionCordon:
 		return s.cordoned()
 	case upgradeplan.ActionEvict:
 		return s.cordoned() && s.f.Drained.Empty
 	case upgradeplan.ActionReplace:
-		m := s.member(t.Target)
-		return m != nil && m.Pod != nil && !m.Pod.Terminating && m.Pod.Available && !s.outdated(t, rec, m.Pod, s.target(t.Target).Revision)
+		return s.replaced(t, rec)
 	case upgradeplan.ActionRestartRuntime:
-		result := s.f.Host.Result(s.op.ID, t.String())
-		return s.runtimeLacks() == "" || result != nil && result.State == topsv1.HostTaskDone
+		return s.runtimeLacks() == "" || done(s.f.Host.Result(s.op.ID, t.String()))
 	case upgradeplan.ActionVerify:
 		return s.evidenceLacks(t, rec) == ""
 	case upgradeplan.ActionSoak:
@@ -121,6 +118,10 @@ func (s *step) answered(t upgradeplan.Task, rec *topsv1.OperationTask) *topsv1.H
 		return nil
 	}
 	return result
+}
+
+func done(result *topsv1.HostTaskResult) bool {
+	return result != nil && result.State == topsv1.HostTaskDone
 }
 
 // prepull waits for the agent. A pull that failed is asked for again, at growing
@@ -223,7 +224,7 @@ func (s *step) evidenceLacks(t upgradeplan.Task, rec *topsv1.OperationTask) stri
 	if t.Target == upgradeplan.TargetAllocatable {
 		return s.allocatableLacks()
 	}
-	if result := s.answered(t, rec); result == nil || result.State != topsv1.HostTaskDone {
+	if !done(s.answered(t, rec)) {
 		return "the node agent has not looked since"
 	}
 	if t.Target == upgradeplan.TargetRuntime {

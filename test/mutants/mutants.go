@@ -322,7 +322,7 @@ var mutants = []mutant{
 	{"broken-card-blames", "a card that was broken before counts against the version", nodes + "tasks.go",
 		"		need = before.Devices //", "		need = 8 //"},
 	{"old-evidence", "what the agent saw before the replacement verifies it", nodes + "tasks.go",
-		"	if result := s.answered(t, rec); result == nil || result.State != topsv1.HostTaskDone {", "	if s.f.Host == nil {"},
+		"	if !done(s.answered(t, rec)) {", "	if s.f.Host == nil {"},
 	{"no-evidence-passes", "missing evidence passes at the deadline", nodes + "run.go",
 		"		return s.blame(), ReasonVerifyFailed", "		return topsv1.OperationDone, ReasonVerifyFailed"},
 	{"soak-forgets", "a restart of a pod does not begin the soak anew", nodes + "tasks.go",
