@@ -25,6 +25,12 @@ const (
 	// value, such as the date, forgives the failures so far.
 	AnnotationResume = "topsops.enflame.com/resume"
 
+	// AnnotationTaskOverride, on a NodeUpgrade, takes one task of the operation out
+	// of the course of things: VERB:TASK, with an optional :NOTE that makes a
+	// repeated value a new one. VERB is retry, skip or undo; TASK is the name of the
+	// task. A value is acted on once, and only by the operation that runs when it is set.
+	AnnotationTaskOverride = "topsops.enflame.com/task-override"
+
 	// AnnotationRollbackTo, on a GcuResource, brings an earlier spec back: the name
 	// of its revision, or RollbackToPrevious. The operator removes it in the write
 	// that restores the spec; it stays when there is no such revision.
@@ -65,6 +71,11 @@ const (
 	// operation it did so for. It is written and removed in one patch with the
 	// cordon: a node without it was not cordoned by the operator.
 	AnnotationCordonedBy = "topsops.enflame.com/cordoned-by"
+
+	// TaintDriverUpgrade keeps the DaemonSet pods that use a GCU away from a node
+	// while its driver is replaced. Its value is the id of the operation, its effect
+	// NoSchedule.
+	TaintDriverUpgrade = "topsops.enflame.com/driver-upgrade"
 
 	// LabelManagedBy is on every object this operator deploys, with value ManagedBy.
 	LabelManagedBy = "app.kubernetes.io/managed-by"

@@ -6,23 +6,31 @@ import (
 )
 
 // NodeUpgrade carries what is asked of one node and what became of it. It has
-// the node's name and is owned by the Node object. The node agent creates it
-// and applies status.requests and status.agent; the operator applies
-// status.tasks. Each has its own field manager.
+// the node's name and is owned by the Node object. There is one operation on a
+// node at a time: the one in spec.operation. A request made at the node is in
+// status.requests, and its answer in status.tasks. Every part has one writer,
+// with a field manager of its own.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=nodeupgrades,singular=nodeupgrade,shortName=nu,scope=Cluster
-// +kubebuilder:printcolumn:name="STATE",type=string,JSONPath=`.status.tasks[-1:].state`
-// +kubebuilder:printcolumn:name="TASK",type=string,JSONPath=`.status.tasks[-1:].name`
-// +kubebuilder:printcolumn:name="SINCE",type=date,JSONPath=`.status.tasks[-1:].startTime`
-// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.tasks[-1:].message`
-// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="PHASE",type=string,JSONPath=`.status.operation.phase`
+// +kubebuilder:printcolumn:name="TASK",type=string,JSONPath=`.status.operation.task`
+// +kubebuilder:printcolumn:name="SINCE",type=date,JSONPath=`.status.operation.since`
+// +kubebuilder:printcolumn:name="REQUEST",type=string,JSONPath=`.status.tasks[-1:].state`
+// +kubebuilder:printcolumn:name="REQUEST-MESSAGE",type=string,JSONPath=`.status.tasks[-1:].message`
+// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.operation.message`
+// +kubebuilder:printcolumn:name="REQUEST-TASK",type=string,priority=1,JSONPath=`.status.tasks[-1:].name`
+// +kubebuilder:printcolumn:name="REQUEST-SINCE",type=date,priority=1,JSONPath=`.status.tasks[-1:].startTime`
+// +kubebuilder:printcolumn:name="AGE",type=date,priority=1,JSONPath=`.metadata.creationTimestamp`
 type NodeUpgrade struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// spec is what is asked of the node.
+	// +optional
+	Spec NodeUpgradeSpec `json:"spec,omitempty,omitzero"`
 	// status has one part per writer.
 	// +optional
 	Status NodeUpgradeStatus `json:"status,omitempty"`
@@ -55,6 +63,21 @@ type NodeUpgradeStatus struct {
 	// +listMapKey=requestID
 	// +kubebuilder:validation:MaxItems=64
 	Tasks []UpgradeTask `json:"tasks,omitempty"`
+
+	// operation is how the operation of spec.operation goes, or how the last one
+	// went; applied by the operator.
+	// +optional
+	Operation *OperationStatus `json:"operation,omitempty"`
+	// history has the last 20 operations that ended, the newest last; applied by
+	// the operator.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	History []OperationRecord `json:"history,omitempty"`
+	// host is what the node agent reads off the node, and what became of the tasks
+	// that it does there; applied by the node agent.
+	// +optional
+	Host *HostReport `json:"host,omitempty"`
 }
 
 // AgentStatus is what the node agent says of itself.

@@ -1,0 +1,130 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// HostReport is what the node agent reads off the node, written as a whole.
+type HostReport struct {
+	// time at which the node was read, by its own clock; renewed at least once a
+	// minute, so an old one tells that the agent is silent.
+	Time metav1.Time `json:"time"`
+	// bootID changes with each boot of the node.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// driverVersion that is loaded; empty when none is.
+	// +optional
+	DriverVersion string `json:"driverVersion,omitempty"`
+	// devices is the number of cards; absent when they could not be counted.
+	// +optional
+	Devices *int32 `json:"devices,omitempty"`
+	// freeDiskBytes where the container engine keeps images; absent when unknown.
+	// +optional
+	FreeDiskBytes *int64 `json:"freeDiskBytes,omitempty"`
+	// runtime is the container engine; absent when none answers.
+	// +optional
+	Runtime *RuntimeReport `json:"runtime,omitempty"`
+	// missing says what could not be read, and why.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Missing []string `json:"missing,omitempty"`
+	// results of the tasks that were asked of the agent.
+	// +optional
+	// +listType=map
+	// +listMapKey=operation
+	// +listMapKey=task
+	// +kubebuilder:validation:MaxItems=64
+	Results []HostTaskResult `json:"results,omitempty"`
+}
+
+// RuntimeReport is the container engine of a node.
+type RuntimeReport struct {
+	// engine is docker or containerd.
+	Engine string `json:"engine"`
+	// version of it.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// default is the name of the default runtime of the running daemon.
+	// +optional
+	Default string `json:"default,omitempty"`
+	// restartStopsContainers tells whether a restart stops the containers; absent
+	// when it is not known, which counts as yes.
+	// +optional
+	RestartStopsContainers *bool `json:"restartStopsContainers,omitempty"`
+}
+
+// HostTaskResult is what became of one task on the host.
+type HostTaskResult struct {
+	// operation the task was asked in.
+	// +kubebuilder:validation:MaxLength=63
+	Operation string `json:"operation"`
+	// task is host_target_action.
+	// +kubebuilder:validation:MaxLength=381
+	Task string `json:"task"`
+	// attempt of the task that was answered: its attempts when the agent read them.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+	// state of the task.
+	State HostTaskState `json:"state"`
+	// reason in one word.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message for a person.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startTime of the first attempt.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// endTime of the last attempt.
+	// +optional
+	EndTime *metav1.Time `json:"endTime,omitempty"`
+}
+
+// HostTaskState is the state of a task on the host.
+//
+// +kubebuilder:validation:Enum=Running;Waiting;Done;Failed
+type HostTaskState string
+
+const (
+	// HostTaskRunning was begun.
+	HostTaskRunning HostTaskState = "Running"
+	// HostTaskWaiting waits for a person.
+	HostTaskWaiting HostTaskState = "Waiting"
+	// HostTaskDone succeeded.
+	HostTaskDone HostTaskState = "Done"
+	// HostTaskFailed failed.
+	HostTaskFailed HostTaskState = "Failed"
+)
+
+// Final reports whether a task in this state changes no more in this attempt.
+func (s HostTaskState) Final() bool { return s == HostTaskDone || s == HostTaskFailed }
+
+// Result returns what the agent reports of a task of an operation; nil when it
+// has reported nothing, and for a nil report.
+func (r *HostReport) Result(operation, task string) *HostTaskResult {
+	if r == nil {
+		return nil
+	}
+	for i := range r.Results {
+		if r.Results[i].Operation == operation && r.Results[i].Task == task {
+			return &r.Results[i]
+		}
+	}
+	return nil
+}
+
+// AskedOfHost returns the tasks that the operation has begun and not ended, for
+// the node agent to pick those it does; none unless spec and status are about the same
+// operation and it runs. Whoever acts on it has read the object past any cache.
+func (n *NodeUpgrade) AskedOfHost() []OperationTask {
+	asked, operation := n.Spec.Operation, n.Status.Operation
+	if asked == nil || operation == nil || asked.ID != operation.ID || asked.Abort || operation.Phase != OperationRunning {
+		return nil
+	}
+	var tasks []OperationTask
+	for _, t := range operation.Tasks {
+		if t.State == OperationTaskRunning {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
+}

@@ -1,0 +1,369 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// NodeUpgradeSpec is what is asked of the node.
+type NodeUpgradeSpec struct {
+	// operation to be carried out. Taken away, the operation is wound up: the node
+	// is uncordoned if it was cordoned for it. Default: none.
+	// +optional
+	Operation *NodeOperation `json:"operation,omitempty"`
+}
+
+// NodeOperation is one job on the node, with all that it needs to know.
+//
+// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || (self.nodeUID == oldSelf.nodeUID && self.purpose == oldSelf.purpose && self.targets == oldSelf.targets && self.job == oldSelf.job)",message="an operation keeps its node, purpose, targets and job: give a changed one another id"
+// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || !(has(oldSelf.abort) && oldSelf.abort) || (has(self.abort) && self.abort)",message="an abort is not taken back: give the operation another id"
+type NodeOperation struct {
+	// id of the operation, never used again: at most 63 letters, digits, '-' and '.'.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$`
+	ID string `json:"id"`
+	// nodeUID is the Node object that is meant: not another one of the same name.
+	NodeUID types.UID `json:"nodeUID"`
+	// rollout that gave the node its slot, as namespace/name of the DaemonRollout.
+	// +optional
+	Rollout string `json:"rollout,omitempty"`
+	// revision of the rollout group that the node is brought to.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// purpose is Upgrade, or Rollback to the last known good revision: a rollback
+	// that fails leaves the node in quarantine. Default Upgrade.
+	// +optional
+	// +kubebuilder:default=Upgrade
+	Purpose OperationPurpose `json:"purpose,omitempty"`
+	// targets are the components of the job, each with its wanted revision.
+	// +listType=map
+	// +listMapKey=component
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Targets []OperationTarget `json:"targets"`
+	// job is the stages, one after the other; each has tasks that run at the same
+	// time, written as host_target_action.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Job []JobStage `json:"job"`
+	// driverVersion the loaded driver must have. Default: any that is loaded.
+	// +optional
+	DriverVersion string `json:"driverVersion,omitempty"`
+	// defaultRuntime the container engine must have after a change of the toolkit.
+	// Default enflame.
+	// +optional
+	// +kubebuilder:default=enflame
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.-]+$`
+	DefaultRuntime string `json:"defaultRuntime,omitempty"`
+	// minFreeDiskBytes the node must have before it is touched. Default 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MinFreeDiskBytes int64 `json:"minFreeDiskBytes,omitempty"`
+	// drain says how the node is emptied. Default: as in an UpgradePolicy.
+	// +optional
+	Drain *DrainPolicy `json:"drain,omitempty"`
+	// deadlines of the tasks.
+	// +optional
+	Deadlines OperationDeadlines `json:"deadlines,omitempty,omitzero"`
+	// abort winds the operation up; the node ends uncordoned. It is not taken back.
+	// +optional
+	Abort bool `json:"abort,omitempty"`
+}
+
+// JobStage is the tasks that run at the same time.
+//
+// +listType=atomic
+// +kubebuilder:validation:MinItems=1
+// +kubebuilder:validation:MaxItems=16
+type JobStage []TaskName
+
+// TaskName is host_target_action.
+//
+// +kubebuilder:validation:MaxLength=381
+// +kubebuilder:validation:Pattern=`^[A-Za-z0-9.-]+_[A-Za-z0-9.-]+_[A-Za-z0-9.-]+$`
+type TaskName string
+
+// OperationPurpose is what an operation is for.
+//
+// +kubebuilder:validation:Enum=Upgrade;Rollback
+type OperationPurpose string
+
+// Purposes of an operation.
+const (
+	PurposeUpgrade  OperationPurpose = "Upgrade"
+	PurposeRollback OperationPurpose = "Rollback"
+)
+
+// OperationTarget is one component and the revision it is to have.
+type OperationTarget struct {
+	// component is its key in the spec of a GcuResource, such as driver.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Component string `json:"component"`
+	// daemonSet of the component.
+	DaemonSet NamespacedRef `json:"daemonSet"`
+	// revision is the controller-revision-hash its pod is to have.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Revision string `json:"revision"`
+	// previous is the revision its pod had before, which an undo brings back.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Previous string `json:"previous,omitempty"`
+	// images of the wanted revision, to be pulled ahead.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=512
+	Images []string `json:"images,omitempty"`
+	// pullSecrets are names of Secrets in the namespace of the DaemonSet.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	PullSecrets []string `json:"pullSecrets,omitempty"`
+}
+
+// OperationDeadlines limit the tasks; 0 is the default.
+type OperationDeadlines struct {
+	// precheckSeconds until what the node lacks is there. Default 120.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	PrecheckSeconds int32 `json:"precheckSeconds,omitempty"`
+	// prepullSeconds for the images. Default 900.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	PrepullSeconds int32 `json:"prepullSeconds,omitempty"`
+	// progressSeconds until a replaced pod is available, and until the node accepts
+	// a cordon. Default 600.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ProgressSeconds int32 `json:"progressSeconds,omitempty"`
+	// restartSeconds for the restart of the runtime. Default 420.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RestartSeconds int32 `json:"restartSeconds,omitempty"`
+	// verifySeconds until the evidence is there. Default 300.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	VerifySeconds int32 `json:"verifySeconds,omitempty"`
+	// soakSeconds all pods must have been available without a restart. Default 60.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	SoakSeconds int32 `json:"soakSeconds,omitempty"`
+	// lostSeconds a node may be offline. Default 900.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LostSeconds int32 `json:"lostSeconds,omitempty"`
+	// agentSilenceSeconds after which the node agent counts as silent. Default 180.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AgentSilenceSeconds int32 `json:"agentSilenceSeconds,omitempty"`
+	// operationSeconds for the whole operation. Default 7200.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	OperationSeconds int32 `json:"operationSeconds,omitempty"`
+}
+
+// OperationPhase is how an operation stands.
+//
+// +kubebuilder:validation:Enum=Running;Releasing;Done;Failed;Deferred;Aborted;Quarantined
+type OperationPhase string
+
+const (
+	// OperationRunning works through the job.
+	OperationRunning OperationPhase = "Running"
+	// OperationReleasing gives the node back; status.operation.outcome follows.
+	OperationReleasing OperationPhase = "Releasing"
+	// OperationDone: every task is done or was skipped.
+	OperationDone OperationPhase = "Done"
+	// OperationFailed: it counts against the version.
+	OperationFailed OperationPhase = "Failed"
+	// OperationDeferred could not be done now, for no fault of the version.
+	OperationDeferred OperationPhase = "Deferred"
+	// OperationAborted was ended by a person, or by a newer target.
+	OperationAborted OperationPhase = "Aborted"
+	// OperationQuarantined: a rollback failed. The node stays cordoned until
+	// another operation, an abort, or the end of the rollout.
+	OperationQuarantined OperationPhase = "Quarantined"
+)
+
+// Final reports whether the job of an operation in this phase has ended.
+func (p OperationPhase) Final() bool {
+	return p != "" && p != OperationRunning && p != OperationReleasing
+}
+
+// OperationStatus is how an operation goes.
+type OperationStatus struct {
+	// id of the operation.
+	ID string `json:"id"`
+	// purpose, revision and rollout as in the spec.
+	// +optional
+	Purpose OperationPurpose `json:"purpose,omitempty"`
+	// revision of the rollout group.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// rollout that gave the slot.
+	// +optional
+	Rollout string `json:"rollout,omitempty"`
+	// phase of the operation.
+	Phase OperationPhase `json:"phase"`
+	// outcome is the phase that follows Releasing.
+	// +optional
+	Outcome OperationPhase `json:"outcome,omitempty"`
+	// reason in one word: why it ended, or what it waits for.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message for a person.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// task that is the current one; empty when there is none.
+	// +optional
+	Task string `json:"task,omitempty"`
+	// since is when phase or task last changed.
+	Since metav1.Time `json:"since"`
+	// startTime of the operation.
+	StartTime metav1.Time `json:"startTime"`
+	// endTime is when the phase became final.
+	// +optional
+	EndTime *metav1.Time `json:"endTime,omitempty"`
+	// touched tells that something of the new version was put on the node: a pod
+	// was named for deletion, or a restart of the runtime was asked for.
+	// +optional
+	Touched bool `json:"touched,omitempty"`
+	// held tells that the operation has ended and the node is kept cordoned.
+	// +optional
+	Held bool `json:"held,omitempty"`
+	// foreignCordon tells that somebody else had cordoned the node.
+	// +optional
+	ForeignCordon bool `json:"foreignCordon,omitempty"`
+	// drainAll tells that every pod is evicted, because the runtime of the node
+	// stops its containers when it restarts.
+	// +optional
+	DrainAll bool `json:"drainAll,omitempty"`
+	// before is what the node showed before it was touched.
+	// +optional
+	Before *NodeBefore `json:"before,omitempty"`
+	// override is the last value of the annotation topsops.enflame.com/task-override
+	// that was read.
+	// +optional
+	Override string `json:"override,omitempty"`
+	// tasks in the order of the job.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Tasks []OperationTask `json:"tasks,omitempty"`
+}
+
+// NodeBefore is what a node showed before it was touched.
+type NodeBefore struct {
+	// driverVersion that was loaded; empty for none.
+	// +optional
+	DriverVersion string `json:"driverVersion,omitempty"`
+	// devices is the number of cards.
+	// +optional
+	Devices int32 `json:"devices,omitempty"`
+	// bootID of the node.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// allocatable resources of the accelerator.
+	// +optional
+	Allocatable map[string]int64 `json:"allocatable,omitempty"`
+}
+
+// OperationTaskState is the state of a task of a job.
+//
+// +kubebuilder:validation:Enum=Pending;Running;Done;Failed;Skipped;Undoing;Undone
+type OperationTaskState string
+
+// States of a task of a job.
+const (
+	OperationTaskPending OperationTaskState = "Pending"
+	OperationTaskRunning OperationTaskState = "Running"
+	OperationTaskDone    OperationTaskState = "Done"
+	OperationTaskFailed  OperationTaskState = "Failed"
+	OperationTaskSkipped OperationTaskState = "Skipped"
+	OperationTaskUndoing OperationTaskState = "Undoing"
+	OperationTaskUndone  OperationTaskState = "Undone"
+)
+
+// OperationTask is one task of the job.
+type OperationTask struct {
+	// name is host_target_action.
+	Name string `json:"name"`
+	// state of the task.
+	State OperationTaskState `json:"state"`
+	// reason in one word.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message for a person.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startTime of the present attempt.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// endTime is when it was seen to be done, or failed.
+	// +optional
+	EndTime *metav1.Time `json:"endTime,omitempty"`
+	// attempts counts how often it was begun.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+	// pod that may be deleted: the intent, stored before the effect.
+	// +optional
+	Pod *NamedPod `json:"pod,omitempty"`
+	// again is the pod that is to be replaced although it has the wanted revision,
+	// because a person wants the task retried.
+	// +optional
+	Again types.UID `json:"again,omitempty"`
+}
+
+// NamedPod is a pod in one version.
+type NamedPod struct {
+	NamespacedRef `json:",inline"`
+	// resourceVersion of the pod: in any other it is not deleted.
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+// OperationRecord is an operation that ended.
+type OperationRecord struct {
+	// id of the operation.
+	ID string `json:"id"`
+	// purpose of the operation.
+	// +optional
+	Purpose OperationPurpose `json:"purpose,omitempty"`
+	// revision of the rollout group.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// phase it ended in.
+	Phase OperationPhase `json:"phase"`
+	// reason in one word.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message for a person.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startTime of the operation.
+	StartTime metav1.Time `json:"startTime"`
+	// endTime of the operation.
+	EndTime metav1.Time `json:"endTime"`
+	// result has every task of the job once; there is only done when all succeeded.
+	Result OperationResult `json:"result"`
+}
+
+// OperationResult is what became of the tasks of a job (contract statement 93).
+type OperationResult struct {
+	// done were run and succeeded.
+	// +optional
+	// +listType=atomic
+	Done []string `json:"done,omitempty"`
+	// fail were run and failed.
+	// +optional
+	// +listType=atomic
+	Fail []string `json:"fail,omitempty"`
+	// undo were not run to their end, or were skipped or undone.
+	// +optional
+	// +listType=atomic
+	Undo []string `json:"undo,omitempty"`
+}

@@ -1,0 +1,53 @@
+// Package nodeupgrade decides what happens on one node during an operation
+// (design section 4): from what was asked for and what can be seen, Next says
+// which task is current, what to record and what to do. It is pure: no context,
+// client, logger or clock.
+//
+//	observe ─► Next ─► store the Record ─► carry out the Effects ─► observe …
+//
+// Nothing is done that was not recorded before, and every effect has a
+// precondition that fails when the world is not as it was seen. Tasks of the host
+// have no effect here: the node agent reads the record (NodeUpgrade.AskedOfHost),
+// does what it finds begun, and reports.
+//
+//	          ┌──────────── retry or skip of a task ────────────┐
+//	          ▼                                                 │
+//	(accept) Running ──── touched and failed ───► Failed, Quarantined (held)
+//	          │                                                 │ another operation,
+//	          │ all done, or aborted, deferred,                 │ abort, withdrawn
+//	          │ failed without being touched                    │
+//	          ▼                                                 │
+//	      Releasing ◄───────────────────────────────────────────┘
+//	          │ what may still happen is waited for or fenced,
+//	          │ device open, uncordoned
+//	          ▼
+//	Done, Failed, Deferred, Aborted, Quarantined
+//
+// Failed counts against the version, Deferred does not: it goes to the back of
+// the queue, for as long as Backoff says. What failed once something of the new
+// version was on the node leaves it cordoned: it is not known to work. A rollback
+// is an operation like any other, made when the DaemonSets have gone back; when it
+// fails the node is in quarantine.
+//
+// # Tasks
+//
+//	precheck         what the node shows is recorded, and it lacked nothing
+//	prepull          the agent has the image, or the pod is replaced already
+//	cordon           nobody can be scheduled onto the node
+//	evict            the node is empty, until the last task that needs it so has begun
+//	replace          the pod has the revision, is available, and is younger than the
+//	                 driver's if it uses the device
+//	restart-runtime  the running engine has the default runtime; or the agent restarted it
+//	verify           the agent looked since, and shows driver, cards, runtime; the
+//	                 node offers as much as before
+//	soak             all pods are available for long enough
+//	uncordon         Releasing
+//
+// A task that was seen done stays done while later ones run, unless something
+// contradicts it, and all that can be seen is looked at again before Done.
+//
+// Before the driver's pod is deleted the node is seen empty, closed for the users
+// of the device by a taint, and free of them ([ADR 0009]).
+//
+// [ADR 0009]: docs/adr/0009-device-taint.md
+package nodeupgrade

@@ -1,0 +1,56 @@
+package nodeupgrade
+
+import (
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// defaultDrainTimeout is that of a DrainPolicy.
+const defaultDrainTimeout = 300 * time.Second
+
+// limits are the deadlines of an operation with the defaults filled in.
+type limits struct {
+	precheck, prepull, progress, restart, verify, soak, lost, silence, operation, drain time.Duration
+}
+
+func limitsOf(op *topsv1.NodeOperation) limits {
+	d, drain := op.Deadlines, defaultDrainTimeout
+	if op.Drain != nil && op.Drain.TimeoutSeconds > 0 {
+		drain = time.Duration(op.Drain.TimeoutSeconds) * time.Second
+	}
+	return limits{
+		precheck: seconds(d.PrecheckSeconds, 120), prepull: seconds(d.PrepullSeconds, 900),
+		progress: seconds(d.ProgressSeconds, 600), restart: seconds(d.RestartSeconds, 420),
+		verify: seconds(d.VerifySeconds, 300), soak: seconds(d.SoakSeconds, 60),
+		lost: seconds(d.LostSeconds, 900), silence: seconds(d.AgentSilenceSeconds, 180),
+		operation: seconds(d.OperationSeconds, 7200), drain: drain,
+	}
+}
+
+func seconds(given, otherwise int32) time.Duration {
+	if given == 0 {
+		given = otherwise
+	}
+	return time.Duration(given) * time.Second
+}
+
+// of is how long a task of an action may take.
+func (l limits) of(action string) time.Duration {
+	switch action {
+	case upgradeplan.ActionPrecheck:
+		return l.precheck
+	case upgradeplan.ActionPrepull:
+		return l.prepull
+	case upgradeplan.ActionEvict:
+		return l.drain
+	case upgradeplan.ActionRestartRuntime:
+		return l.restart
+	case upgradeplan.ActionVerify:
+		return l.verify
+	case upgradeplan.ActionSoak:
+		return l.soak + l.progress
+	}
+	return l.progress
+}

@@ -1,0 +1,104 @@
+package nodeupgrade
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/drain"
+)
+
+// NodeOf is what is seen of a Node object that was read live, with its managed
+// fields. accelerator tells which of its resources are those of the accelerator.
+// Who else works on the node is not on it, and is left empty.
+func NodeOf(node *corev1.Node, accelerator func(resource string) bool) Node {
+	ready, since := daemonset.NodeReady(node)
+	n := Node{Name: node.Name, UID: node.UID, Cordon: drain.FactsOf(node), Ready: ready, Since: since.Time}
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == topsv1.TaintDriverUpgrade {
+			n.Taint = taint.Value
+		}
+	}
+	for name, quantity := range node.Status.Allocatable {
+		if !accelerator(string(name)) {
+			continue
+		}
+		if n.Allocatable == nil {
+			n.Allocatable = map[string]int64{}
+		}
+		n.Allocatable[string(name)] = quantity.Value()
+	}
+	return n
+}
+
+// MemberOf is what is seen of a component's DaemonSet on the node. newest is the
+// hash of its newest revision, "" when it is not known; pods are all pods of the
+// node, of which those that the DaemonSet owns, by UID, count.
+func MemberOf(component string, ds *appsv1.DaemonSet, newest string, pods []*corev1.Pod, now time.Time) Member {
+	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest}
+	var chosen *corev1.Pod
+	for _, pod := range pods {
+		owner := daemonset.Owner(pod)
+		if owner == nil || owner.UID != ds.UID {
+			continue
+		}
+		if chosen == nil || before(pod, chosen) {
+			chosen = pod
+		}
+	}
+	if chosen != nil {
+		m.Pod = podOf(chosen, ds.Spec.MinReadySeconds, now)
+	}
+	return m
+}
+
+// before puts pods that terminate first, then older ones: the successor of a pod
+// counts once that is gone.
+func before(a, b *corev1.Pod) bool {
+	if (a.DeletionTimestamp != nil) != (b.DeletionTimestamp != nil) {
+		return a.DeletionTimestamp != nil
+	}
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}
+
+func podOf(pod *corev1.Pod, minReadySeconds int32, now time.Time) *Pod {
+	p := &Pod{
+		NamedPod: topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+			ResourceVersion: pod.ResourceVersion},
+		Revision:    daemonset.RevisionHash(pod),
+		Created:     pod.CreationTimestamp.Time,
+		Terminating: pod.DeletionTimestamp != nil,
+		Since:       lastChange(pod).Time,
+	}
+	p.Available, _ = daemonset.Availability(pod, minReadySeconds, now)
+	_, p.CrashLooping = daemonset.CrashLooping(pod)
+	return p
+}
+
+// lastChange is when the readiness of a pod last changed, or a container started.
+func lastChange(pod *corev1.Pod) metav1.Time {
+	last := pod.CreationTimestamp
+	later := func(t metav1.Time) {
+		if last.Before(&t) {
+			last = t
+		}
+	}
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	if i >= 0 {
+		later(pod.Status.Conditions[i].LastTransitionTime)
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Running != nil {
+			later(c.State.Running.StartedAt)
+		}
+	}
+	return last
+}

@@ -1,0 +1,80 @@
+package nodeupgrade
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain"
+)
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestNodeOf(t *testing.T) {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", ResourceVersion: "7", Annotations: map[string]string{topsv1.AnnotationCordonedBy: "op"}},
+		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "other", Value: "x"}, {Key: topsv1.TaintDriverUpgrade, Value: "op"}}},
+		Status: corev1.NodeStatus{
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}},
+			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "enflame.com/gcu": resource.MustParse("8")},
+		},
+	}
+	want := Node{Name: "n1", UID: "u", Taint: "op", Ready: true, Since: noon, Allocatable: map[string]int64{"enflame.com/gcu": 8},
+		Cordon: drain.NodeFacts{Name: "n1", ResourceVersion: "7", Unschedulable: true, Mark: "op"}}
+	got := NodeOf(node, func(resource string) bool { return strings.HasPrefix(resource, "enflame.com/") })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMemberOf(t *testing.T) {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "driver", UID: "ds"}}
+	owned := func(uid types.UID, change func(*corev1.Pod)) *corev1.Pod {
+		yes := true
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: string(uid), UID: uid, ResourceVersion: "5", CreationTimestamp: metav1.NewTime(noon),
+			Labels:          map[string]string{appsv1.ControllerRevisionHashLabelKey: "v1"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", APIVersion: "apps/v1", Name: "driver", UID: "ds", Controller: &yes}}},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(time.Minute))}}}}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	seen := func(uid types.UID) *Pod {
+		return &Pod{NamedPod: topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: "ns", Name: string(uid), UID: uid}, ResourceVersion: "5"},
+			Revision: "v1", Created: noon, Available: true, Since: noon.Add(time.Minute)}
+	}
+	terminating := func(p *corev1.Pod) { now := metav1.NewTime(noon); p.DeletionTimestamp = &now }
+	gone := seen("old")
+	gone.Terminating, gone.Available = true, false
+	restarted := seen("a")
+	restarted.Since = noon.Add(time.Hour)
+	for _, tc := range []struct {
+		name string
+		pods []*corev1.Pod
+		want *Pod
+	}{
+		{"a DaemonSet may have no pod here", nil, nil},
+		{"a pod of the same name and another owner is none of its pods", []*corev1.Pod{owned("a", func(p *corev1.Pod) { p.OwnerReferences[0].UID = "before" })}, nil},
+		{"its pod is seen with its version", []*corev1.Pod{owned("a", nil)}, seen("a")},
+		{"while one terminates it is that one", []*corev1.Pod{owned("a", nil), owned("old", terminating)}, gone},
+		{"a restart of a container counts like a change of readiness", []*corev1.Pod{owned("a", func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(time.Hour))}}}}
+		})}, restarted},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want := Member{Component: "driver", DaemonSet: "ns/driver", Newest: "v2", Pod: tc.want}
+			if diff := cmp.Diff(want, MemberOf("driver", ds, "v2", tc.pods, noon.Add(2*time.Hour))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,208 @@
+package nodeupgrade
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func TestAnOverrideIsCarriedOutOnce(t *testing.T) {
+	f := reach(t, "driver_verify", everything...)
+	override("retry:n1_driver_verify")(&f)
+	f.Record = newMachine(t).Next(f).Record
+	later(time.Second)(&f)
+	if diff := cmp.Diff(f.Record, newMachine(t).Next(f).Record); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestEveryEffectHasItsPreconditions is invariant S5, over a whole operation.
+func TestEveryEffectHasItsPreconditions(t *testing.T) {
+	for _, at := range []string{"node_cordon", "node_evict", "driver_replace", "toolkit_replace", "exporter_replace", "Releasing"} {
+		f := reach(t, at, everything...)
+		for _, e := range newMachine(t).Next(f).Effects {
+			ofNode := e.NodeUID == "node" && e.NodeVersion == f.Node.Cordon.ResourceVersion
+			ofPod := e.Pod.UID != "" && e.Pod.ResourceVersion != ""
+			if e.Operation != "op" || e.Kind != Evict && !ofNode && !ofPod {
+				t.Errorf("at %s: %+v", at, e)
+			}
+		}
+		f.Node.Cordon.ResourceVersion = ""
+		for _, e := range newMachine(t).Next(f).Effects {
+			if e.Kind != Evict && e.Pod.UID == "" {
+				t.Errorf("at %s, without a resourceVersion of the node: %+v", at, e)
+			}
+		}
+	}
+}
+
+func TestAFailedPullIsAskedForAgain(t *testing.T) {
+	f := reach(t, "driver_prepull", everything...)
+	result("driver_prepull", topsv1.HostTaskFailed)(&f)
+	attempts := func(d Decision) int32 {
+		f := Facts{Record: d.Record}
+		return d.Record.Operation.Tasks[taskAt(&f, "driver_prepull")].Attempts
+	}
+	later(20 * time.Second)(&f)
+	if got := attempts(newMachine(t).Next(f)); got != 1 {
+		t.Errorf("attempt %d after 20 s, want 1", got)
+	}
+	later(10 * time.Second)(&f)
+	if got := attempts(newMachine(t).Next(f)); got != 2 {
+		t.Errorf("attempt %d after 30 s, want 2", got)
+	}
+}
+
+func TestADeletionIsFencedBeforeTheNodeIsGivenBack(t *testing.T) {
+	f := reach(t, "toolkit_replace", everything...)
+	f.Wanted.Abort = true
+	named := pod(&f, "toolkit").NamedPod
+	d := newMachine(t).Next(f)
+	want := []Effect{{Kind: FencePod, Operation: "op", Pod: named}}
+	if diff := cmp.Diff(want, d.Effects); diff != "" {
+		t.Errorf("while the pod is as it was named: %s", diff)
+	}
+	f.Record = d.Record
+	pod(&f, "toolkit").ResourceVersion = "1"
+	if d := newMachine(t).Next(f); len(d.Effects) != 0 || d.Record.Operation.Phase.Final() {
+		t.Errorf("while it is seen as it was before: %s", told(d))
+	}
+	pod(&f, "toolkit").ResourceVersion = "100000"
+	if got := told(newMachine(t).Next(f)); got != "Releasing then Aborted toolkit_replace Aborted OpenDevice" {
+		t.Errorf("once it has changed: %s", got)
+	}
+}
+
+func TestAPodIsNotDeletedByAnOlderView(t *testing.T) {
+	f := reach(t, "toolkit_replace", everything...)
+	pod(&f, "toolkit").ResourceVersion = "1"
+	if got := told(newMachine(t).Next(f)); got != "Running toolkit_replace InProgress" {
+		t.Error(got)
+	}
+}
+
+func TestAHeldNodeWaitsForAPersonOrAnotherOperation(t *testing.T) {
+	held := reach(t, "driver_verify", everything...)
+	later(5 * time.Minute)(&held)
+	held.Record = newMachine(t).Next(held).Record
+	for _, tc := range []struct {
+		name string
+		with func(*Facts)
+		want string
+	}{
+		{"it stays as it is", func(*Facts) {}, "Failed held driver_verify VerifyFailed"},
+		{"a retry goes on with the task", override("retry:n1_driver_verify"), "Running driver_verify InProgress"},
+		{"a skip goes on behind it", override("skip:n1_driver_verify"), "Running toolkit_replace InProgress DeletePod"},
+		{"an abort gives the node back", func(f *Facts) { f.Wanted.Abort = true }, "Releasing then Failed driver_verify VerifyFailed OpenDevice"},
+		{"so does another operation", func(f *Facts) { f.Wanted.ID = "next" }, "Releasing then Failed driver_verify VerifyFailed OpenDevice"},
+		{"so does the end of the rollout", func(f *Facts) { f.Wanted = nil }, "Releasing then Failed driver_verify VerifyFailed OpenDevice"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := held
+			f.Wanted = held.Wanted.DeepCopy()
+			tc.with(&f)
+			if diff := cmp.Diff(tc.want, told(newMachine(t).Next(f))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAnOperationThatIsNotUnderstoodTouchesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Facts)
+		says   string
+	}{
+		"a task that is none":                 {func(f *Facts) { f.Wanted.Job[0][0] = "precheck" }, "host_target_action"},
+		"a job of another host":               {func(f *Facts) { f.Node.Name = "n2" }, "not of this node"},
+		"an unknown action":                   {func(f *Facts) { f.Wanted.Job[0][0] = "n1_node_explode" }, "explode"},
+		"a verification of something unknown": {func(f *Facts) { f.Wanted.Job[0][0] = "n1_nfd_verify" }, "verifying nfd"},
+		"a component without a target":        {func(f *Facts) { f.Wanted.Job[0][0] = "n1_gfd_replace" }, "no target gfd"},
+		"an id that was used before":          {func(f *Facts) { f.Record.History = []topsv1.OperationRecord{{ID: "op"}} }, "has ended before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := reach(t, "node_precheck", everything...)
+			f.Record = Record{}
+			tc.change(&f)
+			d := newMachine(t).Next(f)
+			if got := told(d); got != "Aborted BadOperation" || !strings.Contains(d.Record.Operation.Message, tc.says) {
+				t.Errorf("%s: %s, want %q", got, d.Record.Operation.Message, tc.says)
+			}
+		})
+	}
+}
+
+func TestHistoryHasTheResultsOfTheFramework(t *testing.T) {
+	f := reach(t, "driver_verify", driverOnly...)
+	later(5 * time.Minute)(&f)
+	history := newMachine(t).Next(f).Record.History
+	want := topsv1.OperationResult{
+		Done: []string{"n1_node_precheck", "n1_driver_prepull", "n1_node_cordon", "n1_node_evict", "n1_driver_replace"},
+		Fail: []string{"n1_driver_verify"},
+		Undo: []string{"n1_devicePlugin_replace", "n1_allocatable_verify", "n1_exporter_replace", "n1_node_soak", "n1_node_uncordon"},
+	}
+	if diff := cmp.Diff(want, history[len(history)-1].Result); diff != "" {
+		t.Error(diff)
+	}
+	f = reach(t, "Done", driverOnly...)
+	if got := f.Record.History[0].Result; len(got.Done) != len(f.Record.Operation.Tasks) || got.Fail != nil || got.Undo != nil {
+		t.Errorf("after a success there is only done: %+v", got)
+	}
+}
+
+func TestHistoryKeepsTheLastTwenty(t *testing.T) {
+	f := reach(t, "node_soak", driverOnly...)
+	f.Record.History = slices.Repeat([]topsv1.OperationRecord{{ID: "old"}}, 20)
+	f.Wanted.Abort, f.Node.Taint = true, ""
+	f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
+	for i := range f.Members {
+		f.Members[i].Pod.ResourceVersion = "100000"
+	}
+	history := newMachine(t).Next(f).Record.History
+	if len(history) != 20 || history[19].ID != "op" {
+		t.Errorf("%d entries, the last is %s", len(history), history[len(history)-1].ID)
+	}
+}
+
+func TestLeftoversOfAnEndedOperationAreTakenAway(t *testing.T) {
+	f := reach(t, "Done", driverOnly...)
+	f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark, f.Node.Taint = true, "op", ""
+	if got := told(newMachine(t).Next(f)); got != "Done Succeeded Uncordon" {
+		t.Errorf("a cordon: %s", got)
+	}
+	f.Node.Taint = "op"
+	if got := told(newMachine(t).Next(f)); got != "Done Succeeded OpenDevice" {
+		t.Errorf("a taint: %s", got)
+	}
+	f.Node.Cordon.Mark, f.Node.Taint = "newer", "newer"
+	if got := told(newMachine(t).Next(f)); got != "Done Succeeded" {
+		t.Errorf("what an unknown operation left: %s", got)
+	}
+}
+
+func TestBackoffDoublesForEachDeferral(t *testing.T) {
+	end := metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	deferred := topsv1.OperationRecord{Phase: topsv1.OperationDeferred, Revision: "r", EndTime: end}
+	for name, tc := range map[string]struct {
+		history []topsv1.OperationRecord
+		want    time.Duration
+	}{
+		"one":                 {[]topsv1.OperationRecord{deferred}, 5 * time.Minute},
+		"three":               {slices.Repeat([]topsv1.OperationRecord{deferred}, 3), 20 * time.Minute},
+		"twenty":              {slices.Repeat([]topsv1.OperationRecord{deferred}, 20), 2 * time.Hour},
+		"one after a success": {[]topsv1.OperationRecord{deferred, {Phase: topsv1.OperationDone, Revision: "r"}, deferred}, 5 * time.Minute},
+	} {
+		if got := Backoff(tc.history, "r"); !got.Equal(end.Add(tc.want)) {
+			t.Errorf("%s: until %s, want %s later than %s", name, got, tc.want, end)
+		}
+	}
+	if got := Backoff([]topsv1.OperationRecord{deferred}, "other"); !got.IsZero() {
+		t.Errorf("another revision waits until %s", got)
+	}
+}

@@ -1,0 +1,178 @@
+package nodeupgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// outdated tells whether a pod has to go: it has another revision, it uses the
+// device and is from before the driver, or a person wants it replaced again.
+func (s *step) outdated(t upgradeplan.Task, rec *topsv1.OperationTask, pod *Pod, revision string) bool {
+	if pod.Revision != revision || rec.Again != "" && rec.Again == pod.UID {
+		return true
+	}
+	driver := s.member(upgradeplan.TargetDriver)
+	return s.machine.Uses(t.Target) && s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) &&
+		driver != nil && driver.Pod != nil && pod.Created.Before(driver.Pod.Created)
+}
+
+// replaced tells whether the pod of a component is what it is to be, and available.
+func (s *step) replaced(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
+	m := s.member(t.Target)
+	return m != nil && m.Pod != nil && !m.Pod.Terminating && m.Pod.Available && !s.outdated(t, rec, m.Pod, s.target(t.Target).Revision)
+}
+
+// atTarget tells whether the pod of a component has its wanted revision already.
+func (s *step) atTarget(t upgradeplan.Task) bool {
+	m := s.member(t.Target)
+	return m != nil && m.Pod != nil && m.Pod.Revision == s.target(t.Target).Revision
+}
+
+// settled tells whether a newer revision of the DaemonSet is no concern of a task.
+func (s *step) settled(t upgradeplan.Task) bool {
+	switch s.task(t).State {
+	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndoing, topsv1.OperationTaskUndone:
+		return true
+	}
+	return s.atTarget(t)
+}
+
+// replace deletes the pod that is outdated and waits for its successor. A task
+// that is undone does the same for the revision before.
+func (s *step) replace(t upgradeplan.Task, rec *topsv1.OperationTask) verdict {
+	m, revision := s.member(t.Target), s.target(t.Target).Revision
+	if rec.State == topsv1.OperationTaskUndoing {
+		revision = s.target(t.Target).Previous
+	}
+	switch {
+	case m == nil:
+		return waiting(ReasonInProgress, "the DaemonSet of %s is not there", t.Target)
+	case m.Pod == nil:
+		return waiting(ReasonInProgress, "DaemonSet %s has no pod on the node yet", m.DaemonSet)
+	case m.Pod.Terminating:
+		return waiting(ReasonInProgress, "pod %s terminates", m.Pod.Name)
+	case !s.outdated(t, rec, m.Pod, revision):
+		return s.successor(rec, m.Pod)
+	case m.Newest != revision:
+		return waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, revision)
+	}
+	if t.Target == upgradeplan.TargetDriver {
+		if v, ready := s.readyForDriver(); !ready {
+			return v
+		}
+	}
+	return s.deletePod(rec, m.Pod)
+}
+
+// successor judges a pod of the wanted revision that is not available.
+func (s *step) successor(rec *topsv1.OperationTask, pod *Pod) verdict {
+	switch {
+	case pod.Available && rec.State == topsv1.OperationTaskUndoing:
+		now := metav1.NewTime(s.f.Now)
+		rec.State, rec.EndTime = topsv1.OperationTaskUndone, &now
+		s.soon()
+		return waiting(ReasonInProgress, "pod %s is back at the revision before", pod.Name)
+	case pod.CrashLooping && !pod.Available:
+		return verdict{phase: s.blame(), reason: ReasonCrashLoop, text: fmt.Sprintf("pod %s restarts again and again", pod.Name)}
+	}
+	return waiting(ReasonInProgress, "pod %s is not available yet", pod.Name)
+}
+
+// readyForDriver empties the node, closes the device and stops what uses it, in
+// this order (invariant S8). ready is true when nothing is left that uses it.
+func (s *step) readyForDriver() (v verdict, ready bool) {
+	switch {
+	case !s.cordoned():
+		return waiting(ReasonCordonHeld, "the node is not cordoned"), false
+	case !s.f.Drained.Empty && !s.skipped(upgradeplan.ActionEvict):
+		s.evict()
+		return waiting(ReasonDrainTimeout, "%s", s.f.Drained.Message), false
+	case s.f.Node.Taint != "" && s.f.Node.Taint != s.op.ID:
+		return waiting(ReasonCordonHeld, "operation %s keeps the device closed", s.f.Node.Taint), false
+	case s.f.Node.Taint == "":
+		s.onNode(Effect{Kind: CloseDevice})
+		return waiting(ReasonInProgress, "the device is being closed"), false
+	}
+	var left []string
+	for i := range s.f.Members {
+		m := &s.f.Members[i]
+		if m.Pod == nil || !s.machine.Uses(m.Component) {
+			continue
+		}
+		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name)
+		if !m.Pod.Terminating {
+			s.effects = append(s.effects, Effect{Kind: DeletePod, Operation: s.op.ID, Pod: m.Pod.NamedPod})
+		}
+	}
+	if len(left) > 0 {
+		slices.Sort(left)
+		return waiting(ReasonDeviceInUse, "what uses the device is being stopped: %s", strings.Join(left, ", ")), false
+	}
+	return verdict{}, true
+}
+
+func (s *step) skipped(action string) bool {
+	for t := range s.job.All() {
+		if t.Action == action && s.task(t).State == topsv1.OperationTaskSkipped {
+			return true
+		}
+	}
+	return false
+}
+
+// deletePod names a pod, which is stored first, and deletes it as it was named.
+func (s *step) deletePod(rec *topsv1.OperationTask, pod *Pod) verdict {
+	if rec.Pod != nil && !newer(pod.ResourceVersion, rec.Pod.ResourceVersion) && pod.NamedPod != *rec.Pod {
+		return waiting(ReasonInProgress, "pod %s is seen as it was before it was named", pod.Name)
+	}
+	named := pod.NamedPod
+	rec.Pod = &named
+	s.op.Touched = true
+	s.effects = append(s.effects, Effect{Kind: DeletePod, Operation: s.op.ID, Pod: named})
+	return waiting(ReasonInProgress, "pod %s is replaced", pod.Name)
+}
+
+// openDevice lets the users of the device come back once no task needs them away.
+func (s *step) openDevice() {
+	if s.f.Node.Taint != s.op.ID {
+		return
+	}
+	for t := range s.job.All() {
+		if state := s.task(t).State; closes(t) && state != topsv1.OperationTaskDone &&
+			state != topsv1.OperationTaskSkipped && state != topsv1.OperationTaskUndone {
+			return
+		}
+	}
+	s.onNode(Effect{Kind: OpenDevice})
+}
+
+// closes are the tasks during which what uses the device stays away: until the
+// driver was seen to work, and the runtime is the one its users need.
+func closes(t upgradeplan.Task) bool {
+	switch t.Action {
+	case upgradeplan.ActionRestartRuntime:
+		return true
+	case upgradeplan.ActionReplace:
+		return t.Target == upgradeplan.TargetDriver || t.Target == upgradeplan.TargetToolkit
+	case upgradeplan.ActionVerify:
+		return t.Target == upgradeplan.TargetDriver || t.Target == upgradeplan.TargetRuntime
+	}
+	return false
+}
+
+// newer tells whether a resourceVersion is later than another. An API server
+// whose versions are no numbers is taken by its word that they differ.
+func newer(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	if err != nil {
+		return version != than
+	}
+	return order > 0
+}

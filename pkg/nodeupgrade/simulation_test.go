@@ -1,0 +1,271 @@
+package nodeupgrade
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+var (
+	simSeeds = flag.Uint64("sim.seeds", 400, "seeds that TestSimulation plays")
+	simSeed  = flag.Uint64("sim.seed", 0, "the only seed that TestSimulation plays")
+)
+
+// TestSimulation plays operations on one node, with two managers that see it late
+// and die at any line, an agent that does too, a node that goes and returns, and
+// people. After every step the invariants of design section 7 are held against the
+// true state.
+func TestSimulation(t *testing.T) {
+	machine := newMachine(t)
+	first, last := uint64(1), *simSeeds
+	if *simSeed != 0 {
+		first, last = *simSeed, *simSeed
+	}
+	phases := map[topsv1.OperationPhase]int{}
+	for seed := first; seed <= last; seed++ {
+		play(newWorld(t, seed), machine, phases)
+	}
+	t.Logf("operations by their end: %v", phases)
+	for _, phase := range []topsv1.OperationPhase{topsv1.OperationDone, topsv1.OperationFailed, topsv1.OperationDeferred, topsv1.OperationAborted, topsv1.OperationQuarantined} {
+		if phases[phase] == 0 && *simSeed == 0 {
+			t.Errorf("no operation ended as %s: the simulation does not reach it", phase)
+		}
+	}
+}
+
+// manager is one of two, with the effects it was interrupted before.
+type manager struct{ late []Effect }
+
+func play(w *world, machine *Machine, phases map[topsv1.OperationPhase]int) {
+	managers := [2]manager{}
+	for round := range 1 + w.rng.IntN(3) {
+		w.version++
+		w.draw(round)
+		for range 60 + w.rng.IntN(120) {
+			w.disturb()
+			w.turn(machine, &managers[w.rng.IntN(2)], true)
+			w.check()
+		}
+	}
+	w.settle()
+	for i := range managers {
+		for _, e := range managers[i].late {
+			w.apply(e)
+		}
+		managers[i].late = nil
+	}
+	w.finish(machine, phases)
+}
+
+// draw asks for an operation on a new version.
+func (w *world) draw(round int) {
+	kinds := [][]string{{upgradeplan.TargetDriver}, {upgradeplan.TargetToolkit}, {upgradeplan.TargetDevicePlugin, upgradeplan.TargetNFD},
+		{upgradeplan.TargetDriver, upgradeplan.TargetToolkit, upgradeplan.TargetExporter, upgradeplan.TargetNFD}}
+	changed := kinds[w.rng.IntN(len(kinds))]
+	version := fmt.Sprintf("v%d", round+2)
+	for _, c := range changed {
+		m := w.member(c)
+		m.newest = version
+		if w.rng.IntN(6) == 0 {
+			m.bad = version
+		}
+	}
+	if slices.Contains(changed, upgradeplan.TargetToolkit) {
+		w.host.runtime = "runc"
+	}
+	w.offer(fmt.Sprintf("op%d", round), changed...)
+}
+
+// disturb lets something happen that nobody asked for.
+func (w *world) disturb() {
+	switch w.rng.IntN(60) {
+	case 0:
+		w.ready, w.since = !w.ready, w.now
+		w.note("ready: %v", w.ready)
+	case 1:
+		w.host.silent = !w.host.silent
+	case 2:
+		w.blocked = !w.blocked
+		w.note("blocked: %v", w.blocked)
+	case 3:
+		w.person()
+	case 4:
+		if w.rng.IntN(5) == 0 && w.host.driver != "v1" {
+			w.host.devices = int32(7 + w.rng.IntN(2))
+		}
+	case 5:
+		w.now = w.now.Add(time.Duration(w.rng.IntN(20)) * time.Minute)
+	}
+}
+
+// person cordons, uncordons, aborts, withdraws or overrides.
+func (w *world) person() {
+	op := w.nu.Spec.Operation
+	switch w.rng.IntN(6) {
+	case 0, 1:
+		w.cordonByHand()
+	case 2:
+		if op != nil {
+			op.Abort = true
+			w.touch()
+			w.note("a person aborts")
+		}
+	case 3:
+		if w.rng.IntN(3) == 0 {
+			w.nu.Spec.Operation = nil
+			w.touch()
+			w.note("the operation is withdrawn")
+		}
+	default:
+		if status := w.nu.Status.Operation; status != nil && len(status.Tasks) > 0 {
+			task := status.Tasks[w.rng.IntN(len(status.Tasks))].Name
+			verb := []string{"retry", "skip", "undo", "nonsense"}[w.rng.IntN(4)]
+			if t, _ := upgradeplan.ParseTask(task); verb == "skip" && t.Action != upgradeplan.ActionSoak && t.Action != upgradeplan.ActionPrepull {
+				verb = "retry" // what is skipped is not promised any more
+			}
+			w.nu.Annotations = map[string]string{topsv1.AnnotationTaskOverride: fmt.Sprintf("%s:%s:%d", verb, task, w.version)}
+			w.touch()
+			w.note("override %s", w.nu.Annotations[topsv1.AnnotationTaskOverride])
+		}
+	}
+}
+
+func (w *world) cordonByHand() {
+	if w.node.Mark != "" {
+		return // kubectl cordon changes nothing on a node that is cordoned
+	}
+	w.foreign = !w.foreign
+	w.node.Unschedulable, w.node.SetByOther, w.node.ResourceVersion = w.foreign, w.foreign, w.bump()
+	w.note("a person cordons: %v", w.foreign)
+	if status := w.nu.Status.Operation; !w.foreign && status != nil && !status.Phase.Final() {
+		w.excused = true
+	}
+}
+
+// turn lets time pass, and the kubelet, the agent and one manager act.
+func (w *world) turn(machine *Machine, m *manager, faults bool) {
+	chance := func(in int) bool { return faults && w.rng.IntN(in) == 0 }
+	w.now = w.now.Add(time.Duration(1+w.rng.IntN(15)) * time.Second)
+	seen, seenAt := w.facts(), w.nuAt
+	if chance(3) || !faults {
+		w.agent(func() bool { return chance(6) })
+	}
+	w.kubelet()
+	if chance(150) {
+		w.person()
+	}
+	if !chance(5) {
+		seen, seenAt = w.facts(), w.nuAt // not late
+	}
+	d := machine.Next(seen)
+	if !sameRecord(d.Record, seen.Record) && !w.store(d.Record, seenAt) {
+		return
+	}
+	if chance(8) {
+		return // dies after the record; or the answer was lost, which is the same to it
+	}
+	for _, e := range d.Effects {
+		if chance(6) {
+			m.late = append(m.late, e)
+			continue
+		}
+		w.apply(e)
+	}
+	if len(m.late) > 0 && chance(6) {
+		e := m.late[0]
+		m.late = m.late[1:]
+		w.note("late: %s", e.Kind)
+		w.apply(e)
+	}
+}
+
+// check holds the invariants that hold at every moment.
+func (w *world) check() {
+	op := w.nu.Status.Operation
+	if w.foreign && !w.node.Unschedulable {
+		w.violate("S4: the cordon of a person is gone")
+	}
+	if op != nil && op.Phase == topsv1.OperationDone && op.Held {
+		w.violate("S3: the node is held after success")
+	}
+	seen := map[string]bool{}
+	for _, r := range w.nu.Status.History {
+		if seen[r.ID] {
+			w.violate("S6: operation %s ended twice", r.ID)
+		}
+		seen[r.ID] = true
+	}
+}
+
+// settle ends all faults.
+func (w *world) settle() {
+	w.note("faults stop")
+	w.ready, w.since, w.host.silent, w.blocked = true, w.now, false, false
+	w.nu.Annotations = nil
+	w.touch()
+}
+
+// finish plays on without faults until nothing is decided any more, which must
+// come (L2), and holds the invariants of the end.
+func (w *world) finish(machine *Machine, phases map[topsv1.OperationPhase]int) {
+	limit := w.now.Add(6 * time.Hour)
+	for w.now.Before(limit) {
+		w.turn(machine, &manager{}, false)
+		w.check()
+		op := w.nu.Status.Operation
+		if op == nil || op.Phase.Final() {
+			f := w.facts()
+			if d := machine.Next(f); sameRecord(d.Record, f.Record) && len(d.Effects) == 0 {
+				break
+			}
+		}
+	}
+	for _, r := range w.nu.Status.History {
+		phases[r.Phase]++
+	}
+	w.checkEnd()
+}
+
+func (w *world) checkEnd() {
+	op := w.nu.Status.Operation
+	if op == nil {
+		return
+	}
+	if !op.Phase.Final() {
+		w.violate("L2: operation %s is %s after all deadlines", op.ID, op.Phase)
+	}
+	if !op.Held && (w.node.Mark != "" || w.taint != "") {
+		w.violate("S3: after %s the node has mark %q and taint %q", op.Phase, w.node.Mark, w.taint)
+	}
+	if !op.Held && w.node.Unschedulable != w.foreign {
+		w.violate("S3: after %s the node is unschedulable: %v, a person wants it so: %v", op.Phase, w.node.Unschedulable, w.foreign)
+	}
+	if op.Held && (op.Phase == topsv1.OperationAborted || op.Phase == topsv1.OperationDone || op.Phase == topsv1.OperationDeferred) {
+		w.violate("S3: the node is held after %s", op.Phase)
+	}
+	if op.Phase == topsv1.OperationDone {
+		w.checkDone(op)
+	}
+}
+
+// checkDone holds S10: what was not skipped or undone is at its target and works.
+func (w *world) checkDone(op *topsv1.OperationStatus) {
+	for _, rec := range op.Tasks {
+		task, err := upgradeplan.ParseTask(rec.Name)
+		if err != nil {
+			w.violate("%v", err)
+		}
+		if rec.State == topsv1.OperationTaskSkipped || rec.State == topsv1.OperationTaskUndone || task.Action != upgradeplan.ActionReplace {
+			continue
+		}
+		m := w.member(task.Target)
+		if m.pod == nil || !m.pod.Available || m.pod.Revision != m.newest {
+			w.violate("S10: %s is done, and the pod of %s is %+v, wanted %s", op.ID, m.component, m.pod, m.newest)
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package nodeupgrade
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+const theNode = "n1"
+
+// world is one node as it truly is, with its part of the API server, its kubelet,
+// its agent and the disk of it.
+type world struct {
+	t    *testing.T
+	seed uint64
+	rng  *rand.Rand
+	now  time.Time
+	log  []string
+
+	version  int // of the API server
+	nu       topsv1.NodeUpgrade
+	nuAt     int
+	node     drain.NodeFacts
+	taint    string
+	ready    bool
+	since    time.Time
+	foreign  bool // a person wants the node cordoned
+	members  []*truth
+	host     hostTruth
+	workload int
+	excused  bool // a person uncordoned the node under an operation: nobody can be quick enough
+	blocked  bool // a budget refuses every eviction
+	next     int
+}
+
+// truth is a DaemonSet and its pod.
+type truth struct {
+	component, newest string
+	bad               string // the revision that never becomes available
+	pod               *podTruth
+}
+
+type podTruth struct {
+	Pod
+	readyAt, goneAt time.Time
+}
+
+// hostTruth is the host and the disk of the agent.
+type hostTruth struct {
+	driver   string
+	devices  int32
+	runtime  string
+	stops    bool
+	silent   bool
+	begun    map[string]string // operation -> runtime instance before its restart
+	results  []topsv1.HostTaskResult
+	instance int
+	restarts map[string]int
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), ready: true, version: 100}
+	w.since = w.now.Add(-time.Hour)
+	w.node = drain.NodeFacts{Name: theNode, ResourceVersion: w.bump()}
+	for i, c := range []string{upgradeplan.TargetNFD, upgradeplan.TargetDriver, upgradeplan.TargetToolkit, upgradeplan.TargetDevicePlugin, upgradeplan.TargetExporter} {
+		m := &truth{component: c, newest: "v1"}
+		w.members = append(w.members, m)
+		w.create(m)
+		m.pod.Created, m.pod.Available, m.pod.Since = w.now.Add(time.Duration(i-60)*time.Minute), true, w.now.Add(-50*time.Minute)
+	}
+	w.host = hostTruth{driver: "v1", devices: 8, runtime: "runc", stops: w.rng.IntN(2) == 0, begun: map[string]string{}, restarts: map[string]int{}}
+	w.workload = w.rng.IntN(3)
+	w.report()
+	return w
+}
+
+func (w *world) bump() string { w.version++; return strconv.Itoa(w.version) }
+
+func (w *world) note(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf("%s ", w.now.Format("15:04:05"))+fmt.Sprintf(format, args...))
+}
+
+func (w *world) violate(format string, args ...any) {
+	for _, line := range w.log[max(0, len(w.log)-60):] {
+		w.t.Log(line)
+	}
+	w.t.Fatalf("seed %d: "+format, append([]any{w.seed}, args...)...)
+}
+
+func (w *world) member(component string) *truth {
+	i := slices.IndexFunc(w.members, func(m *truth) bool { return m.component == component })
+	return w.members[i]
+}
+
+func (w *world) create(m *truth) {
+	w.next++
+	uid := types.UID(fmt.Sprintf("pod-%d", w.next))
+	m.pod = &podTruth{readyAt: w.now.Add(time.Duration(5+w.rng.IntN(20)) * time.Second), Pod: Pod{Revision: m.newest, Created: w.now, Since: w.now,
+		NamedPod: topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: "ns", Name: string(uid), UID: uid}, ResourceVersion: w.bump()}}}
+}
+
+// offer asks for an operation that brings the node to the newest revisions.
+func (w *world) offer(id string, components ...string) {
+	plan := upgradeplan.Node{Name: theNode, Changed: components}
+	op := &topsv1.NodeOperation{ID: id, NodeUID: "node", Purpose: topsv1.PurposeUpgrade, Revision: "r", DefaultRuntime: "enflame"}
+	if w.rng.IntN(4) == 0 {
+		op.Purpose = topsv1.PurposeRollback
+	}
+	for _, m := range w.members {
+		plan.Deployed = append(plan.Deployed, m.component)
+		op.Targets = append(op.Targets, topsv1.OperationTarget{Component: m.component, Revision: m.newest, Previous: "v1"})
+	}
+	mission, err := upgradeplan.Plan(upgradeplan.DefaultBook(), []upgradeplan.Node{plan}, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, stage := range mission[0][0] {
+		var names topsv1.JobStage
+		for _, task := range stage {
+			names = append(names, topsv1.TaskName(task.String()))
+		}
+		op.Job = append(op.Job, names)
+	}
+	w.nu.Spec.Operation = op
+	w.touch()
+	w.note("operation %s of %v", id, components)
+}
+
+func (w *world) touch() { w.nuAt++ }
+
+// facts is what a controller sees now.
+func (w *world) facts() Facts {
+	nu := w.nu.DeepCopy()
+	f := Facts{Now: w.now, Wanted: nu.Spec.Operation, Override: nu.Annotations[topsv1.AnnotationTaskOverride],
+		Record: Record{Operation: nu.Status.Operation, History: nu.Status.History}, Host: nu.Status.Host,
+		Node:    Node{Name: theNode, UID: "node", Cordon: w.node, Taint: w.taint, Ready: w.ready, Since: w.since, Allocatable: map[string]int64{"enflame.com/gcu": w.allocatable()}},
+		Drained: w.drained()}
+	for _, m := range w.members {
+		seen := Member{Component: m.component, DaemonSet: "ns/" + m.component, Newest: m.newest}
+		if m.pod != nil {
+			pod := m.pod.Pod
+			seen.Pod = &pod
+		}
+		f.Members = append(f.Members, seen)
+	}
+	return f
+}
+
+func (w *world) drained() Drained {
+	if !w.ready || w.workload > 0 {
+		return Drained{Message: "pods are left"}
+	}
+	return Drained{Empty: true}
+}
+
+func (w *world) allocatable() int64 {
+	if p := w.member(upgradeplan.TargetDevicePlugin).pod; p == nil || !p.Available {
+		return 0
+	}
+	return int64(w.host.devices)
+}
+
+// store writes a record as the API server does.
+func (w *world) store(r Record, seenAt int) bool {
+	if seenAt != w.nuAt {
+		return false
+	}
+	w.nu.Status.Operation, w.nu.Status.History = r.Operation.DeepCopy(), slices.Clone(r.History)
+	w.touch()
+	if op := r.Operation; op != nil {
+		w.note("stored %s %s task %s: %s %s", op.ID, op.Phase, op.Task, op.Reason, op.Message)
+	}
+	return true
+}
+
+// apply carries out an effect as the API server does: not at all when a
+// precondition fails.
+func (w *world) apply(e Effect) {
+	switch e.Kind {
+	case Cordon, Uncordon, OpenDevice, CloseDevice:
+		w.applyToNode(e)
+	case Evict:
+		if !w.blocked && w.ready && w.workload > 0 {
+			w.workload--
+			w.note("evicted a pod")
+		}
+	case DeletePod, FencePod:
+		for _, m := range w.members {
+			if m.pod == nil || m.pod.NamedPod != e.Pod || e.Pod.ResourceVersion == "" {
+				continue
+			}
+			m.pod.ResourceVersion = w.bump()
+			if e.Kind == DeletePod {
+				w.deleted(m, e)
+			}
+		}
+	}
+}
+
+func (w *world) applyToNode(e Effect) {
+	if e.NodeVersion == "" {
+		w.violate("S5: %s without a resourceVersion", e.Kind)
+	}
+	if e.NodeVersion != w.node.ResourceVersion || e.NodeUID != "node" {
+		return
+	}
+	switch e.Kind {
+	case OpenDevice:
+		if w.taint != e.Operation {
+			return
+		}
+		w.taint = ""
+	case CloseDevice:
+		w.taint = e.Operation
+	default:
+		if e.Change.Unschedulable != nil {
+			w.node.Unschedulable, w.node.SetByOther = *e.Change.Unschedulable, false
+		}
+		if e.Change.Mark != nil {
+			w.node.Mark = *e.Change.Mark
+		}
+	}
+	w.node.ResourceVersion = w.bump()
+	w.note("%s for %s", e.Kind, e.Operation)
+	if w.foreign && !w.node.Unschedulable {
+		w.violate("S4: the cordon of a person was removed")
+	}
+}
+
+func (w *world) deleted(m *truth, e Effect) {
+	if m.pod.Terminating {
+		return
+	}
+	w.note("deleted pod of %s for %s", m.component, e.Operation)
+	m.pod.Terminating, m.pod.goneAt = true, w.now.Add(time.Duration(1+w.rng.IntN(10))*time.Second)
+	if m.component != upgradeplan.TargetDriver {
+		return
+	}
+	if !w.excused && (!w.node.Unschedulable || w.workload > 0) {
+		w.violate("S8: the driver is replaced with %d pods on a node that is unschedulable: %v", w.workload, w.node.Unschedulable)
+	}
+	for _, user := range []string{upgradeplan.TargetDevicePlugin, upgradeplan.TargetExporter} {
+		if p := w.member(user).pod; p != nil {
+			w.violate("S8: the driver is replaced while %s uses the device", user)
+		}
+	}
+}
+
+// kubelet, with the controller of DaemonSets and the scheduler.
+func (w *world) kubelet() {
+	for _, m := range w.members {
+		switch p := m.pod; {
+		case p == nil:
+			user := m.component == upgradeplan.TargetDevicePlugin || m.component == upgradeplan.TargetExporter
+			if !user || w.taint == "" {
+				w.create(m)
+			}
+		case !w.ready:
+		case p.Terminating && !w.now.Before(p.goneAt):
+			m.pod = nil
+		case !p.Available && !p.Terminating && m.bad == p.Revision:
+			p.CrashLooping = w.now.After(p.Created.Add(2 * time.Minute))
+		case !p.Available && !p.Terminating && !w.now.Before(p.readyAt):
+			p.Available, p.Since, p.ResourceVersion = true, w.now, w.bump()
+			if m.component == upgradeplan.TargetDriver {
+				w.host.driver = p.Revision
+			}
+		}
+	}
+	if w.ready && !w.node.Unschedulable && w.allocatable() > 0 && w.workload < 2 && w.rng.IntN(3) == 0 {
+		w.workload++
+	}
+}
+
+// agent looks at what is asked of it and does one thing of it; it may die at any
+// line.
+func (w *world) agent(dies func() bool) {
+	if !w.ready || w.host.silent {
+		return
+	}
+	for _, asked := range w.nu.AskedOfHost() {
+		t, err := upgradeplan.ParseTask(asked.Name)
+		if err != nil {
+			w.violate("%v", err)
+		}
+		op := w.nu.Status.Operation.ID
+		if t.Action == upgradeplan.ActionRestartRuntime && !w.restartRuntime(op, dies) {
+			return
+		}
+		switch t.Action {
+		case upgradeplan.ActionPrepull, upgradeplan.ActionVerify, upgradeplan.ActionRestartRuntime:
+			w.result(topsv1.HostTaskResult{Operation: op, Task: asked.Name, Attempt: asked.Attempts, State: topsv1.HostTaskDone})
+		}
+		if dies() {
+			return
+		}
+	}
+	w.report()
+}
+
+// restartRuntime is what pkg/hostagent does: the record first, then the restart,
+// and after a death the instance tells whether it happened.
+func (w *world) restartRuntime(op string, dies func() bool) bool {
+	if w.host.runtime == "enflame" {
+		return true
+	}
+	before, begun := w.host.begun[op]
+	if !begun {
+		before = strconv.Itoa(w.host.instance)
+		w.host.begun[op] = before
+		if dies() {
+			return false
+		}
+	}
+	if before == strconv.Itoa(w.host.instance) {
+		if w.workload > 0 && !w.excused {
+			w.violate("S8: the runtime is restarted with %d pods on the node", w.workload)
+		}
+		w.host.instance++
+		w.host.restarts[op]++
+		w.host.runtime = "enflame"
+		w.note("restarted the runtime for %s", op)
+		if w.host.restarts[op] > 1 {
+			w.violate("S11: the runtime was restarted twice for %s", op)
+		}
+	}
+	return !dies()
+}
+
+func (w *world) result(r topsv1.HostTaskResult) {
+	w.host.results = slices.DeleteFunc(w.host.results, func(o topsv1.HostTaskResult) bool { return o.Operation == r.Operation && o.Task == r.Task })
+	w.host.results = append(w.host.results, r)
+}
+
+func (w *world) report() {
+	devices, disk, stops := w.host.devices, int64(1<<40), w.host.stops
+	w.nu.Status.Host = &topsv1.HostReport{Time: metav1.NewTime(w.now), BootID: "boot", DriverVersion: w.host.driver, Devices: &devices, FreeDiskBytes: &disk,
+		Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: w.host.runtime, RestartStopsContainers: &stops}, Results: slices.Clone(w.host.results)}
+	w.touch()
+}
