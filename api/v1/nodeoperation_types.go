@@ -177,15 +177,15 @@ const (
 	OperationRunning OperationPhase = "Running"
 	// OperationReleasing gives the node back; status.operation.outcome follows.
 	OperationReleasing OperationPhase = "Releasing"
-	// OperationDone: every task is done or was skipped.
+	// OperationDone has every task done or skipped.
 	OperationDone OperationPhase = "Done"
-	// OperationFailed: it counts against the version.
+	// OperationFailed counts against the version.
 	OperationFailed OperationPhase = "Failed"
 	// OperationDeferred could not be done now, for no fault of the version.
 	OperationDeferred OperationPhase = "Deferred"
 	// OperationAborted was ended by a person, or by a newer target.
 	OperationAborted OperationPhase = "Aborted"
-	// OperationQuarantined: a rollback failed. The node stays cordoned until
+	// OperationQuarantined is a rollback that failed. The node stays cordoned until
 	// another operation, an abort, or the end of the rollout.
 	OperationQuarantined OperationPhase = "Quarantined"
 )

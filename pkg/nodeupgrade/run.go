@@ -75,7 +75,7 @@ func (s *step) outcome(strict bool) func(upgradeplan.Task) upgradeplan.Outcome {
 			return upgradeplan.NotDone
 		}
 		lasting := t.Action == upgradeplan.ActionReplace || t.Action == upgradeplan.ActionVerify
-		if s.holds(t, rec) || !(strict && lasting) && s.passed(t, rec) {
+		if s.holds(t, rec) || (!strict || !lasting) && s.passed(t, rec) {
 			return upgradeplan.Done
 		}
 		return upgradeplan.NotDone
@@ -92,7 +92,7 @@ func (s *step) passed(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
 	case upgradeplan.ActionCordon:
 		return false // somebody uncordoned the node: it is cordoned again
 	case upgradeplan.ActionEvict:
-		return s.begun(func(later upgradeplan.Task) bool { return disturbs(later) }, true)
+		return s.begun(disturbs, true)
 	case upgradeplan.ActionReplace:
 		if m := s.member(t.Target); m != nil && m.Pod != nil && m.Pod.Revision != s.target(t.Target).Revision {
 			return false

@@ -294,7 +294,7 @@ var mutants = []mutant{
 	{"driver-undrained", "the driver is replaced on a node that is not empty", nodes + "replace.go",
 		"case !s.f.Drained.Empty && !s.skipped(upgradeplan.ActionEvict):", "case !s.f.Drained.Empty && s.f.Node.Taint == s.op.ID && !s.op.Touched && s.op.DrainAll:"},
 	{"restart-undrained", "a node that filled up again is not emptied before the runtime is restarted", nodes + "run.go",
-		"		return s.begun(func(later upgradeplan.Task) bool { return disturbs(later) }, true)", "		return true"},
+		"		return s.begun(disturbs, true)", "		return true"},
 	{"users-left", "the driver is replaced while pods use the device", nodes + "replace.go",
 		"	if len(left) > 0 {", "	if len(left) > 5 {"},
 	{"device-left-closed", "the taint of an operation stays when it ends", nodes + "release.go",
