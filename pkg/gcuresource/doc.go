@@ -48,8 +48,16 @@
 //	observe.go      reading
 //	act.go          applying
 //	history.go      keeping and restoring specs, decided in revision.go
+//	cacheindex.go   pods and nodes as the cache holds them
+//	trouble.go      telling what keeps failing
 //	watch.go        what wakes a pass
 //	nodelabeler.go  the label of GCU nodes, decided in labels.go
 //
-// The old status is asked for one thing: whether an upgrade was under way.
+// The old status is asked for two things: whether an upgrade was under way, and
+// whether it tells of the present spec.
+//
+// A pass that fails is repeated, later each time. What a component failed of is
+// told at once, everything else when it lasts. A process remembers what it
+// applied (memory.go) and what it saw (kept.go), to do and to look less; nothing
+// is decided otherwise without.
 package gcuresource
