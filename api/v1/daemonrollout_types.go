@@ -279,8 +279,13 @@ type NodeSlot struct {
 	// podVersion is the resourceVersion of that pod: in any other it is not deleted.
 	// +optional
 	PodVersion string `json:"podVersion,omitempty"`
+	// operation of the node's NodeUpgrade that does all that is done under this slot;
+	// empty when pods are just deleted. The slot is held until the operation has ended.
+	// +optional
+	Operation string `json:"operation,omitempty"`
 	// daemonSets whose pods were deleted under this slot, namespace/name, that of
-	// podUID last; it is held until all of them are available again.
+	// podUID last; it is held until all of them are available again. With an
+	// operation, those whose pods it replaces.
 	// +optional
 	// +listType=atomic
 	DaemonSets []string `json:"daemonSets,omitempty"`

@@ -17,6 +17,7 @@ type NodeUpgradeSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || (self.nodeUID == oldSelf.nodeUID && self.purpose == oldSelf.purpose && self.targets == oldSelf.targets && self.job == oldSelf.job)",message="an operation keeps its node, purpose, targets and job: give a changed one another id"
 // +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || !(has(oldSelf.abort) && oldSelf.abort) || (has(self.abort) && self.abort)",message="an abort is not taken back: give the operation another id"
+// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || !(has(oldSelf.granted) && oldSelf.granted) || (has(self.granted) && self.granted)",message="a grant is not taken back: abort the operation"
 type NodeOperation struct {
 	// id of the operation, never used again: at most 63 letters, digits, '-' and '.'.
 	// +kubebuilder:validation:MaxLength=63
@@ -67,6 +68,11 @@ type NodeOperation struct {
 	// deadlines of the tasks.
 	// +optional
 	Deadlines OperationDeadlines `json:"deadlines,omitempty,omitzero"`
+	// granted lets the operation touch the node: the node has its slot. Until then it
+	// is only prepared: the prechecks are made and the images are pulled. It is not
+	// taken back.
+	// +optional
+	Granted bool `json:"granted,omitempty"`
 	// abort winds the operation up; the node ends uncordoned. It is not taken back.
 	// +optional
 	Abort bool `json:"abort,omitempty"`
@@ -224,8 +230,14 @@ type OperationStatus struct {
 	Task string `json:"task,omitempty"`
 	// since is when phase or task last changed.
 	Since metav1.Time `json:"since"`
-	// startTime of the operation.
+	// startTime of the operation; once it is granted, when that was seen.
 	StartTime metav1.Time `json:"startTime"`
+	// preparedTime is when nothing was left to do without a grant; absent before.
+	// +optional
+	PreparedTime *metav1.Time `json:"preparedTime,omitempty"`
+	// granted tells that the grant was seen: from then on the node may be touched.
+	// +optional
+	Granted bool `json:"granted,omitempty"`
 	// endTime is when the phase became final.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`

@@ -1033,6 +1033,10 @@ func (in *OperationStatus) DeepCopyInto(out *OperationStatus) {
 	*out = *in
 	in.Since.DeepCopyInto(&out.Since)
 	in.StartTime.DeepCopyInto(&out.StartTime)
+	if in.PreparedTime != nil {
+		in, out := &in.PreparedTime, &out.PreparedTime
+		*out = (*in).DeepCopy()
+	}
 	if in.EndTime != nil {
 		in, out := &in.EndTime, &out.EndTime
 		*out = (*in).DeepCopy()

@@ -20,7 +20,7 @@ const (
 	sets    = "pkg/daemonset/"
 	tasks   = "pkg/upgradeplan/"
 	drain   = "pkg/drain/"
-	nodes   = "pkg/nodeupgrade/"
+	nodes   = "pkg/nodeupgrade/operation/"
 )
 
 var mutants = []mutant{

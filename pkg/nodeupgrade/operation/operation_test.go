@@ -1,4 +1,4 @@
-package nodeupgrade
+package operation
 
 import (
 	"slices"

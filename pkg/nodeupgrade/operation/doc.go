@@ -1,4 +1,4 @@
-// Package nodeupgrade decides what happens on one node during an operation
+// Package operation decides what happens on one node during an operation
 // (design section 4): from what was asked for and what can be seen, Next says
 // which task is current, what to record and what to do. It is pure: no context,
 // client, logger or clock.
@@ -50,4 +50,4 @@
 // of the device by a taint, and free of them ([ADR 0009]).
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md
-package nodeupgrade
+package operation

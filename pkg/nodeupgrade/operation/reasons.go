@@ -1,4 +1,4 @@
-package nodeupgrade
+package operation
 
 // Reasons of an operation and its tasks: a closed list.
 const (
