@@ -268,7 +268,7 @@ type NodeSlot struct {
 	// +optional
 	Turn int64 `json:"turn,omitempty"`
 	// step is what the node is waiting for, in one word: Replacing, PodTerminating,
-	// AwaitingPod, AwaitingAvailable or NodeLost; empty when it is queued.
+	// AwaitingPod, AwaitingAvailable, Operating or NodeLost; empty when it is queued.
 	// +optional
 	Step string `json:"step,omitempty"`
 	// revision of the group the node is being brought to.

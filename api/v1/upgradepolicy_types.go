@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -88,6 +89,33 @@ type UpgradePolicySpec struct {
 	// is changed. Default: pods that use a GCU are evicted for up to 300 seconds.
 	// +optional
 	Drain *DrainPolicy `json:"drain,omitempty"`
+	// validation says what a node must show before and after its driver or its
+	// toolkit is changed.
+	// +optional
+	Validation *ValidationPolicy `json:"validation,omitempty"`
+}
+
+// ValidationPolicy says what a node must show before and after an operation.
+type ValidationPolicy struct {
+	// minFreeDisk the node must have where its container engine keeps images.
+	// Default: none is asked for.
+	// +optional
+	MinFreeDisk *resource.Quantity `json:"minFreeDisk,omitempty"`
+	// driverVersion that must be loaded afterwards, as in
+	// /sys/module/enflame/version. Default: any.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	DriverVersion string `json:"driverVersion,omitempty"`
+	// deadlineSeconds until the evidence is there; without it the node has failed
+	// then. Default 300.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
+	// soakSeconds all pods must be available without a restart before the node is
+	// given back. Default 60.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	SoakSeconds int32 `json:"soakSeconds,omitempty"`
 }
 
 // ControlPlaneOrder is when control plane nodes are upgraded.

@@ -27,6 +27,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcuresource"
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 const (
@@ -149,6 +150,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
 		Metrics:   daemonupdater.NewMetrics(metrics.Registry, time.Now),
 		Namespace: o.namespace,
+		Book:      upgradeplan.DefaultBook(),
 		Deadlines: rollout.DefaultDeadlines,
 		Clock:     time.Now,
 	}).SetupWithManager(mgr)

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 // implicitTolerations are added by the DaemonSet controller to every pod it
@@ -28,14 +30,14 @@ type Placement struct {
 	Keep bool
 }
 
-// offline are the taints that say that a node is offline. Whether it is does not
-// change what should run on it.
-var offline = map[string]bool{corev1.TaintNodeNotReady: true, corev1.TaintNodeUnreachable: true}
+// passing are the taints that say that a node is offline, or that its driver is
+// being replaced (ADR 0009). Neither changes what should run on it.
+var passing = map[string]bool{corev1.TaintNodeNotReady: true, corev1.TaintNodeUnreachable: true, topsv1.TaintDriverUpgrade: true}
 
 // ShouldRun tells where a DaemonSet's pods belong: by node selector, required
 // node affinity, node name, and taints. An offline node still should run the
-// DaemonSet, though the DaemonSet controller creates a missing pod there only
-// when it is back. An affinity that cannot be
+// DaemonSet, and so should one whose driver is being replaced, though the DaemonSet
+// controller creates a missing pod there only afterwards. An affinity that cannot be
 // parsed matches no node (the API server refuses such templates).
 func ShouldRun(ds *appsv1.DaemonSet, node *corev1.Node) Placement { return Placing(ds)(node) }
 
@@ -74,7 +76,7 @@ func byTaints(spec *corev1.PodSpec, node *corev1.Node) Placement {
 }
 
 func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
-	if offline[taint.Key] || (implicitTolerations[taint.Key] == taint.Effect && taint.Effect != "") {
+	if passing[taint.Key] || (implicitTolerations[taint.Key] == taint.Effect && taint.Effect != "") {
 		return true
 	}
 	if spec.HostNetwork && taint.Key == corev1.TaintNodeNetworkUnavailable && taint.Effect == corev1.TaintEffectNoSchedule {

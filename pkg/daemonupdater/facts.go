@@ -16,6 +16,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // Reasons for touching nothing that pass by themselves: the DaemonSet controller
@@ -68,7 +69,7 @@ const zoneLabel = corev1.LabelTopologyZone
 
 // inputOf turns an observation into the input of the plan, all but the nodes. It
 // is pure.
-func inputOf(o *observation, deadlines rollout.Deadlines, now time.Time) rollout.Input {
+func inputOf(o *observation, book *upgradeplan.Book, deadlines rollout.Deadlines, now time.Time) rollout.Input {
 	in := rollout.Input{Now: now, Deadlines: deadlines, Ledger: ledgerOf(&o.rollout.Status)}
 	in.Settings, in.Blocked = settingsOf(o)
 	var hashes []string
@@ -77,7 +78,7 @@ func inputOf(o *observation, deadlines rollout.Deadlines, now time.Time) rollout
 		if err != nil && in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
-		in.Members = append(in.Members, rollout.Member{Key: m.key(), Target: target})
+		in.Members = append(in.Members, rollout.Member{Key: m.key(), Target: target, Heavy: heavy(book, m.component())})
 		hashes = append(hashes, m.key()+"="+target)
 	}
 	in.Revision = revisionOf(hashes)
@@ -118,15 +119,17 @@ func revisionOf(hashes []string) string {
 	return hex.EncodeToString(sum[:5])
 }
 
-// nodeOf returns a node with the pods that are or should be on it; pods has one
-// list per member, or none at all.
-func nodeOf(o *observation, node *corev1.Node, pods [][]*corev1.Pod, requests map[types.UID]*rollout.Request, known zones, now time.Time) rollout.Node {
+// nodeOf returns a node that was found, with the pods that are or should be on it.
+func nodeOf(o *observation, found *found, revision string, known zones, now time.Time) rollout.Node {
+	node, pods := found.node, found.pods
+	requests := openRequests(found.upgrade)
 	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel]}
 	if o.policy != nil {
 		describeNode(&n, node, &o.policy.Spec, known)
 	}
 	ready, since := daemonset.NodeReady(node)
 	n.Ready, n.ReadySince = ready, since.Time
+	describeOperations(&n, found.upgrade, rolloutOf(o), revision)
 	for i, m := range o.members {
 		placement := daemonset.ShouldRun(m.daemonSet, node)
 		var pod *corev1.Pod

@@ -83,7 +83,7 @@ func timeOrNil(t time.Time) *metav1.Time {
 func slotOf(s *topsv1.NodeSlot, queued bool) rollout.Slot {
 	return rollout.Slot{
 		Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Turn: s.Turn, Queued: queued,
-		Pod: s.PodUID, PodVersion: s.PodVersion, Members: s.DaemonSets,
+		Pod: s.PodUID, PodVersion: s.PodVersion, Members: s.DaemonSets, Operation: s.Operation,
 	}
 }
 
@@ -91,6 +91,7 @@ func nodeSlot(s *rollout.Slot) topsv1.NodeSlot {
 	return topsv1.NodeSlot{
 		Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, Turn: s.Turn,
 		PodUID: s.Pod, PodVersion: s.PodVersion, DaemonSets: s.Members,
+		Operation: s.Operation,
 	}
 }
 
@@ -114,7 +115,7 @@ func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {
 	for i := range slots {
 		s, old := &slots[i], byNode[slots[i].Node]
 		if old == nil || old.UID != s.UID || old.Revision != s.Revision || old.Turn != s.Turn ||
-			old.PodUID != s.PodUID || old.PodVersion != s.PodVersion {
+			old.Operation != s.Operation || old.PodUID != s.PodUID || old.PodVersion != s.PodVersion {
 			return false
 		}
 	}

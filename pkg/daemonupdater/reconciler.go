@@ -17,6 +17,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // reportInterval is the least time between two status writes of one group that do
@@ -42,7 +43,7 @@ const retryAhead = 50 * time.Millisecond
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts/status,verbs=update
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=upgradepolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades,verbs=get;list;watch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -58,6 +59,8 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Namespace holds the DaemonRollouts of GcuResources.
 	Namespace string
+	// Book says which components an operation replaces, and how.
+	Book upgradeplan.Book
 	// Deadlines of nodes in flight.
 	Deadlines rollout.Deadlines
 	// Clock tells the time.
@@ -91,13 +94,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, g Group) (ctrl.Result, error
 	}
 	if len(o.members) == 0 {
 		r.forget(g)
-		return resultOf(ctx, 0, r.answerOrphans(ctx, g))
+		_, err := r.withdraw(ctx, g.rolloutKey(r.Namespace).String())
+		return resultOf(ctx, 0, errors.Join(err, r.answerOrphans(ctx, g)))
 	}
 	if o.foreign() {
 		r.forget(g)
 		return ctrl.Result{}, nil
 	}
-	in := inputOf(o, r.Deadlines, r.Clock())
+	in := inputOf(o, &r.Book, r.Deadlines, r.Clock())
 	if err := r.look(ctx, o, &in, dirty); err != nil {
 		delete(r.views, g)
 		return ctrl.Result{}, err
@@ -155,7 +159,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.In
 	if failed == nil {
 		failed = r.deletePods(ctx, o, due, unchanged)
 	}
-	fenced := r.fencePods(ctx, o, &in, d.Fence)
+	fenced := errors.Join(r.fencePods(ctx, o, &in, d.Fence), r.give(ctx, o, &in, d.Orders))
 	soon, undone := r.rollBack(ctx, o, in, rb)
 	again, reported := r.report(ctx, o, in, d)
 	return soonest(soonest(wait, soon), again), errors.Join(failed, fenced, undone, reported)
@@ -252,12 +256,15 @@ func (r *Reconciler) report(ctx context.Context, o *observation, in rollout.Inpu
 // what was left on its pods and nodes, and deletions that may still be under way,
 // then the rollout itself.
 func (r *Reconciler) release(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (again time.Duration, err error) {
-	err = errors.Join(r.confirmUnseen(ctx, o, d.Unseen, in.Now), r.fencePods(ctx, o, &in, d.Fence))
+	err = errors.Join(r.confirmUnseen(ctx, o, d.Unseen, in.Now), r.fencePods(ctx, o, &in, d.Fence), r.give(ctx, o, &in, d.Orders))
 	if again, failed := r.report(ctx, o, in, d); err != nil || failed != nil || again > 0 {
 		return again, errors.Join(err, failed)
 	}
 	if o.view.unfenced(&d) {
 		return retryAhead, nil
+	}
+	if left, err := r.withdraw(ctx, rolloutOf(o)); err != nil || left {
+		return retryAhead, err
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", o.group.String())
 	if err := r.Delete(ctx, o.rollout, client.Preconditions{UID: &o.rollout.UID}); client.IgnoreNotFound(err) != nil {

@@ -78,7 +78,7 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	c.api = store
 	c.reconciler = &Reconciler{
 		Client: interceptor.NewClient(store, c.faults()), Live: store, Recorder: c.recorder, Namespace: "gcu-system",
-		Metrics: NewMetrics(prometheus.NewRegistry(), time.Now), Deadlines: rollout.DefaultDeadlines,
+		Metrics: NewMetrics(prometheus.NewRegistry(), time.Now), Deadlines: rollout.DefaultDeadlines, Book: testBook,
 		Clock: func() time.Time { return c.now }, written: map[Group]writtenRollout{}, views: map[Group]*view{},
 	}
 	return c

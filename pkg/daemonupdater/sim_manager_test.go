@@ -159,7 +159,7 @@ func (simRecorder) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 func (m *simManager) restart() {
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
-		Metrics: NewMetrics(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines,
+		Metrics: NewMetrics(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines, Book: testBook,
 		Clock: m.clock, written: map[Group]writtenRollout{}, views: map[Group]*view{},
 	}
 	m.seen = newSimSeen()

@@ -27,7 +27,9 @@ import (
 type view struct {
 	// frame is what facts of a node depend on besides the node.
 	frame string
-	fleet *rollout.Fleet
+	// revision is that of the input that the view was made with.
+	revision string
+	fleet    *rollout.Fleet
 	nodes map[string]*nodeView
 	// asking are the nodes with a request that is to be answered.
 	asking map[string]bool
@@ -171,7 +173,7 @@ func newView(o *observation, in *rollout.Input, nodes []corev1.Node, pods [][]*c
 		}
 	}
 	v := &view{
-		frame: frameOf(o, in), fleet: rollout.NewFleet(in), nodes: make(map[string]*nodeView, len(all)),
+		frame: frameOf(o, in), revision: in.Revision, fleet: rollout.NewFleet(in), nodes: make(map[string]*nodeView, len(all)),
 		asking: map[string]bool{}, confirmed: map[int]bool{}, unmarked: map[string]bool{},
 	}
 	known := zones{}
@@ -234,7 +236,7 @@ func (v *view) set(o *observation, name string, f *found, known zones, now time.
 	}
 	v.unmarked[name] = true
 	if f.node != nil {
-		if n := nodeOf(o, f.node, f.pods, openRequests(seen.upgrade), known, now); len(n.Pods) > 0 {
+		if n := nodeOf(o, f, v.revision, known, now); len(n.Pods) > 0 {
 			v.fleet.Set(n, now)
 			return
 		}

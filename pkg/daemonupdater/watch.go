@@ -47,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, enqueueSoon(r.groupOfPod)).
 		Watches(&appsv1.ControllerRevision{}, enqueue(r.groupOfController)).
 		Watches(&corev1.Node{}, enqueue(r.groupsOnNode), builder.WithPredicates(nodeChanged())).
-		Watches(&topsv1.NodeUpgrade{}, enqueue(r.groupsAskedFor)).
+		Watches(&topsv1.NodeUpgrade{}, enqueue(r.groupsAskedFor), builder.WithPredicates(upgradeChanged())).
 		Watches(&topsv1.DaemonRollout{}, enqueue(r.groupOfRollout)).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(r.groupsUnderPolicy)).
 		WithLogConstructor(r.logger(mgr.GetLogger())).
@@ -138,13 +138,16 @@ func (r *Reconciler) groupOfController(ctx context.Context, object client.Object
 // groupsOnNode returns every group that has a strategy or claims to have one,
 // and notes that the node is to be read again.
 func (r *Reconciler) groupsOnNode(ctx context.Context, node client.Object) []Group {
-	groups := r.groupsWith(ctx, func(s daemonset.Settings, err error) bool {
-		return err != nil || s.Strategy != daemonset.NoStrategy
-	})
+	groups := r.groupsWith(ctx, controlled)
 	for _, g := range groups {
 		r.dirty.add(g, node.GetName())
 	}
 	return groups
+}
+
+// controlled tells whether a DaemonSet has a strategy or claims to have one.
+func controlled(s daemonset.Settings, err error) bool {
+	return err != nil || s.Strategy != daemonset.NoStrategy
 }
 
 // groupsUnderPolicy returns the groups that name a policy.
@@ -169,8 +172,9 @@ func (r *Reconciler) groupsWith(ctx context.Context, which func(daemonset.Settin
 	return slices.Collect(maps.Keys(groups))
 }
 
-// groupsAskedFor returns the groups of the DaemonSets a node asks for, and notes
-// that the node is to be read again.
+// groupsAskedFor returns the groups of the DaemonSets a node asks for, and all
+// when an operation is on the node, which others keep off, and notes that the node is
+// to be read again.
 func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) []Group {
 	groups := map[Group]bool{}
 	for _, request := range object.(*topsv1.NodeUpgrade).Status.Requests {
@@ -182,10 +186,30 @@ func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) [
 			groups[Group{Kind: kindDaemonSet, Namespace: key.Namespace, Name: key.Name}] = true
 		}
 	}
+	if u := object.(*topsv1.NodeUpgrade); u.Spec.Operation != nil || u.Status.Operation != nil {
+		for _, g := range r.groupsWith(ctx, controlled) {
+			groups[g] = true
+		}
+	}
 	for g := range groups {
 		r.dirty.add(g, object.GetName())
 	}
 	return slices.Collect(maps.Keys(groups))
+}
+
+// upgradeChanged passes updates of a NodeUpgrade that can change a decision: what
+// the node agent reads off its node every minute is none of them.
+func upgradeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*topsv1.NodeUpgrade), e.ObjectNew.(*topsv1.NodeUpgrade)
+			return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+				!equality.Semantic.DeepEqual(before.Status.Operation, after.Status.Operation) ||
+				!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
+				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
+				!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)
+		},
+	}
 }
 
 // ownGroup is a DaemonSet as a group of its own: when it is gone, the requests

@@ -12,6 +12,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -138,7 +139,10 @@ func (s seen) observe() *observation {
 	return o
 }
 
-func inputFrom(o *observation) rollout.Input { return inputOf(o, rollout.DefaultDeadlines, epoch) }
+// testBook is the logic book of the tests.
+var testBook = upgradeplan.DefaultBook()
+
+func inputFrom(o *observation) rollout.Input { return inputOf(o, &testBook, rollout.DefaultDeadlines, epoch) }
 
 func values[T any](pointers []*T) []T {
 	var list []T

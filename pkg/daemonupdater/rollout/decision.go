@@ -20,6 +20,8 @@ type Decision struct {
 	// resourceVersion: a slot that names one is to be given back, and nobody who
 	// read that slot before may delete the pod any more.
 	Fence []Pod
+	// Orders lists what operations of nodes are to be told, once Ledger is stored.
+	Orders []Order
 	// Unseen lists slots of Input.Ledger that are not in Ledger any more because their
 	// node is not seen, or another one of its name. Before Ledger is stored it has to
 	// be made certain that this is so, and not what a view shows that is behind.
@@ -136,6 +138,8 @@ const (
 	ReasonAwaitingPod       Reason = "AwaitingPod"
 	ReasonAwaitingAvailable Reason = "AwaitingAvailable"
 	ReasonNodeLost          Reason = "NodeLost"
+	// ReasonOperating: an operation is at work on the node.
+	ReasonOperating Reason = "Operating"
 
 	// Pending: for room, or for the node's own pods.
 	ReasonBudgetExhausted Reason = "BudgetExhausted"
@@ -144,6 +148,12 @@ const (
 	// ReasonQueued: the node has its turn when there is room.
 	ReasonQueued      Reason = "Queued"
 	ReasonUnavailable Reason = "Unavailable"
+	// ReasonPreparing: the node is checked, and images are pulled, before it gets a slot.
+	ReasonPreparing Reason = "Preparing"
+	// ReasonNodeBusy: an operation of another group is at work on the node.
+	ReasonNodeBusy Reason = "NodeBusy"
+	// ReasonDeferred: the last operation could not be done, for no fault of the version.
+	ReasonDeferred Reason = "Deferred"
 
 	// Held: by policy, or until a person does something.
 	// ReasonWaveNotReached, ReasonSoaking and ReasonAwaitingApproval: the waves of the policy.
@@ -165,4 +175,9 @@ const (
 	// Failed; ReasonNodeLost as well.
 	ReasonCrashLooping             Reason = "CrashLooping"
 	ReasonProgressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
+	// ReasonOperationFailed, ReasonOperationAborted, ReasonQuarantined: how the
+	// operation of the node ended.
+	ReasonOperationFailed  Reason = "OperationFailed"
+	ReasonOperationAborted Reason = "OperationAborted"
+	ReasonQuarantined      Reason = "Quarantined"
 )

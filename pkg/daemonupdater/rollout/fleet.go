@@ -30,6 +30,8 @@ type Fleet struct {
 	lapsed *btree.BTreeG[*nodeFacts]
 	// due are the nodes whose facts change by time alone.
 	due *btree.BTreeG[dueNode]
+	// preparing are the nodes with an operation that waits for its grant, by name.
+	preparing map[string]*nodeFacts
 	// unassigned: nodes or labels changed since waves were assigned.
 	unassigned bool
 	// marked are the nodes that held a slot or a failure in the last decision.
@@ -63,8 +65,9 @@ func NewFleet(in *Input) *Fleet {
 		lanes: btree.NewG(degree, func(a, b *lane) bool { return a.compare(b) < 0 }),
 		listed: map[standing]*btree.BTreeG[*nodeFacts]{
 			away: btree.NewG(degree, byName), ailing: btree.NewG(degree, byName), resting: btree.NewG(degree, byName),
+			occupied: btree.NewG(degree, byName), deferred: btree.NewG(degree, byName),
 		},
-		lapsed: btree.NewG(degree, byName),
+		lapsed: btree.NewG(degree, byName), preparing: map[string]*nodeFacts{},
 		due: btree.NewG(degree, func(a, b dueNode) bool {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
 		}),
@@ -126,6 +129,9 @@ func (f *Fleet) enter(n *nodeFacts) {
 	if n.lapsed != nil {
 		f.lapsed.ReplaceOrInsert(n)
 	}
+	if n.preparing() {
+		f.preparing[n.Name] = n
+	}
 }
 
 // leave takes back what enter did.
@@ -140,6 +146,7 @@ func (f *Fleet) leave(n *nodeFacts) {
 	if n.lapsed != nil {
 		f.lapsed.Delete(n)
 	}
+	delete(f.preparing, n.Name)
 	if l := n.lane; l != nil {
 		if l.remove(n); l.nodes.Len() == 0 {
 			f.lanes.Delete(l)

@@ -48,6 +48,8 @@ type Member struct {
 	// Target is the hash of its newest ControllerRevision; "" when not known,
 	// and then Input.Blocked is set.
 	Target string
+	// Heavy: its pods are replaced by an operation of the node.
+	Heavy bool
 }
 
 // Node is one node as observed.
@@ -70,6 +72,15 @@ type Node struct {
 	ReadySince time.Time
 	// Pods has one element per member that should run here, in member order.
 	Pods []Pod
+	// Job is the operation on the node that has not ended, or that holds it; nil when
+	// there is none. Ended are those of this group that have, the newest last.
+	Job   *Job
+	Ended []End
+	// Disturbed: an operation, of whatever group, may have the node out of service.
+	Disturbed bool
+	// Retry is when the node may be tried again after RetryWhy; zero for at once.
+	Retry    time.Time
+	RetryWhy string
 }
 
 // Pod is the pod of one member on one node.
@@ -152,6 +163,9 @@ type Slot struct {
 	// Members are the keys of those whose pods were deleted under this slot, the
 	// one Pod belongs to last; it is held until all of them are available again.
 	Members []string
+	// Operation does all that is done under the slot, "" when pods are just deleted.
+	// Members are then the keys of those that it was given for.
+	Operation string
 }
 
 // Failure is a node that failed at the ledger's revision.

@@ -23,6 +23,8 @@ type laneKey struct {
 	// zoneError says what is wrong with the one they name.
 	timeZone  *time.Location
 	zoneError string
+	// heavy: the nodes need an operation, which is not prepared yet if unprepared.
+	heavy, unprepared bool
 }
 
 // class is what comes before the turns of lanes in the order of starts.
@@ -76,7 +78,19 @@ func (l *lane) after(last *nodeFacts) (next *nodeFacts) {
 
 func (l *lane) compare(other *lane) int {
 	return cmp.Or(l.class.compare(other.class), cmp.Compare(l.zone, other.zone), cmp.Compare(l.pool, other.pool),
-		cmp.Compare(l.timeZoneName(), other.timeZoneName()), cmp.Compare(l.zoneError, other.zoneError))
+		cmp.Compare(l.timeZoneName(), other.timeZoneName()), cmp.Compare(l.zoneError, other.zoneError),
+		cmp.Compare(l.weight(), other.weight()))
+}
+
+// weight is in order of what is still to be done before a node can be started.
+func (l *lane) weight() int {
+	switch {
+	case l.unprepared:
+		return 2
+	case l.heavy:
+		return 1
+	}
+	return 0
 }
 
 func (l *lane) timeZoneName() string {
@@ -94,7 +108,7 @@ func (c class) compare(other class) int {
 func (f *nodeFacts) laneKey() laneKey {
 	return laneKey{
 		class: class{need: f.need(), wave: f.wave, role: f.role()},
-		zone:  f.Zone, pool: f.Pool, timeZone: f.TimeZone, zoneError: f.ZoneError,
+		zone:  f.Zone, pool: f.Pool, timeZone: f.TimeZone, zoneError: f.ZoneError, heavy: f.heavy, unprepared: f.unprepared(),
 	}
 }
 

@@ -24,6 +24,8 @@ type nodeFacts struct {
 	outdated, unavailable, moving bool
 	// wants: an outdated pod may be replaced under the strategy.
 	wants bool
+	// heavy: one of them is replaced by an operation.
+	heavy bool
 	// unknown: the target of a member is not known yet.
 	unknown bool
 	// lapsed: offline, and went so shortly after this pod was made, which is at its
@@ -49,7 +51,9 @@ type nodeFacts struct {
 
 // examine derives everything from the node and its pods, as of now.
 func (f *nodeFacts) examine(now time.Time) {
-	f.absent, f.outdated, f.unavailable, f.moving, f.wants, f.unknown = false, false, false, false, false, false
+	f.absent, f.outdated, f.wants, f.heavy, f.unknown = false, false, false, false, false
+	f.unavailable = f.Disturbed
+	f.moving = f.Job != nil && f.Job.Ours && f.Job.Granted && !f.Job.Held
 	f.changes = time.Time{}
 	for i := range f.Pods {
 		f.include(&f.Pods[i])
@@ -69,6 +73,7 @@ func (f *nodeFacts) include(pod *Pod) {
 	note(&f.unavailable, absent || !pod.Available)
 	note(&f.moving, f.isMoving(pod))
 	note(&f.wants, outdated && wanted(f.frame.strategy, pod))
+	note(&f.heavy, f.isHeavy(pod))
 	f.changesAt(pod.AvailableAt)
 }
 
@@ -80,6 +85,8 @@ func (f *nodeFacts) stands(now time.Time) standing {
 		return finished
 	case !f.Ready:
 		return away
+	case f.Job != nil && !f.Job.Ours:
+		return occupied
 	case !f.outdated:
 		return ailing
 	case !f.wants:
@@ -87,6 +94,9 @@ func (f *nodeFacts) stands(now time.Time) standing {
 	case f.frame.policy.Returned > 0 && f.frame.strategy != daemonset.OTA && rested.After(now):
 		f.changesAt(rested)
 		return resting
+	case f.heavy && f.Retry.After(now):
+		f.changesAt(f.Retry)
+		return deferred
 	}
 	return candidate
 }
@@ -216,6 +226,9 @@ func (f *nodeFacts) next() *Pod {
 		if !f.concerns(pod) {
 			continue
 		}
+		if f.isHeavy(pod) {
+			return nil
+		}
 		if f.isOutdated(pod) && wanted(f.frame.strategy, pod) {
 			return pod
 		}
@@ -236,6 +249,9 @@ type waiting struct {
 func (f *nodeFacts) wait() waiting {
 	if !f.Ready {
 		return waiting{ReasonNodeLost, "the node went offline after it was started; it keeps its slot until it is back"}
+	}
+	if f.slot != nil && f.slot.Operation != "" && f.ended(f.slot.Operation) == nil {
+		return f.underOperation()
 	}
 	for i := range f.Pods {
 		pod := &f.Pods[i]

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -35,6 +36,8 @@ func (f *Fleet) Plan(in Input) Decision {
 	p.followWaves()
 	p.startNodes()
 	p.nextSteps()
+	p.orderOperations()
+	p.withdraw()
 	return p.decide()
 }
 
@@ -50,6 +53,7 @@ type planner struct {
 	started  []string
 	deletes  []Deletion
 	fence    []Pod
+	orders   []Order
 	unseen   []Slot
 
 	lastTurn              int64
@@ -125,7 +129,10 @@ func (p *planner) settleSlots() {
 		switch {
 		case p.replaced(slot.Node, slot.UID):
 			p.unseen = append(p.unseen, slot)
-		case !p.staysQueued(&slot, node):
+		case p.staysQueued(&slot, node):
+		case slot.Operation != "" && node != nil:
+			p.settleOperation(slot, node)
+		default:
 			p.settle(slot, node)
 		}
 	}
@@ -137,7 +144,8 @@ func (p *planner) settle(slot Slot, node *nodeFacts) {
 	retarget := slot.Revision != p.in.Revision
 	if node != nil {
 		p.fleet.mark(node, &slot, nil)
-		over := node.settled() || (retarget && node.idle(slot)) || p.in.Settings.Strategy == daemonset.NoStrategy
+		over := node.settled() || (retarget && node.idle(slot)) || (node.heavy && node.quiet(slot)) ||
+			p.in.Settings.Strategy == daemonset.NoStrategy
 		if over && p.spent(slot, node) {
 			p.learn(slot, node)
 			p.fleet.mark(node, nil, nil)
@@ -282,7 +290,7 @@ func (p *planner) nextSteps() {
 	for i := range p.slots {
 		slot := &p.slots[i]
 		node := p.lookup(slot.Node, slot.UID)
-		if node == nil || !node.Ready || slot.Queued {
+		if node == nil || !node.Ready || slot.Queued || slot.Operation != "" && node.ended(slot.Operation) == nil {
 			continue
 		}
 		if before, _ := slices.BinarySearch(turns, slot.Turn); node.available() && before >= p.limit {
@@ -317,11 +325,12 @@ func (p *planner) turns() []int64 {
 
 func (p *planner) decide() Decision {
 	sort.Strings(p.started)
+	slices.SortFunc(p.orders, func(a, b Order) int { return cmp.Compare(a.Node, b.Node) })
 	d := Decision{
 		Ledger: Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual,
 			Resumed: p.resumed, ResumedAt: p.resumedAt, LastStart: p.lastStart},
 		Finished: p.finished,
-		Started:  p.started, Delete: p.deletes, Fence: p.fence, Unseen: p.unseen,
+		Started:  p.started, Delete: p.deletes, Fence: p.fence, Orders: p.orders, Unseen: p.unseen,
 		Limit: p.limit, InFlight: p.inFlight, Used: p.used, Halted: p.halted, Recheck: p.recheck,
 		plan: p,
 	}

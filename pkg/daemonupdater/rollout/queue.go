@@ -93,7 +93,7 @@ func (p *planner) serveQueued(slot *Slot, node *nodeFacts, behind int) (keeps bo
 // was lowered, or somebody else had replaced a pod on it while it was queued.
 func (p *planner) requeue(slot *Slot, node *nodeFacts) {
 	pod := node.next()
-	if pod == nil || !node.available() || !p.spent(*slot, node) {
+	if pod == nil || slot.Operation != "" || !node.available() || !p.spent(*slot, node) {
 		return
 	}
 	slot.name(pod, p.in.Members[pod.Member].Key)
@@ -106,7 +106,7 @@ func (p *planner) requeue(slot *Slot, node *nodeFacts) {
 // mayStay tells whether a queued node may be started as far as everything but
 // room is concerned.
 func (p *planner) mayStay(node *nodeFacts) bool {
-	if p.in.Settings.Paused || p.halted != "" || node.lane == nil || node.failure != nil {
+	if p.in.Settings.Paused || p.halted != "" || node.lane == nil || node.heavy || node.failure != nil {
 		return false
 	}
 	reason, _ := p.held(node.lane)
@@ -121,6 +121,7 @@ func (p *planner) fillQueue(queues []*queue) {
 			room--
 		}
 	}
+	queues = slices.DeleteFunc(queues, func(q *queue) bool { return q.lane.heavy })
 	for room > 0 && len(queues) > 0 {
 		queues = slices.DeleteFunc(queues, func(q *queue) bool {
 			if q.last = q.lane.after(q.last); q.last == nil || room == 0 {

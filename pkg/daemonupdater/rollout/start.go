@@ -24,6 +24,7 @@ type queue struct {
 
 func (p *planner) serveLanes() {
 	var queues []*queue
+	var unprepared []*lane
 	finish := func() {
 		if started := len(p.started); p.serve(queues) && len(p.started) > started {
 			p.fillQueue(queues)
@@ -36,12 +37,16 @@ func (p *planner) serveLanes() {
 		}
 		if reason, why := p.held(l); reason != "" {
 			p.refused[l] = refusal{reason, why}
+		} else if l.unprepared {
+			p.refused[l] = refusal{ReasonPreparing, "is checked, and its images are pulled, when it is among the next nodes"}
+			unprepared = append(unprepared, l)
 		} else {
 			queues = append(queues, &queue{lane: l})
 		}
 		return true
 	})
 	finish()
+	p.prepare(unprepared)
 }
 
 // serve starts nodes from queues of one class in turn until each is empty or a
@@ -94,6 +99,9 @@ func (p *planner) begin(node *nodeFacts, slot *Slot) {
 	}
 	if node.failure != nil {
 		p.failures = without(p.failures, node.Name)
+	}
+	if slot.Operation = p.operationOf(node); slot.Operation != "" {
+		slot.Members = node.toReplace()
 	}
 	slot.Since, p.lastStart = p.in.Now, p.in.Now
 	p.fleet.mark(node, slot, nil)

@@ -15,6 +15,10 @@ const (
 	unasked
 	// resting: returned too recently to be started.
 	resting
+	// occupied: an operation of another group is at work on the node.
+	occupied
+	// deferred: the node is tried again later.
+	deferred
 	// candidate: may be started.
 	candidate
 

@@ -64,6 +64,8 @@ func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
 	switch {
 	case p.in.Blocked != nil:
 		return ReasonBlocked, p.in.Blocked.Message
+	case f.standing == occupied && f.Job != nil:
+		return ReasonNodeBusy, f.Job.Message
 	case f.standing == ailing:
 		return ReasonUnavailable, f.wait().message
 	case f.standing == unasked:
@@ -77,6 +79,11 @@ func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
 	case f.standing == resting:
 		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s, is left alone for %s after a return",
 			f.ReadySince.UTC().Format(time.RFC3339), p.in.Policy.Returned)
+	case f.standing == deferred:
+		return ReasonDeferred, f.RetryWhy
+	}
+	if f.preparing() && f.lane != nil && f.lane.unprepared {
+		return ReasonPreparing, f.Job.Message
 	}
 	if refusal, ok := p.refused[f.lane]; ok {
 		return refusal.reason, refusal.why
@@ -88,7 +95,7 @@ func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
 // room or for its own pods, held when it waits for a person or by policy.
 func (r Reason) state() State {
 	switch r {
-	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonQueued, ReasonUnavailable:
+	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred:
 		return Pending
 	}
 	return Held

@@ -1,0 +1,132 @@
+package daemonupdater
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// give carries out the orders of a decision whose ledger is stored: it writes
+// spec.operation of NodeUpgrades. A manager that was interrupted before it may do
+// so much later; then the operation has ended, or the NodeUpgrade has moved.
+func (r *Reconciler) give(ctx context.Context, o *observation, in *rollout.Input, orders []rollout.Order) error {
+	return each(ctx, len(orders), func(i int) error {
+		if err := r.giveOne(ctx, o, in, &orders[i]); err != nil {
+			return fmt.Errorf("ordering operation %s of node %s: %w", orders[i].Operation, orders[i].Node, err)
+		}
+		return nil
+	})
+}
+
+func (r *Reconciler) giveOne(ctx context.Context, o *observation, in *rollout.Input, order *rollout.Order) error {
+	var live topsv1.NodeUpgrade
+	err := r.Live.Get(ctx, client.ObjectKey{Name: order.Node}, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	missing := err != nil
+	next, verb := ordered(&live, order, rolloutOf(o))
+	switch verb {
+	case nothing:
+		return nil
+	case makeNew:
+		node := o.view.fleet.Node(order.Node)
+		if node == nil {
+			return errMoved
+		}
+		if next, err = operationOf(o, in, r.Book, node, order.Operation); err != nil {
+			return err
+		}
+		next.Granted, next.Abort = order.Grant, order.Abort
+	}
+	log.FromContext(ctx).Info("Ordering an operation", "Node", klog.KRef("", order.Node), "operation", order.Operation,
+		"granted", next.Granted, "aborted", next.Abort)
+	if missing {
+		return r.Create(ctx, newNodeUpgrade(order, next), client.FieldOwner(topsv1.ManagedBy))
+	}
+	before := live.DeepCopy()
+	live.Spec.Operation = next
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return r.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy))
+}
+
+// verb is what an order needs.
+type verb int
+
+const (
+	nothing verb = iota
+	amend
+	makeNew
+)
+
+// ordered says what an order needs of a NodeUpgrade as it is: nothing, when the
+// operation has ended or is as ordered, or when another one is at work; next, which
+// is what is asked for, changed; or another operation. It is pure.
+func ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (next *topsv1.NodeOperation, needs verb) {
+	asked, shown := upgrade.Spec.Operation, upgrade.Status.Operation
+	if hasEnded(upgrade, order.Operation) && !(order.Abort && holds(upgrade, order.Operation)) {
+		return nil, nothing
+	}
+	if asked != nil && asked.ID == order.Operation {
+		next = asked.DeepCopy()
+		next.Granted, next.Abort = next.Granted || order.Grant && !order.Abort, next.Abort || order.Abort
+		if next.Granted == asked.Granted && next.Abort == asked.Abort {
+			return nil, nothing
+		}
+		return next, amend
+	}
+	working := shown != nil && !shown.Phase.Final() && (shown.Granted || shown.Rollout != own)
+	waiting := asked != nil && !hasEnded(upgrade, asked.ID) && (asked.Granted || asked.Rollout != own)
+	held := shown != nil && shown.Held && shown.Rollout != own
+	if working || waiting || held {
+		return nil, nothing
+	}
+	return nil, makeNew
+}
+
+func newNodeUpgrade(order *rollout.Order, op *topsv1.NodeOperation) *topsv1.NodeUpgrade {
+	return &topsv1.NodeUpgrade{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            order.Node,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: order.Node, UID: order.UID}},
+		},
+		Spec: topsv1.NodeUpgradeSpec{Operation: op},
+	}
+}
+
+// withdraw takes away the operations of a rollout that is over: what runs is wound
+// up, and what is held is given back. It returns whether some have not ended.
+func (r *Reconciler) withdraw(ctx context.Context, own string) (left bool, err error) {
+	var list topsv1.NodeUpgradeList
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing NodeUpgrades: %w", err)
+	}
+	var asked []*topsv1.NodeUpgrade
+	for i := range list.Items {
+		u := &list.Items[i]
+		if op := u.Spec.Operation; op != nil && op.Rollout == own {
+			asked = append(asked, u)
+		}
+		if shown := u.Status.Operation; shown != nil && shown.Rollout == own && (!shown.Phase.Final() || shown.Held) {
+			left = true
+		}
+	}
+	return left || len(asked) > 0, each(ctx, len(asked), func(i int) error {
+		next := asked[i].DeepCopy()
+		next.Spec.Operation = nil
+		patch := client.MergeFromWithOptions(asked[i], client.MergeFromWithOptimisticLock{})
+		err := r.Patch(ctx, next, patch, client.FieldOwner(topsv1.ManagedBy))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("taking the operation of node %s away: %w", next.Name, err)
+		}
+		return nil
+	})
+}

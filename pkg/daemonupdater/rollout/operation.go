@@ -1,0 +1,287 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// A node on which a heavy member is outdated is not brought to its target by
+// deleted pods but by an operation (design section 4), which replaces all that is
+// outdated on the node. An operation is prepared first, and takes no slot for that;
+// then it is granted, under a slot that names it. The slot is given back only when
+// the operation has ended: an operation that has ended is never carried out, so who
+// grants it late, because it was interrupted, grants nothing.
+
+// Job is what is seen of one operation on a node.
+type Job struct {
+	// ID of the operation.
+	ID string
+	// Ours: it belongs to this group.
+	Ours bool
+	// Targets by member key; those that are not of this group are left out.
+	Targets map[string]string
+	// Prepared: it waits for nothing but its grant. Granted: it may touch the node.
+	Prepared, Granted bool
+	// Held: it has ended, and keeps the node cordoned.
+	Held bool
+	// Message says what it is at.
+	Message string
+}
+
+// End is how an operation of this group ended.
+type End struct {
+	ID string
+	// Outcome of it.
+	Outcome Outcome
+	// Message says why.
+	Message string
+	// Time at which it ended.
+	Time time.Time
+}
+
+// Outcome is how an operation ended.
+type Outcome string
+
+// Outcomes of an operation.
+const (
+	// Done: every component is what it was to be.
+	Done Outcome = "Done"
+	// Broken counts against the version. Lost is Broken because the node went offline.
+	Broken Outcome = "Broken"
+	Lost   Outcome = "Lost"
+	// Quarantined is a rollback that was Broken.
+	Quarantined Outcome = "Quarantined"
+	// Dropped says nothing of the version: the node was busy, or was to be brought
+	// elsewhere.
+	Dropped Outcome = "Dropped"
+	// Stopped was ended by a person.
+	Stopped Outcome = "Stopped"
+)
+
+// Order is what an operation of a node is to be told.
+type Order struct {
+	Node string
+	UID  types.UID
+	// Operation is its id. One that is not there is made: of all members of the group
+	// that are to be replaced on the node.
+	Operation string
+	// Grant lets it touch the node, and Abort winds it up.
+	Grant, Abort bool
+}
+
+// maxPrepared bounds the operations that are being prepared, or are and wait for a
+// slot: so many nodes pull images at the same time.
+const maxPrepared = 20
+
+// ended returns how an operation of the node ended, nil when it has not.
+func (n *Node) ended(operation string) *End {
+	i := slices.IndexFunc(n.Ended, func(e End) bool { return e.ID == operation })
+	if i < 0 {
+		return nil
+	}
+	return &n.Ended[i]
+}
+
+// stale tells whether an operation is about targets that are not those any more.
+func (f *frame) stale(job *Job) bool {
+	return slices.ContainsFunc(f.members, func(m Member) bool {
+		target, ok := job.Targets[m.Key]
+		return ok && m.Target != "" && target != m.Target
+	})
+}
+
+// unprepared tells whether a candidate needs an operation that is not ready for its
+// grant. A node that an ended operation keeps out of service is not prepared first:
+// another one could not begin there without giving the node back.
+func (f *nodeFacts) unprepared() bool {
+	if !f.heavy || f.Disturbed && f.Job != nil && f.Job.Ours {
+		return false
+	}
+	return f.Job == nil || !f.Job.Prepared || f.frame.stale(f.Job)
+}
+
+// preparing tells whether an operation of this group waits for its grant, or will.
+func (f *nodeFacts) preparing() bool {
+	return f.Job != nil && f.Job.Ours && !f.Job.Granted && !f.Job.Held
+}
+
+// settleOperation keeps, frees or fails the slot of a node whose operation does all
+// that is done under it.
+func (p *planner) settleOperation(slot Slot, node *nodeFacts) {
+	p.fleet.mark(node, &slot, nil)
+	end := node.ended(slot.Operation)
+	if end == nil {
+		p.slots = append(p.slots, slot)
+		return
+	}
+	failure := Failure{Node: slot.Node, UID: slot.UID, Since: p.in.Now, Message: end.Message}
+	switch end.Outcome {
+	case Broken:
+		failure.Reason = ReasonOperationFailed
+	case Lost:
+		failure.Reason = ReasonNodeLost
+	case Quarantined:
+		failure.Reason = ReasonQuarantined
+	case Stopped:
+		failure.Reason = ReasonOperationAborted
+	case Done:
+		p.settleDone(slot, node, end)
+		return
+	}
+	p.fleet.mark(node, nil, nil)
+	if failure.Reason != "" && slot.Revision == p.in.Revision && p.in.Settings.Strategy != daemonset.NoStrategy {
+		p.failures = append(p.failures, failure)
+	}
+}
+
+// settleDone settles the slot of an operation that is done. What the operation did
+// not replace, because it is of no component that it knows, is replaced after it.
+func (p *planner) settleDone(slot Slot, node *nodeFacts, end *End) {
+	over := node.settled() || slot.Revision != p.in.Revision || node.begunAnew(&slot) || p.in.Settings.Strategy == daemonset.NoStrategy
+	if over && p.spent(slot, node) {
+		p.learn(slot, node)
+		p.fleet.mark(node, nil, nil)
+		return
+	}
+	after := slot
+	after.Since = later(slot.Since, end.Time)
+	failure := p.expire(after, node)
+	if failure == nil {
+		p.slots = append(p.slots, slot)
+		return
+	}
+	p.failures = append(p.failures, *failure)
+	p.fleet.mark(node, nil, nil)
+}
+
+// begunAnew tells whether something heavy is to be replaced again since the
+// operation of a slot was done: another one is needed. A pod that is older than the
+// slot only shows that the view is behind.
+func (f *nodeFacts) begunAnew(slot *Slot) bool {
+	return slices.ContainsFunc(f.Pods, func(pod Pod) bool {
+		return f.isHeavy(&pod) && (!pod.Created.Before(slot.Since) || !slices.Contains(slot.Members, f.frame.members[pod.Member].Key))
+	})
+}
+
+// orderOperations says what the operations of nodes with a slot are to be told.
+func (p *planner) orderOperations() {
+	turns := p.turns()
+	for i := range p.slots {
+		slot := &p.slots[i]
+		node := p.lookup(slot.Node, slot.UID)
+		if slot.Operation == "" || node == nil || node.ended(slot.Operation) != nil {
+			continue
+		}
+		order := Order{Node: node.Name, UID: node.UID, Operation: slot.Operation, Grant: true}
+		job := node.Job
+		if job != nil && job.ID != slot.Operation {
+			job = nil
+		}
+		order.Abort = p.in.Settings.Strategy == daemonset.NoStrategy || job != nil && p.fleet.frame.stale(job)
+		if before, _ := slices.BinarySearch(turns, slot.Turn); node.available() && before >= p.limit && !order.Abort {
+			continue
+		}
+		if job == nil || !job.Granted || order.Abort {
+			p.orders = append(p.orders, order)
+		}
+	}
+}
+
+// prepare has the operations of the nodes made that come next, so many that there
+// is always one that is ready when a slot is free.
+func (p *planner) prepare(lanes []*lane) {
+	room := min(p.limit, maxPrepared) - len(p.fleet.preparing)
+	for _, l := range lanes {
+		l.nodes.Ascend(func(n *nodeFacts) bool {
+			if room <= 0 {
+				return false
+			}
+			if n.startable() && (n.Job == nil || n.preparing() && p.fleet.frame.stale(n.Job)) {
+				p.orders = append(p.orders, Order{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)})
+				room--
+			}
+			return true
+		})
+	}
+}
+
+// withdraw ends operations that nobody grants: nothing is to be replaced on their
+// nodes any more.
+func (p *planner) withdraw() {
+	for _, n := range p.fleet.preparing {
+		if n.slot == nil && n.needless() {
+			p.orders = append(p.orders, Order{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
+		}
+	}
+}
+
+// needless: nothing is to be replaced on the node by an operation. What is offline
+// may have to be replaced when it is back.
+func (f *nodeFacts) needless() bool {
+	switch f.standing {
+	case finished, ailing, unasked:
+		return true
+	}
+	return f.standing != away && !f.heavy
+}
+
+// newOperation is an id that no operation of the node had before.
+func (p *planner) newOperation(n *nodeFacts) string {
+	return fmt.Sprintf("%s-%s-%d", p.in.Revision, strconv.FormatInt(p.in.Now.UnixMilli(), 36), len(n.Ended))
+}
+
+// operationOf is the operation of a node that is started: the one that was
+// prepared, or one that goes on without a slot that is known, or a new one. "" for a
+// node where pods are just deleted.
+func (p *planner) operationOf(n *nodeFacts) string {
+	switch {
+	case !n.heavy:
+		return ""
+	case n.Job != nil && !n.Job.Held:
+		return n.Job.ID
+	}
+	return p.newOperation(n)
+}
+
+// ToReplace tells whether a pod is outdated, and may be replaced under the strategy
+// of an input.
+func ToReplace(in *Input, pod *Pod) bool {
+	f := nodeFacts{frame: &frame{strategy: in.Settings.Strategy, members: in.Members}}
+	return f.isOutdated(pod) && wanted(in.Settings.Strategy, pod)
+}
+
+// toReplace are the keys of the members whose pods are to be replaced.
+func (f *nodeFacts) toReplace() []string {
+	var keys []string
+	for i := range f.Pods {
+		if pod := &f.Pods[i]; f.isOutdated(pod) && wanted(f.frame.strategy, pod) {
+			keys = append(keys, f.frame.members[pod.Member].Key)
+		}
+	}
+	return keys
+}
+
+// quiet: nothing of what a slot was given for is under way, whether the node is
+// available or not.
+func (f *nodeFacts) quiet(slot Slot) bool {
+	return !f.absent && !slices.ContainsFunc(f.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
+}
+
+// isHeavy tells whether a pod is to be replaced by an operation.
+func (f *nodeFacts) isHeavy(pod *Pod) bool {
+	return f.frame.members[pod.Member].Heavy && f.isOutdated(pod) && wanted(f.frame.strategy, pod)
+}
+
+// underOperation says what a node in flight with an operation waits for.
+func (f *nodeFacts) underOperation() waiting {
+	if f.Job == nil || f.Job.ID != f.slot.Operation {
+		return waiting{ReasonOperating, fmt.Sprintf("operation %s is being made", f.slot.Operation)}
+	}
+	return waiting{ReasonOperating, f.Job.Message}
+}
