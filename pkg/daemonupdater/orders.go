@@ -71,11 +71,10 @@ const (
 // operation has ended or is as ordered, or when another one is at work; next, which
 // is what is asked for, changed; or another operation. It is pure.
 func ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (next *topsv1.NodeOperation, needs verb) {
-	asked, shown := upgrade.Spec.Operation, upgrade.Status.Operation
-	if hasEnded(upgrade, order.Operation) && !(order.Abort && holds(upgrade, order.Operation)) {
+	if hasEnded(upgrade, order.Operation) && (!order.Abort || !holds(upgrade, order.Operation)) {
 		return nil, nothing
 	}
-	if asked != nil && asked.ID == order.Operation {
+	if asked := upgrade.Spec.Operation; asked != nil && asked.ID == order.Operation {
 		next = asked.DeepCopy()
 		next.Granted, next.Abort = next.Granted || order.Grant && !order.Abort, next.Abort || order.Abort
 		if next.Granted == asked.Granted && next.Abort == asked.Abort {
@@ -83,10 +82,7 @@ func ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (nex
 		}
 		return next, amend
 	}
-	working := shown != nil && !shown.Phase.Final() && (shown.Granted || shown.Rollout != own)
-	waiting := asked != nil && !hasEnded(upgrade, asked.ID) && (asked.Granted || asked.Rollout != own)
-	held := shown != nil && shown.Held && shown.Rollout != own
-	if working || waiting || held {
+	if job, disturbed := jobOf(upgrade, own); job != nil && (!job.Ours || disturbed && !job.Held) {
 		return nil, nothing
 	}
 	return nil, makeNew

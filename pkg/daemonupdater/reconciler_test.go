@@ -152,7 +152,7 @@ func (c *cluster) faults() interceptor.Funcs {
 func (c *cluster) stored() *topsv1.DaemonRollout {
 	c.t.Helper()
 	var r topsv1.DaemonRollout
-	if err := c.api.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: "driver"}, &r); client.IgnoreNotFound(err) != nil {
+	if err := c.api.Get(context.Background(), groupOf(c.driver).rolloutKey("gcu-system"), &r); client.IgnoreNotFound(err) != nil {
 		c.t.Error(err) // not Fatal: deletions are in goroutines of their own
 	}
 	return &r

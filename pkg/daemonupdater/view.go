@@ -30,7 +30,7 @@ type view struct {
 	// revision is that of the input that the view was made with.
 	revision string
 	fleet    *rollout.Fleet
-	nodes map[string]*nodeView
+	nodes    map[string]*nodeView
 	// asking are the nodes with a request that is to be answered.
 	asking map[string]bool
 	// confirmed are the members, by index, whose target was found to be the newest

@@ -142,7 +142,9 @@ func (s seen) observe() *observation {
 // testBook is the logic book of the tests.
 var testBook = upgradeplan.DefaultBook()
 
-func inputFrom(o *observation) rollout.Input { return inputOf(o, &testBook, rollout.DefaultDeadlines, epoch) }
+func inputFrom(o *observation) rollout.Input {
+	return inputOf(o, &testBook, rollout.DefaultDeadlines, epoch)
+}
 
 func values[T any](pointers []*T) []T {
 	var list []T

@@ -196,7 +196,12 @@ func (p *planner) orderOperations() {
 // prepare has the operations of the nodes made that come next, so many that there
 // is always one that is ready when a slot is free.
 func (p *planner) prepare(lanes []*lane) {
-	room := min(p.limit, maxPrepared) - len(p.fleet.preparing)
+	room := min(p.limit, maxPrepared)
+	for _, n := range p.fleet.preparing {
+		if !p.fleet.frame.stale(n.Job) {
+			room--
+		}
+	}
 	for _, l := range lanes {
 		l.nodes.Ascend(func(n *nodeFacts) bool {
 			if room <= 0 {

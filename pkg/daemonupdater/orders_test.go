@@ -1,0 +1,163 @@
+package daemonupdater
+
+import (
+	"context"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// ofTheFleet makes the DaemonSet the driver of the gr "fleet", which is replaced by
+// operations.
+func ofTheFleet(ds *appsv1.DaemonSet) {
+	ofGcuResource(ds)
+	ds.Labels[topsv1.LabelComponent] = "driver"
+}
+
+// upgrade returns the NodeUpgrade that has an operation, nil when none has.
+func (c *cluster) upgrade() *topsv1.NodeUpgrade {
+	c.t.Helper()
+	var list topsv1.NodeUpgradeList
+	if err := c.api.List(context.Background(), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Spec.Operation != nil {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// show stores what became of the operation of a NodeUpgrade.
+func (c *cluster) show(u *topsv1.NodeUpgrade, change func(*topsv1.OperationStatus)) {
+	c.t.Helper()
+	if u.Status.Operation == nil {
+		u.Status.Operation = &topsv1.OperationStatus{ID: u.Spec.Operation.ID, Rollout: u.Spec.Operation.Rollout,
+			Revision: u.Spec.Operation.Revision, Phase: topsv1.OperationRunning, Since: ago(0), StartTime: ago(0)}
+	}
+	change(u.Status.Operation)
+	if op := u.Status.Operation; op.Phase.Final() {
+		u.Status.History = append(u.Status.History, topsv1.OperationRecord{ID: op.ID, Revision: op.Revision, Phase: op.Phase, Reason: op.Reason,
+			StartTime: ago(0), EndTime: ago(0)})
+	}
+	if err := c.api.Status().Update(context.Background(), u); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func prepared(op *topsv1.OperationStatus) {
+	now := ago(0)
+	op.PreparedTime = &now
+}
+
+// preparedCluster has one node whose operation waits for its slot.
+func preparedCluster(t *testing.T) *cluster {
+	c := newCluster(t, ofTheFleet)
+	c.mustReconcile()
+	u := c.upgrade()
+	if u == nil || u.Spec.Operation.Granted || len(c.slots()) != 0 {
+		t.Fatalf("operation %+v, slots %v: want one that is prepared without a slot", u, c.slots())
+	}
+	if owner := u.OwnerReferences; len(owner) != 1 || owner[0].Kind != "Node" || owner[0].Name != u.Name {
+		t.Errorf("it is owned by %v", owner)
+	}
+	c.show(u, prepared)
+	return c
+}
+
+func TestAnOperationIsGrantedOnceItsSlotIsStored(t *testing.T) {
+	c := preparedCluster(t)
+	c.onStatusUpdate = conflict
+	if _, err := c.reconcile(); err != nil || c.upgrade().Spec.Operation.Granted {
+		t.Fatalf("granted=%t, %v: the slot was not stored", c.upgrade().Spec.Operation.Granted, err)
+	}
+	c.onStatusUpdate = nil
+	c.mustReconcile()
+	u := c.upgrade()
+	slots := c.stored().Status.InFlight
+	if len(slots) != 1 || slots[0].Node != u.Name || slots[0].Operation != u.Spec.Operation.ID || !u.Spec.Operation.Granted {
+		t.Fatalf("slots %+v, operation %+v", slots, u.Spec.Operation)
+	}
+	c.wantDeletions()
+}
+
+func TestTheSlotOfAnOperationIsHeldUntilItHasEnded(t *testing.T) {
+	c := preparedCluster(t)
+	c.mustReconcile()
+	u := c.upgrade()
+	c.show(u, func(op *topsv1.OperationStatus) { op.Granted, op.Task = true, u.Name+"_driver_replace" })
+	c.mustReconcile()
+	if len(c.slots()) != 1 {
+		t.Fatalf("slots %v while the operation runs", c.slots())
+	}
+	c.show(u, func(op *topsv1.OperationStatus) { op.Phase, op.Reason = topsv1.OperationFailed, "CrashLoop" })
+	c.mustReconcile()
+	if failed := c.stored().Status.Failed; len(failed) != 1 || failed[0].Reason != "OperationFailed" || len(c.slots()) != 0 {
+		t.Errorf("slots %v, failed %+v", c.slots(), failed)
+	}
+	c.wantDeletions()
+}
+
+func TestWhenTheControlEndsOperationsAreTakenAway(t *testing.T) {
+	c := preparedCluster(t)
+	c.mustReconcile()
+	u := c.upgrade()
+	c.show(u, func(op *topsv1.OperationStatus) { op.Granted = true })
+	delete(c.driver.Annotations, topsv1.AnnotationUpdateStrategy)
+	c.update(c.driver)
+	c.mustReconcile()
+	if u = c.upgrade(); !u.Spec.Operation.Abort {
+		t.Fatalf("operation %+v is not aborted", u.Spec.Operation)
+	}
+	c.show(u, func(op *topsv1.OperationStatus) { op.Phase, op.Reason = topsv1.OperationAborted, "Aborted" })
+	for range 5 {
+		if c.mustReconcile() == 0 {
+			break
+		}
+	}
+	if u = c.upgrade(); u != nil || c.stored().ResourceVersion != "" {
+		t.Errorf("operation %+v, rollout %q are left", u, c.stored().Name)
+	}
+}
+
+func TestWhenTheGroupIsGoneItsOperationsAreTakenAway(t *testing.T) {
+	c := preparedCluster(t)
+	if err := c.api.Delete(context.Background(), c.driver); err != nil {
+		t.Fatal(err)
+	}
+	c.mustReconcile()
+	if u := c.upgrade(); u != nil {
+		t.Errorf("operation %+v is left", u.Spec.Operation)
+	}
+}
+
+func TestAnOperationIsNotGrantedOverANodeUpgradeThatMoved(t *testing.T) {
+	c := preparedCluster(t)
+	u := c.upgrade()
+	moved := false
+	c.reconciler.Live = readAnd{c.api, func(object client.Object) {
+		if _, ok := object.(*topsv1.NodeUpgrade); ok && !moved {
+			moved = true
+			c.show(u, func(op *topsv1.OperationStatus) { op.Phase, op.Reason = topsv1.OperationAborted, "Aborted" })
+		}
+	}}
+	if after, err := c.reconcile(); err != nil || after != retryAhead || c.upgrade().Spec.Operation.Granted {
+		t.Errorf("after %s, %v: granted=%t, want to decide again", after, err, c.upgrade().Spec.Operation.Granted)
+	}
+}
+
+// readAnd does something after each read.
+type readAnd struct {
+	client.Reader
+	then func(client.Object)
+}
+
+func (r readAnd) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, object, opts...)
+	r.then(object)
+	return err
+}

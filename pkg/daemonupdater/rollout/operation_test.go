@@ -1,0 +1,174 @@
+package rollout
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// heavyInput is a group of a driver, which is heavy, and an exporter.
+func heavyInput(limit int, nodes ...Node) Input {
+	in := inputOf(limit, nodes...)
+	in.Members = []Member{{Key: "kube-system/driver", Target: newHash, Heavy: true}, {Key: "kube-system/exporter", Target: newHash}}
+	return in
+}
+
+func heavyNode(name string) Node { return nodeOf(name, oldHash, newHash) }
+
+// jobOf is an operation of the group on the way to its targets.
+func jobOf(id string) *Job {
+	return &Job{ID: id, Ours: true, Targets: map[string]string{"kube-system/driver": newHash}, Message: "is at it"}
+}
+
+func withJob(n Node, job *Job) Node {
+	n.Job, n.Disturbed = job, job.Granted || job.Held
+	return n
+}
+
+func prepared(n Node) Node {
+	job := jobOf("op-" + n.Name)
+	job.Prepared = true
+	return withJob(n, job)
+}
+
+func granted(n Node) Node {
+	job := jobOf("op-" + n.Name)
+	job.Granted = true
+	return withJob(n, job)
+}
+
+func withEnd(n Node, o Outcome) Node {
+	n.Ended = append(n.Ended, End{ID: "op-" + n.Name, Outcome: o, Message: "said why", Time: epoch.Add(-time.Second)})
+	return n
+}
+
+// operating is the slot of a node whose operation was granted a minute ago.
+func operating(n Node) Slot {
+	s := slotOf(n, time.Minute)
+	s.Operation, s.Members = "op-"+n.Name, []string{"kube-system/driver"}
+	return s
+}
+
+// orders are written as node:what.
+func ordersOf(d Decision) []string {
+	var orders []string
+	for _, o := range d.Orders {
+		what := "prepare"
+		switch {
+		case o.Abort:
+			what = "abort " + o.Operation
+		case o.Grant:
+			what = "grant " + o.Operation
+		}
+		orders = append(orders, o.Node+":"+what)
+	}
+	return orders
+}
+
+type operationCase struct {
+	name string
+	in   Input
+	want said
+	// orders that are given.
+	orders []string
+}
+
+func operationCases() []operationCase {
+	a, b, c := heavyNode("a"), heavyNode("b"), heavyNode("c")
+	states := func(pairs ...string) map[string]string {
+		m := map[string]string{}
+		for i := 0; i < len(pairs); i += 2 {
+			m[pairs[i]] = pairs[i+1]
+		}
+		return m
+	}
+	lighter := inputOf(1, nodeOf("a", newHash, oldHash))
+	lighter.Members = heavyInput(1).Members
+	paused := heavyInput(1, a)
+	paused.Settings.Paused = true
+	uncontrolled := heavyInput(1, granted(a), prepared(b)).slots(operating(a))
+	uncontrolled.Settings.Strategy = daemonset.NoStrategy
+	retargeted := heavyInput(1, granted(a)).slots(operating(a))
+	retargeted.Members[0].Target = "newer"
+	stale := heavyInput(1, prepared(a))
+	stale.Members[0].Target = "newer"
+	later := a
+	later.Retry, later.RetryWhy = epoch.Add(time.Minute), "the drain took too long"
+	foreign := prepared(a)
+	foreign.Job.Ours, foreign.Job.Granted, foreign.Disturbed = false, true, true
+	held := withEnd(a, Broken)
+	held.Job, held.Disturbed = &Job{ID: "op-a", Ours: true, Granted: true, Held: true}, true
+	behind := withEnd(a, Done) // the view shows the driver's pod from before
+	again := withPod(withEnd(heavyNode("a"), Done), func(p *Pod) { p.Created = epoch })
+	done := withEnd(nodeOf("a", newHash, newHash), Done)
+
+	return []operationCase{
+		{"a light change needs no operation", lighter,
+			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
+		{"nodes are prepared before they get a slot, as many as may be unavailable", heavyInput(2, a, b, c),
+			said{States: states("a", "pending/Preparing", "b", "pending/Preparing", "c", "pending/Preparing")}, []string{"a:prepare", "c:prepare"}},
+		{"a prepared node is started, and the next one prepared", heavyInput(1, prepared(a), b),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/Preparing")},
+			[]string{"a:grant op-a"}},
+		{"a prepared node waits for room", heavyInput(1, granted(a), prepared(b)).slots(operating(a)),
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")}, nil},
+		{"while a node is prepared no other is in its place", heavyInput(1, withJob(a, jobOf("op-a")), b),
+			said{States: states("a", "pending/Preparing", "b", "pending/Preparing")}, nil},
+		{"a grant that was not seen is given again", heavyInput(1, prepared(a)).slots(operating(a)),
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating")}, []string{"a:grant op-a"}},
+		{"an operation that is not there any more is made again", heavyInput(1, a).slots(operating(a)),
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating")}, []string{"a:grant op-a"}},
+		{"a paused rollout prepares nothing", paused, said{States: states("a", "held/Paused")}, nil},
+		{"an operation that is done frees its slot", heavyInput(1, done).slots(operating(a)), said{States: states("a", "updated/AtTarget")}, nil},
+		{"a view that is behind keeps the slot of an operation that is done", heavyInput(1, behind).slots(operating(a)),
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
+		{"what is outdated again since needs another operation", heavyInput(1, again).slots(operating(a)),
+			said{States: states("a", "pending/Preparing")}, []string{"a:prepare"}},
+		{"what the operation did not know is replaced after it", heavyInput(1, withEnd(nodeOf("a", newHash, oldHash), Done)).slots(operating(a)),
+			said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
+		{"a failed operation is a failed node", heavyInput(1, withEnd(a, Broken)).slots(operating(a)),
+			said{States: states("a", "failed/OperationFailed")}, nil},
+		{"a failed rollback is in quarantine", heavyInput(1, withEnd(a, Quarantined)).slots(operating(a)),
+			said{States: states("a", "failed/Quarantined")}, nil},
+		{"an operation that a person ended is a failed node", heavyInput(1, withEnd(a, Stopped)).slots(operating(a)),
+			said{States: states("a", "failed/OperationAborted")}, nil},
+		{"a node that is put off gives its slot to the next", heavyInput(1, withEnd(later, Dropped), prepared(b)).slots(operating(a)),
+			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/Deferred", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
+		{"a node that is kept out of service uses the budget, and is the next to be started", heavyInput(1, held, prepared(b)),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},
+			[]string{"a:grant " + fmt.Sprintf("r2-%s-1", "mjuohs00")}},
+		{"nobody starts on a node at which another group is at work", heavyInput(2, foreign, prepared(b)),
+			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/NodeBusy", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
+		{"an operation for a target of before is ended, and its slot kept until it has", retargeted,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating")}, []string{"a:abort op-a"}},
+		{"an operation for a target of before is not granted but made anew", stale,
+			said{States: states("a", "pending/Preparing")}, []string{"a:prepare"}},
+		{"an operation that nobody needs is taken back", heavyInput(1, prepared(nodeOf("a", newHash, newHash))),
+			said{States: states("a", "updated/AtTarget")}, []string{"a:abort op-a"}},
+		{"what runs is ended when the control ends", uncontrolled,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "held/AwaitingRequest")}, []string{"a:abort op-a", "b:abort op-b"}},
+		{"an operation without a slot that is known gets one", heavyInput(1, granted(a)),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating")}, nil},
+		{"an offline node keeps the slot of its operation", heavyInput(1, offline(granted(a)), b).slots(operating(a)),
+			said{Slots: []string{"a"}, States: states("a", "in-flight/NodeLost", "b", "pending/Preparing")}, []string{"b:prepare"}},
+	}
+}
+
+func TestOperations(t *testing.T) {
+	for _, test := range operationCases() {
+		t.Run(test.name, func(t *testing.T) {
+			d := Plan(test.in)
+			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.orders, ordersOf(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("orders (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
