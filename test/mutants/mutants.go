@@ -13,6 +13,7 @@ const (
 	lane    = "pkg/daemonupdater/rollout/lane.go"
 	fleet   = "pkg/daemonupdater/rollout/fleet.go"
 	queue   = "pkg/daemonupdater/rollout/queue.go"
+	jobs    = "pkg/daemonupdater/rollout/operation.go"
 	fence   = "pkg/daemonupdater/rollout/fence.go"
 	waves   = "pkg/daemonupdater/rollout/waves.go"
 	window  = "pkg/daemonupdater/rollout/window.go"
@@ -40,6 +41,34 @@ var mutants = []mutant{
 	{"offline-nodes-cost", "offline nodes eat the budget", node,
 		"unavailableNow() bool { return f.Ready && f.unavailable }", "unavailableNow() bool { return f.unavailable || !f.Ready }"},
 
+	// Operations under a rollout.
+	{"driver-deleted", "the driver's pod is deleted on a node with workloads on it", node,
+		"if f.isHeavy(pod) {\n			return nil", "if false {\n			return nil"},
+	{"unprepared-started", "a node gets its slot before its images are there", jobs,
+		"return f.Job == nil || !f.Job.Prepared || f.frame.stale(f.Job)", "return f.Job == nil || f.frame.stale(f.Job)"},
+	{"stale-granted", "an operation for an earlier target is granted", jobs,
+		"return f.Job == nil || !f.Job.Prepared || f.frame.stale(f.Job)", "return f.Job == nil || !f.Job.Prepared"},
+	{"slot-back-while-operating", "the slot of an operation is given back before it has ended", jobs,
+		"if end == nil {\n		p.slots = append(p.slots, slot)", "if end == nil {\n		p.slots = append(p.slots, []Slot{}...)"},
+	{"done-and-behind", "a view that is behind makes an operation that is done begin again", jobs,
+		"node.begunAnew(&slot) ||", "node.heavy ||"},
+	{"failed-operation-forgiven", "a failed operation does not count against the version", jobs,
+		"	case Broken:\n		failure.Reason = ReasonOperationFailed\n", "	case Broken:\n"},
+	{"held-nodes-free", "a node that is kept cordoned does not use up the budget", node,
+		"f.unavailable = f.Disturbed", "f.unavailable = false"},
+	{"two-groups-one-node", "a node at which another group is at work is started", node,
+		"case f.Job != nil && !f.Job.Ours:", "case false:"},
+	{"no-backoff", "a node that was put off is tried again at once", node,
+		"case f.heavy && f.Retry.After(now):", "case false:"},
+	{"granted-again", "an operation that has ended is granted", updater + "orders.go",
+		"if hasEnded(upgrade, order.Operation) && (", "if false && ("},
+	{"grant-over-others", "an operation takes the place of another group's", updater + "orders.go",
+		"job != nil && (!job.Ours ||", "job != nil && (false ||"},
+	{"grant-before-ledger", "an operation is granted over a NodeUpgrade that moved since it was looked at", updater + "orders.go",
+		"client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})", "client.MergeFromWithOptions(before)"},
+	{"operations-left", "a group that is gone leaves its operations", updater + "reconciler.go",
+		"_, err := r.withdraw(ctx, g.rolloutKey(r.Namespace).String())", "var err error"},
+
 	// Slots and deletions.
 	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", plan,
 		"over := node.settled() ||", "over := !node.Ready || node.settled() ||"},
@@ -56,7 +85,7 @@ var mutants = []mutant{
 	{"old-news", "a pod is deleted in the version that the slot names by what was seen of an earlier one", plan,
 		"if slot.Pod == pod.UID && older(pod.Version, slot.PodVersion) {", "if false {"},
 	{"delete-on-lost-node", "a pod is deleted on a node that is offline", plan,
-		"if node == nil || !node.Ready || slot.Queued {", "if node == nil || slot.Queued {"},
+		"if node == nil || !node.Ready || slot.Queued ||", "if node == nil || slot.Queued ||"},
 	{"members-at-once", "pods of a node are replaced without waiting for the one before", node,
 		"if f.isOutdated(pod) || pod.Available {", "if true {"},
 	{"ledger-after-touch", "pods are deleted although the ledger was not stored", updater + "reconciler.go",
@@ -149,7 +178,7 @@ var mutants = []mutant{
 	{"threshold-ignored", "the failure threshold of the policy is not lower than the default", plan,
 		"threshold = scaled(given, p.touched)", "threshold = max(threshold, scaled(given, p.touched))"},
 	{"control-plane-first", "control plane nodes go first where they are to go last", lane,
-		"	return 1\n", "	return -1\n"},
+		"}\n	return 1\n", "}\n	return -1\n"},
 	{"missing-policy-is-none", "a policy that does not exist becomes no policy", updater + "policy.go",
 		`if in.Settings.Policy == "" || in.Blocked != nil {`, `if in.Settings.Policy == "" || in.Blocked != nil || o.policy == nil {`},
 	{"policy-over-annotation", "max-unavailable of the policy wins over the annotation", updater + "policy.go",

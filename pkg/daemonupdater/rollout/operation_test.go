@@ -103,6 +103,8 @@ func operationCases() []operationCase {
 	foreign.Job.Ours, foreign.Job.Granted, foreign.Disturbed = false, true, true
 	held := withEnd(a, Broken)
 	held.Job, held.Disturbed = &Job{ID: "op-a", Ours: true, Granted: true, Held: true}, true
+	failed := heavyInput(1, held, prepared(b))
+	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Reason: ReasonOperationFailed, Since: epoch}}
 	behind := withEnd(a, Done) // the view shows the driver's pod from before
 	again := withPod(withEnd(heavyNode("a"), Done), func(p *Pod) { p.Created = epoch })
 	done := withEnd(nodeOf("a", newHash, newHash), Done)
@@ -142,6 +144,8 @@ func operationCases() []operationCase {
 		{"a node that is kept out of service uses the budget, and is the next to be started", heavyInput(1, held, prepared(b)),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},
 			[]string{"a:grant " + fmt.Sprintf("r2-%s-1", "mjuohs00")}},
+		{"a failed node that is kept out of service uses the budget", failed,
+			said{States: states("a", "failed/OperationFailed", "b", "pending/BudgetExhausted")}, nil},
 		{"nobody starts on a node at which another group is at work", heavyInput(2, foreign, prepared(b)),
 			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/NodeBusy", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
 		{"an operation for a target of before is ended, and its slot kept until it has", retargeted,
