@@ -23,6 +23,12 @@
 //	          ▼
 //	Done, Failed, Deferred, Aborted, Quarantined
 //
+// Until it is granted, which is when the node has its slot, an operation only
+// prechecks the node and pulls images; then it is prepared and waits, as long as it
+// takes. The grant is recorded before anything of the node is touched, the deadlines
+// count from it, and the node is prechecked once more. One that ends before was
+// never begun: it is deferred or aborted.
+//
 // Failed counts against the version, Deferred does not: it goes to the back of
 // the queue, for as long as Backoff says. What failed once something of the new
 // version was on the node leaves it cordoned: it is not known to work. A rollback
@@ -31,7 +37,8 @@
 //
 // # Tasks
 //
-//	precheck         what the node shows is recorded, and it lacked nothing
+//	precheck         what the node shows is recorded, and it lacks nothing until
+//	                 more is begun than to prepare it
 //	prepull          the agent has the image, or the pod is replaced already
 //	cordon           nobody can be scheduled onto the node
 //	evict            the node is empty, until the last task that needs it so has begun

@@ -101,7 +101,7 @@ func (s *step) decide() {
 func (s *step) accept(wanted *topsv1.NodeOperation) {
 	now := metav1.NewTime(s.f.Now)
 	s.op = &topsv1.OperationStatus{ID: wanted.ID, Purpose: wanted.Purpose, Revision: wanted.Revision, Rollout: wanted.Rollout,
-		Phase: topsv1.OperationRunning, Reason: ReasonInProgress, Since: now, StartTime: now, Override: s.f.Override}
+		Phase: topsv1.OperationRunning, Reason: ReasonInProgress, Since: now, StartTime: now, Granted: wanted.Granted, Override: s.f.Override}
 	job, err := jobOf(wanted, s.f.Node.Name)
 	if err == nil && slices.ContainsFunc(s.history, func(r topsv1.OperationRecord) bool { return r.ID == wanted.ID }) {
 		err = fmt.Errorf("operation %s has ended before: another one needs another id", wanted.ID)
@@ -154,6 +154,10 @@ func (s *step) goOn() {
 	if s.op.Held {
 		return
 	}
+	if s.wanted.Granted && !s.op.Granted {
+		s.grant()
+		return
+	}
 	if phase, reason, text := s.over(); phase != "" {
 		s.end(phase, reason, text)
 		return
@@ -161,10 +165,20 @@ func (s *step) goOn() {
 	if !s.f.Node.Ready {
 		s.wait(ReasonNodeOffline, "the node is not Ready: nothing is done on it until it is back")
 		s.at(s.f.Node.Since.Add(s.limits.lost))
-		s.at(s.op.StartTime.Add(s.limits.operation))
+		if !s.awaits() {
+			s.at(s.op.StartTime.Add(s.limits.operation))
+		}
 		return
 	}
 	s.run()
+}
+
+// grant records that the node has its slot: the deadlines count from now. It may
+// have waited for long, so it is prechecked once more.
+func (s *step) grant() {
+	s.op.Granted, s.op.StartTime = true, metav1.NewTime(s.f.Now)
+	s.op.Before = nil
+	s.soon()
 }
 
 // over says whether the operation ends for a reason that no task has.
@@ -173,7 +187,7 @@ func (s *step) over() (phase topsv1.OperationPhase, reason, text string) {
 	switch {
 	case n.UID != s.wanted.NodeUID:
 		return topsv1.OperationAborted, ReasonNodeReplaced, "the Node object is not the one that the operation is about"
-	case !s.f.Now.Before(s.op.StartTime.Add(s.limits.operation)):
+	case !s.awaits() && !s.f.Now.Before(s.op.StartTime.Add(s.limits.operation)):
 		return s.blame(), ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", s.limits.operation)
 	case !n.Ready && !s.f.Now.Before(n.Since.Add(s.limits.lost)):
 		return s.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", s.limits.lost)
@@ -189,6 +203,10 @@ func (s *step) over() (phase topsv1.OperationPhase, reason, text string) {
 	}
 	return "", "", ""
 }
+
+// awaits tells whether the operation was prepared and waits for its slot, which
+// may take as long as it takes.
+func (s *step) awaits() bool { return !s.op.Granted && s.op.PreparedTime != nil }
 
 // blame is Failed, which counts against the version, only when something of it
 // was put on the node.

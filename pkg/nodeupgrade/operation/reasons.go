@@ -4,6 +4,8 @@ package operation
 const (
 	// ReasonInProgress: nothing holds it.
 	ReasonInProgress = "InProgress"
+	// ReasonAwaitingSlot: it is prepared and not granted yet.
+	ReasonAwaitingSlot = "AwaitingSlot"
 	// ReasonBadOperation: the operation cannot be understood; nothing was touched.
 	ReasonBadOperation = "BadOperation"
 	// ReasonAborted: a person ended it.

@@ -32,7 +32,12 @@ func (s *step) run() {
 		s.end(topsv1.OperationDone, ReasonSucceeded, "")
 		return
 	}
+	wait := s.prepare(&p)
 	s.mark(p)
+	if wait {
+		s.awaitSlot()
+		return
+	}
 	s.openDevice()
 	for _, t := range p.Failed {
 		rec := s.task(t)
@@ -57,6 +62,39 @@ func (s *step) run() {
 		if i == 0 {
 			s.current(t, v.reason, v.text)
 		}
+	}
+}
+
+// prepares are the tasks that touch nothing, and so need no grant.
+func prepares(t upgradeplan.Task) bool {
+	return t.Action == upgradeplan.ActionPrecheck || t.Action == upgradeplan.ActionPrepull
+}
+
+// prepare notes when nothing is left but what needs a grant. It takes that out of
+// what is next as long as there is none, and then tells whether to wait for it.
+func (s *step) prepare(p *upgradeplan.Progress) (wait bool) {
+	free := slices.DeleteFunc(slices.Clone(p.Next), func(t upgradeplan.Task) bool { return !prepares(t) })
+	prepared := len(free) == 0 && len(p.Failed) == 0
+	if prepared && s.op.PreparedTime == nil {
+		now := metav1.NewTime(s.f.Now)
+		s.op.PreparedTime = &now
+	}
+	if s.op.Granted {
+		return false
+	}
+	p.Next = free
+	return prepared
+}
+
+// awaitSlot waits for the grant, with no task. An agent that falls silent
+// meanwhile is noticed by the time that passes.
+func (s *step) awaitSlot() {
+	if s.op.Task != "" {
+		s.op.Task, s.op.Since = "", metav1.NewTime(s.f.Now)
+	}
+	s.wait(ReasonAwaitingSlot, "prepared; waits for its slot")
+	if s.op.Before != nil && s.f.Host != nil {
+		s.at(s.f.Host.Time.Add(s.limits.silence))
 	}
 }
 
@@ -89,8 +127,8 @@ func (s *step) passed(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
 		return false
 	}
 	switch t.Action {
-	case upgradeplan.ActionCordon:
-		return false // somebody uncordoned the node: it is cordoned again
+	case upgradeplan.ActionPrecheck, upgradeplan.ActionCordon:
+		return false // the node lacks something again; somebody uncordoned it: it is cordoned again
 	case upgradeplan.ActionEvict:
 		return s.begun(disturbs, true)
 	case upgradeplan.ActionReplace:

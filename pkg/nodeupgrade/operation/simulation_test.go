@@ -48,11 +48,13 @@ func play(w *world, machine *Machine, phases map[topsv1.OperationPhase]int) {
 		w.draw(round)
 		for range 60 + w.rng.IntN(120) {
 			w.disturb()
+			w.grant()
 			w.turn(machine, &managers[w.rng.IntN(2)], true)
 			w.check()
 		}
 	}
 	w.settle()
+	w.outlast(machine)
 	for i := range managers {
 		for _, e := range managers[i].late {
 			w.apply(e)
@@ -79,6 +81,26 @@ func (w *world) draw(round int) {
 		w.host.runtime = "runc"
 	}
 	w.offer(fmt.Sprintf("op%d", round), changed...)
+	w.grantIn = 0
+	switch w.rng.IntN(4) {
+	case 0: // granted from the beginning
+	case 1:
+		w.nu.Spec.Operation.Granted = false // never
+	default:
+		w.nu.Spec.Operation.Granted, w.grantIn = false, 1+w.rng.IntN(80) // before it is prepared, or long after
+	}
+}
+
+// grant gives the operation its slot when it is time.
+func (w *world) grant() {
+	if w.grantIn == 0 || w.nu.Spec.Operation == nil {
+		return
+	}
+	if w.grantIn--; w.grantIn == 0 {
+		w.nu.Spec.Operation.Granted = true
+		w.touch()
+		w.note("granted")
+	}
 }
 
 // disturb lets something happen that nobody asked for.
@@ -194,6 +216,9 @@ func (w *world) check() {
 		w.violate("S3: the node is held after success")
 	}
 	seen := map[string]bool{}
+	if op != nil && !op.Granted && op.Touched {
+		w.violate("operation %s touched the node without a slot", op.ID)
+	}
 	for _, r := range w.nu.Status.History {
 		if seen[r.ID] {
 			w.violate("S6: operation %s ended twice", r.ID)
@@ -208,6 +233,31 @@ func (w *world) settle() {
 	w.ready, w.since, w.host.silent, w.blocked = true, w.now, false, false
 	w.nu.Annotations = nil
 	w.touch()
+}
+
+// outlast holds that an operation which gets no slot waits for it longer than any
+// deadline, unless it was not prepared in time; then it is granted.
+func (w *world) outlast(machine *Machine) {
+	if w.nu.Spec.Operation == nil || w.nu.Spec.Operation.Granted {
+		return
+	}
+	for range 120 {
+		w.turn(machine, &manager{}, false)
+		w.check()
+	}
+	prepared := w.nu.Status.Operation.PreparedTime != nil
+	for until := w.now.Add(5 * time.Hour); w.now.Before(until); w.now = w.now.Add(time.Minute) {
+		w.turn(machine, &manager{}, false)
+		w.check()
+	}
+	if op := w.nu.Status.Operation; op.ID == w.nu.Spec.Operation.ID && op.Phase.Final() && !op.Granted {
+		return // it ended before the faults did
+	} else if !prepared || op.Reason != ReasonAwaitingSlot || op.Phase != topsv1.OperationRunning {
+		w.violate("operation %s does not wait for its slot: %s %s %s", op.ID, op.Phase, op.Reason, op.Message)
+	}
+	w.nu.Spec.Operation.Granted = true
+	w.touch()
+	w.note("granted at last")
 }
 
 // finish plays on without faults until nothing is decided any more, which must

@@ -23,7 +23,7 @@ const (
 func (s *step) holds(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
 	switch t.Action {
 	case upgradeplan.ActionPrecheck:
-		return s.op.Before != nil
+		return s.op.Before != nil && (s.disturbed() || s.nodeLacks() == "")
 	case upgradeplan.ActionPrepull:
 		return s.atTarget(t) || done(s.answered(t, rec))
 	case upgradeplan.ActionCordon:
@@ -70,8 +70,13 @@ func (s *step) attempt(t upgradeplan.Task, rec *topsv1.OperationTask) verdict {
 	return waiting(ReasonInProgress, "%s", text)
 }
 
-// precheck records what the node shows once it lacks nothing.
-func (s *step) precheck() verdict {
+// disturbed tells whether more was begun than to prepare the node.
+func (s *step) disturbed() bool {
+	return s.begun(func(t upgradeplan.Task) bool { return !prepares(t) }, false)
+}
+
+// nodeLacks says what has to be there before the node is touched, "" for nothing.
+func (s *step) nodeLacks() string {
 	host := s.f.Host
 	var lacks []string
 	lack := func(is bool, format string, args ...any) {
@@ -88,9 +93,15 @@ func (s *step) precheck() verdict {
 		lack(s.restarts() && host.Runtime == nil, "the container runtime is not known")
 		lack(s.has(upgradeplan.ActionVerify, upgradeplan.TargetDriver) && host.Devices == nil, "the cards could not be counted")
 	}
-	if len(lacks) > 0 {
-		return waiting(ReasonPrecheckFailed, "%s", strings.Join(lacks, "; "))
+	return strings.Join(lacks, "; ")
+}
+
+// precheck records what the node shows once it lacks nothing.
+func (s *step) precheck() verdict {
+	if lacks := s.nodeLacks(); lacks != "" {
+		return waiting(ReasonPrecheckFailed, "%s", lacks)
 	}
+	host := s.f.Host
 	s.op.Before = &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Allocatable: maps.Clone(s.f.Node.Allocatable)}
 	if host.Devices != nil {
 		s.op.Before.Devices = *host.Devices

@@ -38,6 +38,7 @@ type world struct {
 	members  []*truth
 	host     hostTruth
 	workload int
+	grantIn  int  // turns until the operation gets its slot; 0: it has one, or never gets it
 	excused  bool // a person uncordoned the node under an operation: nobody can be quick enough
 	blocked  bool // a budget refuses every eviction
 	next     int
@@ -112,7 +113,7 @@ func (w *world) create(m *truth) {
 // offer asks for an operation that brings the node to the newest revisions.
 func (w *world) offer(id string, components ...string) {
 	plan := upgradeplan.Node{Name: theNode, Changed: components}
-	op := &topsv1.NodeOperation{ID: id, NodeUID: "node", Purpose: topsv1.PurposeUpgrade, Revision: "r", DefaultRuntime: "enflame"}
+	op := &topsv1.NodeOperation{ID: id, NodeUID: "node", Purpose: topsv1.PurposeUpgrade, Revision: "r", DefaultRuntime: "enflame", Granted: true}
 	if w.rng.IntN(4) == 0 {
 		op.Purpose = topsv1.PurposeRollback
 	}
@@ -186,6 +187,9 @@ func (w *world) store(r Record, seenAt int) bool {
 // apply carries out an effect as the API server does: not at all when a
 // precondition fails.
 func (w *world) apply(e Effect) {
+	if op := w.nu.Status.Operation; op != nil && op.ID == e.Operation && !op.Granted {
+		w.violate("%s for %s, which has no slot", e.Kind, e.Operation)
+	}
 	switch e.Kind {
 	case Cordon, Uncordon, OpenDevice, CloseDevice:
 		w.applyToNode(e)

@@ -1,0 +1,124 @@
+package operation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// prepared plays an operation that has no slot until it waits for it.
+func prepared(t *testing.T, changed ...string) Facts {
+	t.Helper()
+	w := newWorld(t, 7)
+	for _, c := range changed {
+		w.member(c).newest = "v2"
+	}
+	w.offer("op", changed...)
+	w.nu.Spec.Operation.Purpose, w.nu.Spec.Operation.Granted = topsv1.PurposeUpgrade, false
+	machine := newMachine(t)
+	for range 50 {
+		w.now = w.now.Add(3 * time.Second)
+		w.agent(func() bool { return false })
+		d := machine.Next(w.facts())
+		if len(d.Effects) > 0 {
+			t.Fatalf("effects without a slot: %s", told(d))
+		}
+		w.store(d.Record, w.nuAt)
+		if d.Record.Operation.Reason == ReasonAwaitingSlot {
+			return w.facts()
+		}
+	}
+	t.Fatal("it is not prepared")
+	return Facts{}
+}
+
+func granted(f *Facts) { f.Wanted.Granted = true }
+
+func TestAnOperationWithoutASlotIsPreparedAndWaits(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		changed []string
+		with    []func(*Facts)
+		want    string
+	}{
+		{"it waits with no task", everything, nil, "Running AwaitingSlot"},
+		{"longer than an operation may take", everything, []func(*Facts){later(100 * time.Hour)}, "Running AwaitingSlot"},
+		{"a job that has nothing to prepare is prepared at once", []string{upgradeplan.TargetNFD}, nil, "Running AwaitingSlot"},
+		{"the grant is recorded before anything is done", everything, []func(*Facts){granted}, "Running AwaitingSlot"},
+		{"a node that is offline meanwhile is waited for", everything, []func(*Facts){offline}, "Running NodeOffline"},
+		{"and deferred when it is lost", everything, []func(*Facts){offline, later(15 * time.Minute)}, "Releasing then Deferred NodeLost"},
+		{"an abort ends it at once", everything, []func(*Facts){func(f *Facts) { f.Wanted.Abort = true }}, "Aborted Aborted"},
+		{"so does another operation", everything, []func(*Facts){func(f *Facts) { f.Wanted.ID = "next" }}, "Aborted Superseded"},
+		{"so does the end of the rollout", everything, []func(*Facts){func(f *Facts) { f.Wanted = nil }}, "Aborted Withdrawn"},
+		{"a newer revision ends it", everything, []func(*Facts){func(f *Facts) { f.Members[1].Newest = "v3" }}, "Releasing then Aborted TargetChanged"},
+		{"a node that lacks something again is not prepared", everything,
+			[]func(*Facts){func(f *Facts) { f.Node.OtherUpgrader = "kured" }}, "Running node_precheck PrecheckFailed"},
+		{"nor is one whose agent fell silent", everything,
+			[]func(*Facts){func(f *Facts) { f.Now = f.Now.Add(time.Hour) }}, "Running node_precheck PrecheckFailed"},
+		{"a pull is retried without a slot", everything, []func(*Facts){override("retry:n1_driver_prepull"), result("driver_prepull", "Running")}, "Running driver_prepull InProgress"},
+		{"so is a precheck", everything, []func(*Facts){override("retry:n1_node_precheck")}, "Running node_precheck InProgress"},
+		{"a task that touches the node is not", everything, []func(*Facts){override("retry:n1_node_cordon")}, "Running AwaitingSlot"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := prepared(t, tc.changed...)
+			for _, change := range tc.with {
+				change(&f)
+			}
+			d := newMachine(t).Next(f)
+			if diff := cmp.Diff(tc.want, told(d)); diff != "" {
+				t.Errorf("%s\n%s", diff, d.Record.Operation.Message)
+			}
+		})
+	}
+}
+
+func TestAPreparationThatTakesTooLongIsDeferred(t *testing.T) {
+	f := prepared(t, everything...)
+	f.Record.Operation.PreparedTime = nil
+	later(2 * time.Hour)(&f)
+	if got := told(newMachine(t).Next(f)); got != "Releasing then Deferred OperationDeadline" {
+		t.Error(got)
+	}
+}
+
+// TestAGrantLooksAgain is the way from the grant to the cordon.
+func TestAGrantLooksAgain(t *testing.T) {
+	f := prepared(t, everything...)
+	preparedAt := f.Record.Operation.PreparedTime
+	later(5 * time.Hour)(&f)
+	*f.Host.Devices = 7 // a card broke while the node waited
+	granted(&f)
+	f.Record = newMachine(t).Next(f).Record
+	op := f.Record.Operation
+	if !op.Granted || !op.StartTime.Equal(&metav1.Time{Time: f.Now}) || !op.PreparedTime.Equal(preparedAt) {
+		t.Errorf("granted %v, started %s, prepared %s", op.Granted, op.StartTime, op.PreparedTime)
+	}
+	broken := f
+	broken.Node.OtherUpgrader = "kured"
+	if got := told(newMachine(t).Next(broken)); got != "Running node_precheck PrecheckFailed" {
+		t.Errorf("with somebody else at work: %s", got)
+	}
+	f.Record = newMachine(t).Next(f).Record
+	if got := f.Record.Operation.Before; got == nil || got.Devices != 7 {
+		t.Errorf("what the node showed before: %+v", got)
+	}
+	d := newMachine(t).Next(f)
+	if got := told(d); got != "Running node_cordon InProgress Cordon" {
+		t.Fatal(got)
+	}
+	f.Record = d.Record
+	f.Node.OtherUpgrader = "kured"
+	if got := told(newMachine(t).Next(f)); !strings.HasPrefix(got, "Running node_cordon") {
+		t.Errorf("once the node was disturbed: %s", got)
+	}
+	later(2*time.Hour - time.Second)(&f)
+	if d := newMachine(t).Next(f); d.Record.Operation.Reason == ReasonOperationDeadline {
+		t.Error("its deadline counts from before the grant")
+	}
+}
