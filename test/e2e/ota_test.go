@@ -69,15 +69,7 @@ func (s *scenarios) requestOfNode(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	own, other := &pods[0], &pods[1]
-	agent, err := s.StartAgent(ctx, own.Spec.NodeName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := agent.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	agent := s.agents.Of(own.Spec.NodeName)
 	url := func(pod string) string {
 		return agent.URL + "/openyurt.io/v1/namespaces/default/pods/" + pod + "/upgrade"
 	}

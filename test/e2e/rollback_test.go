@@ -47,7 +47,7 @@ func (s *scenarios) create(ctx context.Context, t *testing.T, object client.Obje
 func (s *scenarios) policyBackByItself(ctx context.Context, t *testing.T) {
 	t.Helper()
 	s.create(ctx, t, &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: backByItself},
-		Spec: topsv1.UpgradePolicySpec{Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback}}})
+		Spec: topsv1.UpgradePolicySpec{Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback}, Validation: &topsv1.ValidationPolicy{SoakSeconds: 1}}})
 }
 
 // survivors counts those of before that are among now.
@@ -243,8 +243,8 @@ func (s *scenarios) gcuResourceGoesBack(ctx context.Context, t *testing.T) {
 	if left := survivors(drivers, s.podsOf(ctx, t, driver)); left != scenarioNodes-2 {
 		t.Errorf("%d driver pods are those of before, want all but the 2 that failed", left)
 	}
-	if left := survivors(exporters, s.podsOf(ctx, t, exporter)); left != scenarioNodes {
-		t.Errorf("%d of %d exporter pods are those of before", left, scenarioNodes)
+	if left := survivors(exporters, s.podsOf(ctx, t, exporter)); left != scenarioNodes-2 {
+		t.Errorf("%d exporter pods are those of before, want all but the 2 beside a driver that was replaced", left)
 	}
 
 	version("v2")

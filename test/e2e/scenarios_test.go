@@ -28,6 +28,17 @@ const (
 type scenarios struct {
 	*harness.Cluster
 	manager *harness.Process
+	// agents of all nodes.
+	agents *harness.Agents
+}
+
+// startAgents starts the node agents of all nodes.
+func (s *scenarios) startAgents(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var err error
+	if s.agents, err = s.StartAgents(ctx, "1.0.0"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestScenarios runs the scenarios one after the other on one cluster.
@@ -39,10 +50,14 @@ func TestScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.startManager(ctx, t)
+	s.startAgents(ctx, t)
 	t.Cleanup(func() {
-		if err := s.manager.Stop(); err != nil {
-			t.Error(err)
+		for _, p := range append(s.agents.Processes(), s.manager) {
+			if err := p.Stop(); err != nil {
+				t.Error(err)
+			}
 		}
+		s.agents.Close()
 	})
 	t.Run("wrong settings are said and nothing is deleted", func(t *testing.T) { s.wrongSettings(ctx, t) })
 	t.Run("a GcuResource with both device plugins is refused", func(t *testing.T) { s.bothPlugins(ctx, t) })
@@ -65,6 +80,9 @@ func TestScenarios(t *testing.T) {
 	t.Run("an update type changed half-way stops us until it is OnDelete again", func(t *testing.T) { s.otherUpdateType(ctx, t) })
 	t.Run("a bad version of a DaemonSet is rolled back by itself", func(t *testing.T) { s.daemonSetGoesBack(ctx, t) })
 	t.Run("a bad version of a GcuResource is rolled back by itself", func(t *testing.T) { s.gcuResourceGoesBack(ctx, t) })
+	t.Run("a driver is upgraded on emptied nodes", func(t *testing.T) { s.driverUpgrade(ctx, t) })
+	t.Run("a node that cannot be emptied is put off", func(t *testing.T) { s.drainRefused(ctx, t) })
+	t.Run("a gr deleted half-way leaves no node cordoned", func(t *testing.T) { s.deletedHalfWay(ctx, t) })
 	t.Run("a pod stuck in Terminating costs one slot", func(t *testing.T) { s.stuckTerminating(ctx, t) })
 	t.Run("pausing starts nothing new", func(t *testing.T) { s.paused(ctx, t) })
 	t.Run("a policy that makes no sense is refused", func(t *testing.T) { s.policyRefused(ctx, t) })

@@ -66,16 +66,17 @@ func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, e
 	return p, p.waitFor(ctx, "http://"+probes+"/readyz")
 }
 
-// StartAgent starts the node agent of one node with the rights of its
-// ServiceAccount and waits until it serves.
-func (c *Cluster) StartAgent(ctx context.Context, node string) (*Process, error) {
+// StartAgent starts the node agent of one node, whose machine has its root in a
+// folder, with the rights of its ServiceAccount, and waits until it serves.
+func (c *Cluster) StartAgent(ctx context.Context, node, hostRoot string) (*Process, error) {
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, AgentAccount)
 	if err != nil {
 		return nil, err
 	}
 	address := freeAddress()
 	p, err := c.start("node-agent", "node-agent-"+node+".log", []string{"--kubeconfig", kubeconfig, "--node-name", node,
-		"--ota-bind-address", address, "--state-dir", filepath.Join(c.Dir, "node-agent-"+node), "--log-format", "json"})
+		"--ota-bind-address", address, "--state-dir", filepath.Join(c.Dir, "node-agent-"+node), "--log-format", "json",
+		"--host-root", hostRoot, "--container-runtime", "containerd", "--log-dir="})
 	if err != nil {
 		return nil, err
 	}

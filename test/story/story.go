@@ -27,10 +27,14 @@ const (
 	grName     = "enflame-gcu-resource"
 	driverName = "enflame-gcu-driver"
 	blueprint  = "examples/gcu-resource-driver.json"
+	policy     = "test/story/upgrade-policy.yaml"
+	policyName = "demo"
 	nameLabel  = "app.kubernetes.io/name"
 	otaNode    = "node-0007"
+	// driverBefore is what the simulated machines have loaded.
+	driverBefore = "1.0.0"
 
-	chapterTimeout = 2 * time.Minute
+	chapterTimeout = 4 * time.Minute
 	// quiet is how long the story watches that nothing else happens.
 	quiet = 3 * time.Second
 )
@@ -43,7 +47,7 @@ type Story struct {
 	narrator *Narrator
 	observer *harness.Observer
 	manager  *harness.Process
-	agent    *harness.Process
+	agents   *harness.Agents
 }
 
 // New returns the story on a running cluster of Nodes nodes.
@@ -54,12 +58,10 @@ func New(cluster *harness.Cluster, narrator *Narrator) *Story {
 // Programs returns the programs the story started.
 func (s *Story) Programs() []*harness.Process {
 	var started []*harness.Process
-	for _, p := range []*harness.Process{s.agent, s.manager} {
-		if p != nil {
-			started = append(started, p)
-		}
+	if s.manager != nil {
+		started = append(started, s.manager)
 	}
-	return started
+	return append(started, s.agents.Processes()...)
 }
 
 // Stop ends the programs the story started.
@@ -68,6 +70,7 @@ func (s *Story) Stop() error {
 	for _, p := range s.Programs() {
 		errs = append(errs, p.Stop())
 	}
+	s.agents.Close()
 	return errors.Join(errs...)
 }
 
@@ -114,7 +117,7 @@ func quoted(args []string) string {
 }
 
 func (s *Story) install(ctx context.Context) error {
-	s.narrator.chapter("Install the operator: CRDs, roles, and a manager with just those rights")
+	s.narrator.chapter("Install the operator: CRDs, roles, and a manager and a node agent per node with just those rights")
 	for _, folder := range []string{"config/crd", "config/rbac"} {
 		if err := s.show(ctx, "apply", "--server-side", "-k", folder); err != nil {
 			return err
@@ -131,6 +134,10 @@ func (s *Story) install(ctx context.Context) error {
 		return err
 	}
 	s.narrator.says("the manager is ready (its log: %s)", s.manager.Log)
+	if s.agents, err = s.cluster.StartAgents(ctx, driverBefore); err != nil {
+		return err
+	}
+	s.narrator.says("%d node agents serve, each with the simulated machine of its node", len(s.agents.Processes()))
 	return nil
 }
 
@@ -157,7 +164,10 @@ func (s *Story) deploy(ctx context.Context) error {
 
 func (s *Story) annotate(ctx context.Context) error {
 	s.narrator.chapter("Say how it may be upgraded: node by node, 10%% of the nodes at a time (the default)")
-	if err := s.show(ctx, "annotate", "gr", grName, topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate"); err != nil {
+	if err := s.show(ctx, "create", "-f", policy); err != nil {
+		return err
+	}
+	if err := s.show(ctx, "annotate", "gr", grName, topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate", topsv1.AnnotationUpgradePolicy+"="+policyName); err != nil {
 		return err
 	}
 	return s.follow(ctx, func(r *topsv1.DaemonRollout) bool { return r.Status.Updated == Nodes })
@@ -170,6 +180,9 @@ func (s *Story) setDriver(ctx context.Context, version string) error {
 
 func (s *Story) upgradePastOffline(ctx context.Context) error {
 	s.narrator.chapter("Three nodes go offline: their leases stop, Kubernetes finds them NotReady")
+	if err := s.agents.Freeze(offlineNodes...); err != nil {
+		return err
+	}
 	output, err := s.cluster.NodesOff(ctx, offlineNodes...)
 	s.narrator.command("testcluster node-off "+strings.Join(offlineNodes, " "), output)
 	if err != nil {
@@ -228,6 +241,9 @@ func (s *Story) withinBudget() error {
 func (s *Story) bringBack(ctx context.Context) error {
 	s.narrator.chapter("The three nodes come back; nobody has to do anything")
 	s.observer.Reset()
+	if err := s.agents.Thaw(offlineNodes...); err != nil {
+		return err
+	}
 	output, err := s.cluster.NodesOn(ctx, offlineNodes...)
 	s.narrator.command("testcluster node-on "+strings.Join(offlineNodes, " "), output)
 	if err != nil {
@@ -287,10 +303,6 @@ func (s *Story) switchToOTA(ctx context.Context) error {
 
 func (s *Story) upgradeOneNode(ctx context.Context) error {
 	s.narrator.chapter("On %s, its node agent is asked with curl", otaNode)
-	var err error
-	if s.agent, err = s.cluster.StartAgent(ctx, otaNode); err != nil {
-		return err
-	}
 	pods, err := s.driverPods(ctx)
 	if err != nil {
 		return err
@@ -299,7 +311,7 @@ func (s *Story) upgradeOneNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	url := fmt.Sprintf("%s/openyurt.io/v1/namespaces/%s/pods/%s/upgrade", s.agent.URL, namespace, pods[otaNode].Name)
+	url := fmt.Sprintf("%s/openyurt.io/v1/namespaces/%s/pods/%s/upgrade", s.agents.Of(otaNode).URL, namespace, pods[otaNode].Name)
 	answer, err := exec.CommandContext(ctx, "curl", "-sS", "--fail-with-body", "-X", "POST", url).CombinedOutput()
 	s.narrator.command("curl -X POST "+url, string(answer))
 	if err != nil {
@@ -346,11 +358,11 @@ func (s *Story) metrics(ctx context.Context) error {
 	}
 	var lines []string
 	for line := range strings.Lines(string(output)) {
-		if strings.HasPrefix(line, "gcu_rollout_") {
+		if strings.HasPrefix(line, "gcu_rollout_") || strings.HasPrefix(line, "gcu_node_upgrade_tasks_total") {
 			lines = append(lines, line)
 		}
 	}
-	s.narrator.command("curl -s "+s.manager.URL+"/metrics | grep ^gcu_rollout_", strings.Join(lines, ""))
+	s.narrator.command("curl -s "+s.manager.URL+"/metrics | grep -e ^gcu_rollout_ -e ^gcu_node_upgrade_tasks_total", strings.Join(lines, ""))
 	for _, want := range []string{
 		`gcu_rollout_nodes{rollout="` + grName + `",state="updated"} 1`,
 		`gcu_rollout_nodes{rollout="` + grName + `",state="held"} 19`,
@@ -360,20 +372,9 @@ func (s *Story) metrics(ctx context.Context) error {
 			return fmt.Errorf("the metrics lack %s", want)
 		}
 	}
-	if deleted := sum(lines, "gcu_rollout_pods_deleted_total"); deleted != Nodes+1 {
-		return fmt.Errorf("the metrics count %g deleted pods, expected %d: one per upgraded node", deleted, Nodes+1)
+	replaced := `gcu_node_upgrade_tasks_total{action="replace",result="done",target="driver"} ` + strconv.Itoa(Nodes+1)
+	if !slices.Contains(lines, replaced+"\n") {
+		return fmt.Errorf("the metrics lack %s: one per upgraded node", replaced)
 	}
 	return nil
-}
-
-// sum adds up the samples of a metric.
-func sum(lines []string, metric string) float64 {
-	var total float64
-	for _, line := range lines {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		if v, err := strconv.ParseFloat(value, 64); err == nil && strings.HasPrefix(name, metric+"{") {
-			total += v
-		}
-	}
-	return total
 }
