@@ -38,7 +38,7 @@ type observation struct {
 	// policy of the drain, and what is wrong with it.
 	policy    drain.Policy
 	policyErr error
-	facts      operation.Facts
+	facts     operation.Facts
 }
 
 // observe reads what one pass over a node depends on: the node first, then the

@@ -127,7 +127,7 @@ func TestAnOperationThatIsNotUnderstoodTouchesNothing(t *testing.T) {
 		"a drain that is not understood": {func(f *Facts) {
 			f.Wanted.Drain = &topsv1.DrainPolicy{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}}
 		}, "podSelector"},
-		"an id that was used before":          {func(f *Facts) { f.Record.History = []topsv1.OperationRecord{{ID: "op"}} }, "has ended before"},
+		"an id that was used before": {func(f *Facts) { f.Record.History = []topsv1.OperationRecord{{ID: "op"}} }, "has ended before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := reach(t, "node_precheck", everything...)
