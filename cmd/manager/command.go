@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
@@ -94,6 +96,11 @@ func namespaceFromEnvironment() string {
 		return namespace
 	}
 	return defaultNamespace
+}
+
+// selfFromEnvironment is the pod that this program runs in, none when it does not say so.
+func selfFromEnvironment() drain.Self {
+	return drain.Self{NamespacedName: types.NamespacedName{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}}
 }
 
 // validate returns an error of one line for the first flag that is wrong.

@@ -25,8 +25,11 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/gcuresource"
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -144,6 +147,9 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	if err := (&gcuresource.NodeLabeler{}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller nodelabeler: %w", err)
 	}
+	if err := addNodeUpgrade(mgr); err != nil {
+		return fmt.Errorf("adding controller nodeupgrade: %w", err)
+	}
 	return (&daemonupdater.Reconciler{
 		Client:    mgr.GetClient(),
 		Live:      mgr.GetAPIReader(),
@@ -153,5 +159,25 @@ func addControllers(mgr ctrl.Manager, o options) error {
 		Book:      upgradeplan.DefaultBook(),
 		Deadlines: rollout.DefaultDeadlines,
 		Clock:     time.Now,
+	}).SetupWithManager(mgr)
+}
+
+func addNodeUpgrade(mgr ctrl.Manager) error {
+	machine, err := operation.New(upgradeplan.DefaultBook())
+	if err != nil {
+		return err
+	}
+	evictor, err := drain.NewEvictor(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	return (&nodeupgrade.Reconciler{
+		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
+		Machine:  machine,
+		Drainer:  drain.Drainer{Live: mgr.GetAPIReader(), Evictor: evictor, Metrics: drain.NewMetrics(metrics.Registry), Self: selfFromEnvironment()},
+		Recorder: mgr.GetEventRecorder(topsv1.ManagedBy),
+		Metrics:  nodeupgrade.NewMetrics(metrics.Registry, time.Now),
+		Clock:    time.Now,
 	}).SetupWithManager(mgr)
 }

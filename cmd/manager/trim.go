@@ -54,7 +54,8 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// trimContainers keeps why containers wait and how often they restarted.
+// trimContainers keeps why containers wait, since when they run and how often they
+// restarted.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	if len(statuses) == 0 {
 		return nil
@@ -63,7 +64,7 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 	for i := range statuses {
 		kept[i] = corev1.ContainerStatus{
 			Name: statuses[i].Name, RestartCount: statuses[i].RestartCount,
-			State: corev1.ContainerState{Waiting: statuses[i].State.Waiting},
+			State: corev1.ContainerState{Waiting: statuses[i].State.Waiting, Running: statuses[i].State.Running},
 		}
 	}
 	return kept

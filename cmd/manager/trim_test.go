@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,7 +25,8 @@ func podOf(kind string) *corev1.Pod {
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ImageID: "sha256:1", RestartCount: 4,
-				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}},
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}},
+				{Name: "side", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Unix(1, 0))}}}},
 		},
 	}
 }
@@ -65,7 +67,7 @@ func TestTrimKeepsOfAGrsPodWhereAndHowItIs(t *testing.T) {
 	pod := podOf("ReplicaSet")
 	pod.Labels[topsv1.LabelGcuResource] = "gpu"
 	got := trimmed(t, pod)
-	if got.Labels[topsv1.LabelGcuResource] != "gpu" || got.Spec.NodeName != "n" || len(got.Status.ContainerStatuses) != 1 {
+	if got.Labels[topsv1.LabelGcuResource] != "gpu" || got.Spec.NodeName != "n" || len(got.Status.ContainerStatuses) != 2 {
 		t.Errorf("too little is left: %+v", got)
 	}
 }

@@ -50,6 +50,14 @@ func (c Cordoner) Uncordon(ctx context.Context, node, operation string) (NodeCha
 	return c.carryOut(ctx, facts, operation, DecideUncordon(facts, operation))
 }
 
+// CarryOut makes a change that was decided, on the node as it was read at a
+// resourceVersion, in at most one write. An error that is a conflict says that the
+// node changed since: look again.
+func (c Cordoner) CarryOut(ctx context.Context, node, resourceVersion, operation string, change NodeChange) error {
+	_, err := c.carryOut(ctx, NodeFacts{Name: node, ResourceVersion: resourceVersion}, operation, change)
+	return err
+}
+
 // Sweep releases the nodes that were cordoned for operations that are over: a
 // manager may have died between any two of its writes (invariant S3). live
 // returns the ids of all operations that are not over, read past the cache; it is

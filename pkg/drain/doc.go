@@ -42,6 +42,7 @@
 //	terminating        asked before, and not gone yet
 //	running            of a Job that is left to complete
 //	blocked            an eviction loses something that the policy keeps
+//	due                an eviction has not been tried yet (only Look shows it)
 //	evicted, refused, gone, failed
 //	                   what the API server said to an eviction, with the pod's UID
 //	                   as precondition; not asked again within RetryInterval

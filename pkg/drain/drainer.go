@@ -88,6 +88,26 @@ func (d Drainer) Pass(ctx context.Context, node string, p Policy, attempts Attem
 	return r, ctx.Err()
 }
 
+// Look is a pass that evicts nothing: a pod that is to be evicted has the outcome of
+// its last attempt, or is Due. The rest is as with Pass.
+func (d Drainer) Look(ctx context.Context, node string, p Policy, attempts Attempts, since, now time.Time) (Result, error) {
+	facts, err := d.Observe(ctx, node, p)
+	if err != nil {
+		return Result{}, err
+	}
+	evict, r := Decide(facts, p, attempts, since, now)
+	for _, pod := range evict {
+		o := outcomeOf(pod)
+		o.State = Due
+		if before, tried := attempts[pod.UID]; tried {
+			o, r.Attempts[pod.UID] = before.Outcome, before
+		}
+		r.Pods = append(r.Pods, o)
+	}
+	r.sort()
+	return r, nil
+}
+
 // Observe reads what Decide looks at; a check before the drain can do so as well.
 // An error means that the node or its pods could not be read.
 func (d Drainer) Observe(ctx context.Context, node string, p Policy) (Facts, error) {

@@ -33,6 +33,8 @@ const (
 	Blocked State = "blocked"
 	// Unconfirmed is on a node that is not Ready: whether it runs, nobody can say.
 	Unconfirmed State = "unconfirmed"
+	// Due is to be evicted by the next pass.
+	Due State = "due"
 	// Skipped is left on the node, which counts as empty with it.
 	Skipped State = "skipped"
 )
@@ -131,6 +133,7 @@ var wordings = []struct {
 	{Failed, func(o Outcome) string { return "failed, " + o.Reason }},
 	{Unconfirmed, func(Outcome) string { return "not confirmed" }},
 	{Running, func(Outcome) string { return "waiting for Jobs to complete" }},
+	{Due, func(Outcome) string { return "to be evicted" }},
 	{Evicted, func(Outcome) string { return "evicted" }},
 	{Gone, func(Outcome) string { return "gone" }},
 	{Terminating, func(Outcome) string { return "terminating" }},

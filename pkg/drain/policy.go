@@ -47,6 +47,15 @@ func PolicyOf(spec *topsv1.DrainPolicy) (Policy, error) {
 	return p, nil
 }
 
+// All is the policy for all pods of a node, not only those that use its accelerator.
+func (p Policy) All() Policy {
+	p.scope = topsv1.DrainAll
+	return p
+}
+
+// Accelerates tells whether a resource of a node is one of the accelerator.
+func (p Policy) Accelerates(resource string) bool { return matchesAny(resource, p.resources) }
+
 // withDefaults says the defaults of the CRD again, for an UpgradePolicy without
 // drain and for none at all.
 func withDefaults(spec *topsv1.DrainPolicy) topsv1.DrainPolicy {

@@ -7,6 +7,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // Facts are what a decision looks at. Everything may be as it was a while ago,
@@ -22,8 +23,8 @@ type Facts struct {
 	Override string
 	// Node is the Node object.
 	Node Node
-	// Members are the components of the wanted operation, all others that use the
-	// device of this node, whoever deploys them, and those whose pods the record
+	// Members are the targets of the wanted operation, all other components that use
+	// the device of this node, whoever deploys them, and those whose pods the record
 	// names, wanted or not; in any order.
 	Members []Member
 	// Drained says whether the node is empty, read live.
@@ -62,6 +63,11 @@ type Node struct {
 type Member struct {
 	// Component is its key, and DaemonSet its namespace/name.
 	Component, DaemonSet string
+	// UID of the DaemonSet: a target is the member of its component and UID.
+	UID types.UID
+	// Uncontrolled: its updateStrategy is not OnDelete, so its pods are not ours to
+	// delete (invariant S9).
+	Uncontrolled bool
 	// Newest is the hash of the newest revision; "" when it is not known yet.
 	Newest string
 	// Pod on the node; nil: none. While one terminates it is that one.
@@ -88,8 +94,39 @@ type Pod struct {
 type Drained struct {
 	// Empty: the node is Ready and nothing is left to evict.
 	Empty bool
+	// Stuck: somebody has to act before it gets empty.
+	Stuck bool
 	// Message says what holds the drain.
 	Message string
+}
+
+// NeedsDrained tells whether Next looks at Drained: the node is cordoned for the
+// operation, and a task that needs it empty is not over. Without it Drained may be
+// left zero, which is a node that is not known to be empty.
+func NeedsDrained(f Facts) bool {
+	op := f.Record.Operation
+	if op == nil || f.Wanted == nil || f.Wanted.ID != op.ID || f.Wanted.Abort || op.Phase != topsv1.OperationRunning ||
+		!op.Granted || !f.Node.Ready || !f.Node.Cordon.Unschedulable {
+		return false
+	}
+	needs := false
+	for i := range op.Tasks {
+		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
+		evicts := t.Action == upgradeplan.ActionEvict
+		if err != nil || !evicts && !disturbs(t) {
+			continue
+		}
+		switch op.Tasks[i].State {
+		case topsv1.OperationTaskSkipped:
+			if evicts {
+				return false
+			}
+		case topsv1.OperationTaskDone, topsv1.OperationTaskUndone:
+		default:
+			needs = true
+		}
+	}
+	return needs
 }
 
 // Decision is what comes next.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -103,6 +104,9 @@ func (s *step) accept(wanted *topsv1.NodeOperation) {
 	s.op = &topsv1.OperationStatus{ID: wanted.ID, Purpose: wanted.Purpose, Revision: wanted.Revision, Rollout: wanted.Rollout,
 		Phase: topsv1.OperationRunning, Reason: ReasonInProgress, Since: now, StartTime: now, Granted: wanted.Granted, Override: s.f.Override}
 	job, err := jobOf(wanted, s.f.Node.Name)
+	if err == nil {
+		_, err = drain.PolicyOf(wanted.Drain)
+	}
 	if err == nil && slices.ContainsFunc(s.history, func(r topsv1.OperationRecord) bool { return r.ID == wanted.ID }) {
 		err = fmt.Errorf("operation %s has ended before: another one needs another id", wanted.ID)
 	}

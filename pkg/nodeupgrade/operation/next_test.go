@@ -161,6 +161,24 @@ func TestNext(t *testing.T) {
 				pod(f, "devicePlugin").Terminating, pod(f, "exporter").Terminating = true, true
 			}, later(10 * time.Minute)},
 			"Releasing then Deferred driver_replace DeviceInUse"},
+		{"a DaemonSet that replaces its pods by itself is left alone", "driver_replace", everything,
+			[]func(*Facts){func(f *Facts) {
+				f.Node.Taint = "op"
+				for i := range f.Members {
+					f.Members[i].Uncontrolled = true
+				}
+			}}, "Running driver_replace InProgress"},
+		{"so are the pods of one that use the device", "driver_replace", everything,
+			[]func(*Facts){func(f *Facts) {
+				f.Node.Taint = "op"
+				f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "exporter" })].Uncontrolled = true
+			}}, "Running driver_replace DeviceInUse DeletePod"},
+		{"another DaemonSet of the same component is not the target", "driver_replace", everything,
+			[]func(*Facts){func(f *Facts) {
+				f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "driver" })].UID = "other"
+			}}, "Running driver_replace InProgress"},
+		{"a drain that waits for somebody says so", "node_evict", driverOnly,
+			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Stuck: true, Message: "a budget refuses"} }}, "Running node_evict DrainBlocked Evict"},
 		{"the device stays closed until the driver was verified", "driver_verify", driverOnly, nil, "Running driver_verify InProgress"},
 		{"and is open for its users before they are replaced", "devicePlugin_replace", driverOnly, nil, "Running devicePlugin_replace InProgress OpenDevice"},
 		{"a user of the device from before the driver is replaced", "devicePlugin_replace", driverOnly,

@@ -40,7 +40,8 @@ func NodeOf(node *corev1.Node, accelerator func(resource string) bool) Node {
 // hash of its newest revision, "" when it is not known; pods are all pods of the
 // node, of which those that the DaemonSet owns, by UID, count.
 func MemberOf(component string, ds *appsv1.DaemonSet, newest string, pods []*corev1.Pod, now time.Time) Member {
-	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest}
+	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest,
+		UID: ds.UID, Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
 	var chosen *corev1.Pod
 	for _, pod := range pods {
 		owner := daemonset.Owner(pod)

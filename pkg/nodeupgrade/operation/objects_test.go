@@ -36,7 +36,8 @@ func TestNodeOf(t *testing.T) {
 }
 
 func TestMemberOf(t *testing.T) {
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "driver", UID: "ds"}}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "driver", UID: "ds"},
+		Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}}}
 	owned := func(uid types.UID, change func(*corev1.Pod)) *corev1.Pod {
 		yes := true
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: string(uid), UID: uid, ResourceVersion: "5", CreationTimestamp: metav1.NewTime(noon),
@@ -71,7 +72,7 @@ func TestMemberOf(t *testing.T) {
 		})}, restarted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			want := Member{Component: "driver", DaemonSet: "ns/driver", Newest: "v2", Pod: tc.want}
+			want := Member{Component: "driver", DaemonSet: "ns/driver", UID: "ds", Newest: "v2", Pod: tc.want}
 			if diff := cmp.Diff(want, MemberOf("driver", ds, "v2", tc.pods, noon.Add(2*time.Hour))); diff != "" {
 				t.Error(diff)
 			}

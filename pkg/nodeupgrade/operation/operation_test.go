@@ -124,7 +124,10 @@ func TestAnOperationThatIsNotUnderstoodTouchesNothing(t *testing.T) {
 		"an unknown action":                   {func(f *Facts) { f.Wanted.Job[0][0] = "n1_node_explode" }, "explode"},
 		"a verification of something unknown": {func(f *Facts) { f.Wanted.Job[0][0] = "n1_nfd_verify" }, "verifying nfd"},
 		"a component without a target":        {func(f *Facts) { f.Wanted.Job[0][0] = "n1_gfd_replace" }, "no target gfd"},
-		"an id that was used before":          {func(f *Facts) { f.Record.History = []topsv1.OperationRecord{{ID: "op"}} }, "has ended before"},
+		"a drain that is not understood": {func(f *Facts) {
+			f.Wanted.Drain = &topsv1.DrainPolicy{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}}
+		}, "podSelector"},
+		"an id that was used before": {func(f *Facts) { f.Record.History = []topsv1.OperationRecord{{ID: "op"}} }, "has ended before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := reach(t, "node_precheck", everything...)

@@ -29,6 +29,8 @@ const (
 	ReasonPrepullFailed = "PrepullFailed"
 	// ReasonCordonHeld: another operation has cordoned the node.
 	ReasonCordonHeld = "CordonHeld"
+	// ReasonDrainBlocked: the node does not get empty until somebody acts.
+	ReasonDrainBlocked = "DrainBlocked"
 	// ReasonDrainTimeout: the node did not become empty.
 	ReasonDrainTimeout = "DrainTimeout"
 	// ReasonDeviceInUse: a pod that uses the device does not go, or comes back.

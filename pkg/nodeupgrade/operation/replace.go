@@ -60,6 +60,8 @@ func (s *step) replace(t upgradeplan.Task, rec *topsv1.OperationTask) verdict {
 		return waiting(ReasonInProgress, "pod %s terminates", m.Pod.Name)
 	case !s.outdated(t, rec, m.Pod, revision):
 		return s.successor(rec, m.Pod)
+	case m.Uncontrolled:
+		return waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are left alone", m.DaemonSet)
 	case m.Newest != revision:
 		return waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, revision)
 	}
@@ -107,7 +109,7 @@ func (s *step) readyForDriver() (v verdict, ready bool) {
 			continue
 		}
 		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name)
-		if !m.Pod.Terminating {
+		if !m.Pod.Terminating && !m.Uncontrolled {
 			s.effects = append(s.effects, Effect{Kind: DeletePod, Operation: s.op.ID, Pod: m.Pod.NamedPod})
 		}
 	}

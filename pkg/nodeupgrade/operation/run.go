@@ -276,8 +276,13 @@ func (s *step) stageOf(t upgradeplan.Task) int {
 	return slices.IndexFunc(s.job, func(stage upgradeplan.Stage) bool { return slices.Contains(stage, t) })
 }
 
+// member is that of a target, nil when its DaemonSet is not there.
 func (s *step) member(component string) *Member {
-	i := slices.IndexFunc(s.f.Members, func(m Member) bool { return m.Component == component })
+	target := s.target(component)
+	if target == nil {
+		return nil
+	}
+	i := slices.IndexFunc(s.f.Members, func(m Member) bool { return m.Component == component && m.UID == target.DaemonSet.UID })
 	if i < 0 {
 		return nil
 	}

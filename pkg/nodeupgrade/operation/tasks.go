@@ -182,6 +182,9 @@ func (s *step) cordon() verdict {
 func (s *step) evict() verdict {
 	s.effects = append(s.effects, Effect{Kind: Evict, Operation: s.op.ID, All: s.op.DrainAll})
 	s.at(s.f.Now.Add(drainInterval))
+	if s.f.Drained.Stuck {
+		return waiting(ReasonDrainBlocked, "%s", s.f.Drained.Message)
+	}
 	return waiting(ReasonInProgress, "%s", s.f.Drained.Message)
 }
 

@@ -119,7 +119,7 @@ func (w *world) offer(id string, components ...string) {
 	}
 	for _, m := range w.members {
 		plan.Deployed = append(plan.Deployed, m.component)
-		op.Targets = append(op.Targets, topsv1.OperationTarget{Component: m.component, Revision: m.newest, Previous: "v1"})
+		op.Targets = append(op.Targets, topsv1.OperationTarget{Component: m.component, DaemonSet: topsv1.NamespacedRef{UID: types.UID(m.component)}, Revision: m.newest, Previous: "v1"})
 	}
 	mission, err := upgradeplan.Plan(upgradeplan.DefaultBook(), []upgradeplan.Node{plan}, 0)
 	if err != nil {
@@ -144,10 +144,12 @@ func (w *world) facts() Facts {
 	nu := w.nu.DeepCopy()
 	f := Facts{Now: w.now, Wanted: nu.Spec.Operation, Override: nu.Annotations[topsv1.AnnotationTaskOverride],
 		Record: Record{Operation: nu.Status.Operation, History: nu.Status.History}, Host: nu.Status.Host,
-		Node:    Node{Name: theNode, UID: "node", Cordon: w.node, Taint: w.taint, Ready: w.ready, Since: w.since, Allocatable: map[string]int64{"enflame.com/gcu": w.allocatable()}},
-		Drained: w.drained()}
+		Node: Node{Name: theNode, UID: "node", Cordon: w.node, Taint: w.taint, Ready: w.ready, Since: w.since, Allocatable: map[string]int64{"enflame.com/gcu": w.allocatable()}}}
+	if NeedsDrained(f) {
+		f.Drained = w.drained()
+	}
 	for _, m := range w.members {
-		seen := Member{Component: m.component, DaemonSet: "ns/" + m.component, Newest: m.newest}
+		seen := Member{Component: m.component, DaemonSet: "ns/" + m.component, UID: types.UID(m.component), Newest: m.newest}
 		if m.pod != nil {
 			pod := m.pod.Pod
 			seen.Pod = &pod

@@ -1,0 +1,86 @@
+package nodeupgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/topsops/gcu-operator/pkg/drain"
+)
+
+var errKilled = errors.New("the process is dead")
+
+// line is what stands between the controller and the API server.
+type line struct {
+	writes  []string
+	deleted map[types.UID]int
+	// killAfter ends the process after so many writes; 0: it lives.
+	killAfter int
+	dead      bool
+	// before stands before a write; nil lets it pass.
+	before func(what string) error
+}
+
+// write makes a write, unless the process is dead.
+func (l *line) write(what string, send func() error) error {
+	if l.dead {
+		return errKilled
+	}
+	if l.before != nil {
+		if err := l.before(what); err != nil {
+			return err
+		}
+	}
+	if err := send(); err != nil {
+		return err
+	}
+	l.writes = append(l.writes, what)
+	if l.killAfter > 0 && len(l.writes) == l.killAfter {
+		l.dead = true
+		return errKilled
+	}
+	return nil
+}
+
+func (l *line) client(c client.WithWatch) client.Client {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if l.dead {
+				return errKilled
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return l.write(fmt.Sprintf("patch %T %s", o, o.GetName()), func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return l.write(fmt.Sprintf("patch %s of %T %s", sub, o, o.GetName()), func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			options := client.DeleteOptions{}
+			options.ApplyOptions(opts)
+			return l.write(fmt.Sprintf("delete %T %s", o, o.GetName()), func() error {
+				err := c.Delete(ctx, o, opts...)
+				if err == nil && options.Preconditions != nil && options.Preconditions.UID != nil {
+					l.deleted[*options.Preconditions.UID]++
+				}
+				return err
+			})
+		},
+	})
+}
+
+// evictor puts an Evictor behind the line.
+type lineEvictor struct {
+	*line
+	drain.Evictor
+}
+
+func (e lineEvictor) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
+	return e.write("evict "+eviction.Name, func() error { return e.Evictor.Evict(ctx, eviction) })
+}

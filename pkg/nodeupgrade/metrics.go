@@ -1,0 +1,181 @@
+package nodeupgrade
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// Results of a task in gcu_node_upgrade_tasks_total (contract statement 93), and of
+// a restart in gcu_runtime_restarts_total.
+const (
+	resultDone = "done"
+	resultFail = "fail"
+	resultUndo = "undo"
+)
+
+// Metrics are the metrics of operations on nodes.
+type Metrics struct {
+	tasks    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	restarts *prometheus.CounterVec
+	oldest   *oldestTasks
+}
+
+// NewMetrics registers the metrics of operations. It panics, as client_golang does,
+// when they are registered already. clock tells the time of a scrape.
+func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metrics {
+	m := &Metrics{
+		tasks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gcu_node_upgrade_tasks_total",
+			Help: "Tasks on nodes that ended, by result: done, fail, or undo for those that were not run to their end.",
+		}, []string{"target", "action", "result"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "gcu_node_upgrade_task_duration_seconds",
+			Help:    "Time from the begin of a task on a node until it was done or failed.",
+			Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 3600},
+		}, []string{"target", "action"}),
+		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gcu_runtime_restarts_total",
+			Help: "Restarts of the container runtime that node agents reported, by runtime and result: done or fail.",
+		}, []string{"runtime", "result"}),
+		oldest: &oldestTasks{
+			desc: prometheus.NewDesc("gcu_node_upgrade_oldest_task_seconds",
+				"Age of the oldest running task of an action; absent when none runs.", []string{"action"}, nil),
+			clock: clock, begun: map[string]map[string]time.Time{},
+		},
+	}
+	registerer.MustRegister(m.tasks, m.duration, m.restarts, m.oldest)
+	return m
+}
+
+// show takes in what runs on a node; nil is no operation.
+func (m *Metrics) show(node string, op *topsv1.OperationStatus) {
+	var begun map[string]time.Time
+	if live(op) {
+		for i := range op.Tasks {
+			t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
+			start := op.Tasks[i].StartTime
+			if err != nil || start == nil || op.Tasks[i].State != topsv1.OperationTaskRunning {
+				continue
+			}
+			if first, ok := begun[t.Action]; ok && first.Before(start.Time) {
+				continue
+			}
+			if begun == nil {
+				begun = map[string]time.Time{}
+			}
+			begun[t.Action] = start.Time
+		}
+	}
+	m.oldest.set(node, begun)
+}
+
+// count adds what a record says for the first time that was just stored.
+func (m *Metrics) count(before, after operation.Record, host *topsv1.HostReport) {
+	op := after.Operation
+	if op == nil {
+		return
+	}
+	was := map[string]topsv1.OperationTaskState{}
+	if before.Operation != nil && before.Operation.ID == op.ID {
+		for _, t := range before.Operation.Tasks {
+			was[t.Name] = t.State
+		}
+	}
+	ended := op.EndTime != nil && (before.Operation == nil || before.Operation.ID != op.ID || before.Operation.EndTime == nil)
+	for i := range op.Tasks {
+		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
+		if err != nil {
+			continue
+		}
+		m.task(t, &op.Tasks[i], was[op.Tasks[i].Name], ended)
+		m.restart(t, &op.Tasks[i], was[op.Tasks[i].Name], ended, host.Result(op.ID, op.Tasks[i].Name), host)
+	}
+}
+
+// over tells whether a task was run to its end.
+func over(state topsv1.OperationTaskState) bool {
+	return state == topsv1.OperationTaskDone || state == topsv1.OperationTaskFailed
+}
+
+func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask, was topsv1.OperationTaskState, ended bool) {
+	switch {
+	case over(rec.State) && rec.State != was:
+		result := resultDone
+		if rec.State == topsv1.OperationTaskFailed {
+			result = resultFail
+		}
+		m.tasks.WithLabelValues(t.Target, t.Action, result).Inc()
+		if rec.StartTime != nil && rec.EndTime != nil {
+			m.duration.WithLabelValues(t.Target, t.Action).Observe(rec.EndTime.Sub(rec.StartTime.Time).Seconds())
+		}
+	case !over(rec.State) && ended:
+		m.tasks.WithLabelValues(t.Target, t.Action, resultUndo).Inc()
+	}
+}
+
+// restart counts a restart of the runtime when its task, or the operation, ends with
+// the agent's report of it.
+func (m *Metrics) restart(t upgradeplan.Task, rec *topsv1.OperationTask, was topsv1.OperationTaskState, ended bool,
+	result *topsv1.HostTaskResult, host *topsv1.HostReport) {
+	first := over(rec.State) && !over(was) || ended && !over(rec.State)
+	if t.Action != upgradeplan.ActionRestartRuntime || result == nil || !result.State.Final() || !first {
+		return
+	}
+	runtime, outcome := "unknown", resultDone
+	if host.Runtime != nil {
+		runtime = host.Runtime.Engine
+	}
+	if result.State == topsv1.HostTaskFailed {
+		outcome = resultFail
+	}
+	m.restarts.WithLabelValues(runtime, outcome).Inc()
+}
+
+// oldestTasks is a gauge per action that is computed when it is scraped, so that it
+// grows while nothing happens.
+type oldestTasks struct {
+	desc  *prometheus.Desc
+	clock func() time.Time
+
+	mu sync.Mutex
+	// begun has, by node and action, when the oldest running task was begun.
+	begun map[string]map[string]time.Time
+}
+
+func (o *oldestTasks) set(node string, begun map[string]time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(begun) == 0 {
+		delete(o.begun, node)
+		return
+	}
+	o.begun[node] = begun
+}
+
+// Describe implements prometheus.Collector.
+func (o *oldestTasks) Describe(descs chan<- *prometheus.Desc) { descs <- o.desc }
+
+// Collect implements prometheus.Collector.
+func (o *oldestTasks) Collect(metrics chan<- prometheus.Metric) {
+	o.mu.Lock()
+	oldest := map[string]time.Time{}
+	for _, actions := range o.begun {
+		for action, begun := range actions {
+			if first, ok := oldest[action]; !ok || begun.Before(first) {
+				oldest[action] = begun
+			}
+		}
+	}
+	o.mu.Unlock()
+	now := o.clock()
+	for action, begun := range oldest {
+		metrics <- prometheus.MustNewConstMetric(o.desc, prometheus.GaugeValue, now.Sub(begun).Seconds(), action)
+	}
+}

@@ -1,0 +1,269 @@
+package nodeupgrade
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=daemonsets;controllerrevisions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
+
+// nodeOfPod indexes pods by their node. It is a field that the API server knows too.
+const nodeOfPod = "spec.nodeName"
+
+// observation is what one pass sees of a node.
+type observation struct {
+	// upgrade and node are read past the cache; node is nil when there is none.
+	upgrade *topsv1.NodeUpgrade
+	node    *corev1.Node
+	// pods are those of DaemonSets on the node.
+	pods []*corev1.Pod
+	// daemonSets are the members, as they were observed.
+	daemonSets map[types.UID]*appsv1.DaemonSet
+	// policy of the drain, and what is wrong with it.
+	policy    drain.Policy
+	policyErr error
+	facts     operation.Facts
+}
+
+// observe reads what one pass over a node depends on: the node first, then the
+// record, which is so no older than what the node shows. The error is NotFound when
+// there is no NodeUpgrade.
+func (r *Reconciler) observe(ctx context.Context, name string) (*observation, error) {
+	o := &observation{upgrade: &topsv1.NodeUpgrade{}, daemonSets: map[types.UID]*appsv1.DaemonSet{}}
+	key := client.ObjectKey{Name: name}
+	node := &corev1.Node{}
+	if err := r.Live.Get(ctx, key, node); err == nil {
+		o.node = node
+	} else if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	if err := r.Live.Get(ctx, key, o.upgrade); err != nil {
+		return nil, fmt.Errorf("reading NodeUpgrade %s: %w", name, err)
+	}
+	u := o.upgrade
+	o.facts = operation.Facts{
+		Now: r.Clock(), Wanted: u.Spec.Operation, Override: u.Annotations[topsv1.AnnotationTaskOverride], Host: u.Status.Host,
+		Record: operation.Record{Operation: u.Status.Operation, History: u.Status.History},
+		Node:   operation.Node{Name: name},
+	}
+	if err := r.readNode(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := r.readMembers(ctx, o); err != nil {
+		return nil, err
+	}
+	return o, r.readDrained(ctx, o)
+}
+
+// readNode reads off the Node what an operation sees of it.
+func (r *Reconciler) readNode(ctx context.Context, o *observation) error {
+	var spec *topsv1.DrainPolicy
+	if o.facts.Wanted != nil {
+		spec = o.facts.Wanted.Drain
+	}
+	o.policy, o.policyErr = drain.PolicyOf(spec)
+	if o.node == nil {
+		return nil
+	}
+	o.facts.Node = operation.NodeOf(o.node, o.policy.Accelerates)
+	if op := o.facts.Record.Operation; op == nil || op.Phase != topsv1.OperationRunning || op.Touched {
+		return nil // who else works on the node is asked before it is touched
+	}
+	var lease *coordinationv1.Lease
+	found := &coordinationv1.Lease{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: leaseName(o.node.Name)}, found)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the Lease of node %s: %w", o.node.Name, err)
+	}
+	if err == nil {
+		lease = found
+	}
+	o.facts.Node.OtherUpgrader = otherUpgrader(o.node, lease, o.facts.Now)
+	return nil
+}
+
+// readMembers reads the DaemonSets that the operation is about, and their pods.
+func (r *Reconciler) readMembers(ctx context.Context, o *observation) error {
+	name := o.upgrade.Name
+	var pods corev1.PodList
+	if err := r.List(ctx, &pods, client.MatchingFields{nodeOfPod: name}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing pods of node %s: %w", name, err)
+	}
+	for i := range pods.Items {
+		if daemonset.Owner(&pods.Items[i]) != nil {
+			o.pods = append(o.pods, &pods.Items[i])
+		}
+	}
+	if err := r.readTargets(ctx, o); err != nil {
+		return err
+	}
+	if err := r.readUsers(ctx, o); err != nil {
+		return err
+	}
+	return r.readNamed(ctx, o)
+}
+
+// readTargets reads the targets of the wanted operation.
+func (r *Reconciler) readTargets(ctx context.Context, o *observation) error {
+	if o.facts.Wanted == nil {
+		return nil
+	}
+	for i := range o.facts.Wanted.Targets {
+		target := &o.facts.Wanted.Targets[i]
+		ds := &appsv1.DaemonSet{}
+		err := r.Get(ctx, client.ObjectKey{Namespace: target.DaemonSet.Namespace, Name: target.DaemonSet.Name}, ds)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("getting DaemonSet %s/%s: %w", target.DaemonSet.Namespace, target.DaemonSet.Name, err)
+		}
+		if err != nil || ds.UID != target.DaemonSet.UID {
+			continue // the machine waits for it
+		}
+		newest, err := r.newest(ctx, ds, target.Revision)
+		if err != nil {
+			return err
+		}
+		o.add(target.Component, ds, newest)
+	}
+	return nil
+}
+
+// newest is the hash of the newest revision of a DaemonSet, "" when it is not known
+// yet. A cache that says another one than the expected may be behind: then the API
+// server is asked.
+func (r *Reconciler) newest(ctx context.Context, ds *appsv1.DaemonSet, expected string) (string, error) {
+	cached, err := newestOf(ctx, r, ds)
+	if err != nil || cached == expected {
+		return cached, err
+	}
+	fresh := &appsv1.DaemonSet{}
+	err = r.Live.Get(ctx, client.ObjectKeyFromObject(ds), fresh)
+	if apierrors.IsNotFound(err) || err == nil && fresh.UID != ds.UID {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading DaemonSet %s: %w", client.ObjectKeyFromObject(ds), err)
+	}
+	return newestOf(ctx, r.Live, fresh)
+}
+
+func newestOf(ctx context.Context, from client.Reader, ds *appsv1.DaemonSet) (string, error) {
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	if err != nil {
+		return "", fmt.Errorf("reading the selector of DaemonSet %s: %w", client.ObjectKeyFromObject(ds), err)
+	}
+	var list appsv1.ControllerRevisionList
+	if err := from.List(ctx, &list, client.InNamespace(ds.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing ControllerRevisions of DaemonSet %s: %w", client.ObjectKeyFromObject(ds), err)
+	}
+	revisions := make([]*appsv1.ControllerRevision, len(list.Items))
+	for i := range list.Items {
+		revisions[i] = &list.Items[i]
+	}
+	hash, err := daemonset.TargetRevision(ds, revisions)
+	if err != nil {
+		return "", nil //nolint:nilerr // it is not known yet, which is an answer
+	}
+	return hash, nil
+}
+
+// readUsers reads all other DaemonSets whose pods use the device of the node.
+func (r *Reconciler) readUsers(ctx context.Context, o *observation) error {
+	var list appsv1.DaemonSetList
+	if err := r.List(ctx, &list, client.HasLabels{topsv1.LabelComponent}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing DaemonSets: %w", err)
+	}
+	for i := range list.Items {
+		ds := &list.Items[i]
+		component := ds.Labels[topsv1.LabelComponent]
+		if _, target := o.daemonSets[ds.UID]; !target && r.Machine.Uses(component) {
+			o.add(component, ds, "")
+		}
+	}
+	return nil
+}
+
+// readNamed adds the pods that the record names and no member has. Only when the
+// operation ends must one that the cache does not show be looked for.
+func (r *Reconciler) readNamed(ctx context.Context, o *observation) error {
+	op, wanted := o.facts.Record.Operation, o.facts.Wanted
+	if !live(op) {
+		return nil
+	}
+	ends := op.Phase == topsv1.OperationReleasing || wanted == nil || wanted.ID != op.ID || wanted.Abort
+	for i := range op.Tasks {
+		named := op.Tasks[i].Pod
+		if named == nil || o.shows(named.UID) {
+			continue
+		}
+		pod := o.pod(named.UID)
+		if pod == nil && ends {
+			var err error
+			if pod, err = r.podAsNamed(ctx, named); err != nil {
+				return err
+			}
+		}
+		if pod == nil {
+			continue
+		}
+		if owner := daemonset.Owner(pod); owner != nil {
+			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
+			o.facts.Members = append(o.facts.Members, operation.MemberOf("", ds, "", []*corev1.Pod{pod}, o.facts.Now))
+		}
+	}
+	return nil
+}
+
+// podAsNamed reads a pod past the cache, nil when it is gone.
+func (r *Reconciler) podAsNamed(ctx context.Context, named *topsv1.NamedPod) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: named.Namespace, Name: named.Name}, pod)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Pod %s/%s: %w", named.Namespace, named.Name, err)
+	}
+	if err != nil || pod.UID != named.UID {
+		return nil, nil
+	}
+	return pod, nil
+}
+
+// add takes in a member.
+func (o *observation) add(component string, ds *appsv1.DaemonSet, newest string) {
+	o.daemonSets[ds.UID] = ds
+	o.facts.Members = append(o.facts.Members, operation.MemberOf(component, ds, newest, o.pods, o.facts.Now))
+}
+
+// shows tells whether a member has a pod.
+func (o *observation) shows(uid types.UID) bool {
+	for i := range o.facts.Members {
+		if pod := o.facts.Members[i].Pod; pod != nil && pod.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// pod returns a pod of the node, nil when it is not seen.
+func (o *observation) pod(uid types.UID) *corev1.Pod {
+	for _, pod := range o.pods {
+		if pod.UID == uid {
+			return pod
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package nodeupgrade
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// parallelism is how many nodes are worked on at once. They do not depend on each
+// other, and one of them may wait for an eviction to be answered.
+const parallelism = 8
+
+// SetupWithManager adds the controller, the cache index it needs, and the sweep. It
+// is woken by everything that it looks at in the cache; pods that are evicted are not
+// there, so a drain looks again after a while.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, nodeOfPod, indexByNode); err != nil {
+		return fmt.Errorf("indexing pods by node: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("nodeupgrade").
+		WithOptions(controller.Options{MaxConcurrentReconciles: parallelism}).
+		For(&topsv1.NodeUpgrade{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(sameName), builder.WithPredicates(nodeChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.nodeOf)).
+		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.nodesWithTarget), builder.WithPredicates(daemonSetChanged())).
+		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.nodesWithTarget)).
+		WithLogConstructor(logger(mgr.GetLogger())).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding controller nodeupgrade: %w", err)
+	}
+	if err := mgr.Add(sweeper{r}); err != nil {
+		return fmt.Errorf("adding the sweep of nodes: %w", err)
+	}
+	return nil
+}
+
+func logger(base logr.Logger) func(*reconcile.Request) logr.Logger {
+	return func(request *reconcile.Request) logr.Logger {
+		l := base.WithValues("controller", "nodeupgrade")
+		if request == nil {
+			return l
+		}
+		return l.WithValues("NodeUpgrade", request.Name)
+	}
+}
+
+func indexByNode(object client.Object) []string {
+	return []string{daemonset.NodeName(object.(*corev1.Pod))}
+}
+
+func sameName(_ context.Context, object client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetName()}}}
+}
+
+// nodeOf returns the node of a pod of a DaemonSet, if it has an operation.
+func (r *Reconciler) nodeOf(ctx context.Context, object client.Object) []reconcile.Request {
+	pod := object.(*corev1.Pod)
+	name := daemonset.NodeName(pod)
+	if name == "" || daemonset.Owner(pod) == nil {
+		return nil
+	}
+	var upgrade topsv1.NodeUpgrade
+	if err := r.Get(ctx, client.ObjectKey{Name: name}, &upgrade, client.UnsafeDisableDeepCopy); err != nil || !active(&upgrade) {
+		return nil // not in the cache: its own event will come
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// nodesWithTarget returns the nodes with an operation that has a DaemonSet, or that
+// of a revision, as a target.
+func (r *Reconciler) nodesWithTarget(ctx context.Context, object client.Object) []reconcile.Request {
+	uid := object.GetUID()
+	if _, revision := object.(*appsv1.ControllerRevision); revision {
+		owner := metav1.GetControllerOf(object)
+		if owner == nil {
+			return nil
+		}
+		uid = owner.UID
+	}
+	var list topsv1.NodeUpgradeList
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing NodeUpgrades failed, their nodes are not woken")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		u := &list.Items[i]
+		if u.Spec.Operation == nil || !active(u) {
+			continue
+		}
+		for _, target := range u.Spec.Operation.Targets {
+			if target.DaemonSet.UID == uid {
+				requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: u.Name}})
+				break
+			}
+		}
+	}
+	return requests
+}
+
+// nodeChanged passes events of a node that can change a decision: readiness, labels,
+// annotations, taints, the cordon, and what the node offers.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+			return daemonset.NodeChanged(before, after) || before.Spec.Unschedulable != after.Spec.Unschedulable ||
+				!equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
+				!equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable)
+		},
+	}
+}
+
+// daemonSetChanged passes updates of a DaemonSet that can change a decision: its
+// spec, and that it was observed. The counts in its status change with every pod.
+func daemonSetChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*appsv1.DaemonSet), e.ObjectNew.(*appsv1.DaemonSet)
+			return before.UID != after.UID || before.Generation != after.Generation ||
+				before.Status.ObservedGeneration != after.Status.ObservedGeneration
+		},
+	}
+}
