@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
 )
 
@@ -25,7 +26,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := ota.NewAPIServer(config, "gcu-node-agent/"+version)
+	cluster, err := nodeapi.New(config, "gcu-node-agent/"+version)
 	if err != nil {
 		return err
 	}
