@@ -29,8 +29,9 @@ const (
 // sighting is what a restart is decided from.
 type sighting struct {
 	want RestartRuntime
-	// canRestart: there is a service manager.
+	// canRestart: there is a service manager. byHand is what a person runs instead.
 	canRestart bool
+	byHand     string
 
 	// engineErr: no engine was found, which happens before the request only.
 	engineErr error
@@ -92,7 +93,8 @@ func first(s sighting) decision {
 			s.engine, s.configured, s.want.DefaultRuntime)
 	case !s.want.Allowed:
 		return decision{report, Waiting, ReasonLeftToAdministrator,
-			fmt.Sprintf("%s must be restarted for default runtime %s, and this is left to the administrator (--restart-runtime=false)", s.engine, s.want.DefaultRuntime)}
+			fmt.Sprintf("%s must be restarted for default runtime %s, and this is left to the administrator (--restart-runtime=false): run on the node: %s",
+				s.engine, s.want.DefaultRuntime, s.byHand)}
 	case !s.canRestart:
 		return failed(report, ReasonNoServiceManager, "this host has no systemd, and no restart command is set for %s", s.engine)
 	case s.instanceErr != nil:
