@@ -27,6 +27,10 @@ var (
 	ErrNotRecorded = errors.New("could not record it in the state directory")
 )
 
+// ErrWithdrawn, as the cause of the end of a context, tells Execute that a pull is
+// not asked for any more: it is recorded as Failed, instead of to be gone on with.
+var ErrWithdrawn = errors.New("not asked for any more")
+
 // Engine is a container engine.
 type Engine string
 
@@ -95,6 +99,8 @@ const (
 	ReasonPullFailed Reason = "PullFailed"
 	// ReasonPullTimedOut: the pull did not end in time.
 	ReasonPullTimedOut Reason = "PullTimedOut"
+	// ReasonWithdrawn: it was ended because nobody asked for it any more.
+	ReasonWithdrawn Reason = "Withdrawn"
 
 	// ReasonRead: the facts were read. What they mean is for the asker to say.
 	ReasonRead Reason = "Read"

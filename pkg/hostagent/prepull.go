@@ -28,6 +28,8 @@ func (e *Executor) prepull(ctx context.Context, o Operation, r record) (Result, 
 	for _, image := range o.Prepull.Images {
 		id, reason, err := e.fetch(limit, o, image)
 		switch {
+		case errors.Is(context.Cause(ctx), ErrWithdrawn):
+			return e.end(r, Failed, ReasonWithdrawn, ErrWithdrawn.Error())
 		case ctx.Err() != nil:
 			return r.Result, context.Cause(ctx)
 		case limit.Err() != nil && err != nil:

@@ -55,15 +55,22 @@ func FuzzRecord(f *testing.F) {
 
 func TestSuperfluousRecordsAreTheOldestThatEnded(t *testing.T) {
 	records := map[string]record{}
-	for i, state := range []State{Done, Running, Failed, Waiting, Done} {
-		r := record{Result: Result{ID: fmt.Sprint("op-", i), Task: "a_b", State: state, Finished: noon.Add(time.Duration(i) * time.Second)}}
+	for i, state := range []State{Done, Running, Failed, Running, Done} {
+		at := noon.Add(time.Duration(i) * time.Second)
+		r := record{Result: Result{ID: fmt.Sprint("op-", i), Task: "a_b", State: state, Started: at}}
+		if state != Running {
+			r.Result.Finished = at
+		}
+		if i == 1 {
+			r.Begun = &begun{} // a restart that may still take effect
+		}
 		records[r.key()] = r
 	}
-	if diff := cmp.Diff([]string{"op-0_a_b", "op-2_a_b"}, superfluous(records, 1)); diff != "" {
+	if diff := cmp.Diff([]string{"op-0_a_b", "op-2_a_b", "op-3_a_b"}, superfluous(records, 1)); diff != "" {
 		t.Errorf("keeping one (-want +got):\n%s", diff)
 	}
-	if got := superfluous(records, 3); got != nil {
-		t.Errorf("keeping three of three: %v", got)
+	if got := superfluous(records, 4); got != nil {
+		t.Errorf("keeping four of four: %v", got)
 	}
 }
 

@@ -75,7 +75,8 @@ func (c *Cluster) StartAgent(ctx context.Context, node string) (*Process, error)
 	}
 	address := freeAddress()
 	p, err := c.start("node-agent", "node-agent-"+node+".log", []string{"--kubeconfig", kubeconfig, "--node-name", node,
-		"--ota-bind-address", address, "--state-dir", filepath.Join(c.Dir, "node-agent-"+node), "--log-format", "json"})
+		"--ota-bind-address", address, "--state-dir", filepath.Join(c.Dir, "node-agent-"+node), "--log-format", "json",
+		"--host-root", filepath.Join(c.Dir, "host-of-"+node), "--log-dir="}) // the nodes are simulated: there is no host
 	if err != nil {
 		return nil, err
 	}
