@@ -14,7 +14,8 @@ const maxAttempts = 3
 type step int
 
 const (
-	// report: the result says it; nothing is begun.
+	// report: the result says it; nothing is begun. Unless it is final, Execute is to
+	// be called again.
 	report step = iota
 	// begin: record the request.
 	begin
@@ -84,7 +85,7 @@ func decide(s sighting) decision {
 func first(s sighting) decision {
 	switch {
 	case s.engineErr != nil:
-		return failed(report, ReasonNoEngine, "%v", s.engineErr)
+		return decision{report, Running, ReasonNoEngine, s.engineErr.Error()} // somebody may be restarting it
 	case s.statusErr == nil && s.defaultRuntime == s.want.DefaultRuntime:
 		return decision{report, Done, ReasonAlreadyDefault,
 			fmt.Sprintf("%s default runtime is %s, need not restart", s.engine, s.defaultRuntime)}
@@ -98,7 +99,7 @@ func first(s sighting) decision {
 	case !s.canRestart:
 		return failed(report, ReasonNoServiceManager, "this host has no systemd, and no restart command is set for %s", s.engine)
 	case s.instanceErr != nil:
-		return failed(report, ReasonInstanceUnknown, "which process %s is cannot be told: %v", s.engine, s.instanceErr)
+		return decision{report, Running, ReasonInstanceUnknown, fmt.Sprintf("which process %s is cannot be told: %v", s.engine, s.instanceErr)}
 	}
 	return decision{begin, Running, ReasonInProgress, fmt.Sprintf("restarting %s for default runtime %s", s.engine, s.want.DefaultRuntime)}
 }

@@ -46,9 +46,9 @@ func TestDecide(t *testing.T) {
 		"restarts when the files do not say": {fresh(func(s *sighting) { s.configured, s.confNamed = "", false }),
 			want{begin, Running, ReasonInProgress}},
 		"begins nothing it could not tell from nothing": {fresh(func(s *sighting) { s.instanceErr = gone }),
-			want{report, Failed, ReasonInstanceUnknown}},
+			want{report, Running, ReasonInstanceUnknown}},
 		"needs a service manager":            {fresh(func(s *sighting) { s.canRestart = false }), want{report, Failed, ReasonNoServiceManager}},
-		"needs an engine":                    {fresh(func(s *sighting) { s.engineErr = gone }), want{report, Failed, ReasonNoEngine}},
+		"waits for an engine":                {fresh(func(s *sighting) { s.engineErr = gone }), want{report, Running, ReasonNoEngine}},
 		"starts a daemon that does not run":  {fresh(func(s *sighting) { s.instance, s.statusErr = notRunning, gone }), want{begin, Running, ReasonInProgress}},
 		"asks after the request is recorded": {after(func(s *sighting) { s.begun.Attempts = 0 }), want{Step: ask}},
 

@@ -241,13 +241,12 @@ func (e *Executor) commandOutput(key string) string {
 	return Command{Directory: filepath.Join(e.options.StateDirectory, "commands")}.output(key)
 }
 
-// end records a result. One that waits has not finished, and is recorded when it
-// says something else than before.
+// end records a result.
 func (e *Executor) end(r record, state State, reason Reason, message string) (Result, error) {
 	r.Result.State, r.Result.Reason, r.Result.Message = state, reason, short(message)
-	r.Result.Finished = e.now()
-	if state == Waiting {
-		r.Result.Finished = time.Time{}
+	r.Result.Finished = time.Time{}
+	if ended(state) {
+		r.Result.Finished = e.now()
 	}
 	if err := e.put(r); err != nil {
 		return Result{}, err

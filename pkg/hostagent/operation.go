@@ -46,13 +46,16 @@ type State string
 
 // States of a task. Done and Failed end an attempt.
 const (
-	// Running: begun, and not known to have ended; Execute goes on with it.
+	// Running: not known to have ended; Execute goes on with it, or looks again.
 	Running State = "Running"
 	// Waiting: a person has to act; Execute looks again.
 	Waiting State = "Waiting"
 	Done    State = "Done"
 	Failed  State = "Failed"
 )
+
+// ended tells whether an attempt is over in this state.
+func ended(s State) bool { return s == Done || s == Failed }
 
 // Reason of a state: a closed list.
 type Reason string
@@ -69,7 +72,8 @@ const (
 	ReasonRestarted Reason = "Restarted"
 	// ReasonLeftToAdministrator: a restart is needed and not allowed.
 	ReasonLeftToAdministrator Reason = "LeftToAdministrator"
-	// ReasonNoEngine: neither docker nor containerd answers.
+	// ReasonNoEngine: neither docker nor containerd answers: a pull fails, a restart
+	// waits for one.
 	ReasonNoEngine Reason = "NoEngine"
 	// ReasonInstanceUnknown: which process the daemon is cannot be told, so that
 	// a restart could not be told from none.

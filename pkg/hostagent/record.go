@@ -41,7 +41,7 @@ type begun struct {
 
 // final tells that Execute does nothing any more for this record.
 func (r record) final() bool {
-	return r.Begun != nil && (r.Result.State == Done || r.Result.State == Failed)
+	return r.Begun != nil && ended(r.Result.State)
 }
 
 // last is when anything was heard of the task.

@@ -36,7 +36,7 @@ func (e *Executor) restart(ctx context.Context, o Operation, r record) (Result, 
 		var err error
 		switch d.step {
 		case report:
-			if d.state == Waiting && e.toldBefore(r, d) {
+			if !ended(d.state) && e.toldBefore(r, d) {
 				return r.Result, nil
 			}
 			e.tell(o, s, r, d)
@@ -197,6 +197,9 @@ func (e *Executor) toldBefore(r record, d decision) bool {
 // before in the same words.
 func (e *Executor) tell(o Operation, s sighting, r record, d decision) {
 	if r.Result.State == d.state && r.Result.Reason == d.reason {
+		return
+	}
+	if d.state == Running {
 		return
 	}
 	log, name := e.options.RestartLog, e.options.Host
