@@ -1,25 +1,32 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"net/netip"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
+	"github.com/spf13/pflag"
 
 	"github.com/topsops/gcu-operator/pkg/logging"
-	"github.com/topsops/gcu-operator/pkg/ota"
 )
 
 const (
-	defaultBindAddress = "127.0.0.1:10267"
-	defaultStateDir    = "/var/lib/gcu-node-agent"
+	defaultBindAddress        = "127.0.0.1:10267"
+	defaultStateDir           = "/var/lib/gcu-node-agent"
+	defaultHostRoot           = "/host"
+	defaultDockerEndpoint     = "unix:///run/docker.sock"
+	defaultContainerdEndpoint = "unix:///run/containerd/containerd.sock"
+	// defaultLogDir and restartLog are fixed by contract statement 55.
+	defaultLogDir = "/var/log/topscloud/gcu-operator"
+	restartLog    = "restart-docker.log"
 )
 
-const longHelp = `node-agent runs on every GCU node and serves the node's own OTA endpoint.
+const longHelp = `node-agent runs on every GCU node. It carries out what an upgrade needs on the
+host, reports the host, and serves the node's own OTA endpoint.
+
+On the host it pulls images ahead, restarts docker or containerd when its default
+runtime has to change (at most once per operation), and reads driver, cards, disk
+and runtime into status.host of the node's NodeUpgrade. What it cannot read, for
+lack of a mount or a socket, it says there, and goes on with the rest.
 
 The person at the node sees with GET /pods which pods have a newer revision
 (condition PodNeedUpgrade) and asks for one with a POST. The request survives
@@ -29,11 +36,15 @@ limits of the rollout. The endpoint is reachable from this node only.
 Exit codes: 0 after SIGTERM or Ctrl-C, 1 when the agent cannot run or go on,
 2 when a flag is wrong.`
 
-const example = `  # In a pod of the DaemonSet, NODE_NAME from the downward API:
+const example = `  # In a pod of the DaemonSet, NODE_NAME and POD_UID from the downward API:
   node-agent
 
   # From a shell, for a node of a test cluster:
-  node-agent --kubeconfig admin.kubeconfig --node-name node-0001 --state-dir /tmp/node-0001
+  node-agent --kubeconfig admin.kubeconfig --node-name node-0001 --state-dir /tmp/node-0001 --log-dir=
+
+  # On a host without systemd, an argument vector that hands over to the host:
+  node-agent --restart-command-containerd /usr/bin/nsenter --restart-command-containerd --target=1 \
+    --restart-command-containerd --all --restart-command-containerd /etc/init.d/containerd --restart-command-containerd restart
 
   # On the node: what can be upgraded, and upgrade it
   curl -s http://127.0.0.1:10267/pods
@@ -43,22 +54,26 @@ const example = `  # In a pod of the DaemonSet, NODE_NAME from the downward API:
 type options struct {
 	kubeconfig  string
 	nodeName    string
+	podUID      string
 	bindAddress string
 	stateDir    string
 	log         logging.Options
-}
 
-// settings are options that were found to be good.
-type settings struct {
-	options
-	address netip.AddrPort
+	hostRoot           string
+	runtime            string
+	containerdEndpoint string
+	dockerEndpoint     string
+	restartRuntime     bool
+	restartContainerd  []string
+	restartDocker      []string
+	logDir             string
 }
 
 func newCommand() *cobra.Command {
 	var o options
 	command := &cobra.Command{
 		Use:           "node-agent",
-		Short:         "Serves the OTA endpoint of one node",
+		Short:         "Does what an upgrade needs on one node, and serves its OTA endpoint",
 		Long:          longHelp,
 		Example:       example,
 		Version:       version,
@@ -76,33 +91,24 @@ func newCommand() *cobra.Command {
 			return nil
 		},
 	}
-	flags := command.Flags()
-	flags.SortFlags = false
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
-	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; default from the environment variable NODE_NAME")
-	flags.StringVar(&o.bindAddress, "ota-bind-address", defaultBindAddress, "loopback `ip:port` of the OTA endpoint")
-	flags.StringVar(&o.stateDir, "state-dir", defaultStateDir, "`directory` for the journal of requests; must survive restarts of the node")
-	o.log.BindFlags(flags)
+	command.Flags().SortFlags = false
+	o.bindFlags(command.Flags())
 	return command
 }
 
-// validate returns an error of one line for the first flag that is wrong.
-func (o options) validate() (settings, error) {
-	if o.nodeName == "" {
-		return settings{}, errors.New("--node-name is required, or NODE_NAME in the environment")
-	}
-	if problems := validation.IsDNS1123Subdomain(o.nodeName); len(problems) > 0 {
-		return settings{}, fmt.Errorf("--node-name %q is not the name of a node: %s", o.nodeName, strings.Join(problems, "; "))
-	}
-	address, err := ota.LoopbackAddress(o.bindAddress)
-	if err != nil {
-		return settings{}, fmt.Errorf("--ota-bind-address %w", err)
-	}
-	if o.stateDir == "" {
-		return settings{}, errors.New("--state-dir is empty: name a directory that survives restarts of the node")
-	}
-	if err := o.log.Validate(); err != nil {
-		return settings{}, err
-	}
-	return settings{options: o, address: address}, nil
+func (o *options) bindFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
+	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; default from the environment variable NODE_NAME")
+	flags.StringVar(&o.podUID, "pod-uid", os.Getenv("POD_UID"), "`UID` of the agent's pod, whose container must run again after a restart of the runtime; default from POD_UID; empty: it runs in no pod")
+	flags.StringVar(&o.bindAddress, "ota-bind-address", defaultBindAddress, "loopback `ip:port` of the OTA endpoint")
+	flags.StringVar(&o.stateDir, "state-dir", defaultStateDir, "`directory` for the journals of requests and of host tasks; must survive restarts of the node")
+	flags.StringVar(&o.hostRoot, "host-root", defaultHostRoot, "`directory` where the root of the host is mounted; / outside a container")
+	flags.StringVar(&o.runtime, "container-runtime", "auto", "`engine` that runs the pods: auto, docker or containerd")
+	flags.StringVar(&o.containerdEndpoint, "container-runtime-endpoint", defaultContainerdEndpoint, "`socket` of containerd on the host, as the kubelet is told it")
+	flags.StringVar(&o.dockerEndpoint, "docker-endpoint", defaultDockerEndpoint, "`socket` of docker on the host")
+	flags.BoolVar(&o.restartRuntime, "restart-runtime", true, "restart docker or containerd when an operation asks for it; false: leave it to the administrator, and say in the NodeUpgrade what to run")
+	flags.StringArrayVar(&o.restartContainerd, "restart-command-containerd", nil, "one `argument` of the command that restarts containerd on a host without systemd, first the program; give it once per argument, no shell reads them")
+	flags.StringArrayVar(&o.restartDocker, "restart-command-docker", nil, "one `argument` of the command that restarts docker on a host without systemd, likewise")
+	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of "+restartLog+", which tells of restarts of the runtime; empty: none")
+	o.log.BindFlags(flags)
 }

@@ -13,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
 // kubeconfig leads to a port at which nobody listens.
@@ -58,7 +61,7 @@ func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	good := []string{"--node-name=node-a", "--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0"}
+	good := []string{"--node-name=node-a", "--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0", "--log-dir="}
 	for name, test := range map[string]struct {
 		args []string
 		code int
@@ -69,6 +72,13 @@ func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 		"a public address":            {append(good, "--ota-bind-address=0.0.0.0:10267"), exitUsage, "is not a loopback address"},
 		"no port":                     {append(good, "--ota-bind-address=127.0.0.1"), exitUsage, "is not ip:port"},
 		"an empty state directory":    {append(good, "--state-dir="), exitUsage, "--state-dir is empty"},
+		"a relative host root":        {append(good, "--host-root=host"), exitUsage, `--host-root "host" is not an absolute path`},
+		"an unknown runtime":          {append(good, "--container-runtime=podman"), exitUsage, "is none of auto, docker, containerd"},
+		"an endpoint that is no path": {append(good, "--container-runtime-endpoint=tcp://1.2.3.4:5"), exitUsage, "--container-runtime-endpoint \"tcp://1.2.3.4:5\" is not a socket"},
+		"an empty endpoint":           {append(good, "--docker-endpoint="), exitUsage, "--docker-endpoint \"\" is not a socket"},
+		"a shell string":              {append(good, "--restart-command-docker=service docker restart"), exitUsage, "is not the absolute path of a program"},
+		"a relative log directory":    {append(good, "--log-dir=log"), exitUsage, `--log-dir "log" is not an absolute path`},
+		"no truth value":              {append(good, "--restart-runtime=perhaps"), exitUsage, "--restart-runtime"},
 		"an unknown log format":       {append(good, "--log-format=xml"), exitUsage, `--log-format "xml" is none of`},
 		"a verbosity below zero":      {append(good, "-v=-1"), exitUsage, "not between 0 and 10"},
 		"an unknown flag":             {append(good, "--bogus"), exitUsage, "unknown flag: --bogus"},
@@ -85,6 +95,22 @@ func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 				t.Errorf("exit code %d and %q, want %d and one line with %q", code, text, test.code, test.says)
 			}
 		})
+	}
+}
+
+func TestFlagsAboutTheHost(t *testing.T) {
+	o := options{nodeName: "n", bindAddress: defaultBindAddress, stateDir: "/s", hostRoot: "/host", runtime: "docker", log: logging.Options{Format: logging.JSON},
+		containerdEndpoint: "unix:///run/k3s/containerd/containerd.sock", dockerEndpoint: "/run//docker.sock",
+		restartContainerd: []string{"/usr/sbin/service", "containerd", "restart"}}
+	got, err := o.validate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.engine != hostagent.Docker || got.paths.ContainerdSocket != "run/k3s/containerd/containerd.sock" || got.paths.DockerSocket != "run/docker.sock" {
+		t.Errorf("engine %s, paths %+v", got.engine, got.paths)
+	}
+	if argv := got.commands[hostagent.Containerd]; len(got.commands) != 1 || len(argv) != 3 {
+		t.Errorf("commands %q", got.commands)
 	}
 }
 
@@ -117,7 +143,7 @@ func TestAgentStartsWithoutServerLogsJSONAndStopsCleanly(t *testing.T) {
 	ended := make(chan int, 1)
 	var stdout buffer
 	go func() {
-		ended <- run(ctx, []string{"--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0", "-v=4"}, &stdout, writer)
+		ended <- run(ctx, []string{"--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0", "--log-dir=", "--host-root=" + filepath.Join(t.TempDir(), "none"), "-v=4"}, &stdout, writer)
 		_ = writer.Close()
 	}()
 

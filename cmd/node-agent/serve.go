@@ -5,18 +5,24 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hosttasks"
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
 )
 
-// serve runs the endpoint and the loop behind it until ctx is done.
+// serve runs the endpoint and the loops behind it until ctx is done.
 func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	log := logging.New(stderr, s.log)
 	klog.SetLogger(log.WithName("client"))
@@ -25,7 +31,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := ota.NewAPIServer(config, "gcu-node-agent/"+version)
+	cluster, err := nodeapi.New(config, "gcu-node-agent/"+version)
 	if err != nil {
 		return err
 	}
@@ -36,22 +42,54 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
+	worker, err := newWorker(s, cluster, log)
+	if err != nil {
+		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
+	}
 	listener, err := net.Listen("tcp", s.address.String())
 	if err != nil {
 		return fmt.Errorf("binding --ota-bind-address: %w", err)
 	}
 
-	// The loop outlives the endpoint, so that a request accepted while it
-	// drains is still looked after.
+	// The loops outlive the endpoint, so that a request accepted while it drains is
+	// still looked after.
 	looping, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var loop sync.WaitGroup
-	loop.Go(func() { inbox.Run(looping) })
+	var loops sync.WaitGroup
+	loops.Go(func() { inbox.Run(looping) })
+	loops.Go(func() { worker.Run(looping) })
+	loops.Go(func() {
+		if err := cluster.Follow(looping, s.nodeName, log.WithName("watch"), inbox.Seen, worker.Seen); err != nil {
+			log.Error(err, "Not watching the NodeUpgrade, reading it from time to time only")
+		}
+	})
 	log.Info("Serving the OTA endpoint", "address", listener.Addr().String(), "node", s.nodeName, "version", version)
 	err = ota.Serve(ctx, listener, ota.NewHandler(inbox, log.WithName("http")), log.WithName("http"))
 	stop()
-	loop.Wait()
+	loops.Wait()
 	log.Info("Stopped")
 	return err
+}
+
+// newWorker returns who does the tasks of the host. The host itself is not looked at.
+func newWorker(s settings, cluster hosttasks.Cluster, log logr.Logger) (*hosttasks.Worker, error) {
+	var restarts *logging.Dated
+	if s.logDir != "" {
+		restarts = logging.NewDated(filepath.Join(s.logDir, restartLog), time.Now, func(err error) {
+			log.Error(err, "Cannot write the log of restarts, going on without it")
+		})
+	}
+	executor, err := hostagent.New(hostagent.Options{
+		StateDirectory: s.stateDir, HostRoot: s.hostRoot, Paths: s.paths, Command: s.commands,
+		Host: s.nodeName, PodUID: s.podUID, RestartLog: restarts,
+		Clock: clock.RealClock{}, Log: log.WithName("host"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hosttasks.New(hosttasks.Options{
+		NodeName: s.nodeName, Engine: s.engine, RestartAllowed: s.restartRuntime,
+		Executor: executor, Cluster: cluster, Clock: clock.RealClock{}, Log: log.WithName("tasks"),
+	}), nil
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

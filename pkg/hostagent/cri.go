@@ -55,7 +55,20 @@ func (c cri) status(ctx context.Context) (engineStatus, error) {
 	if err != nil {
 		return engineStatus{}, err
 	}
-	return engineStatus{version: version.GetRuntimeVersion(), defaultRuntime: runtime}, nil
+	return engineStatus{version: version.GetRuntimeVersion(), defaultRuntime: runtime, imageStore: c.imageStore(ctx)}, nil
+}
+
+// imageStore returns "" when containerd does not tell: the rest of the status is
+// of use without it.
+func (c cri) imageStore(ctx context.Context) string {
+	response, err := c.images.ImageFsInfo(ctx, &criv1.ImageFsInfoRequest{})
+	if err != nil {
+		return ""
+	}
+	for _, system := range response.GetImageFilesystems() {
+		return system.GetFsId().GetMountpoint()
+	}
+	return ""
 }
 
 // defaultRuntimeOf reads the configuration of the CRI plugin as the running

@@ -14,7 +14,8 @@ const maxAttempts = 3
 type step int
 
 const (
-	// report: the result says it; nothing is begun.
+	// report: the result says it; nothing is begun. Unless it is final, Execute is to
+	// be called again.
 	report step = iota
 	// begin: record the request.
 	begin
@@ -29,8 +30,9 @@ const (
 // sighting is what a restart is decided from.
 type sighting struct {
 	want RestartRuntime
-	// canRestart: there is a service manager.
+	// canRestart: there is a service manager. byHand is what a person runs instead.
 	canRestart bool
+	byHand     string
 
 	// engineErr: no engine was found, which happens before the request only.
 	engineErr error
@@ -83,7 +85,7 @@ func decide(s sighting) decision {
 func first(s sighting) decision {
 	switch {
 	case s.engineErr != nil:
-		return failed(report, ReasonNoEngine, "%v", s.engineErr)
+		return decision{report, Running, ReasonNoEngine, s.engineErr.Error()} // somebody may be restarting it
 	case s.statusErr == nil && s.defaultRuntime == s.want.DefaultRuntime:
 		return decision{report, Done, ReasonAlreadyDefault,
 			fmt.Sprintf("%s default runtime is %s, need not restart", s.engine, s.defaultRuntime)}
@@ -92,11 +94,12 @@ func first(s sighting) decision {
 			s.engine, s.configured, s.want.DefaultRuntime)
 	case !s.want.Allowed:
 		return decision{report, Waiting, ReasonLeftToAdministrator,
-			fmt.Sprintf("%s must be restarted for default runtime %s, and this is left to the administrator (--restart-runtime=false)", s.engine, s.want.DefaultRuntime)}
+			fmt.Sprintf("%s must be restarted for default runtime %s, and this is left to the administrator (--restart-runtime=false): run on the node: %s",
+				s.engine, s.want.DefaultRuntime, s.byHand)}
 	case !s.canRestart:
 		return failed(report, ReasonNoServiceManager, "this host has no systemd, and no restart command is set for %s", s.engine)
 	case s.instanceErr != nil:
-		return failed(report, ReasonInstanceUnknown, "which process %s is cannot be told: %v", s.engine, s.instanceErr)
+		return decision{report, Running, ReasonInstanceUnknown, fmt.Sprintf("which process %s is cannot be told: %v", s.engine, s.instanceErr)}
 	}
 	return decision{begin, Running, ReasonInProgress, fmt.Sprintf("restarting %s for default runtime %s", s.engine, s.want.DefaultRuntime)}
 }

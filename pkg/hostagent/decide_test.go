@@ -2,6 +2,7 @@ package hostagent
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,7 +12,7 @@ func TestDecide(t *testing.T) {
 	gone := errors.New("connection refused")
 	fresh := func(change func(*sighting)) sighting {
 		s := sighting{
-			want: RestartRuntime{DefaultRuntime: "enflame", Allowed: true}, canRestart: true,
+			want: RestartRuntime{DefaultRuntime: "enflame", Allowed: true}, canRestart: true, byHand: "systemctl restart docker",
 			engine: Docker, instance: "boot/1/1", defaultRuntime: "runc", configured: "enflame", confNamed: true,
 		}
 		change(&s)
@@ -45,9 +46,9 @@ func TestDecide(t *testing.T) {
 		"restarts when the files do not say": {fresh(func(s *sighting) { s.configured, s.confNamed = "", false }),
 			want{begin, Running, ReasonInProgress}},
 		"begins nothing it could not tell from nothing": {fresh(func(s *sighting) { s.instanceErr = gone }),
-			want{report, Failed, ReasonInstanceUnknown}},
+			want{report, Running, ReasonInstanceUnknown}},
 		"needs a service manager":            {fresh(func(s *sighting) { s.canRestart = false }), want{report, Failed, ReasonNoServiceManager}},
-		"needs an engine":                    {fresh(func(s *sighting) { s.engineErr = gone }), want{report, Failed, ReasonNoEngine}},
+		"waits for an engine":                {fresh(func(s *sighting) { s.engineErr = gone }), want{report, Running, ReasonNoEngine}},
 		"starts a daemon that does not run":  {fresh(func(s *sighting) { s.instance, s.statusErr = notRunning, gone }), want{begin, Running, ReasonInProgress}},
 		"asks after the request is recorded": {after(func(s *sighting) { s.begun.Attempts = 0 }), want{Step: ask}},
 
@@ -90,53 +91,11 @@ func TestDecide(t *testing.T) {
 			if diff := cmp.Diff(test.want, want{d.step, d.state, d.reason}); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
+			if test.want.Reason == ReasonLeftToAdministrator && !strings.Contains(d.message, "systemctl restart docker") {
+				t.Errorf("%q does not say what to run", d.message)
+			}
 			if d.state != "" && d.message == "" {
 				t.Error("it does not say why")
-			}
-		})
-	}
-}
-
-func TestJudge(t *testing.T) {
-	host := func(version string, devices int) Facts {
-		return Facts{Host: &HostFacts{DriverVersion: version, Devices: devices}}
-	}
-	runtime := func(name string) Facts { return Facts{Runtime: &RuntimeFacts{Engine: Docker, Default: name}} }
-	driver := Expectation{DriverLoaded: true, DriverVersion: "2.0"}
-	tests := map[string]struct {
-		want        Expectation
-		before, now Facts
-		verdict     Verdict
-		reasons     []string
-	}{
-		"the new driver shows all cards":                    {driver, host("1.0", 8), host("2.0", 8), Passed, nil},
-		"a card that was broken before is not blamed on it": {driver, host("1.0", 7), host("2.0", 7), Passed, nil},
-		"more cards than before":                            {driver, host("1.0", 7), host("2.0", 8), Passed, nil},
-		"no card before under a driver: none is asked for":  {driver, host("1.0", 0), host("2.0", 0), Passed, nil},
-		"a first driver must show one card":                 {driver, host("", 0), host("2.0", 0), Rejected, []string{"0 cards are there, 1 are needed: the node had 0 before"}},
-		"a card is gone":                                    {driver, host("1.0", 8), host("2.0", 7), Rejected, []string{"7 cards are there, 8 are needed: the node had 8 before"}},
-		"the old driver is still loaded":                    {driver, host("1.0", 8), host("1.0", 8), Rejected, []string{"driver 1.0 is loaded, not 2.0"}},
-		"any driver will do when no version is asked for":   {Expectation{DriverLoaded: true}, host("1.0", 8), host("1.0", 8), Passed, nil},
-		"nothing was told":                                  {driver, host("1.0", 8), Facts{}, Rejected, []string{"the agent has not told what the node shows"}},
-		"nothing was recorded before":                       {driver, Facts{}, host("2.0", 8), Rejected, []string{"it was not recorded how many cards the node had before"}},
-		"why a driver is missing": {driver, host("1.0", 1), Facts{Host: &HostFacts{Devices: 1, Missing: []string{"driver version: no file"}}},
-			Rejected, []string{"no driver is loaded (no file)"}},
-		"the runtime is the default":     {Expectation{DefaultRuntime: "enflame"}, Facts{}, runtime("enflame"), Passed, nil},
-		"the runtime is not the default": {Expectation{DefaultRuntime: "enflame"}, Facts{}, runtime("runc"), Rejected, []string{"the default runtime of docker is runc, not enflame"}},
-		"no engine answers":              {Expectation{DefaultRuntime: "enflame"}, Facts{}, host("", 0), Rejected, []string{"no container engine answers"}},
-		"nothing is asked for":           {Expectation{}, Facts{}, Facts{}, Passed, nil},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			for _, expired := range []bool{true, false} {
-				wanted := test.verdict
-				if !expired && wanted == Rejected {
-					wanted = Undecided
-				}
-				verdict, reasons := Judge(test.want, test.before, test.now, expired)
-				if diff := cmp.Diff(test.reasons, reasons); diff != "" || verdict != wanted {
-					t.Errorf("expired=%t: verdict %s, want %s; reasons (-want +got):\n%s", expired, verdict, wanted, diff)
-				}
 			}
 		})
 	}

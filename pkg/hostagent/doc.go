@@ -1,8 +1,8 @@
 // Package hostagent does the tasks of an upgrade that only the node itself can
 // do: it pulls images ahead, restarts the container runtime, and reads what the
-// driver shows. It needs no API server.
+// driver shows. It needs no API server: pkg/hosttasks hands each task to Execute as an
+// Operation and shows the Results.
 //
-// The agent hands each task to Execute as an Operation and shows the Result.
 // Every task may be executed again at any time: that it is done is read off the
 // host, and a durable record says what was begun (pkg/journal).
 //
@@ -15,6 +15,7 @@
 //	         default runtime as wanted
 //	(new) ------------------------------> Done, AlreadyDefault   nothing is disturbed
 //	  | --restart-runtime=false --------> Waiting                 an administrator restarts
+//	  | no engine answers --------------> Running                 looks again
 //	  | wrong configuration, no systemd -> Failed                 may be executed again
 //	  v
 //	begun: instance before, deadline
@@ -42,7 +43,7 @@
 // # Files
 //
 //	operation.go            what is asked and what is answered
-//	decide.go, judge.go     pure: what a restart needs next; what facts mean
+//	decide.go               pure: what a restart needs next
 //	record.go               pure: the journal's records
 //	executor.go             records, one call at a time per task
 //	restart.go, prepull.go, verify.go    observe, decide, act

@@ -38,6 +38,7 @@ func (d docker) status(ctx context.Context) (engineStatus, error) {
 		version:                result.Info.ServerVersion,
 		defaultRuntime:         result.Info.DefaultRuntime,
 		restartStopsContainers: !result.Info.LiveRestoreEnabled,
+		imageStore:             result.Info.DockerRootDir,
 	}, nil
 }
 

@@ -32,6 +32,8 @@ type engineStatus struct {
 	version                string
 	defaultRuntime         string
 	restartStopsContainers bool
+	// imageStore is the directory of the host with the images; "" when unknown.
+	imageStore string
 }
 
 // engine is one container engine behind its socket.

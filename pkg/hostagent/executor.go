@@ -142,13 +142,22 @@ func (e *Executor) Execute(ctx context.Context, o Operation) (Result, error) {
 	defer release()
 	switch {
 	case r.final():
-		return r.Result, nil
+		return e.again(o, r)
 	case o.Prepull != nil:
 		return e.prepull(ctx, o, r)
 	case o.RestartRuntime != nil:
 		return e.restart(ctx, o, r)
 	}
 	return e.verify(ctx, o, r)
+}
+
+// again answers from the record, and echoes who asks this time.
+func (e *Executor) again(o Operation, r record) (Result, error) {
+	if r.Result.Attempt == o.Attempt {
+		return r.Result, nil
+	}
+	r.Result.Attempt = o.Attempt
+	return r.Result, e.put(r)
 }
 
 // take reserves a task for one call, and returns its record: a new one when
@@ -166,7 +175,7 @@ func (e *Executor) take(o Operation) (r record, release func(), err error) {
 			return record{}, nil, fmt.Errorf("%s: %w", key, ErrBusy)
 		}
 	}
-	if e.lost[key] {
+	if e.lost[key] && o.RestartRuntime != nil { // what else there is may be done again
 		return record{}, nil, fmt.Errorf("%s: %w", key, ErrLost)
 	}
 	r, known := e.records[key]
@@ -175,6 +184,9 @@ func (e *Executor) take(o Operation) (r record, release func(), err error) {
 	}
 	if !known {
 		r = record{Subject: o.subject(), Result: Result{ID: o.ID, Task: o.Task, Started: e.now()}}
+	}
+	if !r.final() {
+		r.Result.Attempt = o.Attempt
 	}
 	for _, k := range reserve {
 		e.busy[k] = true
@@ -232,7 +244,10 @@ func (e *Executor) commandOutput(key string) string {
 // end records a result.
 func (e *Executor) end(r record, state State, reason Reason, message string) (Result, error) {
 	r.Result.State, r.Result.Reason, r.Result.Message = state, reason, short(message)
-	r.Result.Finished = e.now()
+	r.Result.Finished = time.Time{}
+	if ended(state) {
+		r.Result.Finished = e.now()
+	}
 	if err := e.put(r); err != nil {
 		return Result{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 )
 
 // HostFacts are what the files of the node say. What could not be read is empty
@@ -15,10 +16,12 @@ type HostFacts struct {
 	// DriverVersion is what the loaded driver says of itself
 	// (/sys/module/enflame/version); "" when none is loaded.
 	DriverVersion string `json:"driverVersion,omitempty"`
-	// Devices is the number of cards, /dev/gcu0 and on.
-	Devices int `json:"devices"`
+	// Devices is the number of cards, /dev/gcu0 and on; nil when they could not be counted.
+	Devices *int `json:"devices,omitempty"`
 	// BootID changes with each boot of the node.
 	BootID string `json:"bootID,omitempty"`
+	// FreeDiskBytes where the engine keeps images; nil when unknown.
+	FreeDiskBytes *int64 `json:"freeDiskBytes,omitempty"`
 	// Missing explains what could not be read, sorted by what it is about.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -32,15 +35,14 @@ const (
 // cardPattern leaves out gcuctl and vgcu (components 1.0).
 var cardPattern = regexp.MustCompile(`^gcu[0-9]+$`)
 
-// readHostFacts reads below a host root. It returns an error only when the root
-// itself cannot be opened.
-func readHostFacts(hostRoot string) (facts HostFacts, err error) {
+// readHostFacts reads below a host root.
+func readHostFacts(hostRoot string) HostFacts {
 	root, err := os.OpenRoot(hostRoot)
 	if err != nil {
-		return HostFacts{}, fmt.Errorf("opening the host root: %w", err)
+		return HostFacts{Missing: []string{fmt.Sprintf("host root: %v", err)}}
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	return hostFactsOf(root.FS()), nil
+	defer func() { _ = root.Close() }() // it was read only
+	return hostFactsOf(root.FS())
 }
 
 func hostFactsOf(host fs.FS) HostFacts {
@@ -53,11 +55,37 @@ func hostFactsOf(host fs.FS) HostFacts {
 	var err error
 	facts.BootID, err = line(host, bootIDFile)
 	note("boot id", err)
-	facts.Devices, err = countCards(host)
+	cards, err := countCards(host)
+	if err == nil {
+		facts.Devices = &cards
+	}
 	note("devices", err)
 	facts.DriverVersion, err = line(host, driverVersionFile)
 	note("driver version", err)
 	return facts
+}
+
+// freeDisk returns what is free, for others than root too, on the disk of a
+// directory of the host.
+func freeDisk(hostRoot, directory string) (bytes int64, err error) {
+	if directory == "" {
+		return 0, errors.New("the engine does not tell where it keeps images")
+	}
+	root, err := os.OpenRoot(hostRoot)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = root.Close() }()
+	opened, err := root.Open(strings.TrimPrefix(directory, "/"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = opened.Close() }()
+	var disk syscall.Statfs_t
+	if err := syscall.Fstatfs(int(opened.Fd()), &disk); err != nil {
+		return 0, err
+	}
+	return int64(disk.Bavail) * disk.Bsize, nil
 }
 
 func countCards(host fs.FS) (int, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -18,13 +19,17 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrConflict: the operation id was used for something else before.
 	ErrConflict = errors.New("the operation id was used for something else")
-	// ErrLost: the record of this operation cannot be read any more, so it is not
+	// ErrLost: the record of this restart cannot be read any more, so it is not
 	// known whether its host step was done. Only a new operation id can go on.
 	ErrLost = errors.New("the record of this operation is lost")
 	// ErrNotRecorded: the state directory could not be written, for example
 	// because the disk is full. No host step is started that is not recorded.
 	ErrNotRecorded = errors.New("could not record it in the state directory")
 )
+
+// ErrWithdrawn, as the cause of the end of a context, tells Execute that a pull is
+// not asked for any more: it is recorded as Failed, instead of to be gone on with.
+var ErrWithdrawn = errors.New("not asked for any more")
 
 // Engine is a container engine.
 type Engine string
@@ -41,13 +46,16 @@ type State string
 
 // States of a task. Done and Failed end an attempt.
 const (
-	// Running: begun, and not known to have ended; Execute goes on with it.
+	// Running: not known to have ended; Execute goes on with it, or looks again.
 	Running State = "Running"
 	// Waiting: a person has to act; Execute looks again.
 	Waiting State = "Waiting"
 	Done    State = "Done"
 	Failed  State = "Failed"
 )
+
+// ended tells whether an attempt is over in this state.
+func ended(s State) bool { return s == Done || s == Failed }
 
 // Reason of a state: a closed list.
 type Reason string
@@ -64,7 +72,8 @@ const (
 	ReasonRestarted Reason = "Restarted"
 	// ReasonLeftToAdministrator: a restart is needed and not allowed.
 	ReasonLeftToAdministrator Reason = "LeftToAdministrator"
-	// ReasonNoEngine: neither docker nor containerd answers.
+	// ReasonNoEngine: neither docker nor containerd answers: a pull fails, a restart
+	// waits for one.
 	ReasonNoEngine Reason = "NoEngine"
 	// ReasonInstanceUnknown: which process the daemon is cannot be told, so that
 	// a restart could not be told from none.
@@ -84,9 +93,9 @@ const (
 	// ReasonNotRestarted: no restart was seen by the deadline.
 	ReasonNotRestarted Reason = "NotRestarted"
 
-	// ReasonPresent: the image is on the node already.
+	// ReasonPresent: the images are on the node already.
 	ReasonPresent Reason = "Present"
-	// ReasonPulled: the image was pulled.
+	// ReasonPulled: an image was pulled, and now all are there.
 	ReasonPulled Reason = "Pulled"
 	// ReasonBadPullSecret: a pull secret cannot be read.
 	ReasonBadPullSecret Reason = "BadPullSecret"
@@ -94,8 +103,10 @@ const (
 	ReasonPullFailed Reason = "PullFailed"
 	// ReasonPullTimedOut: the pull did not end in time.
 	ReasonPullTimedOut Reason = "PullTimedOut"
+	// ReasonWithdrawn: it was ended because nobody asked for it any more.
+	ReasonWithdrawn Reason = "Withdrawn"
 
-	// ReasonRead: the facts were read; Judge says what they mean.
+	// ReasonRead: the facts were read. What they mean is for the asker to say.
 	ReasonRead Reason = "Read"
 )
 
@@ -107,25 +118,29 @@ type Operation struct {
 	// Task tells the tasks of an operation apart, as target_action
 	// (runtime_restart-runtime); see upgradeplan.Task.
 	Task string
+	// Attempt of the asker. It is echoed in the Result, and means nothing here.
+	Attempt int
 
 	Prepull        *Prepull
 	RestartRuntime *RestartRuntime
 	Verify         *Verify
 }
 
-// Prepull asks for an image on this node, before the node is disturbed.
+// Prepull asks for images on this node, before the node is disturbed.
 type Prepull struct {
-	// Image as it is written in the pod.
-	Image string
+	// Images as they are written in the pod; none is done at once.
+	Images []string
 	// Secrets are the pull secrets of the pod and of its service account, of types
 	// kubernetes.io/dockerconfigjson and dockercfg. They are never recorded.
 	Secrets []corev1.Secret
-	// Always pulls also when the image is present: for pull policy Always, whose
+	// Note is said in the message of the result: what is wrong with the secrets.
+	Note string
+	// Always pulls also when an image is present: for pull policy Always, whose
 	// tag may have moved.
 	Always bool
 	// Engine is Auto when empty.
 	Engine Engine
-	// Timeout of the whole task; 15 minutes when zero.
+	// Timeout for all the images; 15 minutes when zero.
 	Timeout time.Duration
 }
 
@@ -156,11 +171,13 @@ type Result struct {
 	State   State  `json:"state"`
 	Reason  Reason `json:"reason"`
 	Message string `json:"message,omitempty"`
+	// Attempt is that of the last Operation that was answered.
+	Attempt int `json:"attempt,omitempty"`
 	// Attempts counts the times it was begun; for a restart, the times the service
 	// manager was asked: more than one only when what was asked had no effect.
 	Attempts int `json:"attempts,omitempty"`
 	// Started is the time of the first attempt, Finished that of the end of the
-	// last one; zero while it runs. UTC.
+	// last one; zero while it runs or waits. UTC.
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished,omitzero"`
 	Facts    Facts     `json:"facts"`
@@ -169,12 +186,14 @@ type Result struct {
 // Facts are what a task saw; nil: it did not look, or could not see it.
 type Facts struct {
 	Runtime *RuntimeFacts `json:"runtime,omitempty"`
-	Image   *ImageFacts   `json:"image,omitempty"`
+	Images  []ImageFacts  `json:"images,omitempty"`
 	Host    *HostFacts    `json:"host,omitempty"`
 }
 
 // ImageFacts are what is known of an image on this node.
 type ImageFacts struct {
+	// Name as it was asked for.
+	Name string `json:"name"`
 	// ID of the image in the engine.
 	ID string `json:"id"`
 }
@@ -213,8 +232,10 @@ func (o Operation) Validate() error {
 		return fmt.Errorf("%w: timeout %s is not positive", ErrInvalid, o.timeout())
 	}
 	if o.Prepull != nil {
-		if _, err := name.ParseReference(o.Prepull.Image); err != nil {
-			return fmt.Errorf("%w: image: %w", ErrInvalid, err)
+		for _, image := range o.Prepull.Images {
+			if _, err := name.ParseReference(image); err != nil {
+				return fmt.Errorf("%w: image: %w", ErrInvalid, err)
+			}
 		}
 	}
 	return nil
@@ -253,7 +274,7 @@ func (o Operation) timeout() time.Duration {
 func (o Operation) subject() string {
 	switch {
 	case o.Prepull != nil:
-		return "image " + o.Prepull.Image
+		return "images " + strings.Join(o.Prepull.Images, " ")
 	case o.RestartRuntime != nil:
 		return "default runtime " + o.RestartRuntime.DefaultRuntime + ", engine " + string(o.engine())
 	}

@@ -1,6 +1,7 @@
 package hostagent
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,7 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/journal"
 )
 
-// keptRecords is how many records of ended tasks are kept: those of the last
+// keptRecords is how many records are kept, unfinished restarts apart: those of the last
 // twenty operations of a node, and some.
 const keptRecords = 400
 
@@ -40,7 +41,15 @@ type begun struct {
 
 // final tells that Execute does nothing any more for this record.
 func (r record) final() bool {
-	return r.Begun != nil && (r.Result.State == Done || r.Result.State == Failed)
+	return r.Begun != nil && ended(r.Result.State)
+}
+
+// last is when anything was heard of the task.
+func (r record) last() time.Time {
+	if r.Result.Finished.IsZero() {
+		return r.Result.Started
+	}
+	return r.Result.Finished
 }
 
 func (r record) key() string { return keyOf(r.Result.ID, r.Result.Task) }
@@ -55,11 +64,12 @@ var recordKind = journal.Kind[record]{
 }
 
 // superfluous returns the keys of the oldest records beyond the number that is
-// kept, sorted. A task that is not ended, and the newest one, are never among them.
+// kept, sorted. A restart that has begun and not ended, and the newest record, are
+// never among them.
 func superfluous(records map[string]record, keep int) []string {
 	var ended []record
 	for _, r := range records {
-		if r.Result.State == Done || r.Result.State == Failed {
+		if r.Begun == nil || r.final() {
 			ended = append(ended, r)
 		}
 	}
@@ -67,10 +77,7 @@ func superfluous(records map[string]record, keep int) []string {
 		return nil
 	}
 	slices.SortFunc(ended, func(a, b record) int {
-		if order := a.Result.Finished.Compare(b.Result.Finished); order != 0 {
-			return order
-		}
-		return strings.Compare(a.key(), b.key())
+		return cmp.Or(a.last().Compare(b.last()), strings.Compare(a.key(), b.key()))
 	})
 	var keys []string
 	for _, r := range ended[:len(ended)-keep] {

@@ -22,7 +22,7 @@ func fullRecord() record {
 	return record{
 		Subject: "default runtime enflame, engine docker",
 		Result: Result{ID: "op-1", Task: "runtime_restart-runtime", State: Running, Reason: ReasonInProgress, Attempts: 1, Started: noon,
-			Facts: Facts{Runtime: &RuntimeFacts{Engine: Docker, Default: "runc", Instance: "b/1/2"}, Host: &HostFacts{Devices: 8}}},
+			Facts: Facts{Runtime: &RuntimeFacts{Engine: Docker, Default: "runc", Instance: "b/1/2"}, Host: &HostFacts{BootID: "b"}}},
 		Begun: &begun{Engine: Docker, Before: "b/1/2", Deadline: noon.Add(time.Minute), Attempts: 1, Refused: "exit status 1"},
 	}
 }
@@ -55,15 +55,22 @@ func FuzzRecord(f *testing.F) {
 
 func TestSuperfluousRecordsAreTheOldestThatEnded(t *testing.T) {
 	records := map[string]record{}
-	for i, state := range []State{Done, Running, Failed, Waiting, Done} {
-		r := record{Result: Result{ID: fmt.Sprint("op-", i), Task: "a_b", State: state, Finished: noon.Add(time.Duration(i) * time.Second)}}
+	for i, state := range []State{Done, Running, Failed, Running, Done} {
+		at := noon.Add(time.Duration(i) * time.Second)
+		r := record{Result: Result{ID: fmt.Sprint("op-", i), Task: "a_b", State: state, Started: at}}
+		if state != Running {
+			r.Result.Finished = at
+		}
+		if i == 1 {
+			r.Begun = &begun{} // a restart that may still take effect
+		}
 		records[r.key()] = r
 	}
-	if diff := cmp.Diff([]string{"op-0_a_b", "op-2_a_b"}, superfluous(records, 1)); diff != "" {
+	if diff := cmp.Diff([]string{"op-0_a_b", "op-2_a_b", "op-3_a_b"}, superfluous(records, 1)); diff != "" {
 		t.Errorf("keeping one (-want +got):\n%s", diff)
 	}
-	if got := superfluous(records, 3); got != nil {
-		t.Errorf("keeping three of three: %v", got)
+	if got := superfluous(records, 4); got != nil {
+		t.Errorf("keeping four of four: %v", got)
 	}
 }
 
@@ -96,7 +103,8 @@ func TestVerifyReadsFactsAndRecordsThem(t *testing.T) {
 		t.Errorf("missing %q, want that no engine answers", host.Missing)
 	}
 	host.Missing = nil
-	if diff := cmp.Diff(HostFacts{DriverVersion: "1.0", Devices: 1, BootID: "b"}, host); diff != "" {
+	cards := 1
+	if diff := cmp.Diff(HostFacts{DriverVersion: "1.0", Devices: &cards, BootID: "b"}, host); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
 	}
 	back := newExecutor(t, state, func(*Options) {})
@@ -107,13 +115,48 @@ func TestVerifyReadsFactsAndRecordsThem(t *testing.T) {
 
 func TestAnOperationIDIsUsedForOneThing(t *testing.T) {
 	e := newExecutor(t, t.TempDir(), func(*Options) {})
-	first := Operation{ID: "op", Task: "driver_prepull", Prepull: &Prepull{Image: "r.example/driver:1"}}
+	first := Operation{ID: "op", Task: "driver_prepull", Prepull: &Prepull{Images: []string{"r.example/driver:1"}}}
 	if got, err := e.Execute(t.Context(), first); err != nil || got.Reason != ReasonNoEngine {
 		t.Fatalf("result %+v, %v", got, err)
 	}
-	first.Prepull.Image = "r.example/driver:2"
+	first.Prepull.Images = []string{"r.example/driver:2"}
 	if _, err := e.Execute(t.Context(), first); !errors.Is(err, ErrConflict) {
 		t.Errorf("error is %v, want a conflict", err)
+	}
+}
+
+func TestTheAttemptIsEchoed(t *testing.T) {
+	state := t.TempDir()
+	e := newExecutor(t, state, func(*Options) {})
+	for _, o := range []Operation{
+		{ID: "op", Task: "driver_prepull", Prepull: &Prepull{Images: []string{"r.example/driver:1"}, Note: "secret a/b is missing"}},
+		{ID: "op", Task: "driver_verify", Verify: &Verify{}},
+	} {
+		for _, attempt := range []int{1, 3} {
+			o.Attempt = attempt
+			got, err := e.Execute(t.Context(), o)
+			if err != nil || got.Attempt != attempt {
+				t.Errorf("result %+v, %v, want attempt %d", got, err, attempt)
+			}
+			if o.Prepull != nil && !strings.HasPrefix(got.Message, "secret a/b is missing; pulling r.example/driver:1: ") {
+				t.Errorf("the message is %q", got.Message)
+			}
+		}
+	}
+	ended := fullRecord()
+	ended.Result.State, ended.Result.Reason, ended.Result.Finished = Done, ReasonRestarted, noon
+	if err := e.put(ended); err != nil {
+		t.Fatal(err)
+	}
+	restart := restartOperation("op-1")
+	restart.Attempt = 7
+	want := ended.Result
+	want.Attempt = 7
+	for _, e := range []*Executor{e, newExecutor(t, state, func(*Options) {})} {
+		got, err := e.Execute(t.Context(), restart)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("a restart that has ended: %v (-want +got):\n%s", err, diff)
+		}
 	}
 }
 
@@ -125,12 +168,11 @@ func TestInvalidOperationsAreRefused(t *testing.T) {
 		"an id that is a path": {ID: "../x", Task: "a_b", Verify: verify},
 		"no task":              {ID: "a", Verify: verify},
 		"no parameters":        {ID: "a", Task: "a_b"},
-		"two parameters":       {ID: "a", Task: "a_b", Verify: verify, Prepull: &Prepull{Image: "x"}},
+		"two parameters":       {ID: "a", Task: "a_b", Verify: verify, Prepull: &Prepull{Images: []string{"x"}}},
 		"another engine":       {ID: "a", Task: "a_b", Verify: &Verify{Engine: "podman"}},
 		"no runtime":           {ID: "a", Task: "a_b", RestartRuntime: &RestartRuntime{Allowed: true}},
 		"a negative timeout":   {ID: "a", Task: "a_b", RestartRuntime: &RestartRuntime{DefaultRuntime: "x", Timeout: -1}},
-		"no image":             {ID: "a", Task: "a_b", Prepull: &Prepull{}},
-		"a bad image":          {ID: "a", Task: "a_b", Prepull: &Prepull{Image: "a b"}},
+		"a bad image":          {ID: "a", Task: "a_b", Prepull: &Prepull{Images: []string{"x", "a b"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := e.Execute(t.Context(), o); !errors.Is(err, ErrInvalid) {
@@ -168,6 +210,11 @@ func TestNothingIsDoneUnderALostRecord(t *testing.T) {
 	if got, err := e.Execute(t.Context(), restartOperation("op-2")); err != nil || got.State != Failed {
 		t.Errorf("another operation: %+v, %v", got, err)
 	}
+	// What may be done again needs no record.
+	again := Operation{ID: "op-1", Task: restartOperation("op-1").Task, Prepull: &Prepull{}}
+	if got, err := e.Execute(t.Context(), again); err != nil || got.State != Done {
+		t.Errorf("a prepull: %+v, %v", got, err)
+	}
 }
 
 func TestWhatCannotBeRecordedIsNotBegun(t *testing.T) {
@@ -179,7 +226,7 @@ func TestWhatCannotBeRecordedIsNotBegun(t *testing.T) {
 	}
 	for name, o := range map[string]Operation{
 		"restart": restartOperation("op"),
-		"prepull": {ID: "op", Task: "a_prepull", Prepull: &Prepull{Image: "x"}},
+		"prepull": {ID: "op", Task: "a_prepull", Prepull: &Prepull{Images: []string{"x"}}},
 		"verify":  {ID: "op", Task: "a_verify", Verify: &Verify{}},
 	} {
 		if _, err := e.Execute(t.Context(), o); !errors.Is(err, ErrNotRecorded) {

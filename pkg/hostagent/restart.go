@@ -3,6 +3,7 @@ package hostagent
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,9 @@ func (e *Executor) restart(ctx context.Context, o Operation, r record) (Result, 
 		var err error
 		switch d.step {
 		case report:
+			if !ended(d.state) && e.toldBefore(r, d) {
+				return r.Result, nil
+			}
 			e.tell(o, s, r, d)
 			return e.end(r, d.state, d.reason, d.message)
 		case finish:
@@ -73,6 +77,7 @@ func (e *Executor) sight(ctx context.Context, o Operation, r *record) sighting {
 	var status engineStatus
 	status, s.statusErr = e.host.ask(ctx, s.engine)
 	s.defaultRuntime = status.defaultRuntime
+	s.byHand = e.byHand(s.engine)
 	if s.statusErr == nil {
 		r.Result.Facts.Runtime = runtimeFacts(s.engine, s.instance, status)
 		s.ownGone = e.ownGone(ctx, s.engine)
@@ -86,6 +91,14 @@ func (e *Executor) sight(ctx context.Context, o Operation, r *record) sighting {
 	}
 	s.busy, s.busyErr = e.isBusy(ctx, s.engine, r.key())
 	return s
+}
+
+// byHand is the command that restarts an engine.
+func (e *Executor) byHand(engine Engine) string {
+	if argv := e.options.Command[engine]; e.services == nil && len(argv) > 0 {
+		return strings.Join(argv, " ")
+	}
+	return "systemctl restart " + Systemd{Units: e.options.Units}.unit(engine)
 }
 
 func (e *Executor) isBusy(ctx context.Context, engine Engine, operation string) (bool, error) {
@@ -172,10 +185,21 @@ func (e *Executor) pause(ctx context.Context) error {
 	}
 }
 
+// toldBefore reports whether the journal says the same of this attempt.
+func (e *Executor) toldBefore(r record, d decision) bool {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	kept := e.records[r.key()].Result
+	return kept.State == d.state && kept.Reason == d.reason && kept.Message == short(d.message) && kept.Attempt == r.Result.Attempt
+}
+
 // tell writes the end of a restart to the restart log, unless it was written
 // before in the same words.
 func (e *Executor) tell(o Operation, s sighting, r record, d decision) {
 	if r.Result.State == d.state && r.Result.Reason == d.reason {
+		return
+	}
+	if d.state == Running {
 		return
 	}
 	log, name := e.options.RestartLog, e.options.Host

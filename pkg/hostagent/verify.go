@@ -2,7 +2,7 @@ package hostagent
 
 import "context"
 
-// verify reads what the node shows. What it means is said by Judge.
+// verify reads what the node shows. What it means is for the asker to say.
 func (e *Executor) verify(ctx context.Context, o Operation, r record) (Result, error) {
 	facts, err := e.Facts(ctx, o.engine())
 	if err != nil {
@@ -13,32 +13,41 @@ func (e *Executor) verify(ctx context.Context, o Operation, r record) (Result, e
 	return e.end(r, Done, ReasonRead, "")
 }
 
-// Facts reads what the node shows now, without recording it: for a precheck,
-// whether a restart of the engine would stop containers among it. Runtime is nil
-// when no engine answers. An error means that the host root cannot be read, or
-// that ctx has ended.
+// Facts reads what the node shows now, without recording it. What cannot be read
+// is left out and explained in Host.Missing; Host is never nil. The error is that
+// of ctx.
 func (e *Executor) Facts(ctx context.Context, wanted Engine) (Facts, error) {
-	host, err := readHostFacts(e.host.root)
-	if err != nil {
-		return Facts{}, err
-	}
+	host := readHostFacts(e.host.root)
 	facts := Facts{Host: &host}
-	kind, err := e.host.detect(ctx, wanted)
-	if err == nil {
-		var status engineStatus
-		if status, err = e.host.ask(ctx, kind); err == nil {
-			instance, err := e.host.instanceOf(ctx, kind, e.services)
-			if err != nil {
-				host.Missing = append(host.Missing, "instance of "+string(kind)+": "+err.Error())
-			}
-			facts.Runtime = runtimeFacts(kind, instance, status)
+	note := func(what string, err error) {
+		if err != nil {
+			host.Missing = append(host.Missing, what+": "+err.Error())
 		}
 	}
-	if err != nil {
-		host.Missing = append(host.Missing, "container engine: "+err.Error())
+	kind, status, err := e.running(ctx, wanted)
+	note("container engine", err)
+	if err == nil {
+		instance, err := e.host.instanceOf(ctx, kind, e.services)
+		note("instance of "+string(kind), err)
+		facts.Runtime = runtimeFacts(kind, instance, status)
+		free, err := freeDisk(e.host.root, status.imageStore)
+		note("free disk", err)
+		if err == nil {
+			host.FreeDiskBytes = &free
+		}
 	}
 	if ctx.Err() != nil {
 		return Facts{}, context.Cause(ctx)
 	}
 	return facts, nil
+}
+
+// running asks the engine.
+func (e *Executor) running(ctx context.Context, wanted Engine) (Engine, engineStatus, error) {
+	kind, err := e.host.detect(ctx, wanted)
+	if err != nil {
+		return "", engineStatus{}, err
+	}
+	status, err := e.host.ask(ctx, kind)
+	return kind, status, err
 }

@@ -227,7 +227,7 @@ type killedAtApply struct {
 	disk func()
 }
 
-func (k killedAtApply) ApplyStatus(context.Context, *topsv1.NodeUpgrade) error {
+func (k killedAtApply) ApplyStatus(context.Context, string, *topsv1.NodeUpgrade) error {
 	k.disk()
 	return errors.New("killed")
 }
@@ -337,10 +337,7 @@ func TestLinkThatIsCutAtStartAndComesBack(t *testing.T) {
 	s := newSite(t, plane, "link")
 	s.outdated("driver-x", nil)
 	link := newLink(t, plane.agent.Host)
-	var err error
-	if s.cluster, err = ota.NewAPIServer(link.config(plane.agent), "test"); err != nil {
-		t.Fatal(err)
-	}
+	s.connect(link.config(plane.agent))
 	s.start()
 	s.expectDisconnected()
 

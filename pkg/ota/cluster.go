@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -12,7 +11,7 @@ import (
 // FieldManager owns status.requests and status.agent of a NodeUpgrade.
 const FieldManager = "gcu-node-agent"
 
-// Cluster is what the endpoint needs of the API server. Every read is live.
+// Cluster is what the endpoint needs of the API server (pkg/nodeapi). Every read is live.
 // Errors are those of k8s.io/apimachinery/pkg/api/errors. What cannot be used
 // for lack of a connection returns an error before the context's deadline has
 // long passed.
@@ -25,11 +24,9 @@ type Cluster interface {
 	Node(ctx context.Context, name string) (*corev1.Node, error)
 	// NodeUpgrade returns the NodeUpgrade of a node.
 	NodeUpgrade(ctx context.Context, node string) (*topsv1.NodeUpgrade, error)
-	// CreateNodeUpgrade creates a NodeUpgrade and returns it as created.
-	CreateNodeUpgrade(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade) (*topsv1.NodeUpgrade, error)
+	// CreateNodeUpgrade creates a NodeUpgrade as manager and returns it as created.
+	CreateNodeUpgrade(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) (*topsv1.NodeUpgrade, error)
 	// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as
-	// FieldManager: what the status does not say and FieldManager owns is removed.
-	ApplyStatus(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade) error
-	// WatchNodeUpgrade watches the NodeUpgrade of a node from a resource version on.
-	WatchNodeUpgrade(ctx context.Context, node, resourceVersion string) (watch.Interface, error)
+	// manager: what the status does not say and manager owns is removed.
+	ApplyStatus(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) error
 }

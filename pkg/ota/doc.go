@@ -48,6 +48,6 @@
 //	decide.go, entries.go         pure: may this pod be asked for; which requests are kept
 //	inbox.go, sync.go             observe, decide, journal, apply; once per POST and in a loop
 //	journal.go                    the kind of its journal: one file per request (pkg/journal)
-//	cluster.go, apiserver.go      what is needed of the API server, and the real one
+//	cluster.go                    what is needed of the API server (pkg/nodeapi)
 //	routes.go, server.go          HTTP
 package ota

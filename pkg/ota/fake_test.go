@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -34,7 +33,6 @@ type fakeCluster struct {
 	applies     int
 	creates     int
 	calls       int
-	watchers    []*watch.FakeWatcher
 }
 
 func newFakeCluster(pods ...*corev1.Pod) *fakeCluster {
@@ -100,7 +98,7 @@ func (c *fakeCluster) NodeUpgrade(context.Context, string) (*topsv1.NodeUpgrade,
 	return c.nodeUpgrade.DeepCopy(), nil
 }
 
-func (c *fakeCluster) CreateNodeUpgrade(_ context.Context, nodeUpgrade *topsv1.NodeUpgrade) (*topsv1.NodeUpgrade, error) {
+func (c *fakeCluster) CreateNodeUpgrade(_ context.Context, _ string, nodeUpgrade *topsv1.NodeUpgrade) (*topsv1.NodeUpgrade, error) {
 	defer c.mu.Unlock()
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -111,7 +109,7 @@ func (c *fakeCluster) CreateNodeUpgrade(_ context.Context, nodeUpgrade *topsv1.N
 	return c.nodeUpgrade.DeepCopy(), nil
 }
 
-func (c *fakeCluster) ApplyStatus(_ context.Context, nodeUpgrade *topsv1.NodeUpgrade) error {
+func (c *fakeCluster) ApplyStatus(_ context.Context, _ string, nodeUpgrade *topsv1.NodeUpgrade) error {
 	if c.onApply != nil {
 		c.onApply()
 	}
@@ -126,16 +124,6 @@ func (c *fakeCluster) ApplyStatus(_ context.Context, nodeUpgrade *topsv1.NodeUpg
 	applied := nodeUpgrade.DeepCopy()
 	c.nodeUpgrade.Status.Agent, c.nodeUpgrade.Status.Requests = applied.Status.Agent, applied.Status.Requests
 	return nil
-}
-
-func (c *fakeCluster) WatchNodeUpgrade(context.Context, string, string) (watch.Interface, error) {
-	defer c.mu.Unlock()
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	w := watch.NewFakeWithChanSize(10, false)
-	c.watchers = append(c.watchers, w)
-	return w, nil
 }
 
 // set changes the cluster under its lock.

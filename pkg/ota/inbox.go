@@ -50,8 +50,10 @@ type Inbox struct {
 	// taken over from status.requests.
 	incomplete bool
 
-	// outOfStep gets a token when the NodeUpgrade may show what the journal does not hold.
+	// outOfStep gets a token when the NodeUpgrade may not show what the journal holds.
 	outOfStep chan struct{}
+	// seen is the part of the NodeUpgrade that Seen was told last.
+	seen view
 }
 
 // NewInbox opens the journal. It returns an error when nothing could be
@@ -162,10 +164,7 @@ func (in *Inbox) withdraw(e entry) {
 	if err := in.journal.Change(nil, []string{e.Request.ID}); err != nil {
 		in.log.Error(err, "Could not take the request out of the journal: it may come back when the agent restarts")
 	}
-	select {
-	case in.outOfStep <- struct{}{}:
-	default:
-	}
+	in.wake()
 }
 
 // observe returns the NodeUpgrade of this node, which it creates when there is
@@ -209,7 +208,7 @@ func (in *Inbox) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, entr
 		return nil
 	}
 	in.log.V(4).Info("Applying the requests of this node", "requests", len(wanted.Requests), "before", len(nodeUpgrade.Status.Requests))
-	err := in.cluster.ApplyStatus(ctx, &topsv1.NodeUpgrade{
+	err := in.cluster.ApplyStatus(ctx, FieldManager, &topsv1.NodeUpgrade{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeUpgrade.Name, UID: nodeUpgrade.UID},
 		Status:     wanted,
 	})
@@ -241,7 +240,7 @@ func (in *Inbox) ensureNodeUpgrade(ctx context.Context) (*topsv1.NodeUpgrade, er
 
 func (in *Inbox) createNodeUpgrade(ctx context.Context, node *corev1.Node) (*topsv1.NodeUpgrade, error) {
 	in.log.Info("Creating NodeUpgrade", "NodeUpgrade", node.Name, "nodeUID", node.UID)
-	created, err := in.cluster.CreateNodeUpgrade(ctx, &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{
+	created, err := in.cluster.CreateNodeUpgrade(ctx, FieldManager, &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{
 		Name: node.Name,
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: node.Name, UID: node.UID,

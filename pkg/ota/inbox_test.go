@@ -83,7 +83,7 @@ func TestAskKeepsNothingWhenItCannotBeShown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
-			if _, err := b.syncOnce(t.Context()); err != nil {
+			if err := b.syncOnce(t.Context()); err != nil {
 				t.Fatalf("first contact: %v", err)
 			}
 			b.cluster.set(func() { test.breakIt(b.cluster) })
@@ -147,7 +147,7 @@ func TestAskAgainAfterFailureIsANewRequest(t *testing.T) {
 
 func TestAskReportsADiskThatCannotBeWritten(t *testing.T) {
 	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
-	if _, err := b.syncOnce(t.Context()); err != nil {
+	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// The tests run as root, whom no mode stops: take the directory away.
@@ -214,7 +214,7 @@ func TestKilledBetweenJournalAndApplyGoesOn(t *testing.T) {
 	cluster.set(func() { cluster.applyFails = nil })
 
 	restarted := newBench(t, cluster, filepath.Join(killed, "state"))
-	if _, err := restarted.syncOnce(t.Context()); err != nil {
+	if err := restarted.syncOnce(t.Context()); err != nil {
 		t.Fatalf("first pass after the kill: %v", err)
 	}
 	if len(cluster.shown()) != 1 {
@@ -230,7 +230,7 @@ func TestLostJournalIsTakenOverFromTheNodeUpgrade(t *testing.T) {
 	want := cluster.shown()
 
 	reinstalled := newBench(t, cluster, t.TempDir())
-	if _, err := reinstalled.syncOnce(t.Context()); err != nil {
+	if err := reinstalled.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, reinstalled.journaled(t)); diff != "" {
@@ -250,11 +250,11 @@ func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
 	cluster.set(func() {
 		cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{task(ids[0], topsv1.TaskFailed)}
 	})
-	if _, err := b.syncOnce(t.Context()); err != nil {
+	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	cluster.set(func() { cluster.nodeUpgrade = nil })
-	if _, err := b.syncOnce(t.Context()); err != nil {
+	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(ids[1:], cluster.shown()); diff != "" {

@@ -31,6 +31,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
 )
 
@@ -155,6 +156,7 @@ type site struct {
 	namespace string
 	stateDir  string
 	cluster   ota.Cluster
+	server    *nodeapi.Server
 	// endpoint of the running agent, "http://127.0.0.1:port".
 	endpoint string
 }
@@ -165,11 +167,17 @@ func newSite(t *testing.T, plane *controlPlane, name string) *site {
 	s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.create(s.node)
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
-	var err error
-	if s.cluster, err = ota.NewAPIServer(plane.agent, "test"); err != nil {
-		t.Fatal(err)
-	}
+	s.connect(plane.agent)
 	return s
+}
+
+func (s *site) connect(config *rest.Config) {
+	s.t.Helper()
+	var err error
+	if s.server, err = nodeapi.New(config, "test"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.cluster = s.server
 }
 
 func (s *site) create(object client.Object) {
@@ -223,6 +231,11 @@ func (s *site) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { inbox.Run(ctx) })
+	running.Go(func() {
+		if err := s.server.Follow(ctx, s.node.Name, testr.New(s.t), inbox.Seen); err != nil {
+			s.t.Errorf("following the NodeUpgrade: %v", err)
+		}
+	})
 	running.Go(func() {
 		if err := ota.Serve(ctx, listener, ota.NewHandler(inbox, testr.New(s.t)), testr.New(s.t)); err != nil {
 			s.t.Errorf("serving: %v", err)

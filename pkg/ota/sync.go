@@ -2,11 +2,14 @@ package ota
 
 import (
 	"context"
-	"fmt"
+	"reflect"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 const (
@@ -28,8 +31,7 @@ const (
 func (in *Inbox) Run(ctx context.Context) {
 	retry := retryFirst
 	for connected := true; ctx.Err() == nil; {
-		version, err := in.syncOnce(ctx)
-		if err != nil {
+		if err := in.syncOnce(ctx); err != nil {
 			if connected && ctx.Err() == nil {
 				in.log.Error(err, "Cannot show the requests of this node, trying again until it succeeds")
 			} else {
@@ -44,51 +46,68 @@ func (in *Inbox) Run(ctx context.Context) {
 			in.log.Info("The requests of this node are shown again")
 		}
 		connected, retry = true, retryFirst
-		if err := in.waitForChange(ctx, version); err != nil {
-			in.log.V(4).Info("Lost sight of the NodeUpgrade", "cause", err.Error())
-			in.pause(ctx, wait.Jitter(retryFirst, jitter))
-		}
+		in.waitForChange(ctx)
 	}
 }
 
-// syncOnce brings the NodeUpgrade in line with the journal. It returns the
-// resource version it saw.
-func (in *Inbox) syncOnce(ctx context.Context) (string, error) {
+// syncOnce brings the NodeUpgrade in line with the journal.
+func (in *Inbox) syncOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := in.takeTurn(ctx); err != nil {
-		return "", err
+		return err
 	}
 	defer in.endTurn()
 	nodeUpgrade, err := in.observe(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return nodeUpgrade.ResourceVersion, in.show(ctx, nodeUpgrade, in.entries)
+	return in.show(ctx, nodeUpgrade, in.entries)
 }
 
-// waitForChange returns when the NodeUpgrade changed after version, when it is
-// time to look anyway, or with an error when it cannot be watched.
-func (in *Inbox) waitForChange(ctx context.Context, version string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watcher, err := in.cluster.WatchNodeUpgrade(ctx, in.nodeName, version)
-	if err != nil {
-		return fmt.Errorf("watching NodeUpgrade %s: %w", in.nodeName, err)
-	}
-	defer watcher.Stop()
+// waitForChange returns when the NodeUpgrade was seen to change, or when it is
+// time to look anyway.
+func (in *Inbox) waitForChange(ctx context.Context) {
 	resync := in.clock.NewTimer(wait.Jitter(resyncPeriod, jitter))
 	defer resync.Stop()
 	select {
 	case <-ctx.Done():
 	case <-resync.C():
 	case <-in.outOfStep:
-	case event, open := <-watcher.ResultChan():
-		if !open || event.Type == watch.Error {
-			return fmt.Errorf("watching NodeUpgrade %s: the API server ended the watch", in.nodeName)
+	}
+}
+
+// view is the part of a NodeUpgrade that matters here.
+type view struct {
+	uid      types.UID
+	owners   []metav1.OwnerReference
+	deleting bool
+	agent    *topsv1.AgentStatus
+	requests []topsv1.UpgradeRequest
+	tasks    []topsv1.UpgradeTask
+}
+
+// Seen is told the states of the NodeUpgrade of this node by who watches it, nil
+// when it is gone, one call at a time. It wakes Run when what matters here changed.
+func (in *Inbox) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
+	var now view
+	if nodeUpgrade != nil {
+		now = view{
+			uid: nodeUpgrade.UID, owners: nodeUpgrade.OwnerReferences, deleting: nodeUpgrade.DeletionTimestamp != nil,
+			agent: nodeUpgrade.Status.Agent, requests: nodeUpgrade.Status.Requests, tasks: nodeUpgrade.Status.Tasks,
 		}
 	}
-	return nil
+	if !reflect.DeepEqual(in.seen, now) {
+		in.seen = now
+		in.wake()
+	}
+}
+
+func (in *Inbox) wake() {
+	select {
+	case in.outOfStep <- struct{}{}:
+	default:
+	}
 }
 
 // pause waits, shorter when ctx is done.

@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 // until polls real goroutines that run on a fake clock.
@@ -58,24 +61,66 @@ func TestRunRepairsWhatWasWiped(t *testing.T) {
 	b := newBench(t, cluster, t.TempDir())
 	b.mustAsk(t, "driver-x")
 	defer b.run(t)()
-	watches := func() int { return cluster.get(func() int { return len(cluster.watchers) }) }
-	until(t, "the NodeUpgrade is watched", func() bool { return watches() == 1 })
+	b.untilItWaits(t)
 
-	cluster.set(func() { cluster.nodeUpgrade.Status.Requests = nil })
-	cluster.watchers[0].Modify(cluster.nodeUpgrade.DeepCopy())
-	until(t, "the request is shown after an event", func() bool { return len(cluster.shown()) == 1 })
+	wipe := func() {
+		cluster.set(func() { cluster.nodeUpgrade.Status.Requests = nil })
+	}
+	shown := func() bool { return len(cluster.shown()) == 1 }
+	wipe()
+	b.Seen(cluster.nodeUpgrade.DeepCopy())
+	until(t, "the request is shown after the change was seen", shown)
 
-	until(t, "it is watched again", func() bool { return watches() == 2 && b.clock.HasWaiters() })
-	cluster.set(func() { cluster.nodeUpgrade.Status.Requests = nil })
+	b.untilItWaits(t)
+	wipe()
 	b.clock.Step(2 * resyncPeriod)
-	until(t, "the request is shown after the period", func() bool { return len(cluster.shown()) == 1 })
+	until(t, "the request is shown after the period", shown)
+}
+
+// untilItWaits returns when the loop waits for a change.
+func (b *bench) untilItWaits(t *testing.T) {
+	t.Helper()
+	until(t, "the loop waits", func() bool { return b.clock.HasWaiters() })
+}
+
+func TestRunIsWokenByWhatMattersOnly(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	woken := func() bool {
+		select {
+		case <-b.outOfStep:
+			return true
+		default:
+			return false
+		}
+	}
+	seen := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "nu-1"}}
+	for _, step := range []struct {
+		what   string
+		change func()
+		wakes  bool
+	}{
+		{"it is there", func() {}, true},
+		{"nothing changed", func() {}, false},
+		{"the host is reported", func() { seen.Status.Host = &topsv1.HostReport{BootID: "b"} }, false},
+		{"an operation goes on", func() { seen.Status.Operation = &topsv1.OperationStatus{ID: "op"} }, false},
+		{"a task is answered", func() { seen.Status.Tasks = []topsv1.UpgradeTask{{RequestID: "r"}} }, true},
+		{"the requests are gone", func() { seen.Status.Requests = []topsv1.UpgradeRequest{{ID: "r"}} }, true},
+		{"it is another one", func() { seen.UID = "nu-2" }, true},
+		{"it is gone", func() { seen = nil }, true},
+	} {
+		step.change()
+		b.Seen(seen.DeepCopy())
+		if got := woken(); got != step.wakes {
+			t.Errorf("%s: woken=%t, want %t", step.what, got, step.wakes)
+		}
+	}
 }
 
 func TestRunTakesBackWhatWasWithdrawn(t *testing.T) {
 	cluster := newFakeCluster(outdatedPod())
 	b := newBench(t, cluster, t.TempDir())
 	defer b.run(t)()
-	until(t, "the NodeUpgrade is watched", func() bool { return cluster.get(func() int { return len(cluster.watchers) }) == 1 })
+	b.untilItWaits(t)
 
 	// The apply reaches the server, its answer does not reach the agent.
 	lost := entry{Sequence: 1, Request: numbered(1, "").Request}
@@ -92,12 +137,11 @@ func TestRunIsQuietWhenNothingChanges(t *testing.T) {
 	cluster := newFakeCluster(outdatedPod())
 	b := newBench(t, cluster, t.TempDir())
 	defer b.run(t)()
-	for period := 1; period <= 3; period++ {
-		until(t, "the NodeUpgrade is watched", func() bool {
-			return cluster.get(func() int { return len(cluster.watchers) }) == period && b.clock.HasWaiters()
-		})
+	for range 3 {
+		b.untilItWaits(t)
 		b.clock.Step(2 * resyncPeriod)
 	}
+	b.untilItWaits(t)
 	if applies := cluster.get(func() int { return cluster.applies }); applies != 1 {
 		t.Errorf("%d applies in three periods, want the first one only", applies)
 	}

@@ -106,7 +106,7 @@ func TestPrepull(t *testing.T) {
 			}
 			want := func(got hostagent.Result, state hostagent.State, reason hostagent.Reason, attempts int) {
 				t.Helper()
-				if got.State != state || got.Reason != reason || got.Attempts != attempts || (got.State == hostagent.Done) != (got.Facts.Image != nil) {
+				if got.State != state || got.Reason != reason || got.Attempts != attempts || (got.State == hostagent.Done) != (len(got.Facts.Images) > 0) {
 					t.Errorf("result is %+v, want %s %s of attempt %d", got, state, reason, attempts)
 				}
 				if strings.Contains(fmt.Sprint(got), librarian.Password) {
@@ -114,26 +114,26 @@ func TestPrepull(t *testing.T) {
 				}
 			}
 			image := l.image(t, "gcu/gcu-driver:1.0")
-			want(pull("op", hostagent.Prepull{Image: image}), hostagent.Failed, hostagent.ReasonPullFailed, 1)
-			want(pull("op", hostagent.Prepull{Image: image, Secrets: []corev1.Secret{bad}}), hostagent.Failed, hostagent.ReasonPullFailed, 2)
-			want(pull("op", hostagent.Prepull{Image: image, Secrets: []corev1.Secret{bad, good}}), hostagent.Done, hostagent.ReasonPulled, 3)
+			want(pull("op", hostagent.Prepull{Images: []string{image}}), hostagent.Failed, hostagent.ReasonPullFailed, 1)
+			want(pull("op", hostagent.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad}}), hostagent.Failed, hostagent.ReasonPullFailed, 2)
+			want(pull("op", hostagent.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad, good}}), hostagent.Done, hostagent.ReasonPulled, 3)
 
 			asked := l.asked.Load()
-			want(pull("op", hostagent.Prepull{Image: image}), hostagent.Done, hostagent.ReasonPresent, 4)
+			want(pull("op", hostagent.Prepull{Images: []string{image}}), hostagent.Done, hostagent.ReasonPresent, 4)
 			if l.asked.Load() != asked {
 				t.Error("the registry was asked for an image that is there")
 			}
-			want(pull("op", hostagent.Prepull{Image: image, Secrets: []corev1.Secret{good}, Always: true}), hostagent.Done, hostagent.ReasonPulled, 5)
+			want(pull("op", hostagent.Prepull{Images: []string{image}, Secrets: []corev1.Secret{good}, Always: true}), hostagent.Done, hostagent.ReasonPulled, 5)
 			if l.asked.Load() == asked {
 				t.Error("the registry was not asked although the tag may have moved")
 			}
-			want(pull("none", hostagent.Prepull{Image: l.address + "/gcu/none:1.0", Secrets: []corev1.Secret{good}}), hostagent.Failed, hostagent.ReasonPullFailed, 1)
+			want(pull("none", hostagent.Prepull{Images: []string{l.address + "/gcu/none:1.0"}, Secrets: []corev1.Secret{good}}), hostagent.Failed, hostagent.ReasonPullFailed, 1)
 
 			slow := l.image(t, "gcu/slow:1.0")
 			l.hangs.Store(true)
-			want(pull("slow", hostagent.Prepull{Image: slow, Secrets: []corev1.Secret{good}, Timeout: 2 * time.Second}), hostagent.Failed, hostagent.ReasonPullTimedOut, 1)
+			want(pull("slow", hostagent.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}, Timeout: 2 * time.Second}), hostagent.Failed, hostagent.ReasonPullTimedOut, 1)
 			l.hangs.Store(false)
-			want(pull("slow", hostagent.Prepull{Image: slow, Secrets: []corev1.Secret{good}}), hostagent.Done, hostagent.ReasonPulled, 2)
+			want(pull("slow", hostagent.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}}), hostagent.Done, hostagent.ReasonPulled, 2)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package ota
+package nodeapi
 
 import (
 	"context"
@@ -11,29 +11,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 const (
-	// A POST costs three reads and one write; these bound what a caller in a
-	// loop on one node can do to the API server.
+	// A POST at the node's endpoint costs three reads and one write; these bound
+	// what a caller in a loop on one node can do to the API server.
 	requestsPerSecond = 50
 	requestBurst      = 200
 )
 
-// apiServer is the Cluster behind a rest.Config. It knows two API groups and
-// keeps no cache, so that it stays small.
-type apiServer struct {
+// Server is the API server behind a rest.Config. It knows two API groups, and its
+// reads are live. Errors are those of k8s.io/apimachinery/pkg/api/errors.
+type Server struct {
 	core *rest.RESTClient
 	tops *rest.RESTClient
 }
 
-// NewAPIServer returns the Cluster that config leads to. It does not connect.
-// It returns an error when config is not usable.
-func NewAPIServer(config *rest.Config, userAgent string) (Cluster, error) {
+// New returns the API server that config leads to. It does not connect. It returns
+// an error when config is not usable.
+func New(config *rest.Config, userAgent string) (*Server, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("registering core/v1: %w", err)
@@ -64,42 +63,50 @@ func NewAPIServer(config *rest.Config, userAgent string) (Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client for %s: %w", topsv1.GroupVersion, err)
 	}
-	return &apiServer{core: core, tops: tops}, nil
+	return &Server{core: core, tops: tops}, nil
 }
 
-// Pod implements Cluster.
-func (s *apiServer) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+// Pod returns one pod.
+func (s *Server) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	return pod, s.core.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(pod)
 }
 
-// Pods implements Cluster.
-func (s *apiServer) Pods(ctx context.Context, node string) (*corev1.PodList, error) {
+// Pods returns the pods bound to a node.
+func (s *Server) Pods(ctx context.Context, node string) (*corev1.PodList, error) {
 	pods := &corev1.PodList{}
 	onNode := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	return pods, s.core.Get().Resource("pods").Param("fieldSelector", onNode).Do(ctx).Into(pods)
 }
 
-// Node implements Cluster.
-func (s *apiServer) Node(ctx context.Context, name string) (*corev1.Node, error) {
+// Node returns a node.
+func (s *Server) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	return node, s.core.Get().Resource("nodes").Name(name).Do(ctx).Into(node)
 }
 
-// NodeUpgrade implements Cluster.
-func (s *apiServer) NodeUpgrade(ctx context.Context, node string) (*topsv1.NodeUpgrade, error) {
+// NodeUpgrade returns the NodeUpgrade of a node.
+func (s *Server) NodeUpgrade(ctx context.Context, node string) (*topsv1.NodeUpgrade, error) {
 	nodeUpgrade := &topsv1.NodeUpgrade{}
 	return nodeUpgrade, s.tops.Get().Resource("nodeupgrades").Name(node).Do(ctx).Into(nodeUpgrade)
 }
 
-// CreateNodeUpgrade implements Cluster.
-func (s *apiServer) CreateNodeUpgrade(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade) (*topsv1.NodeUpgrade, error) {
+// CreateNodeUpgrade creates a NodeUpgrade as manager and returns it as created.
+func (s *Server) CreateNodeUpgrade(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) (*topsv1.NodeUpgrade, error) {
 	created := &topsv1.NodeUpgrade{}
-	return created, s.tops.Post().Resource("nodeupgrades").Param("fieldManager", FieldManager).Body(nodeUpgrade).Do(ctx).Into(created)
+	return created, s.tops.Post().Resource("nodeupgrades").Param("fieldManager", manager).Body(nodeUpgrade).Do(ctx).Into(created)
 }
 
-// ApplyStatus implements Cluster. It sends nothing but what the agent owns.
-func (s *apiServer) ApplyStatus(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade) error {
+// Secret returns a Secret.
+func (s *Server) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	return secret, s.core.Get().Namespace(namespace).Resource("secrets").Name(name).Do(ctx).Into(secret)
+}
+
+// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as
+// manager: what the status does not say and manager owns is removed. A NodeUpgrade
+// of another UID is a conflict.
+func (s *Server) ApplyStatus(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) error {
 	configuration := map[string]any{
 		"apiVersion": topsv1.GroupVersion.String(),
 		"kind":       "NodeUpgrade",
@@ -111,12 +118,5 @@ func (s *apiServer) ApplyStatus(ctx context.Context, nodeUpgrade *topsv1.NodeUpg
 		return fmt.Errorf("encoding NodeUpgrade %s: %w", nodeUpgrade.Name, err)
 	}
 	return s.tops.Patch(types.ApplyPatchType).Resource("nodeupgrades").Name(nodeUpgrade.Name).SubResource("status").
-		Param("fieldManager", FieldManager).Param("force", "true").Body(body).Do(ctx).Error()
-}
-
-// WatchNodeUpgrade implements Cluster.
-func (s *apiServer) WatchNodeUpgrade(ctx context.Context, node, resourceVersion string) (watch.Interface, error) {
-	named := fields.OneTermEqualSelector("metadata.name", node).String()
-	return s.tops.Get().Resource("nodeupgrades").Param("watch", "true").
-		Param("fieldSelector", named).Param("resourceVersion", resourceVersion).Watch(ctx)
+		Param("fieldManager", manager).Param("force", "true").Body(body).Do(ctx).Error()
 }

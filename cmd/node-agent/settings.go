@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/ota"
+)
+
+// settings are options that were found to be good.
+type settings struct {
+	options
+	address netip.AddrPort
+	engine  hostagent.Engine
+	paths   hostagent.Paths
+	// commands restart engines; none is set where systemd is to do it.
+	commands map[hostagent.Engine][]string
+}
+
+// validate returns an error of one line for the first flag that is wrong. Whether the
+// host is as the flags say is not looked at: the agent reports what is missing.
+func (o options) validate() (settings, error) {
+	if o.nodeName == "" {
+		return settings{}, errors.New("--node-name is required, or NODE_NAME in the environment")
+	}
+	if problems := validation.IsDNS1123Subdomain(o.nodeName); len(problems) > 0 {
+		return settings{}, fmt.Errorf("--node-name %q is not the name of a node: %s", o.nodeName, strings.Join(problems, "; "))
+	}
+	address, err := ota.LoopbackAddress(o.bindAddress)
+	if err != nil {
+		return settings{}, fmt.Errorf("--ota-bind-address %w", err)
+	}
+	if o.stateDir == "" {
+		return settings{}, errors.New("--state-dir is empty: name a directory that survives restarts of the node")
+	}
+	if err := o.log.Validate(); err != nil {
+		return settings{}, err
+	}
+	s := settings{options: o, address: address}
+	if err := s.validateHost(); err != nil {
+		return settings{}, err
+	}
+	return s, nil
+}
+
+// validateHost looks at the flags about the host.
+func (s *settings) validateHost() (err error) {
+	if !filepath.IsAbs(s.hostRoot) {
+		return fmt.Errorf("--host-root %q is not an absolute path", s.hostRoot)
+	}
+	if s.logDir != "" && !filepath.IsAbs(s.logDir) {
+		return fmt.Errorf("--log-dir %q is not an absolute path", s.logDir)
+	}
+	s.engine = hostagent.Engine(s.runtime)
+	switch s.engine {
+	case hostagent.Auto, hostagent.Docker, hostagent.Containerd:
+	default:
+		return fmt.Errorf("--container-runtime %q is none of auto, docker, containerd", s.runtime)
+	}
+	if s.paths.ContainerdSocket, err = socket("--container-runtime-endpoint", s.containerdEndpoint); err != nil {
+		return err
+	}
+	if s.paths.DockerSocket, err = socket("--docker-endpoint", s.dockerEndpoint); err != nil {
+		return err
+	}
+	s.commands = map[hostagent.Engine][]string{}
+	for _, c := range []struct {
+		flag   string
+		engine hostagent.Engine
+		argv   []string
+	}{
+		{"--restart-command-containerd", hostagent.Containerd, s.restartContainerd},
+		{"--restart-command-docker", hostagent.Docker, s.restartDocker},
+	} {
+		if len(c.argv) == 0 {
+			continue
+		}
+		if !filepath.IsAbs(c.argv[0]) {
+			return fmt.Errorf("%s %q is not the absolute path of a program: give the flag once per argument, no shell reads it", c.flag, c.argv[0])
+		}
+		s.commands[c.engine] = c.argv
+	}
+	return nil
+}
+
+// socket reads an endpoint, unix:///path or /path, as a path below the host root.
+func socket(flag, endpoint string) (string, error) {
+	path := strings.TrimPrefix(endpoint, "unix://")
+	if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
+		return "", fmt.Errorf("%s %q is not a socket: unix:// and its absolute path on the host", flag, endpoint)
+	}
+	return strings.TrimPrefix(filepath.Clean(path), "/"), nil
+}

@@ -1,0 +1,102 @@
+package hosttasks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// defaultRuntime is that of a NodeOperation that names none.
+const defaultRuntime = "enflame"
+
+// key names a task on this node as the executor does.
+type key struct{ operation, task string }
+
+// asked is one task that an operation asks of the host.
+type asked struct {
+	task      upgradeplan.Task
+	attempt   int
+	operation *topsv1.NodeOperation
+}
+
+func (a asked) key() key {
+	return key{operation: a.operation.ID, task: a.task.Target + "_" + a.task.Action}
+}
+
+// askedOf returns what a NodeUpgrade asks of the agent of its node, in the order of
+// the job.
+func askedOf(nodeUpgrade *topsv1.NodeUpgrade) []asked {
+	var all []asked
+	for _, t := range nodeUpgrade.AskedOfHost() {
+		task, err := upgradeplan.ParseTask(t.Name)
+		if err == nil && task.Host == nodeUpgrade.Name && ofHost(task) {
+			all = append(all, asked{task: task, attempt: int(t.Attempts), operation: nodeUpgrade.Spec.Operation})
+		}
+	}
+	return all
+}
+
+// ofHost tells whether the agent does a task; all others are the operator's.
+func ofHost(t upgradeplan.Task) bool {
+	switch t.Action {
+	case upgradeplan.ActionPrepull:
+		return true
+	case upgradeplan.ActionRestartRuntime:
+		return t.Target == upgradeplan.TargetNode
+	case upgradeplan.ActionVerify:
+		return t.Target == upgradeplan.TargetDriver || t.Target == upgradeplan.TargetRuntime
+	}
+	return false
+}
+
+// target returns the component that a prepull is about, nil when the operation has
+// none of that name.
+func (a asked) target() *topsv1.OperationTarget {
+	i := slices.IndexFunc(a.operation.Targets, func(t topsv1.OperationTarget) bool { return t.Component == a.task.Target })
+	if a.task.Action != upgradeplan.ActionPrepull || i < 0 {
+		return nil
+	}
+	return &a.operation.Targets[i]
+}
+
+// credentials are the pull secrets that could be read, and what is wrong with the others.
+type credentials struct {
+	secrets []corev1.Secret
+	note    string
+}
+
+// forExecutor says what a task means on the host. The error says what the operation
+// lacks.
+func (a asked) forExecutor(engine hostagent.Engine, restartAllowed bool, with credentials) (hostagent.Operation, error) {
+	deadlines := a.operation.Deadlines
+	o := hostagent.Operation{ID: a.key().operation, Task: a.key().task, Attempt: a.attempt}
+	switch a.task.Action {
+	case upgradeplan.ActionPrepull:
+		target := a.target()
+		if target == nil {
+			return o, fmt.Errorf("the operation has no target %s", a.task.Target)
+		}
+		o.Prepull = &hostagent.Prepull{Images: target.Images, Secrets: with.secrets, Note: with.note,
+			Engine: engine, Timeout: seconds(deadlines.PrepullSeconds)}
+	case upgradeplan.ActionRestartRuntime:
+		o.RestartRuntime = &hostagent.RestartRuntime{DefaultRuntime: cmp.Or(a.operation.DefaultRuntime, defaultRuntime),
+			Allowed: restartAllowed, Engine: engine, Timeout: seconds(deadlines.RestartSeconds)}
+	case upgradeplan.ActionVerify:
+		o.Verify = &hostagent.Verify{Engine: engine}
+	}
+	return o, nil
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
+
+// answered tells whether a result is of this attempt, or a later one, and final.
+func (a asked) answered(state hostagent.State, attempt int) bool {
+	return (state == hostagent.Done || state == hostagent.Failed) && attempt >= a.attempt
+}

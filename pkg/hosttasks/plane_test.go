@@ -1,0 +1,301 @@
+package hosttasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/nodeapi"
+)
+
+// controlPlane is a real kube-apiserver with etcd, without controllers.
+type controlPlane struct {
+	environment *envtest.Environment
+	admin       client.Client
+	// agent is the identity of the node agents, with the rights of config/rbac.
+	agent *rest.Config
+}
+
+var shared struct {
+	once  sync.Once
+	plane *controlPlane
+	err   error
+}
+
+func sharedPlane(t *testing.T) *controlPlane {
+	t.Helper()
+	shared.once.Do(func() { shared.plane, shared.err = startPlane() })
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.plane
+}
+
+func stopPlane() error {
+	if shared.plane == nil {
+		return nil
+	}
+	return shared.plane.environment.Stop()
+}
+
+func startPlane() (*controlPlane, error) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		return nil, errors.New("KUBEBUILDER_ASSETS is not set, and this test needs a real API server: run make test")
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), topsv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	p := &controlPlane{environment: &envtest.Environment{
+		CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, Scheme: scheme,
+	}}
+	config, err := p.environment.Start()
+	if err != nil {
+		return nil, fmt.Errorf("starting the control plane: %w", err)
+	}
+	if p.admin, err = client.New(config, client.Options{Scheme: scheme}); err == nil {
+		err = p.addAgent()
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.environment.Stop())
+	}
+	return p, nil
+}
+
+// addAgent makes the roles that are shipped, and a user with them.
+func (p *controlPlane) addAgent() error {
+	const name, namespace = "gcu-node-agent", "kube-system"
+	file, err := os.Open("../../config/rbac/node_agent_role.yaml")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}}
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}},
+	}
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		role := &unstructured.Unstructured{}
+		if err := decoder.Decode(role); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		if len(role.Object) > 0 {
+			objects = append(objects, role)
+		}
+	}
+	for _, object := range objects {
+		if err := client.IgnoreAlreadyExists(p.admin.Create(context.Background(), object)); err != nil {
+			return err
+		}
+	}
+	user, err := p.environment.AddUser(envtest.User{Name: name}, nil)
+	if err != nil {
+		return err
+	}
+	p.agent = user.Config()
+	return nil
+}
+
+// link is the network between an agent and the API server.
+type link struct {
+	mutex       sync.Mutex
+	isDown      bool
+	connections []net.Conn
+}
+
+func (l *link) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	connection, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.isDown {
+		return nil, errors.Join(errors.New("the link is down"), connection.Close())
+	}
+	l.connections = append(l.connections, connection)
+	return connection, nil
+}
+
+func (l *link) set(down bool) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.isDown = down
+	if down {
+		for _, connection := range l.connections {
+			_ = connection.Close() // it may be closed already
+		}
+		l.connections = nil
+	}
+}
+
+// site is one node with its host, its NodeUpgrade and an agent.
+type site struct {
+	*controlPlane
+	t        *testing.T
+	host     *fakeHost
+	manager  *systemd
+	link     *link
+	node     *corev1.Node
+	stateDir string
+	// change the agent before it starts.
+	change func(*Options)
+}
+
+func newSite(t *testing.T, name string) *site {
+	t.Helper()
+	s := &site{controlPlane: sharedPlane(t), t: t, host: newHost(t), link: &link{}, stateDir: t.TempDir(), change: func(*Options) {}}
+	s.manager = &systemd{host: s.host}
+	s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	s.create(s.node)
+	s.create(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "Node", Name: name, UID: s.node.UID}}}})
+	return s
+}
+
+func (s *site) create(object client.Object) {
+	s.t.Helper()
+	if err := s.admin.Create(s.t.Context(), object); err != nil {
+		s.t.Fatalf("creating %T: %v", object, err)
+	}
+}
+
+func (s *site) nodeUpgrade() *topsv1.NodeUpgrade {
+	s.t.Helper()
+	n := &topsv1.NodeUpgrade{}
+	if err := s.admin.Get(s.t.Context(), client.ObjectKey{Name: s.node.Name}, n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+func (s *site) task(action string) string { return s.node.Name + "_" + action }
+
+// ask stores an operation as the operator does once the tasks have begun; change may
+// make it another one.
+func (s *site) ask(id string, attempt int32, change func(*topsv1.NodeUpgrade), tasks ...string) {
+	s.t.Helper()
+	before := s.nodeUpgrade()
+	n := before.DeepCopy()
+	n.Spec.Operation = &topsv1.NodeOperation{ID: id, NodeUID: s.node.UID, DefaultRuntime: "enflame", Granted: true, Targets: []topsv1.OperationTarget{{
+		Component: "driver", DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "driver"}, Revision: "r2", Images: []string{"r.example/driver:2"},
+	}}}
+	n.Status.Operation = &topsv1.OperationStatus{ID: id, Phase: topsv1.OperationRunning, Since: metav1.Now(), StartTime: metav1.Now()}
+	var stage topsv1.JobStage
+	for _, t := range tasks {
+		stage = append(stage, topsv1.TaskName(s.task(t)))
+		n.Status.Operation.Tasks = append(n.Status.Operation.Tasks, topsv1.OperationTask{Name: s.task(t), State: topsv1.OperationTaskRunning, Attempts: attempt})
+	}
+	n.Spec.Operation.Job = []topsv1.JobStage{stage}
+	if change != nil {
+		change(n)
+	}
+	status := n.Status.Operation
+	if err := s.admin.Patch(s.t.Context(), n, client.MergeFrom(before)); err != nil {
+		s.t.Fatalf("storing the operation: %v", err)
+	}
+	s.updateStatus(func(n *topsv1.NodeUpgrade) { n.Status.Operation = status })
+}
+
+// updateStatus changes the part of the status that the operator writes.
+func (s *site) updateStatus(change func(*topsv1.NodeUpgrade)) {
+	s.t.Helper()
+	before := s.nodeUpgrade()
+	after := before.DeepCopy()
+	change(after)
+	if err := s.admin.Status().Patch(s.t.Context(), after, client.MergeFrom(before)); err != nil {
+		s.t.Fatalf("storing the status: %v", err)
+	}
+}
+
+// start runs an agent as cmd/node-agent does, and returns what ends it.
+func (s *site) start() (stop func()) {
+	s.t.Helper()
+	config := rest.CopyConfig(s.agent)
+	config.Dial = s.link.dial
+	server, err := nodeapi.New(config, "test")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	executor, err := hostagent.New(hostagent.Options{
+		StateDirectory: s.stateDir, HostRoot: s.host.root, ServiceManager: s.manager, Host: s.node.Name,
+		Poll: 5 * time.Millisecond, Settle: 200 * time.Millisecond, Clock: clock.RealClock{}, Log: testr.New(s.t),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	o := Options{NodeName: s.node.Name, RestartAllowed: true, Executor: executor, Cluster: server, Clock: clock.RealClock{}, Log: testr.New(s.t)}
+	s.change(&o)
+	worker := New(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { worker.Run(ctx) })
+	running.Go(func() {
+		if err := server.Follow(ctx, s.node.Name, testr.New(s.t), worker.Seen); err != nil {
+			s.t.Errorf("following the NodeUpgrade: %v", err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	s.t.Cleanup(stop)
+	return stop
+}
+
+// result returns what the agent shows of a task, the zero value when it shows none.
+func (s *site) result(operation, task string) topsv1.HostTaskResult {
+	s.t.Helper()
+	if r := s.nodeUpgrade().Status.Host.Result(operation, s.task(task)); r != nil {
+		return *r
+	}
+	return topsv1.HostTaskResult{}
+}
+
+// untilAnswered returns the final result of an attempt, or a waiting one.
+func (s *site) untilAnswered(operation, task string, attempt int32) topsv1.HostTaskResult {
+	s.t.Helper()
+	var r topsv1.HostTaskResult
+	until(s.t, operation+" "+task+" is answered", func() bool {
+		r = s.result(operation, task)
+		return r.Attempt == attempt && r.State != "" && r.State != topsv1.HostTaskRunning
+	})
+	return r
+}
+
+// journaled returns the names of the files in the journal.
+func (s *site) journaled() []string {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.stateDir, "tasks", "*"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	slices.Sort(files)
+	return files
+}

@@ -1,0 +1,244 @@
+package hosttasks
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/hostagent"
+)
+
+// FieldManager owns status.host of a NodeUpgrade.
+const FieldManager = "gcu-node-agent-host"
+
+const (
+	// callTimeout bounds one call to the API server.
+	callTimeout = 5 * time.Second
+	// retryFirst doubles up to retryLast while the API server cannot be used.
+	retryFirst = time.Second
+	retryLast  = 30 * time.Second
+	// attentivePeriod is between two looks at the host while a task is asked for:
+	// a verification waits for what the host shows.
+	attentivePeriod = 5 * time.Second
+	// jitter spreads the agents of many nodes: up to this part is added to a period.
+	jitter = 0.25
+)
+
+// Cluster is what the worker needs of the API server (pkg/nodeapi). Every read is
+// live. Errors are those of k8s.io/apimachinery/pkg/api/errors.
+type Cluster interface {
+	// Node returns a node.
+	Node(ctx context.Context, name string) (*corev1.Node, error)
+	// NodeUpgrade returns the NodeUpgrade of a node.
+	NodeUpgrade(ctx context.Context, node string) (*topsv1.NodeUpgrade, error)
+	// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as
+	// manager: what the status does not say and manager owns is removed.
+	ApplyStatus(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) error
+	// Secret returns a Secret.
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+}
+
+// Options configure a Worker. All fields are required, except where it says so.
+type Options struct {
+	// NodeName is the name of this node.
+	NodeName string
+	// Engine of this node; Auto when empty.
+	Engine hostagent.Engine
+	// RestartAllowed is --restart-runtime: false leaves restarts to the administrator.
+	RestartAllowed bool
+	// Executor does the tasks. The worker is the only one to use it.
+	Executor *hostagent.Executor
+	Cluster  Cluster
+	Clock    clock.Clock
+	Log      logr.Logger
+}
+
+// Worker carries out the tasks of the host and reports it.
+type Worker struct {
+	options Options
+	log     logr.Logger
+	// woken gets a token when there may be something to do.
+	woken chan struct{}
+	// seen is what Seen was told last.
+	seen view
+
+	tasks sync.WaitGroup
+	mutex sync.Mutex
+	// underWay are the tasks that the executor has now, and how to end them.
+	underWay map[key]context.CancelCauseFunc
+	// refused are tasks that the executor would not do, until it does.
+	refused map[key]hostagent.Result
+}
+
+// New returns a worker that does nothing until Run.
+func New(o Options) *Worker {
+	return &Worker{
+		options: o, log: o.Log, woken: make(chan struct{}, 1),
+		underWay: map[key]context.CancelCauseFunc{}, refused: map[key]hostagent.Result{},
+	}
+}
+
+// Run works until ctx is done: at start, when the NodeUpgrade was seen to change,
+// when a task has ended, and on a timer. An API server that is away is tried again
+// after growing pauses. When it returns, no task is under way here.
+func (w *Worker) Run(ctx context.Context) {
+	defer w.tasks.Wait()
+	retry := retryFirst
+	for connected := true; ctx.Err() == nil; {
+		next, err := w.pass(ctx)
+		if err != nil {
+			if connected && ctx.Err() == nil {
+				w.log.Error(err, "Cannot report this host, trying again until it succeeds")
+			} else {
+				w.log.V(4).Info("Still cannot report this host", "cause", err.Error())
+			}
+			connected = false
+			w.pause(ctx, retry, nil)
+			retry = min(2*retry, retryLast)
+			continue
+		}
+		if !connected {
+			w.log.Info("This host is reported again")
+		}
+		connected, retry = true, retryFirst
+		w.pause(ctx, next, w.woken)
+	}
+}
+
+// pass reads, begins and reports once. It returns how long there is nothing to do
+// unless it is woken.
+func (w *Worker) pass(ctx context.Context) (time.Duration, error) {
+	nodeUpgrade, tasks, err := w.read(ctx)
+	if apierrors.IsNotFound(err) {
+		return attentivePeriod, nil // of the Node object, or its NodeUpgrade, which pkg/ota makes
+	}
+	if err != nil {
+		return 0, err
+	}
+	w.endUnasked(tasks)
+	for _, a := range tasks {
+		w.begin(ctx, a)
+	}
+	facts, err := w.options.Executor.Facts(ctx, w.engine())
+	if err != nil {
+		return 0, err
+	}
+	report := reportOf(facts, w.options.Clock.Now())
+	report.Results = w.results(nodeUpgrade)
+	shown, err := w.show(ctx, nodeUpgrade, report)
+	if err != nil {
+		return 0, err
+	}
+	if len(tasks) > 0 {
+		return attentivePeriod, nil
+	}
+	return reportPeriod - report.Time.Sub(shown.Time.Time), nil
+}
+
+func (w *Worker) engine() hostagent.Engine {
+	if w.options.Engine == "" {
+		return hostagent.Auto
+	}
+	return w.options.Engine
+}
+
+// read returns the NodeUpgrade of this node, and what it asks for: nothing when it is
+// about to vanish, or is about another Node object of this name.
+func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []asked, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var node *corev1.Node
+	nodeUpgrade, err := w.options.Cluster.NodeUpgrade(ctx, w.options.NodeName)
+	if err != nil {
+		return nil, nil, fmt.Errorf("getting NodeUpgrade %s: %w", w.options.NodeName, err)
+	}
+	tasks := askedOf(nodeUpgrade)
+	if len(tasks) == 0 {
+		return nodeUpgrade, nil, nil
+	}
+	if node, err = w.options.Cluster.Node(ctx, w.options.NodeName); err != nil {
+		return nil, nil, fmt.Errorf("getting Node %s: %w", w.options.NodeName, err)
+	}
+	if nodeUpgrade.DeletionTimestamp != nil || node.UID != nodeUpgrade.Spec.Operation.NodeUID {
+		w.log.V(4).Info("Not doing what was asked of another Node object", "operation", nodeUpgrade.Spec.Operation.ID, "nodeUID", node.UID)
+		return nodeUpgrade, nil, nil
+	}
+	return nodeUpgrade, tasks, nil
+}
+
+// show applies a report when that is due. It returns the one that is there then.
+func (w *Worker) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, report *topsv1.HostReport) (*topsv1.HostReport, error) {
+	if !due(nodeUpgrade.Status.Host, report) {
+		return nodeUpgrade.Status.Host, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	w.log.V(4).Info("Applying the report of this host", "results", len(report.Results), "missing", report.Missing)
+	err := w.options.Cluster.ApplyStatus(ctx, FieldManager, &topsv1.NodeUpgrade{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeUpgrade.Name, UID: nodeUpgrade.UID},
+		Status:     topsv1.NodeUpgradeStatus{Host: report},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("applying status.host of NodeUpgrade %s: %w", nodeUpgrade.Name, err)
+	}
+	return report, nil
+}
+
+// pause waits: until about a period has passed, until it is woken, or until ctx is done.
+func (w *Worker) pause(ctx context.Context, period time.Duration, woken <-chan struct{}) {
+	timer := w.options.Clock.NewTimer(wait.Jitter(period, jitter))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	case <-woken:
+	}
+}
+
+// view is the part of a NodeUpgrade that matters here.
+type view struct {
+	uid       types.UID
+	reported  bool
+	operation string
+	tasks     []attempt
+}
+
+type attempt struct {
+	task    string
+	attempt int32
+}
+
+// Seen is told the states of the NodeUpgrade of this node by who watches it, nil when
+// it is gone, one call at a time. It wakes Run when what matters here changed.
+func (w *Worker) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
+	var now view
+	if nodeUpgrade != nil {
+		now.uid, now.reported = nodeUpgrade.UID, nodeUpgrade.Status.Host != nil
+		for _, t := range nodeUpgrade.AskedOfHost() {
+			now.operation = nodeUpgrade.Spec.Operation.ID
+			now.tasks = append(now.tasks, attempt{t.Name, t.Attempts})
+		}
+	}
+	if !reflect.DeepEqual(w.seen, now) {
+		w.seen = now
+		w.wake()
+	}
+}
+
+func (w *Worker) wake() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,262 @@
+package hosttasks
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	testclock "k8s.io/utils/clock/testing"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/hostagent"
+)
+
+// fakeCluster is an API server with one NodeUpgrade. Its lock guards all fields.
+type fakeCluster struct {
+	mutex       sync.Mutex
+	away        error
+	nodeUpgrade *topsv1.NodeUpgrade
+	reads       int
+	applied     []topsv1.HostReport
+}
+
+func (c *fakeCluster) Node(context.Context, string) (*corev1.Node, error) {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "node-uid"}}, nil
+}
+
+func (c *fakeCluster) NodeUpgrade(context.Context, string) (*topsv1.NodeUpgrade, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.reads++
+	if c.away != nil {
+		return nil, c.away
+	}
+	if c.nodeUpgrade == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodeupgrades"}, "node-a")
+	}
+	return c.nodeUpgrade.DeepCopy(), nil
+}
+
+func (c *fakeCluster) ApplyStatus(_ context.Context, _ string, n *topsv1.NodeUpgrade) error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if n.UID != c.nodeUpgrade.UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "nodeupgrades"}, n.Name, errors.New("another uid"))
+	}
+	c.nodeUpgrade.Status.Host = n.Status.Host.DeepCopy()
+	c.applied = append(c.applied, *n.Status.Host)
+	return nil
+}
+
+func (c *fakeCluster) Secret(context.Context, string, string) (*corev1.Secret, error) {
+	return nil, errors.New("no Secrets here")
+}
+
+func (c *fakeCluster) set(change func()) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	change()
+}
+
+func (c *fakeCluster) reports() []topsv1.HostReport {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return slices.Clone(c.applied)
+}
+
+// bench is a worker on a fake cluster and a fake clock.
+type bench struct {
+	*Worker
+	cluster *fakeCluster
+	clock   *testclock.FakeClock
+}
+
+func newBench(t *testing.T, cluster *fakeCluster, hostRoot string) *bench {
+	t.Helper()
+	b := &bench{cluster: cluster, clock: testclock.NewFakeClock(noon)}
+	executor, err := hostagent.New(hostagent.Options{StateDirectory: t.TempDir(), HostRoot: hostRoot, Clock: b.clock, Log: testr.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Worker = New(Options{NodeName: "node-a", Executor: executor, Cluster: cluster, Clock: b.clock, Log: testr.New(t)})
+	return b
+}
+
+// run starts the loop, and ends it with the test.
+func (b *bench) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); b.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+}
+
+// untilItWaits returns when the loop waits and has read often enough.
+func (b *bench) untilItWaits(t *testing.T, reads int) {
+	t.Helper()
+	until(t, "the loop waits", func() bool {
+		b.cluster.mutex.Lock()
+		defer b.cluster.mutex.Unlock()
+		return b.cluster.reads == reads && b.clock.HasWaiters()
+	})
+}
+
+// until polls real goroutines.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 30*time.Second, true,
+		func(context.Context) (bool, error) { return holds(), nil })
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+func idle() *topsv1.NodeUpgrade {
+	return &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "nu"}}
+}
+
+func TestTheReportIsRenewedEachMinute(t *testing.T) {
+	b := newBench(t, &fakeCluster{nodeUpgrade: idle()}, t.TempDir())
+	b.run(t)
+	reads := 1
+	b.untilItWaits(t, reads)
+	for minute := 1; minute <= 3; minute++ {
+		b.clock.Step(30 * time.Second)
+		b.wake()
+		reads++
+		b.untilItWaits(t, reads)
+		if got := len(b.cluster.reports()); got != minute {
+			t.Fatalf("%d reports in %d minutes: it was woken and had nothing new to say", got, minute)
+		}
+		b.clock.Step(30 * time.Second)
+		reads++
+		b.untilItWaits(t, reads)
+	}
+	reports := b.cluster.reports()
+	if len(reports) != 4 {
+		t.Errorf("%d reports in three minutes, want one each and the first", len(reports))
+	}
+	for i := 1; i < len(reports); i++ {
+		if age := reports[i].Time.Sub(reports[i-1].Time.Time); age > time.Minute {
+			t.Errorf("report %d came %s after the one before", i, age)
+		}
+	}
+}
+
+func TestWithoutAHostTheAgentSaysWhatIsMissing(t *testing.T) {
+	b := newBench(t, &fakeCluster{nodeUpgrade: idle()}, filepath.Join(t.TempDir(), "none"))
+	if _, err := b.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	report := b.cluster.reports()[0]
+	for _, want := range []string{"host root: ", "container engine: "} {
+		if !slices.ContainsFunc(report.Missing, func(m string) bool { return strings.HasPrefix(m, want) }) {
+			t.Errorf("missing is %q, want %q in it", report.Missing, want)
+		}
+	}
+	if report.Devices != nil || report.Runtime != nil || report.FreeDiskBytes != nil {
+		t.Errorf("report %+v of no host", report)
+	}
+}
+
+func TestWhatCanBeReadIsReportedWithoutTheRest(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(root, "dev"), 0o755), os.WriteFile(filepath.Join(root, "dev/gcu0"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, &fakeCluster{nodeUpgrade: idle()}, root)
+	if _, err := b.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if report := b.cluster.reports()[0]; report.Devices == nil || *report.Devices != 1 || len(report.Missing) != 3 {
+		t.Errorf("report %+v, want one card, and three things missing", report)
+	}
+}
+
+func TestAnAPIServerThatIsAwayIsTriedAgainAfterGrowingPauses(t *testing.T) {
+	cluster := &fakeCluster{nodeUpgrade: idle(), away: errors.New("connection refused")}
+	b := newBench(t, cluster, t.TempDir())
+	b.run(t)
+	pause := retryFirst
+	for attempt := 1; attempt <= 7; attempt++ {
+		b.untilItWaits(t, attempt)
+		b.clock.Step(pause - time.Millisecond)
+		if !b.clock.HasWaiters() {
+			t.Fatalf("attempt %d was followed by a pause shorter than %s", attempt, pause)
+		}
+		b.clock.Step(pause) // with the jitter it is over
+		pause = min(2*pause, retryLast)
+	}
+	b.untilItWaits(t, 8)
+	cluster.set(func() { cluster.away = nil })
+	b.clock.Step(2 * retryLast)
+	until(t, "the host is reported", func() bool { return len(cluster.reports()) == 1 })
+}
+
+func TestANodeUpgradeThatIsNotThereIsWaitedFor(t *testing.T) {
+	b := newBench(t, &fakeCluster{}, t.TempDir())
+	b.run(t)
+	b.untilItWaits(t, 1)
+	b.cluster.set(func() { b.cluster.nodeUpgrade = idle() })
+	b.Seen(idle())
+	until(t, "the host is reported", func() bool { return len(b.cluster.reports()) == 1 })
+}
+
+func TestTheLoopIsWokenByWhatMattersOnly(t *testing.T) {
+	b := newBench(t, &fakeCluster{}, t.TempDir())
+	n := idle()
+	for _, step := range []struct {
+		what   string
+		change func()
+		wakes  bool
+	}{
+		{"it is there", func() {}, true},
+		{"nothing changed", func() {}, false},
+		{"a request was made", func() { n.Status.Requests = []topsv1.UpgradeRequest{{ID: "r"}} }, false},
+		{"the host is reported", func() { n.Status.Host = &topsv1.HostReport{BootID: "b"} }, true},
+		{"the host is reported again", func() { n.Status.Host.BootID = "c" }, false},
+		{"an operation is wanted", func() { n.Spec = asking().Spec }, false},
+		{"a task has begun", func() { n.Status.Operation = asking("node-a_driver_prepull").Status.Operation }, true},
+		{"a message of it changed", func() { n.Status.Operation.Tasks[0].Message = "pulling" }, false},
+		{"it is asked for again", func() { n.Status.Operation.Tasks[0].Attempts++ }, true},
+		{"the operation is aborted", func() { n.Spec.Operation.Abort = true }, true},
+		{"the report is gone", func() { n.Status.Host = nil }, true},
+		{"it is gone", func() { n = nil }, true},
+	} {
+		step.change()
+		b.Seen(n.DeepCopy())
+		woken := false
+		select {
+		case <-b.woken:
+			woken = true
+		default:
+		}
+		if woken != step.wakes {
+			t.Errorf("%s: woken=%t, want %t", step.what, woken, step.wakes)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	a := askedOf(asking("node-a_node_restart-runtime"))[0]
+	for err, want := range map[error]hostagent.State{
+		hostagent.ErrInvalid: hostagent.Failed, hostagent.ErrConflict: hostagent.Failed, hostagent.ErrLost: hostagent.Failed,
+		hostagent.ErrBusy: hostagent.Running, hostagent.ErrNotRecorded: hostagent.Running, errors.New("other"): hostagent.Running,
+	} {
+		got := refusal(a, err)
+		if got.State != want || got.Reason == "" || got.Message != err.Error() || got.Attempt != 2 || got.ID != "op" || got.Task != "node_restart-runtime" {
+			t.Errorf("%v: %+v, want %s", err, got, want)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package nodeapi
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/cache"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Follow watches the NodeUpgrade of a node until ctx is done. Each listener is
+// called, one call at a time, with the states that the watch shows, nil when the
+// NodeUpgrade is gone. A state may be left out, and may be old: it tells when to
+// read, not what is true. An API server that is away is tried again after growing
+// pauses. The error says that nothing could be begun.
+func (s *Server) Follow(ctx context.Context, node string, log logr.Logger, listeners ...func(*topsv1.NodeUpgrade)) error {
+	named := cache.NewListWatchFromClient(s.tops, "nodeupgrades", "", fields.OneTermEqualSelector("metadata.name", node))
+	informer := cache.NewSharedIndexInformer(named, &topsv1.NodeUpgrade{}, 0, nil)
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		log.V(4).Info("Lost sight of the NodeUpgrade", "cause", err.Error())
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the watch of NodeUpgrade %s: %w", node, err)
+	}
+	for _, listener := range listeners {
+		if _, err := informer.AddEventHandler(handler(listener)); err != nil {
+			return fmt.Errorf("preparing the watch of NodeUpgrade %s: %w", node, err)
+		}
+	}
+	informer.RunWithContext(ctx)
+	return nil
+}
+
+// handler calls a listener with what an informer tells.
+func handler(listener func(*topsv1.NodeUpgrade)) cache.ResourceEventHandler {
+	state := func(object any) {
+		if nodeUpgrade, ok := object.(*topsv1.NodeUpgrade); ok {
+			listener(nodeUpgrade)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    state,
+		UpdateFunc: func(_, object any) { state(object) },
+		DeleteFunc: func(any) { listener(nil) },
+	}
+}
