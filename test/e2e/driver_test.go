@@ -42,12 +42,16 @@ func (s *scenarios) newDrivers(ctx context.Context, t *testing.T, name string, p
 	return &drivers{scenarios: s, t: t, name: name}
 }
 
+// upgrade changes the version of the driver and waits until the rollout has it.
 func (d *drivers) upgrade(ctx context.Context, version string) {
 	d.t.Helper()
+	before := ""
+	d.reaches(ctx, "there", func(r *topsv1.DaemonRolloutStatus) bool { before = r.Revision; return complete(r) })
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"driver":{"version":%q}}}`, version))
 	if err := d.Client.Patch(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: d.name}}, patch); err != nil {
 		d.t.Fatal(err)
 	}
+	d.reaches(ctx, "on its way", func(r *topsv1.DaemonRolloutStatus) bool { return r.Revision != before && !complete(r) })
 }
 
 // reaches waits until the status of the rollout is as wanted.
@@ -165,7 +169,7 @@ func (s *scenarios) driverUpgrade(ctx context.Context, t *testing.T) {
 	d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == scenarioNodes && r.Total == scenarioNodes })
 	d.givenBack(ctx, foreign)
 
-	drivers, plugins := d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-driver"), d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-device-plugin")
+	drivers, plugins := d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-driver"), d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-k8s-device-plugin")
 	for node, driver := range drivers {
 		if image := driver.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v2") {
 			t.Errorf("the driver of %s has image %s", node, image)
