@@ -169,7 +169,7 @@ func (s *scenarios) driverUpgrade(ctx context.Context, t *testing.T) {
 	d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == scenarioNodes && r.Total == scenarioNodes })
 	d.givenBack(ctx, foreign)
 
-	drivers, plugins := d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-driver"), d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-k8s-device-plugin")
+	drivers, plugins := d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-driver"), d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-k8s-plugin")
 	for node, driver := range drivers {
 		if image := driver.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v2") {
 			t.Errorf("the driver of %s has image %s", node, image)
