@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -156,6 +157,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
 		Metrics:   daemonupdater.NewMetrics(metrics.Registry, time.Now),
 		Namespace: o.namespace,
+		Node:      os.Getenv("NODE_NAME"),
 		Book:      upgradeplan.DefaultBook(),
 		Deadlines: rollout.DefaultDeadlines,
 		Clock:     time.Now,

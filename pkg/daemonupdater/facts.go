@@ -43,6 +43,8 @@ type observation struct {
 	policy *topsv1.UpgradePolicy
 	// rollout as last written; its resourceVersion is empty when it does not exist yet.
 	rollout *topsv1.DaemonRollout
+	// home is the node that the operator runs on, "" when it is not known.
+	home string
 	// unseen: the cache does not show the rollout, which this process made. Somebody
 	// may have deleted it since, and of that there would be no event.
 	unseen bool
@@ -123,7 +125,7 @@ func revisionOf(hashes []string) string {
 func nodeOf(o *observation, found *found, revision string, known zones, now time.Time) rollout.Node {
 	node, pods := found.node, found.pods
 	requests := openRequests(found.upgrade)
-	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel]}
+	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel], Home: o.home != "" && node.Name == o.home}
 	if o.policy != nil {
 		describeNode(&n, node, &o.policy.Spec, known)
 	}

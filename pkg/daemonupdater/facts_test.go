@@ -256,3 +256,13 @@ func TestInputOfHasTheOpenRequests(t *testing.T) {
 		})
 	}
 }
+
+func TestTheNodeOfTheOperatorIsKnown(t *testing.T) {
+	o := observed([]memberAndPods{memberWith(daemonSet("driver"))})
+	o.home = "a"
+	for name, want := range map[string]bool{"a": true, "b": false} {
+		if n := nodeOf(o, &found{node: node(name)}, "r2", zones{}, epoch); n.Home != want {
+			t.Errorf("node %s is the operator's: %t, want %t", name, n.Home, want)
+		}
+	}
+}

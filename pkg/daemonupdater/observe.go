@@ -20,7 +20,7 @@ const controllerUID = ".metadata.controller.uid"
 // observe reads what one pass over a group depends on, from the caches, all but
 // its nodes.
 func (r *Reconciler) observe(ctx context.Context, g Group) (*observation, error) {
-	o := &observation{group: g}
+	o := &observation{group: g, home: r.Node}
 	daemonSets, err := r.daemonSetsOf(ctx, g)
 	if err != nil || len(daemonSets) == 0 {
 		return o, err

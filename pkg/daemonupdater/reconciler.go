@@ -57,6 +57,9 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Metrics of the rollouts.
 	Metrics *Metrics
+	// Node is the node that this program runs on, which comes last; "" when it is not
+	// known.
+	Node string
 	// Namespace holds the DaemonRollouts of GcuResources.
 	Namespace string
 	// Book says which components an operation replaces, and how.

@@ -69,6 +69,9 @@ var mutants = []mutant{
 	{"operations-left", "a group that is gone leaves its operations", updater + "reconciler.go",
 		"_, err := r.withdraw(ctx, g.rolloutKey(r.Namespace).String())", "var err error"},
 
+	{"own-node-first", "the node that the operator runs on is drained among the first", lane,
+		"	case f.Home:\n		return 2", "	case f.Home:\n		return -2"},
+
 	// Slots and deletions.
 	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", plan,
 		"over := node.settled() ||", "over := !node.Ready || node.settled() ||"},

@@ -63,6 +63,8 @@ type Node struct {
 	Pool string
 	// ControlPlane is true for a control plane node.
 	ControlPlane bool
+	// Home: the operator runs on it, so it is the last of its wave.
+	Home bool
 	// TimeZone is the node's own zone for the maintenance window; nil when it has
 	// none. ZoneError says what is wrong with the one it names.
 	TimeZone  *time.Location

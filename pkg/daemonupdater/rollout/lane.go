@@ -125,6 +125,8 @@ func (f *nodeFacts) need() need {
 // role is the place of a node in the order by the policy: lower is earlier.
 func (f *nodeFacts) role() int {
 	switch {
+	case f.Home:
+		return 2
 	case !f.ControlPlane || f.frame.policy.ControlPlane == ControlPlaneAny:
 		return 0
 	case f.frame.policy.ControlPlane == ControlPlaneFirst:

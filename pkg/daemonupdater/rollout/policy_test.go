@@ -140,6 +140,12 @@ func TestPlanWithAPolicy(t *testing.T) {
 				States: map[string]string{"a": "pending/BudgetExhausted", "b": "in-flight/Replacing"}},
 		},
 		{
+			name: "the node of the operator goes last, after the control plane",
+			in:   inputOf(1, home(a), controlPlane(b)).withPolicy(Policy{ControlPlane: ControlPlaneLast}),
+			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
+				States: map[string]string{"a": "pending/BudgetExhausted", "b": "in-flight/Replacing"}},
+		},
+		{
 			name: "control plane nodes go first where the policy says so",
 			in:   inputOf(1, a, controlPlane(b)).withPolicy(Policy{ControlPlane: ControlPlaneFirst}),
 			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
@@ -199,6 +205,11 @@ func inPool(n Node, pool string) Node {
 
 func controlPlane(n Node) Node {
 	n.ControlPlane = true
+	return n
+}
+
+func home(n Node) Node {
+	n.Home = true
 	return n
 }
 
