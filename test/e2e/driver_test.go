@@ -31,13 +31,19 @@ type drivers struct {
 // node by node under a policy.
 func (s *scenarios) newDrivers(ctx context.Context, t *testing.T, name string, policy topsv1.UpgradePolicySpec) *drivers {
 	t.Helper()
+	return s.newHeavy(ctx, t, name, policy, "3/3", topsv1.GcuResourceSpec{
+		Driver: &topsv1.BaseFields{Version: "v1"}, DevicePlugin: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}})
+}
+
+// newHeavy deploys a gr, upgraded node by node under a policy.
+func (s *scenarios) newHeavy(ctx context.Context, t *testing.T, name string, policy topsv1.UpgradePolicySpec, ready string, spec topsv1.GcuResourceSpec) *drivers {
+	t.Helper()
 	s.create(ctx, t, &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policy})
 	annotations := rolling("1")
 	annotations[topsv1.AnnotationUpgradePolicy] = name
-	s.create(ctx, t, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: topsv1.GcuResourceSpec{
-		Driver: &topsv1.BaseFields{Version: "v1"}, DevicePlugin: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}}})
+	s.create(ctx, t, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: spec})
 	s.shows(ctx, t, name, "deployed", func(gr *topsv1.GcuResource) bool {
-		return gr.Status.Phase == topsv1.PhaseRunning && gr.Status.ReadyResource == "3/3"
+		return gr.Status.Phase == topsv1.PhaseRunning && gr.Status.ReadyResource == ready
 	})
 	return &drivers{scenarios: s, t: t, name: name}
 }
@@ -45,9 +51,15 @@ func (s *scenarios) newDrivers(ctx context.Context, t *testing.T, name string, p
 // upgrade changes the version of the driver and waits until the rollout has it.
 func (d *drivers) upgrade(ctx context.Context, version string) {
 	d.t.Helper()
+	d.upgradeOf(ctx, "driver", version)
+}
+
+// upgradeOf changes the version of a component and waits until the rollout has it.
+func (d *drivers) upgradeOf(ctx context.Context, component, version string) {
+	d.t.Helper()
 	before := ""
 	d.reaches(ctx, "there", func(r *topsv1.DaemonRolloutStatus) bool { before = r.Revision; return complete(r) })
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"driver":{"version":%q}}}`, version))
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{%q:{"version":%q}}}`, component, version))
 	if err := d.Client.Patch(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: d.name}}, patch); err != nil {
 		d.t.Fatal(err)
 	}
@@ -264,4 +276,53 @@ func (s *scenarios) deletedHalfWay(ctx context.Context, t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// twoResources: two grs upgrade what each has of a node at the same time, on one node
+// one after the other.
+func (s *scenarios) twoResources(ctx context.Context, t *testing.T) {
+	first := s.newHeavy(ctx, t, "first", soon(), "1/1", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "v1"}})
+	second := s.newHeavy(ctx, t, "second", soon(), "2/2", topsv1.GcuResourceSpec{Toolkit: &topsv1.BaseFields{Version: "v1"}, Exporter: &topsv1.BaseFields{}})
+	ended := first.endedOperations(ctx)
+	first.upgrade(ctx, "v2")
+	second.upgradeOf(ctx, "toolkit", "v2")
+	for _, d := range []*drivers{first, second} {
+		d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == scenarioNodes })
+	}
+	first.givenBack(ctx)
+	if len(ended) != scenarioNodes {
+		t.Errorf("%d nodes have a NodeUpgrade, want %d", len(ended), scenarioNodes)
+	}
+	for node, before := range ended {
+		now := first.endedOperations(ctx)[node]
+		rollouts := map[string]bool{}
+		for _, record := range now[len(before):] {
+			rollouts[record.Revision] = true
+			if record.Phase != topsv1.OperationDone {
+				t.Errorf("operation %s of %s: %s %s %s", record.ID, node, record.Phase, record.Reason, record.Message)
+			}
+		}
+		if len(now)-len(before) != 2 || len(rollouts) != 2 {
+			t.Errorf("%s had operations %+v, want one for each gr", node, now[len(before):])
+		}
+		for i, record := range now[len(before):] {
+			if i > 0 && record.StartTime.Before(&now[len(before)].EndTime) {
+				t.Errorf("the operations of %s were at work at the same time: %+v", node, now[len(before):])
+			}
+		}
+	}
+}
+
+// endedOperations returns the history of every node.
+func (d *drivers) endedOperations(ctx context.Context) map[string][]topsv1.OperationRecord {
+	d.t.Helper()
+	var list topsv1.NodeUpgradeList
+	if err := d.Client.List(ctx, &list); err != nil {
+		d.t.Fatal(err)
+	}
+	ended := map[string][]topsv1.OperationRecord{}
+	for _, u := range list.Items {
+		ended[u.Name] = u.Status.History
+	}
+	return ended
 }
