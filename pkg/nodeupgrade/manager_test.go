@@ -12,7 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -25,9 +25,9 @@ const patience = 90 * time.Second
 // manage runs the controller in a manager, with its caches and its rights.
 func (s *stage) manage() {
 	s.t.Helper()
-	mgr, err := ctrl.NewManager(s.plane.config, ctrl.Options{
+	mgr, err := ctrl.NewManager(s.config, ctrl.Options{
 		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 	})
 	s.must(err)
