@@ -37,6 +37,21 @@ func (s *stage) cordonOf(node string) cordonState {
 	return cordonState{n.Spec.Unschedulable, n.Annotations[topsv1.AnnotationCordonedBy]}
 }
 
+func TestCarryOutChangesTheNodeAsItWasRead(t *testing.T) {
+	s := newStage(t)
+	before := FactsOf(s.node("n1"))
+	change := DecideCordon(before, "op1")
+	s.person("n1", true)
+	s.person("n1", false)
+	if err := s.cordoner().CarryOut(t.Context(), "n1", before.ResourceVersion, "op1", change); !apierrors.IsConflict(err) {
+		t.Errorf("on a node that changed since: %v", err)
+	}
+	s.must(s.cordoner().CarryOut(t.Context(), "n1", s.readNode("n1").ResourceVersion, "op1", change))
+	if got := s.cordonOf("n1"); got != (cordonState{true, "op1"}) {
+		t.Errorf("on the node as it is: %+v", got)
+	}
+}
+
 func TestWhoCordonedTheNodeAtTheEnd(t *testing.T) {
 	const on, off = true, false
 	cordons := func(s *stage, op string) func(string) {

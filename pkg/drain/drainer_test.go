@@ -115,12 +115,21 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	s.allow(budget, 0)
 	d, policy := s.drainer(), policyOf(t, nil)
 
+	look := func(attempts Attempts) Result {
+		r, err := d.Look(t.Context(), "n1", policy, attempts, start, start.Add(time.Hour))
+		s.must(err)
+		return r
+	}
+	s.expect(look(nil), map[string]State{"web-1": Due, "other": Due})
 	r := s.pass(d, policy, nil, 0)
 	s.expect(r, map[string]State{"web-1": Refused, "other": Evicted})
 	want := []Outcome{{Pod: client.ObjectKeyFromObject(guarded), UID: guarded.UID, State: Refused,
 		Reason: "The disruption budget web needs 1 healthy pods and has 1 currently", Budget: named(s.namespace, "web")}}
 	if diff := cmp.Diff(want, r.Of(Refused)); diff != "" {
 		t.Error(diff)
+	}
+	if diff := cmp.Diff(want, look(r.Attempts).Of(Refused)); diff != "" {
+		t.Errorf("a look later on: %s", diff)
 	}
 	if d.Metrics.blockedNodes() != 1 {
 		t.Error("the node does not count as blocked")

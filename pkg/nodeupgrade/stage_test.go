@@ -214,6 +214,7 @@ func (s *stage) offer(id string, changed ...string) {
 	s.t.Helper()
 	nu := s.upgrade()
 	nu.Spec.Operation = s.operation(id, changed...)
+	quick(nu.Spec.Operation)
 	s.must(s.admin.Update(s.ctx, nu, client.FieldOwner("planner")))
 }
 
@@ -235,6 +236,11 @@ func (s *stage) operation(id string, changed ...string) *topsv1.NodeOperation {
 		op.Job = append(op.Job, names)
 	}
 	return op
+}
+
+// quick shortens the deadlines of an operation.
+func quick(op *topsv1.NodeOperation) {
+	op.Deadlines = topsv1.OperationDeadlines{SoakSeconds: 1, VerifySeconds: 15, ProgressSeconds: 60}
 }
 
 // change changes the NodeUpgrade as somebody else.

@@ -1,10 +1,46 @@
 package nodeupgrade
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
+
+// ends checks how an operation ended, and what is on the node then.
+func (s *stage) ends(how, marks, revisions string) {
+	s.t.Helper()
+	if got := s.untilOver(); got != how {
+		s.t.Errorf("it ended %s, want %s: %s", got, how, s.upgrade().Status.Operation.Message)
+	}
+	if got := s.marks(); got != marks {
+		s.t.Errorf("the node is %q, want %q", got, marks)
+	}
+	if got := s.revisions(); got != revisions {
+		s.t.Errorf("pods are %s, want %s", got, revisions)
+	}
+}
+
+func (s *stage) told(what string) int {
+	n := 0
+	for _, line := range s.events.lines {
+		if strings.Contains(line, what) {
+			n++
+		}
+	}
+	return n
+}
 
 func TestAWholeOperation(t *testing.T) {
 	s := newStage(t, driver, toolkit, plugin, exporter, "nfd")
@@ -13,21 +49,282 @@ func TestAWholeOperation(t *testing.T) {
 		s.publish(c, "v2")
 	}
 	s.offer("op1", driver, toolkit, exporter)
-	if got := s.untilOver(); got != "Done Succeeded" {
-		t.Fatal(got, s.upgrade().Status.Operation.Message)
-	}
-	if got := s.revisions(); got != "devicePlugin v1, driver v2, exporter v2, nfd v1, toolkit v2" {
-		t.Error(got)
-	}
-	if got := s.marks(); got != "" {
-		t.Error(got)
-	}
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2, exporter v2, nfd v1, toolkit v2")
 	want := map[string]int{driver: 2, toolkit: 2, plugin: 2, exporter: 2, "nfd": 1}
 	if diff := cmp.Diff(want, s.created); diff != "" {
 		t.Errorf("pods that were made: %s", diff)
 	}
-	t.Log(s.events.lines)
+	if want := []string{"Normal Started operation op1 has its slot from ns/gr", "Normal Done operation op1 is done"}; !slices.Equal(want, s.events.lines) {
+		t.Errorf("events: %q", s.events.lines)
+	}
+	written := len(s.line.writes)
+	s.turn()
+	s.turn()
+	if more := s.line.writes[written:]; len(more) > 0 {
+		t.Errorf("after its end: %q", more)
+	}
+	for _, metric := range []struct {
+		name string
+		want float64
+	}{
+		{"replace", testutil.ToFloat64(s.r.Metrics.tasks.WithLabelValues(driver, "replace", "done"))},
+		{"uncordon", testutil.ToFloat64(s.r.Metrics.tasks.WithLabelValues("node", "uncordon", "done"))},
+		{"restart", testutil.ToFloat64(s.r.Metrics.restarts.WithLabelValues("docker", "done"))},
+	} {
+		if metric.want != 1 {
+			t.Errorf("%s was counted %v times", metric.name, metric.want)
+		}
+	}
+	if n := testutil.CollectAndCount(s.r.Metrics.oldest); n != 0 {
+		t.Errorf("%d actions run after the end", n)
+	}
+}
+
+func TestADrainThatIsRefusedSaysByWhomAndGoesOnWhenItMay(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.workload("train")
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "keep"},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "work"}}}}
+	s.must(s.admin.Create(s.ctx, budget))
+	allow := func(n int32) {
+		budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DisruptionsAllowed: n, CurrentHealthy: 1, DesiredHealthy: 1 - n, ExpectedPods: 1}
+		s.must(s.admin.Status().Update(s.ctx, budget))
+	}
+	allow(0)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	op := s.until("a refusal", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonDrainBlocked })
+	want := "PodDisruptionBudget " + s.namespace + "/keep refuses: " + s.namespace + "/train"
+	if op.Message != want {
+		t.Errorf("%q, want %q", op.Message, want)
+	}
+	for range 4 {
+		s.turn()
+	}
+	if n := s.told("Warning DrainBlocked " + want); n != 1 {
+		t.Errorf("it was told %d times: %q", n, s.events.lines)
+	}
+	if s.created[driver] != 1 {
+		t.Error("the driver was replaced on a node that is not empty")
+	}
+	allow(1)
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+}
+
+func TestADrainThatIsNotAllowedInTimeGivesTheNodeBack(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	pod := s.workload("train")
+	s.must(s.admin.Create(s.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "keep"},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}}))
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.change(func(nu *topsv1.NodeUpgrade) {
+		nu.Spec.Operation.Drain = &topsv1.DrainPolicy{Scope: topsv1.DrainAccelerator, Resources: []string{"enflame.com/*"}, TimeoutSeconds: 20}
+	})
+	s.ends("Deferred DrainTimeout", "", "devicePlugin v1, driver v1")
+	if n := s.told("Warning Deferred"); n != 1 {
+		t.Errorf("events: %q", s.events.lines)
+	}
+}
+
+func TestACordonOfSomebodyElseStays(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	node := s.readNode()
+	s.must(s.admin.Patch(s.ctx, node, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`)), client.FieldOwner("kubectl-cordon")))
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.ends("Done Succeeded", "cordoned", "devicePlugin v1, driver v2")
+}
+
+func TestAnOperationThatIsEndedInTheMiddleLeavesNothingBehind(t *testing.T) {
+	abort := func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.Abort = true }
+	withdraw := func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation = nil }
+	for _, tc := range []struct {
+		name, task string
+		change     func(*topsv1.NodeUpgrade)
+		how        string
+	}{
+		{"aborted while it is drained", "node_evict", abort, "Aborted Aborted"},
+		{"aborted while the driver is replaced", "driver_replace", abort, "Aborted Aborted"},
+		{"withdrawn while the driver is replaced", "driver_replace", withdraw, "Aborted Withdrawn"},
+		{"withdrawn while the driver is verified", "driver_verify", withdraw, "Aborted Withdrawn"},
+		{"aborted while it soaks", "node_soak", abort, "Aborted Aborted"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newStage(t, driver, plugin)
+			s.workload("train")
+			s.publish(driver, "v2")
+			s.offer("op1", driver)
+			s.untilTask(tc.task)
+			s.change(tc.change)
+			if got := s.untilOver(); got != tc.how {
+				t.Error(got)
+			}
+			if got := s.marks(); got != "" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+func TestAHeldNodeStaysClosedUntilAnotherOperation(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	s.results = map[string]topsv1.HostTaskState{"driver_verify": topsv1.HostTaskFailed}
+	s.offer("op1", driver)
+	s.ends("Failed held VerifyFailed", "cordoned, by op1, closed for op1", "driver v2")
+	if n := s.told("Warning Failed operation op1: VerifyFailed"); n != 1 || s.told("the node stays cordoned") != 1 {
+		t.Errorf("events: %q", s.events.lines)
+	}
+	if got := testutil.ToFloat64(s.r.Metrics.tasks.WithLabelValues(driver, "verify", "fail")); got != 1 {
+		t.Errorf("the failure was counted %v times", got)
+	}
+	s.start()
+	s.must(s.r.sweep(s.ctx))
+	s.turn()
+	if got := s.marks(); got != "cordoned, by op1, closed for op1" {
+		t.Errorf("after a restart and a sweep: %s", got)
+	}
+	s.results = nil
+	s.publish(driver, "v3")
+	s.offer("op2", driver)
+	s.until("the second operation", func(op *topsv1.OperationStatus) bool { return op.ID == "op2" })
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v3")
+}
+
+func TestAnOperationWaitsForItsSlotAndIsPrecheckedAgain(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation = nil })
+	s.turn()
+	nu := s.upgrade()
+	nu.Spec.Operation = s.operation("op2", driver)
+	quick(nu.Spec.Operation)
+	nu.Spec.Operation.Granted = false
+	s.must(s.admin.Update(s.ctx, nu))
+	op := s.until("its wait", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonAwaitingSlot })
+	if op.PreparedTime == nil || op.Granted || op.Task != "" || s.marks() != "" || s.told("Started") != 0 {
+		t.Errorf("while it waits: %+v", op)
+	}
+	annotate := func(value string) {
+		node := s.readNode()
+		node.Annotations = map[string]string{"weave.works/kured-reboot-in-progress": value}
+		s.must(s.admin.Update(s.ctx, node))
+	}
+	annotate("2030-01-01T00:00:00Z")
+	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.Granted = true })
+	op = s.until("the precheck", func(op *topsv1.OperationStatus) bool {
+		return op.Granted && op.Reason == operation.ReasonPrecheckFailed
+	})
+	if op.Message != "kured works on the node" || s.marks() != "" {
+		t.Errorf("%q, the node is %q", op.Message, s.marks())
+	}
+	annotate("")
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+}
+
+// TestEveryWriterHasItsPart: what others write of a NodeUpgrade is left alone.
+func TestEveryWriterHasItsPart(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	nu := s.upgrade()
+	nu.Status.Tasks = []topsv1.UpgradeTask{{RequestID: "r1", Name: "n_x_replace", State: topsv1.TaskWaiting}}
+	nu.Status.Requests = []topsv1.UpgradeRequest{{ID: "r1", RequestTime: metav1.NewTime(s.now)}}
+	nu.Status.Agent = &topsv1.AgentStatus{Version: "v1"}
+	s.must(s.admin.Status().Update(s.ctx, nu, client.FieldOwner("gcu-operator")))
+	want := s.upgrade().Status
+	s.offer("op1", driver)
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+	got := s.upgrade()
+	if diff := cmp.Diff(want.Tasks, got.Status.Tasks); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want.Requests, got.Status.Requests); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want.Agent, got.Status.Agent); diff != "" {
+		t.Error(diff)
+	}
+	for _, entry := range got.ManagedFields {
+		if entry.Manager != string(fieldOwner) {
+			continue
+		}
+		fields := string(entry.FieldsV1.GetRawBytes())
+		for _, foreign := range []string{"f:tasks\":{\"k:{\\\"requestID", "f:requests", "f:agent", "f:host", "f:spec"} {
+			if strings.Contains(fields, foreign) {
+				t.Errorf("it claims %s: %s", foreign, fields)
+			}
+		}
+	}
+}
+
+// TestNothingIsDoneThatCouldNotBeStored: somebody else writes the NodeUpgrade in the
+// moment before the controller does.
+func TestNothingIsDoneThatCouldNotBeStored(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	conflicts := 0
+	s.line.before = func(what string) error {
+		if strings.Contains(what, "NodeUpgrade") && conflicts < 3 {
+			conflicts++
+			s.change(func(nu *topsv1.NodeUpgrade) { nu.Labels = map[string]string{"n": strings.Repeat("x", conflicts)} })
+		}
+		return nil
+	}
+	for conflicts < 3 {
+		written := len(s.line.writes)
+		s.now = s.now.Add(1)
+		result, err := s.reconcile()
+		if err != nil || result.RequeueAfter == 0 {
+			t.Fatalf("a conflict: %+v, %v", result, err)
+		}
+		if more := s.line.writes[written:]; len(more) > 0 {
+			t.Fatalf("although it was not stored: %q", more)
+		}
+	}
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+	stored := false
 	for _, w := range s.line.writes {
-		t.Log(w)
+		stored = stored || strings.HasPrefix(w, "patch status of *v1.NodeUpgrade")
+		if !stored {
+			t.Fatalf("before the first record: %s", w)
+		}
+	}
+}
+
+func TestTheOperatorsOwnPodIsNotEvicted(t *testing.T) {
+	s := newStage(t, toolkit)
+	s.workload("operator")
+	s.workload("other")
+	s.host.Runtime.RestartStopsContainers = ptr.To(true)
+	s.publish(toolkit, "v2")
+	s.offer("op1", toolkit)
+	s.ends("Done Succeeded", "", "toolkit v2")
+	var pod corev1.Pod
+	s.must(s.admin.Get(s.ctx, client.ObjectKey{Namespace: s.namespace, Name: "operator"}, &pod))
+	if err := s.admin.Get(s.ctx, client.ObjectKey{Namespace: s.namespace, Name: "other"}, &pod); !apierrors.IsNotFound(err) {
+		t.Errorf("the other pod is still there: %v", err)
+	}
+}
+
+func TestANodeThatVanishesIsNoError(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.untilTask("driver_verify")
+	s.must(s.admin.Delete(s.ctx, s.readNode()))
+	for range 4 {
+		if _, err := s.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if op := s.upgrade().Status.Operation; op.Phase != topsv1.OperationAborted || op.Reason != operation.ReasonNodeReplaced {
+		t.Errorf("%s %s", op.Phase, op.Reason)
+	}
+	s.must(s.admin.Delete(s.ctx, s.upgrade()))
+	if result, err := s.reconcile(); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("without the NodeUpgrade: %+v, %v", result, err)
 	}
 }

@@ -38,7 +38,7 @@ func (s *stage) world() {
 	}
 	closed := closedFor(s.readNode()) != ""
 	for _, c := range s.components {
-		if !has[c] && !(closed && (c == plugin || c == exporter)) {
+		if !has[c] && (!closed || c != plugin && c != exporter) {
 			s.createPod(c)
 		}
 	}

@@ -105,10 +105,12 @@ type Drained struct {
 // left zero, which is a node that is not known to be empty.
 func NeedsDrained(f Facts) bool {
 	op := f.Record.Operation
-	if op == nil || f.Wanted == nil || f.Wanted.ID != op.ID || f.Wanted.Abort || op.Phase != topsv1.OperationRunning ||
-		!op.Granted || !f.Node.Ready || !f.Node.Cordon.Unschedulable {
-		return false
-	}
+	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && !f.Wanted.Abort
+	return wanted && op.Phase == topsv1.OperationRunning && op.Granted && f.Node.Ready && f.Node.Cordon.Unschedulable && needsEmpty(op)
+}
+
+// needsEmpty tells whether a task is not over that needs the node empty.
+func needsEmpty(op *topsv1.OperationStatus) bool {
 	needs := false
 	for i := range op.Tasks {
 		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)

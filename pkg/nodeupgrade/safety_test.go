@@ -1,0 +1,201 @@
+package nodeupgrade
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// decided plays until the driver's pod is about to be deleted, and returns what was
+// seen and decided then.
+func (s *stage) decided() (*observation, operation.Effect) {
+	s.t.Helper()
+	for range 60 {
+		s.now = s.now.Add(3e9)
+		s.world()
+		o, err := s.r.observe(s.ctx, s.node)
+		s.must(err)
+		d := s.machine.Next(o.facts)
+		s.must(s.r.store(s.ctx, o, d.Record))
+		for _, e := range d.Effects {
+			if e.Kind == operation.DeletePod && strings.HasPrefix(e.Pod.Name, driver) {
+				return o, e
+			}
+		}
+		s.must(client.IgnoreNotFound(s.r.carryOut(s.ctx, o, d.Effects)))
+	}
+	s.t.Fatal("the driver is not deleted")
+	return nil, operation.Effect{}
+}
+
+// TestAPodIsDeletedOnlyAsItWasSeen is invariant S9, where the world changes between
+// the look and the deletion.
+func TestAPodIsDeletedOnlyAsItWasSeen(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(s *stage)
+		goes   bool
+	}{
+		{"nothing changed", func(*stage) {}, true},
+		{"the DaemonSet replaces its pods by itself", func(s *stage) {
+			ds := s.daemonSet(driver)
+			ds.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
+			s.must(s.admin.Update(s.ctx, ds))
+		}, false},
+		{"the DaemonSet has another template", func(s *stage) {
+			ds := s.daemonSet(driver)
+			ds.Spec.Template.Spec.Containers[0].Image = "driver:3"
+			s.must(s.admin.Update(s.ctx, ds))
+		}, false},
+		{"the DaemonSet is another one of its name", func(s *stage) {
+			ds := s.daemonSet(driver)
+			s.must(s.admin.Delete(s.ctx, ds, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+			s.must(client.IgnoreNotFound(s.admin.Patch(s.ctx, ds, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))))
+			ds.ResourceVersion, ds.UID, ds.Finalizers = "", "", nil
+			s.must(s.admin.Create(s.ctx, ds))
+		}, false},
+		{"the DaemonSet is gone", func(s *stage) {
+			ds := s.daemonSet(driver)
+			s.must(s.admin.Delete(s.ctx, ds, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		}, false},
+		{"somebody wrote to the pod", func(s *stage) {
+			pod := s.podsOf(driver)[0]
+			pod.Annotations = map[string]string{"n": "1"}
+			s.must(s.admin.Update(s.ctx, &pod))
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newStage(t, driver, plugin)
+			s.publish(driver, "v2")
+			s.offer("op1", driver)
+			o, e := s.decided()
+			tc.change(s)
+			err := s.r.carryOut(s.ctx, o, []operation.Effect{e})
+			result, ended := resultOf(s.ctx, 0, err)
+			if ended != nil || (err != nil && result.RequeueAfter == 0) {
+				t.Errorf("it is to be looked at again, not an error: %v", err)
+			}
+			pods := s.podsOf(driver)
+			if gone := len(pods) == 0 || pods[0].DeletionTimestamp != nil; gone != tc.goes {
+				t.Errorf("the pod is gone: %v, want %v (%v)", gone, tc.goes, err)
+			}
+		})
+	}
+}
+
+func TestPodsOfOthersAreLeftAlone(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	yes := true
+	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "stranger", Labels: map[string]string{"app": "stranger"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: driver, UID: "before", Controller: &yes}}},
+		Spec: corev1.PodSpec{NodeName: s.node, Containers: []corev1.Container{{Name: "main", Image: "x"}}}}
+	s.must(s.admin.Create(s.ctx, stranger))
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+	var pod corev1.Pod
+	s.must(s.admin.Get(s.ctx, client.ObjectKeyFromObject(stranger), &pod))
+	if pod.DeletionTimestamp != nil {
+		t.Error("a pod of a DaemonSet of the same name and another UID was deleted")
+	}
+}
+
+// TestUsersOfTheDeviceOfAnotherGrAreStoppedToo: the exporter is no target.
+func TestUsersOfTheDeviceOfAnotherGrAreStoppedToo(t *testing.T) {
+	s := newStage(t, driver, plugin, exporter)
+	s.publish(driver, "v2")
+	nu := s.upgrade()
+	all := s.components
+	s.components = []string{driver, plugin}
+	nu.Spec.Operation = s.operation("op1", driver)
+	s.components = all
+	quick(nu.Spec.Operation)
+	s.must(s.admin.Update(s.ctx, nu))
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2, exporter v1")
+	if s.created[exporter] != 2 {
+		t.Errorf("the exporter was made %d times", s.created[exporter])
+	}
+}
+
+// TestADeletionThatWasNotMadeIsFenced: the process dies between the record that names
+// the pod and the deletion, and the operation is aborted.
+func TestADeletionThatWasNotMadeIsFenced(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	o, e := s.decided()
+	s.start()
+	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.Abort = true })
+	s.ends("Aborted Aborted", "", "devicePlugin v1, driver v1")
+	err := s.r.carryOut(s.ctx, o, []operation.Effect{e})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("the deletion that was decided before: %v", err)
+	}
+	pods := s.podsOf(driver)
+	fenced := slices.ContainsFunc(pods[0].Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == podFenced })
+	if len(pods) != 1 || pods[0].DeletionTimestamp != nil || !fenced {
+		t.Errorf("the pod: %+v", pods)
+	}
+}
+
+// orphan marks the node for an operation as a process does that dies afterwards.
+func (s *stage) orphan(id string) {
+	s.t.Helper()
+	_, err := s.r.cordoner().Cordon(s.ctx, s.node, id)
+	s.must(err)
+	node := s.readNode()
+	s.must(s.r.patchTaints(s.ctx, node, id, closedTaints(append(node.Spec.Taints, corev1.Taint{Key: "other", Effect: "NoSchedule"}), id)))
+}
+
+func TestTheSweepReleasesWhatNobodyWillRelease(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.orphan("gone")
+	s.must(s.r.sweep(s.ctx))
+	if got := s.marks(); got != "" {
+		t.Error(got)
+	}
+	if taints := s.readNode().Spec.Taints; !slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == "other" }) {
+		t.Errorf("taints of others: %v", taints)
+	}
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.untilTask("driver_verify")
+	s.must(s.r.sweep(s.ctx))
+	if got := s.marks(); got != "cordoned, by op1, closed for op1" {
+		t.Errorf("those of an operation that is not over: %s", got)
+	}
+}
+
+func TestANodeUpgradeThatIsDeletedLeavesNoMark(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.untilTask("driver_verify")
+	s.must(s.admin.Delete(s.ctx, s.upgrade()))
+	if _, err := s.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.marks(); got != "" {
+		t.Error(got)
+	}
+}
+
+func TestWhatCannotBeReadIsAnError(t *testing.T) {
+	s := newStage(t, driver)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.line.dead = true
+	if _, err := s.reconcile(); !errors.Is(err, errKilled) {
+		t.Error(err)
+	}
+}
