@@ -27,7 +27,7 @@ var (
 	ErrNotRecorded = errors.New("could not record it in the state directory")
 )
 
-// ErrWithdrawn, as the cause of the end of a context, tells Execute that a pull is
+// ErrWithdrawn is the cause of the end of a context that tells Execute that a pull is
 // not asked for any more: it is recorded as Failed, instead of to be gone on with.
 var ErrWithdrawn = errors.New("not asked for any more")
 

@@ -1,4 +1,4 @@
-// Package host tests pkg/hostagent against the real dockerd and containerd of
+// Package host tests pkg/hostagent, and the node agent with it, against the real dockerd and containerd of
 // Debian, which it restarts, and a real registry on a loopback address. The agent is a process of
 // its own that is killed in the middle and started again.
 //
