@@ -62,7 +62,8 @@ type Reconciler struct {
 	// Clock tells the time; nil means time.Now.
 	Clock func() time.Time
 
-	memory memory
+	memory  memory
+	changes changes
 	// pods, with the index podIndex, and nodes are what the cache holds; nil when
 	// they are to be listed.
 	pods, nodes toolscache.Indexer
@@ -194,10 +195,11 @@ func (r *Reconciler) letGo(ctx context.Context, gr *topsv1.GcuResource, obs *Obs
 // addFinalizer comes before everything else, so that nothing is deployed that
 // nobody would tear down (contract statement 6).
 func (r *Reconciler) addFinalizer(ctx context.Context, gr *topsv1.GcuResource) error {
-	before := gr.DeepCopy()
-	if !controllerutil.AddFinalizer(gr, topsv1.Finalizer) {
+	if controllerutil.ContainsFinalizer(gr, topsv1.Finalizer) {
 		return nil
 	}
+	before := gr.DeepCopy()
+	controllerutil.AddFinalizer(gr, topsv1.Finalizer)
 	log.FromContext(ctx).Info("Adding finalizer", "finalizer", topsv1.Finalizer)
 	if err := r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("adding finalizer: %w", err)
