@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -209,7 +210,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, gr *topsv1.GcuResource) e
 
 // report writes the status when it changed, and then tells in events what changed.
 func (r *Reconciler) report(ctx context.Context, gr *topsv1.GcuResource, status topsv1.GcuResourceStatus) error {
-	if equality.Semantic.DeepEqual(gr.Status, status) {
+	if sameStatus(gr.Status, status) {
 		return nil
 	}
 	before := gr.DeepCopy()
@@ -221,6 +222,16 @@ func (r *Reconciler) report(ctx context.Context, gr *topsv1.GcuResource, status 
 		r.Recorder.Eventf(gr, nil, n.kind, n.reason, "Reconcile", "%s", n.message)
 	}
 	return nil
+}
+
+// sameStatus compares the names of nodes by themselves: they are many, and
+// reflection is slow.
+func sameStatus(a, b topsv1.GcuResourceStatus) bool {
+	if !slices.Equal(a.ClusterGCUNodes, b.ClusterGCUNodes) {
+		return false
+	}
+	a.ClusterGCUNodes, b.ClusterGCUNodes = nil, nil
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // locked is a patch that fails when the object changed since it was read.
