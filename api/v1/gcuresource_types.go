@@ -105,7 +105,7 @@ const ConditionSuccess = "success"
 type GcuResourceStatus struct {
 	// clusterGCUNodes names all GCU nodes of the cluster, offline ones included, sorted.
 	// +optional
-	// +listType=set
+	// +listType=atomic
 	ClusterGCUNodes []string `json:"clusterGCUNodes,omitempty"`
 	// conditions has one element per action, the newest last.
 	// +optional

@@ -43,6 +43,7 @@ type options struct {
 	leaderElect bool
 	metricsAddr string
 	probeAddr   string
+	pprofAddr   string
 	logDir      string
 	logging     logging.Options
 }
@@ -79,6 +80,7 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the lease, so that several replicas can be started")
 	flags.StringVar(&o.metricsAddr, "metrics-bind-address", ":8080", "`address` of the Prometheus metrics; 0 serves none")
 	flags.StringVar(&o.probeAddr, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 serves none")
+	flags.StringVar(&o.pprofAddr, "pprof-bind-address", "0", "`address` of Go's profiles, /debug/pprof/: without authentication, so a loopback one; 0 serves none")
 	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of the rotating log file "+logFile+", which survives the manager; empty: standard error only")
 	o.logging.BindFlags(flags)
 }

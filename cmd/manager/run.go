@@ -99,6 +99,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 		Cache:                         cache.Options{DefaultTransform: trim()},
 		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddr},
 		HealthProbeBindAddress:        o.probeAddr,
+		PprofBindAddress:              o.pprofAddr,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.namespace,

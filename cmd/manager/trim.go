@@ -42,38 +42,47 @@ func trimPod(pod *corev1.Pod) {
 		pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{}
 		return
 	}
-	pod.Annotations = nil
+	pod.GenerateName, pod.Annotations = "", nil
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Affinity: pod.Spec.Affinity}
 	if pod.Spec.NodeName != "" {
 		pod.Spec.Affinity = nil // it named the node for the scheduler
 	}
 	pod.Status = corev1.PodStatus{
-		Phase: pod.Status.Phase, Conditions: pod.Status.Conditions,
+		Phase: pod.Status.Phase,
+		Conditions: only(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady || c.Type == topsv1.PodNeedUpgrade
+		}),
 		InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
 	}
 }
 
-// trimContainers keeps why containers wait, since when they run and how often they
-// restarted.
+// trimContainers keeps of the containers that wait or were restarted why they do,
+// since when they run and how often they restarted: one that was never restarted
+// began before its pod was Ready.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	if len(statuses) == 0 {
-		return nil
+	told := only(statuses, func(s *corev1.ContainerStatus) bool { return s.State.Waiting != nil || s.RestartCount > 0 })
+	for i, s := range told {
+		told[i] = corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount,
+			State: corev1.ContainerState{Waiting: s.State.Waiting, Running: s.State.Running}}
 	}
-	kept := make([]corev1.ContainerStatus, len(statuses))
-	for i := range statuses {
-		kept[i] = corev1.ContainerStatus{
-			Name: statuses[i].Name, RestartCount: statuses[i].RestartCount,
-			State: corev1.ContainerState{Waiting: statuses[i].State.Waiting, Running: statuses[i].State.Running},
+	return told
+}
+
+// trimNode keeps of how the node is whether it is Ready.
+func trimNode(node *corev1.Node) {
+	node.Status = corev1.NodeStatus{
+		Conditions: only(node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
+	}
+}
+
+// only returns a new list of the elements to keep, nil when there is none.
+func only[T any](list []T, keep func(*T) bool) []T {
+	var kept []T
+	for i := range list {
+		if keep(&list[i]) {
+			kept = append(kept, list[i])
 		}
 	}
 	return kept
-}
-
-// trimNode leaves out what is on the node's disks.
-func trimNode(node *corev1.Node) {
-	node.Status = corev1.NodeStatus{
-		Conditions: node.Status.Conditions, NodeInfo: node.Status.NodeInfo,
-		Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable,
-	}
 }

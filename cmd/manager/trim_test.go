@@ -17,16 +17,22 @@ func podOf(kind string) *corev1.Pod {
 	yes := true
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+			Namespace: "ns", Name: "p", GenerateName: "p-", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
 			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "o", UID: "ou", Controller: &yes}},
 		},
 		Spec: corev1.PodSpec{NodeName: "n", Affinity: &corev1.Affinity{}, Containers: []corev1.Container{{Name: "main", Image: "app:1"}}},
 		Status: corev1.PodStatus{
-			Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ImageID: "sha256:1", RestartCount: 4,
-				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}},
-				{Name: "side", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Unix(1, 0))}}}},
+			Phase: corev1.PodRunning, PodIP: "10.0.0.1",
+			Conditions: []corev1.PodCondition{
+				{Type: topsv1.PodNeedUpgrade, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+			},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "beside", ImageID: "sha256:2", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+				{Name: "main", ImageID: "sha256:1", RestartCount: 4, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}},
+				{Name: "again", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Unix(1, 0))}}},
+			},
 		},
 	}
 }
@@ -42,9 +48,10 @@ func trimmed[T any](t *testing.T, object T) T {
 
 func TestTrimKeepsOfADaemonSetsPodWhereAndHowItIs(t *testing.T) {
 	want := podOf("DaemonSet")
-	want.Annotations, want.ManagedFields = nil, nil
+	want.GenerateName, want.Annotations, want.ManagedFields = "", nil, nil
 	want.Spec = corev1.PodSpec{NodeName: "n"}
-	want.Status.PodIP, want.Status.ContainerStatuses[0].ImageID = "", ""
+	want.Status.PodIP, want.Status.Conditions, want.Status.ContainerStatuses = "", want.Status.Conditions[:2], want.Status.ContainerStatuses[1:]
+	want.Status.ContainerStatuses[0].ImageID = ""
 	if diff := cmp.Diff(want, trimmed(t, podOf("DaemonSet"))); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
@@ -101,13 +108,14 @@ func TestTrimLeavesWhatControllersReadOfANode(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k"}}, Unschedulable: true},
 		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-			NodeInfo:   corev1.NodeSystemInfo{ContainerRuntimeVersion: "containerd://2.1.0"},
-			Images:     []corev1.ContainerImage{{Names: []string{"app:1"}}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			NodeInfo: corev1.NodeSystemInfo{ContainerRuntimeVersion: "containerd://2.1.0"},
+			Images:   []corev1.ContainerImage{{Names: []string{"app:1"}}},
 		},
 	}
 	want := node.DeepCopy()
-	want.Status.Images = nil
+	want.Status = corev1.NodeStatus{Conditions: want.Status.Conditions[1:]}
 	if diff := cmp.Diff(want, trimmed(t, node)); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}

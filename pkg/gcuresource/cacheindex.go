@@ -12,6 +12,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -68,29 +70,44 @@ func workloadsOf(o any) ([]string, error) {
 // readPods reads the pods of the component's workloads, and those that gone
 // workloads of their names left behind; not those of a foreign DaemonSet.
 func (r *Reconciler) readPods(ctx context.Context, obs *Observation, c *Component, foreign types.UID) error {
+	if obs.kept != nil && c.PerNode != nil {
+		return r.readKeptPods(ctx, obs, c, foreign)
+	}
 	for _, ref := range c.Workloads() {
-		objects, err := r.podsNamed(ctx, ref)
+		pods, err := r.podsOf(ctx, ref, obs.Resource, foreign)
 		if err != nil {
-			return fmt.Errorf("listing pods of %s: %w", ref, err)
+			return err
 		}
-		selected := func() []*corev1.Pod { return podsOf(objects, ref, obs.Resource, foreign) }
-		if obs.kept == nil || c.PerNode == nil {
-			c.Pods = append(c.Pods, selected()...)
-			continue
-		}
-		k := obs.kept.pods[c.Name]
-		if k == nil || k.foreign != foreign || !k.set.is(objects) {
-			k = &keptPods{setOf(objects), foreign, selected()}
-			obs.kept.pods[c.Name] = k
-		}
-		c.kept, c.Pods = k, k.selected
+		c.Pods = append(c.Pods, pods...)
 	}
 	return nil
 }
 
-// podsOf returns the pods among objects that belong to a workload, sorted when it
-// has replicas: what is told of the first of them is to stay the same.
-func podsOf(objects []any, ref component.Ref, gr *topsv1.GcuResource, foreign types.UID) []*corev1.Pod {
+// readKeptPods is readPods for a component that runs on nodes: its pods are read
+// again when an event told of one of them.
+func (r *Reconciler) readKeptPods(ctx context.Context, obs *Observation, c *Component, foreign types.UID) error {
+	ref := c.perNodeRef()
+	workload := podIndexKey(ref.Namespace, ref.Name)
+	key := podsKey{workload, r.changes.count(workload), foreign}
+	if k := obs.kept.pods[c.Name]; k == nil || k.podsOf != key {
+		pods, err := r.podsOf(ctx, ref, obs.Resource, foreign)
+		if err != nil {
+			return err
+		}
+		obs.kept.pods[c.Name] = &keptPods{key, pods}
+	}
+	c.kept = obs.kept.pods[c.Name]
+	c.Pods = c.kept.selected
+	return nil
+}
+
+// podsOf reads the pods that belong to a workload, sorted when it has replicas:
+// what is told of the first of them is to stay the same.
+func (r *Reconciler) podsOf(ctx context.Context, ref component.Ref, gr *topsv1.GcuResource, foreign types.UID) ([]*corev1.Pod, error) {
+	objects, err := r.podsNamed(ctx, ref)
+	if err != nil {
+		return nil, fmt.Errorf("listing pods of %s: %w", ref, err)
+	}
 	pods := make([]*corev1.Pod, 0, len(objects))
 	for _, o := range objects {
 		if pod, ok := o.(*corev1.Pod); ok && belongs(pod, ref, gr, foreign) {
@@ -100,7 +117,7 @@ func podsOf(objects []any, ref component.Ref, gr *topsv1.GcuResource, foreign ty
 	if ref.GroupVersionKind != component.DaemonSetKind {
 		slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	}
-	return pods
+	return pods, nil
 }
 
 // belongs tells whether a pod with the labels of a workload comes from it.
@@ -124,4 +141,29 @@ func (r *Reconciler) podsNamed(ctx context.Context, ref component.Ref) ([]any, e
 		objects = append(objects, &list.Items[i])
 	}
 	return objects, err
+}
+
+// noted lets every event of a pod or a node pass after it was counted. It comes
+// before the predicates that leave events out: what these say nothing about is
+// another object in the cache all the same.
+func (r *Reconciler) noted() predicate.Predicate {
+	note := func(objects ...client.Object) bool {
+		for _, o := range objects {
+			r.note(o)
+		}
+		return true
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return note(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return note(e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return note(e.Object) },
+	}
+}
+
+func (r *Reconciler) note(o client.Object) {
+	if _, ok := o.(*corev1.Node); ok {
+		r.changes.note(allNodes)
+		return
+	}
+	r.changes.note(podIndexKey(o.GetNamespace(), o.GetLabels()[component.LabelName]))
 }

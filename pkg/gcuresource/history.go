@@ -78,7 +78,7 @@ func (r *Reconciler) readChanged(ctx context.Context, gr *topsv1.GcuResource) ([
 
 func (r *Reconciler) readHistory(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (*history, error) {
 	var list appsv1.ControllerRevisionList
-	if err := from.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}); err != nil {
+	if err := from.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing revisions of GcuResource %s: %w", gr.Name, err)
 	}
 	return newHistory(gr, list.Items)
@@ -87,10 +87,10 @@ func (r *Reconciler) readHistory(ctx context.Context, from client.Reader, gr *to
 // renumber makes an earlier revision the newest, as the DaemonSet controller
 // does with equal templates.
 func (r *Reconciler) renumber(ctx context.Context, revision *appsv1.ControllerRevision, number int64) error {
-	before := revision.DeepCopy()
-	revision.Revision = number
+	after := revision.DeepCopy()
+	after.Revision = number
 	log.FromContext(ctx).Info("Renumbering the revision of a spec that is back", "revision", revision.Name, "number", number)
-	if err := r.Patch(ctx, revision, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
+	if err := r.Patch(ctx, after, locked(revision), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("renumbering revision %s: %w", revision.Name, err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package gcuresource
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,8 +13,8 @@ import (
 
 // kept is what a pass leaves to the next one over the same gr, so that it looks
 // again only at what changed: on a large fleet that is a pod or none. Nothing in
-// it is trusted: it holds for exactly the objects it was made of, and the cache
-// puts another object in the place of one that changes.
+// it is trusted: it holds until an event tells of one of the objects it was made
+// of.
 type kept struct {
 	nodes  *keptNodes
 	roster *keptRoster
@@ -26,50 +27,70 @@ func newKept() *kept {
 	return &kept{pods: map[string]*keptPods{}, assessed: map[string]keptHealth{}}
 }
 
-// objectSet is a set of objects of the cache. As long as it is there, none of
-// their addresses can be another object's.
-type objectSet map[any]struct{}
-
-func setOf(objects []any) objectSet {
-	set := make(objectSet, len(objects))
-	for _, o := range objects {
-		set[o] = struct{}{}
-	}
-	return set
+// changes counts the events of what passes keep: of the pods of a workload, by
+// podIndexKey, and of all nodes, by allNodes. The cache changes before an event
+// tells of it. So what is read after a count is not older than the count, and
+// holds while the count stays.
+type changes struct {
+	mu     sync.Mutex
+	counts map[string]int
 }
 
-// is tells whether a list has just the objects of the set.
-func (s objectSet) is(objects []any) bool {
-	if s == nil || len(s) != len(objects) {
-		return false
+// allNodes is the key of the nodes; that of a workload has a slash.
+const allNodes = "nodes"
+
+// count returns how many events there were since the key was first asked for.
+func (c *changes) count(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
 	}
-	for _, o := range objects {
-		if _, known := s[o]; !known {
-			return false
-		}
-	}
-	return true
+	n := c.counts[key]
+	c.counts[key] = n
+	return n
 }
 
-// keptNodes are all nodes, sorted by name.
+// note counts an event. What nobody asked for is not counted: names of workloads
+// come and go.
+func (c *changes) note(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, asked := c.counts[key]; asked {
+		c.counts[key] = n + 1
+	}
+}
+
+// keptNodes are all nodes, sorted by name, at a count of changes.
 type keptNodes struct {
-	set  objectSet
-	list []*corev1.Node
+	count int
+	list  []*corev1.Node
+	// gcu names the GCU nodes among them.
+	gcu []string
 }
 
-// sorted returns the nodes among objects, sorted by name: those kept when they are the same.
-func (k *kept) sorted(objects []any) *keptNodes {
-	if k.nodes != nil && k.nodes.set.is(objects) {
+// keepNodes returns the nodes among objects: those kept when the count is the same.
+func (k *kept) keepNodes(count int, objects func() []any) *keptNodes {
+	if k.nodes != nil && k.nodes.count == count {
 		return k.nodes
 	}
-	k.nodes = &keptNodes{set: setOf(objects)}
-	for _, o := range objects {
+	k.nodes = &keptNodes{count: count}
+	for _, o := range objects() {
 		if node, ok := o.(*corev1.Node); ok {
 			k.nodes.list = append(k.nodes.list, node)
 		}
 	}
 	slices.SortFunc(k.nodes.list, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	k.nodes.gcu = gcuNodes(k.nodes.list)
 	return k.nodes
+}
+
+// gcuNodes names the GCU nodes, sorted, offline ones included.
+func (o *Observation) gcuNodes() []string {
+	if o.fleet == nil {
+		return gcuNodes(o.Nodes)
+	}
+	return slices.Clone(o.fleet.gcu)
 }
 
 // keptRoster is the roster of a gr at one generation.
@@ -94,12 +115,18 @@ func (o *Observation) rosterOf() *roster {
 	return k.roster
 }
 
-// keptPods are the pods of a component that runs on nodes, chosen among those of
-// the set while its DaemonSet had a UID and somebody else's of its name another.
+// keptPods are the pods of a component that runs on nodes, at a count of changes.
 type keptPods struct {
-	set      objectSet
-	foreign  types.UID
+	podsOf   podsKey
 	selected []*corev1.Pod
+}
+
+// podsKey is what the pods of a component depend on: those that carry the name of
+// its workload, and the UID of somebody else's DaemonSet of that name.
+type podsKey struct {
+	workload string
+	count    int
+	foreign  types.UID
 }
 
 // keptHealth is how a component did.

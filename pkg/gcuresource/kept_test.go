@@ -11,34 +11,42 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// keeping lets an observation use what the one before left, as observe does.
+// keeping lets an observation use what the one before left, as observe does: a
+// count changes when a list has other objects than it had.
 func (obs *Observation) keeping(k *kept) {
 	obs.kept = k
-	var nodes []any
-	for _, n := range obs.Nodes {
-		nodes = append(nodes, n)
+	count := 0
+	if k.nodes != nil {
+		count = k.nodes.count
+		if !sameObjects(k.nodes.list, obs.Nodes) {
+			count++
+		}
 	}
-	obs.fleet = k.sorted(shuffled(nodes))
+	obs.fleet = k.keepNodes(count, func() []any { return shuffled(obs.Nodes) })
 	obs.Nodes = obs.fleet.list
 	for i := range obs.Components {
 		c := &obs.Components[i]
-		var pods []any
-		for _, pod := range c.Pods {
-			pods = append(pods, pod)
+		if was := k.pods[c.Name]; was == nil || !sameObjects(was.selected, c.Pods) {
+			k.pods[c.Name] = &keptPods{selected: c.Pods}
 		}
-		pods = shuffled(pods)
-		was := k.pods[c.Name]
-		if was == nil || !was.set.is(pods) {
-			was = &keptPods{set: setOf(pods), selected: c.Pods}
-			k.pods[c.Name] = was
-		}
-		c.kept, c.Pods = was, was.selected
+		c.kept, c.Pods = k.pods[c.Name], k.pods[c.Name].selected
 	}
 }
 
-func shuffled(list []any) []any {
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	return list
+func sameObjects[T comparable](a, b []T) bool {
+	set := map[T]bool{}
+	for _, o := range a {
+		set[o] = true
+	}
+	return len(a) == len(b) && !slices.ContainsFunc(b, func(o T) bool { return !set[o] })
+}
+
+func shuffled[T any](list []T) []any {
+	mixed := make([]any, len(list))
+	for i, j := range rand.Perm(len(list)) {
+		mixed[i] = list[j]
+	}
+	return mixed
 }
 
 // change puts another object in the place of one, as the cache does.

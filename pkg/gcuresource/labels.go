@@ -1,6 +1,7 @@
 package gcuresource
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -188,11 +189,19 @@ func labelled(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
 	for _, node := range nodes {
 		for _, label := range nodeLabels {
 			if _, there := node.Labels[label]; !there && decideLabel(node, label, wantedBy(grs, node, label)) == labelSet {
-				node = node.DeepCopy()
+				node = withOwnLabels(node)
 				setLabel(node, label, labelSet)
 			}
 		}
 		out = append(out, node)
 	}
 	return out
+}
+
+// withOwnLabels returns a copy of a node that has labels and annotations of its
+// own and shares everything else.
+func withOwnLabels(node *corev1.Node) *corev1.Node {
+	after := *node
+	after.Labels, after.Annotations = maps.Clone(node.Labels), maps.Clone(node.Annotations)
+	return &after
 }

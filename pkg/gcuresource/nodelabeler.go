@@ -51,11 +51,11 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile sets or removes the labels of one node, as decideLabel says.
 func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
-	if err := l.Get(ctx, request.NamespacedName, node); err != nil {
+	if err := l.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var grs topsv1.GcuResourceList
-	if err := l.List(ctx, &grs); err != nil {
+	if err := l.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing GcuResources: %w", err)
 	}
 	err := patchLabels(ctx, l.Client, node, grs.Items)

@@ -74,7 +74,7 @@ func (r *Reconciler) observe(ctx context.Context, gr *topsv1.GcuResource) (*Obse
 // readOthers returns the other grs, the oldest first.
 func (r *Reconciler) readOthers(ctx context.Context, gr *topsv1.GcuResource) ([]topsv1.GcuResource, error) {
 	var grs topsv1.GcuResourceList
-	if err := r.List(ctx, &grs); err != nil {
+	if err := r.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing GcuResources: %w", err)
 	}
 	others := slices.DeleteFunc(grs.Items, func(other topsv1.GcuResource) bool { return other.UID == gr.UID })
@@ -149,7 +149,7 @@ func (r *Reconciler) readObject(ctx context.Context, ref component.Ref) (client.
 	case ref.GroupVersionKind == component.JobKind:
 		o = &batchv1.Job{}
 	}
-	return o, from.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o)
+	return o, from.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o, client.UnsafeDisableDeepCopy)
 }
 
 // setLive notes an object as it is in the cluster. A workload counts when it is
@@ -264,7 +264,7 @@ func refOf(o client.Object) component.Ref {
 // readFleet reads all nodes, sorted by name, shared with the cache.
 func (r *Reconciler) readFleet(ctx context.Context, obs *Observation) error {
 	if obs.kept != nil {
-		obs.fleet = obs.kept.sorted(r.nodes.List())
+		obs.fleet = obs.kept.keepNodes(r.changes.count(allNodes), r.nodes.List)
 		obs.Nodes = obs.fleet.list
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -62,7 +63,8 @@ type Reconciler struct {
 	// Clock tells the time; nil means time.Now.
 	Clock func() time.Time
 
-	memory memory
+	memory  memory
+	changes changes
 	// pods, with the index podIndex, and nodes are what the cache holds; nil when
 	// they are to be listed.
 	pods, nodes toolscache.Indexer
@@ -194,10 +196,11 @@ func (r *Reconciler) letGo(ctx context.Context, gr *topsv1.GcuResource, obs *Obs
 // addFinalizer comes before everything else, so that nothing is deployed that
 // nobody would tear down (contract statement 6).
 func (r *Reconciler) addFinalizer(ctx context.Context, gr *topsv1.GcuResource) error {
-	before := gr.DeepCopy()
-	if !controllerutil.AddFinalizer(gr, topsv1.Finalizer) {
+	if controllerutil.ContainsFinalizer(gr, topsv1.Finalizer) {
 		return nil
 	}
+	before := gr.DeepCopy()
+	controllerutil.AddFinalizer(gr, topsv1.Finalizer)
 	log.FromContext(ctx).Info("Adding finalizer", "finalizer", topsv1.Finalizer)
 	if err := r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("adding finalizer: %w", err)
@@ -207,7 +210,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, gr *topsv1.GcuResource) e
 
 // report writes the status when it changed, and then tells in events what changed.
 func (r *Reconciler) report(ctx context.Context, gr *topsv1.GcuResource, status topsv1.GcuResourceStatus) error {
-	if equality.Semantic.DeepEqual(gr.Status, status) {
+	if sameStatus(gr.Status, status) {
 		return nil
 	}
 	before := gr.DeepCopy()
@@ -219,6 +222,16 @@ func (r *Reconciler) report(ctx context.Context, gr *topsv1.GcuResource, status 
 		r.Recorder.Eventf(gr, nil, n.kind, n.reason, "Reconcile", "%s", n.message)
 	}
 	return nil
+}
+
+// sameStatus compares the names of nodes by themselves: they are many, and
+// reflection is slow.
+func sameStatus(a, b topsv1.GcuResourceStatus) bool {
+	if !slices.Equal(a.ClusterGCUNodes, b.ClusterGCUNodes) {
+		return false
+	}
+	a.ClusterGCUNodes, b.ClusterGCUNodes = nil, nil
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // locked is a patch that fails when the object changed since it was read.

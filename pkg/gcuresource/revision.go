@@ -100,8 +100,11 @@ func revisionOf(gr *topsv1.GcuResource) (string, error) {
 // The annotation was written together with the spec, so this survives anything.
 func rolledBack(gr *topsv1.GcuResource) bool {
 	to, ok := gr.Annotations[topsv1.AnnotationRolledBackTo]
+	if !ok {
+		return false
+	}
 	current, err := revisionOf(gr)
-	return ok && err == nil && to == current
+	return err == nil && to == current
 }
 
 // isKept tells whether the newest revision is that of the present spec.

@@ -17,7 +17,7 @@ func Describe(obs *Observation, plan Plan, now time.Time) topsv1.GcuResourceStat
 	u := upgradeOf(obs, plan.Steps)
 	status := *obs.Resource.Status.DeepCopy()
 	status.ObservedGeneration = obs.Resource.Generation
-	status.ClusterGCUNodes = gcuNodes(obs.Nodes)
+	status.ClusterGCUNodes = obs.gcuNodes()
 	status.ResourceStatuses = nil
 	var words []string
 	for i := range plan.Steps {
@@ -159,7 +159,7 @@ func phaseWords(status *topsv1.GcuResourceStatus) []string {
 func DescribeTeardown(obs *Observation, down Teardown, now time.Time) topsv1.GcuResourceStatus {
 	status := *obs.Resource.Status.DeepCopy()
 	status.ObservedGeneration = obs.Resource.Generation
-	status.ClusterGCUNodes = gcuNodes(obs.Nodes)
+	status.ClusterGCUNodes = obs.gcuNodes()
 	status.Phase = topsv1.PhaseDeleting
 	status.ResourceStatuses = nil
 	running, nodes := 0, newRoster(obs.Nodes)

@@ -61,11 +61,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesMetadata(kindOf("", "Namespace"), handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: deletionChanged})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload), builder.WithPredicates(
-			predicate.Funcs{UpdateFunc: podChanged})).
+			r.noted(), predicate.Funcs{UpdateFunc: podChanged})).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		Owns(&appsv1.ControllerRevision{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
-			predicate.Funcs{UpdateFunc: nodeChanged})).
+			r.noted(), predicate.Funcs{UpdateFunc: nodeChanged})).
 		WithLogConstructor(r.logger(mgr.GetLogger())).
 		Complete(r)
 }
