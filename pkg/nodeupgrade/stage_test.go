@@ -46,7 +46,6 @@ type stage struct {
 	now       time.Time
 	machine   *operation.Machine
 	line      *line
-	registry  *prometheus.Registry
 	events    *recorder
 	r         *Reconciler
 
@@ -54,8 +53,6 @@ type stage struct {
 	components []string
 	revision   map[string]string
 	created    map[string]int
-	// bad is a revision whose pods do not become ready.
-	bad string
 	// host is what the agent shows of the node.
 	host    topsv1.HostReport
 	silent  bool
@@ -74,7 +71,7 @@ var _ events.EventRecorder = (*recorder)(nil)
 func newStage(t *testing.T, components ...string) *stage {
 	t.Helper()
 	s := &stage{plane: apiServer(t), t: t, ctx: context.Background(), components: components,
-		now: time.Now().Truncate(time.Second), line: &line{}, revision: map[string]string{}, created: map[string]int{},
+		now: time.Now().Truncate(time.Second), line: &line{}, events: &recorder{}, revision: map[string]string{}, created: map[string]int{},
 		host: topsv1.HostReport{Devices: ptr.To(int32(8)), FreeDiskBytes: ptr.To(int64(1 << 40)), BootID: "boot",
 			Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: "runc", RestartStopsContainers: ptr.To(false)}},
 	}
@@ -105,10 +102,6 @@ func (s *stage) must(err error) {
 func (s *stage) start() {
 	s.t.Helper()
 	s.line = &line{deleted: map[types.UID]int{}, writes: s.line.writes}
-	if s.registry == nil {
-		s.registry = prometheus.NewRegistry()
-		s.events = &recorder{}
-	}
 	direct, err := client.NewWithWatch(s.config, client.Options{Scheme: s.scheme})
 	s.must(err)
 	c := s.line.client(direct)
@@ -118,7 +111,6 @@ func (s *stage) start() {
 	s.must(err)
 	clock := func() time.Time { return s.now }
 	registry := prometheus.NewRegistry()
-	s.registry = registry
 	s.r = &Reconciler{Client: c, Live: c, Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry, clock),
 		Drainer: drain.Drainer{Live: c, Evictor: lineEvictor{s.line, evictor}, Metrics: drain.NewMetrics(registry),
 			Self: drain.Self{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: "operator"}}}}
