@@ -76,63 +76,50 @@ func (m *Metrics) show(node string, op *topsv1.OperationStatus) {
 	m.oldest.set(node, begun)
 }
 
-// count adds what a record says for the first time that was just stored.
+// count counts the tasks of an operation once, when its end was just stored: a task
+// may be seen done, and not, and done again, while it runs.
 func (m *Metrics) count(before, after operation.Record, host *topsv1.HostReport) {
-	op := after.Operation
-	if op == nil {
+	op, was := after.Operation, before.Operation
+	if op == nil || op.EndTime == nil || was != nil && was.ID == op.ID && was.EndTime != nil {
 		return
 	}
-	was := map[string]topsv1.OperationTaskState{}
-	if before.Operation != nil && before.Operation.ID == op.ID {
-		for _, t := range before.Operation.Tasks {
-			was[t.Name] = t.State
-		}
-	}
-	ended := op.EndTime != nil && (before.Operation == nil || before.Operation.ID != op.ID || before.Operation.EndTime == nil)
 	for i := range op.Tasks {
 		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
 		if err != nil {
 			continue
 		}
-		m.task(t, &op.Tasks[i], was[op.Tasks[i].Name], ended)
-		m.restart(t, &op.Tasks[i], was[op.Tasks[i].Name], ended, host.Result(op.ID, op.Tasks[i].Name), host)
-	}
-}
-
-// over tells whether a task was run to its end.
-func over(state topsv1.OperationTaskState) bool {
-	return state == topsv1.OperationTaskDone || state == topsv1.OperationTaskFailed
-}
-
-func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask, was topsv1.OperationTaskState, ended bool) {
-	switch {
-	case over(rec.State) && rec.State != was:
-		result := resultDone
-		if rec.State == topsv1.OperationTaskFailed {
-			result = resultFail
+		m.task(t, &op.Tasks[i])
+		if result := host.Result(op.ID, op.Tasks[i].Name); result != nil && t.Action == upgradeplan.ActionRestartRuntime {
+			m.restart(result, host.Runtime)
 		}
-		m.tasks.WithLabelValues(t.Target, t.Action, result).Inc()
-		if rec.StartTime != nil && rec.EndTime != nil {
-			m.duration.WithLabelValues(t.Target, t.Action).Observe(rec.EndTime.Sub(rec.StartTime.Time).Seconds())
-		}
-	case !over(rec.State) && ended:
-		m.tasks.WithLabelValues(t.Target, t.Action, resultUndo).Inc()
 	}
 }
 
-// restart counts a restart of the runtime when its task, or the operation, ends with
-// the agent's report of it.
-func (m *Metrics) restart(t upgradeplan.Task, rec *topsv1.OperationTask, was topsv1.OperationTaskState, ended bool,
-	result *topsv1.HostTaskResult, host *topsv1.HostReport) {
-	first := over(rec.State) && !over(was) || ended && !over(rec.State)
-	if t.Action != upgradeplan.ActionRestartRuntime || result == nil || !result.State.Final() || !first {
-		return
+// task counts a task as the record of its operation has it (contract statement 93).
+func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask) {
+	result := resultUndo
+	switch rec.State {
+	case topsv1.OperationTaskDone:
+		result = resultDone
+	case topsv1.OperationTaskFailed:
+		result = resultFail
 	}
+	m.tasks.WithLabelValues(t.Target, t.Action, result).Inc()
+	if result != resultUndo && rec.StartTime != nil && rec.EndTime != nil {
+		m.duration.WithLabelValues(t.Target, t.Action).Observe(rec.EndTime.Sub(rec.StartTime.Time).Seconds())
+	}
+}
+
+// restart counts what the agent reports of a restart of the runtime.
+func (m *Metrics) restart(result *topsv1.HostTaskResult, report *topsv1.RuntimeReport) {
 	runtime, outcome := "unknown", resultDone
-	if host.Runtime != nil {
-		runtime = host.Runtime.Engine
+	if report != nil {
+		runtime = report.Engine
 	}
-	if result.State == topsv1.HostTaskFailed {
+	switch {
+	case !result.State.Final():
+		return
+	case result.State == topsv1.HostTaskFailed:
 		outcome = resultFail
 	}
 	m.restarts.WithLabelValues(runtime, outcome).Inc()

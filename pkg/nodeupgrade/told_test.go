@@ -83,6 +83,7 @@ func TestMetrics(t *testing.T) {
 	steps := []operation.Record{
 		record(nil, task("driver_replace", "Running"), task("node_restart-runtime", "Running"), task("node_soak", "Pending")),
 		record(nil, task("driver_replace", "Done"), task("node_restart-runtime", "Running"), task("node_soak", "Pending")),
+		record(nil, task("driver_replace", "Running"), task("node_restart-runtime", "Running"), task("node_soak", "Pending")),
 		record(&noon, task("driver_replace", "Done"), task("node_restart-runtime", "Failed"), task("node_soak", "Pending")),
 		record(&noon, task("driver_replace", "Done"), task("node_restart-runtime", "Failed"), task("node_soak", "Pending")),
 	}
