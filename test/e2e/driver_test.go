@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -178,7 +179,9 @@ func (s *scenarios) driverUpgrade(ctx context.Context, t *testing.T) {
 		}
 	})
 	d.upgrade(ctx, "v2")
-	d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == scenarioNodes && r.Total == scenarioNodes })
+	d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool {
+		return complete(r) && r.Updated == scenarioNodes && r.Total == scenarioNodes
+	})
 	d.givenBack(ctx, foreign)
 
 	drivers, plugins := d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-driver"), d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-k8s-plugin")
@@ -272,7 +275,7 @@ func (s *scenarios) deletedHalfWay(ctx context.Context, t *testing.T) {
 			}
 		}
 		if err := s.Client.Get(ctx, client.ObjectKey{Name: d.name}, &topsv1.GcuResource{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the gr is still there: %v", err)
+			return errors.Join(errors.New("the gr is still there"), err)
 		}
 		return nil
 	})

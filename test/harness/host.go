@@ -87,10 +87,12 @@ type engine struct {
 	criv1.UnimplementedRuntimeServiceServer
 }
 
+// Version implements RuntimeService.
 func (engine) Version(context.Context, *criv1.VersionRequest) (*criv1.VersionResponse, error) {
 	return &criv1.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "simulated", RuntimeApiVersion: "v1"}, nil
 }
 
+// Status implements RuntimeService.
 func (engine) Status(context.Context, *criv1.StatusRequest) (*criv1.StatusResponse, error) {
 	ready := []*criv1.RuntimeCondition{{Type: "RuntimeReady", Status: true}, {Type: "NetworkReady", Status: true}}
 	return &criv1.StatusResponse{
@@ -106,6 +108,7 @@ type images struct {
 	present map[string]bool
 }
 
+// ImageStatus implements ImageService.
 func (i *images) ImageStatus(_ context.Context, r *criv1.ImageStatusRequest) (*criv1.ImageStatusResponse, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -115,6 +118,7 @@ func (i *images) ImageStatus(_ context.Context, r *criv1.ImageStatusRequest) (*c
 	return &criv1.ImageStatusResponse{Image: &criv1.Image{Id: "sha256:" + r.GetImage().GetImage()}}, nil
 }
 
+// PullImage implements ImageService: any image is there at once.
 func (i *images) PullImage(_ context.Context, r *criv1.PullImageRequest) (*criv1.PullImageResponse, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
