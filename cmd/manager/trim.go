@@ -26,6 +26,8 @@ func trim() toolscache.TransformFunc {
 			o.Spec = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas}
 		case *batchv1.Job:
 			o.Spec = batchv1.JobSpec{}
+		case *topsv1.NodeUpgrade:
+			trimNodeUpgrade(o)
 		}
 		return withoutManagedFields(object)
 	}
@@ -73,6 +75,17 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 func trimNode(node *corev1.Node) {
 	node.Status = corev1.NodeStatus{
 		Conditions: only(node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
+	}
+}
+
+// trimNodeUpgrade leaves out the tasks of operations that have ended. There are
+// twenty operations per node; who writes them has read the object past the cache.
+func trimNodeUpgrade(upgrade *topsv1.NodeUpgrade) {
+	for i := range upgrade.Status.History {
+		upgrade.Status.History[i].Result = topsv1.OperationResult{}
+	}
+	if op := upgrade.Status.Operation; op != nil && op.Phase.Final() && !op.Held {
+		op.Tasks = nil
 	}
 }
 

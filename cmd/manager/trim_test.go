@@ -120,3 +120,22 @@ func TestTrimLeavesWhatControllersReadOfANode(t *testing.T) {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
 }
+
+func TestTrimKeepsOfEndedOperationsHowTheyEnded(t *testing.T) {
+	record := topsv1.OperationRecord{ID: "op", Phase: topsv1.OperationDone, Message: "m", Result: topsv1.OperationResult{Done: []string{"n_driver_replace"}}}
+	tasks := []topsv1.OperationTask{{Name: "n_driver_replace", State: topsv1.OperationTaskDone}}
+	upgrade := func(phase topsv1.OperationPhase, held bool) *topsv1.NodeUpgrade {
+		return &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: []topsv1.OperationRecord{record},
+			Operation: &topsv1.OperationStatus{ID: "op", Phase: phase, Held: held, Tasks: tasks}}}
+	}
+	want := upgrade(topsv1.OperationDone, false)
+	want.Status.History[0].Result, want.Status.Operation.Tasks = topsv1.OperationResult{}, nil
+	if diff := cmp.Diff(want, trimmed(t, upgrade(topsv1.OperationDone, false))); diff != "" {
+		t.Errorf("an operation that ended (-want +got):\n%s", diff)
+	}
+	for _, goesOn := range []*topsv1.NodeUpgrade{upgrade(topsv1.OperationRunning, false), upgrade(topsv1.OperationFailed, true)} {
+		if got := trimmed(t, goesOn); len(got.Status.Operation.Tasks) != 1 {
+			t.Errorf("the tasks of an operation that is %s are gone", got.Status.Operation.Phase)
+		}
+	}
+}
