@@ -1,0 +1,175 @@
+package rollout
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Outlook is what a rollout is going to do when nothing goes wrong.
+type Outlook struct {
+	// Steps are the starts of nodes, in order.
+	Steps []Step
+	// Left are the verdicts on nodes that are not brought to the target, by name.
+	Left []Verdict
+	// Limit is the number of nodes that may be unavailable.
+	Limit int
+	// Took is how long it takes at the usual pace, soaks and windows included; 0 when
+	// the pace is not known.
+	Took time.Duration
+}
+
+// Step is nodes that are started at the same time.
+type Step struct {
+	// After is how long after the begin.
+	After time.Duration
+	Nodes []string
+	// Wave of the policy that the nodes are in, "" when it has none.
+	Wave string
+}
+
+// Preview plays a rollout to its end with the decisions of Plan, in a world in which
+// every node takes the usual time and nothing fails. Nodes that are offline stay so.
+// A wave that a person has to approve ends it, unless it is approved in the input.
+func Preview(in Input) Outlook {
+	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
+	p.in.Ledger.Slots = slices.Clone(in.Ledger.Slots)
+	if p.pace == 0 {
+		p.pace = time.Second
+	}
+	var d Decision
+	for range maxSteps {
+		d = p.fleet.Plan(p.in)
+		p.note(&d)
+		p.in.Ledger = d.Ledger
+		if !p.prepare(&d) && !p.finish(&d) && !p.wait(&d) {
+			break
+		}
+	}
+	out := Outlook{Steps: p.steps, Left: p.left(&d), Limit: d.Limit}
+	if in.Ledger.Usual > 0 {
+		out.Took = p.in.Now.Sub(in.Now)
+	}
+	return out
+}
+
+// maxSteps bounds a preview: a window that never opens wide enough does not end.
+const maxSteps = 100_000
+
+// preview is a world that follows decisions.
+type preview struct {
+	in    Input
+	fleet *Fleet
+	pace  time.Duration
+	begin time.Time
+	steps []Step
+	made  int
+}
+
+// note writes down which nodes a decision starts.
+func (p *preview) note(d *Decision) {
+	if p.begin.IsZero() {
+		p.begin = p.in.Now
+	}
+	byWave := map[string][]string{}
+	var waves []string
+	for _, name := range d.Started {
+		wave := ""
+		if i := p.fleet.nodes[name].wave; i < len(p.in.Policy.Waves) {
+			wave = p.in.Policy.Waves[i].Name
+		}
+		if !slices.Contains(waves, wave) {
+			waves = append(waves, wave)
+		}
+		byWave[wave] = append(byWave[wave], name)
+	}
+	for _, wave := range waves {
+		p.steps = append(p.steps, Step{After: p.in.Now.Sub(p.begin), Nodes: byWave[wave], Wave: wave})
+	}
+}
+
+// prepare lets every operation that was made be prepared at once. It tells whether
+// there was one.
+func (p *preview) prepare(d *Decision) bool {
+	prepared := false
+	for _, order := range d.Orders {
+		node := p.fleet.Node(order.Node)
+		if node == nil || order.Grant || order.Abort {
+			continue
+		}
+		next := *node
+		next.Job = &Job{ID: order.Operation, Ours: true, Prepared: true}
+		p.fleet.Set(next, p.in.Now)
+		prepared = true
+	}
+	return prepared
+}
+
+// finish lets the usual time pass and every started node arrive at its target. It
+// tells whether there was one.
+func (p *preview) finish(d *Decision) bool {
+	arrived := false
+	now := p.in.Now.Add(p.pace)
+	for i := range d.Ledger.Slots {
+		slot := &d.Ledger.Slots[i]
+		node := p.fleet.Node(slot.Node)
+		if slot.Queued || node == nil || !node.Ready {
+			continue
+		}
+		next := *node
+		next.Job, next.Disturbed = nil, false
+		if slot.Operation != "" {
+			next.Ended = append(slices.Clone(node.Ended), End{ID: slot.Operation, Outcome: Done, Time: now})
+		}
+		next.Pods = slices.Clone(node.Pods)
+		for j := range next.Pods {
+			p.arrive(&next.Pods[j], now)
+		}
+		p.fleet.Set(next, now)
+		arrived = true
+	}
+	if arrived {
+		p.in.Now = now
+	}
+	return arrived
+}
+
+// arrive replaces a pod by one at its target.
+func (p *preview) arrive(pod *Pod, now time.Time) {
+	target := p.in.Members[pod.Member].Target
+	pod.Available, pod.AvailableAt, pod.Terminating, pod.CrashLooping = true, time.Time{}, false, ""
+	if pod.Revision == target && pod.UID != "" {
+		return
+	}
+	p.made++
+	made := strconv.Itoa(p.made)
+	*pod = Pod{Member: pod.Member, Name: "preview-" + made, UID: types.UID("preview-" + made), Revision: target, Available: true, Created: now}
+}
+
+// wait lets time pass until the decision asks to be made again.
+func (p *preview) wait(d *Decision) bool {
+	if d.Recheck <= 0 || d.Counts.Pending+d.Counts.Held == 0 {
+		return false
+	}
+	p.in.Now = p.in.Now.Add(d.Recheck)
+	return true
+}
+
+// left returns the verdicts on the nodes that have not arrived.
+func (p *preview) left(d *Decision) []Verdict {
+	var left []Verdict
+	for name := range p.fleet.nodes {
+		if v, _ := d.Verdict(name); v.State != Updated {
+			left = append(left, v)
+		}
+	}
+	slices.SortFunc(left, func(a, b Verdict) int {
+		if a.Node < b.Node {
+			return -1
+		}
+		return 1
+	})
+	return left
+}
