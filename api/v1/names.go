@@ -16,6 +16,11 @@ const (
 	// AnnotationPaused "true" starts nothing new; what is in flight finishes.
 	AnnotationPaused = "topsops.enflame.com/paused"
 
+	// AnnotationUpgradeOnly limits an upgrade to some nodes, some components, or both:
+	// nodes=NAME,…;components=KEY,… where a component is its key in the spec of a
+	// GcuResource. What it leaves out waits. Absent: everything.
+	AnnotationUpgradeOnly = "topsops.enflame.com/upgrade-only"
+
 	// AnnotationApprovedWaves, on a DaemonRollout, lists the waves a person
 	// approved, comma-separated, each as revision/wave: an approval holds for one
 	// revision.
@@ -56,6 +61,7 @@ var UpgradeAnnotations = []string{
 	AnnotationMaxUnavailable,
 	AnnotationUpgradePolicy,
 	AnnotationPaused,
+	AnnotationUpgradeOnly,
 	OpenYurtAnnotationUpdateStrategy,
 	OpenYurtAnnotationMaxUnavailable,
 }

@@ -37,6 +37,8 @@ type Settings struct {
 	Paused         bool
 	// Policy names the UpgradePolicy, "" for none.
 	Policy string
+	// Only is what the upgrade is limited to, as annotated; "" for everything. See Cut.
+	Only string
 }
 
 // SettingsError says which annotation or field is wrong and what it may be.
@@ -56,6 +58,7 @@ const (
 	ReasonPolicyNotFound        = "UpgradePolicyNotFound"
 	ReasonInvalidPolicy         = "InvalidUpgradePolicy"
 	ReasonNotOnDelete           = "UpdateTypeNotOnDelete"
+	ReasonInvalidUpgradeOnly    = "InvalidUpgradeOnly"
 )
 
 // SettingsOf reads the settings of a DaemonSet from its annotations (design
@@ -91,6 +94,10 @@ func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 		return Settings{}, err
 	}
 	if s.Policy, err = policyName(annotations); err != nil {
+		return Settings{}, err
+	}
+	s.Only = annotations[topsv1.AnnotationUpgradeOnly]
+	if _, err = CutOf(annotations); err != nil {
 		return Settings{}, err
 	}
 	return s, nil

@@ -74,19 +74,31 @@ const zoneLabel = corev1.LabelTopologyZone
 func inputOf(o *observation, book *upgradeplan.Book, deadlines rollout.Deadlines, now time.Time) rollout.Input {
 	in := rollout.Input{Now: now, Deadlines: deadlines, Ledger: ledgerOf(&o.rollout.Status)}
 	in.Settings, in.Blocked = settingsOf(o)
+	cut := o.cut()
 	var hashes []string
 	for _, m := range o.members {
 		target, err := daemonset.TargetRevision(m.daemonSet, m.revisions)
 		if err != nil && in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
-		in.Members = append(in.Members, rollout.Member{Key: m.key(), Target: target, Heavy: heavy(book, m.component())})
+		in.Members = append(in.Members, rollout.Member{Key: m.key(), Target: target, Heavy: heavy(book, m.component()),
+			LeftOut: !cut.HasComponent(m.component())})
 		hashes = append(hashes, m.key()+"="+target)
 	}
 	in.Revision = revisionOf(hashes)
 	in.Resume = o.rollout.Annotations[topsv1.AnnotationResume]
 	applyPolicy(&in, o)
 	return in
+}
+
+// cut is what the upgrade is limited to, nil for everything. Settings that are not
+// understood block the group before it is looked at.
+func (o *observation) cut() *daemonset.Cut {
+	cut, err := daemonset.CutOf(o.members[0].daemonSet.Annotations)
+	if err != nil {
+		return nil
+	}
+	return cut
 }
 
 // settingsOf returns the settings all members agree on.
@@ -125,7 +137,8 @@ func revisionOf(hashes []string) string {
 func nodeOf(o *observation, found *found, revision string, known zones, now time.Time) rollout.Node {
 	node, pods := found.node, found.pods
 	requests := openRequests(found.upgrade)
-	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel], Home: o.home != "" && node.Name == o.home}
+	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel], Home: o.home != "" && node.Name == o.home,
+		LeftOut: !o.cut().HasNode(node.Name)}
 	if o.policy != nil {
 		describeNode(&n, node, &o.policy.Spec, known)
 	}

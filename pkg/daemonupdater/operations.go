@@ -133,7 +133,7 @@ func operationOf(o *observation, in *rollout.Input, book upgradeplan.Book, node 
 		}
 		plan.Deployed = append(plan.Deployed, component)
 		known[component] = pod
-		if rollout.ToReplace(in, pod) {
+		if rollout.ToReplace(in, node, pod) {
 			plan.Changed = append(plan.Changed, component)
 		}
 	}

@@ -93,7 +93,7 @@ func (d *dirtyNodes) take(g Group) []string {
 // of a node.
 func frameOf(o *observation, in *rollout.Input) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %v", in.Settings.Strategy, in.Blocked != nil)
+	fmt.Fprintf(&b, "%s %v %q", in.Settings.Strategy, in.Blocked != nil, in.Settings.Only)
 	for i, m := range o.members {
 		fmt.Fprintf(&b, " %s/%d/%s", m.daemonSet.UID, m.daemonSet.Generation, in.Members[i].Target)
 	}

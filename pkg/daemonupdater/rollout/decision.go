@@ -168,6 +168,8 @@ const (
 	ReasonPaused          Reason = "Paused"
 	ReasonBlocked         Reason = "Blocked"
 	ReasonAwaitingRequest Reason = "AwaitingRequest"
+	// ReasonLeftOut: the upgrade is limited to other nodes or components.
+	ReasonLeftOut Reason = "LeftOut"
 
 	// Skipped.
 	ReasonNodeOffline Reason = "NodeOffline"

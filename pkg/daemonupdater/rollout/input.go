@@ -50,6 +50,8 @@ type Member struct {
 	Target string
 	// Heavy: its pods are replaced by an operation of the node.
 	Heavy bool
+	// LeftOut: the upgrade is limited to other members.
+	LeftOut bool
 }
 
 // Node is one node as observed.
@@ -63,6 +65,8 @@ type Node struct {
 	Pool string
 	// ControlPlane is true for a control plane node.
 	ControlPlane bool
+	// LeftOut: the upgrade is limited to other nodes.
+	LeftOut bool
 	// Home: the operator runs on it, so it is the last of its wave.
 	Home bool
 	// TimeZone is the node's own zone for the maintenance window; nil when it has

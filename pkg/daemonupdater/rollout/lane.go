@@ -59,6 +59,18 @@ func (l *lane) remove(n *nodeFacts) {
 	n.lane = nil
 }
 
+// waiting returns the first node that waits in the lane, one of all alike; nil when
+// there is none.
+func (l *lane) waiting() (first *nodeFacts) {
+	l.nodes.Ascend(func(n *nodeFacts) bool {
+		if n.slot == nil && n.failure == nil && !n.queued {
+			first = n
+		}
+		return first == nil
+	})
+	return first
+}
+
 // after returns the first startable node behind another, nil when there is none.
 // A nil node is before all.
 func (l *lane) after(last *nodeFacts) (next *nodeFacts) {

@@ -72,7 +72,7 @@ func (f *nodeFacts) include(pod *Pod) {
 	note(&f.outdated, outdated)
 	note(&f.unavailable, absent || !pod.Available)
 	note(&f.moving, f.isMoving(pod))
-	note(&f.wants, outdated && wanted(f.frame.strategy, pod))
+	note(&f.wants, outdated && f.wanted(pod))
 	note(&f.heavy, f.isHeavy(pod))
 	f.changesAt(pod.AvailableAt)
 }
@@ -89,6 +89,8 @@ func (f *nodeFacts) stands(now time.Time) standing {
 		return occupied
 	case !f.outdated:
 		return ailing
+	case !f.wants && slices.ContainsFunc(f.Pods, func(pod Pod) bool { return f.isOutdated(&pod) && f.allowed(&pod) }):
+		return leftOut
 	case !f.wants:
 		return unasked
 	case f.frame.policy.Returned > 0 && f.frame.strategy != daemonset.OTA && rested.After(now):
@@ -229,7 +231,7 @@ func (f *nodeFacts) next() *Pod {
 		if f.isHeavy(pod) {
 			return nil
 		}
-		if f.isOutdated(pod) && wanted(f.frame.strategy, pod) {
+		if f.isOutdated(pod) && f.wanted(pod) {
 			return pod
 		}
 		if f.isOutdated(pod) || pod.Available {
@@ -290,13 +292,18 @@ func (f *nodeFacts) askedAfter(failure *Failure) bool {
 	return false
 }
 
-// wanted tells whether a pod is to be replaced under the strategy: always when
-// it is outdated, under OTA only when its node asked for this very pod.
-func wanted(strategy daemonset.Strategy, pod *Pod) bool {
-	if strategy == daemonset.OTA {
+// wanted tells whether a pod is to be replaced if it is outdated.
+func (f *nodeFacts) wanted(pod *Pod) bool {
+	return !f.LeftOut && !f.frame.members[pod.Member].LeftOut && f.allowed(pod)
+}
+
+// allowed tells whether the strategy replaces a pod that is outdated: always, or under
+// OTA only when its node asked for this very pod.
+func (f *nodeFacts) allowed(pod *Pod) bool {
+	if f.frame.strategy == daemonset.OTA {
 		return pod.Request != nil && pod.Request.PodUID == pod.UID
 	}
-	return strategy == daemonset.AdvancedRollingUpdate
+	return f.frame.strategy == daemonset.AdvancedRollingUpdate
 }
 
 // compareHash orders nodes by a stable hash of the name, so that the same input

@@ -230,7 +230,7 @@ func (p *planner) withdraw() {
 // may have to be replaced when it is back.
 func (f *nodeFacts) needless() bool {
 	switch f.standing {
-	case finished, ailing, unasked:
+	case finished, ailing, unasked, leftOut:
 		return true
 	}
 	return f.standing != away && !f.heavy
@@ -254,18 +254,17 @@ func (p *planner) operationOf(n *nodeFacts) string {
 	return p.newOperation(n)
 }
 
-// ToReplace tells whether a pod is outdated, and may be replaced under the strategy
-// of an input.
-func ToReplace(in *Input, pod *Pod) bool {
-	f := nodeFacts{frame: &frame{strategy: in.Settings.Strategy, members: in.Members}}
-	return f.isOutdated(pod) && wanted(in.Settings.Strategy, pod)
+// ToReplace tells whether a pod of a node is outdated, and may be replaced by an input.
+func ToReplace(in *Input, node *Node, pod *Pod) bool {
+	f := nodeFacts{Node: *node, frame: &frame{strategy: in.Settings.Strategy, members: in.Members}}
+	return f.isOutdated(pod) && f.wanted(pod)
 }
 
 // toReplace are the keys of the members whose pods are to be replaced.
 func (f *nodeFacts) toReplace() []string {
 	var keys []string
 	for i := range f.Pods {
-		if pod := &f.Pods[i]; f.isOutdated(pod) && wanted(f.frame.strategy, pod) {
+		if pod := &f.Pods[i]; f.isOutdated(pod) && f.wanted(pod) {
 			keys = append(keys, f.frame.members[pod.Member].Key)
 		}
 	}
@@ -280,7 +279,7 @@ func (f *nodeFacts) quiet(slot Slot) bool {
 
 // isHeavy tells whether a pod is to be replaced by an operation.
 func (f *nodeFacts) isHeavy(pod *Pod) bool {
-	return f.frame.members[pod.Member].Heavy && f.isOutdated(pod) && wanted(f.frame.strategy, pod)
+	return f.frame.members[pod.Member].Heavy && f.isOutdated(pod) && f.wanted(pod)
 }
 
 // underOperation says what a node in flight with an operation waits for.

@@ -91,6 +91,8 @@ func operationCases() []operationCase {
 	lighter.Members = heavyInput(1).Members
 	paused := heavyInput(1, a)
 	paused.Settings.Paused = true
+	cut := heavyInput(1, nodeOf("a", oldHash, oldHash))
+	cut.Members[0].LeftOut = true
 	uncontrolled := heavyInput(1, granted(a), prepared(b)).slots(operating(a))
 	uncontrolled.Settings.Strategy = daemonset.NoStrategy
 	retargeted := heavyInput(1, granted(a)).slots(operating(a))
@@ -111,6 +113,8 @@ func operationCases() []operationCase {
 
 	return []operationCase{
 		{"a light change needs no operation", lighter,
+			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
+		{"an upgrade that leaves the driver out needs no operation", cut,
 			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
 		{"nodes are prepared before they get a slot, as many as may be unavailable", heavyInput(2, a, b, c),
 			said{States: states("a", "pending/Preparing", "b", "pending/Preparing", "c", "pending/Preparing")}, []string{"a:prepare", "c:prepare"}},

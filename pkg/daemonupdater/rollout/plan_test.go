@@ -46,6 +46,17 @@ func asking(n Node) Node {
 	return withPod(n, func(p *Pod) { p.Request = &Request{PodUID: p.UID, Time: epoch} })
 }
 
+func leftOutOf(n Node) Node {
+	n.LeftOut = true
+	return n
+}
+
+// withoutFirst is a group of two members of which the upgrade leaves the first out.
+func withoutFirst(in Input) Input {
+	in.Members = []Member{{Key: "kube-system/a", Target: newHash, LeftOut: true}, {Key: "kube-system/b", Target: newHash}}
+	return in
+}
+
 // inputOf is a group of one member under AdvancedRollingUpdate.
 func inputOf(limit int, nodes ...Node) Input {
 	return Input{
@@ -105,6 +116,18 @@ func TestPlan(t *testing.T) {
 			in:   inputOf(1, a, b, c),
 			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
 				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/BudgetExhausted", "c": "pending/Queued"}},
+		},
+		{
+			name: "a node that the upgrade leaves out waits, and costs nothing",
+			in:   inputOf(1, leftOutOf(a), b),
+			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
+				States: map[string]string{"a": "held/LeftOut", "b": "in-flight/Replacing"}},
+		},
+		{
+			name: "a component that the upgrade leaves out is not replaced, and its node waits for it",
+			in:   withoutFirst(inputOf(1, nodeOf("a", oldHash, oldHash), nodeOf("b", oldHash, newHash))),
+			want: said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "held/LeftOut"}},
 		},
 		{
 			name: "skips a node that was offline before it was touched, at no cost",

@@ -13,6 +13,8 @@ const (
 	ailing
 	// unasked: under OTA, outdated, and its person has not asked.
 	unasked
+	// leftOut: the upgrade is limited to something else.
+	leftOut
 	// resting: returned too recently to be started.
 	resting
 	// occupied: an operation of another group is at work on the node.

@@ -68,6 +68,8 @@ func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
 		return ReasonNodeBusy, f.Job.Message
 	case f.standing == ailing:
 		return ReasonUnavailable, f.wait().message
+	case f.standing == leftOut:
+		return ReasonLeftOut, "the upgrade is limited to other nodes or components"
 	case f.standing == unasked:
 		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
 	case p.in.Settings.Paused:
@@ -129,8 +131,7 @@ func (p *planner) countWaiting() []Waiting {
 		w.add(p, left[s], p.example(s))
 	}
 	p.fleet.lanes.Ascend(func(l *lane) bool {
-		first, _ := l.nodes.Min()
-		w.add(p, l.nodes.Len()-inLanes[l], first)
+		w.add(p, l.nodes.Len()-inLanes[l], l.waiting())
 		return true
 	})
 	slices.SortStableFunc(w, func(a, b Waiting) int {
