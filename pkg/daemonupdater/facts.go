@@ -75,6 +75,10 @@ func inputOf(o *observation, book *upgradeplan.Book, deadlines rollout.Deadlines
 	in := rollout.Input{Now: now, Deadlines: deadlines, Ledger: ledgerOf(&o.rollout.Status)}
 	in.Settings, in.Blocked = settingsOf(o)
 	cut := o.cut()
+	if missing := o.withoutMember(cut); missing != "" && in.Blocked == nil {
+		in.Blocked = &rollout.Blocked{Reason: daemonset.ReasonInvalidUpgradeOnly, Message: fmt.Sprintf(
+			"annotation %s names component %s, of which there is no DaemonSet here", topsv1.AnnotationUpgradeOnly, missing)}
+	}
 	var hashes []string
 	for _, m := range o.members {
 		target, err := daemonset.TargetRevision(m.daemonSet, m.revisions)
@@ -99,6 +103,20 @@ func (o *observation) cut() *daemonset.Cut {
 		return nil
 	}
 	return cut
+}
+
+// withoutMember returns a component of a cut that no member has, "" when there is none.
+func (o *observation) withoutMember(cut *daemonset.Cut) string {
+	if cut == nil {
+		return ""
+	}
+	i := slices.IndexFunc(cut.Components, func(key string) bool {
+		return !slices.ContainsFunc(o.members, func(m member) bool { return m.component() == key })
+	})
+	if i < 0 {
+		return ""
+	}
+	return cut.Components[i]
 }
 
 // settingsOf returns the settings all members agree on.

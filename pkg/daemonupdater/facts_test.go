@@ -266,3 +266,28 @@ func TestTheNodeOfTheOperatorIsKnown(t *testing.T) {
 		}
 	}
 }
+
+func TestAnUpgradeIsLimitedToWhatTheAnnotationSays(t *testing.T) {
+	limited := func(value string) (*observation, rollout.Input) {
+		var members []memberAndPods
+		for _, component := range []string{"driver", "exporter"} {
+			ds := componentOf(component)
+			ds.Annotations[topsv1.AnnotationUpgradeOnly] = value
+			members = append(members, memberWith(ds, podOn(ds, "a", oldHash), podOn(ds, "b", oldHash)))
+		}
+		o := observed(members, node("a"), node("b"))
+		return o, inputFrom(o)
+	}
+	o, in := limited("nodes=b;components=exporter")
+	if in.Blocked != nil || !in.Members[0].LeftOut || in.Members[1].LeftOut {
+		t.Errorf("blocked %v, members %+v", in.Blocked, in.Members)
+	}
+	if !o.view.fleet.Node("a").LeftOut || o.view.fleet.Node("b").LeftOut {
+		t.Error("the nodes are not as annotated")
+	}
+	for _, value := range []string{"components=drvier", "everything"} {
+		if _, in := limited(value); in.Blocked == nil || in.Blocked.Reason != "InvalidUpgradeOnly" {
+			t.Errorf("%q blocks with %+v", value, in.Blocked)
+		}
+	}
+}
