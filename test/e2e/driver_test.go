@@ -186,7 +186,7 @@ func (s *scenarios) driverUpgrade(ctx context.Context, t *testing.T) {
 
 	drivers, plugins := d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-driver"), d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-k8s-plugin")
 	for node, driver := range drivers {
-		if image := driver.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v2") {
+		if image := driver.Spec.Containers[0].Image; !hasTag(image, "v2") {
 			t.Errorf("the driver of %s has image %s", node, image)
 		}
 		if plugin := plugins[node]; plugin.CreationTimestamp.Before(&driver.CreationTimestamp) {
@@ -203,6 +203,8 @@ func (s *scenarios) driverUpgrade(ctx context.Context, t *testing.T) {
 		}
 	}
 }
+
+func hasTag(image, tag string) bool { return strings.HasSuffix(image, ":"+tag) }
 
 // hasHistory checks what a NodeUpgrade tells of its only operation.
 func (d *drivers) hasHistory(ctx context.Context, node string) {
