@@ -21,7 +21,7 @@ const controllerUID = ".metadata.controller.uid"
 // its nodes.
 func (r *Reconciler) observe(ctx context.Context, g Group) (*observation, error) {
 	o := &observation{group: g, home: r.Node}
-	daemonSets, err := r.daemonSetsOf(ctx, g)
+	daemonSets, err := daemonSetsOf(ctx, r, g)
 	if err != nil || len(daemonSets) == 0 {
 		return o, err
 	}
@@ -39,12 +39,12 @@ func (r *Reconciler) observe(ctx context.Context, g Group) (*observation, error)
 			return nil, err
 		}
 	}
-	o.policy, err = r.policyOf(ctx, o)
+	o.policy, err = namedPolicy(ctx, r, o)
 	return o, err
 }
 
-// policyOf returns the policy the group's settings name, nil when there is none.
-func (r *Reconciler) policyOf(ctx context.Context, o *observation) (*topsv1.UpgradePolicy, error) {
+// namedPolicy returns the policy the group's settings name, nil when there is none.
+func namedPolicy(ctx context.Context, r client.Reader, o *observation) (*topsv1.UpgradePolicy, error) {
 	settings, _ := settingsOf(o)
 	if settings.Policy == "" {
 		return nil, nil
@@ -70,7 +70,7 @@ func (r *Reconciler) nodeUpgrades(ctx context.Context) ([]*topsv1.NodeUpgrade, e
 
 // daemonSetsOf returns the DaemonSets of a group in the order of replacement;
 // those being deleted do not belong to it any more.
-func (r *Reconciler) daemonSetsOf(ctx context.Context, g Group) ([]*appsv1.DaemonSet, error) {
+func daemonSetsOf(ctx context.Context, r client.Reader, g Group) ([]*appsv1.DaemonSet, error) {
 	if g.Kind == kindDaemonSet {
 		var ds appsv1.DaemonSet
 		err := r.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: g.Name}, &ds)

@@ -123,20 +123,7 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 // all that is to be replaced on it. It is pure. The error says what the logic book
 // cannot do.
 func operationOf(o *observation, in *rollout.Input, book upgradeplan.Book, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
-	plan := upgradeplan.Node{Name: node.Name}
-	known := map[string]*rollout.Pod{}
-	for i := range node.Pods {
-		pod := &node.Pods[i]
-		component := o.members[pod.Member].component()
-		if book.Disruption([]string{component}, false) == "" {
-			continue // the book does not know it: it is replaced when the operation is done
-		}
-		plan.Deployed = append(plan.Deployed, component)
-		known[component] = pod
-		if rollout.ToReplace(in, node, pod) {
-			plan.Changed = append(plan.Changed, component)
-		}
-	}
+	plan := planOf(o, in, &book, node)
 	mission, err := upgradeplan.Plan(book, []upgradeplan.Node{plan}, 1)
 	if err != nil {
 		return nil, fmt.Errorf("planning the operation of node %s: %w", node.Name, err)
@@ -144,18 +131,34 @@ func operationOf(o *observation, in *rollout.Input, book upgradeplan.Book, node 
 	op := &topsv1.NodeOperation{
 		ID: id, NodeUID: node.UID, Rollout: rolloutOf(o), Revision: in.Revision, Purpose: purposeOf(o, in), Job: stagesOf(mission),
 	}
-	for component, pod := range known {
-		if replaces(mission, component) {
+	for i := range node.Pods {
+		pod := &node.Pods[i]
+		if component := o.members[pod.Member].component(); replaces(mission, component) {
 			op.Targets = append(op.Targets, targetOfOperation(o.members[pod.Member], component, in.Members[pod.Member].Target, pod.Revision))
 		}
 	}
-	slices.SortFunc(op.Targets, func(a, b topsv1.OperationTarget) int {
-		return slices.Index(plan.Deployed, a.Component) - slices.Index(plan.Deployed, b.Component)
-	})
 	if o.policy != nil {
 		constrain(op, &o.policy.Spec)
 	}
 	return op, nil
+}
+
+// planOf is what the generator of plans has to know of a node. What the book does not
+// know is left out: it is replaced like any other pod.
+func planOf(o *observation, in *rollout.Input, book *upgradeplan.Book, node *rollout.Node) upgradeplan.Node {
+	plan := upgradeplan.Node{Name: node.Name, ControlPlane: node.ControlPlane}
+	for i := range node.Pods {
+		pod := &node.Pods[i]
+		component := o.members[pod.Member].component()
+		if book.Disruption([]string{component}, false) == "" {
+			continue
+		}
+		plan.Deployed = append(plan.Deployed, component)
+		if rollout.ToReplace(in, node, pod) {
+			plan.Changed = append(plan.Changed, component)
+		}
+	}
+	return plan
 }
 
 // rolloutOf is the key of the group's DaemonRollout, as operations carry it.

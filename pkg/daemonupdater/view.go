@@ -153,6 +153,20 @@ func (r *Reconciler) readFleet(ctx context.Context, o *observation, in *rollout.
 
 // newView makes a view of everything there is; pods has one list per member.
 func newView(o *observation, in *rollout.Input, nodes []corev1.Node, pods [][]*corev1.Pod, upgrades []topsv1.NodeUpgrade) *view {
+	all := foundOf(o, nodes, pods, upgrades)
+	v := &view{
+		frame: frameOf(o, in), revision: in.Revision, fleet: rollout.NewFleet(in), nodes: make(map[string]*nodeView, len(all)),
+		asking: map[string]bool{}, confirmed: map[int]bool{}, unmarked: map[string]bool{},
+	}
+	known := zones{}
+	for name, f := range all {
+		v.set(o, name, f, known, in.Now)
+	}
+	return v
+}
+
+// foundOf puts together what there is of each node; pods has one list per member.
+func foundOf(o *observation, nodes []corev1.Node, pods [][]*corev1.Pod, upgrades []topsv1.NodeUpgrade) map[string]*found {
 	all := make(map[string]*found, len(nodes))
 	on := func(name string) *found {
 		if all[name] == nil {
@@ -172,15 +186,7 @@ func newView(o *observation, in *rollout.Input, nodes []corev1.Node, pods [][]*c
 			f.pods[member] = append(f.pods[member], pod)
 		}
 	}
-	v := &view{
-		frame: frameOf(o, in), revision: in.Revision, fleet: rollout.NewFleet(in), nodes: make(map[string]*nodeView, len(all)),
-		asking: map[string]bool{}, confirmed: map[int]bool{}, unmarked: map[string]bool{},
-	}
-	known := zones{}
-	for name, f := range all {
-		v.set(o, name, f, known, in.Now)
-	}
-	return v
+	return all
 }
 
 // readNode reads one node again with what is on it.

@@ -1,0 +1,112 @@
+package daemonupdater
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// previewed is the gr "fleet", a driver and an exporter, on nodes a, b and c, all at
+// its newest revision. A pod that uses a GCU is on b, and c is offline.
+func previewed(t *testing.T, change ...func(*appsv1.DaemonSet)) Previewer {
+	t.Helper()
+	objects := []client.Object{node("a"), node("b"), offline(node("c"))}
+	training := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "training", OwnerReferences: controlledBy("apps/v1", "ReplicaSet", "t", "t")}}
+	training.Spec.NodeName = "b"
+	training.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "ENFLAME_VISIBLE_DEVICES", Value: "all"}}}}
+	objects = append(objects, training)
+	for _, component := range []string{"driver", "exporter"} {
+		ds := componentOf(component)
+		for _, c := range change {
+			c(ds)
+		}
+		objects = append(objects, ds)
+		for _, r := range revisionsOf(ds, oldHash, newHash) {
+			objects = append(objects, r)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			objects = append(objects, podOn(ds, name, newHash))
+		}
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Previewer{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Namespace: "gcu-system",
+		Book: testBook, Clock: func() time.Time { return epoch }}
+}
+
+func TestAPreviewTellsWhoIsUpgradedAndWhoLeaves(t *testing.T) {
+	got, err := previewed(t).Preview(t.Context(), Question{GcuResource: "fleet", Changed: []string{"driver"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Preview{
+		Limit: 1,
+		Nodes: []NodePreview{
+			{Name: "a", Disruption: upgradeplan.EvictAccelerator},
+			{Name: "b", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator, Evicts: []string{"default/training"}},
+		},
+		Left: []LeftNode{{Name: "c", Reason: "NodeOffline", Message: "the node was offline before it was touched; it is upgraded when it is Ready again"}},
+		Plan: got.Plan,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("preview (-want +got):\n%s", diff)
+	}
+	if len(got.Plan) != 2 || got.Plan[0][0].Host() != "a" || len(got.Plan[0][0]) != 10 {
+		t.Errorf("plan %v", got.Plan)
+	}
+}
+
+func TestAPreviewIsLimitedAsAsked(t *testing.T) {
+	p := previewed(t)
+	for _, tt := range []struct {
+		cut  daemonset.Cut
+		want []string
+	}{
+		{daemonset.Cut{}, []string{"a", "b"}},
+		{daemonset.Cut{Nodes: []string{"b"}}, []string{"b"}},
+		{daemonset.Cut{Components: []string{"driver"}}, nil},
+	} {
+		got, err := p.Preview(t.Context(), Question{GcuResource: "fleet", Changed: []string{"exporter"}, Cut: &tt.cut})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, n := range got.Nodes {
+			names = append(names, n.Name)
+		}
+		if diff := cmp.Diff(tt.want, names); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", tt.cut, diff)
+		}
+	}
+}
+
+func TestAPreviewSaysWhyNothingHappens(t *testing.T) {
+	p := previewed(t, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationUpdateStrategy) })
+	if got, err := p.Preview(t.Context(), Question{GcuResource: "fleet", Changed: []string{"driver"}}); err != nil || got.Blocked == "" || len(got.Nodes) > 0 {
+		t.Errorf("without a strategy: %+v, %v", got, err)
+	}
+	p = previewed(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationMaxUnavailable, "0") })
+	if got, err := p.Preview(t.Context(), Question{GcuResource: "fleet"}); err != nil || got.Blocked == "" {
+		t.Errorf("with wrong settings: %+v, %v", got, err)
+	}
+	if _, err := p.Preview(t.Context(), Question{GcuResource: "other"}); !apierrors.IsNotFound(err) {
+		t.Errorf("of a gr that is not there: %v", err)
+	}
+}
