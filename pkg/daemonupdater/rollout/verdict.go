@@ -61,17 +61,13 @@ func (p *planner) verdict(f *nodeFacts) Verdict {
 
 // whyNot says why a Ready node with something left to do is not being upgraded.
 func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
-	switch {
-	case p.in.Blocked != nil:
+	if p.in.Blocked != nil {
 		return ReasonBlocked, p.in.Blocked.Message
-	case f.standing == occupied && f.Job != nil:
-		return ReasonNodeBusy, f.Job.Message
-	case f.standing == ailing:
-		return ReasonUnavailable, f.wait().message
-	case f.standing == leftOut:
-		return ReasonLeftOut, "the upgrade is limited to other nodes or components"
-	case f.standing == unasked:
-		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
+	}
+	if reason, message := f.outOfQuestion(); reason != "" {
+		return reason, message
+	}
+	switch {
 	case p.in.Settings.Paused:
 		return ReasonPaused, "the rollout is paused"
 	case p.halted != "":
@@ -93,6 +89,22 @@ func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
 	return ReasonUnavailable, f.wait().message
 }
 
+// outOfQuestion says why a node would not be upgraded whatever the rollout allows; ""
+// when it would.
+func (f *nodeFacts) outOfQuestion() (Reason, string) {
+	switch {
+	case f.standing == occupied && f.Job != nil:
+		return ReasonNodeBusy, f.Job.Message
+	case f.standing == ailing:
+		return ReasonUnavailable, f.wait().message
+	case f.standing == leftOut:
+		return ReasonLeftOut, "the upgrade is limited to other nodes or components"
+	case f.standing == unasked:
+		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
+	}
+	return "", ""
+}
+
 // state is that of a node that waits for a reason: pending when it waits for
 // room or for its own pods, held when it waits for a person or by policy.
 func (r Reason) state() State {
@@ -106,7 +118,7 @@ func (r Reason) state() State {
 // byPeople tells whether nodes that wait for this reason wait for a person.
 func (r Reason) byPeople() bool {
 	switch r {
-	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval:
+	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut:
 		return true
 	}
 	return false
