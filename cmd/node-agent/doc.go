@@ -7,7 +7,9 @@
 //
 // The agent has a ServiceAccount, a ClusterRole and a Role of its own; it needs
 // exactly what follows. It may not delete or evict pods, and not write nodes. Of
-// Secrets it may read one name in one namespace; a person gives it more.
+// Secrets it may read one name in one namespace; a person gives it more. The policy in
+// config/admission lets it write the NodeUpgrade of its own node only, and there only
+// what packages ota and hosttasks write: what they write in addition, it has to allow.
 //
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get

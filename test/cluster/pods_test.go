@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -225,6 +226,16 @@ func checkAccount(t *testing.T, r *running) {
 	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v, want the ServiceAccount to be known and forbidden to list nodes", err)
 	}
+	r.must(t, "kubeconfig", "--dir", r.dir, "--serviceaccount", "default/default", "--node", lostNode, "--output", path)
+	self, err := clientFor(t, path).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := self.Status.UserInfo.Extra["authentication.kubernetes.io/node-name"]; len(got) != 1 || got[0] != lostNode {
+		t.Errorf("the token names nodes %q, want %s", got, lostNode)
+	}
+	r.mustFail(t, "getting node node-0099 to bind a token to",
+		"kubeconfig", "--dir", r.dir, "--serviceaccount", "default/default", "--node", "node-0099")
 	r.mustFail(t, "requesting a token for ServiceAccount default/nobody",
 		"kubeconfig", "--dir", r.dir, "--serviceaccount", "default/nobody")
 }

@@ -63,6 +63,9 @@ func (s *scenarios) nodeObjectDeleted(ctx context.Context, t *testing.T) {
 	if err := s.Client.Create(ctx, again); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.agents.Restart(ctx, s.Cluster, node.Name); err != nil {
+		t.Fatal(err)
+	}
 	f.complete(ctx, "app:2", scenarioNodes)
 }
 

@@ -295,6 +295,13 @@ func (s *scenarios) manifests(ctx context.Context, t *testing.T) {
 			t.Error(err)
 		}
 	}
+	const policy = "validatingadmissionpolicy/gcu-node-agent"
+	if _, err := s.Kubectl(ctx, "wait", "--for=jsonpath={.status.observedGeneration}", "--timeout=30s", policy); err != nil {
+		t.Fatal(err)
+	}
+	if warnings, err := s.Kubectl(ctx, "get", policy, "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); err != nil || warnings != "" {
+		t.Errorf("%v, the types in the policy are wrong: %s", err, warnings)
+	}
 }
 
 // conditionOf returns the status of PodNeedUpgrade, "" when it is absent.

@@ -61,6 +61,19 @@ func (c *Cluster) StartAgents(ctx context.Context, driverVersion string) (*Agent
 	return a, err
 }
 
+// Restart replaces the agent of a node, as its DaemonSet does: for a Node object that
+// is another one now, for which the token of the agent is not valid.
+func (a *Agents) Restart(ctx context.Context, c *Cluster, node string) error {
+	if err := a.signal([]string{node}, (*Process).Stop); err != nil {
+		return err
+	}
+	p, err := c.StartAgent(ctx, node, a.hosts[node].Root)
+	if p != nil {
+		a.byNode[node] = p
+	}
+	return err
+}
+
 // Of returns the agent of a node, nil when there is none.
 func (a *Agents) Of(node string) *Process { return a.byNode[node] }
 

@@ -115,10 +115,11 @@ func (c *Cluster) NodesOn(ctx context.Context, names ...string) (string, error) 
 }
 
 // ServiceAccountKubeconfig writes a kubeconfig with the rights of a
-// ServiceAccount, namespace/name, and returns its path.
-func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, account string) (string, error) {
-	output := filepath.Join(c.Dir, strings.ReplaceAll(account, "/", "-")+".kubeconfig")
-	_, err := c.testcluster(ctx, io.Discard, "kubeconfig", "--serviceaccount", account, "--output", output)
+// ServiceAccount, namespace/name, and returns its path. The token names a node as
+// that of a pod there does, unless the node is empty.
+func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, account, node string) (string, error) {
+	output := filepath.Join(c.Dir, strings.ReplaceAll(account, "/", "-")+node+".kubeconfig")
+	_, err := c.testcluster(ctx, io.Discard, "kubeconfig", "--serviceaccount", account, "--node", node, "--output", output)
 	return output, err
 }
 

@@ -36,9 +36,9 @@ type Process struct {
 	done    chan struct{}
 }
 
-// Install applies the shipped CRDs and roles.
+// Install applies the shipped CRDs, roles and admission policy.
 func (c *Cluster) Install(ctx context.Context) error {
-	for _, folder := range []string{"config/crd", "config/rbac"} {
+	for _, folder := range []string{"config/crd", "config/rbac", "config/admission"} {
 		if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", folder); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (c *Cluster) Install(ctx context.Context) error {
 // StartManager starts a manager with the rights of its ServiceAccount and waits
 // until it is ready. More arguments are appended to its own.
 func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, error) {
-	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, ManagerAccount)
+	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, ManagerAccount, "")
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +67,10 @@ func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, e
 }
 
 // StartAgent starts the node agent of one node, whose machine has its root in a
-// folder, with the rights of its ServiceAccount, and waits until it serves.
+// folder, with the rights of its ServiceAccount on that node, and waits until it
+// serves.
 func (c *Cluster) StartAgent(ctx context.Context, node, hostRoot string) (*Process, error) {
-	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, AgentAccount)
+	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, AgentAccount, node)
 	if err != nil {
 		return nil, err
 	}

@@ -36,14 +36,18 @@ built kubectl first in PATH.`,
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func (r *root) kubeconfigCommand() *cobra.Command {
-	var dir, account, output string
+	var dir, account, node, output string
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --dir DIR --serviceaccount NAMESPACE/NAME",
 		Short: "Write a kubeconfig with the rights of a ServiceAccount",
 		Long: `Request a token for an existing ServiceAccount, valid for 24 hours, write a
-kubeconfig with it and print the kubeconfig's path.`,
+kubeconfig with it and print the kubeconfig's path.
+
+With --node the token names that node (authentication.kubernetes.io/node-name), as
+that of a pod there does. It is valid as long as the Node object exists.`,
 		Example: `  testcluster kubeconfig --dir /tmp/tc --serviceaccount default/default
-  testcluster kubeconfig --dir /tmp/tc --serviceaccount gcu/manager --output manager.kubeconfig`,
+  testcluster kubeconfig --dir /tmp/tc --serviceaccount gcu/manager --output manager.kubeconfig
+  testcluster kubeconfig --dir /tmp/tc --serviceaccount gcu/agent --node node-0001`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			namespace, name, err := parseAccount(account)
@@ -55,13 +59,13 @@ kubeconfig with it and print the kubeconfig's path.`,
 				return err
 			}
 			if output == "" {
-				output = state.AccountKubeconfig(namespace, name)
+				output = state.AccountKubeconfig(namespace, name, node)
 			}
 			path, err := filepath.Abs(output)
 			if err != nil {
 				return fmt.Errorf("resolving %s: %w", output, err)
 			}
-			if err := state.WriteAccountKubeconfig(cmd.Context(), namespace, name, path); err != nil {
+			if err := state.WriteAccountKubeconfig(cmd.Context(), namespace, name, node, path); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), path)
@@ -70,6 +74,7 @@ kubeconfig with it and print the kubeconfig's path.`,
 	}
 	addDir(cmd, &dir)
 	cmd.Flags().StringVar(&account, "serviceaccount", "", "the ServiceAccount as NAMESPACE/NAME (required)")
+	cmd.Flags().StringVar(&node, "node", "", "the node that the token is to name (default: none)")
 	cmd.Flags().StringVar(&output, "output", "", "file to write (default: in the cluster's directory, removed with it)")
 	return cmd
 }

@@ -15,14 +15,21 @@ import (
 // accountTokenLife is how long the token of WriteAccountKubeconfig is valid.
 const accountTokenLife = 24 * time.Hour
 
-// AccountKubeconfig is where the kubeconfig of a ServiceAccount goes by default.
-func (s *State) AccountKubeconfig(namespace, name string) string {
-	return filepath.Join(s.layout.Data(), namespace+"."+name+".kubeconfig")
+// AccountKubeconfig is where the kubeconfig of a ServiceAccount goes by default, for
+// a token that is bound to a node unless that is empty.
+func (s *State) AccountKubeconfig(namespace, name, node string) string {
+	file := namespace + "." + name
+	if node != "" {
+		file += "." + node
+	}
+	return filepath.Join(s.layout.Data(), file+".kubeconfig")
 }
 
 // WriteAccountKubeconfig writes a kubeconfig with the rights of an existing
-// ServiceAccount to path. Its token is valid for 24 hours.
-func (s *State) WriteAccountKubeconfig(ctx context.Context, namespace, name, path string) error {
+// ServiceAccount to path. Its token is valid for 24 hours. With a node that is not
+// empty, the token names that node, as the token of a pod there does, and is valid
+// only as long as the Node object exists.
+func (s *State) WriteAccountKubeconfig(ctx context.Context, namespace, name, node, path string) error {
 	config, err := s.restConfig()
 	if err != nil {
 		return err
@@ -33,6 +40,13 @@ func (s *State) WriteAccountKubeconfig(ctx context.Context, namespace, name, pat
 	}
 	seconds := int64(accountTokenLife.Seconds())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	if node != "" {
+		bound, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("getting node %s to bind a token to: %w", node, err)
+		}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: bound.Name, UID: bound.UID}
+	}
 	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("requesting a token for ServiceAccount %s/%s: %w", namespace, name, err)

@@ -1,0 +1,125 @@
+package rights
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// nodeNameClaim is where the API server says which node a token names.
+const nodeNameClaim = "authentication.kubernetes.io/node-name"
+
+// agentUser is the user that all node agents are.
+const agentUser = "system:serviceaccount:" + namespace + ":" + agentAccount
+
+// addNode makes a Node.
+func (p *plane) addNode(t *testing.T, name string) *corev1.Node {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	check(t, p.admin.Create(t.Context(), node))
+	return node
+}
+
+// ownedBy is the NodeUpgrade of a node as the agent creates it; which Node object of
+// that name it is, nobody looks at here.
+func ownedBy(node string) *topsv1.NodeUpgrade {
+	return &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: node, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "Node", Name: node, UID: "uid"}}}}
+}
+
+// addNodeUpgrade makes the NodeUpgrade of a node.
+func (p *plane) addNodeUpgrade(t *testing.T, node *corev1.Node) *topsv1.NodeUpgrade {
+	t.Helper()
+	n := ownedBy(node.Name)
+	n.OwnerReferences[0].UID = node.UID
+	check(t, p.admin.Create(t.Context(), n))
+	return n
+}
+
+// withToken is who presents a token.
+func (p *plane) withToken(token string) *rest.Config {
+	config := rest.AnonymousClientConfig(p.config)
+	config.BearerToken = token
+	return config
+}
+
+// account is a ServiceAccount with a token that is bound to an object; nil: to none.
+func (p *plane) account(t *testing.T, name string, bound *authenticationv1.BoundObjectReference) *rest.Config {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}
+	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	check(t, p.admin.SubResource("token").Create(t.Context(), of, request))
+	return p.withToken(request.Status.Token)
+}
+
+// agentInPod is the agent with the token that a kubelet gets for its pod.
+func (p *plane) agentInPod(t *testing.T, node *corev1.Node) *rest.Config {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gcu-node-agent-" + node.Name},
+		Spec: corev1.PodSpec{NodeName: node.Name, ServiceAccountName: agentAccount, Containers: []corev1.Container{{Name: "node-agent", Image: "x"}}}}
+	check(t, p.admin.Create(t.Context(), pod))
+	return p.account(t, agentAccount, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
+}
+
+// agentOfNode is the agent with a token that is bound to its Node, as test/harness
+// gives it to agents that run in no pod.
+func (p *plane) agentOfNode(t *testing.T, node *corev1.Node) *rest.Config {
+	t.Helper()
+	return p.account(t, agentAccount, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
+}
+
+// agentWithSecret is the agent with a token of the old kind, which is kept in a
+// Secret. The token controller, which is not here, would make it so.
+func (p *plane) agentWithSecret(t *testing.T, name string) *rest.Config {
+	t.Helper()
+	account := &corev1.ServiceAccount{}
+	check(t, p.admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: agentAccount}, account))
+	const claim = "kubernetes.io/serviceaccount/"
+	token := p.sign(t, map[string]string{
+		"iss": "kubernetes/serviceaccount", "sub": agentUser, claim + "namespace": namespace, claim + "secret.name": name,
+		claim + "service-account.name": account.Name, claim + "service-account.uid": string(account.UID),
+	})
+	check(t, p.admin.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account.Name}},
+		Type:       corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token)},
+	}))
+	return p.withToken(token)
+}
+
+// sign makes a JSON Web Token with the key of the API server.
+func (p *plane) sign(t *testing.T, claims map[string]string) string {
+	t.Helper()
+	pem, err := os.ReadFile(filepath.Join(p.environment.ControlPlane.GetAPIServer().CertDir, "sa-signer.key"))
+	check(t, err)
+	key, err := keyutil.ParsePrivateKeyPEM(pem)
+	check(t, err)
+	payload, err := json.Marshal(claims)
+	check(t, err)
+	encode := base64.RawURLEncoding.EncodeToString
+	signed := encode([]byte(`{"alg":"ES256","typ":"JWT"}`)) + "." + encode(payload)
+	digest := sha256.Sum256([]byte(signed))
+	r, s, err := ecdsa.Sign(rand.Reader, key.(*ecdsa.PrivateKey), digest[:])
+	check(t, err)
+	return signed + "." + encode(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
+}
+
+// powerful is the agent of a node with all rights that a role can give.
+func (p *plane) powerful(node string) *rest.Config {
+	config := rest.CopyConfig(p.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: agentUser, Groups: []string{"system:masters"}, Extra: map[string][]string{nodeNameClaim: {node}}}
+	return config
+}
