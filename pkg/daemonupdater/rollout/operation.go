@@ -236,9 +236,10 @@ func (f *nodeFacts) needless() bool {
 	return f.standing != away && !f.heavy
 }
 
-// newOperation is an id that no operation of the node had before.
+// newOperation is an id that no operation had before, neither of this node nor of
+// another one: a mark on a node is left over when no operation has its id.
 func (p *planner) newOperation(n *nodeFacts) string {
-	return fmt.Sprintf("%s-%s-%d", p.in.Revision, strconv.FormatInt(p.in.Now.UnixMilli(), 36), len(n.Ended))
+	return fmt.Sprintf("%s-%s-%x-%d", p.in.Revision, strconv.FormatInt(p.in.Now.UnixMilli(), 36), n.hash, len(n.Ended))
 }
 
 // operationOf is the operation of a node that is started: the one that was

@@ -143,7 +143,7 @@ func operationCases() []operationCase {
 			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/Deferred", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
 		{"a node that is kept out of service uses the budget, and is the next to be started", heavyInput(1, held, prepared(b)),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},
-			[]string{"a:grant " + fmt.Sprintf("r2-%s-1", "mjuohs00")}},
+			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-1", hashOf("a"))}},
 		{"a failed node that is kept out of service uses the budget", failed,
 			said{States: states("a", "failed/OperationFailed", "b", "pending/BudgetExhausted")}, nil},
 		{"nobody starts on a node at which another group is at work", heavyInput(2, foreign, prepared(b)),
@@ -174,5 +174,12 @@ func TestOperations(t *testing.T) {
 				t.Errorf("orders (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestTheIDOfAnOperationIsThatOfOneNode(t *testing.T) {
+	d := Plan(heavyInput(2, heavyNode("a"), heavyNode("b")))
+	if len(d.Orders) != 2 || d.Orders[0].Operation == d.Orders[1].Operation {
+		t.Errorf("orders %+v: what is left on a node is known by an id that no other node has (invariant S3)", d.Orders)
 	}
 }
