@@ -125,7 +125,20 @@ func (c *simClient) Patch(_ context.Context, object client.Object, patch client.
 		return err
 	}
 	key, pass := simKeyOf(object), c.m.pass
-	return c.m.call("patch", key, func() error { return c.m.w.undoByUs(pass, key, patch.Type(), data) })
+	return c.m.call("patch", key, func() error {
+		switch key.kind {
+		case simUpgrades:
+			return c.m.w.orderByUs(object, patch.Type(), data)
+		case simGrs:
+			before := simGet[*topsv1.GcuResource](c.m.w.api, key)
+			if err := c.m.w.api.patch(object, patch.Type(), data, "ObjectMeta"); err != nil {
+				return err
+			}
+			c.m.w.checkAsked(before, simGet[*topsv1.GcuResource](c.m.w.api, key))
+			return nil
+		}
+		return c.m.w.undoByUs(pass, key, patch.Type(), data)
+	})
 }
 
 // undoByUs is a rollback by a manager; the checks see the true state just before.

@@ -97,14 +97,16 @@ func (w *simWorld) finale() {
 		return len(r.Status.InFlight) == 0 && r.Status.HeldNodes == 0
 	}
 	complete := func(r *topsv1.DaemonRollout) bool {
-		return w.stuck != "" || meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete)
+		return w.stuck != "" || w.guarded() != "" || meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete)
 	}
 	if !w.until("L1: every reachable node gets to the target", 4*time.Hour, w.arrived) ||
 		!w.until("L2: no slot is held", time.Hour, func() bool { return w.everyRollout(noSlots) }) ||
 		!w.until("S10: complete is said", time.Minute, func() bool { return w.everyRollout(complete) }) {
 		return
 	}
-	w.beQuiet()
+	if w.ops == nil || w.guarded()+w.stuck == "" {
+		w.beQuiet()
+	}
 	for _, g := range w.groups {
 		w.annotate(g, topsv1.AnnotationUpdateStrategy, "")
 	}
@@ -147,7 +149,7 @@ func (w *simWorld) until(what string, within time.Duration, holds func() bool) b
 func (w *simWorld) arrived() bool {
 	for _, g := range w.groups {
 		for _, h := range w.hosts {
-			if h.name != w.stuck && !w.atTarget(g, h.name) {
+			if h.name != w.stuck && h.name != w.guarded() && !w.atTarget(g, h.name) {
 				return false
 			}
 		}
@@ -178,6 +180,16 @@ func (w *simWorld) everyRollout(holds func(*topsv1.DaemonRollout) bool) bool {
 func (w *simWorld) nothingLeft() bool {
 	for _, g := range w.groups {
 		if w.rolloutOf(g.id) != nil {
+			return false
+		}
+	}
+	for _, u := range simAll[*topsv1.NodeUpgrade](w.api, simUpgrades) {
+		if u.Spec.Operation != nil || simLives(u.Status.Operation) {
+			return false
+		}
+	}
+	for _, node := range simAll[*corev1.Node](w.api, simNodes) {
+		if len(simMarks(node)) > 0 || node.Spec.Unschedulable {
 			return false
 		}
 	}
