@@ -82,6 +82,9 @@ func ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (nex
 		}
 		return next, amend
 	}
+	if shown := upgrade.Status.Operation; order.Abort && shown != nil && shown.ID == order.Operation {
+		return nil, nothing // it was taken away, and is being wound up
+	}
 	if job, disturbed := jobOf(upgrade, own); job != nil && (!job.Ours || disturbed && !job.Held) {
 		return nil, nothing
 	}

@@ -75,9 +75,8 @@ type Order struct {
 	Grant, Abort bool
 }
 
-// maxPrepared bounds the operations that are being prepared, or are and wait for a
-// slot: so many nodes pull images at the same time.
-const maxPrepared = 20
+// maxPulling bounds the nodes that pull images at the same time.
+const maxPulling = 20
 
 // ended returns how an operation of the node ended, nil when it has not.
 func (n *Node) ended(operation string) *End {
@@ -196,24 +195,50 @@ func (p *planner) orderOperations() {
 // prepare has the operations of the nodes made that come next, so many that there
 // is always one that is ready when a slot is free.
 func (p *planner) prepare(lanes []*lane) {
-	room := min(p.limit, maxPrepared)
+	var ahead []*nodeFacts
+	pulling := 0
 	for _, n := range p.fleet.preparing {
-		if !p.fleet.frame.stale(n.Job) {
-			room--
+		if p.fleet.frame.stale(n.Job) {
+			continue
+		}
+		ahead = append(ahead, n)
+		if !n.Job.Prepared {
+			pulling++
 		}
 	}
 	for _, l := range lanes {
+		room := p.limit
+		for _, n := range ahead {
+			if p.goesBefore(n, l) {
+				room--
+			}
+		}
 		l.nodes.Ascend(func(n *nodeFacts) bool {
-			if room <= 0 {
+			if room <= 0 || pulling >= maxPulling {
 				return false
 			}
 			if n.startable() && (n.Job == nil || n.preparing() && p.fleet.frame.stale(n.Job)) {
 				p.orders = append(p.orders, Order{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)})
+				ahead = append(ahead, n)
 				room--
+				pulling++
 			}
 			return true
 		})
 	}
+}
+
+// goesBefore tells whether a node that is prepared, or will be, is there for the next
+// slot that those of a lane could have. One that cannot be started when they can does
+// not keep them from being prepared: then nobody would be ready.
+func (p *planner) goesBefore(n *nodeFacts, l *lane) bool {
+	if n.lane == nil || !n.startable() || n.lane.need == healthy && l.need != healthy {
+		return false
+	}
+	if reason, _ := p.held(n.lane); reason != "" {
+		return false
+	}
+	return n.Pool == l.pool || p.refused[n.lane].reason != ReasonPoolExhausted
 }
 
 // withdraw ends operations that nobody grants: nothing is to be replaced on their

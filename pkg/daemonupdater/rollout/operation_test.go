@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -87,6 +89,11 @@ func operationCases() []operationCase {
 		}
 		return m
 	}
+	kept := func(n Node) Node { // held, with its device closed: a pod does not come back
+		n.Job, n.Disturbed = &Job{ID: "op-" + n.Name, Ours: true, Granted: true, Held: true}, true
+		n.Pods[1] = Pod{Member: 1}
+		return n
+	}
 	lighter := inputOf(1, nodeOf("a", newHash, oldHash))
 	lighter.Members = heavyInput(1).Members
 	paused := heavyInput(1, a)
@@ -105,6 +112,8 @@ func operationCases() []operationCase {
 	held.Job, held.Disturbed = &Job{ID: "op-a", Ours: true, Granted: true, Held: true}, true
 	failed := heavyInput(1, held, prepared(b))
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Reason: ReasonOperationFailed, Since: epoch}}
+	pooled := heavyInput(2, inPool(prepared(a), "x"), inPool(b, "y"), inPool(granted(c), "x")).slots(operating(c))
+	pooled.Policy.PoolMaxUnavailable = ptr.To(intstr.FromInt32(1))
 	behind := withEnd(a, Done) // the view shows the driver's pod from before
 	again := withPod(withEnd(heavyNode("a"), Done), func(p *Pod) { p.Created = epoch })
 	done := withEnd(nodeOf("a", newHash, newHash), Done)
@@ -114,9 +123,15 @@ func operationCases() []operationCase {
 			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
 		{"nodes are prepared before they get a slot, as many as may be unavailable", heavyInput(2, a, b, c),
 			said{States: states("a", "pending/Preparing", "b", "pending/Preparing", "c", "pending/Preparing")}, []string{"a:prepare", "c:prepare"}},
+		{"a node that is unavailable is prepared although a healthy one is, which has to wait for it", heavyInput(1, prepared(a), broken(heavyNode("b"))),
+			said{States: states("a", "pending/BudgetExhausted", "b", "pending/Preparing")}, []string{"b:prepare"}},
+		{"a node that is prepared and offline keeps nobody from being prepared", heavyInput(1, offline(prepared(a)), b),
+			said{States: states("a", "skipped/NodeOffline", "b", "pending/Preparing")}, []string{"b:prepare"}},
+		{"a node that is prepared in a pool that is used up keeps no other pool from being prepared", pooled,
+			said{Slots: []string{"c"}, States: states("a", "pending/PoolBudgetExhausted", "b", "pending/Preparing", "c", "in-flight/Operating")}, []string{"b:prepare"}},
 		{"a prepared node is started, and the next one prepared", heavyInput(1, prepared(a), b),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/Preparing")},
-			[]string{"a:grant op-a"}},
+			[]string{"a:grant op-a", "b:prepare"}},
 		{"a prepared node waits for room", heavyInput(1, granted(a), prepared(b)).slots(operating(a)),
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")}, nil},
 		{"while a node is prepared no other is in its place", heavyInput(1, withJob(a, jobOf("op-a")), b),
@@ -144,6 +159,9 @@ func operationCases() []operationCase {
 		{"a node that is kept out of service uses the budget, and is the next to be started", heavyInput(1, held, prepared(b)),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},
 			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-1", hashOf("a"))}},
+		{"nodes that are held do not keep each other out of service", heavyInput(1, kept(heavyNode("a")), kept(heavyNode("b"))),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},
+			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-0", hashOf("a"))}},
 		{"a failed node that is kept out of service uses the budget", failed,
 			said{States: states("a", "failed/OperationFailed", "b", "pending/BudgetExhausted")}, nil},
 		{"nobody starts on a node at which another group is at work", heavyInput(2, foreign, prepared(b)),
