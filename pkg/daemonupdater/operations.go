@@ -120,10 +120,12 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 }
 
 // operationOf makes the operation that brings a node to the targets: one job for
-// all that is to be replaced on it. It is pure. The error says what the logic book
+// all that is to be replaced on it, and, when an operation that failed holds the node,
+// for all of it that is heavy, which is then verified. It is pure. The error says what the logic book
 // cannot do.
 func operationOf(o *observation, in *rollout.Input, book upgradeplan.Book, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
 	plan := upgradeplan.Node{Name: node.Name}
+	held := node.Job != nil && node.Job.Held
 	known := map[string]*rollout.Pod{}
 	for i := range node.Pods {
 		pod := &node.Pods[i]
@@ -133,9 +135,12 @@ func operationOf(o *observation, in *rollout.Input, book upgradeplan.Book, node 
 		}
 		plan.Deployed = append(plan.Deployed, component)
 		known[component] = pod
-		if rollout.ToReplace(in, pod) {
+		if rollout.ToReplace(in, pod) || held && in.Members[pod.Member].Heavy {
 			plan.Changed = append(plan.Changed, component)
 		}
+	}
+	if held && len(plan.Changed) == 0 {
+		plan.Changed = plan.Deployed // nothing heavy is there any more: any operation gives the node back
 	}
 	mission, err := upgradeplan.Plan(book, []upgradeplan.Node{plan}, 1)
 	if err != nil {

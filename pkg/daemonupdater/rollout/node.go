@@ -25,7 +25,7 @@ type nodeFacts struct {
 	outdated, unavailable, moving bool
 	// wants: an outdated pod may be replaced under the strategy.
 	wants bool
-	// heavy: one of them is replaced by an operation.
+	// heavy: one of them is replaced by an operation, or the node is held by one.
 	heavy bool
 	// unknown: the target of a member is not known yet.
 	unknown bool
@@ -54,12 +54,15 @@ type nodeFacts struct {
 func (f *nodeFacts) examine(now time.Time) {
 	f.absent, f.outdated, f.wants, f.heavy, f.unknown = false, false, false, false, false
 	f.unavailable = f.Disturbed
-	held := f.Job != nil && f.Job.Held
+	held := f.Job.holds()
 	f.moving = f.Job != nil && f.Job.Ours && f.Job.Granted && !held
 	f.changes = time.Time{}
 	for i := range f.Pods {
 		f.include(&f.Pods[i])
 		note(&f.moving, !held && f.isMoving(&f.Pods[i])) // a node that is held waits for another operation
+	}
+	if held && f.Job.Ours && f.frame.strategy == daemonset.AdvancedRollingUpdate {
+		f.outdated, f.wants, f.heavy = true, true, true // it is known to work after another operation
 	}
 	f.standing = f.stands(now)
 	f.lapsed = f.lapses()

@@ -34,6 +34,9 @@ type Job struct {
 	Message string
 }
 
+// holds tells whether a node is held; nil is no operation.
+func (j *Job) holds() bool { return j != nil && j.Held }
+
 // End is how an operation of this group ended.
 type End struct {
 	ID string
