@@ -139,8 +139,8 @@ func operationOf(o *observation, in *rollout.Input, book upgradeplan.Book, node 
 			plan.Changed = append(plan.Changed, component)
 		}
 	}
-	if held && len(plan.Changed) == 0 {
-		plan.Changed = plan.Deployed // nothing heavy is there any more: any operation gives the node back
+	if len(plan.Changed) == 0 {
+		plan.Changed = lightest(book, plan.Deployed)
 	}
 	mission, err := upgradeplan.Plan(book, []upgradeplan.Node{plan}, 1)
 	if err != nil {
@@ -161,6 +161,17 @@ func operationOf(o *observation, in *rollout.Input, book upgradeplan.Book, node 
 		constrain(op, &o.policy.Spec)
 	}
 	return op, nil
+}
+
+// lightest are the components of a node for an operation that has nothing to replace
+// any more, and is made all the same: because it is in the ledger and has to end, or
+// to give back a node that is held.
+func lightest(book upgradeplan.Book, deployed []string) []string {
+	light := slices.DeleteFunc(slices.Clone(deployed), func(c string) bool { return heavy(&book, c) })
+	if len(light) == 0 {
+		return deployed
+	}
+	return light
 }
 
 // rolloutOf is the key of the group's DaemonRollout, as operations carry it.

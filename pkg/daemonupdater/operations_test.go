@@ -189,6 +189,15 @@ func TestANodeThatIsHeldIsVerifiedThoughItIsAtItsTargets(t *testing.T) {
 	}
 }
 
+func TestAnOperationOfTheLedgerThatHasNothingToReplaceIsMadeToEnd(t *testing.T) {
+	o, in := fleetAt(map[string]string{"driver": newHash, "exporter": newHash})
+	got, err := operationOf(o, &in, testBook, o.view.fleet.Node("a"), "op")
+	want := []topsv1.JobStage{{"a_exporter_replace"}}
+	if err != nil || cmp.Diff(want, got.Job) != "" || len(got.Targets) != 1 {
+		t.Errorf("operation %+v, %v: want one that finds its work done, for the API server takes none without tasks", got, err)
+	}
+}
+
 func TestAnOperationSaysThatItRollsBack(t *testing.T) {
 	o, in := fleetAt(map[string]string{"driver": oldHash})
 	o.rollout.Status.Rollback = &topsv1.RolloutRollback{From: "bad", To: in.Revision}

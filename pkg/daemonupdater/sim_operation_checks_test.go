@@ -67,6 +67,9 @@ func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOpe
 	if now == nil {
 		return
 	}
+	if len(now.Job) == 0 || len(now.Targets) == 0 {
+		w.violate("CEL: the API server refuses operation %s, which has no tasks", now.ID)
+	}
 	name := strings.TrimPrefix(now.Rollout, "gcu-system/")
 	if w.ops.known[now.ID] == nil {
 		w.ops.known[now.ID] = &simOp{group: Group{Kind: kindGcuResource, Name: name}, node: u.Name}
@@ -80,12 +83,12 @@ func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOpe
 		}
 	}
 	op := w.ops.known[now.ID]
-	if !now.Granted || op.granted || op.ended {
+	if !now.Granted || op.granted {
 		return
 	}
 	op.granted = true
 	w.say("operation %s of %s is granted", now.ID, u.Name)
-	if !w.hasSlot(u.Name, now.ID, op.group) {
+	if !op.ended && !w.hasSlot(u.Name, now.ID, op.group) {
 		w.violate("ledger: operation %s of %s is granted and no slot names it", now.ID, u.Name)
 	}
 }

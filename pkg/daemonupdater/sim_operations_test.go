@@ -142,9 +142,6 @@ func (w *simWorld) operations() {
 		}
 	}
 	w.settle()
-	if w.stuck == "" && w.chance(3) {
-		w.ops.guarded = w.hosts[w.rng.IntN(len(w.hosts))].name
-	}
 	w.settleMachines()
 	if w.chance(2) {
 		w.badDriver()

@@ -59,6 +59,9 @@ func (w *simWorld) settle() {
 	if w.crashAfter == 0 && w.chance(2) {
 		w.stuck = w.hosts[w.rng.IntN(len(w.hosts))].name
 	}
+	if w.ops != nil && w.stuck == "" && w.crashAfter == 0 && w.chance(3) {
+		w.ops.guarded = w.hosts[w.rng.IntN(len(w.hosts))].name
+	}
 	for _, h := range w.hosts {
 		if w.api.objects[simNodeKey(h.name)] == nil {
 			w.addNode(h)
@@ -84,7 +87,7 @@ func (w *simWorld) settle() {
 
 // lastLimit leaves a slot beside the one that a stuck node costs.
 func (w *simWorld) lastLimit() string {
-	if w.stuck != "" {
+	if w.stuck+w.guarded() != "" {
 		return "2"
 	}
 	return []string{"1", "2", "30%"}[w.rng.IntN(3)]

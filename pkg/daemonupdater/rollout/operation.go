@@ -37,7 +37,7 @@ type Job struct {
 // holds tells whether a node is held; nil is no operation.
 func (j *Job) holds() bool { return j != nil && j.Held }
 
-// End is how an operation of this group ended.
+// End is how an operation ended.
 type End struct {
 	ID string
 	// Outcome of it.
@@ -89,6 +89,18 @@ func (n *Node) ended(operation string) *End {
 	}
 	return &n.Ended[i]
 }
+
+// lastEnd is when the last operation of the node ended, zero when none has.
+func (n *Node) lastEnd() time.Time {
+	if len(n.Ended) == 0 {
+		return time.Time{}
+	}
+	return n.Ended[len(n.Ended)-1].Time
+}
+
+// busy tells whether an operation of another group has the node out of service, so
+// that nothing is done there (invariant S6).
+func (f *nodeFacts) busy() bool { return f.Disturbed && f.Job != nil && !f.Job.Ours }
 
 // stale tells whether an operation is about targets that are not those any more.
 func (f *frame) stale(job *Job) bool {

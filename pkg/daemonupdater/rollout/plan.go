@@ -189,12 +189,15 @@ const usualWeight = 8
 func (p *planner) expire(slot Slot, node *nodeFacts) *Failure {
 	failure := Failure{Node: slot.Node, UID: slot.UID, Since: p.in.Now}
 	if node != nil && node.Ready {
+		if node.busy() {
+			return nil // the time of the other operation is not the version's
+		}
 		if pod := node.crashLooping(slot.Since); pod != nil {
 			failure.Reason = ReasonCrashLooping
 			failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
 			return &failure
 		}
-		left := later(slot.Since, node.ReadySince).Add(p.in.Deadlines.Progress).Sub(p.in.Now)
+		left := later(later(slot.Since, node.ReadySince), node.lastEnd()).Add(p.in.Deadlines.Progress).Sub(p.in.Now)
 		if left > 0 {
 			p.recheckIn(left)
 			return nil
@@ -290,7 +293,7 @@ func (p *planner) nextSteps() {
 	for i := range p.slots {
 		slot := &p.slots[i]
 		node := p.lookup(slot.Node, slot.UID)
-		if node == nil || !node.Ready || slot.Queued || slot.Operation != "" && node.ended(slot.Operation) == nil {
+		if node == nil || !node.Ready || slot.Queued || slot.Operation != "" && node.ended(slot.Operation) == nil || node.busy() {
 			continue
 		}
 		if before, _ := slices.BinarySearch(turns, slot.Turn); node.available() && before >= p.limit {
