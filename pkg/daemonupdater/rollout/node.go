@@ -258,9 +258,6 @@ func (f *nodeFacts) wait() waiting {
 	if f.slot != nil && f.slot.Operation != "" && f.ended(f.slot.Operation) == nil {
 		return f.underOperation()
 	}
-	if f.busy() {
-		return waiting{ReasonOperating, fmt.Sprintf("an operation of another group is at work: %s", f.Job.Message)}
-	}
 	for i := range f.Pods {
 		pod := &f.Pods[i]
 		member := f.frame.members[pod.Member].Key

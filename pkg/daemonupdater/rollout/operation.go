@@ -90,16 +90,8 @@ func (n *Node) ended(operation string) *End {
 	return &n.Ended[i]
 }
 
-// lastEnd is when the last operation of the node ended, zero when none has.
-func (n *Node) lastEnd() time.Time {
-	if len(n.Ended) == 0 {
-		return time.Time{}
-	}
-	return n.Ended[len(n.Ended)-1].Time
-}
-
-// busy tells whether an operation of another group has the node out of service, so
-// that nothing is done there (invariant S6).
+// busy tells whether an operation of another group has the node out of service: then
+// nothing is done there (invariant S6), and a slot for it is of no use.
 func (f *nodeFacts) busy() bool { return f.Disturbed && f.Job != nil && !f.Job.Ours }
 
 // stale tells whether an operation is about targets that are not those any more.

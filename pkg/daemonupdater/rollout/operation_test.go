@@ -94,8 +94,7 @@ func operationCases() []operationCase {
 		n.Pods[1] = Pod{Member: 1}
 		return n
 	}
-	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Job{ID: "theirs", Granted: true, Message: "is at it"})).slots(slotOf(a, 20*time.Minute))
-	free := inputOf(1, withEnd(nodeOf("a", oldHash), Done)).slots(slotOf(a, 20*time.Minute))
+	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Job{ID: "theirs", Granted: true, Message: "is at it"})).slots(slotOf(a, time.Minute))
 	lighter := inputOf(1, nodeOf("a", newHash, oldHash))
 	lighter.Members = heavyInput(1).Members
 	paused := heavyInput(1, a)
@@ -169,10 +168,8 @@ func operationCases() []operationCase {
 			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-0", hashOf("a"))}},
 		{"a failed node that is kept out of service uses the budget", failed,
 			said{States: states("a", "failed/OperationFailed", "b", "pending/BudgetExhausted")}, nil},
-		{"a node that was started is left alone while another group is at work there, and does not fail for it", busy,
-			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating")}, nil},
-		{"and goes on afterwards, with all its time", free,
-			said{Slots: []string{"a"}, Delete: []string{"a-0"}, States: states("a", "in-flight/Replacing")}, nil},
+		{"a node that was started is left alone when another group gets to work there, and queues again", busy,
+			said{States: states("a", "pending/NodeBusy")}, nil},
 		{"nobody starts on a node at which another group is at work", heavyInput(2, foreign, prepared(b)),
 			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/NodeBusy", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
 		{"an operation for a target of before is ended, and its slot kept until it has", retargeted,

@@ -144,7 +144,7 @@ func (p *planner) settle(slot Slot, node *nodeFacts) {
 	retarget := slot.Revision != p.in.Revision
 	if node != nil {
 		p.fleet.mark(node, &slot, nil)
-		over := node.settled() || (retarget && node.idle(slot)) || (node.heavy && node.quiet(slot)) ||
+		over := node.settled() || (retarget && node.idle(slot)) || (node.heavy && node.quiet(slot)) || node.busy() ||
 			p.in.Settings.Strategy == daemonset.NoStrategy
 		if over && p.spent(slot, node) {
 			p.learn(slot, node)
@@ -189,15 +189,12 @@ const usualWeight = 8
 func (p *planner) expire(slot Slot, node *nodeFacts) *Failure {
 	failure := Failure{Node: slot.Node, UID: slot.UID, Since: p.in.Now}
 	if node != nil && node.Ready {
-		if node.busy() {
-			return nil // the time of the other operation is not the version's
-		}
 		if pod := node.crashLooping(slot.Since); pod != nil {
 			failure.Reason = ReasonCrashLooping
 			failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
 			return &failure
 		}
-		left := later(later(slot.Since, node.ReadySince), node.lastEnd()).Add(p.in.Deadlines.Progress).Sub(p.in.Now)
+		left := later(slot.Since, node.ReadySince).Add(p.in.Deadlines.Progress).Sub(p.in.Now)
 		if left > 0 {
 			p.recheckIn(left)
 			return nil
