@@ -94,6 +94,11 @@ func (n *Node) ended(operation string) *End {
 // nothing is done there (invariant S6), and a slot for it is of no use.
 func (f *nodeFacts) busy() bool { return f.Disturbed && f.Job != nil && !f.Job.Ours }
 
+// atWork tells whether an operation is at work on the node, of whatever group: then no
+// pod is deleted but by it. It may have no slot here, when it is about a Node object of
+// before.
+func (f *nodeFacts) atWork() bool { return f.Job != nil && f.Job.Granted && !f.Job.Held }
+
 // stale tells whether an operation is about targets that are not those any more.
 func (f *frame) stale(job *Job) bool {
 	return slices.ContainsFunc(f.members, func(m Member) bool {

@@ -95,6 +95,7 @@ func operationCases() []operationCase {
 		return n
 	}
 	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Job{ID: "theirs", Granted: true, Message: "is at it"})).slots(slotOf(a, time.Minute))
+	replaced := inputOf(1, granted(nodeOf("a", oldHash))).slots(slotOf(a, time.Minute))
 	lighter := inputOf(1, nodeOf("a", newHash, oldHash))
 	lighter.Members = heavyInput(1).Members
 	paused := heavyInput(1, a)
@@ -170,6 +171,8 @@ func operationCases() []operationCase {
 			said{States: states("a", "failed/OperationFailed", "b", "pending/BudgetExhausted")}, nil},
 		{"a node that was started is left alone when another group gets to work there, and queues again", busy,
 			said{States: states("a", "pending/NodeBusy")}, nil},
+		{"no pod is deleted under an operation that is wound up on a node of before", replaced,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
 		{"nobody starts on a node at which another group is at work", heavyInput(2, foreign, prepared(b)),
 			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/NodeBusy", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
 		{"an operation for a target of before is ended, and its slot kept until it has", retargeted,

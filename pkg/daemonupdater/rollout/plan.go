@@ -290,7 +290,7 @@ func (p *planner) nextSteps() {
 	for i := range p.slots {
 		slot := &p.slots[i]
 		node := p.lookup(slot.Node, slot.UID)
-		if node == nil || !node.Ready || slot.Queued || slot.Operation != "" && node.ended(slot.Operation) == nil || node.busy() {
+		if node == nil || !node.Ready || slot.Queued || slot.Operation != "" && node.ended(slot.Operation) == nil || node.atWork() {
 			continue
 		}
 		if before, _ := slices.BinarySearch(turns, slot.Turn); node.available() && before >= p.limit {
