@@ -40,7 +40,7 @@ var simSecond = Group{Kind: kindGcuResource, Name: "second"}
 // model of its controller, of node agents and of what is on the nodes.
 func TestSimulationOfOperations(t *testing.T) {
 	klog.SetOutput(io.Discard)
-	seeds := *simSeeds / 5
+	seeds := *simSeeds / 8
 	if testing.Short() {
 		seeds = min(seeds, 20)
 	}
@@ -142,7 +142,6 @@ func (w *simWorld) operations() {
 		}
 	}
 	w.settle()
-	w.settleMachines()
 	if w.chance(2) {
 		w.badDriver()
 	}
@@ -162,6 +161,9 @@ func (w *simWorld) badKinds() []string {
 
 // settleMachines ends what is wrong with the machines.
 func (w *simWorld) settleMachines() {
+	if w.ops == nil {
+		return
+	}
 	for _, h := range w.hosts {
 		if h.machine.foreign {
 			w.cordonByHand(h)

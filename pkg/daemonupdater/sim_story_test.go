@@ -83,6 +83,7 @@ func (w *simWorld) settle() {
 		w.push(g, false)
 	}
 	w.settlePolicies()
+	w.settleMachines()
 }
 
 // lastLimit leaves a slot beside the one that a stuck node costs.
@@ -141,6 +142,7 @@ func (w *simWorld) until(what string, within time.Duration, holds func() bool) b
 			return false
 		}
 		if w.now.After(end) {
+			w.say("%s", w.dump())
 			w.violate("%s: not within %s: %s", what, within, w.describe())
 			return false
 		}

@@ -310,11 +310,9 @@ func (f *nodeFacts) toReplace() []string {
 	return keys
 }
 
-// quiet: nothing of what a slot was given for is under way, whether the node is
-// available or not.
-func (f *nodeFacts) quiet(slot Slot) bool {
-	return !f.absent && !slices.ContainsFunc(f.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
-}
+// quiet: no pod of the node is on its way, available or not; the one that a slot names
+// may be there still. A node that went offline after it was touched keeps its slot.
+func (f *nodeFacts) quiet() bool { return f.Ready && !f.absent }
 
 // isHeavy tells whether a pod is to be replaced by an operation.
 func (f *nodeFacts) isHeavy(pod *Pod) bool {

@@ -95,6 +95,8 @@ func operationCases() []operationCase {
 		return n
 	}
 	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Job{ID: "theirs", Granted: true, Message: "is at it"})).slots(slotOf(a, time.Minute))
+	away := busy
+	away.Nodes = []Node{offline(busy.Nodes[0])}
 	replaced := inputOf(1, granted(nodeOf("a", oldHash))).slots(slotOf(a, time.Minute))
 	lighter := inputOf(1, nodeOf("a", newHash, oldHash))
 	lighter.Members = heavyInput(1).Members
@@ -171,6 +173,10 @@ func operationCases() []operationCase {
 			said{States: states("a", "failed/OperationFailed", "b", "pending/BudgetExhausted")}, nil},
 		{"a node that was started is left alone when another group gets to work there, and queues again", busy,
 			said{States: states("a", "pending/NodeBusy")}, nil},
+		{"a node that went offline after it was touched keeps its slot when it needs an operation", heavyInput(1, offline(a), b).slots(slotOf(a, time.Minute)),
+			said{Slots: []string{"a"}, States: states("a", "in-flight/NodeLost", "b", "pending/Preparing")}, []string{"b:prepare"}},
+		{"and when another group is at work there", away,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/NodeLost")}, nil},
 		{"no pod is deleted under an operation that is wound up on a node of before", replaced,
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
 		{"nobody starts on a node at which another group is at work", heavyInput(2, foreign, prepared(b)),
@@ -208,5 +214,20 @@ func TestTheIDOfAnOperationIsThatOfOneNode(t *testing.T) {
 	d := Plan(heavyInput(2, heavyNode("a"), heavyNode("b")))
 	if len(d.Orders) != 2 || d.Orders[0].Operation == d.Orders[1].Operation {
 		t.Errorf("orders %+v: what is left on a node is known by an id that no other node has (invariant S3)", d.Orders)
+	}
+}
+
+func TestASlotForAPodThatWasNotDeletedIsGivenBackFencedWhenItsNodeNeedsAnOperation(t *testing.T) {
+	node := heavyNode("a")
+	node.Pods[1].Version = "5"
+	slot := slotOf(node, time.Minute)
+	slot.Pod, slot.PodVersion, slot.Members = node.Pods[1].UID, "5", []string{"kube-system/exporter"}
+	in := heavyInput(1, node).slots(slot)
+	if d := Plan(in); len(d.Fence) != 1 || len(d.Ledger.Slots) != 1 {
+		t.Errorf("fence %v, slots %v; want the pod fenced and the slot kept", d.Fence, d.Ledger.Slots)
+	}
+	in.Nodes[0].Pods[1].Version = "6"
+	if d := Plan(in); len(d.Fence) != 0 || len(d.Ledger.Slots) != 0 || len(d.Orders) != 1 {
+		t.Errorf("fence %v, slots %v, orders %v; want the slot back and the node prepared", d.Fence, d.Ledger.Slots, d.Orders)
 	}
 }

@@ -144,7 +144,7 @@ func (p *planner) settle(slot Slot, node *nodeFacts) {
 	retarget := slot.Revision != p.in.Revision
 	if node != nil {
 		p.fleet.mark(node, &slot, nil)
-		over := node.settled() || (retarget && node.idle(slot)) || (node.heavy && node.quiet(slot)) || node.busy() ||
+		over := node.settled() || (retarget && node.idle(slot)) || (node.heavy && node.quiet()) || (node.Ready && node.busy()) ||
 			p.in.Settings.Strategy == daemonset.NoStrategy
 		if over && p.spent(slot, node) {
 			p.learn(slot, node)
