@@ -41,6 +41,8 @@ type simMachine struct {
 	// foreign: a person wants the node cordoned. excused: somebody uncordoned it
 	// during an operation, and nobody can be quick enough.
 	foreign, excused bool
+	// broken: no driver finds the cards.
+	broken bool
 
 	agentDownUntil, cutUntil, reported time.Time
 	// the disk of the agent: what it has begun to restart, and results.
@@ -180,7 +182,7 @@ func (w *simWorld) installs(h *simHost, pod *corev1.Pod) {
 	if component != upgradeplan.TargetDriver {
 		return
 	}
-	if h.machine.driver = image; strings.HasPrefix(image, "noload") {
+	if h.machine.driver = image; h.machine.broken || strings.HasPrefix(image, "noload") {
 		h.machine.driver = ""
 	}
 }

@@ -12,8 +12,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/klog/v2"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -134,8 +132,16 @@ func (w *simWorld) operations() {
 	w.knobs = w.randomKnobs()
 	w.populate(2 + w.rng.IntN(4))
 	w.say("knobs %+v", w.knobs)
+	back := w.policies == nil && w.chance(2)
+	if back {
+		w.addRollbackPolicy()
+		w.goBackByThemselves()
+	}
 	w.push(w.groups[0], w.chance(w.knobs.bad))
 	for range 120 + w.rng.IntN(160) {
+		if back && w.chance(30) {
+			w.goBackByThemselves()
+		}
 		w.step()
 		if w.failed() {
 			return
@@ -182,19 +188,50 @@ func (w *simWorld) badDriver() {
 		return
 	}
 	w.policies = nil
-	w.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack, Generation: 1}, Spec: topsv1.UpgradePolicySpec{
-		Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}}}})
+	w.addRollbackPolicy()
 	w.annotate(g, topsv1.AnnotationUpgradePolicy, simBack)
 	driver := slices.IndexFunc(g.sets, func(key simKey) bool { return key.name == "driver" })
 	was := simGet[*appsv1.DaemonSet](w.api, g.sets[driver]).Spec.Template.Spec.Containers[0].Image
 	w.versions++
 	w.setImage(g, driver, fmt.Sprint([]string{"crash", "hang", "noload"}[w.rng.IntN(3)], "-", w.versions))
 	w.keepSpec(g)
+	if w.chance(2) {
+		w.breakMachine(g)
+	}
 	w.until("rollback: the good driver is back", 6*time.Hour, func() bool {
 		r := w.rolloutOf(g.id).Status.Rollback
 		return w.good() && r != nil && r.CompletedTime != nil &&
 			simGet[*appsv1.DaemonSet](w.api, g.sets[driver]).Spec.Template.Spec.Containers[0].Image == was
 	})
+}
+
+// breakMachine breaks the machine on which the driver failed: then the rollback fails
+// there as well, and the node is in quarantine until the machine is repaired and a
+// person resumes the rollout.
+func (w *simWorld) breakMachine(g *simGroup) {
+	var h *simHost
+	w.until("a node fails", time.Hour, func() bool {
+		if r := w.rolloutOf(g.id); len(r.Status.Failed) > 0 {
+			h = w.host(r.Status.Failed[0].Node)
+		}
+		return h != nil
+	})
+	if w.failed() {
+		return
+	}
+	w.say("host %s is broken", h.name)
+	h.machine.broken = true
+	w.until("S3: a node on which the rollback fails is kept", 2*time.Hour, func() bool {
+		u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: h.name})
+		return u.Status.Operation.Phase == topsv1.OperationQuarantined && u.Status.Operation.Held
+	})
+	w.say("host %s is repaired", h.name)
+	h.machine.broken = false
+	if driver := simGet[*corev1.Pod](w.api, simKey{simPods, simNamespace, "driver-" + h.name}); driver != nil {
+		h.machine.driver = driver.Spec.Containers[0].Image
+	}
+	w.until("the node counts as failed", time.Minute, func() bool { return len(w.rolloutOf(g.id).Status.Failed) > 0 })
+	w.annotateRollout(w.rolloutOf(g.id), topsv1.AnnotationResume, fmt.Sprint("word-", w.api.counter))
 }
 
 // disturbOperations is what may happen to machines and operations, and what people do.

@@ -55,8 +55,7 @@ func (w *simWorld) rollbacks() {
 	if w.groups[len(w.groups)-1].id.Kind != kindDaemonSet {
 		return // the model has no gcuresource controller
 	}
-	w.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
-		Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}}}})
+	w.addRollbackPolicy()
 	w.goBackByThemselves()
 	for range 150 + w.rng.IntN(150) {
 		if w.chance(20) {
@@ -82,6 +81,12 @@ func (w *simWorld) rollbacks() {
 	if !w.failed() {
 		w.finale()
 	}
+}
+
+// addRollbackPolicy makes the policy that goes back after the first failed node.
+func (w *simWorld) addRollbackPolicy() {
+	w.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
+		Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}}}})
 }
 
 func (w *simWorld) goBackByThemselves() {
