@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -47,7 +48,11 @@ func (r *Reconciler) writeTasks(ctx context.Context, o *observation, upgrades []
 			return err
 		}
 		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
-		if err := r.Status().Patch(ctx, withTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy)); client.IgnoreNotFound(err) != nil {
+		err := r.Status().Patch(ctx, withTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy))
+		if apierrors.IsConflict(err) {
+			r.dirty.add(o.group, upgrades[i].Name) // no event told of what its agent writes by the minute
+		}
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err)
 		}
 		return nil

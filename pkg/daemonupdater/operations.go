@@ -120,10 +120,14 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 }
 
 // operationOf makes the operation that brings a node to the targets: one job for
-// all that is to be replaced on it. It is pure. The error says what the logic book
+// all that is to be replaced on it, and, when an operation that failed holds the node,
+// for all of it that is heavy, which is then verified. It is pure. The error says what the logic book
 // cannot do.
 func operationOf(o *observation, in *rollout.Input, book upgradeplan.Book, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
 	plan := planOf(o, in, &book, node)
+	if len(plan.Changed) == 0 {
+		plan.Changed = lightest(book, plan.Deployed)
+	}
 	mission, err := upgradeplan.Plan(book, []upgradeplan.Node{plan}, 1)
 	if err != nil {
 		return nil, fmt.Errorf("planning the operation of node %s: %w", node.Name, err)
@@ -147,6 +151,7 @@ func operationOf(o *observation, in *rollout.Input, book upgradeplan.Book, node 
 // know is left out: it is replaced like any other pod.
 func planOf(o *observation, in *rollout.Input, book *upgradeplan.Book, node *rollout.Node) upgradeplan.Node {
 	plan := upgradeplan.Node{Name: node.Name, ControlPlane: node.ControlPlane}
+	held := node.Job != nil && node.Job.Held
 	for i := range node.Pods {
 		pod := &node.Pods[i]
 		component := o.members[pod.Member].component()
@@ -154,11 +159,22 @@ func planOf(o *observation, in *rollout.Input, book *upgradeplan.Book, node *rol
 			continue
 		}
 		plan.Deployed = append(plan.Deployed, component)
-		if rollout.ToReplace(in, node, pod) {
+		if rollout.ToReplace(in, node, pod) || held && in.Members[pod.Member].Heavy {
 			plan.Changed = append(plan.Changed, component)
 		}
 	}
 	return plan
+}
+
+// lightest are the components of a node for an operation that has nothing to replace
+// any more, and is made all the same: because it is in the ledger and has to end, or
+// to give back a node that is held.
+func lightest(book upgradeplan.Book, deployed []string) []string {
+	light := slices.DeleteFunc(slices.Clone(deployed), func(c string) bool { return heavy(&book, c) })
+	if len(light) == 0 {
+		return deployed
+	}
+	return light
 }
 
 // rolloutOf is the key of the group's DaemonRollout, as operations carry it.

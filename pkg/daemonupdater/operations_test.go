@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -167,6 +168,36 @@ func TestAnOperationReplacesAllThatIsOutdatedAndAllThatUsesTheDevice(t *testing.
 	}
 }
 
+func TestANodeThatIsHeldIsVerifiedThoughItIsAtItsTargets(t *testing.T) {
+	for _, tt := range []struct {
+		revisions map[string]string
+		verified  bool
+	}{
+		{map[string]string{"driver": newHash, "devicePlugin": newHash}, true},
+		{map[string]string{"devicePlugin": newHash}, false},
+	} {
+		o, in := fleetAt(tt.revisions)
+		n := o.view.fleet.Node("a")
+		n.Job = &rollout.Job{ID: "before", Ours: true, Granted: true, Held: true}
+		got, err := operationOf(o, &in, testBook, n, "op")
+		if err != nil || len(got.Targets) == 0 {
+			t.Fatalf("operation %+v, %v: an operation is needed to give the node back (invariant S3)", got, err)
+		}
+		if verified := slices.ContainsFunc(got.Job, func(s topsv1.JobStage) bool { return slices.Contains(s, "a_driver_verify") }); verified != tt.verified {
+			t.Errorf("job %v, want the driver verified: %t (invariant S10)", got.Job, tt.verified)
+		}
+	}
+}
+
+func TestAnOperationOfTheLedgerThatHasNothingToReplaceIsMadeToEnd(t *testing.T) {
+	o, in := fleetAt(map[string]string{"driver": newHash, "exporter": newHash})
+	got, err := operationOf(o, &in, testBook, o.view.fleet.Node("a"), "op")
+	want := []topsv1.JobStage{{"a_exporter_replace"}}
+	if err != nil || cmp.Diff(want, got.Job) != "" || len(got.Targets) != 1 {
+		t.Errorf("operation %+v, %v: want one that finds its work done, for the API server takes none without tasks", got, err)
+	}
+}
+
 func TestAnOperationSaysThatItRollsBack(t *testing.T) {
 	o, in := fleetAt(map[string]string{"driver": oldHash})
 	o.rollout.Status.Rollback = &topsv1.RolloutRollback{From: "bad", To: in.Revision}
@@ -202,6 +233,8 @@ func TestWhatAnOrderNeeds(t *testing.T) {
 		{name: "one that runs is aborted", asked: askedFor("x", own, true), order: abort, want: amend},
 		{name: "one that holds its node is aborted", asked: askedFor("x", own, true), shown: held, order: abort,
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: amend},
+		{name: "one that was taken away is not made again to be aborted", shown: shown("x", topsv1.OperationRunning), order: abort, want: nothing},
+		{name: "one that is not there is made to be aborted, so that it has ended", order: abort, want: makeNew},
 		{name: "another group is at work", asked: askedFor("y", "gcu-system/other", false), order: grant, want: nothing},
 		{name: "another of ours is granted", asked: askedFor("y", own, true), order: grant, want: nothing},
 		{name: "another of ours is not granted", asked: askedFor("y", own, false), order: grant, want: makeNew},

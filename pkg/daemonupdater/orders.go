@@ -26,6 +26,9 @@ func (r *Reconciler) give(ctx context.Context, o *observation, in *rollout.Input
 	})
 }
 
+// giveOne gives one order. An operation that is not there is made without a grant,
+// which the next pass gives: of a NodeUpgrade that was deleted nobody can tell which
+// operations have ended, and this manager may be late.
 func (r *Reconciler) giveOne(ctx context.Context, o *observation, in *rollout.Input, order *rollout.Order) error {
 	var live topsv1.NodeUpgrade
 	err := r.Live.Get(ctx, client.ObjectKey{Name: order.Node}, &live)
@@ -45,7 +48,7 @@ func (r *Reconciler) giveOne(ctx context.Context, o *observation, in *rollout.In
 		if next, err = operationOf(o, in, r.Book, node, order.Operation); err != nil {
 			return err
 		}
-		next.Granted, next.Abort = order.Grant, order.Abort
+		next.Abort = order.Abort
 	}
 	log.FromContext(ctx).Info("Ordering an operation", "Node", klog.KRef("", order.Node), "operation", order.Operation,
 		"granted", next.Granted, "aborted", next.Abort)
@@ -81,6 +84,9 @@ func ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (nex
 			return nil, nothing
 		}
 		return next, amend
+	}
+	if shown := upgrade.Status.Operation; order.Abort && shown != nil && shown.ID == order.Operation {
+		return nil, nothing // it was taken away, and is being wound up
 	}
 	if job, disturbed := jobOf(upgrade, own); job != nil && (!job.Ours || disturbed && !job.Held) {
 		return nil, nothing

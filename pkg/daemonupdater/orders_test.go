@@ -102,6 +102,21 @@ func TestTheSlotOfAnOperationIsHeldUntilItHasEnded(t *testing.T) {
 	c.wantDeletions()
 }
 
+func TestAnOperationThatIsNotThereAnyMoreIsMadeWithoutAGrant(t *testing.T) {
+	c := preparedCluster(t)
+	c.mustReconcile()
+	if err := c.api.Delete(context.Background(), c.upgrade()); err != nil {
+		t.Fatal(err)
+	}
+	id := c.stored().Status.InFlight[0].Operation
+	for _, granted := range []bool{false, true} {
+		c.mustReconcile()
+		if op := c.upgrade().Spec.Operation; op.ID != id || op.Granted != granted {
+			t.Fatalf("operation %s, granted=%t: want %s, and the grant a pass later", op.ID, op.Granted, id)
+		}
+	}
+}
+
 func TestWhenTheControlEndsOperationsAreTakenAway(t *testing.T) {
 	c := preparedCluster(t)
 	c.mustReconcile()

@@ -28,6 +28,7 @@ func (w *simWorld) disturb() {
 		w.ask()
 	}
 	w.administratePolicies()
+	w.disturbOperations()
 }
 
 func (w *simWorld) disturbNode(h *simHost) {
@@ -41,7 +42,9 @@ func (w *simWorld) disturbNode(h *simHost) {
 	case w.chance(6):
 		w.say("node %s is deleted", h.name)
 		w.api.remove(simNodeKey(h.name))
-		w.api.remove(simKey{kind: simUpgrades, name: h.name})
+		if h.machine == nil {
+			w.api.remove(simKey{kind: simUpgrades, name: h.name})
+		}
 	case w.chance(3):
 		h.unwell = w.now.Add(w.seconds(1, 90))
 	default:
@@ -110,12 +113,14 @@ func (w *simWorld) administrate(g *simGroup) {
 // the gcuresource controller does; "" removes it.
 func (w *simWorld) annotate(g *simGroup, annotation, value string) {
 	w.say("admin: %s %s=%q", g.id, annotation, value)
-	w.onEach(g, func(ds *appsv1.DaemonSet) {
-		ds.Annotations[annotation] = value
+	set := func(annotations map[string]string) {
+		annotations[annotation] = value
 		if value == "" {
-			delete(ds.Annotations, annotation)
+			delete(annotations, annotation)
 		}
-	})
+	}
+	simEdit(w.api, simKey{kind: simGrs, name: g.id.Name}, func(gr *topsv1.GcuResource) { set(gr.Annotations) })
+	w.onEach(g, func(ds *appsv1.DaemonSet) { set(ds.Annotations) })
 }
 
 func (w *simWorld) updateType(g *simGroup, kind appsv1.DaemonSetUpdateStrategyType) {
@@ -141,11 +146,12 @@ func (w *simWorld) onEach(g *simGroup, change func(*appsv1.DaemonSet)) {
 func (w *simWorld) push(g *simGroup, bad bool) {
 	kind := "good"
 	if bad {
-		kind = []string{"crash", "hang", "kill"}[w.rng.IntN(3)]
+		kind = w.badKinds()[w.rng.IntN(len(w.badKinds()))]
 	}
 	w.versions++
 	image := fmt.Sprintf("%s-%d", kind, w.versions)
 	must := w.rng.IntN(len(g.sets))
+	defer w.keepSpec(g)
 	for i := range g.sets {
 		if i == must || w.calm || w.chance(2) {
 			g.images[i] = append(g.images[i], image)
@@ -156,6 +162,10 @@ func (w *simWorld) push(g *simGroup, bad bool) {
 
 // rollBack gives every member of a group its template before the last.
 func (w *simWorld) rollBack(g *simGroup) {
+	if g.spec != nil {
+		w.restoreBefore(g)
+		return
+	}
 	for i := range g.sets {
 		if n := len(g.images[i]); n > 1 {
 			g.images[i] = g.images[i][:n-1]

@@ -31,6 +31,7 @@ const (
 	simRollouts  = "DaemonRollout"
 	simUpgrades  = "NodeUpgrade"
 	simPolicies  = "UpgradePolicy"
+	simGrs       = "GcuResource"
 )
 
 // simKey names an object of the model.
@@ -180,17 +181,17 @@ func (a *simAPI) updateStatus(object client.Object) error {
 	if err != nil {
 		return err
 	}
-	return a.storeStatus(stored, sent, object)
+	return a.storePart(stored, sent, object, "Status")
 }
 
-// storeStatus stores the status of an encoded object, unless it is the same, and answers with the object.
-func (a *simAPI) storeStatus(stored client.Object, sent []byte, answer client.Object) error {
+// storePart stores a part of an encoded object, unless it is the same, and answers with the object.
+func (a *simAPI) storePart(stored client.Object, sent []byte, answer client.Object, part string) error {
 	decoded := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(client.Object)
 	if err := json.Unmarshal(sent, decoded); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	next := simCopy(stored)
-	reflect.ValueOf(next).Elem().FieldByName("Status").Set(reflect.ValueOf(decoded).Elem().FieldByName("Status"))
+	reflect.ValueOf(next).Elem().FieldByName(part).Set(reflect.ValueOf(decoded).Elem().FieldByName(part))
 	if !equality.Semantic.DeepEqual(next, stored) {
 		a.put(next)
 	}
@@ -200,6 +201,11 @@ func (a *simAPI) storeStatus(stored client.Object, sent []byte, answer client.Ob
 
 // patchStatus is PATCH on the status subresource, as strategic merge or as merge patch.
 func (a *simAPI) patchStatus(object client.Object, kind types.PatchType, data []byte) error {
+	return a.patch(object, kind, data, "Status")
+}
+
+// patch is PATCH of a part of an object.
+func (a *simAPI) patch(object client.Object, kind types.PatchType, data []byte, part string) error {
 	key := simKeyOf(object)
 	stored, ok := a.objects[key]
 	if !ok {
@@ -239,7 +245,7 @@ func (a *simAPI) patchStatus(object client.Object, kind types.PatchType, data []
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	return a.storeStatus(stored, after, object)
+	return a.storePart(stored, after, object, part)
 }
 
 // mergePatch is RFC 7386.

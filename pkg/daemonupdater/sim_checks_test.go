@@ -71,7 +71,7 @@ func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteO
 	var g *simGroup
 	if pod != nil {
 		if g = w.groupOfSet(daemonset.Owner(pod).Name); g != nil {
-			was = w.nodeAvailable(g.sets, daemonset.NodeName(pod))
+			was = w.nodeAvailable(g.sets, daemonset.NodeName(pod)) && !w.takenOut(g.id, daemonset.NodeName(pod))
 		}
 	}
 	effective, err := w.api.delete(key, simPreconditions(options))
@@ -86,6 +86,7 @@ func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteO
 		return nil
 	}
 	w.checkDelete(pass, pod)
+	w.checkLightPath(pass, pod)
 	owner := simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}
 	if d := w.account(g.id).down[daemonset.NodeName(pod)]; d != nil {
 		d.sets = append(d.sets, owner)
@@ -138,11 +139,11 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 }
 
 // checkBudget is S1: a node that was available is not any more, by us.
-func (w *simWorld) checkBudget(g *simGroup, node string, set simKey) {
+func (w *simWorld) checkBudget(g *simGroup, node string, sets ...simKey) {
 	w.settleAccounts()
 	a := w.account(g.id)
 	if n := simGet[*corev1.Node](w.api, simNodeKey(node)); n != nil {
-		a.down[node] = &simDown{n.UID, []simKey{set}}
+		a.down[node] = &simDown{n.UID, sets}
 	}
 	limit := 0
 	for name := range a.down {
@@ -156,9 +157,13 @@ func (w *simWorld) checkBudget(g *simGroup, node string, set simKey) {
 
 // settleNode settles the accounts when something of a node changed.
 func (w *simWorld) settleNode(object client.Object) {
-	switch object.(type) {
+	switch o := object.(type) {
 	case *corev1.Pod, *corev1.Node:
 		w.settleAccounts()
+	case *topsv1.NodeUpgrade:
+		if w.ops != nil {
+			w.checkUpgrade(o)
+		}
 	}
 }
 
@@ -169,7 +174,7 @@ func (w *simWorld) settleAccounts() {
 		for name, d := range a.down {
 			node := simGet[*corev1.Node](w.api, simNodeKey(name))
 			failed := stored != nil && slices.ContainsFunc(stored.Status.Failed, func(n topsv1.NodeNote) bool { return n.Node == name })
-			if node == nil || node.UID != d.uid || failed || w.nodeAvailable(d.sets, name) {
+			if node == nil || node.UID != d.uid || failed || w.nodeAvailable(d.sets, name) && !w.takenOut(g.id, name) {
 				delete(a.down, name)
 			}
 		}
@@ -252,7 +257,7 @@ func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 	if d := a.down[node]; d != nil && pass.healthy(node) && !slices.ContainsFunc(d.sets, func(set simKey) bool {
 		ds := simGet[*appsv1.DaemonSet](w.api, set)
 		pod := simGet[*corev1.Pod](w.api, simKey{simPods, set.namespace, set.name + "-" + node})
-		return pod == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node).UID != pod.UID
+		return pod == nil || ds == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node).UID != pod.UID
 	}) {
 		w.say("%s is excused: its new pods were available", node)
 		delete(a.down, node)
@@ -318,6 +323,7 @@ func others(pod *corev1.Pod) []corev1.PodConditionType {
 // checkAll holds the true state against what must hold after every step.
 func (w *simWorld) checkAll() {
 	w.settleAccounts()
+	w.checkNodes()
 	if !w.calm {
 		return
 	}
@@ -327,7 +333,7 @@ func (w *simWorld) checkAll() {
 			continue
 		}
 		for _, s := range stored.Status.InFlight {
-			if w.now.Sub(s.Since.Time) > 45*time.Minute {
+			if s.Operation == "" && w.now.Sub(s.Since.Time) > 45*time.Minute {
 				w.violate("L2: node %s of %s holds its slot since %s", s.Node, g.id, s.Since.Sub(epoch))
 			}
 		}

@@ -46,6 +46,8 @@ func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.O
 		c.m.saw(object)
 	} else if simKind(object) == simNodes {
 		delete(c.m.seen.nodes, key.Name)
+	} else if simKind(object) == simUpgrades {
+		delete(c.m.seen.upgrades, key.Name)
 	}
 	return err
 }
@@ -218,13 +220,18 @@ func (w *simWorld) serve(m *simManager, c *simCall) {
 	}
 	w.say("%s: %s -> %v", m.name, c, err)
 	if c.writes() {
-		w.writes++
-		if w.writes == w.crashAfter {
+		if w.killsNow() {
 			w.say("%s is killed", m.name)
 			pass.dead = true
 		}
 	}
 	c.reply <- err
+}
+
+// killsNow counts a write, and tells whether its manager is killed after it.
+func (w *simWorld) killsNow() bool {
+	w.writes++
+	return w.writes == w.crashAfter
 }
 
 func (w *simWorld) faultFor(c *simCall) int {

@@ -25,6 +25,8 @@ type simHost struct {
 	unwell time.Time // until then its kubelet says it is not Ready
 	// podsFirst: after it came back its pods are Ready before the node is.
 	podsFirst bool
+	// machine is what is below its kubelet, in a seed with operations.
+	machine *simMachine
 }
 
 // simGrace is how long a silent node stays Ready.
@@ -77,6 +79,10 @@ func (w *simWorld) addNode(h *simHost) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: h.nodeLabels()}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: wholeSecond(w.now)}}
 	w.api.put(n)
+	if h.machine != nil {
+		h.machine.foreign, h.machine.excused, h.machine.workload = false, false, nil
+		return // the agent makes its NodeUpgrade
+	}
 	w.api.put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name}})
 }
 
@@ -104,9 +110,9 @@ func (w *simWorld) nodeLifecycle(h *simHost) {
 	simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) {
 		n.Status.Conditions[0].Status = want
 		n.Status.Conditions[0].LastTransitionTime = wholeSecond(w.now)
-		n.Spec.Taints = nil
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
 		if want != corev1.ConditionTrue {
-			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule})
 		}
 	})
 	if want != corev1.ConditionTrue {
@@ -163,7 +169,7 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 		if len(pod.Finalizers) == 0 && w.now.Sub(pod.DeletionTimestamp.Time) >= ends {
 			w.api.remove(key)
 		}
-	case age < start || (!h.podsFirst && w.api.objects[simNodeKey(nodeName)].(*corev1.Node).Spec.Taints != nil):
+	case age < start || (!h.podsFirst && simTainted(w.api.objects[simNodeKey(nodeName)].(*corev1.Node), corev1.TaintNodeUnreachable)):
 	case strings.HasPrefix(image, "crash"):
 		w.crashLoop(pod, age-start)
 	case strings.HasPrefix(image, "hang"):
@@ -171,6 +177,7 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 		kills := strings.HasPrefix(image, "kill") && !w.calm
 		if !kills || w.chance(2) {
 			w.setPodReady(pod, corev1.ConditionTrue)
+			w.installs(h, pod)
 		}
 		if kills {
 			w.say("version %s takes its node down", image)
@@ -223,13 +230,23 @@ func (w *simWorld) managePod(ds *appsv1.DaemonSet, node *corev1.Node, hash strin
 	podKey := simKey{simPods, ds.Namespace, ds.Name + "-" + node.Name}
 	pod := simGet[*corev1.Pod](w.api, podKey)
 	switch {
-	case pod == nil && len(node.Spec.Taints) == 0 && (w.calm || w.rng.IntN(3) > 0):
+	case pod == nil && simAdmits(node, ds) && (w.calm || w.rng.IntN(3) > 0):
 		w.api.put(w.newPod(ds, node.Name, hash))
 	case pod != nil && ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType &&
 		pod.DeletionTimestamp == nil && daemonset.RevisionHash(pod) != hash && w.chance(4):
 		w.say("the DaemonSet controller replaces pod %s", pod.Name)
 		_, _ = w.api.delete(podKey, nil) // it exists
 	}
+}
+
+func simTainted(node *corev1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+}
+
+// simAdmits tells whether the taints of a node let the pods of a DaemonSet onto it.
+func simAdmits(node *corev1.Node, ds *appsv1.DaemonSet) bool {
+	return !simTainted(node, corev1.TaintNodeUnreachable) &&
+		(len(ds.Spec.Template.Spec.Tolerations) > 0 || !simTainted(node, topsv1.TaintDriverUpgrade))
 }
 
 func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {

@@ -48,6 +48,9 @@ type simManager struct {
 	// rogueUntil: it lost the lease and has not noticed.
 	rogueUntil time.Time
 
+	jobs   map[string]*simJobPass // reconciles of NodeUpgrades under way, by node
+	frozen time.Time              // the process stands still until then
+
 	mu     sync.Mutex
 	parked []*simCall
 }
@@ -81,6 +84,8 @@ type simLiveSet struct {
 type simSeen struct {
 	nodes map[string]*corev1.Node
 	pods  map[simSpot]*corev1.Pod
+	// upgrades by node, in a seed with operations.
+	upgrades map[string]*topsv1.NodeUpgrade
 }
 
 // simSpot is the place of a pod: one of a DaemonSet on a node.
@@ -90,10 +95,12 @@ type simSpot struct {
 }
 
 func newSimSeen() simSeen {
-	return simSeen{map[string]*corev1.Node{}, map[simSpot]*corev1.Pod{}}
+	return simSeen{map[string]*corev1.Node{}, map[simSpot]*corev1.Pod{}, map[string]*topsv1.NodeUpgrade{}}
 }
 
-func (s simSeen) clone() simSeen { return simSeen{maps.Clone(s.nodes), maps.Clone(s.pods)} }
+func (s simSeen) clone() simSeen {
+	return simSeen{maps.Clone(s.nodes), maps.Clone(s.pods), maps.Clone(s.upgrades)}
+}
 
 // ready tells whether a node was seen, and Ready.
 func (s simSeen) ready(node string) bool {
@@ -111,6 +118,13 @@ func (m *simManager) saw(read any) {
 		}
 	case *corev1.Node:
 		m.seen.nodes[o.Name] = o
+	case *topsv1.NodeUpgradeList:
+		clear(m.seen.upgrades)
+		for i := range o.Items {
+			m.seen.upgrades[o.Items[i].Name] = &o.Items[i]
+		}
+	case *topsv1.NodeUpgrade:
+		m.seen.upgrades[o.Name] = o
 	case *topsv1.UpgradePolicy:
 		if p := m.pass; p != nil {
 			p.policy = o
@@ -165,6 +179,7 @@ func (m *simManager) restart() {
 	m.seen = newSimSeen()
 	m.ready, m.timers, m.failures = map[Group]bool{}, map[Group]time.Time{}, map[Group]int{}
 	m.view, m.events, m.pass, m.rogueUntil = newSimView(m.w.api), nil, nil, time.Time{}
+	m.jobs, m.frozen = map[string]*simJobPass{}, time.Time{}
 	for _, kind := range simKinds {
 		n := m.view.behind(kind)
 		if !m.w.calm && m.w.knobs.stale > 0 {
@@ -221,7 +236,7 @@ func (m *simManager) handle(kind string, e simEvent) {
 		simPods: m.r.groupOfPod, simRevisions: m.r.groupOfController, simNodes: m.r.groupsOnNode,
 		simUpgrades: m.r.groupsAskedFor, simRollouts: m.r.groupOfRollout, simPolicies: m.r.groupsUnderPolicy,
 	}
-	passes := map[string]predicate.Predicate{simNodes: nodeChanged(), simSets: daemonSetChanged()}[kind]
+	passes := map[string]predicate.Predicate{simNodes: nodeChanged(), simSets: daemonSetChanged(), simUpgrades: upgradeChanged()}[kind]
 	if passes != nil && e.before != nil && e.after != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after}) {
 		return
 	}
@@ -340,6 +355,9 @@ func (m *simManager) addTimer(g Group, after time.Duration) {
 
 // work is one turn of a manager: it reads events, then makes passes.
 func (m *simManager) work() {
+	if m.w.now.Before(m.frozen) && !m.w.calm {
+		return
+	}
 	if m.pass != nil {
 		if m.w.now.Before(m.pass.until) && !m.w.calm {
 			return

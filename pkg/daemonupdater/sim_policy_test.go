@@ -295,7 +295,7 @@ func (w *simWorld) calmPolicy() topsv1.UpgradePolicySpec {
 	if spec.Window != nil {
 		spec.Window.Start, spec.Window.DurationMinutes, spec.Window.Days = "00:00", 1440, nil
 	}
-	if w.stuck == "" {
+	if w.stuck+w.guarded() == "" {
 		return spec
 	}
 	spec.MaxUnavailable, spec.Waves = ptr.To(intstr.FromInt32(2)), nil

@@ -55,8 +55,7 @@ func (w *simWorld) rollbacks() {
 	if w.groups[len(w.groups)-1].id.Kind != kindDaemonSet {
 		return // the model has no gcuresource controller
 	}
-	w.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
-		Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}}}})
+	w.addRollbackPolicy()
 	w.goBackByThemselves()
 	for range 150 + w.rng.IntN(150) {
 		if w.chance(20) {
@@ -82,6 +81,12 @@ func (w *simWorld) rollbacks() {
 	if !w.failed() {
 		w.finale()
 	}
+}
+
+// addRollbackPolicy makes the policy that goes back after the first failed node.
+func (w *simWorld) addRollbackPolicy() {
+	w.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
+		Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}}}})
 }
 
 func (w *simWorld) goBackByThemselves() {
@@ -125,7 +130,20 @@ func (c *simClient) Patch(_ context.Context, object client.Object, patch client.
 		return err
 	}
 	key, pass := simKeyOf(object), c.m.pass
-	return c.m.call("patch", key, func() error { return c.m.w.undoByUs(pass, key, patch.Type(), data) })
+	return c.m.call("patch", key, func() error {
+		switch key.kind {
+		case simUpgrades:
+			return c.m.w.orderByUs(object, patch.Type(), data)
+		case simGrs:
+			before := simGet[*topsv1.GcuResource](c.m.w.api, key)
+			if err := c.m.w.api.patch(object, patch.Type(), data, "ObjectMeta"); err != nil {
+				return err
+			}
+			c.m.w.checkAsked(before, simGet[*topsv1.GcuResource](c.m.w.api, key))
+			return nil
+		}
+		return c.m.w.undoByUs(pass, key, patch.Type(), data)
+	})
 }
 
 // undoByUs is a rollback by a manager; the checks see the true state just before.

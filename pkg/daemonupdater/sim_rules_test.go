@@ -95,7 +95,7 @@ func (p *simPass) poolOf(node string) simPool {
 
 // healthy: the pass saw the node Ready and every pod on it available.
 func (p *simPass) healthy(node string) bool {
-	return p.seen.ready(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+	return p.seen.ready(node) && !p.seen.disturbed(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		pod := p.pod(ds, node)
 		if pod == nil {
 			return true
@@ -304,6 +304,9 @@ func simApprovals(r *topsv1.DaemonRollout) []string {
 func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name string, waves map[string]int) {
 	spec := pass.policy.Spec
 	master := simControlPlane(pass.seen.nodes[name])
+	if w.ops != nil {
+		return // nodes that are prepared first, or put off, turn it round
+	}
 	late := (spec.ControlPlane == topsv1.ControlPlaneLast && master) || (spec.ControlPlane == topsv1.ControlPlaneFirst && !master)
 	if !late || spec.Pools != nil || (spec.Window != nil && spec.Window.TimeZoneNodeLabel != "") {
 		return
@@ -371,7 +374,7 @@ func (w *simWorld) checkFailures(pass *simPass, before, after *topsv1.DaemonRoll
 	least := map[string]*int32{"ProgressDeadlineExceeded": pass.policy.Spec.ProgressDeadlineSeconds, "NodeLost": pass.policy.Spec.LostDeadlineSeconds}
 	for _, f := range after.Status.Failed {
 		i := slices.IndexFunc(before.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == f.Node && s.UID == f.UID })
-		if i < 0 || least[f.Reason] == nil {
+		if i < 0 || least[f.Reason] == nil || before.Status.InFlight[i].Operation != "" {
 			continue
 		}
 		if held := pass.at.Sub(before.Status.InFlight[i].Since.Time); held < time.Duration(*least[f.Reason])*time.Second {

@@ -59,6 +59,9 @@ func (w *simWorld) settle() {
 	if w.crashAfter == 0 && w.chance(2) {
 		w.stuck = w.hosts[w.rng.IntN(len(w.hosts))].name
 	}
+	if w.ops != nil && w.stuck == "" && w.crashAfter == 0 && w.chance(3) {
+		w.ops.guarded = w.hosts[w.rng.IntN(len(w.hosts))].name
+	}
 	for _, h := range w.hosts {
 		if w.api.objects[simNodeKey(h.name)] == nil {
 			w.addNode(h)
@@ -80,11 +83,12 @@ func (w *simWorld) settle() {
 		w.push(g, false)
 	}
 	w.settlePolicies()
+	w.settleMachines()
 }
 
 // lastLimit leaves a slot beside the one that a stuck node costs.
 func (w *simWorld) lastLimit() string {
-	if w.stuck != "" {
+	if w.stuck+w.guarded() != "" {
 		return "2"
 	}
 	return []string{"1", "2", "30%"}[w.rng.IntN(3)]
@@ -97,14 +101,16 @@ func (w *simWorld) finale() {
 		return len(r.Status.InFlight) == 0 && r.Status.HeldNodes == 0
 	}
 	complete := func(r *topsv1.DaemonRollout) bool {
-		return w.stuck != "" || meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete)
+		return w.stuck != "" || w.guarded() != "" || meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete)
 	}
 	if !w.until("L1: every reachable node gets to the target", 4*time.Hour, w.arrived) ||
 		!w.until("L2: no slot is held", time.Hour, func() bool { return w.everyRollout(noSlots) }) ||
 		!w.until("S10: complete is said", time.Minute, func() bool { return w.everyRollout(complete) }) {
 		return
 	}
-	w.beQuiet()
+	if w.ops == nil || w.guarded()+w.stuck == "" {
+		w.beQuiet()
+	}
 	for _, g := range w.groups {
 		w.annotate(g, topsv1.AnnotationUpdateStrategy, "")
 	}
@@ -136,6 +142,7 @@ func (w *simWorld) until(what string, within time.Duration, holds func() bool) b
 			return false
 		}
 		if w.now.After(end) {
+			w.say("%s", w.dump())
 			w.violate("%s: not within %s: %s", what, within, w.describe())
 			return false
 		}
@@ -147,7 +154,7 @@ func (w *simWorld) until(what string, within time.Duration, holds func() bool) b
 func (w *simWorld) arrived() bool {
 	for _, g := range w.groups {
 		for _, h := range w.hosts {
-			if h.name != w.stuck && !w.atTarget(g, h.name) {
+			if h.name != w.stuck && h.name != w.guarded() && !w.atTarget(g, h.name) {
 				return false
 			}
 		}
@@ -178,6 +185,16 @@ func (w *simWorld) everyRollout(holds func(*topsv1.DaemonRollout) bool) bool {
 func (w *simWorld) nothingLeft() bool {
 	for _, g := range w.groups {
 		if w.rolloutOf(g.id) != nil {
+			return false
+		}
+	}
+	for _, u := range simAll[*topsv1.NodeUpgrade](w.api, simUpgrades) {
+		if u.Spec.Operation != nil || simLives(u.Status.Operation) {
+			return false
+		}
+	}
+	for _, node := range simAll[*corev1.Node](w.api, simNodes) {
+		if len(simMarks(node)) > 0 || node.Spec.Unschedulable {
 			return false
 		}
 	}

@@ -65,7 +65,8 @@ type simWorld struct {
 	panicked   error
 	stuck      string // the one node that never gets there
 	accounts   map[Group]*simAccount
-	undone     int // rollbacks by a manager
+	undone     int     // rollbacks by a manager
+	ops        *simOps // in a seed with operations
 }
 
 // simGroup is a rollout group: a DaemonSet of its own or those of a gr.
@@ -74,6 +75,8 @@ type simGroup struct {
 	sets []simKey
 	// policy is the name of its UpgradePolicy in this seed, "" for none.
 	policy string
+	// spec is that of its gr, in a seed with operations.
+	spec *simSpec
 	// images pushed so far by set, for rollbacks.
 	images [][]string
 }
@@ -99,15 +102,10 @@ func (w *simWorld) populate(nodes int) {
 	for i := range nodes {
 		name := fmt.Sprintf("n%02d", i)
 		w.hosts = append(w.hosts, &simHost{name: name, up: true, labels: w.drawLabels(name)})
+		w.addMachine(w.hosts[i])
 		w.addNode(w.hosts[i])
 	}
-	shape := w.rng.IntN(5)
-	if shape != 0 {
-		w.addGroup(Group{Kind: kindDaemonSet, Namespace: simNamespace, Name: "single"}, "single")
-	}
-	if shape < 2 {
-		w.addGroup(Group{Kind: kindGcuResource, Name: "fleet"}, "driver", "plugin", "toolkit")
-	}
+	w.addGroups()
 	w.addSet(w.newSet("bystander", "good-0"))
 	for i := range 2 {
 		m := &simManager{w: w, name: fmt.Sprint("manager", i), rng: rand.New(rand.NewPCG(w.seed, uint64(10+i)))}
@@ -121,6 +119,27 @@ func (w *simWorld) populate(nodes int) {
 	w.leader.restart()
 }
 
+// addGroups draws the groups of a seed.
+func (w *simWorld) addGroups() {
+	shape := w.rng.IntN(5)
+	if w.ops != nil {
+		w.addHeavyGroups(shape)
+		return
+	}
+	if shape != 0 {
+		w.addGroup(simSingle, "single")
+	}
+	if shape < 2 {
+		w.addGroup(simFleet, "driver", "plugin", "toolkit")
+	}
+}
+
+// Groups of the model.
+var (
+	simSingle = Group{Kind: kindDaemonSet, Namespace: simNamespace, Name: "single"}
+	simFleet  = Group{Kind: kindGcuResource, Name: "fleet"}
+)
+
 func (w *simWorld) addGroup(id Group, names ...string) {
 	g := &simGroup{id: id}
 	limit := fmt.Sprint(1 + w.rng.IntN(3))
@@ -131,13 +150,15 @@ func (w *simWorld) addGroup(id Group, names ...string) {
 		if id.Kind == kindGcuResource {
 			ds.Annotations[topsv1.AnnotationOrder] = fmt.Sprint(len(names) - i)
 			ds.Labels = map[string]string{topsv1.LabelGcuResource: id.Name}
-			ds.OwnerReferences = controlledBy(topsv1.GroupVersion.String(), kindGcuResource, id.Name, "uid-gr")
+			ds.OwnerReferences = controlledBy(topsv1.GroupVersion.String(), kindGcuResource, id.Name, simGrUID(id))
+			w.makeHeavy(ds, i)
 		}
 		w.addSet(ds)
 		g.sets = append(g.sets, simKeyOf(ds))
 		g.images = append(g.images, []string{"good-0"})
 	}
 	w.groups = append(w.groups, g)
+	w.addGr(g)
 	w.givePolicy(g)
 }
 
@@ -212,6 +233,7 @@ func (w *simWorld) step() {
 	w.settleAccounts() // a pod is available by time alone
 	w.doPlanned()
 	w.kubernetes()
+	w.runMachines()
 	if w.calm {
 		w.calmAdministrator()
 	} else {
@@ -237,11 +259,11 @@ func (w *simWorld) doPlanned() {
 
 // elect gives the lease to the other manager when the leader has been silent for too long.
 func (w *simWorld) elect() {
-	if w.leader.pass == nil || w.leader.pass.until.Before(w.now.Add(simLease)) {
+	if lease := w.now.Add(simLease); (w.leader.pass == nil || w.leader.pass.until.Before(lease)) && w.leader.frozen.Before(lease) {
 		return
 	}
 	for _, m := range w.managers {
-		if m != w.leader && m.pass == nil {
+		if m != w.leader && m.pass == nil && len(m.jobs) == 0 {
 			m.restart()
 			w.leader = m
 			w.say("%s leads", m.name)
@@ -257,13 +279,18 @@ func (w *simWorld) turn(m *simManager) {
 	case m == w.leader:
 		m.rogueUntil = time.Time{}
 		m.work()
-	case m.pass != nil:
-		m.work()
+		m.operate(true)
+	case m.pass != nil || len(m.jobs) > 0:
+		if m.pass != nil {
+			m.work()
+		}
+		m.operate(false)
 		if m.pass == nil {
 			m.rogueUntil = w.now.Add(w.seconds(0, 10))
 		}
 	case w.now.Before(m.rogueUntil) && !w.calm:
 		m.work()
+		m.operate(true)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -172,9 +173,10 @@ func (r *Reconciler) groupsWith(ctx context.Context, which func(daemonset.Settin
 	return slices.Collect(maps.Keys(groups))
 }
 
-// groupsAskedFor returns the groups of the DaemonSets a node asks for, and all
-// when an operation is on the node, which others keep off, and notes that the node is
-// to be read again.
+// groupsAskedFor returns the groups of the DaemonSets a node asks for, and, when an
+// operation is on the node, which others keep off, all, with the one that it belongs
+// to, which may have no strategy any more, or be gone. It notes that the node is to be
+// read again.
 func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) []Group {
 	groups := map[Group]bool{}
 	for _, request := range object.(*topsv1.NodeUpgrade).Status.Requests {
@@ -190,11 +192,25 @@ func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) [
 		for _, g := range r.groupsWith(ctx, controlled) {
 			groups[g] = true
 		}
+		if u.Spec.Operation != nil {
+			r.addOwner(groups, u.Spec.Operation.Rollout)
+		}
+		if u.Status.Operation != nil {
+			r.addOwner(groups, u.Status.Operation.Rollout)
+		}
 	}
 	for g := range groups {
 		r.dirty.add(g, object.GetName())
 	}
 	return slices.Collect(maps.Keys(groups))
+}
+
+// addOwner adds the group of an operation, which names its rollout: only GcuResources
+// have operations, and their rollouts are in the operator's namespace.
+func (r *Reconciler) addOwner(groups map[Group]bool, rollout string) {
+	if name, ours := strings.CutPrefix(rollout, r.Namespace+"/"); ours {
+		groups[Group{Kind: kindGcuResource, Name: name}] = true
+	}
 }
 
 // upgradeChanged passes updates of a NodeUpgrade that can change a decision: what

@@ -79,7 +79,7 @@ type Node struct {
 	// Pods has one element per member that should run here, in member order.
 	Pods []Pod
 	// Job is the operation on the node that has not ended, or that holds it; nil when
-	// there is none. Ended are those of this group that have, the newest last.
+	// there is none. Ended are those that have, of whatever group, the newest last.
 	Job   *Job
 	Ended []End
 	// Disturbed: an operation, of whatever group, may have the node out of service.

@@ -20,11 +20,12 @@ type nodeFacts struct {
 	absent bool
 	// outdated: a pod that is not terminating is not at its target.
 	// unavailable: a pod is missing, terminating or not available.
-	// moving: a pod is missing, terminating, or at its target and not available.
+	// moving: a pod is missing, terminating, or at its target and not available, or an
+	// operation is at work; on a node that is held none of these ends by itself.
 	outdated, unavailable, moving bool
 	// wants: an outdated pod may be replaced under the strategy.
 	wants bool
-	// heavy: one of them is replaced by an operation.
+	// heavy: one of them is replaced by an operation, or the node is held by one.
 	heavy bool
 	// unknown: the target of a member is not known yet.
 	unknown bool
@@ -53,10 +54,15 @@ type nodeFacts struct {
 func (f *nodeFacts) examine(now time.Time) {
 	f.absent, f.outdated, f.wants, f.heavy, f.unknown = false, false, false, false, false
 	f.unavailable = f.Disturbed
-	f.moving = f.Job != nil && f.Job.Ours && f.Job.Granted && !f.Job.Held
+	held := f.Job.holds()
+	f.moving = f.Job != nil && f.Job.Ours && f.Job.Granted && !held
 	f.changes = time.Time{}
 	for i := range f.Pods {
 		f.include(&f.Pods[i])
+		note(&f.moving, !held && f.isMoving(&f.Pods[i])) // a node that is held waits for another operation
+	}
+	if held && f.Job.Ours && !f.LeftOut && f.frame.strategy == daemonset.AdvancedRollingUpdate {
+		f.outdated, f.wants, f.heavy = true, true, true // it is known to work after another operation
 	}
 	f.standing = f.stands(now)
 	f.lapsed = f.lapses()
@@ -71,7 +77,6 @@ func (f *nodeFacts) include(pod *Pod) {
 	note(&f.absent, absent)
 	note(&f.outdated, outdated)
 	note(&f.unavailable, absent || !pod.Available)
-	note(&f.moving, f.isMoving(pod))
 	note(&f.wants, outdated && f.wanted(pod))
 	note(&f.heavy, f.isHeavy(pod))
 	f.changesAt(pod.AvailableAt)

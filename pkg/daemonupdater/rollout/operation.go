@@ -34,7 +34,10 @@ type Job struct {
 	Message string
 }
 
-// End is how an operation of this group ended.
+// holds tells whether a node is held; nil is no operation.
+func (j *Job) holds() bool { return j != nil && j.Held }
+
+// End is how an operation ended.
 type End struct {
 	ID string
 	// Outcome of it.
@@ -75,9 +78,8 @@ type Order struct {
 	Grant, Abort bool
 }
 
-// maxPrepared bounds the operations that are being prepared, or are and wait for a
-// slot: so many nodes pull images at the same time.
-const maxPrepared = 20
+// maxPulling bounds the nodes that pull images at the same time.
+const maxPulling = 20
 
 // ended returns how an operation of the node ended, nil when it has not.
 func (n *Node) ended(operation string) *End {
@@ -87,6 +89,15 @@ func (n *Node) ended(operation string) *End {
 	}
 	return &n.Ended[i]
 }
+
+// busy tells whether an operation of another group has the node out of service: then
+// nothing is done there (invariant S6), and a slot for it is of no use.
+func (f *nodeFacts) busy() bool { return f.Disturbed && f.Job != nil && !f.Job.Ours }
+
+// atWork tells whether an operation is at work on the node, of whatever group: then no
+// pod is deleted but by it. It may have no slot here, when it is about a Node object of
+// before.
+func (f *nodeFacts) atWork() bool { return f.Job != nil && f.Job.Granted && !f.Job.Held }
 
 // stale tells whether an operation is about targets that are not those any more.
 func (f *frame) stale(job *Job) bool {
@@ -196,24 +207,50 @@ func (p *planner) orderOperations() {
 // prepare has the operations of the nodes made that come next, so many that there
 // is always one that is ready when a slot is free.
 func (p *planner) prepare(lanes []*lane) {
-	room := min(p.limit, maxPrepared)
+	var ahead []*nodeFacts
+	pulling := 0
 	for _, n := range p.fleet.preparing {
-		if !p.fleet.frame.stale(n.Job) {
-			room--
+		if p.fleet.frame.stale(n.Job) {
+			continue
+		}
+		ahead = append(ahead, n)
+		if !n.Job.Prepared {
+			pulling++
 		}
 	}
 	for _, l := range lanes {
+		room := p.limit
+		for _, n := range ahead {
+			if p.goesBefore(n, l) {
+				room--
+			}
+		}
 		l.nodes.Ascend(func(n *nodeFacts) bool {
-			if room <= 0 {
+			if room <= 0 || pulling >= maxPulling {
 				return false
 			}
 			if n.startable() && (n.Job == nil || n.preparing() && p.fleet.frame.stale(n.Job)) {
 				p.orders = append(p.orders, Order{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)})
+				ahead = append(ahead, n)
 				room--
+				pulling++
 			}
 			return true
 		})
 	}
+}
+
+// goesBefore tells whether a node that is prepared, or will be, is there for the next
+// slot that those of a lane could have. One that cannot be started when they can does
+// not keep them from being prepared: then nobody would be ready.
+func (p *planner) goesBefore(n *nodeFacts, l *lane) bool {
+	if n.lane == nil || !n.startable() || n.lane.need == healthy && l.need != healthy {
+		return false
+	}
+	if reason, _ := p.held(n.lane); reason != "" {
+		return false
+	}
+	return n.Pool == l.pool || p.refused[n.lane].reason != ReasonPoolExhausted
 }
 
 // withdraw ends operations that nobody grants: nothing is to be replaced on their
@@ -236,9 +273,10 @@ func (f *nodeFacts) needless() bool {
 	return f.standing != away && !f.heavy
 }
 
-// newOperation is an id that no operation of the node had before.
+// newOperation is an id that no operation had before, neither of this node nor of
+// another one: a mark on a node is left over when no operation has its id.
 func (p *planner) newOperation(n *nodeFacts) string {
-	return fmt.Sprintf("%s-%s-%d", p.in.Revision, strconv.FormatInt(p.in.Now.UnixMilli(), 36), len(n.Ended))
+	return fmt.Sprintf("%s-%s-%x-%d", p.in.Revision, strconv.FormatInt(p.in.Now.UnixMilli(), 36), n.hash, len(n.Ended))
 }
 
 // operationOf is the operation of a node that is started: the one that was
@@ -271,11 +309,9 @@ func (f *nodeFacts) toReplace() []string {
 	return keys
 }
 
-// quiet: nothing of what a slot was given for is under way, whether the node is
-// available or not.
-func (f *nodeFacts) quiet(slot Slot) bool {
-	return !f.absent && !slices.ContainsFunc(f.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
-}
+// quiet: no pod of the node is on its way, available or not; the one that a slot names
+// may be there still. A node that went offline after it was touched keeps its slot.
+func (f *nodeFacts) quiet() bool { return f.Ready && !f.absent }
 
 // isHeavy tells whether a pod is to be replaced by an operation.
 func (f *nodeFacts) isHeavy(pod *Pod) bool {

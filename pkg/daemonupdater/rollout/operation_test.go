@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -87,6 +89,15 @@ func operationCases() []operationCase {
 		}
 		return m
 	}
+	kept := func(n Node) Node { // held, with its device closed: a pod does not come back
+		n.Job, n.Disturbed = &Job{ID: "op-" + n.Name, Ours: true, Granted: true, Held: true}, true
+		n.Pods[1] = Pod{Member: 1}
+		return n
+	}
+	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Job{ID: "theirs", Granted: true, Message: "is at it"})).slots(slotOf(a, time.Minute))
+	away := busy
+	away.Nodes = []Node{offline(busy.Nodes[0])}
+	replaced := inputOf(1, granted(nodeOf("a", oldHash))).slots(slotOf(a, time.Minute))
 	lighter := inputOf(1, nodeOf("a", newHash, oldHash))
 	lighter.Members = heavyInput(1).Members
 	paused := heavyInput(1, a)
@@ -107,6 +118,8 @@ func operationCases() []operationCase {
 	held.Job, held.Disturbed = &Job{ID: "op-a", Ours: true, Granted: true, Held: true}, true
 	failed := heavyInput(1, held, prepared(b))
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Reason: ReasonOperationFailed, Since: epoch}}
+	pooled := heavyInput(2, inPool(prepared(a), "x"), inPool(b, "y"), inPool(granted(c), "x")).slots(operating(c))
+	pooled.Policy.PoolMaxUnavailable = ptr.To(intstr.FromInt32(1))
 	behind := withEnd(a, Done) // the view shows the driver's pod from before
 	again := withPod(withEnd(heavyNode("a"), Done), func(p *Pod) { p.Created = epoch })
 	done := withEnd(nodeOf("a", newHash, newHash), Done)
@@ -118,9 +131,15 @@ func operationCases() []operationCase {
 			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
 		{"nodes are prepared before they get a slot, as many as may be unavailable", heavyInput(2, a, b, c),
 			said{States: states("a", "pending/Preparing", "b", "pending/Preparing", "c", "pending/Preparing")}, []string{"a:prepare", "c:prepare"}},
+		{"a node that is unavailable is prepared although a healthy one is, which has to wait for it", heavyInput(1, prepared(a), broken(heavyNode("b"))),
+			said{States: states("a", "pending/BudgetExhausted", "b", "pending/Preparing")}, []string{"b:prepare"}},
+		{"a node that is prepared and offline keeps nobody from being prepared", heavyInput(1, offline(prepared(a)), b),
+			said{States: states("a", "skipped/NodeOffline", "b", "pending/Preparing")}, []string{"b:prepare"}},
+		{"a node that is prepared in a pool that is used up keeps no other pool from being prepared", pooled,
+			said{Slots: []string{"c"}, States: states("a", "pending/PoolBudgetExhausted", "b", "pending/Preparing", "c", "in-flight/Operating")}, []string{"b:prepare"}},
 		{"a prepared node is started, and the next one prepared", heavyInput(1, prepared(a), b),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/Preparing")},
-			[]string{"a:grant op-a"}},
+			[]string{"a:grant op-a", "b:prepare"}},
 		{"a prepared node waits for room", heavyInput(1, granted(a), prepared(b)).slots(operating(a)),
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")}, nil},
 		{"while a node is prepared no other is in its place", heavyInput(1, withJob(a, jobOf("op-a")), b),
@@ -147,9 +166,23 @@ func operationCases() []operationCase {
 			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/Deferred", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
 		{"a node that is kept out of service uses the budget, and is the next to be started", heavyInput(1, held, prepared(b)),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},
-			[]string{"a:grant " + fmt.Sprintf("r2-%s-1", "mjuohs00")}},
+			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-1", hashOf("a"))}},
+		{"nodes that are held do not keep each other out of service", heavyInput(1, kept(heavyNode("a")), kept(heavyNode("b"))),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},
+			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-0", hashOf("a"))}},
+		{"a node that is held and has its targets needs another operation", heavyInput(1, withJob(nodeOf("a", newHash, newHash), &Job{ID: "op-a", Ours: true, Granted: true, Held: true})),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating")},
+			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-0", hashOf("a"))}},
 		{"a failed node that is kept out of service uses the budget", failed,
 			said{States: states("a", "failed/OperationFailed", "b", "pending/BudgetExhausted")}, nil},
+		{"a node that was started is left alone when another group gets to work there, and queues again", busy,
+			said{States: states("a", "pending/NodeBusy")}, nil},
+		{"a node that went offline after it was touched keeps its slot when it needs an operation", heavyInput(1, offline(a), b).slots(slotOf(a, time.Minute)),
+			said{Slots: []string{"a"}, States: states("a", "in-flight/NodeLost", "b", "pending/Preparing")}, []string{"b:prepare"}},
+		{"and when another group is at work there", away,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/NodeLost")}, nil},
+		{"no pod is deleted under an operation that is wound up on a node of before", replaced,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
 		{"nobody starts on a node at which another group is at work", heavyInput(2, foreign, prepared(b)),
 			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/NodeBusy", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
 		{"an operation for a target of before is ended, and its slot kept until it has", retargeted,
@@ -178,5 +211,27 @@ func TestOperations(t *testing.T) {
 				t.Errorf("orders (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestTheIDOfAnOperationIsThatOfOneNode(t *testing.T) {
+	d := Plan(heavyInput(2, heavyNode("a"), heavyNode("b")))
+	if len(d.Orders) != 2 || d.Orders[0].Operation == d.Orders[1].Operation {
+		t.Errorf("orders %+v: what is left on a node is known by an id that no other node has (invariant S3)", d.Orders)
+	}
+}
+
+func TestASlotForAPodThatWasNotDeletedIsGivenBackFencedWhenItsNodeNeedsAnOperation(t *testing.T) {
+	node := heavyNode("a")
+	node.Pods[1].Version = "5"
+	slot := slotOf(node, time.Minute)
+	slot.Pod, slot.PodVersion, slot.Members = node.Pods[1].UID, "5", []string{"kube-system/exporter"}
+	in := heavyInput(1, node).slots(slot)
+	if d := Plan(in); len(d.Fence) != 1 || len(d.Ledger.Slots) != 1 {
+		t.Errorf("fence %v, slots %v; want the pod fenced and the slot kept", d.Fence, d.Ledger.Slots)
+	}
+	in.Nodes[0].Pods[1].Version = "6"
+	if d := Plan(in); len(d.Fence) != 0 || len(d.Ledger.Slots) != 0 || len(d.Orders) != 1 {
+		t.Errorf("fence %v, slots %v, orders %v; want the slot back and the node prepared", d.Fence, d.Ledger.Slots, d.Orders)
 	}
 }

@@ -144,7 +144,7 @@ func (p *planner) settle(slot Slot, node *nodeFacts) {
 	retarget := slot.Revision != p.in.Revision
 	if node != nil {
 		p.fleet.mark(node, &slot, nil)
-		over := node.settled() || (retarget && node.idle(slot)) || (node.heavy && node.quiet(slot)) ||
+		over := node.settled() || (retarget && node.idle(slot)) || (node.heavy && node.quiet()) || (node.Ready && node.busy()) ||
 			p.in.Settings.Strategy == daemonset.NoStrategy
 		if over && p.spent(slot, node) {
 			p.learn(slot, node)
@@ -290,7 +290,7 @@ func (p *planner) nextSteps() {
 	for i := range p.slots {
 		slot := &p.slots[i]
 		node := p.lookup(slot.Node, slot.UID)
-		if node == nil || !node.Ready || slot.Queued || slot.Operation != "" && node.ended(slot.Operation) == nil {
+		if node == nil || !node.Ready || slot.Queued || slot.Operation != "" && node.ended(slot.Operation) == nil || node.atWork() {
 			continue
 		}
 		if before, _ := slices.BinarySearch(turns, slot.Turn); node.available() && before >= p.limit {

@@ -73,8 +73,10 @@ func (s *step) replace(t upgradeplan.Task, rec *topsv1.OperationTask) verdict {
 	return s.deletePod(rec, m.Pod)
 }
 
-// successor judges a pod of the wanted revision that is not available.
+// successor judges a pod of the wanted revision that is not available: whoever put
+// it there, what becomes of it says something of the version.
 func (s *step) successor(rec *topsv1.OperationTask, pod *Pod) verdict {
+	s.op.Touched = s.op.Touched || rec.State != topsv1.OperationTaskUndoing
 	switch {
 	case pod.Available && rec.State == topsv1.OperationTaskUndoing:
 		now := metav1.NewTime(s.f.Now)

@@ -61,6 +61,7 @@ func (s *step) attempt(t upgradeplan.Task, rec *topsv1.OperationTask) verdict {
 	case upgradeplan.ActionRestartRuntime:
 		return s.restart(t)
 	case upgradeplan.ActionVerify:
+		s.op.Touched = true // what is verified has its wanted revision, whoever put it there
 		return waiting(ReasonInProgress, "%s", s.evidenceLacks(t, rec))
 	}
 	at, text := s.soaking(rec)

@@ -1,0 +1,145 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// simSpec is the spec of a gr in the model: the images of its components, and the
+// revisions of it that are kept.
+type simSpec struct {
+	revision string
+	kept     []string
+	images   map[string][]string
+}
+
+// simGrUID is the UID of the gr of a group.
+func simGrUID(id Group) types.UID { return types.UID("uid-gr-" + id.Name) }
+
+// makeHeavy makes a DaemonSet that of a component, whose name it has, in a seed
+// with operations.
+func (w *simWorld) makeHeavy(ds *appsv1.DaemonSet, order int) {
+	if w.ops == nil {
+		return
+	}
+	ds.Annotations[topsv1.AnnotationOrder] = fmt.Sprint(order)
+	ds.Labels[topsv1.LabelComponent] = ds.Name
+	if heavy(&testBook, ds.Name) {
+		ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+}
+
+// addGr makes the gr of a group.
+func (w *simWorld) addGr(g *simGroup) {
+	if w.ops == nil || g.id.Kind != kindGcuResource {
+		return
+	}
+	first := simGet[*appsv1.DaemonSet](w.api, g.sets[0])
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: g.id.Name, UID: simGrUID(g.id), Annotations: map[string]string{}}}
+	for _, key := range topsv1.UpgradeAnnotations {
+		if value, ok := first.Annotations[key]; ok {
+			gr.Annotations[key] = value
+		}
+	}
+	w.api.put(gr)
+	g.spec = &simSpec{images: map[string][]string{}}
+	w.keepSpec(g)
+}
+
+// keepSpec keeps what the DaemonSets of a gr are as a new revision of its spec.
+func (w *simWorld) keepSpec(g *simGroup) {
+	if g.spec == nil {
+		return
+	}
+	name := fmt.Sprintf("%s-rev-%d", g.id.Name, len(g.spec.kept))
+	g.spec.kept = append(g.spec.kept, name)
+	for _, key := range g.sets {
+		g.spec.images[name] = append(g.spec.images[name], simGet[*appsv1.DaemonSet](w.api, key).Spec.Template.Spec.Containers[0].Image)
+	}
+	w.api.put(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: name}})
+	w.render(g, name)
+}
+
+// restoreBefore is an administrator who goes back to the spec before the last.
+func (w *simWorld) restoreBefore(g *simGroup) {
+	if i := slices.Index(g.spec.kept, g.spec.revision); i > 0 {
+		w.render(g, g.spec.kept[i-1])
+	}
+}
+
+// render is the gcuresource controller: it gives the DaemonSets what a revision of
+// the spec says.
+func (w *simWorld) render(g *simGroup, revision string) {
+	g.spec.revision = revision
+	for i, key := range g.sets {
+		w.setImage(g, i, g.spec.images[revision][i])
+		simEdit(w.api, key, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationRevision] = revision })
+	}
+	simEdit(w.api, simKey{kind: simGrs, name: g.id.Name}, func(gr *topsv1.GcuResource) {
+		gr.Generation++
+		gr.Status.ObservedGeneration = gr.Generation
+		delete(gr.Annotations, topsv1.AnnotationRollbackTo)
+	})
+}
+
+// restoreSpecs is the gcuresource controller that is asked for an earlier spec.
+func (w *simWorld) restoreSpecs() {
+	for _, g := range w.groups {
+		gr := simGet[*topsv1.GcuResource](w.api, simKey{kind: simGrs, name: g.id.Name})
+		if gr == nil || gr.Annotations[topsv1.AnnotationRollbackTo] == "" || !w.calm && !w.chance(2) {
+			continue
+		}
+		to := gr.Annotations[topsv1.AnnotationRollbackTo]
+		w.say("gr %s is restored to %s", gr.Name, to)
+		w.undone++
+		if g.spec.images[to] == nil {
+			w.violate("rollback: gr %s has no revision %s", gr.Name, to)
+			return
+		}
+		w.render(g, to)
+	}
+}
+
+// checkAsked: a manager asks for an earlier spec only when that is stored, and good.
+func (w *simWorld) checkAsked(before, after *topsv1.GcuResource) {
+	to, ok := after.Annotations[topsv1.AnnotationRollbackTo]
+	r := w.rolloutOf(Group{Kind: kindGcuResource, Name: after.Name})
+	switch {
+	case !ok || before.Annotations[topsv1.AnnotationRollbackTo] == to:
+	case r == nil || r.Status.Rollback == nil || r.Status.LastKnownGood == nil || r.Status.LastKnownGood.GcuResourceRevision != to:
+		w.violate("rollback: gr %s is to go to %s, which is not stored as good", after.Name, to)
+	case after.Annotations[topsv1.AnnotationPaused] == "true":
+		w.violate("rollback: gr %s is changed while paused", after.Name)
+	}
+}
+
+// deleteGr is a person who deletes a gr. Its DaemonSets go, then their pods, and
+// its rollout.
+func (w *simWorld) deleteGr(g *simGroup) {
+	w.say("admin: gr %s is deleted", g.id.Name)
+	w.groups = slices.DeleteFunc(slices.Clone(w.groups), func(o *simGroup) bool { return o == g })
+	w.api.remove(simKey{kind: simGrs, name: g.id.Name})
+	for _, key := range g.sets {
+		w.api.remove(key)
+		delete(w.seen, key)
+	}
+	w.later(w.seconds(0, 90), func() {
+		for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
+			if slices.Contains(g.sets, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}) {
+				_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
+			}
+		}
+	})
+	w.later(w.seconds(0, 90), func() {
+		key := g.id.rolloutKey("gcu-system")
+		w.api.remove(simKey{simRollouts, key.Namespace, key.Name})
+	})
+}

@@ -1,0 +1,342 @@
+package daemonupdater
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// simOp is what the checks know of an operation.
+type simOp struct {
+	group   Group
+	node    string
+	granted bool // ever
+	ended   bool
+}
+
+// orderByUs is a patch of the spec of a NodeUpgrade by a manager.
+func (w *simWorld) orderByUs(object client.Object, kind types.PatchType, data []byte) error {
+	if !strings.Contains(string(data), `"resourceVersion"`) {
+		w.violate("S5: an operation of %s is ordered without a precondition", object.GetName())
+	}
+	stored := simGet[*topsv1.NodeUpgrade](w.api, simKeyOf(object))
+	if stored == nil {
+		return apierrors.NewNotFound(simResource(simKeyOf(object)), object.GetName())
+	}
+	return w.api.patch(object, kind, data, "Spec")
+}
+
+// checkUpgrade holds a NodeUpgrade against the one before.
+func (w *simWorld) checkUpgrade(now *topsv1.NodeUpgrade) {
+	before := w.ops.before[now.Name]
+	w.ops.before[now.Name] = now
+	if before == nil || before.UID != now.UID {
+		before = &topsv1.NodeUpgrade{}
+	}
+	w.checkOrder(now, before.Spec.Operation, now.Spec.Operation)
+	w.checkRecord(now, before.Status.Operation, now.Status.Operation)
+	seen := map[string]bool{}
+	for _, r := range now.Status.History {
+		if seen[r.ID] {
+			w.violate("S6: operation %s ended twice", r.ID)
+		}
+		seen[r.ID] = true
+		if op := w.ops.known[r.ID]; op != nil && !op.ended {
+			op.ended = true
+			w.ops.ends[r.Phase]++
+			w.say("operation %s of %s ends: %s %s: %s", r.ID, op.node, r.Phase, r.Reason, r.Message)
+		}
+	}
+}
+
+// checkOrder holds what is asked of a node against what was: the rules of the API
+// server, and that a slot comes before a grant.
+func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOperation) {
+	if now == nil {
+		return
+	}
+	if len(now.Job) == 0 || len(now.Targets) == 0 {
+		w.violate("CEL: the API server refuses operation %s, which has no tasks", now.ID)
+	}
+	name := strings.TrimPrefix(now.Rollout, "gcu-system/")
+	if w.ops.known[now.ID] == nil {
+		w.ops.known[now.ID] = &simOp{group: Group{Kind: kindGcuResource, Name: name}, node: u.Name}
+		w.say("operation %s of %s is made, granted=%v: %v", now.ID, u.Name, now.Granted, now.Job)
+	}
+	if before != nil && before.ID == now.ID {
+		same := before.NodeUID == now.NodeUID && before.Purpose == now.Purpose &&
+			equality.Semantic.DeepEqual(before.Targets, now.Targets) && equality.Semantic.DeepEqual(before.Job, now.Job)
+		if !same || before.Abort && !now.Abort || before.Granted && !now.Granted {
+			w.violate("CEL: the API server refuses this change of operation %s", now.ID)
+		}
+	}
+	op := w.ops.known[now.ID]
+	if !now.Granted || op.granted {
+		return
+	}
+	op.granted = true
+	w.say("operation %s of %s is granted", now.ID, u.Name)
+	if !op.ended && !w.hasSlot(u.Name, now.ID, op.group) {
+		w.violate("ledger: operation %s of %s is granted and no slot names it", now.ID, u.Name)
+	}
+}
+
+func (w *simWorld) hasSlot(node, id string, g Group) bool {
+	stored := w.rolloutOf(g)
+	return stored != nil && slices.ContainsFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == node && s.Operation == id })
+}
+
+// checkRecord holds status.operation against the one before.
+func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.OperationStatus) {
+	if now == nil {
+		return
+	}
+	if before != nil && before.ID != now.ID && simLives(before) {
+		w.violate("S6: operation %s begins on %s before %s is over", now.ID, u.Name, before.ID)
+	}
+	if before != nil && before.ID == now.ID && before.Phase.Final() && !before.Held && !now.Phase.Final() {
+		w.violate("S6: operation %s of %s begins again", now.ID, u.Name)
+	}
+	if op := w.ops.known[now.ID]; now.Granted && (op == nil || !op.granted) {
+		w.violate("ledger: operation %s of %s took itself for granted", now.ID, u.Name)
+	}
+	if now.Held && now.Phase != topsv1.OperationFailed && now.Phase != topsv1.OperationQuarantined {
+		w.violate("S3: node %s is held after %s", u.Name, now.Phase)
+	}
+}
+
+// simLives tells whether an operation is not over.
+func simLives(op *topsv1.OperationStatus) bool { return op != nil && (!op.Phase.Final() || op.Held) }
+
+// atWork is the operation that may have a node out of service, "" for none.
+func simAtWork(u *topsv1.NodeUpgrade) string {
+	if u != nil && simLives(u.Status.Operation) && u.Status.Operation.Granted {
+		return u.Status.Operation.ID
+	}
+	return ""
+}
+
+// checkEffect holds an effect against the true state before it.
+func (w *simWorld) checkEffect(p *simJobPass, e operation.Effect) {
+	op := w.ops.known[e.Operation]
+	if op == nil || !op.granted {
+		w.violate("ledger: %s of %s for %s, which has no slot", e.Kind, p.node, e.Operation)
+		return
+	}
+	if e.Kind == operation.Uncordon || e.Kind == operation.OpenDevice {
+		return
+	}
+	u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: p.node})
+	if at := simAtWork(u); at != "" && at != e.Operation && e.Kind != operation.Cordon && e.Kind != operation.Evict {
+		w.violate("S6: %s of %s for %s while %s is at work", e.Kind, p.node, e.Operation, at)
+	}
+	if e.Kind == operation.Evict && !p.facts.Node.Cordon.Unschedulable {
+		w.violate("S9: pods are evicted from %s, which is not cordoned", p.node)
+	}
+}
+
+// checkDeletedByOperation holds one deletion by an operation against the true state.
+func (w *simWorld) checkDeletedByOperation(p *simJobPass, e operation.Effect, pod *corev1.Pod) {
+	component := ""
+	if ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}); ds != nil {
+		component = ds.Labels[topsv1.LabelComponent]
+	}
+	h := w.host(p.node)
+	u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: p.node})
+	if simAtWork(u) != e.Operation {
+		w.violate("S5: pod %s is deleted for %s, which is over", pod.Name, e.Operation)
+	}
+	if !p.facts.Node.Ready {
+		w.violate("S7: pod %s is deleted on node %s, which the pass saw offline", pod.Name, p.node)
+	}
+	target := p.facts.Wanted != nil && slices.ContainsFunc(p.facts.Wanted.Targets, func(t topsv1.OperationTarget) bool { return t.Component == component })
+	if !target && !simMachineOf.Uses(component) {
+		w.violate("S9: pod %s of component %q is deleted for %s, which is not about it", pod.Name, component, e.Operation)
+	}
+	if component != upgradeplan.TargetDriver {
+		return
+	}
+	w.checkDisturbed(h, "the driver goes", h.machine.left(false), e.Operation)
+	for _, other := range simAll[*corev1.Pod](w.api, simPods) {
+		ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, other.Namespace, daemonset.Owner(other).Name})
+		if daemonset.NodeName(other) == p.node && ds != nil && simMachineOf.Uses(ds.Labels[topsv1.LabelComponent]) && !h.machine.excused {
+			w.violate("S8: the driver of %s goes while %s uses the device", p.node, other.Name)
+		}
+	}
+}
+
+// checkDisturbed is S8: the node is cordoned and empty.
+func (w *simWorld) checkDisturbed(h *simHost, what string, left int, op string) {
+	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
+	if node == nil || h.machine.excused {
+		return
+	}
+	if left > 0 || !node.Spec.Unschedulable {
+		w.violate("S8: %s on %s for %s with %d pods on it, unschedulable: %v", what, h.name, op, left, node.Spec.Unschedulable)
+	}
+}
+
+// checkDone is S10: what an operation says to be done is at its target, available
+// and validated, as far as the pass could see.
+func (w *simWorld) checkDone(p *simJobPass) {
+	op, wanted := p.record.Operation, p.facts.Wanted
+	if op == nil || op.Outcome != topsv1.OperationDone || wanted == nil || wanted.ID != op.ID || p.facts.Record.Operation.Outcome == op.Outcome {
+		return
+	}
+	h := w.host(p.node)
+	for _, t := range wanted.Targets {
+		pod := simGet[*corev1.Pod](w.api, simKey{simPods, t.DaemonSet.Namespace, t.DaemonSet.Name + "-" + p.node})
+		i := slices.IndexFunc(p.facts.Members, func(m operation.Member) bool { return m.Component == t.Component && m.Pod != nil })
+		switch {
+		case i < 0 || !p.facts.Members[i].Pod.Available || p.facts.Members[i].Pod.Revision != t.Revision:
+			w.violate("S10: %s is done on %s, and the pass saw %s otherwise", op.ID, p.node, t.Component)
+		case pod != nil && pod.UID == p.facts.Members[i].Pod.UID && daemonset.RevisionHash(pod) != t.Revision:
+			w.violate("S10: %s is done on %s, and pod %s is at %s", op.ID, p.node, pod.Name, daemonset.RevisionHash(pod))
+		case t.Component == upgradeplan.TargetDriver && h.machine.driver == "" && pod != nil && pod.UID == p.facts.Members[i].Pod.UID:
+			w.violate("S10: %s is done on %s, and no driver is loaded", op.ID, p.node)
+		}
+	}
+}
+
+// opGroup is the group of an operation, nil when it is gone.
+func (w *simWorld) opGroup(id string) *simGroup {
+	op := w.ops.known[id]
+	if op == nil {
+		return nil
+	}
+	i := slices.IndexFunc(w.groups, func(g *simGroup) bool { return g.id == op.group })
+	if i < 0 {
+		return nil
+	}
+	return w.groups[i]
+}
+
+// opAvailable: the node of an operation is available as its group counts.
+func (w *simWorld) opAvailable(id, node string) bool {
+	g := w.opGroup(id)
+	return g != nil && w.nodeAvailable(g.sets, node) && !w.takenOut(g.id, node)
+}
+
+// takenOut: an operation of a group has cordoned a node.
+func (w *simWorld) takenOut(g Group, name string) bool {
+	node := simGet[*corev1.Node](w.api, simNodeKey(name))
+	return w.ops != nil && node != nil && slices.ContainsFunc(simMarks(node), func(id string) bool {
+		return w.ops.known[id] != nil && w.ops.known[id].group == g
+	})
+}
+
+// opDown counts a node that an operation took out of service.
+func (w *simWorld) opDown(id, node string, sets ...simKey) {
+	if g := w.opGroup(id); g != nil {
+		w.checkBudget(g, node, sets...)
+	}
+}
+
+// opTook counts a pod that an operation deleted.
+func (w *simWorld) opTook(id, node string, pod *corev1.Pod, was bool) {
+	g := w.opGroup(id)
+	set := simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}
+	if g == nil || !slices.Contains(g.sets, set) {
+		return
+	}
+	if d := w.account(g.id).down[node]; d != nil {
+		d.sets = append(d.sets, set)
+	} else if was {
+		w.opDown(id, node, set)
+	}
+}
+
+// checkNodes holds every node against what must hold after every step.
+func (w *simWorld) checkNodes() {
+	if w.ops == nil {
+		return
+	}
+	for _, h := range w.hosts {
+		node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
+		u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: h.name})
+		if node == nil {
+			continue
+		}
+		if h.machine.foreign && !node.Spec.Unschedulable {
+			w.violate("S4: the cordon of a person on %s is gone", h.name)
+		}
+		w.checkStray(node, u)
+		if u == nil || w.ownerGone(u) {
+			continue
+		}
+		op := u.Status.Operation
+		if g := w.opGroup(simAtWork(u)); g != nil && op.EndTime == nil && w.rolloutOf(g.id) != nil && !w.hasSlot(h.name, op.ID, g.id) {
+			w.violate("ledger: operation %s is at work on %s and no slot names it", op.ID, h.name)
+		}
+		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.now.Sub(op.StartTime.Time) > 3*time.Hour {
+			w.violate("L2: operation %s of %s is %s since %s", op.ID, h.name, op.Phase, op.StartTime.Sub(epoch))
+		}
+	}
+}
+
+// checkStray is S3: a node is marked for an operation that is over for a moment
+// only: until who is late is noticed.
+func (w *simWorld) checkStray(node *corev1.Node, u *topsv1.NodeUpgrade) {
+	stray := slices.ContainsFunc(simMarks(node), func(id string) bool {
+		return u == nil || !simLives(u.Status.Operation) || u.Status.Operation.ID != id
+	})
+	if !stray {
+		delete(w.ops.stray, node.Name)
+		return
+	}
+	if _, known := w.ops.stray[node.Name]; !known || !w.calm {
+		w.ops.stray[node.Name] = w.now
+	}
+	if w.now.Sub(w.ops.stray[node.Name]) > 10*time.Minute {
+		w.violate("S3: node %s stays marked for %v", node.Name, simMarks(node))
+	}
+}
+
+// disturbed: an operation may have a node out of service, by what was seen.
+func (s simSeen) disturbed(node string) bool {
+	u := s.upgrades[node]
+	return u != nil && (simAtWork(u) != "" || u.Spec.Operation != nil && u.Spec.Operation.Granted && !simOver(u, u.Spec.Operation.ID))
+}
+
+// simOver tells whether an operation is over on its node.
+func simOver(u *topsv1.NodeUpgrade, id string) bool {
+	if op := u.Status.Operation; op != nil && op.ID == id {
+		return !simLives(op)
+	}
+	return slices.ContainsFunc(u.Status.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
+}
+
+// checkLightPath: pods that an operation is to replace are not just deleted, nor
+// any pod where the pass saw an operation of the node that is not over.
+func (w *simWorld) checkLightPath(pass *simPass, pod *corev1.Pod) {
+	if w.ops == nil {
+		return
+	}
+	node := daemonset.NodeName(pod)
+	if ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}); ds != nil && heavy(&testBook, member{daemonSet: ds}.component()) {
+		w.violate("S8: pod %s is deleted without an operation", pod.Name)
+	}
+	if u := pass.seen.upgrades[node]; u != nil && simAtWork(u) != "" && !u.Status.Operation.Phase.Final() {
+		w.violate("S6: pod %s is deleted though the pass saw operation %s at work on %s", pod.Name, simAtWork(u), node)
+	}
+}
+
+// guarded is the node that no drain ever empties, "" for none.
+func (w *simWorld) guarded() string {
+	if w.ops == nil {
+		return ""
+	}
+	return w.ops.guarded
+}

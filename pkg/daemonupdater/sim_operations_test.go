@@ -1,0 +1,315 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// simOps is what a seed with operations has besides.
+type simOps struct {
+	// guarded is the node whose pods of users never go.
+	guarded string
+	// known operations by id.
+	known map[string]*simOp
+	// before is every NodeUpgrade as it last was.
+	before map[string]*topsv1.NodeUpgrade
+	// stray is since when a node has the mark of an operation that is over.
+	stray map[string]time.Time
+	ends  map[topsv1.OperationPhase]int
+}
+
+// simSecond is a second gr on the nodes of the fleet.
+var simSecond = Group{Kind: kindGcuResource, Name: "second"}
+
+// TestSimulationOfOperations plays rollouts of grs whose drivers and toolkits are
+// replaced by operations: the Reconciler, the decision about an operation, and a
+// model of its controller, of node agents and of what is on the nodes.
+func TestSimulationOfOperations(t *testing.T) {
+	klog.SetOutput(io.Discard)
+	seeds := *simSeeds / 8
+	if testing.Short() {
+		seeds = min(seeds, 20)
+	}
+	if *simSeed != 0 {
+		w := playOperations(t, *simSeed)
+		fmt.Println(strings.Join(w.history, "\n"))
+		reportSeed(t, w)
+		return
+	}
+	var steps, undone atomic.Int64
+	ends := make([]map[topsv1.OperationPhase]int, simShards)
+	t.Run("seeds", func(t *testing.T) {
+		for shard := range simShards {
+			ends[shard] = map[topsv1.OperationPhase]int{}
+			t.Run(fmt.Sprint("shard ", shard), func(t *testing.T) {
+				t.Parallel()
+				for seed := 1 + shard; seed <= seeds && (*simAllOf || !t.Failed()); seed += simShards {
+					w := playOperations(t, uint64(seed))
+					reportSeed(t, w)
+					steps.Add(int64(w.steps))
+					undone.Add(int64(w.undone))
+					for phase, n := range w.ops.ends {
+						ends[shard][phase] += n
+					}
+				}
+			})
+		}
+	})
+	for _, phase := range []topsv1.OperationPhase{topsv1.OperationDone, topsv1.OperationFailed, topsv1.OperationDeferred,
+		topsv1.OperationAborted, topsv1.OperationQuarantined} {
+		if n := ends[0][phase] + ends[1][phase]; n == 0 && seeds >= 100 && !t.Failed() {
+			t.Errorf("no operation ended as %s: the simulation does not reach it", phase)
+		}
+	}
+	if !t.Failed() {
+		fmt.Fprintf(os.Stdout, "simulation of operations: %d seeds, %d steps, operations by their end %v and %v, %d grs restored, 0 violations\n",
+			seeds, steps.Load(), ends[0], ends[1], undone.Load())
+	}
+}
+
+// playOperations plays a seed; one in a hundred is played again with a crash after
+// each of its writes.
+func playOperations(t *testing.T, seed uint64) *simWorld {
+	if seed%100 != 50 {
+		return playWith(t, seed, (*simWorld).operations)
+	}
+	golden := playWith(t, seed, (*simWorld).golden)
+	for k := 1; k <= golden.writes && len(golden.violations) == 0; k += 1 + k/40 {
+		w := playWith(t, seed, func(w *simWorld) {
+			w.crashAfter = k
+			w.golden()
+		})
+		golden.steps += w.steps
+		if len(w.violations) > 0 {
+			return w
+		}
+	}
+	return golden
+}
+
+func playWith(t *testing.T, seed uint64, story func(*simWorld)) *simWorld {
+	return play(t, seed, func(w *simWorld) {
+		w.ops = &simOps{known: map[string]*simOp{}, before: map[string]*topsv1.NodeUpgrade{}, stray: map[string]time.Time{}, ends: map[topsv1.OperationPhase]int{}}
+		story(w)
+	})
+}
+
+// addHeavyGroups draws the grs of a seed with operations.
+func (w *simWorld) addHeavyGroups(shape int) {
+	switch shape {
+	case 0:
+		w.addGroup(simFleet, "driver", "toolkit", "devicePlugin", "exporter")
+	case 1:
+		w.addGroup(simFleet, "driver", "devicePlugin", "recorder")
+		w.addGroup(simSecond, "toolkit", "gfd")
+	case 2:
+		w.addGroup(simFleet, "driver", "exporter")
+	case 3:
+		w.addGroup(simFleet, "nfd", "driver", "toolkit", "devicePlugin")
+	case 4:
+		w.addGroup(simFleet, "driver", "devicePlugin")
+		w.addGroup(simSecond, "toolkit", "gfd")
+	}
+	if shape > 1 {
+		w.addGroup(simSingle, "single")
+	}
+}
+
+// operations is chaos among operations; then the faults stop.
+func (w *simWorld) operations() {
+	w.knobs = w.randomKnobs()
+	w.populate(2 + w.rng.IntN(4))
+	w.say("knobs %+v", w.knobs)
+	back := w.policies == nil && w.chance(2)
+	if back {
+		w.addRollbackPolicy()
+		w.goBackByThemselves()
+	}
+	w.push(w.groups[0], w.chance(w.knobs.bad))
+	for range 120 + w.rng.IntN(160) {
+		if back && w.chance(30) {
+			w.goBackByThemselves()
+		}
+		w.step()
+		if w.failed() {
+			return
+		}
+	}
+	w.settle()
+	if w.chance(2) {
+		w.badDriver()
+	}
+	if !w.failed() {
+		w.finale()
+	}
+}
+
+// badKinds are the kinds of bad versions.
+func (w *simWorld) badKinds() []string {
+	kinds := []string{"crash", "hang", "kill"}
+	if w.ops != nil {
+		kinds = append(kinds, "noload", "stun")
+	}
+	return kinds
+}
+
+// settleMachines ends what is wrong with the machines.
+func (w *simWorld) settleMachines() {
+	if w.ops == nil {
+		return
+	}
+	for _, h := range w.hosts {
+		if h.machine.foreign {
+			w.cordonByHand(h)
+		}
+	}
+}
+
+// badDriver pushes a driver that does not work once all is well: the policy goes
+// back by itself.
+func (w *simWorld) badDriver() {
+	g := w.groups[0]
+	if g.id != simFleet || w.stuck != "" || w.ops.guarded != "" {
+		return
+	}
+	if !w.until("L1: every node gets to a good target", 6*time.Hour, w.good) {
+		return
+	}
+	w.policies = nil
+	w.addRollbackPolicy()
+	w.annotate(g, topsv1.AnnotationUpgradePolicy, simBack)
+	driver := slices.IndexFunc(g.sets, func(key simKey) bool { return key.name == "driver" })
+	was := simGet[*appsv1.DaemonSet](w.api, g.sets[driver]).Spec.Template.Spec.Containers[0].Image
+	w.versions++
+	w.setImage(g, driver, fmt.Sprint([]string{"crash", "hang", "noload"}[w.rng.IntN(3)], "-", w.versions))
+	w.keepSpec(g)
+	if w.chance(2) {
+		w.breakMachine(g)
+	}
+	w.until("rollback: the good driver is back", 6*time.Hour, func() bool {
+		r := w.rolloutOf(g.id).Status.Rollback
+		return w.good() && r != nil && r.CompletedTime != nil &&
+			simGet[*appsv1.DaemonSet](w.api, g.sets[driver]).Spec.Template.Spec.Containers[0].Image == was
+	})
+}
+
+// breakMachine breaks the machine on which the driver failed: then the rollback fails
+// there as well, and the node is in quarantine until the machine is repaired and a
+// person resumes the rollout.
+func (w *simWorld) breakMachine(g *simGroup) {
+	var h *simHost
+	w.until("a node fails", time.Hour, func() bool {
+		if r := w.rolloutOf(g.id); len(r.Status.Failed) > 0 {
+			h = w.host(r.Status.Failed[0].Node)
+		}
+		return h != nil
+	})
+	if w.failed() {
+		return
+	}
+	w.say("host %s is broken", h.name)
+	h.machine.broken = true
+	w.until("S3: a node on which the rollback fails is kept", 2*time.Hour, func() bool {
+		u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: h.name})
+		return u.Status.Operation.Phase == topsv1.OperationQuarantined && u.Status.Operation.Held
+	})
+	w.say("host %s is repaired", h.name)
+	h.machine.broken = false
+	if driver := simGet[*corev1.Pod](w.api, simKey{simPods, simNamespace, "driver-" + h.name}); driver != nil {
+		h.machine.driver = driver.Spec.Containers[0].Image
+	}
+	w.until("the node counts as failed", time.Minute, func() bool { return len(w.rolloutOf(g.id).Status.Failed) > 0 })
+	w.annotateRollout(w.rolloutOf(g.id), topsv1.AnnotationResume, fmt.Sprint("word-", w.api.counter))
+}
+
+// disturbOperations is what may happen to machines and operations, and what people do.
+func (w *simWorld) disturbOperations() {
+	if w.ops == nil || !w.chance(12) {
+		return
+	}
+	h := w.hosts[w.rng.IntN(len(w.hosts))]
+	m := h.machine
+	u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: h.name})
+	switch w.rng.IntN(14) {
+	case 0, 1:
+		w.cordonByHand(h)
+	case 2, 3, 4:
+		for _, p := range m.workload {
+			p.guarded = w.now.Add(w.seconds(30, 900))
+		}
+	case 5:
+		m.agentDownUntil = w.now.Add(w.seconds(5, 900))
+	case 6:
+		m.cutUntil = w.now.Add(w.seconds(5, 300))
+	case 7:
+		w.damageDisk(h)
+	case 8, 9:
+		if u != nil && u.Spec.Operation != nil {
+			w.say("admin: the operation of %s is aborted", h.name)
+			simEdit(w.api, simKeyOf(u), func(u *topsv1.NodeUpgrade) { u.Spec.Operation.Abort = true })
+		}
+	case 10:
+		if u != nil && w.chance(3) {
+			w.say("admin: NodeUpgrade %s is deleted", h.name)
+			w.api.remove(simKeyOf(u))
+		}
+	case 11:
+		if g := w.groups[w.rng.IntN(len(w.groups))]; g.spec != nil && len(w.groups) > 1 && w.chance(4) {
+			w.deleteGr(g)
+		}
+	case 12, 13:
+		if u != nil && (u.Status.Operation == nil || u.Status.Operation.Phase.Final()) && h.up {
+			w.say("host %s: somebody changes the runtime back", h.name)
+			m.runtime = "runc"
+			w.reportHost(h, u)
+		}
+	}
+}
+
+// damageDisk tears the records of restarts on a machine, or loses the disk.
+func (w *simWorld) damageDisk(h *simHost) {
+	m := h.machine
+	if w.chance(2) {
+		w.say("host %s loses its disk", h.name)
+		clear(m.begun)
+		clear(m.restarts) // nobody can know
+		m.results = nil
+		return
+	}
+	for _, b := range m.begun {
+		b.torn = true
+	}
+}
+
+// cordonByHand is a person with kubectl, who does nothing to a node that is
+// cordoned, and who may uncordon one that an operation has cordoned.
+func (w *simWorld) cordonByHand(h *simHost) {
+	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
+	if node == nil {
+		return
+	}
+	on := !h.machine.foreign
+	if on && node.Spec.Unschedulable {
+		if !w.chance(4) {
+			return
+		}
+		on = false
+		h.machine.excused = true
+	}
+	h.machine.excused = h.machine.excused || !on
+	h.machine.foreign = on
+	w.say("admin: node %s cordoned=%v", h.name, on)
+	simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) { simSetUnschedulable(n, "kubectl", on) })
+}
