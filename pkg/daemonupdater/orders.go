@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,9 @@ func (r *Reconciler) giveOne(ctx context.Context, o *observation, in *rollout.In
 		return err
 	}
 	missing := err != nil
+	if ofOtherNode(&live, order) {
+		return errMoved // it goes with its Node, and another one is made then
+	}
 	next, verb := ordered(&live, order, rolloutOf(o))
 	switch verb {
 	case nothing:
@@ -59,6 +63,14 @@ func (r *Reconciler) giveOne(ctx context.Context, o *observation, in *rollout.In
 	live.Spec.Operation = next
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	return r.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy))
+}
+
+// ofOtherNode tells whether a NodeUpgrade belongs to a Node object of before that had
+// the name.
+func ofOtherNode(upgrade *topsv1.NodeUpgrade, order *rollout.Order) bool {
+	return slices.ContainsFunc(upgrade.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.Kind == "Node" && o.Name == order.Node && o.UID != order.UID
+	})
 }
 
 // verb is what an order needs.

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
 // ofTheFleet makes the DaemonSet the driver of the gr "fleet", which is replaced by
@@ -175,4 +176,17 @@ func (r readAnd) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	err := r.Reader.Get(ctx, key, object, opts...)
 	r.then(object)
 	return err
+}
+
+func TestNothingIsOrderedOfANodeUpgradeThatGoesWithItsNode(t *testing.T) {
+	c := newCluster(t, ofTheFleet)
+	for _, name := range []string{"a", "b", "c"} {
+		u := newNodeUpgrade(&rollout.Order{Node: name, UID: "of before"}, nil)
+		if err := c.api.Create(context.Background(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after, err := c.reconcile(); err != nil || after != retryAhead || c.upgrade() != nil {
+		t.Errorf("after %s, %v: operation %v", after, err, c.upgrade())
+	}
 }
