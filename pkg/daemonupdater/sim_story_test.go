@@ -142,7 +142,6 @@ func (w *simWorld) until(what string, within time.Duration, holds func() bool) b
 			return false
 		}
 		if w.now.After(end) {
-			w.say("%s", w.dump())
 			w.violate("%s: not within %s: %s", what, within, w.describe())
 			return false
 		}
