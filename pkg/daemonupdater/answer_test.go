@@ -70,6 +70,32 @@ func TestARequestIsDoneWhenTheAPIServerSaysSo(t *testing.T) {
 	}
 }
 
+// TestAnAnswerFollowsWhatTheAgentWrites: no event tells of the report that the agent
+// writes by the minute, so what is remembered of the NodeUpgrade may be old.
+func TestAnAnswerFollowsWhatTheAgentWrites(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c.create(nodeUpgrade("a", request("1", c.driver, podOn(c.driver, "a", oldHash))))
+	c.mustReconcile()
+	group := groupOf(c.driver)
+	var u topsv1.NodeUpgrade
+	if err := c.api.Get(context.Background(), client.ObjectKey{Name: "a"}, &u); err != nil {
+		t.Fatal(err)
+	}
+	u.Status.Tasks, u.Status.Host = nil, &topsv1.HostReport{Time: ago(0)}
+	if err := c.api.Status().Update(context.Background(), &u); err != nil {
+		t.Fatal(err)
+	}
+	c.reconciler.views[group].nodes["a"].upgrade.Status.Tasks = nil
+	for range 2 {
+		if _, err := c.reconciler.Reconcile(context.Background(), group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.answered("a") == "" {
+		t.Error("the request has no answer after the conflict with what the agent wrote")
+	}
+}
+
 // answered is the state of the first task of a node, "" when there is none.
 func (c *cluster) answered(node string) topsv1.TaskState {
 	c.t.Helper()

@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -188,5 +189,27 @@ func TestNothingIsOrderedOfANodeUpgradeThatGoesWithItsNode(t *testing.T) {
 	}
 	if after, err := c.reconcile(); err != nil || after != retryAhead || c.upgrade() != nil {
 		t.Errorf("after %s, %v: operation %v", after, err, c.upgrade())
+	}
+}
+
+// TestAnOperationWakesItsGroupWhateverBecameOfIt: the end of an operation is what the
+// group waits for, also when it has no strategy any more, or is gone (invariant S3).
+func TestAnOperationWakesItsGroupWhateverBecameOfIt(t *testing.T) {
+	group := Group{Kind: kindGcuResource, Name: "fleet"}
+	c := newCluster(t, func(ds *appsv1.DaemonSet) {
+		ofTheFleet(ds)
+		delete(ds.Annotations, topsv1.AnnotationUpdateStrategy)
+	})
+	for _, u := range []*topsv1.NodeUpgrade{
+		{Spec: topsv1.NodeUpgradeSpec{Operation: operating("x", own)}},
+		{Status: topsv1.NodeUpgradeStatus{Operation: shown("x", topsv1.OperationAborted)}},
+	} {
+		u.Name = "a"
+		if groups := c.reconciler.groupsAskedFor(context.Background(), u); !slices.Contains(groups, group) {
+			t.Errorf("it wakes %v, want %s among them", groups, group)
+		}
+		if dirty := c.reconciler.dirty.take(group); !slices.Contains(dirty, "a") {
+			t.Errorf("nodes %v are read again, want a", dirty)
+		}
 	}
 }

@@ -40,7 +40,7 @@ func TestSimulationOfOperations(t *testing.T) {
 	klog.SetOutput(io.Discard)
 	seeds := *simSeeds / 8
 	if testing.Short() {
-		seeds = min(seeds, 20)
+		seeds = 30
 	}
 	if *simSeed != 0 {
 		w := playOperations(t, *simSeed)

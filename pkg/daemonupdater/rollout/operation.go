@@ -145,10 +145,47 @@ func (p *planner) settleOperation(slot Slot, node *nodeFacts) {
 		p.settleDone(slot, node, end)
 		return
 	}
+	counts := failure.Reason != "" && slot.Revision == p.in.Revision
+	if !counts && p.goesOn(&slot, node, end) {
+		p.slots = append(p.slots, slot)
+		return
+	}
 	p.fleet.mark(node, nil, nil)
-	if failure.Reason != "" && slot.Revision == p.in.Revision && p.in.Settings.Strategy != daemonset.NoStrategy {
+	if counts && p.in.Settings.Strategy != daemonset.NoStrategy {
 		p.failures = append(p.failures, failure)
 	}
+}
+
+// goesOn tells whether a node keeps its slot though its operation ended for nothing:
+// what that began is not over while the node is unavailable. It gets another operation
+// at once, or what is light follows; an offline node keeps the slot for as long as one
+// that was lost.
+func (p *planner) goesOn(slot *Slot, node *nodeFacts, end *End) bool {
+	switch {
+	case node.available() || p.in.Settings.Strategy == daemonset.NoStrategy || node.busy() || node.Retry.After(p.in.Now):
+		return false
+	case node.Ready && node.heavy && p.operateOn(slot, node):
+		return true
+	}
+	within := p.in.Deadlines.Progress
+	if !node.Ready {
+		within = p.in.Deadlines.Lost
+	}
+	left := later(end.Time, node.ReadySince).Add(within).Sub(p.in.Now)
+	p.recheckIn(left)
+	return left > 0
+}
+
+// operateOn gives a node that is out of service already an operation of its own, in the
+// slot that it has: it is not prepared first. It tells whether the node has one to be done.
+func (p *planner) operateOn(slot *Slot, node *nodeFacts) bool {
+	if !node.wants || node.Retry.After(p.in.Now) {
+		return false
+	}
+	slot.Operation, slot.Members = p.newOperation(node), node.toReplace()
+	slot.Pod, slot.PodVersion = "", ""
+	slot.Since, slot.Revision = p.in.Now, p.in.Revision
+	return true
 }
 
 // settleDone settles the slot of an operation that is done. What the operation did

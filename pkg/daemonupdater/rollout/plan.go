@@ -141,18 +141,10 @@ func (p *planner) settleSlots() {
 // settle keeps, frees or fails the slot of a node that was started; node is nil
 // when the Node object is gone.
 func (p *planner) settle(slot Slot, node *nodeFacts) {
-	retarget := slot.Revision != p.in.Revision
-	if node != nil {
-		p.fleet.mark(node, &slot, nil)
-		over := node.settled() || (retarget && node.idle(slot)) || (node.heavy && node.quiet()) || (node.Ready && node.busy()) ||
-			p.in.Settings.Strategy == daemonset.NoStrategy
-		if over && p.spent(slot, node) {
-			p.learn(slot, node)
-			p.fleet.mark(node, nil, nil)
-			return
-		}
+	if node != nil && p.decideSlot(&slot, node) {
+		return
 	}
-	if retarget {
+	if slot.Revision != p.in.Revision {
 		slot.Revision, slot.Since = p.in.Revision, p.in.Now
 	}
 	failure := p.expire(slot, node)
@@ -164,6 +156,28 @@ func (p *planner) settle(slot Slot, node *nodeFacts) {
 	if node != nil {
 		p.fleet.mark(node, nil, nil)
 	}
+}
+
+// decideSlot takes a slot back that is not needed any more, or has an operation do what
+// is left to do under it. It tells whether that settles the slot.
+func (p *planner) decideSlot(slot *Slot, node *nodeFacts) bool {
+	p.fleet.mark(node, slot, nil)
+	retarget := slot.Revision != p.in.Revision
+	needsOperation := node.heavy && node.quiet()
+	over := node.settled() || (retarget && node.idle(*slot)) || (needsOperation && node.available()) ||
+		(node.Ready && node.busy()) || p.in.Settings.Strategy == daemonset.NoStrategy
+	switch {
+	case (!over && !needsOperation) || !p.spent(*slot, node):
+		return false
+	case over:
+		p.learn(*slot, node)
+		p.fleet.mark(node, nil, nil)
+		return true
+	case p.operateOn(slot, node):
+		p.slots = append(p.slots, *slot)
+		return true
+	}
+	return false
 }
 
 // learn takes the time a node took into the usual duration, when it finished
