@@ -90,12 +90,7 @@ func ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (nex
 		return nil, nothing
 	}
 	if asked := upgrade.Spec.Operation; asked != nil && asked.ID == order.Operation {
-		next = asked.DeepCopy()
-		next.Granted, next.Abort = next.Granted || order.Grant && !order.Abort, next.Abort || order.Abort
-		if next.Granted == asked.Granted && next.Abort == asked.Abort {
-			return nil, nothing
-		}
-		return next, amend
+		return amended(asked, order)
 	}
 	if shown := upgrade.Status.Operation; order.Abort && shown != nil && shown.ID == order.Operation {
 		return nil, nothing // it was taken away, and is being wound up
@@ -104,6 +99,16 @@ func ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (nex
 		return nil, nothing
 	}
 	return nil, makeNew
+}
+
+// amended is an operation that is asked for already, as ordered.
+func amended(asked *topsv1.NodeOperation, order *rollout.Order) (next *topsv1.NodeOperation, needs verb) {
+	next = asked.DeepCopy()
+	next.Granted, next.Abort = next.Granted || order.Grant && !order.Abort, next.Abort || order.Abort
+	if next.Granted == asked.Granted && next.Abort == asked.Abort {
+		return nil, nothing
+	}
+	return next, amend
 }
 
 func newNodeUpgrade(order *rollout.Order, op *topsv1.NodeOperation) *topsv1.NodeUpgrade {

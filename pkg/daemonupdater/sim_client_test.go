@@ -42,11 +42,12 @@ func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.O
 	if pass := c.m.pass; pass != nil {
 		pass.policyGone = pass.policyGone || (err != nil && simKind(object) == simPolicies)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		c.m.saw(object)
-	} else if simKind(object) == simNodes {
+	case simKind(object) == simNodes:
 		delete(c.m.seen.nodes, key.Name)
-	} else if simKind(object) == simUpgrades {
+	case simKind(object) == simUpgrades:
 		delete(c.m.seen.upgrades, key.Name)
 	}
 	return err

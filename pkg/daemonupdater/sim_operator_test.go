@@ -22,7 +22,7 @@ import (
 var simMachineOf = func() *operation.Machine {
 	m, err := operation.New(testBook)
 	if err != nil {
-		panic(err) //nolint:forbidigo // the default book is good
+		panic(err) // the default book is good
 	}
 	return m
 }()
