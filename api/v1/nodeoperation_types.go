@@ -325,6 +325,11 @@ type OperationTask struct {
 	// pod that may be deleted: the intent, stored before the effect.
 	// +optional
 	Pod *NamedPod `json:"pod,omitempty"`
+	// users are the pods that use the device and may be deleted before the driver's.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Users []NamedPod `json:"users,omitempty"`
 	// again is the pod that is to be replaced although it has the wanted revision,
 	// because a person wants the task retried.
 	// +optional

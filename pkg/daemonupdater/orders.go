@@ -44,6 +44,10 @@ func (r *Reconciler) giveOne(ctx context.Context, o *observation, in *rollout.In
 	switch verb {
 	case nothing:
 		return nil
+	case amend:
+		if err := r.confirmSlot(ctx, o, order); err != nil {
+			return err
+		}
 	case makeNew:
 		node := o.view.fleet.Node(order.Node)
 		if node == nil {
@@ -63,6 +67,22 @@ func (r *Reconciler) giveOne(ctx context.Context, o *observation, in *rollout.In
 	live.Spec.Operation = next
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	return r.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy))
+}
+
+// confirmSlot returns errMoved when an operation is to be granted and the ledger, read
+// past the cache, has no slot for it any more.
+func (r *Reconciler) confirmSlot(ctx context.Context, o *observation, order *rollout.Order) error {
+	if !order.Grant || order.Abort {
+		return nil
+	}
+	var live topsv1.DaemonRollout
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(o.rollout), &live); err != nil {
+		return fmt.Errorf("reading the ledger again: %w", err)
+	}
+	if !slices.ContainsFunc(live.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Operation == order.Operation }) {
+		return errMoved
+	}
+	return nil
 }
 
 // ofOtherNode tells whether a NodeUpgrade belongs to a Node object of before that had

@@ -127,6 +127,10 @@ func (f *nodeFacts) preparing() bool {
 func (p *planner) settleOperation(slot Slot, node *nodeFacts) {
 	p.fleet.mark(node, &slot, nil)
 	end := node.ended(slot.Operation)
+	if end == nil && node.Ready && node.busy() {
+		p.fleet.mark(node, nil, nil) // it cannot be made: another group was first
+		return
+	}
 	if end == nil {
 		p.slots = append(p.slots, slot)
 		return
@@ -179,7 +183,7 @@ func (p *planner) goesOn(slot *Slot, node *nodeFacts, end *End) bool {
 // operateOn gives a node that is out of service already an operation of its own, in the
 // slot that it has: it is not prepared first. It tells whether the node has one to be done.
 func (p *planner) operateOn(slot *Slot, node *nodeFacts) bool {
-	if !node.wants || node.Retry.After(p.in.Now) {
+	if !node.wants || node.Retry.After(p.in.Now) || node.Job != nil && !node.Job.Ours {
 		return false
 	}
 	slot.Operation, slot.Members = p.newOperation(node), node.toReplace()

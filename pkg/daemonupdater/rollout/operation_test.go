@@ -170,6 +170,8 @@ func operationCases() []operationCase {
 			[]string{"a:grant " + fmt.Sprintf("r2-%s-%x-0", "mjuohs00", hashOf("a")), "b:prepare"}},
 		{"a node in flight that needs an operation, and is available, is prepared first", heavyInput(1, a).slots(slotOf(a, time.Minute)),
 			said{States: states("a", "pending/Preparing")}, []string{"a:prepare"}},
+		{"a slot whose operation cannot be made, because another group was first, is given back", heavyInput(1, foreign).slots(operating(a)),
+			said{States: states("a", "pending/NodeBusy")}, nil},
 		{"a node that went offline under an operation that ended keeps its slot", heavyInput(1, offline(broken(withEnd(heavyNode("a"), Dropped))), b).slots(operating(a)),
 			said{Slots: []string{"a"}, States: states("a", "in-flight/NodeLost", "b", "pending/Preparing")}, []string{"b:prepare"}},
 		{"a node that is put off gives its slot to the next", heavyInput(1, withEnd(later, Dropped), prepared(b)).slots(operating(a)),

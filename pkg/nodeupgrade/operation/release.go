@@ -76,19 +76,26 @@ func (s *step) restartPending() bool {
 func (s *step) fence() bool {
 	pending := false
 	for i := range s.op.Tasks {
-		named := s.op.Tasks[i].Pod
-		if named == nil {
+		if named := s.op.Tasks[i].Pod; named != nil {
+			pending = s.fencePod(*named) || pending
+		}
+		for _, named := range s.op.Tasks[i].Users {
+			pending = s.fencePod(named) || pending
+		}
+	}
+	return pending
+}
+
+// fencePod tells whether a pod is still as it was named, or older.
+func (s *step) fencePod(named topsv1.NamedPod) (pending bool) {
+	for _, m := range s.f.Members {
+		pod := m.Pod
+		if pod == nil || pod.UID != named.UID || pod.Terminating || newer(pod.ResourceVersion, named.ResourceVersion) {
 			continue
 		}
-		for _, m := range s.f.Members {
-			pod := m.Pod
-			if pod == nil || pod.UID != named.UID || pod.Terminating || newer(pod.ResourceVersion, named.ResourceVersion) {
-				continue
-			}
-			pending = true
-			if pod.NamedPod == *named {
-				s.effects = append(s.effects, Effect{Kind: FencePod, Operation: s.op.ID, Pod: *named})
-			}
+		pending = true
+		if pod.NamedPod == named {
+			s.effects = append(s.effects, Effect{Kind: FencePod, Operation: s.op.ID, Pod: named})
 		}
 	}
 	return pending

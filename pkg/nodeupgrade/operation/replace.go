@@ -66,7 +66,7 @@ func (s *step) replace(t upgradeplan.Task, rec *topsv1.OperationTask) verdict {
 		return waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, revision)
 	}
 	if t.Target == upgradeplan.TargetDriver {
-		if v, ready := s.readyForDriver(); !ready {
+		if v, ready := s.readyForDriver(rec); !ready {
 			return v
 		}
 	}
@@ -90,8 +90,9 @@ func (s *step) successor(rec *topsv1.OperationTask, pod *Pod) verdict {
 }
 
 // readyForDriver empties the node, closes the device and stops what uses it, in
-// this order (invariant S8). ready is true when nothing is left that uses it.
-func (s *step) readyForDriver() (v verdict, ready bool) {
+// this order (invariant S8); what is deleted for that is named first. ready is true
+// when nothing is left that uses it.
+func (s *step) readyForDriver(rec *topsv1.OperationTask) (v verdict, ready bool) {
 	switch {
 	case !s.cordoned():
 		return waiting(ReasonCordonHeld, "the node is not cordoned"), false
@@ -111,7 +112,7 @@ func (s *step) readyForDriver() (v verdict, ready bool) {
 			continue
 		}
 		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name)
-		if !m.Pod.Terminating && !m.Uncontrolled {
+		if !m.Pod.Terminating && !m.Uncontrolled && nameUser(rec, m.Pod.NamedPod) {
 			s.effects = append(s.effects, Effect{Kind: DeletePod, Operation: s.op.ID, Pod: m.Pod.NamedPod})
 		}
 	}
@@ -120,6 +121,23 @@ func (s *step) readyForDriver() (v verdict, ready bool) {
 		return waiting(ReasonDeviceInUse, "what uses the device is being stopped: %s", strings.Join(left, ", ")), false
 	}
 	return verdict{}, true
+}
+
+// nameUser notes a pod that uses the device as one that may be deleted. It returns false
+// for one that is seen as it was before it was named.
+func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
+	i := slices.IndexFunc(rec.Users, func(named topsv1.NamedPod) bool { return named.UID == pod.UID })
+	switch {
+	case i < 0:
+		rec.Users = append(slices.Clip(rec.Users), pod)
+	case rec.Users[i] == pod:
+	case !newer(pod.ResourceVersion, rec.Users[i].ResourceVersion):
+		return false
+	default:
+		rec.Users = slices.Clone(rec.Users)
+		rec.Users[i] = pod
+	}
+	return true
 }
 
 func (s *step) skipped(action string) bool {
