@@ -388,7 +388,7 @@ var mutants = []mutant{
 	{"same-component", "the DaemonSet of another gr is taken for the target", nodes + "run.go",
 		"m.Component == component && m.UID == target.DaemonSet.UID", "m.Component == component"},
 	{"users-uncontrolled", "pods are deleted of a DaemonSet that replaces them by itself", nodes + "replace.go",
-		"if !m.Pod.Terminating && !m.Uncontrolled {", "if !m.Pod.Terminating {"},
+		"if !m.Pod.Terminating && !m.Uncontrolled && nameUser", "if !m.Pod.Terminating && nameUser"},
 	{"target-uncontrolled", "the pod of a target is deleted that replaces its pods by itself", nodes + "replace.go",
 		"	case m.Uncontrolled:\n", "	case m.Uncontrolled && m.Newest == m.DaemonSet:\n"},
 	{"empty-unseen", "whether the node is empty is not looked at when it matters", nodes + "facts.go",

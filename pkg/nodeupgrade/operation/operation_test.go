@@ -209,3 +209,48 @@ func TestBackoffDoublesForEachDeferral(t *testing.T) {
 		t.Errorf("another revision waits until %s", got)
 	}
 }
+
+// TestARestartThatMayStillHappenIsWaitedFor is invariant S8: an agent that was asked at
+// the last moment has as long again to restart the runtime, and the node is not given
+// back before.
+func TestARestartThatMayStillHappenIsWaitedFor(t *testing.T) {
+	f := reach(t, "node_restart-runtime", everything...)
+	f.Wanted.Abort = true
+	f.Record = newMachine(t).Next(f).Record
+	for _, tc := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{8 * time.Minute, "Releasing then Aborted node_restart-runtime Aborted"},
+		{6 * time.Minute, "Releasing then Aborted node_restart-runtime Aborted OpenDevice"},
+	} {
+		later(tc.after)(&f)
+		if got := told(newMachine(t).Next(f)); got != tc.want {
+			t.Errorf("%s later: %s, want %s", tc.after, got, tc.want)
+		}
+	}
+}
+
+// TestAVersionThatIsOnTheNodeAlreadyIsToBlame: who put it there does not matter, a node
+// on which it does not work is not given back.
+func TestAVersionThatIsOnTheNodeAlreadyIsToBlame(t *testing.T) {
+	for _, tc := range []struct {
+		crashing bool
+		want     string
+	}{
+		{true, "Failed held driver_replace CrashLoop"},
+		{false, "Failed held driver_verify VerifyFailed"},
+	} {
+		f := reach(t, "node_evict", driverOnly...)
+		f.Drained = Drained{Empty: true}
+		driver := pod(&f, "driver")
+		driver.Revision, driver.Available, driver.CrashLooping = "v2", !tc.crashing, tc.crashing
+		f.Record = newMachine(t).Next(f).Record
+		if !tc.crashing {
+			later(6 * time.Minute)(&f)
+		}
+		if got := told(newMachine(t).Next(f)); got != tc.want {
+			t.Errorf("crashing=%t: %s, want %s", tc.crashing, got, tc.want)
+		}
+	}
+}

@@ -52,7 +52,8 @@ func (s *step) release() {
 	s.finish()
 }
 
-// restartPending tells whether the agent may restart the runtime any moment.
+// restartPending tells whether the agent may restart the runtime any moment: what it
+// is asked for until the deadline it may begin then, and goes on with for as long.
 func (s *step) restartPending() bool {
 	for i := range s.op.Tasks {
 		t := &s.op.Tasks[i]
@@ -61,7 +62,7 @@ func (s *step) restartPending() bool {
 			continue
 		}
 		result := s.f.Host.Result(s.op.ID, t.Name)
-		deadline := t.StartTime.Add(s.limits.restart)
+		deadline := t.StartTime.Add(2 * s.limits.restart)
 		if (result == nil || !result.State.Final()) && s.f.Now.Before(deadline) {
 			s.at(deadline)
 			return true
