@@ -70,6 +70,10 @@ generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles
 	$(CONTROLLER_GEN) rbac:roleName=gcu-node-agent,fileName=node_agent_role.yaml \
 		paths=./cmd/node-agent/... output:rbac:dir=config/rbac
 
+# The findings that golangci-lint keeps name files: a cache shared between two
+# checkouts reports one's findings in the other.
+lint: export GOLANGCI_LINT_CACHE = $(BIN)/golangci-lint-cache
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run go vet and golangci-lint
 	go vet ./...
