@@ -82,7 +82,7 @@ func exitCode(ctx context.Context, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if ctx.Err() != nil { // whatever that made of it
 		return exitInterrupted
 	}
 	if f, ok := errors.AsType[*failure](err); ok {

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -26,6 +28,12 @@ type output struct{ format string }
 func (o *output) bind(command *cobra.Command) {
 	command.Flags().StringVarP(&o.format, "output", "o", formatTable, "`format`: table, wide, json or yaml")
 	complete(command, "output", formats)
+	command.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains(formats, o.format) {
+			return misused("-o %s is not one of %s", o.format, strings.Join(formats, ", "))
+		}
+		return nil
+	}
 }
 
 // list is how several things are printed as JSON or YAML.
@@ -53,8 +61,6 @@ func (c *cli) print(o output, value any, text func(view.Style) string) error {
 			return fmt.Errorf("encoding the output: %w", err)
 		}
 		out = string(data)
-	default:
-		return misused("-o %s is not one of table, wide, json and yaml", o.format)
 	}
 	_, err := fmt.Fprint(c.Out, out)
 	return err

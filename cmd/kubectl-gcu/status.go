@@ -38,6 +38,9 @@ person, because it is paused for example, is watched on.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeResources,
 		RunE: does(func(ctx context.Context, args []string) error {
+			if watch && o.format != formatTable && o.format != formatWide {
+				return misused("--watch is for people: leave -o %s away, or call status again and again", o.format)
+			}
 			cl, err := c.connect()
 			if err != nil {
 				return err
@@ -105,9 +108,6 @@ func leaveOut(notShown *[]string, what string, err error) error {
 }
 
 func (c *cli) watchStatus(ctx context.Context, cl *cluster, args []string, o output, timeout time.Duration) error {
-	if o.format != formatTable && o.format != formatWide {
-		return misused("--watch is for people: leave -o %s away, or call status again and again", o.format)
-	}
 	gr, err := cl.resource(ctx, args)
 	if err != nil {
 		return err
