@@ -69,10 +69,17 @@ func TestObjectsLoseTheirSecretsAndKeepTheRest(t *testing.T) {
 	if err := b.Objects("objects/daemonset.yaml", []map[string]any{object}); err != nil {
 		t.Fatal(err)
 	}
+	if err := b.Text("logs/a.log", "started with token=hunter2\n"); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	text := filesOf(t, &out)["root/objects/daemonset.yaml"]
+	files := filesOf(t, &out)
+	if got, want := files["root/logs/a.log"], "started with token="+Redacted+"\n"; got != want {
+		t.Errorf("the log is %q, want %q", got, want)
+	}
+	text := files["root/objects/daemonset.yaml"]
 	if strings.Contains(text, sentinel) {
 		t.Errorf("a secret is left:\n%s", text)
 	}

@@ -80,7 +80,7 @@ func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 		}
 	}
 	if a := underWay(gr); a != nil {
-		return Outcome{State: Working, Reason: a.Reason, Message: a.Message, Since: &a.LastUpdateTime}
+		return Outcome{State: Working, Reason: a.Reason, Message: a.Message, Since: begun(dro)}
 	}
 	if gr.Status.Phase != topsv1.PhaseRunning {
 		return Outcome{State: Working, Reason: "Deploying", Message: messageOfReady(gr)}
@@ -100,7 +100,7 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		return &o
 	}
 	if a := underWay(gr); a != nil && a.Reason == ReasonNoStrategy {
-		return &Outcome{State: Stopped, Reason: a.Reason, Message: a.Message, Since: &a.LastUpdateTime}
+		return &Outcome{State: Stopped, Reason: a.Reason, Message: a.Message, Since: &a.LastUpdateTime} // nothing moves it
 	}
 	if dro == nil {
 		return nil
@@ -118,6 +118,18 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		o := outcomeOf(Stopped, c)
 		o.Reason = "Halted" // the same helps
 		return &o
+	}
+	return nil
+}
+
+// begun is since when a rollout starts nodes, nil when it does not. The time of a
+// gr's own condition is that of its last step.
+func begun(dro *topsv1.DaemonRollout) *metav1.Time {
+	if dro == nil {
+		return nil
+	}
+	if c := progressing(dro); c != nil && c.Status == metav1.ConditionTrue {
+		return &c.LastTransitionTime
 	}
 	return nil
 }
