@@ -73,8 +73,8 @@ func (c *cli) resumeCommand() *cobra.Command {
 		Short: "Lets a paused or halted rollout go on",
 		Long: `Takes the annotation ` + topsv1.AnnotationPaused + ` of a gr away. When its rollout has
 halted because too many nodes failed, the failures so far are forgiven: those nodes
-are tried again, and new ones are started. Repair what made them fail first, or
-the rollout halts again.`,
+are tried again, and new ones are started. So are fewer failures of a gr that is not
+paused. Repair what made them fail first, or the rollout halts again.`,
 		Example: `  # Let the only gr go on
   kubectl gcu resume
 
@@ -108,14 +108,21 @@ func (c *cli) resume(ctx context.Context, cl *cluster, name string) error {
 	if err != nil {
 		return err
 	}
-	if dro == nil || dro.Status.FailedNodes == 0 && !halted(dro) {
-		if !unpaused {
-			c.say("gr %s is neither paused nor halted: there is nothing to resume", name)
-		}
-		return nil
+	switch {
+	case dro != nil && (halted(dro) || dro.Status.FailedNodes > 0 && !unpaused):
+		return c.forgive(ctx, cl, name)
+	case !unpaused:
+		c.say("gr %s is neither paused nor halted, and no node failed: there is nothing to resume", name)
+	case dro != nil && dro.Status.FailedNodes > 0:
+		c.say("%s failed, which does not halt it; kubectl gcu resume %s once more forgives that", message.Count(int(dro.Status.FailedNodes), "node"), name)
 	}
+	return nil
+}
+
+// forgive lets failed nodes be tried again.
+func (c *cli) forgive(ctx context.Context, cl *cluster, name string) error {
 	var forgiven int32
-	err = change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
+	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
 		if forgiven = dro.Status.FailedNodes; forgiven == 0 && !halted(dro) {
 			return false, nil
 		}
