@@ -26,8 +26,9 @@ help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/manager, bin/node-agent and bin/testcluster
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/manager ./cmd/node-agent
+build: ## Build bin/manager, bin/node-agent, bin/kubectl-gcu and bin/testcluster
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/manager ./cmd/node-agent ./cmd/kubectl-gcu
+	cp cmd/kubectl-gcu/kubectl_complete-gcu $(BIN)/
 	cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(BIN)/testcluster .
 
 .PHONY: control-plane
@@ -51,7 +52,7 @@ test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
-	go test ./api/... ./cmd/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/...
+	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/...
 
 .PHONY: sim
 sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one)

@@ -87,6 +87,7 @@ func TestScenarios(t *testing.T) {
 	t.Run("a gr deleted half-way leaves no node cordoned", func(t *testing.T) { s.deletedHalfWay(ctx, t) })
 	t.Run("a pod stuck in Terminating costs one slot", func(t *testing.T) { s.stuckTerminating(ctx, t) })
 	t.Run("pausing starts nothing new", func(t *testing.T) { s.paused(ctx, t) })
+	t.Run("a person steers an upgrade with kubectl gcu", func(t *testing.T) { s.plugin(ctx, t) })
 	t.Run("a policy that makes no sense is refused", func(t *testing.T) { s.policyRefused(ctx, t) })
 	t.Run("waves follow one another, a manual one waits for a person", func(t *testing.T) { s.waves(ctx, t) })
 	t.Run("each pool keeps its own budget and all of them go on", func(t *testing.T) { s.pools(ctx, t) })

@@ -22,6 +22,7 @@ const (
 	tasks   = "pkg/upgradeplan/"
 	drain   = "pkg/drain/"
 	nodes   = "pkg/nodeupgrade/operation/"
+	plugin  = "pkg/gcucli/"
 )
 
 var mutants = []mutant{
@@ -413,4 +414,24 @@ var mutants = []mutant{
 		"(s.disturbed() || s.nodeLacks() == \"\")", "s.nodeLacks() == \"\""},
 	{"containers-stopped", "a runtime that stops its containers is restarted under running pods", nodes + "tasks.go",
 		"	s.op.DrainAll = s.restarts() && stops", "	s.op.DrainAll = s.restarts() && !stops"},
+
+	// What kubectl gcu tells and takes out.
+	{"old-status-done", "a spec that the operator has not seen counts as done", plugin + "view/outcome.go",
+		"case gr.Status.ObservedGeneration != gr.Generation:", "case gr.Status.ObservedGeneration > gr.Generation:"},
+	{"approved-ahead", "a wave is approved before it waits", plugin + "view/wave.go",
+		"case waves[i].State != WaveAwaitsApproval:", "case waves[i].State == WaveComplete:"},
+	{"approvals-forgotten", "an approval takes the place of those before", plugin + "view/wave.go",
+		"append(approvals(dro), approval(dro, wave))", "append([]string{}, approval(dro, wave))"},
+	{"back-to-the-present", "a rollback goes to the present spec", plugin + "view/history.go",
+		"wish == \"\" && !r.Present", "wish == \"\""},
+	{"offline-pending", "an offline node counts as one that waits", plugin + "view/nodes.go",
+		"case !ready:", "case !ready && outdated == \"\":"},
+	{"env-told", "values of environment variables are in a support bundle", plugin + "bundle/redact.go",
+		"case \"env\", \"httpHeaders\":", "case \"httpHeaders\":"},
+	{"logs-unclean", "logs go into a support bundle as they are", plugin + "bundle/bundle.go",
+		"return b.add(file, scrub(text))", "return b.add(file, text)"},
+	{"loss-untold", "what an import loses is not told", plugin + "topscloud/convert.go",
+		"	c.notes = append(c.notes, Note{Field: field, Lost: true, Message: message})", "	_ = message"},
+	{"override-unchecked", "a task that the job does not have may be asked for", nodes + "override.go",
+		"	_, _, err = (&step{machine: m, wanted: wanted, job: job}).readOverride(value)\n	return err", "	_ = job\n	return nil"},
 }

@@ -128,7 +128,7 @@ func TestCountsAreThoseOfTheVerdicts(t *testing.T) {
 		waiting := map[Reason]int{}
 		for _, w := range d.Waiting {
 			waiting[w.Reason] = w.Nodes
-			if w.Message == "" || w.State != w.Reason.state() {
+			if w.Message == "" || w.State != w.Reason.State() {
 				t.Fatalf("waiting %+v, want a message and the state of the reason", w)
 			}
 		}

@@ -54,7 +54,7 @@ func (p *planner) verdict(f *nodeFacts) Verdict {
 		v.Message = "the node was offline before it was touched; it is upgraded when it is Ready again"
 	default:
 		v.Reason, v.Message = p.whyNot(f)
-		v.State = v.Reason.state()
+		v.State = v.Reason.State()
 	}
 	return v
 }
@@ -105,9 +105,9 @@ func (f *nodeFacts) outOfQuestion() (Reason, string) {
 	return "", ""
 }
 
-// state is that of a node that waits for a reason: pending when it waits for
+// State is that of a node that waits for a reason: pending when it waits for
 // room or for its own pods, held when it waits for a person or by policy.
-func (r Reason) state() State {
+func (r Reason) State() State {
 	switch r {
 	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred:
 		return Pending
@@ -170,7 +170,7 @@ func (w *waitingList) add(p *planner, n int, like *nodeFacts) {
 			return
 		}
 	}
-	*w = append(*w, Waiting{Reason: reason, State: reason.state(), Message: message, Nodes: n})
+	*w = append(*w, Waiting{Reason: reason, State: reason.State(), Message: message, Nodes: n})
 }
 
 // example returns a node of a standing that is not in a lane, for its words.

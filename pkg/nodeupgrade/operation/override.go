@@ -60,6 +60,17 @@ func (s *step) retry(t upgradeplan.Task, rec *topsv1.OperationTask) {
 	}
 }
 
+// CheckOverride says why a value of the annotation AnnotationTaskOverride on the
+// NodeUpgrade of a node is ignored by an operation of it, nil when it is acted on.
+func (m *Machine) CheckOverride(wanted *topsv1.NodeOperation, node, value string) error {
+	job, err := jobOf(wanted, node)
+	if err != nil {
+		return err
+	}
+	_, _, err = (&step{machine: m, wanted: wanted, job: job}).readOverride(value)
+	return err
+}
+
 // readOverride reads VERB:TASK[:NOTE]. The error says what is wrong: a bad value
 // never becomes another one (invariant S12).
 func (s *step) readOverride(value string) (verb string, t upgradeplan.Task, err error) {

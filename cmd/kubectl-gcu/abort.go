@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func (c *cli) abortCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "abort NODE",
+		Short: "Winds the operation on a node up; the node ends uncordoned",
+		Long: `Winds the operation on a node up: what was begun is brought to a safe end, and the
+node is uncordoned if it was cordoned for it. An abort is not taken back. The node
+counts as failed until kubectl gcu resume, or until another revision comes.`,
+		Example: `  # Give a node back that a failed operation holds
+  kubectl gcu abort node-1`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeNodesAtWork,
+		RunE: does(func(ctx context.Context, args []string) error {
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			return c.abort(ctx, cl, args[0])
+		}),
+	}
+}
+
+func (c *cli) abort(ctx context.Context, cl *cluster, node string) error {
+	var already bool
+	var id string
+	err := change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+		wanted, op := upgrade.Spec.Operation, upgrade.Status.Operation
+		if wanted == nil {
+			return false, refused("there is no operation on node %s", node)
+		}
+		id, already = wanted.ID, wanted.Abort
+		if op != nil && op.ID == id && op.Phase.Final() && !op.Held {
+			return false, refused("operation %s on node %s has ended: %s, %s", id, node, op.Phase, op.Reason)
+		}
+		wanted.Abort = true
+		return !already, nil
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return refused("node %s has no NodeUpgrade: there is no operation on it", node)
+	case err != nil:
+		return err
+	case already:
+		c.say("operation %s on node %s is being aborted already", id, node)
+	default:
+		c.say("operation %s on node %s is aborted: the node is uncordoned if it was cordoned for it", id, node)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+)
+
+func (c *cli) approveCommand() *cobra.Command {
+	var o output
+	command := &cobra.Command{
+		Use:   "approve GR [WAVE]",
+		Short: "Approves a wave that waits for a person; without WAVE shows the waves",
+		Long: `Approves a wave of the UpgradePolicy of a gr that waits for a person. The approval
+holds for the present revision only. A wave that does not wait is not approved
+ahead. Without WAVE it shows the waves and which one waits.`,
+		Example: `  # Which wave waits?
+  kubectl gcu approve my-gr
+
+  # Let wave main begin
+  kubectl gcu approve my-gr main`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: c.completeWaves,
+		RunE: does(func(ctx context.Context, args []string) error {
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			gr, err := cl.resource(ctx, args[:1])
+			if err != nil {
+				return err
+			}
+			policy, err := cl.policy(ctx, gr)
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return c.waves(ctx, cl, gr.Name, policy, o)
+			}
+			return c.approve(ctx, cl, gr.Name, args[1], policy)
+		}),
+	}
+	o.bind(command)
+	return command
+}
+
+// policy returns the UpgradePolicy that a gr names.
+func (c *cluster) policy(ctx context.Context, gr *topsv1.GcuResource) (*topsv1.UpgradePolicy, error) {
+	name := gr.Annotations[topsv1.AnnotationUpgradePolicy]
+	if name == "" {
+		return nil, refused("gr %s names no UpgradePolicy (annotation %s): it has no waves", gr.Name, topsv1.AnnotationUpgradePolicy)
+	}
+	policy := &topsv1.UpgradePolicy{}
+	return policy, c.read(ctx, "", name, policy)
+}
+
+func (c *cli) waves(ctx context.Context, cl *cluster, name string, policy *topsv1.UpgradePolicy, o output) error {
+	dro, err := cl.rollout(ctx, name)
+	if err != nil {
+		return err
+	}
+	if dro == nil {
+		return refused("gr %s has no rollout: no annotation %s", name, topsv1.AnnotationUpdateStrategy)
+	}
+	waves := view.WavesOf(dro, policy, time.Now())
+	return c.print(o, list[view.Wave]{waves}, func(s view.Style) string {
+		return view.WavesText(waves, s) + view.WhichWait(waves) + "\n"
+	})
+}
+
+func (c *cli) approve(ctx context.Context, cl *cluster, name, wave string, policy *topsv1.UpgradePolicy) error {
+	if dro, err := cl.rollout(ctx, name); err != nil || dro == nil {
+		return orRefused(err, "gr %s has no rollout", name)
+	}
+	var already bool
+	var revision string
+	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
+		value, is, err := view.Approve(dro, view.WavesOf(dro, policy, time.Now()), wave)
+		if err != nil {
+			return false, refused("gr %s: %w", name, err)
+		}
+		already, revision = is, dro.Status.Revision
+		metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationApprovedWaves, value)
+		return !already, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case already:
+		c.say("wave %s of gr %s is approved for revision %s already", wave, name, revision)
+	default:
+		c.say("wave %s of gr %s is approved for revision %s", wave, name, revision)
+	}
+	return nil
+}
+
+// orRefused is the error, or else a refusal.
+func orRefused(err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return refused(format, args...)
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+const (
+	// operatorNamespace is where the manifests of config/ put the operator.
+	operatorNamespace = "kube-system"
+	// fieldManager of all writes.
+	fieldManager = "kubectl-gcu"
+)
+
+// cluster is the API server, asked with the rights of the user.
+type cluster struct {
+	client.Client
+	config *rest.Config
+	// namespace of the operator.
+	namespace string
+}
+
+func (c *cli) connect() (*cluster, error) {
+	config, err := c.connection.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = 50, 100
+	config.UserAgent = fieldManager + "/" + version
+	config.WarningHandler = rest.NoWarnings{}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("registering kinds: %w", err)
+		}
+	}
+	cl, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	return &cluster{Client: cl, config: config, namespace: cmp.Or(*c.connection.Namespace, operatorNamespace)}, nil
+}
+
+// told words an error of the API server for a person: a right that is missing, an
+// operator that is not installed. verb is what was tried, in namespace, "" for all.
+func told(err error, verb, namespace string) error {
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("the operator is not installed on this cluster: %w", err)
+	}
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	what, where, flag := "this", "cluster-wide", "-A"
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && status.ErrStatus.Details != nil {
+		d := status.ErrStatus.Details
+		what = strings.TrimSuffix(d.Kind+"."+d.Group, ".")
+	}
+	if namespace != "" {
+		where, flag = "in namespace "+namespace, "-n "+namespace
+	}
+	return &failure{exitForbidden, fmt.Errorf("missing right: %s %s %s; kubectl auth can-i %s %s %s says whether you have it: %w",
+		verb, what, where, verb, what, flag, err)}
+}
+
+// read gets one object.
+func (c *cluster) read(ctx context.Context, namespace, name string, o client.Object) error {
+	return told(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o), "get", namespace)
+}
+
+// all lists objects, page by page; namespace "" means everywhere.
+func (c *cluster) all(ctx context.Context, namespace string, l client.ObjectList, options ...client.ListOption) error {
+	return told(c.List(ctx, l, append(options, client.InNamespace(namespace))...), "list", namespace)
+}
+
+// object is a pointer to a kind.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// change gets an object, lets edit change it, and patches the difference if nobody
+// changed the object meanwhile; if somebody did, edit is asked again about what is
+// there then. edit returns false when there is nothing to change.
+func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name string, edit func(P) (bool, error)) error {
+	patience := wait.Backoff{Steps: 10, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2}
+	return retry.RetryOnConflict(patience, func() error {
+		o := P(new(T))
+		if err := c.read(ctx, namespace, name, o); err != nil {
+			return err
+		}
+		before := o.DeepCopyObject().(client.Object)
+		changed, err := edit(o)
+		if err != nil || !changed {
+			return err
+		}
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		return told(c.Patch(ctx, o, patch, client.FieldOwner(fieldManager)), "patch", namespace)
+	})
+}
+
+// resource returns the gr of a name, or the only one when there is no name.
+func (c *cluster) resource(ctx context.Context, args []string) (*topsv1.GcuResource, error) {
+	if len(args) > 0 {
+		gr := &topsv1.GcuResource{}
+		if err := c.read(ctx, "", args[0], gr); apierrors.IsNotFound(err) {
+			return nil, refused("there is no gr %s: kubectl get gr lists them", args[0])
+		} else if err != nil {
+			return nil, err
+		}
+		return gr, nil
+	}
+	grs, err := c.resources(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(grs) != 1 {
+		return nil, misused("there are %s: say which (%s)", message.Count(len(grs), "gr"), message.Names(namesOf(grs)))
+	}
+	return &grs[0], nil
+}
+
+// resources returns the gr of a name, or all of them when there is no name.
+func (c *cluster) resources(ctx context.Context, args []string) ([]topsv1.GcuResource, error) {
+	if len(args) > 0 {
+		gr, err := c.resource(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		return []topsv1.GcuResource{*gr}, nil
+	}
+	var l topsv1.GcuResourceList
+	if err := c.all(ctx, "", &l); err != nil {
+		return nil, err
+	}
+	if len(l.Items) == 0 {
+		return nil, refused("there is no gr on this cluster: kubectl create -f creates one")
+	}
+	return l.Items, nil
+}
+
+func namesOf(grs []topsv1.GcuResource) []string {
+	names := make([]string, 0, len(grs))
+	for i := range grs {
+		names = append(names, grs[i].Name)
+	}
+	return names
+}
+
+// rollout returns the DaemonRollout of a gr, nil when there is none.
+func (c *cluster) rollout(ctx context.Context, gr string) (*topsv1.DaemonRollout, error) {
+	dro := &topsv1.DaemonRollout{}
+	err := c.read(ctx, c.namespace, gr, dro)
+	if apierrors.IsNotFound(err) || err == nil && dro.Spec.TargetRef.Kind != topsv1.GcuResourceKind {
+		return nil, nil
+	}
+	return dro, err
+}
+
+// revisions returns the kept specs of a gr, among them perhaps some of another gr
+// of this name.
+func (c *cluster) revisions(ctx context.Context, gr string) ([]appsv1.ControllerRevision, error) {
+	var l appsv1.ControllerRevisionList
+	err := c.all(ctx, c.namespace, &l, client.MatchingLabels{topsv1.LabelGcuResource: gr})
+	return l.Items, err
+}

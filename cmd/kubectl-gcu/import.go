@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topsops/gcu-operator/pkg/gcucli/topscloud"
+	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+)
+
+func (c *cli) importCommand() *cobra.Command {
+	o := output{format: formatYAML}
+	command := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Translates a GcuResource of topscloud.enflame.com into ours",
+		Long: `Translates a GcuResource of the newer operator, whose API group is
+topscloud.enflame.com, into one of topsops.enflame.com, and prints it. What could not
+be carried over, and what has another default here, is told on the error output.
+Nothing is written to the cluster. FILE may be - for the input.
+
+The API of the newer operator is not published: read the result before you use it,
+and remove the newer operator first, for two operators on one node get in each
+other's way.`,
+		Example: `  # Translate, read what was lost, and look at the result
+  kubectl gcu import topscloud-gr.yaml > gr.yaml
+
+  # Off the cluster
+  kubectl get gcuresources.topscloud.enflame.com NAME -o yaml | kubectl gcu import - > gr.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: does(func(_ context.Context, args []string) error {
+			in, err := c.readDocument(args[0])
+			if err != nil {
+				return err
+			}
+			out, notes, err := topscloud.Convert(in.Object)
+			if err != nil {
+				return misused("%s: %w", args[0], err)
+			}
+			if o.format != formatJSON && o.format != formatYAML {
+				return misused("-o %s is not one of yaml and json", o.format)
+			}
+			for _, n := range notes {
+				fmt.Fprintln(c.ErrOut, n)
+			}
+			return c.print(o, out, func(view.Style) string { return "" })
+		}),
+	}
+	command.Flags().StringVarP(&o.format, "output", "o", formatYAML, "`format`: yaml or json")
+	complete(command, "output", []string{formatYAML, formatJSON})
+	return command
+}

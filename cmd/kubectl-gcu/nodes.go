@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+)
+
+func (c *cli) nodesCommand() *cobra.Command {
+	var o output
+	var state string
+	command := &cobra.Command{
+		Use:   "nodes [GR]",
+		Short: "Lists the nodes of a gr: state, reason, since when, operation",
+		Long: `Lists every node that should run a component of a gr, one line each: its state
+(` + strings.Join(view.States, ", ") + `), why, since when, the phase and
+the task of its operation, and what to do. Without GR it tells of the only one.`,
+		Example: `  # All nodes
+  kubectl gcu nodes
+
+  # Those that failed, with the id of the operation
+  kubectl gcu nodes my-gr --state failed -o wide
+
+  # The names of the nodes that do not go on by themselves
+  kubectl gcu nodes my-gr -o json | jq -r '.items[] | select(.stuck) | .name'`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeResources,
+		RunE: does(func(ctx context.Context, args []string) error {
+			if state != "" && !slices.Contains(view.States, state) {
+				return misused("--state %s is not one of %s", state, strings.Join(view.States, ", "))
+			}
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			gr, err := cl.resource(ctx, args)
+			if err != nil {
+				return err
+			}
+			fleet, err := cl.fleet(ctx, gr)
+			if err != nil {
+				return err
+			}
+			nodes := view.Named(view.NodesOf(fleet), state)
+			return c.print(o, list[view.Node]{nodes}, func(s view.Style) string {
+				if len(nodes) == 0 {
+					return fmt.Sprintf("no node of gr %s is %s\n", gr.Name, orAny(state))
+				}
+				return view.NodesText(nodes, s)
+			})
+		}),
+	}
+	o.bind(command)
+	command.Flags().StringVar(&state, "state", "", "only nodes in this `state`")
+	complete(command, "state", view.States)
+	return command
+}
+
+func orAny(state string) string {
+	if state == "" {
+		return "there"
+	}
+	return state
+}
+
+// fleet reads everything about the nodes of a gr.
+func (c *cluster) fleet(ctx context.Context, gr *topsv1.GcuResource) (*view.Fleet, error) {
+	f := &view.Fleet{Resource: gr, Now: time.Now()}
+	var err error
+	if f.Rollout, err = c.rollout(ctx, gr.Name); err != nil {
+		return nil, err
+	}
+	var upgrades topsv1.NodeUpgradeList
+	var nodes corev1.NodeList
+	var sets appsv1.DaemonSetList
+	for _, l := range []client.ObjectList{&upgrades, &nodes} {
+		if err := c.all(ctx, "", l); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.all(ctx, "", &sets, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}); err != nil {
+		return nil, err
+	}
+	f.NodeUpgrades, f.Nodes = upgrades.Items, nodes.Items
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		if !metav1.IsControlledBy(set, gr) {
+			continue
+		}
+		f.DaemonSets = append(f.DaemonSets, *set)
+		if err := c.podsOf(ctx, set, f); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// podsOf adds the pods and revisions of a DaemonSet.
+func (c *cluster) podsOf(ctx context.Context, set *appsv1.DaemonSet, f *view.Fleet) error {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("reading the selector of DaemonSet %s: %w", set.Name, err)
+	}
+	var pods corev1.PodList
+	var revisions appsv1.ControllerRevisionList
+	for _, l := range []client.ObjectList{&pods, &revisions} {
+		if err := c.all(ctx, set.Namespace, l, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+			return err
+		}
+	}
+	f.Pods = append(f.Pods, pods.Items...)
+	f.Revisions = append(f.Revisions, revisions.Items...)
+	return nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+const paused = "true"
+
+func (c *cli) pauseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pause [GR]",
+		Short: "Starts no new node; what is in flight finishes",
+		Long: `Sets the annotation ` + topsv1.AnnotationPaused + ` of a gr to "true": no new node is
+started, and the nodes in flight finish. kubectl gcu resume takes it back.`,
+		Example: `  # Pause the only gr
+  kubectl gcu pause
+
+  # Pause one of several
+  kubectl gcu pause my-gr`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeResources,
+		RunE: does(func(ctx context.Context, args []string) error {
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			gr, err := cl.resource(ctx, args)
+			if err != nil {
+				return err
+			}
+			changed, err := cl.setPaused(ctx, gr.Name, true)
+			if err != nil {
+				return err
+			}
+			if !changed {
+				c.say("gr %s is paused already", gr.Name)
+				return nil
+			}
+			c.say("gr %s is paused: no new node is started, what is in flight finishes; kubectl gcu resume %s lets it go on", gr.Name, gr.Name)
+			return nil
+		}),
+	}
+}
+
+// setPaused sets the annotation of a gr, or takes it away; false when it was so.
+func (c *cluster) setPaused(ctx context.Context, name string, to bool) (changed bool, err error) {
+	err = change(ctx, c, "", name, func(gr *topsv1.GcuResource) (bool, error) {
+		value, is := gr.Annotations[topsv1.AnnotationPaused]
+		if to {
+			changed = !strings.EqualFold(value, paused)
+			metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationPaused, paused)
+			return changed, nil
+		}
+		changed = is && !strings.EqualFold(value, "false")
+		delete(gr.Annotations, topsv1.AnnotationPaused)
+		return changed, nil
+	})
+	return changed, err
+}
+
+func (c *cli) resumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume [GR]",
+		Short: "Lets a paused or halted rollout go on",
+		Long: `Takes the annotation ` + topsv1.AnnotationPaused + ` of a gr away. When its rollout has
+halted because too many nodes failed, the failures so far are forgiven: those nodes
+are tried again, and new ones are started. So are fewer failures of a gr that is not
+paused. Repair what made them fail first, or the rollout halts again.`,
+		Example: `  # Let the only gr go on
+  kubectl gcu resume
+
+  # Let one of several go on
+  kubectl gcu resume my-gr`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeResources,
+		RunE: does(func(ctx context.Context, args []string) error {
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			gr, err := cl.resource(ctx, args)
+			if err != nil {
+				return err
+			}
+			return c.resume(ctx, cl, gr.Name)
+		}),
+	}
+}
+
+func (c *cli) resume(ctx context.Context, cl *cluster, name string) error {
+	unpaused, err := cl.setPaused(ctx, name, false)
+	if err != nil {
+		return err
+	}
+	if unpaused {
+		c.say("gr %s is not paused any more", name)
+	}
+	dro, err := cl.rollout(ctx, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case dro != nil && (halted(dro) || dro.Status.FailedNodes > 0 && !unpaused):
+		return c.forgive(ctx, cl, name)
+	case !unpaused:
+		c.say("gr %s is neither paused nor halted, and no node failed: there is nothing to resume", name)
+	case dro != nil && dro.Status.FailedNodes > 0:
+		c.say("%s failed, which does not halt it; kubectl gcu resume %s once more forgives that", message.Count(int(dro.Status.FailedNodes), "node"), name)
+	}
+	return nil
+}
+
+// forgive lets failed nodes be tried again.
+func (c *cli) forgive(ctx context.Context, cl *cluster, name string) error {
+	var forgiven int32
+	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
+		if forgiven = dro.Status.FailedNodes; forgiven == 0 && !halted(dro) {
+			return false, nil
+		}
+		metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationResume, time.Now().UTC().Format(time.RFC3339Nano))
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	c.say("the rollout of gr %s goes on: the failures so far are forgiven (%s)", name, message.Count(int(forgiven), "node"))
+	return nil
+}
+
+// halted tells whether too many nodes failed.
+func halted(dro *topsv1.DaemonRollout) bool {
+	return meta.IsStatusConditionTrue(dro.Status.Conditions, topsv1.RolloutHalted)
+}

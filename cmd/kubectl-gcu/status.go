@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+)
+
+func (c *cli) statusCommand() *cobra.Command {
+	var o output
+	var watch bool
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:   "status [GR]",
+		Short: "Says how a gr and its rollout stand, why, and what to do",
+		Long: `Says how a gr stands: each component, the rollout with the time it will take,
+what nodes wait for, and which nodes failed, are stuck or were skipped, each with
+why, since when and what to do. Without GR it tells of all grs.
+
+With --watch it goes on telling until the gr is done (exit code 0) or stopped (3):
+with a bar on a terminal, else with a line for every change. A gr that waits for a
+person, because it is paused for example, is watched on.`,
+		Example: `  # All grs
+  kubectl gcu status
+
+  # Follow one until it is done, at most an hour
+  kubectl gcu status my-gr --watch --timeout 1h
+
+  # Is it done? For a script
+  test "$(kubectl gcu status my-gr -o json | jq -r .outcome.state)" = Done`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeResources,
+		RunE: does(func(ctx context.Context, args []string) error {
+			if watch && o.format != formatTable && o.format != formatWide {
+				return misused("--watch is for people: leave -o %s away, or call status again and again", o.format)
+			}
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			if watch {
+				return c.watchStatus(ctx, cl, args, o, timeout)
+			}
+			return c.status(ctx, cl, args, o)
+		}),
+	}
+	o.bind(command)
+	command.Flags().BoolVarP(&watch, "watch", "w", false, "go on until it is done or stopped")
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to watch, such as 30m; 0 is without end")
+	return command
+}
+
+func (c *cli) status(ctx context.Context, cl *cluster, args []string, o output) error {
+	grs, err := cl.resources(ctx, args)
+	if err != nil {
+		return err
+	}
+	statuses := make([]view.Status, 0, len(grs))
+	for i := range grs {
+		s, err := cl.status(ctx, &grs[i])
+		if err != nil {
+			return err
+		}
+		statuses = append(statuses, s)
+	}
+	if len(args) > 0 {
+		return c.print(o, statuses[0], statuses[0].Text)
+	}
+	return c.print(o, list[view.Status]{statuses}, func(style view.Style) string {
+		texts := make([]string, 0, len(statuses))
+		for i := range statuses {
+			texts = append(texts, statuses[i].Text(style))
+		}
+		return strings.Join(texts, "\n")
+	})
+}
+
+// status reads what belongs to a gr; what may not be read is left out and noted.
+func (c *cluster) status(ctx context.Context, gr *topsv1.GcuResource) (view.Status, error) {
+	var notShown []string
+	dro, err := c.rollout(ctx, gr.Name)
+	if err = leaveOut(&notShown, "the rollout", err); err != nil {
+		return view.Status{}, err
+	}
+	var upgrades topsv1.NodeUpgradeList
+	if dro != nil {
+		if err = leaveOut(&notShown, "operations of nodes", c.all(ctx, "", &upgrades)); err != nil {
+			return view.Status{}, err
+		}
+	}
+	return view.StatusOf(gr, dro, upgrades.Items, notShown, time.Now()), nil
+}
+
+// leaveOut turns a missing right into a note; another error stays one.
+func leaveOut(notShown *[]string, what string, err error) error {
+	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
+		*notShown = append(*notShown, what+": "+f.Error())
+		return nil
+	}
+	return err
+}
+
+func (c *cli) watchStatus(ctx context.Context, cl *cluster, args []string, o output, timeout time.Duration) error {
+	gr, err := cl.resource(ctx, args)
+	if err != nil {
+		return err
+	}
+	followed := c.follow(ctx, cl, gr.Name, timeout, nil)
+	if ctx.Err() == nil {
+		if err := c.status(ctx, cl, []string{gr.Name}, o); err != nil {
+			return fmt.Errorf("after watching: %w", err)
+		}
+	}
+	return followed
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// taskVerb is one thing to do to a task, and the state that it leads to.
+type taskVerb struct {
+	name, short, long, example string
+	becomes                    topsv1.OperationTaskState
+}
+
+var taskVerbs = []taskVerb{
+	{"retry", "Does one task of an operation again", `Does one task of the operation on a node again, without those before it. A node
+that a failed operation holds goes on from there.`, "driver_verify", topsv1.OperationTaskDone},
+	{"skip", "Takes one task of an operation as done", `Takes one task of the operation on a node as done, without doing it. The cordon
+and its end cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationTaskSkipped},
+	{"undo", "Undoes one task of an operation", `Undoes one task of the operation on a node: of a component that was replaced, the
+pod of the revision before comes back.`, "driver_replace", topsv1.OperationTaskUndone},
+}
+
+func (c *cli) taskCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "task",
+		Short: "Retries, skips or undoes one task of the operation on a node",
+		Long: `Retries, skips or undoes one task of the operation on a node, and leaves the others
+as they are. kubectl gcu nodes -o wide shows operations, kubectl describe nu NODE all
+tasks of one.`,
+		Example: `  # The driver was repaired by hand: verify it again
+  kubectl gcu task retry node-1 driver_verify`,
+	}
+	for _, v := range taskVerbs {
+		command.AddCommand(c.taskVerbCommand(v))
+	}
+	return command
+}
+
+func (c *cli) taskVerbCommand(v taskVerb) *cobra.Command {
+	var wait bool
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:   v.name + " NODE TASK",
+		Short: v.short,
+		Long:  v.long + "\n\nTASK is NODE_TARGET_ACTION, or TARGET_ACTION for short.",
+		Example: "  # And wait until it is so\n  kubectl gcu task " + v.name + " node-1 " + v.example +
+			" --wait --timeout 10m",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: c.completeTasks,
+		RunE: does(func(ctx context.Context, args []string) error {
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			node, task := args[0], fullTask(args[0], args[1])
+			o, err := cl.override(ctx, node, v.name, task)
+			if err != nil {
+				return err
+			}
+			c.say("node %s: %s of task %s is asked for", node, v.name, task)
+			if !wait {
+				return nil
+			}
+			if err := cl.awaitTask(ctx, node, task, o, v.becomes, timeout); err != nil {
+				return err
+			}
+			c.say("node %s: task %s is %s", node, task, v.becomes)
+			return nil
+		}),
+	}
+	command.Flags().BoolVar(&wait, "wait", false, "wait until the task is so")
+	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait; 0 is without end")
+	return command
+}
+
+// fullTask adds the node to the short form of a task.
+func fullTask(node, task string) string {
+	if strings.Count(task, "_") == 1 {
+		return node + "_" + task
+	}
+	return task
+}
+
+// asked is an override that was written.
+type asked struct{ operation, value string }
+
+// override writes the annotation that takes a task out of the course of things.
+func (c *cluster) override(ctx context.Context, node, verb, task string) (asked, error) {
+	machine, err := operation.New(upgradeplan.DefaultBook())
+	if err != nil {
+		return asked{}, err
+	}
+	var o asked
+	err = change(ctx, c, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+		if err := atWork(upgrade); err != nil {
+			return false, err
+		}
+		op := upgrade.Status.Operation
+		if before := upgrade.Annotations[topsv1.AnnotationTaskOverride]; before != op.Override {
+			return false, refused("node %s: the operator has not read %q yet, which was asked for before", node, before)
+		}
+		// The note is the time: it makes a repeated value a new one.
+		o = asked{op.ID, verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)}
+		if err := machine.CheckOverride(upgrade.Spec.Operation, node, o.value); err != nil {
+			return false, refused("node %s: %w; its tasks are %s", node, err, message.Names(tasksOf(op)))
+		}
+		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationTaskOverride, o.value)
+		return true, nil
+	})
+	if apierrors.IsNotFound(err) {
+		err = refused("node %s has no NodeUpgrade: there is no operation on it", node)
+	}
+	return o, err
+}
+
+// atWork refuses a node whose operation has ended without holding it, or is being
+// wound up.
+func atWork(upgrade *topsv1.NodeUpgrade) error {
+	wanted, op := upgrade.Spec.Operation, upgrade.Status.Operation
+	switch {
+	case wanted == nil:
+		return refused("there is no operation on node %s", upgrade.Name)
+	case op == nil || op.ID != wanted.ID:
+		return refused("operation %s on node %s has not begun yet", wanted.ID, upgrade.Name)
+	case op.Phase.Final() && !op.Held:
+		return refused("operation %s on node %s has ended: %s, %s", op.ID, upgrade.Name, op.Phase, op.Reason)
+	case op.Phase == topsv1.OperationReleasing:
+		return refused("operation %s on node %s is being wound up", op.ID, upgrade.Name)
+	}
+	return nil
+}
+
+func tasksOf(op *topsv1.OperationStatus) []string {
+	names := make([]string, 0, len(op.Tasks))
+	for i := range op.Tasks {
+		names = append(names, op.Tasks[i].Name)
+	}
+	return names
+}
+
+// awaitTask waits until a task is in a state after an override was read.
+func (c *cluster) awaitTask(ctx context.Context, node, task string, o asked, state topsv1.OperationTaskState, timeout time.Duration) error {
+	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
+		var upgrade topsv1.NodeUpgrade
+		if err := c.read(ctx, "", node, &upgrade); err != nil {
+			return false, "", err
+		}
+		return taskIs(&upgrade, task, o, state)
+	})
+}
+
+// taskIs tells whether a task is in a state, and else what is waited for; the error
+// says that it will not be.
+func taskIs(upgrade *topsv1.NodeUpgrade, task string, o asked, state topsv1.OperationTaskState) (bool, string, error) {
+	op := upgrade.Status.Operation
+	if op == nil || op.ID != o.operation {
+		return false, "", notYet("node %s: operation %s was followed by another one", upgrade.Name, o.operation)
+	}
+	if op.Override != o.value {
+		if upgrade.Annotations[topsv1.AnnotationTaskOverride] != o.value {
+			return false, "", notYet("node %s: somebody asked for something else before the operator read it", upgrade.Name)
+		}
+		return false, "the operator has not read it yet", nil
+	}
+	for _, t := range op.Tasks {
+		switch {
+		case t.Name != task:
+		case t.State == state:
+			return true, "", nil
+		case t.State == topsv1.OperationTaskFailed:
+			return false, "", notYet("node %s: task %s failed: %s: %s", upgrade.Name, task, t.Reason, t.Message)
+		case op.Phase.Final():
+			return false, "", notYet("node %s: the operation ended: %s, %s: %s", upgrade.Name, op.Phase, op.Reason, op.Message)
+		default:
+			return false, "task " + task + " is " + string(t.State) + ": " + t.Message, nil
+		}
+	}
+	return false, "", notYet("node %s: the operation has no task %s any more", upgrade.Name, task)
+}

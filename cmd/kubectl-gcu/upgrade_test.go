@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// grFile is a file with a gr.
+func grFile(name, version string) string {
+	return "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: " + name + "}\nspec: {driver: {version: \"" + version + "\"}}\n"
+}
+
+func TestUpgrade(t *testing.T) {
+	s := newSite(t)
+	gr := s.gr("upgraded", "example.com/mine", "stays")
+	gr.Spec.Exporter = &topsv1.BaseFields{Version: "1"}
+	if err := s.Update(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	a := s.says(s.gcuWith(t.Context(), grFile("upgraded", "1.1"), "upgrade", "upgraded", "-f", "-"), exitOK,
+		"  driver.version: 1.0 -> 1.1", "  exporter: {", "nobody replaces pods", "gr upgraded is changed")
+	if strings.Contains(a.out, "driver.repository") {
+		t.Errorf("defaults are told as changes:\n%s", a.out)
+	}
+	s.read(gr)
+	if gr.Spec.Driver.Version != "1.1" || gr.Spec.Exporter != nil || gr.Annotations["example.com/mine"] != "stays" || gr.Generation != 3 {
+		t.Errorf("it is %+v", gr)
+	}
+	s.says(s.gcuWith(t.Context(), grFile("upgraded", "1.1"), "upgrade", "-f", "-"), exitOK, "has this spec already")
+	refusals := []struct {
+		name, file string
+		args       []string
+		code       int
+		say        string
+	}{
+		{"another name than is asked for", grFile("upgraded", "2"), []string{"other"}, exitRefused, "holds gr upgraded, not other"},
+		{"a gr that does not exist", grFile("absent", "2"), nil, exitRefused, "there is no gr absent to upgrade"},
+		{"the uid of another one", strings.Replace(grFile("upgraded", "2"), "metadata: {", "metadata: {uid: other, ", 1), nil, exitRefused, "with uid other"},
+		{"another kind", strings.Replace(grFile("upgraded", "2"), "GcuResource", "DaemonRollout", 1), nil, exitUsage, "holds a DaemonRollout"},
+		{"the newer group", strings.Replace(grFile("upgraded", "2"), "topsops", "topscloud", 1), nil, exitUsage, "kubectl gcu import"},
+		{"two", grFile("upgraded", "2") + "---\n" + grFile("b", "2"), nil, exitUsage, "more than one object"},
+		{"none", "---\n", nil, exitUsage, "holds no object"},
+		{"no spec", "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: upgraded}\n", nil, exitUsage, "has no spec"},
+		{"a field that there is not", strings.Replace(grFile("upgraded", "2"), "version:", "release:", 1), nil, exitFailed, "release"},
+		{"a value that is not allowed", grFile("upgraded", "a b"), nil, exitFailed, "spec.driver.version"},
+	}
+	for _, tt := range refusals {
+		t.Run("refuses "+tt.name, func(t *testing.T) {
+			s.t = t
+			s.says(s.gcuWith(t.Context(), tt.file, append([]string{"upgrade", "-f", "-"}, tt.args...)...), tt.code, tt.say)
+		})
+	}
+	s.t = t
+	s.read(gr)
+	if gr.Generation != 3 {
+		t.Errorf("a refused file changed the gr: %+v", gr.Spec)
+	}
+}
+
+func TestUpgradeWaits(t *testing.T) {
+	s := newSite(t)
+	gr := s.gr("awaited", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+	begin := func(version string) chan answer {
+		done := make(chan answer)
+		go func() {
+			done <- s.gcuWith(context.WithoutCancel(t.Context()), grFile("awaited", version), "upgrade", "-f", "-", "--wait", "--timeout", "20s")
+		}()
+		s.eventually("the new spec", func() bool { s.read(gr); return gr.Spec.Driver.Version == version })
+		return done
+	}
+	report := func(edit func()) {
+		gr.Status.ObservedGeneration = gr.Generation
+		edit()
+		if err := s.Status().Update(t.Context(), gr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := begin("1.1")
+	report(func() {})
+	s.says(<-done, exitOK, "Done: 1/1 ready")
+
+	done = begin("1.2")
+	report(func() {
+		gr.Status.StandardConditions = []metav1.Condition{{Type: "Degraded", Status: metav1.ConditionTrue, Reason: "Broken", Message: "it broke", LastTransitionTime: metav1.Now()}}
+	})
+	s.says(<-done, exitNotYet, "Broken: it broke")
+
+	report(func() { gr.Status.StandardConditions = nil })
+	done = begin("1.3")
+	patch := []byte(`{"metadata":{"annotations":{"` + topsv1.AnnotationRolledBackTo + `":"awaited-1"}},"spec":{"driver":{"version":"1.2"}}}`)
+	if err := s.Patch(t.Context(), gr, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		t.Fatal(err)
+	}
+	s.says(<-done, exitNotYet, "was rolled back to awaited-1")
+	s.says(s.gcuWith(t.Context(), grFile("awaited", "1.4"), "upgrade", "-f", "-", "--wait", "--timeout", "1s"), exitNotYet, "timed out after 1s", "has not seen the newest spec")
+}
+
+// Whatever others write at the same time stays, and every approval is there in the end.
+func TestWritesAtTheSameTimeDoNotOverwriteEachOther(t *testing.T) {
+	s := newSite(t)
+	gr := s.gr("busy")
+	stop, stopped := make(chan struct{}), make(chan int)
+	go func() {
+		writes := 0
+		for ; ; writes++ {
+			select {
+			case <-stop:
+				stopped <- writes
+				return
+			default:
+			}
+			var live topsv1.GcuResource
+			if s.Get(t.Context(), client.ObjectKeyFromObject(gr), &live) == nil {
+				live.Status.ReadyResource = []string{"0/1", "1/1"}[writes%2]
+				_ = s.Status().Update(t.Context(), &live) // a conflict is one write less
+			}
+		}
+	}()
+	for range 5 {
+		s.says(s.gcu("pause", "busy"), exitOK)
+		s.says(s.gcu("resume", "busy"), exitOK)
+	}
+	file := filepath.Join(t.TempDir(), "gr.yaml")
+	if err := os.WriteFile(file, []byte(grFile("busy", "9")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.says(s.gcu("upgrade", "-f", file), exitOK, "driver.version: 1.0 -> 9")
+	close(stop)
+	if writes := <-stopped; writes < 10 {
+		t.Errorf("only %d other writes happened", writes)
+	}
+	s.read(gr)
+	if gr.Spec.Driver.Version != "9" || len(gr.Annotations) != 0 || gr.Status.Phase != topsv1.PhaseRunning {
+		t.Errorf("it is %+v", gr)
+	}
+}
+
+// Somebody else changes the spec after it was read and before it is written.
+func TestUpgradeRefusesWhenTheSpecChangesInTheSameMoment(t *testing.T) {
+	s := newSite(t)
+	gr := s.gr("raced")
+	direct, err := client.NewWithWatch(s.config, client.Options{Scheme: s.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raced := interceptor.NewClient(direct, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		if !slices.Contains(options, client.PatchOption(client.DryRunAll)) {
+			s.read(gr)
+			gr.Spec.Driver.Version = "7"
+			if err := s.Update(ctx, gr); err != nil {
+				t.Error(err)
+			}
+		}
+		return c.Patch(ctx, o, p, options...)
+	}})
+	c := &cli{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}
+	wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "raced"}, "spec": map[string]any{}}}
+	_, err = c.upgrade(t.Context(), &cluster{Client: raced, namespace: operatorNamespace}, wanted)
+	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "somebody else changed the spec") {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+	s.read(gr)
+	if gr.Spec.Driver == nil || gr.Spec.Driver.Version != "7" {
+		t.Errorf("what somebody else wrote is gone: %+v", gr.Spec)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/discovery"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// operatorName is that of the Deployment of the manager.
+const operatorName = "gcu-operator"
+
+// versions of everything that takes part.
+type versions struct {
+	Plugin     string `json:"plugin"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// Operator is the image of the manager.
+	Operator string `json:"operator,omitempty"`
+	// NodeAgents counts the nodes by the version of their agent.
+	NodeAgents map[string]int `json:"nodeAgents,omitempty"`
+	NotShown   []string       `json:"notShown,omitempty"`
+}
+
+func (c *cli) versionCommand() *cobra.Command {
+	var o output
+	var clientOnly bool
+	command := &cobra.Command{
+		Use:   "version",
+		Short: "Tells the versions of the plugin, the operator and the node agents",
+		Long: `Tells the version of this plugin, of Kubernetes, the image of the operator, and how
+many node agents have which version. What cannot be read is said.`,
+		Example: `  kubectl gcu version
+
+  # Without asking the cluster
+  kubectl gcu version --client`,
+		Args: cobra.NoArgs,
+		RunE: does(func(ctx context.Context, _ []string) error {
+			v := versions{Plugin: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+			if !clientOnly {
+				cl, err := c.connect()
+				if err != nil {
+					return err
+				}
+				cl.addVersions(ctx, &v)
+			}
+			return c.print(o, v, v.text)
+		}),
+	}
+	o.bind(command)
+	command.Flags().BoolVar(&clientOnly, "client", false, "only that of the plugin")
+	return command
+}
+
+// addVersions reads the versions of the cluster; what fails is noted.
+func (c *cluster) addVersions(ctx context.Context, v *versions) {
+	note := func(what string, err error) bool {
+		if err != nil {
+			v.NotShown = append(v.NotShown, fmt.Sprintf("%s: %v", what, err))
+		}
+		return err == nil
+	}
+	if d, err := discovery.NewDiscoveryClientForConfig(c.config); note("Kubernetes", err) {
+		if server, err := d.ServerVersion(); note("Kubernetes", err) {
+			v.Kubernetes = server.GitVersion
+		}
+	}
+	var manager appsv1.Deployment
+	if note("the operator", c.read(ctx, c.namespace, operatorName, &manager)) && len(manager.Spec.Template.Spec.Containers) > 0 {
+		v.Operator = manager.Spec.Template.Spec.Containers[0].Image
+	}
+	var upgrades topsv1.NodeUpgradeList
+	if note("node agents", c.all(ctx, "", &upgrades)) {
+		v.NodeAgents = map[string]int{}
+		for i := range upgrades.Items {
+			if agent := upgrades.Items[i].Status.Agent; agent != nil {
+				v.NodeAgents[agent.Version]++
+			}
+		}
+	}
+}
+
+func (v versions) text(view.Style) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "kubectl gcu:  %s (%s, %s)\n", v.Plugin, v.Go, v.Platform)
+	if v.Kubernetes != "" {
+		fmt.Fprintf(&b, "Kubernetes:   %s\n", v.Kubernetes)
+	}
+	if v.Operator != "" {
+		fmt.Fprintf(&b, "operator:     %s\n", v.Operator)
+	}
+	for _, agent := range slices.Sorted(maps.Keys(v.NodeAgents)) {
+		fmt.Fprintf(&b, "node agent:   %s on %s\n", agent, message.Count(v.NodeAgents[agent], "node"))
+	}
+	for _, n := range v.NotShown {
+		fmt.Fprintf(&b, "not shown: %s\n", n)
+	}
+	return b.String()
+}

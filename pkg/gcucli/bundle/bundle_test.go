@@ -1,0 +1,181 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// sentinel is in every secret of the tests.
+const sentinel = "hunter2"
+
+// Every line has the sentinel in a place where it has to go.
+const secrets = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: exporter
+  managedFields: [{manager: hunter2}]
+  annotations:
+    kubectl.kubernetes.io/last-applied-configuration: '{"env":[{"name":"X","value":"hunter2"}]}'
+    example.com/db-password: hunter2
+    example.com/note: the token=hunter2 is new
+spec:
+  apiToken: hunter2
+  template:
+    spec:
+      initContainers:
+      - env: [{name: A, value: hunter2}]
+      containers:
+      - name: main
+        image: registry.example.com/exporter:1
+        env:
+        - {name: MYSQL_ROOT_PASSWORD, value: hunter2}
+        - {name: PLAIN_LOOKING, value: hunter2}
+        args: ["--listen=:9400", "--auth-token=hunter2", --password, hunter2, "mysql://root:hunter2@db/n9e", "-api-key", "hunter2"]
+        command: [sh, -c, "export DB_PASSWORD='hunter2 x'; curl -H 'Authorization: Bearer hunter2hunter2' x"]
+        livenessProbe: {httpGet: {path: /, httpHeaders: [{name: X-Any, value: hunter2}]}}
+data:
+  spec: {template: {spec: {containers: [{env: [{name: A, value: hunter2}]}]}}}
+status:
+  message: "pulling failed: https://user:hunter2@registry.example.com: secret: hunter2"
+`
+
+// Each of these has to stay.
+var kept = []string{"registry.example.com/exporter:1", "--listen=:9400", "DB_PASSWORD", "MYSQL_ROOT_PASSWORD", "PLAIN_LOOKING",
+	"name: exporter", "the token=" + Redacted + " is new", "mysql://" + Redacted + "@db/n9e", "pulling failed: https://" + Redacted + "@registry.example.com"}
+
+func decoded(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var o map[string]any
+	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestObjectsLoseTheirSecretsAndKeepTheRest(t *testing.T) {
+	object := decoded(t, secrets)
+	var out bytes.Buffer
+	b := New(&out, "root", time.Unix(0, 0))
+	if err := b.Objects("objects/daemonset.yaml", []map[string]any{object}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Text("logs/a.log", "started with token=hunter2\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := filesOf(t, &out)
+	if got, want := files["root/logs/a.log"], "started with token="+Redacted+"\n"; got != want {
+		t.Errorf("the log is %q, want %q", got, want)
+	}
+	text := files["root/objects/daemonset.yaml"]
+	if strings.Contains(text, sentinel) {
+		t.Errorf("a secret is left:\n%s", text)
+	}
+	for _, want := range kept {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is gone:\n%s", want, text)
+		}
+	}
+	if diff := cmp.Diff(decoded(t, secrets), object); diff != "" {
+		t.Errorf("the object was changed: %s", diff)
+	}
+}
+
+func TestHarmlessValuesStay(t *testing.T) {
+	const object = `
+kind: Pod
+spec:
+  serviceAccountName: x
+  imagePullSecrets: [{name: gcu-pull-secret}]
+  pullSecrets: [gcu-pull-secret]
+  automountServiceAccountToken: false
+  containers:
+  - env:
+    - {name: WITH_REBOOT, value: "false"}
+    - {name: ENFLAME_VISIBLE_DEVICES, value: all}
+    - {name: FROM, valueFrom: {secretKeyRef: {name: s, key: k}}}
+    - {name: EMPTY, value: ""}
+    args: [--kubeconfig, /etc/kubeconfig, --v=4]
+status: {message: "2 of 3 pods at the newest revision; paused: no new node is started", reason: TokenReviewFailed}
+`
+	if diff := cmp.Diff(decoded(t, object), redact(decoded(t, object))); diff != "" {
+		t.Errorf("it was changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestASecretLosesItsData(t *testing.T) {
+	got := redact(decoded(t, `{kind: Secret, metadata: {name: x}, data: {a: aHVudGVyMg==}, stringData: {b: hunter2}}`))
+	if diff := cmp.Diff(decoded(t, `{kind: Secret, metadata: {name: x}}`), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTextLosesItsSecrets(t *testing.T) {
+	for text, want := range map[string]string{
+		"level=info password=hunter2 next":                                              "level=info password=" + Redacted + " next",
+		`{"token":"hunter2","node":"n1"}`:                                               `{"token":` + Redacted + `,"node":"n1"}`,
+		`api_key: 'hunter2 and more', x`:                                                `api_key: ` + Redacted + `, x`,
+		"Authorization: Basic aHVudGVyMjpodW50ZXIy":                                     "Authorization: " + Redacted + " " + Redacted,
+		"got eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl from x":                  "got " + Redacted + " from x",
+		"https://bob:hunter2@example.com/x":                                             "https://" + Redacted + "@example.com/x",
+		"-----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY-----\nnext": Redacted + "\nnext",
+		"-----BEGIN PRIVATE KEY-----\nhunter2 cut off":                                  Redacted,
+		"MYSQL_PASSWORD=hunter2":                                                        "MYSQL_PASSWORD=" + Redacted,
+		"Restarting docker, task n1_node_restart":                                       "Restarting docker, task n1_node_restart",
+	} {
+		got := scrub(text)
+		if strings.Contains(got, sentinel) {
+			t.Errorf("%q became %q", text, got)
+		}
+		if !strings.HasPrefix(text, "Authorization") && got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+// filesOf reads a tarball.
+func filesOf(t *testing.T, in io.Reader) map[string]string {
+	t.Helper()
+	zip, err := gzip.NewReader(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for r := tar.NewReader(zip); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = string(content)
+	}
+}
+
+func TestABundleThatCannotBeWrittenSaysSo(t *testing.T) {
+	b := New(broken{}, "root", time.Unix(0, 0))
+	if err := errors.Join(b.Text("a", "b"), b.Close()); err == nil {
+		t.Error("no error")
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }

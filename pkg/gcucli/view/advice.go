@@ -1,0 +1,97 @@
+package view
+
+import (
+	"strings"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// Reasons that only this package gives.
+const (
+	// ReasonNoStrategy: no annotation says that anybody replaces pods.
+	ReasonNoStrategy = "NoUpdateStrategy"
+	// ReasonSlow: the node has been in flight for longer than nodes take.
+	ReasonSlow = "Slow"
+	// ReasonWaiting: the rollout waits for more than one thing, and which of them
+	// the node waits for is not said anywhere.
+	ReasonWaiting = "Waiting"
+	// ReasonNotSeen: the operator has not seen the newest spec yet.
+	ReasonNotSeen = "NotSeen"
+)
+
+const (
+	nothing = "nothing: it goes on by itself"
+	repair  = "roll out another revision, or repair the node: kubectl describe nu NODE"
+)
+
+// advice says what to do about a reason; NODE and GR stand for the names.
+var advice = map[string]string{
+	// A node in flight.
+	string(rollout.ReasonReplacing):         nothing,
+	string(rollout.ReasonTerminating):       "if it lasts: kubectl get pods -A --field-selector spec.nodeName=NODE, and see what keeps the pod",
+	string(rollout.ReasonAwaitingPod):       nothing,
+	string(rollout.ReasonAwaitingAvailable): "if it lasts: kubectl get pods -A --field-selector spec.nodeName=NODE, and look at the new pod",
+	string(rollout.ReasonNodeLost):          "bring the node back; past its deadline it counts as failed",
+	string(rollout.ReasonOperating):         nothing,
+	ReasonSlow:                              "kubectl get pods -A --field-selector spec.nodeName=NODE; kubectl describe nu NODE",
+
+	// A node that waits.
+	string(rollout.ReasonBudgetExhausted):  "nothing; annotation " + topsv1.AnnotationMaxUnavailable + " says how many at once",
+	string(rollout.ReasonPoolExhausted):    "nothing; pools of the UpgradePolicy say how many at once",
+	string(rollout.ReasonQueued):           nothing,
+	string(rollout.ReasonUnavailable):      "kubectl get pods -A --field-selector spec.nodeName=NODE, and look at the pod that is not available",
+	string(rollout.ReasonPreparing):        nothing,
+	string(rollout.ReasonNodeBusy):         "nothing: another gr's operation comes first",
+	string(rollout.ReasonDeferred):         "do what the message says; the node is tried again by itself",
+	string(rollout.ReasonWaveNotReached):   nothing,
+	string(rollout.ReasonSoaking):          nothing,
+	string(rollout.ReasonAwaitingApproval): "kubectl gcu approve GR shows the waves; kubectl gcu approve GR WAVE approves one",
+	string(rollout.ReasonRecentlyReturned): nothing,
+	string(rollout.ReasonOutsideWindow):    "nothing: the window opens by itself",
+	string(rollout.ReasonHalted):           "roll out another revision, kubectl gcu rollback GR, or repair the nodes and kubectl gcu resume GR",
+	string(rollout.ReasonPaused):           "kubectl gcu resume GR",
+	string(rollout.ReasonBlocked):          "correct the setting that the message names",
+	string(rollout.ReasonLeftOut):          "nothing; annotation " + topsv1.AnnotationUpgradeOnly + " says what is upgraded",
+	string(rollout.ReasonAwaitingRequest):  "on the node, ask its node agent",
+	ReasonWaiting:                          "kubectl gcu status GR says what the rollout waits for",
+	ReasonNoStrategy:                       "kubectl annotate gr GR " + topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate",
+	ReasonNotSeen:                          "if it lasts, see whether the operator runs: kubectl get deployment -n kube-system gcu-operator",
+
+	// A node that is left out, or failed.
+	string(rollout.ReasonNodeOffline):              "bring the node back: it is upgraded when it is Ready",
+	string(rollout.ReasonCrashLooping):             repair,
+	string(rollout.ReasonProgressDeadlineExceeded): repair,
+	string(rollout.ReasonOperationFailed):          "kubectl gcu task retry NODE TASK, kubectl gcu abort NODE, or roll out another revision",
+	string(rollout.ReasonOperationAborted):         "kubectl gcu resume GR, when it may be upgraded again",
+	string(rollout.ReasonQuarantined):              "repair the node, then kubectl gcu abort NODE",
+
+	// An operation.
+	operation.ReasonPrecheckFailed:      "give the node what the message says it lacks",
+	operation.ReasonPrepullFailed:       "see that the node reaches the registry, and the pull secret",
+	operation.ReasonCordonHeld:          nothing,
+	operation.ReasonDrainBlocked:        "move the pod that the message names, or change its PodDisruptionBudget",
+	operation.ReasonDrainTimeout:        "move the pod that the message names; the node is tried again by itself",
+	operation.ReasonDeviceInUse:         "end the pod that the message names",
+	operation.ReasonProgressDeadline:    repair,
+	operation.ReasonCrashLoop:           repair,
+	operation.ReasonRestartFailed:       "look at the container runtime on the node, then kubectl gcu task retry NODE TASK",
+	operation.ReasonLeftToAdministrator: "restart the container runtime on the node, as the message says",
+	operation.ReasonVerifyFailed:        "look at what the message names on the node, then kubectl gcu task retry NODE TASK",
+	operation.ReasonSoakFailed:          repair,
+	operation.ReasonOperationDeadline:   "kubectl gcu abort NODE, or kubectl gcu task retry NODE TASK",
+	operation.ReasonBadOperation:        "report this: kubectl gcu support-bundle",
+}
+
+// adviceFor says what to do about a reason, "" when nothing is known. Empty names
+// leave their place in the text as it is.
+func adviceFor(reason, gr, node, task string) string {
+	var pairs []string
+	for _, p := range [][2]string{{"GR", gr}, {"NODE", node}, {"TASK", task}} {
+		if p[1] != "" {
+			pairs = append(pairs, " "+p[0], " "+p[1], "="+p[0], "="+p[1])
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(advice[reason])
+}

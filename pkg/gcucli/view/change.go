@@ -1,0 +1,109 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Change is one field of a spec that differs.
+type Change struct {
+	// Field is its path below spec.
+	Field string `json:"field"`
+	// From and To are JSON values; absent where the field is not set.
+	From any `json:"from,omitempty"`
+	To   any `json:"to,omitempty"`
+}
+
+// ChangesOf compares two specs, field by field, sorted. An error means that one
+// cannot be encoded.
+func ChangesOf(from, to *topsv1.GcuResourceSpec) ([]Change, error) {
+	var trees [2]any
+	for i, spec := range []*topsv1.GcuResourceSpec{from, to} {
+		data, err := json.Marshal(spec)
+		if err == nil {
+			err = json.Unmarshal(data, &trees[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("comparing specs: %w", err)
+		}
+	}
+	list := []Change{}
+	compare("", trees[0], trees[1], &list)
+	return list, nil
+}
+
+// compare adds what differs. Lists whose elements have names, such as env, are
+// compared by these; what only one side has is one change.
+func compare(path string, from, to any, list *[]Change) {
+	a, aok := fields(from)
+	b, bok := fields(to)
+	if !aok || !bok {
+		if written(from) != written(to) {
+			*list = append(*list, Change{Field: path, From: from, To: to})
+		}
+		return
+	}
+	keys := maps.Clone(a)
+	maps.Copy(keys, b)
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		compare(strings.TrimPrefix(path+"."+k, "."), a[k], b[k], list)
+	}
+}
+
+// fields are those of an object, or the elements of a list by their names.
+func fields(v any) (map[string]any, bool) {
+	if m, ok := v.(map[string]any); ok {
+		return m, true
+	}
+	l, ok := v.([]any)
+	if !ok || len(l) == 0 {
+		return nil, false
+	}
+	named := map[string]any{}
+	for _, e := range l {
+		m, isMap := e.(map[string]any)
+		name, hasName := m["name"].(string)
+		if !isMap || !hasName {
+			return nil, false
+		}
+		named[name] = m
+	}
+	return named, true
+}
+
+// written is a value in JSON, "unset" for none.
+func written(v any) string {
+	if v == nil {
+		return "unset"
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(data)
+}
+
+// String is the change in words: driver.version: 1.0 -> 1.1.
+func (c Change) String() string { return c.Field + ": " + bare(c.From) + " -> " + bare(c.To) }
+
+// bare is written without the quotes of a text.
+func bare(v any) string {
+	if text, ok := v.(string); ok && text != "" {
+		return text
+	}
+	return written(v)
+}
+
+// ChangesText is one line per change.
+func ChangesText(changes []Change, indent string) string {
+	var b strings.Builder
+	for _, c := range changes {
+		b.WriteString(indent + c.String() + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,112 @@
+package view
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+func TestGoldenStatus(t *testing.T) {
+	for _, name := range fixtures(t) {
+		t.Run(name, func(t *testing.T) {
+			f := load(t, name)
+			s := StatusOf(f.Resource, f.Rollout, f.Upgrades, f.NotShown, now)
+			golden(t, name+".status.txt", s.Text(Style{Now: now})+"\n"+s.Line()+"\n"+s.Progress(Style{Now: now}, 79)+"\n")
+			golden(t, name+".status.wide.txt", s.Text(Style{Now: now, Wide: true}))
+			golden(t, name+".status.out.yaml", inYAML(t, s))
+		})
+	}
+}
+
+func TestGoldenNodes(t *testing.T) {
+	for _, name := range fixtures(t) {
+		t.Run(name, func(t *testing.T) {
+			nodes := NodesOf(load(t, name).fleet())
+			golden(t, name+".nodes.txt", NodesText(nodes, Style{Now: now}))
+			golden(t, name+".nodes.wide.txt", NodesText(nodes, Style{Now: now, Wide: true}))
+			golden(t, name+".nodes.out.yaml", inYAML(t, nodes))
+		})
+	}
+}
+
+func TestGoldenWaves(t *testing.T) {
+	f := load(t, "rolling")
+	waves := WavesOf(f.Rollout, f.Policy, now)
+	golden(t, "rolling.waves.txt", WavesText(waves, Style{Now: now})+WhichWait(waves)+"\n")
+	golden(t, "rolling.waves.out.yaml", inYAML(t, waves))
+}
+
+func TestColoursMarkWordsAndNothingElse(t *testing.T) {
+	for _, name := range fixtures(t) {
+		f := load(t, name)
+		s := StatusOf(f.Resource, f.Rollout, f.Upgrades, f.NotShown, now)
+		coloured := s.Text(Style{Now: now, Colour: true})
+		if !strings.Contains(coloured, "\x1b[") {
+			t.Errorf("%s: no word has a colour", name)
+		}
+		plain := strings.NewReplacer("\x1b[31m", "", "\x1b[32m", "", "\x1b[33m", "", "\x1b[0m", "").Replace(coloured)
+		if want := s.Text(Style{Now: now}); plain != want {
+			t.Errorf("%s: with the colours taken out it is\n%s, want\n%s", name, plain, want)
+		}
+	}
+}
+
+// The order of lists does not show.
+func TestNodesAreTheSameInAnyOrder(t *testing.T) {
+	f := load(t, "rolling").fleet()
+	want := inYAML(t, NodesOf(f))
+	slices.Reverse(f.Nodes)
+	slices.Reverse(f.Pods)
+	slices.Reverse(f.Revisions)
+	slices.Reverse(f.NodeUpgrades)
+	if got := inYAML(t, NodesOf(f)); got != want {
+		t.Errorf("reversed lists make\n%s, want\n%s", got, want)
+	}
+}
+
+// fleet builds nodes and pods of one DaemonSet.
+func (f *fixture) fleet() *Fleet {
+	set := appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "driver", UID: "ds", Generation: 2},
+		Status:     appsv1.DaemonSetStatus{ObservedGeneration: 2},
+	}
+	set.Spec.Template.Spec.NodeSelector = map[string]string{"gcu": "true"}
+	owner := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "driver", UID: "ds", Controller: ptr.To(true)}}
+	fleet := &Fleet{Resource: f.Resource, Rollout: f.Rollout, NodeUpgrades: f.Upgrades, Now: now, DaemonSets: []appsv1.DaemonSet{set}}
+	for i, hash := range []string{"old", "new"} {
+		fleet.Revisions = append(fleet.Revisions, appsv1.ControllerRevision{Revision: int64(i + 1), ObjectMeta: metav1.ObjectMeta{
+			Name: hash, OwnerReferences: owner, Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: hash}}})
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Nodes)) {
+		spec := f.Nodes[name]
+		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: truth(!spec.Offline), LastTransitionTime: metav1.NewTime(now.Add(-48 * time.Hour))}}}}
+		if !spec.Away {
+			node.Labels = map[string]string{"gcu": "true"}
+		}
+		fleet.Nodes = append(fleet.Nodes, node)
+		if spec.Revision != "" {
+			fleet.Pods = append(fleet.Pods, corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "driver-" + name, OwnerReferences: owner, Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: spec.Revision}},
+				Spec:       corev1.PodSpec{NodeName: name},
+				Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: truth(!spec.Unavailable)}}},
+			})
+		}
+	}
+	return fleet
+}
+
+func truth(is bool) corev1.ConditionStatus {
+	if is {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}

@@ -1,0 +1,150 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Revision is one kept spec of a gr.
+type Revision struct {
+	// Number grows with each change; Name is what a rollback asks for.
+	Number  int64       `json:"number"`
+	Name    string      `json:"name"`
+	Created metav1.Time `json:"created"`
+	// Present: it is the spec of the gr as it is.
+	Present bool `json:"present"`
+	// KnownGood: it is the last one at which every reachable node was available.
+	KnownGood bool `json:"lastKnownGood"`
+	// Changes from the revision before; absent for the oldest that is kept.
+	Changes []Change `json:"changes,omitempty"`
+	// Problem says why the spec cannot be read; empty when it can.
+	Problem string `json:"problem,omitempty"`
+	// Spec that was kept; nil when it cannot be read.
+	Spec *topsv1.GcuResourceSpec `json:"spec,omitempty"`
+}
+
+// HistoryOf describes the kept specs of a gr, the newest first. list may hold
+// ControllerRevisions of others; dro is nil for none.
+func HistoryOf(gr *topsv1.GcuResource, list []appsv1.ControllerRevision, dro *topsv1.DaemonRollout) ([]Revision, error) {
+	good := ""
+	if dro != nil && dro.Status.LastKnownGood != nil {
+		good = dro.Status.LastKnownGood.GcuResourceRevision
+	}
+	history := []Revision{}
+	for i := range list {
+		r := &list[i]
+		if !metav1.IsControlledBy(r, gr) {
+			continue
+		}
+		spec, problem := specOf(r)
+		history = append(history, Revision{Number: r.Revision, Name: r.Name, Created: r.CreationTimestamp, KnownGood: r.Name == good, Spec: spec, Problem: problem})
+	}
+	slices.SortFunc(history, func(a, b Revision) int {
+		return cmp.Or(cmp.Compare(b.Number, a.Number), strings.Compare(a.Name, b.Name))
+	})
+	return history, relate(history, &gr.Spec)
+}
+
+// specOf reads what a revision holds.
+func specOf(r *appsv1.ControllerRevision) (spec *topsv1.GcuResourceSpec, problem string) {
+	var data struct {
+		Spec *topsv1.GcuResourceSpec `json:"spec"`
+	}
+	if err := json.Unmarshal(r.Data.Raw, &data); err != nil {
+		return nil, fmt.Sprintf("revision %s cannot be read: %v", r.Name, err)
+	}
+	if data.Spec == nil {
+		return nil, fmt.Sprintf("revision %s holds no spec", r.Name)
+	}
+	return data.Spec, ""
+}
+
+// relate compares each revision with the one before and with the present spec.
+func relate(history []Revision, present *topsv1.GcuResourceSpec) error {
+	for i := range history {
+		r := &history[i]
+		if r.Spec == nil {
+			continue
+		}
+		differs, err := ChangesOf(r.Spec, present)
+		if err != nil {
+			return err
+		}
+		r.Present = i == 0 && len(differs) == 0
+		if i+1 < len(history) && history[i+1].Spec != nil {
+			if r.Changes, err = ChangesOf(history[i+1].Spec, r.Spec); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// FindRevision finds a revision by its name or number; for "" the newest one other
+// than the present spec. The error says which there are.
+func FindRevision(history []Revision, wish string) (*Revision, error) {
+	var names []string
+	for i := range history {
+		r := &history[i]
+		if wish == "" && !r.Present && r.Spec != nil || wish != "" && (r.Name == wish || strconv.FormatInt(r.Number, 10) == wish) {
+			return r, nil
+		}
+		names = append(names, fmt.Sprintf("%d (%s)", r.Number, r.Name))
+	}
+	if wish == "" {
+		return nil, fmt.Errorf("no earlier spec is kept")
+	}
+	return nil, fmt.Errorf("no revision %s is kept; there are %s", wish, cmp.Or(strings.Join(names, ", "), "none"))
+}
+
+// HistoryText is one line per revision, and one more per further change.
+func HistoryText(history []Revision, s Style) string {
+	t := Table{Header: []string{"REVISION", "NAME", "AGE", "NOTE", "CHANGES"}}
+	for i := range history {
+		r := &history[i]
+		changes := []string{}
+		for _, c := range r.Changes {
+			changes = append(changes, c.String())
+		}
+		if r.Problem != "" {
+			changes = []string{r.Problem}
+		}
+		switch {
+		case len(changes) > 0:
+		case i+1 == len(history):
+			changes = []string{"the oldest that is kept"}
+		case r.Changes == nil:
+			changes = []string{"not known: the one before cannot be read"}
+		default:
+			changes = []string{"none"}
+		}
+		for j, c := range changes {
+			row := cells("", "", "", "", c)
+			if j == 0 {
+				row = cells(strconv.FormatInt(r.Number, 10), r.Name, s.age(r.Created), r.note(), c)
+			}
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t.Text(s)
+}
+
+func (r *Revision) note() string {
+	var notes []string
+	if r.Present {
+		notes = append(notes, "present")
+	}
+	if r.KnownGood {
+		notes = append(notes, "last known good")
+	}
+	return strings.Join(notes, ", ")
+}

@@ -1,0 +1,291 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// Outdated is the state of a node that nobody upgrades.
+const Outdated = "outdated"
+
+// States are what a node may be asked for by.
+var States = []string{string(rollout.Updated), string(rollout.InFlight), string(rollout.Pending), string(rollout.Held),
+	string(rollout.Skipped), string(rollout.Failed), Outdated}
+
+// Fleet is what is known of the nodes of a gr.
+type Fleet struct {
+	Resource *topsv1.GcuResource
+	// Rollout is nil when nobody replaces pods.
+	Rollout *topsv1.DaemonRollout
+	// DaemonSets of the gr, with all ControllerRevisions and Pods that may be theirs.
+	DaemonSets   []appsv1.DaemonSet
+	Revisions    []appsv1.ControllerRevision
+	Pods         []corev1.Pod
+	Nodes        []corev1.Node
+	NodeUpgrades []topsv1.NodeUpgrade
+	Now          time.Time
+}
+
+// NodesOf describes every node that should run a DaemonSet of a gr, sorted by name.
+// What the rollout says of a node comes first; the others are judged by their pods,
+// as the rollout does.
+func NodesOf(f *Fleet) []Node {
+	w := newWatch(f)
+	list := []Node{}
+	for i := range f.Nodes {
+		if n, ok := w.node(&f.Nodes[i]); ok {
+			list = append(list, n.advised(f.Resource.Name))
+		}
+	}
+	slices.SortFunc(list, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// watch is a Fleet that is ready to be asked.
+type watch struct {
+	*Fleet
+	key      string
+	upgrades map[string]*topsv1.NodeUpgrade
+	told     map[string]Node
+	queued   map[string]metav1.Time
+	members  []member
+}
+
+// member is one DaemonSet with its pods by node.
+type member struct {
+	set    *appsv1.DaemonSet
+	runs   func(*corev1.Node) daemonset.Placement
+	target string
+	pods   map[string]*corev1.Pod
+}
+
+func newWatch(f *Fleet) *watch {
+	w := &watch{Fleet: f, upgrades: upgradesOf(f.NodeUpgrades), told: map[string]Node{}, queued: map[string]metav1.Time{}}
+	revisions := make([]*appsv1.ControllerRevision, 0, len(f.Revisions))
+	for i := range f.Revisions {
+		revisions = append(revisions, &f.Revisions[i])
+	}
+	for i := range f.DaemonSets {
+		set := &f.DaemonSets[i]
+		m := member{set: set, runs: daemonset.Placing(set), pods: map[string]*corev1.Pod{}}
+		m.target, _ = daemonset.TargetRevision(set, revisions) // not known yet: no pod is outdated
+		for j := range f.Pods {
+			if owner := daemonset.Owner(&f.Pods[j]); owner != nil && owner.UID == set.UID {
+				m.pods[daemonset.NodeName(&f.Pods[j])] = &f.Pods[j]
+			}
+		}
+		w.members = append(w.members, m)
+	}
+	w.readLedger()
+	return w
+}
+
+// readLedger takes over what the rollout says of single nodes.
+func (w *watch) readLedger() {
+	if w.Rollout == nil {
+		return
+	}
+	w.key = w.Rollout.Namespace + "/" + w.Rollout.Name
+	s := &w.Rollout.Status
+	for i := range s.Queued {
+		w.queued[s.Queued[i].Node] = s.Queued[i].Since
+	}
+	for i := range s.Failed {
+		w.told[s.Failed[i].Node] = noted(rollout.Failed, &s.Failed[i], w.operation(s.Failed[i].Node))
+	}
+	for i := range s.InFlight {
+		slot := &s.InFlight[i]
+		w.told[slot.Node] = inFlight(w.Rollout, slot, w.operation(slot.Node), w.Now)
+	}
+}
+
+func (w *watch) operation(node string) *Operation { return operationOf(w.upgrades[node], w.key) }
+
+// node describes one node; false when nothing of the gr belongs there.
+func (w *watch) node(node *corev1.Node) (Node, bool) {
+	belongs, outdated, missing := w.look(node)
+	if !belongs {
+		return Node{}, false
+	}
+	if n, ok := w.told[node.Name]; ok {
+		return n, true
+	}
+	n := Node{Name: node.Name, Operation: w.operation(node.Name)}
+	ready, since := daemonset.NodeReady(node)
+	switch {
+	case outdated == "" && missing == "":
+		n.State, n.Reason = string(rollout.Updated), string(rollout.ReasonAtTarget)
+	case !ready:
+		n.State, n.Reason, n.Since = string(rollout.Skipped), string(rollout.ReasonNodeOffline), &since
+		n.Message = "the node is not Ready; it is upgraded when it is back"
+	case outdated == "":
+		n.State, n.Reason, n.Message = string(rollout.Pending), string(rollout.ReasonUnavailable), missing
+	case w.Rollout == nil:
+		n.State, n.Reason, n.Message = Outdated, ReasonNoStrategy, outdated
+	default:
+		w.waits(&n)
+		n.Message = cmp.Or(n.Message, outdated)
+	}
+	return n, true
+}
+
+// look judges the pods of a node: whether any belongs there, which is outdated and
+// which is not available.
+func (w *watch) look(node *corev1.Node) (belongs bool, outdated, missing string) {
+	var old, absent []string
+	for i := range w.members {
+		m := &w.members[i]
+		pod, place := m.pods[node.Name], m.runs(node)
+		if pod == nil && !place.Create || pod != nil && !place.Keep {
+			continue
+		}
+		belongs = true
+		name := m.set.Namespace + "/" + m.set.Name
+		if pod != nil && pod.DeletionTimestamp == nil && m.target != "" && daemonset.RevisionHash(pod) != m.target {
+			old = append(old, name)
+		}
+		if pod == nil {
+			absent = append(absent, name)
+		} else if ok, _ := daemonset.Availability(pod, m.set.Spec.MinReadySeconds, w.Now); !ok {
+			absent = append(absent, name)
+		}
+	}
+	return belongs, phrase("outdated: ", old), phrase("no available pod of ", absent)
+}
+
+func phrase(start string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return start + message.Names(names)
+}
+
+// waits says why a Ready node with something left to do is not being upgraded. The
+// rollout counts reasons and does not say which node has which; what the node's own
+// objects show is taken off first.
+func (w *watch) waits(n *Node) {
+	own := w.ownReason(n)
+	if own != "" {
+		n.Reason, n.State = own, string(rollout.Reason(own).State())
+		return
+	}
+	var left []topsv1.WaitingNote
+	for _, note := range w.Rollout.Status.Waiting {
+		if !slices.Contains(byObjects, note.Reason) {
+			left = append(left, note)
+		}
+	}
+	switch len(left) {
+	case 0:
+		n.State, n.Reason = string(rollout.Pending), ReasonWaiting
+		n.Message = "the rollout has not counted this node yet"
+	case 1:
+		n.Reason, n.Message = left[0].Reason, left[0].Message
+		n.State = string(rollout.Reason(n.Reason).State())
+	default:
+		n.State, n.Reason = stateOf(left), ReasonWaiting
+		words := make([]string, 0, len(left))
+		for _, note := range left {
+			words = append(words, fmt.Sprintf("%s (%s)", note.Reason, message.Count(int(note.Nodes), "node")))
+		}
+		n.Message = "one of " + strings.Join(words, ", ")
+	}
+}
+
+// stateOf is the state of nodes that wait for one of some reasons: held only when
+// all of them hold a node.
+func stateOf(notes []topsv1.WaitingNote) string {
+	for _, note := range notes {
+		if rollout.Reason(note.Reason).State() != rollout.Held {
+			return string(rollout.Pending)
+		}
+	}
+	return string(rollout.Held)
+}
+
+// byObjects are the reasons that a node's own objects show.
+var byObjects = []string{string(rollout.ReasonQueued), string(rollout.ReasonNodeBusy), string(rollout.ReasonPreparing),
+	string(rollout.ReasonDeferred), string(rollout.ReasonUnavailable)}
+
+// ownReason is the reason that the node's objects show, "" for none.
+func (w *watch) ownReason(n *Node) string {
+	if since, ok := w.queued[n.Name]; ok && slices.ContainsFunc(w.Rollout.Status.Waiting, isQueued) {
+		n.Since = &since
+		return string(rollout.ReasonQueued)
+	}
+	upgrade := w.upgrades[n.Name]
+	if upgrade == nil || upgrade.Status.Operation == nil {
+		return ""
+	}
+	shown := upgrade.Status.Operation
+	if d := deferred(w.Rollout, upgrade, n.Operation, w.Now); d != nil {
+		n.Message, n.Since, n.Stuck = d.Message, d.Since, true
+		return d.Reason
+	}
+	if shown.Phase.Final() && !shown.Held {
+		return ""
+	}
+	n.Message, n.Since = sentence(shown.Task, shown.Message), &shown.Since
+	if shown.Rollout != w.key {
+		return string(rollout.ReasonNodeBusy)
+	}
+	return string(rollout.ReasonPreparing)
+}
+
+func isQueued(w topsv1.WaitingNote) bool { return w.Reason == string(rollout.ReasonQueued) }
+
+// Named are the nodes of a state; all for "".
+func Named(nodes []Node, state string) []Node {
+	list := []Node{}
+	for _, n := range nodes {
+		if state == "" || n.State == state {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// NodesText is one line per node.
+func NodesText(nodes []Node, s Style) string { return nodeTable(nodes, s).Text(s) }
+
+func nodeTable(nodes []Node, s Style) Table {
+	t := Table{Header: []string{"NODE", "STATE", "REASON", "SINCE", "PHASE", "TASK", "MESSAGE", "OPERATION", "WHAT TO DO"}}
+	for _, n := range nodes {
+		row := cells(n.Name, n.State, n.Reason, "", "", "", n.Message, "", n.Do)
+		row[1].Tone = toneOfNode(&n)
+		if n.Since != nil {
+			row[3].Text = s.age(*n.Since)
+		}
+		if op := n.Operation; op != nil {
+			row[4].Text, row[5].Text = op.Phase, strings.TrimPrefix(op.Task, n.Name+"_")
+			if s.Wide {
+				row[7].Text = op.ID
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func toneOfNode(n *Node) Tone {
+	switch {
+	case n.State == string(rollout.Failed) || n.Stuck:
+		return Bad
+	case n.State == string(rollout.Updated):
+		return Good
+	}
+	return Busy
+}

@@ -1,0 +1,227 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// Rollout is how the upgrade of a gr goes.
+type Rollout struct {
+	// Name is that of the DaemonRollout, in Namespace.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Strategy  string `json:"strategy,omitempty"`
+	// State in one word: the reason of condition Progressing.
+	State   string       `json:"state,omitempty"`
+	Message string       `json:"message,omitempty"`
+	Since   *metav1.Time `json:"since,omitempty"`
+	// Revision that the nodes are brought to.
+	Revision string `json:"revision,omitempty"`
+	Paused   bool   `json:"paused"`
+	Halted   bool   `json:"halted"`
+	// MaxUnavailable nodes may be unavailable at once, Unavailable are.
+	MaxUnavailable int32  `json:"maxUnavailable"`
+	Unavailable    int32  `json:"unavailable"`
+	Nodes          Counts `json:"nodes"`
+	// ETASeconds until it is done at the usual pace; 0 when that is not known.
+	ETASeconds int32 `json:"etaSeconds"`
+	// UsualSeconds a node takes; 0 when none has finished.
+	UsualSeconds int32        `json:"usualSeconds"`
+	Waves        []WaveCount  `json:"waves,omitempty"`
+	Waiting      []WaitingFor `json:"waiting,omitempty"`
+	Rollback     *RolledBack  `json:"rollback,omitempty"`
+	KnownGood    string       `json:"lastKnownGood,omitempty"`
+}
+
+// Counts of nodes by their state; the states add up to Total.
+type Counts struct {
+	Total    int32 `json:"total"`
+	Updated  int32 `json:"updated"`
+	InFlight int32 `json:"inFlight"`
+	Pending  int32 `json:"pending"`
+	Held     int32 `json:"held"`
+	Skipped  int32 `json:"skipped"`
+	Failed   int32 `json:"failed"`
+}
+
+// WaveCount is how far a wave is.
+type WaveCount struct {
+	Name    string       `json:"name"`
+	Total   int32        `json:"total"`
+	Updated int32        `json:"updated"`
+	Done    *metav1.Time `json:"done,omitempty"`
+}
+
+// WaitingFor is why some nodes wait.
+type WaitingFor struct {
+	Reason  string `json:"reason"`
+	Nodes   int32  `json:"nodes"`
+	Message string `json:"message,omitempty"`
+	Do      string `json:"do,omitempty"`
+}
+
+// RolledBack is the latest rollback by a policy.
+type RolledBack struct {
+	From    string       `json:"from"`
+	To      string       `json:"to"`
+	Message string       `json:"message,omitempty"`
+	Time    metav1.Time  `json:"time"`
+	Done    *metav1.Time `json:"done,omitempty"`
+}
+
+// rolloutOf reads a DaemonRollout of a gr; nil for none.
+func rolloutOf(gr string, dro *topsv1.DaemonRollout) *Rollout {
+	if dro == nil {
+		return nil
+	}
+	s := &dro.Status
+	r := &Rollout{
+		Namespace: dro.Namespace, Name: dro.Name, Strategy: s.Strategy, Revision: s.Revision,
+		Paused:         meta.IsStatusConditionTrue(s.Conditions, topsv1.RolloutPaused),
+		Halted:         meta.IsStatusConditionTrue(s.Conditions, topsv1.RolloutHalted),
+		MaxUnavailable: s.MaxUnavailable, Unavailable: s.Unavailable, ETASeconds: s.ETASeconds, UsualSeconds: s.UsualSeconds,
+		Nodes: Counts{Total: s.Total, Updated: s.Updated, InFlight: s.InFlightNodes, Pending: s.Pending, Held: s.HeldNodes,
+			Skipped: s.SkippedNodes, Failed: s.FailedNodes},
+	}
+	if c := progressing(dro); c != nil {
+		r.State, r.Message, r.Since = c.Reason, c.Message, &c.LastTransitionTime
+	}
+	for _, w := range s.Waves {
+		r.Waves = append(r.Waves, WaveCount{Name: w.Name, Total: w.Total, Updated: w.Updated, Done: w.CompletedTime})
+	}
+	for _, w := range s.Waiting {
+		r.Waiting = append(r.Waiting, WaitingFor{Reason: w.Reason, Nodes: w.Nodes, Message: w.Message, Do: adviceFor(w.Reason, gr, "", "")})
+	}
+	if rb := s.Rollback; rb != nil {
+		r.Rollback = &RolledBack{From: rb.From, To: rb.To, Message: rb.Message, Time: rb.Time, Done: rb.CompletedTime}
+	}
+	if s.LastKnownGood != nil {
+		r.KnownGood = cmp.Or(s.LastKnownGood.GcuResourceRevision, s.LastKnownGood.Revision)
+	}
+	return r
+}
+
+// String is the counts in one line.
+func (c Counts) String() string {
+	return fmt.Sprintf("%d of %d updated, %d in flight, %d pending, %d held, %d skipped, %d failed",
+		c.Updated, c.Total, c.InFlight, c.Pending, c.Held, c.Skipped, c.Failed)
+}
+
+// eta is what is known of the end, "" for nothing.
+func (r *Rollout) eta() string {
+	if r.ETASeconds == 0 {
+		return ""
+	}
+	return "about " + duration.HumanDuration(time.Duration(r.ETASeconds)*time.Second) + " to go"
+}
+
+// short is the rollout in a few words, for a line with a bar.
+func (r *Rollout) short() string {
+	words := fmt.Sprintf("%d/%d updated", r.Nodes.Updated, r.Nodes.Total)
+	if r.Nodes.Failed > 0 {
+		words += fmt.Sprintf(", %d failed", r.Nodes.Failed)
+	}
+	words += ", " + r.State
+	if eta := r.eta(); eta != "" {
+		words += ", " + eta
+	}
+	return words
+}
+
+// Bar draws the counts: # updated, > in flight, x failed, o skipped, . the rest.
+// Every state that has a node has a place. It is "" without nodes.
+func (c Counts) Bar(width int, s Style) string {
+	if c.Total == 0 {
+		return ""
+	}
+	parts := []struct {
+		nodes int32
+		mark  string
+		tone  Tone
+	}{{c.Updated, "#", Good}, {c.InFlight, ">", Busy}, {c.Failed, "x", Bad}, {c.Skipped, "o", Plain}, {c.Pending + c.Held, ".", Plain}}
+	places, used, widest := make([]int, len(parts)), 0, 0
+	for i, p := range parts {
+		if p.nodes > 0 {
+			places[i] = max(1, int(p.nodes)*width/int(c.Total))
+		}
+		if used += places[i]; places[i] > places[widest] {
+			widest = i
+		}
+	}
+	places[widest] += width - used // what rounding left or took
+	var b strings.Builder
+	for i, p := range parts {
+		b.WriteString(s.paint(p.tone, strings.Repeat(p.mark, max(0, places[i]))))
+	}
+	return "[" + b.String() + "]"
+}
+
+// barWidth is that of the bar in a status.
+const barWidth = 40
+
+// text writes the rollout below the components.
+func (r *Rollout) text(s Style) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Rollout %s/%s: %s", r.Namespace, r.Name, s.paint(r.tone(), cmp.Or(r.State, "not decided yet")))
+	if r.Since != nil {
+		fmt.Fprintf(&b, " for %s", s.age(*r.Since))
+	}
+	fmt.Fprintf(&b, "; strategy %s, %d of at most %s unavailable", cmp.Or(r.Strategy, "unknown"), r.Unavailable, message.Count(int(r.MaxUnavailable), "node"))
+	if eta := r.eta(); eta != "" {
+		b.WriteString("; " + eta)
+	}
+	b.WriteByte('\n')
+	if r.Nodes.Total > 0 {
+		fmt.Fprintf(&b, "  %s %s\n", r.Nodes.Bar(barWidth, s), r.Nodes)
+	}
+	if rb := r.Rollback; rb != nil {
+		fmt.Fprintf(&b, "  rolled back by policy %s ago, from %s to %s: %s\n", s.age(rb.Time), rb.From, rb.To, rb.Message)
+	}
+	if s.Wide {
+		fmt.Fprintf(&b, "  revision %s, last known good %s, a node usually takes %ds\n", r.Revision, cmp.Or(r.KnownGood, "none"), r.UsualSeconds)
+	}
+	b.WriteString(r.waves())
+	b.WriteString(r.waiting(s))
+	return b.String()
+}
+
+func (r *Rollout) tone() Tone {
+	switch {
+	case r.Halted || r.State == nodesFailed:
+		return Bad
+	case strings.HasPrefix(r.State, "Complete"):
+		return Good
+	}
+	return Busy
+}
+
+func (r *Rollout) waves() string {
+	if len(r.Waves) < 2 {
+		return ""
+	}
+	list := make([]string, 0, len(r.Waves))
+	for _, w := range r.Waves {
+		list = append(list, fmt.Sprintf("%s %d/%d", w.Name, w.Updated, w.Total))
+	}
+	return "  waves: " + strings.Join(list, ", ") + "\n"
+}
+
+func (r *Rollout) waiting(s Style) string {
+	if len(r.Waiting) == 0 {
+		return ""
+	}
+	t := Table{Header: []string{"NODES", "WAIT FOR", "MESSAGE", "WHAT TO DO"}, Indent: "  "}
+	for _, w := range r.Waiting {
+		t.Rows = append(t.Rows, cells(fmt.Sprint(w.Nodes), w.Reason, w.Message, w.Do))
+	}
+	return t.Text(s)
+}

@@ -1,0 +1,121 @@
+package view
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// Style says how text is written.
+type Style struct {
+	// Colour marks words by their Tone, for terminals.
+	Colour bool
+	// Wide shows more columns.
+	Wide bool
+	// Now is what ages are counted from.
+	Now time.Time
+}
+
+// Tone is what a word means to the reader.
+type Tone int
+
+// Tones.
+const (
+	Plain Tone = iota
+	Good
+	Busy
+	Bad
+)
+
+// codes are the colours of the tones: green, yellow, red.
+var codes = map[Tone]string{Good: "32", Busy: "33", Bad: "31"}
+
+// paint marks text by its tone when colours are wanted.
+func (s Style) paint(t Tone, text string) string {
+	code := codes[t]
+	if !s.Colour || code == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// age is how long ago a time was, "" for none.
+func (s Style) age(t metav1.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(max(0, s.Now.Sub(t.Time)))
+}
+
+// Cell is one word or sentence of a Table.
+type Cell struct {
+	Text string
+	Tone Tone
+}
+
+// cells are plain ones.
+func cells(texts ...string) []Cell {
+	list := make([]Cell, 0, len(texts))
+	for _, t := range texts {
+		list = append(list, Cell{Text: t})
+	}
+	return list
+}
+
+// Table is columns with a header. Columns without a word are left out.
+type Table struct {
+	Header []string
+	Rows   [][]Cell
+	// Indent is before every line.
+	Indent string
+}
+
+// gap is between two columns, as kubectl has it.
+const gap = "   "
+
+// Text writes the table; the last column is not padded.
+func (t Table) Text(s Style) string {
+	widths := t.widths()
+	var b strings.Builder
+	t.line(&b, s, widths, cells(t.Header...))
+	for _, row := range t.Rows {
+		t.line(&b, s, widths, row)
+	}
+	return b.String()
+}
+
+// widths of the columns; 0 for one that is left out.
+func (t Table) widths() []int {
+	widths := make([]int, len(t.Header))
+	for _, row := range t.Rows {
+		for i, c := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
+		}
+	}
+	for i, w := range widths {
+		if w > 0 {
+			widths[i] = max(w, utf8.RuneCountInString(t.Header[i]))
+		}
+	}
+	return widths
+}
+
+func (t Table) line(b *strings.Builder, s Style, widths []int, row []Cell) {
+	pad := 0
+	b.WriteString(t.Indent)
+	for i, c := range row {
+		if widths[i] == 0 {
+			continue
+		}
+		if c.Text != "" {
+			b.WriteString(strings.Repeat(" ", pad))
+			b.WriteString(s.paint(c.Tone, c.Text))
+			pad = 0
+		}
+		pad += widths[i] - utf8.RuneCountInString(c.Text) + len(gap)
+	}
+	b.WriteByte('\n')
+}

@@ -1,0 +1,199 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// Node is how one node stands in the rollout of a gr.
+type Node struct {
+	Name string `json:"name"`
+	// State is updated, in-flight, pending, held, skipped, failed or outdated; the
+	// last one only where nobody replaces pods.
+	State string `json:"state"`
+	// Reason in one word, of the closed list of the rollout or of operations.
+	Reason  string       `json:"reason,omitempty"`
+	Message string       `json:"message,omitempty"`
+	Since   *metav1.Time `json:"since,omitempty"`
+	// Stuck: it does not seem to go on by itself.
+	Stuck bool `json:"stuck"`
+	// Do is what to do about it; empty for nothing.
+	Do        string     `json:"do,omitempty"`
+	Operation *Operation `json:"operation,omitempty"`
+}
+
+// Operation is the job on a node.
+type Operation struct {
+	ID    string `json:"id"`
+	Phase string `json:"phase"`
+	// Task is the current one, or the one that failed.
+	Task    string      `json:"task,omitempty"`
+	Reason  string      `json:"reason,omitempty"`
+	Message string      `json:"message,omitempty"`
+	Since   metav1.Time `json:"since"`
+	// Held: it has ended and the node is kept cordoned.
+	Held bool `json:"held"`
+}
+
+// slowFactor and slowAtLeast say when a node in flight is slow: compared with what
+// nodes usually take, and never before the deadline that holds without a policy.
+const (
+	slowFactor  = 2
+	slowAtLeast = 10 * time.Minute
+)
+
+// upgradesOf finds NodeUpgrades by node.
+func upgradesOf(list []topsv1.NodeUpgrade) map[string]*topsv1.NodeUpgrade {
+	by := make(map[string]*topsv1.NodeUpgrade, len(list))
+	for i := range list {
+		by[list[i].Name] = &list[i]
+	}
+	return by
+}
+
+// operationOf is the operation of a node for a rollout, namespace/name; nil when
+// there is none or it is another rollout's.
+func operationOf(upgrade *topsv1.NodeUpgrade, rolloutKey string) *Operation {
+	if upgrade == nil || upgrade.Status.Operation == nil || upgrade.Status.Operation.Rollout != rolloutKey {
+		return nil
+	}
+	s := upgrade.Status.Operation
+	o := &Operation{ID: s.ID, Phase: string(s.Phase), Task: s.Task, Reason: s.Reason, Message: s.Message, Since: s.Since, Held: s.Held}
+	if o.Task == "" {
+		for _, t := range s.Tasks {
+			if t.State == topsv1.OperationTaskFailed {
+				o.Task = t.Name
+			}
+		}
+	}
+	return o
+}
+
+// final tells whether the operation has ended.
+func (o *Operation) final() bool { return topsv1.OperationPhase(o.Phase).Final() }
+
+// smooth are the reasons of an operation that goes on as it should.
+var smooth = []string{"", operation.ReasonInProgress, operation.ReasonAwaitingSlot, operation.ReasonWindingUp, operation.ReasonSucceeded}
+
+// inFlight describes a node with a slot.
+func inFlight(dro *topsv1.DaemonRollout, slot *topsv1.NodeSlot, op *Operation, now time.Time) Node {
+	n := Node{Name: slot.Node, State: string(rollout.InFlight), Reason: slot.Step, Since: &slot.Since, Operation: op}
+	if op != nil && slot.Operation == op.ID {
+		n.Message = op.Message
+		if !op.final() && !slices.Contains(smooth, op.Reason) {
+			n.Reason, n.Since, n.Stuck = op.Reason, &op.Since, true
+			return n
+		}
+	}
+	if slot.Step == string(rollout.ReasonNodeLost) {
+		n.Stuck, n.Message = true, cmp.Or(n.Message, "the node went offline after it was started")
+		return n
+	}
+	usual := time.Duration(dro.Status.UsualSeconds) * time.Second
+	if took := now.Sub(slot.Since.Time); took > max(slowAtLeast, slowFactor*usual) {
+		n.Stuck, n.Reason = true, ReasonSlow
+		n.Message = sentence(slot.Step, n.Message)
+		if usual > 0 {
+			n.Message += fmt.Sprintf("; a node usually takes %s", duration.HumanDuration(usual))
+		}
+	}
+	return n
+}
+
+// noted describes a node that the rollout lists as failed or skipped.
+func noted(state rollout.State, note *topsv1.NodeNote, op *Operation) Node {
+	n := Node{Name: note.Node, State: string(state), Reason: note.Reason, Message: note.Message, Since: &note.Since, Operation: op}
+	n.Stuck = state == rollout.Failed
+	if n.Message == "" && op != nil && state == rollout.Failed {
+		n.Message = op.Message
+	}
+	return n
+}
+
+// deferred describes a node whose last operation for the present revision was put off.
+func deferred(dro *topsv1.DaemonRollout, upgrade *topsv1.NodeUpgrade, op *Operation, now time.Time) *Node {
+	if op == nil || upgrade.Status.Operation.Phase != topsv1.OperationDeferred || upgrade.Status.Operation.Revision != dro.Status.Revision {
+		return nil
+	}
+	n := &Node{Name: upgrade.Name, State: string(rollout.Pending), Reason: string(rollout.ReasonDeferred), Since: &op.Since, Stuck: true, Operation: op,
+		Message: sentence(op.Reason, op.Message)}
+	if again := operation.Backoff(upgrade.Status.History, dro.Status.Revision); again.After(now) {
+		n.Message += "; tried again in " + duration.HumanDuration(again.Sub(now))
+	}
+	return n
+}
+
+// advised adds what to do: against what holds the operation first.
+func (n Node) advised(gr string) Node {
+	task := ""
+	if n.Operation != nil {
+		task = strings.TrimPrefix(n.Operation.Task, n.Name+"_")
+		if n.State != string(rollout.Updated) {
+			n.Do = adviceFor(n.Operation.Reason, gr, n.Name, task)
+		}
+	}
+	if n.Do == "" || n.Operation.final() && n.State == string(rollout.Failed) {
+		n.Do = cmp.Or(adviceFor(n.Reason, gr, n.Name, task), n.Do)
+	}
+	return n
+}
+
+// troubled are the nodes of a rollout that a person may want to look at: failed,
+// stuck, put off, skipped, in that order, each sorted by name.
+func troubled(gr string, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrade, now time.Time) []Node {
+	if dro == nil {
+		return nil
+	}
+	by, key := upgradesOf(upgrades), dro.Namespace+"/"+dro.Name
+	told := map[string]bool{}
+	var list []Node
+	add := func(n Node) {
+		told[n.Name] = true
+		list = append(list, n.advised(gr))
+	}
+	for i := range dro.Status.Failed {
+		f := &dro.Status.Failed[i]
+		add(noted(rollout.Failed, f, operationOf(by[f.Node], key)))
+	}
+	for i := range dro.Status.InFlight {
+		slot := &dro.Status.InFlight[i]
+		if n := inFlight(dro, slot, operationOf(by[slot.Node], key), now); n.Stuck {
+			add(n)
+		}
+	}
+	for i := range upgrades {
+		n := deferred(dro, &upgrades[i], operationOf(&upgrades[i], key), now)
+		if n != nil && !told[n.Name] {
+			add(*n)
+		}
+	}
+	for i := range dro.Status.Skipped {
+		s := &dro.Status.Skipped[i]
+		add(noted(rollout.Skipped, s, nil))
+	}
+	slices.SortStableFunc(list, func(a, b Node) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a.Name, b.Name)) })
+	return list
+}
+
+// rank puts what is worst first.
+func rank(n Node) int {
+	return slices.Index([]string{string(rollout.Failed), string(rollout.InFlight), string(rollout.Held), string(rollout.Pending), string(rollout.Skipped)}, n.State)
+}
+
+// sentence is "what: message", or the one that there is.
+func sentence(what, message string) string {
+	if what == "" || message == "" {
+		return what + message
+	}
+	return what + ": " + message
+}
