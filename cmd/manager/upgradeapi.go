@@ -30,7 +30,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 		return err
 	}
 	secure := o.upgradeAPI.auth == authToken
-	options := upgradeapi.Options{Client: live, Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{}}
+	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{}}
 	if secure {
 		options.Access = upgradeapi.NewTokenAccess(live, clock.RealClock{})
 	}

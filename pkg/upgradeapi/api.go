@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,9 @@ const (
 	maxWaits = 64
 	// defaultPoll is how often a foreground deletion looks whether the gr is gone.
 	defaultPoll = time.Second
+	// cacheLag is how long a gr is read past the cache after it was written here: many
+	// times what a watch takes.
+	cacheLag = 10 * time.Second
 )
 
 // Options are what an API needs around it.
@@ -38,6 +42,10 @@ type Options struct {
 	// Client writes, and reads from the API server itself, not from a cache: what
 	// was written before is what is read.
 	Client client.Client
+	// Cache shows grs and DaemonSets for GET, without asking the API server each time;
+	// nil: Client does. What it lacks is looked for past it, and so is for a while what
+	// was written here.
+	Cache client.Reader
 	// Access says who may call; nil lets everybody, for everything.
 	Access Access
 	// Namespace holds recreations, revisions and the DaemonRollouts of grs: the
@@ -61,6 +69,7 @@ type Options struct {
 type API struct {
 	Options
 	limits   *limits
+	written  *cache.LRUExpireCache
 	waits    chan struct{}
 	stopping chan struct{}
 	stop     sync.Once
@@ -72,7 +81,8 @@ func New(o Options) *API {
 	if o.Rates == (Rates{}) {
 		o.Rates = DefaultRates
 	}
-	return &API{Options: o, limits: newLimits(o.Rates, o.Clock), waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
+	return &API{Options: o, limits: newLimits(o.Rates, o.Clock), written: cache.NewLRUExpireCacheWithClock(callers, o.Clock),
+		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
 }
 
 // Stop ends the waits of foreground deletions: their callers are told that the

@@ -23,6 +23,10 @@
 // is there, is being deleted, is gone, the new one is there, is Running. Until
 // the new gr was created nothing else may change the gr: 409.
 //
+// A gr and its DaemonSets are shown from the manager's cache, so that many readers
+// cost the API server nothing; past it what the cache lacks, and for a while what
+// was written here. Everything that decides reads from the API server.
+//
 // # Routes
 //
 // All under /gum/v1, with or without a slash at the end. {kind} is driver, toolkit,

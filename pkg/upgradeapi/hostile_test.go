@@ -71,45 +71,12 @@ func quoted(text string) string {
 	return strings.ReplaceAll(fmt.Sprintf("%q", text), `\x00`, `\u0000`)
 }
 
-func TestBadBlueprintsAreRefused(t *testing.T) {
+func TestBadBlueprintsChangeNothing(t *testing.T) {
 	d := newDesk(t)
 	d.create("strict")
-	good := strings.TrimSuffix(blueprint("strict", "2"), "}")
-	var bomb strings.Builder
-	bomb.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
-	for i := range 9 {
-		fmt.Fprintf(&bomb, "a%d: &a%d [*a%d, *a%d, *a%d, *a%d, *a%d, *a%d, *a%d, *a%d, *a%d]\n", i+1, i+1, i, i, i, i, i, i, i, i, i)
-	}
-	tests := []struct{ name, content, says string }{
-		{"empty.json", "", "cannot be read"},
-		{"empty.yaml", "", "no YAML"},
-		{"cut.json", good, "cannot be read"},
-		{"yaml.json", "apiVersion: topsops.enflame.com/v1", "cannot be read"},
-		{"text.yaml", "hello", "cannot be read"},
-		{"list.json", "[" + good + "}]", "cannot be read"},
-		{"kubectl-list.json", `{"apiVersion": "v1", "kind": "List", "items": []}`, "unknown field"},
-		{"unknown.json", strings.Replace(good, `"driver"`, `"drivers"`, 1) + "}", `unknown field "spec.drivers"`},
-		{"case.json", strings.Replace(good, `"version"`, `"Version"`, 1) + "}", `unknown field "spec.driver.Version"`},
-		{"twice.json", strings.Replace(good, `"version"`, `"version": "1", "version"`, 1) + "}", `duplicate field "spec.driver.version"`},
-		{"twice.yaml", "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: strict}\nmetadata: {name: strict}\n", "already"},
-		{"two.yaml", "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: strict}\n---\napiVersion: v1\n", "more than one YAML document"},
-		{"bomb.yaml", bomb.String(), "anchors or aliases"},
-		{"merge.yaml", "x: &x {name: strict}\nmetadata: {<<: *x}\n", "anchors or aliases"},
-		{"deep.yaml", strings.Repeat("[", 300000), "no YAML"},
-		{"deep.json", strings.Repeat("[", 300000), "cannot be read"},
-		{"large.json", good + strings.Repeat(" ", maxBlueprintBytes) + "}", "larger than"},
-		{"type.json", strings.Replace(good, `"2"`, `2`, 1) + "}", "cannot be read"},
-		{"namespace.json", strings.Replace(good, `"name"`, `"namespace": "default", "name"`, 1) + "}", "has no namespace"},
-		{"version.json", strings.Replace(good, "com/v1", "com/v2", 1) + "}", "it has to be a GcuResource of topsops.enflame.com/v1"},
-		{"kind.json", strings.Replace(good, "GcuResource", "UpgradePolicy", 1) + "}", "it has to be a GcuResource of topsops.enflame.com/v1"},
-	}
-	for _, tt := range tests {
-		d.file(tt.name, tt.content)
-		begun := time.Now()
-		d.fails(http.MethodPut, "/gum/v1/gr/strict", fmt.Sprintf(`{"file": %q}`, tt.name), http.StatusBadRequest, tt.says)
-		if took := time.Since(begun); took > callTimeout {
-			t.Errorf("%s took %s", tt.name, took)
-		}
+	for _, bad := range badBlueprints() {
+		d.file(bad.name, bad.content)
+		d.fails(http.MethodPut, "/gum/v1/gr/strict", fmt.Sprintf(`{"file": %q}`, bad.name), http.StatusBadRequest, bad.says)
 	}
 	if now := d.gr("strict"); now.Spec.Driver.Version != "1.0.0" {
 		t.Errorf("it was upgraded to %s", now.Spec.Driver.Version)

@@ -2,6 +2,7 @@ package upgradeapi
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,6 +33,12 @@ func (a *API) list(ctx context.Context, _ call) (any, error) {
 
 // get returns a gr.
 func (a *API) get(ctx context.Context, c call) (any, error) {
+	if a.cached(c.name) {
+		gr := &topsv1.GcuResource{}
+		if err := a.Cache.Get(ctx, client.ObjectKey{Name: c.name}, gr); err == nil {
+			return shown(gr, grKind)
+		}
+	}
 	return a.object(ctx, grKind, client.ObjectKey{Name: c.name})
 }
 
@@ -41,7 +49,11 @@ func (a *API) resource(ctx context.Context, c call) (any, error) {
 	if !ok {
 		return nil, badRequest("kind %.100q is none of %s", c.kind, strings.Join(kinds(), ", "))
 	}
-	owned, err := a.ownedBy(ctx, c.name, daemonSetKind, client.MatchingLabels{topsv1.LabelGcuResource: c.name, topsv1.LabelComponent: component})
+	labels := client.MatchingLabels{topsv1.LabelGcuResource: c.name, topsv1.LabelComponent: component}
+	if ds := a.cachedDaemonSet(ctx, c.name, labels); ds != nil {
+		return shown(ds, daemonSetKind)
+	}
+	owned, err := a.ownedBy(ctx, c.name, daemonSetKind, labels)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +63,45 @@ func (a *API) resource(ctx context.Context, c call) (any, error) {
 	return &owned.Items[0], nil
 }
 
+// cached tells whether the cache may be shown of a gr.
+func (a *API) cached(name string) bool {
+	_, lately := a.written.Get(name)
+	return a.Cache != nil && !lately
+}
+
+// cachedDaemonSet returns the DaemonSet of a gr that has labels, nil when the cache
+// has none.
+func (a *API) cachedDaemonSet(ctx context.Context, name string, labels client.MatchingLabels) *appsv1.DaemonSet {
+	if !a.cached(name) {
+		return nil
+	}
+	gr, list := &topsv1.GcuResource{}, &appsv1.DaemonSetList{}
+	if a.Cache.Get(ctx, client.ObjectKey{Name: name}, gr) != nil || a.Cache.List(ctx, list, labels) != nil {
+		return nil
+	}
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], gr) {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// shown is an object of the cache as the API server would have sent it.
+func shown(object client.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(kind)
+	u.SetManagedFields(nil)
+	return u, nil
+}
+
 // rollout returns the DaemonRollout of a gr as it is now.
 func (a *API) rollout(ctx context.Context, c call) (any, error) {
-	if _, err := a.get(ctx, c); err != nil {
+	if _, err := a.object(ctx, grKind, client.ObjectKey{Name: c.name}); err != nil {
 		return nil, err
 	}
 	return a.object(ctx, rolloutKind, client.ObjectKey{Namespace: a.Namespace, Name: c.name})

@@ -75,6 +75,10 @@ func (a *API) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *ent
 		}
 		logger := a.Log.WithValues(logging.GcuResource(c.name, "")...).WithValues("requestID", entry.request)
 		ctx = log.IntoContext(ctx, logger)
+		if !c.dryRun { // before as well: others may look while a deletion is waited for
+			a.written.Add(c.name, true, timeout+cacheLag)
+			defer a.written.Add(c.name, true, cacheLag)
+		}
 	}
 	return e.do(ctx, c)
 }

@@ -64,6 +64,9 @@ func TestMain(m *testing.M) {
 // apiServer returns access to a real API server with our CRDs and the role of the operator.
 func apiServer(t *testing.T) *rest.Config {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: needs an API server")
+	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
 	}
