@@ -101,6 +101,13 @@ const (
 	// namespace.
 	AnnotationRevision = "topsops.enflame.com/revision"
 
+	// LabelRecreation is on a ConfigMap in the operator's namespace that holds a gr
+	// which is to be created again, by the REST API, when the old one is gone; its
+	// value is the gr's name.
+	LabelRecreation = "topsops.enflame.com/recreation"
+	// AnnotationRecreation is, on a gr that was created again, the UID of that ConfigMap.
+	AnnotationRecreation = "topsops.enflame.com/recreation"
+
 	// LabelGcushare marks a node whose cards gcusharePlugin shares. The operator
 	// sets and removes it.
 	LabelGcushare = "enflame.com/gcushare"

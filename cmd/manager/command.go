@@ -20,12 +20,22 @@ const (
 	// defaultLogDir and logFile are fixed by contract statement 55.
 	defaultLogDir = "/var/log/topscloud/gcu-operator"
 	logFile       = "gcu-operator.log"
+	// The port and the directories of the REST API are fixed by contract statements
+	// 61, 69 and 78.
+	defaultAPIAddr      = ":32765"
+	defaultBlueprintDir = "/topsdata/dcp/gcu-upgrade-manager/blueprints"
+	defaultAPILogDir    = "/topsdata/dcp/gcu-upgrade-manager/op-log"
+	apiLogFile          = "gcu-upgrade-manager.log"
+	// authToken and authNone are the values of --upgrade-api-auth.
+	authToken = "token"
+	authNone  = "none"
 )
 
 const longHelp = `manager deploys the Enflame GCU node software that GcuResources ask for, and
 upgrades it node by node without ever making more nodes unavailable than
 allowed. It also rolls any other DaemonSet whose updateStrategy is OnDelete and
-that carries the annotation topsops.enflame.com/update-strategy.
+that carries the annotation topsops.enflame.com/update-strategy, and serves the
+REST API of gcu-upgrade-manager.
 
 Exit codes: 0 after SIGTERM or Ctrl-C, 1 when it cannot run or lost its lease,
 2 when a flag is wrong.`
@@ -34,7 +44,7 @@ const example = `  # In a pod, with its ServiceAccount:
   manager --leader-elect
 
   # From a shell, against the cluster of a kubeconfig:
-  manager --kubeconfig ~/.kube/config --metrics-bind-address 127.0.0.1:8080 --log-dir=`
+  manager --kubeconfig ~/.kube/config --metrics-bind-address 127.0.0.1:8080 --log-dir= --upgrade-api-bind-address 0`
 
 // options are the flags as given.
 type options struct {
@@ -46,7 +56,20 @@ type options struct {
 	pprofAddr   string
 	logDir      string
 	logging     logging.Options
+	upgradeAPI  upgradeAPIOptions
 }
+
+// upgradeAPIOptions are the flags of the REST API.
+type upgradeAPIOptions struct {
+	addr         string
+	auth         string
+	certDir      string
+	blueprintDir string
+	logDir       string
+}
+
+// on tells whether the REST API is served.
+func (o upgradeAPIOptions) on() bool { return o.addr != "0" }
 
 func newCommand() *cobra.Command {
 	var o options
@@ -83,6 +106,25 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.pprofAddr, "pprof-bind-address", "0", "`address` of Go's profiles, /debug/pprof/: without authentication, so a loopback one; 0 serves none")
 	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of the rotating log file "+logFile+", which survives the manager; empty: standard error only")
 	o.logging.BindFlags(flags)
+	o.upgradeAPI.bindFlags(flags)
+}
+
+func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.addr, "upgrade-api-bind-address", defaultAPIAddr, "`address` of the REST API of gcu-upgrade-manager; 0 serves none")
+	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token asks the API server who calls and what they may do with gcuresources, over TLS; none asks nobody, over plain HTTP")
+	flags.StringVar(&o.certDir, "upgrade-api-tls-cert-dir", "", "`directory` with tls.crt and tls.key for mode token; empty: a certificate nobody has signed")
+	flags.StringVar(&o.blueprintDir, "blueprint-dir", defaultBlueprintDir, "`directory` of the blueprints that a PUT may name")
+	flags.StringVar(&o.logDir, "upgrade-api-log-dir", defaultAPILogDir, "`directory` of the rotating log file "+apiLogFile+"; empty: standard error only")
+}
+
+// apiLoggingOptions returns how the REST API logs: into a file of its own, unless
+// there is no directory.
+func (o options) apiLoggingOptions() logging.Options {
+	o.logging.File = ""
+	if o.upgradeAPI.logDir != "" {
+		o.logging.File = filepath.Join(o.upgradeAPI.logDir, apiLogFile)
+	}
+	return o.logging
 }
 
 // loggingOptions returns how to log: into the file too, unless there is no directory.
@@ -113,5 +155,22 @@ func (o options) validate() error {
 	if o.metricsAddr == "" || o.probeAddr == "" {
 		return errors.New("--metrics-bind-address and --health-probe-bind-address must not be empty: 0 turns one off")
 	}
+	if err := o.upgradeAPI.validate(); err != nil {
+		return err
+	}
 	return o.logging.Validate()
+}
+
+func (o upgradeAPIOptions) validate() error {
+	switch {
+	case o.addr == "":
+		return errors.New("--upgrade-api-bind-address must not be empty: 0 turns the REST API off")
+	case o.auth != authToken && o.auth != authNone:
+		return fmt.Errorf("--upgrade-api-auth %q is neither %s nor %s", o.auth, authToken, authNone)
+	case o.auth == authNone && o.certDir != "":
+		return errors.New("--upgrade-api-tls-cert-dir has no meaning with --upgrade-api-auth=none, which is plain HTTP: leave it out")
+	case o.on() && o.blueprintDir == "":
+		return errors.New("--blueprint-dir must not be empty")
+	}
+	return nil
 }

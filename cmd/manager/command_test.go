@@ -1,10 +1,52 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 )
+
+func TestUpgradeAPIFlags(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want upgradeAPIOptions
+		file string
+		err  string
+	}{
+		{"contract 61, 69 and 78: port and directories are those of gcu-upgrade-manager", nil,
+			upgradeAPIOptions{":32765", "token", "", "/topsdata/dcp/gcu-upgrade-manager/blueprints", "/topsdata/dcp/gcu-upgrade-manager/op-log"},
+			"/topsdata/dcp/gcu-upgrade-manager/op-log/gcu-upgrade-manager.log", ""},
+		{"everything can be another", []string{"--upgrade-api-bind-address=127.0.0.1:1", "--upgrade-api-auth=none", "--blueprint-dir=/b", "--upgrade-api-log-dir="},
+			upgradeAPIOptions{"127.0.0.1:1", "none", "", "/b", ""}, "", ""},
+		{"a mode there is none of", []string{"--upgrade-api-auth=basic"}, upgradeAPIOptions{}, "", `--upgrade-api-auth "basic" is neither token nor none`},
+		{"a certificate nobody would see", []string{"--upgrade-api-auth=none", "--upgrade-api-tls-cert-dir=/c"}, upgradeAPIOptions{}, "", "is plain HTTP: leave it out"},
+		{"no address", []string{"--upgrade-api-bind-address="}, upgradeAPIOptions{}, "", "0 turns the REST API off"},
+		{"no blueprints", []string{"--blueprint-dir="}, upgradeAPIOptions{}, "", "--blueprint-dir must not be empty"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var o options
+			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+			o.bindFlags(flags)
+			if err := flags.Parse(tt.args); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.validate(); tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("validate: %v, want %q", err, tt.err)
+				}
+				return
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if o.upgradeAPI != tt.want || o.apiLoggingOptions().File != tt.file {
+				t.Errorf("got %+v and file %q", o.upgradeAPI, o.apiLoggingOptions().File)
+			}
+		})
+	}
+}
 
 func TestLogDir(t *testing.T) {
 	tests := []struct {

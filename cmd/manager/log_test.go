@@ -39,7 +39,7 @@ func TestLogFileOfAManager(t *testing.T) {
 	cluster, kubeconfig := apiServer(t)
 	dir := filepath.Join(t.TempDir(), "topscloud", "gcu-operator")
 	path := filepath.Join(dir, logFile)
-	flags := []string{"--kubeconfig", kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0"}
+	flags := []string{"--kubeconfig", kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--upgrade-api-bind-address=0"}
 
 	first := startManager(t, append(flags, "--log-dir", dir)...)
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "enflame-gcu-resource"}}

@@ -16,7 +16,7 @@ func TestProfilesAreServedOnRequest(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	startManager(t, "--kubeconfig", kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--log-dir=", "--pprof-bind-address", address)
+	startManager(t, "--kubeconfig", kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--upgrade-api-bind-address=0", "--log-dir=", "--pprof-bind-address", address)
 	eventually(t, func() string {
 		response, err := http.Get("http://" + address + "/debug/pprof/heap")
 		if err != nil {

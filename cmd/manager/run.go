@@ -49,7 +49,7 @@ func run(ctx context.Context, o options, stderr io.Writer) error {
 	log := logging.New(stderr, o.loggingOptions())
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client"))
-	if err := runManager(ctx, o, log); err != nil {
+	if err := runManager(ctx, o, log, stderr); err != nil {
 		log.Error(err, "Stopped by an error")
 		return err
 	}
@@ -57,7 +57,7 @@ func run(ctx context.Context, o options, stderr io.Writer) error {
 	return nil
 }
 
-func runManager(ctx context.Context, o options, log logr.Logger) error {
+func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Writer) error {
 	config, err := restConfig(o.kubeconfig)
 	if err != nil {
 		return err
@@ -71,6 +71,13 @@ func runManager(ctx context.Context, o options, log logr.Logger) error {
 	}
 	if err := addControllers(mgr, o); err != nil {
 		return err
+	}
+	apiLog := log
+	if o.upgradeAPI.on() {
+		apiLog = logging.New(stderr, o.apiLoggingOptions())
+	}
+	if err := addUpgradeAPI(mgr, o, apiLog); err != nil {
+		return fmt.Errorf("adding the REST API: %w", err)
 	}
 	log.Info("Starting the manager", "version", version, "namespace", o.namespace, "leaderElection", o.leaderElect)
 	if err := mgr.Start(ctx); err != nil {

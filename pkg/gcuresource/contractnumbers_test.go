@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// lastOfGR is the last statement about the gr and its operator.
-const lastOfGR = 60
+// lastTested is the last statement that has to have a test: those of the gr, its
+// operator and the REST API.
+const lastTested = 80
 
 // A test carries the numbers of the statements it shows in the name of a
 // subtest: "contract 12: …", "contract 12 and 13: …", "contract 1, 2 and 3: …".
@@ -55,7 +56,7 @@ func TestEveryStatementOfTheContractHasATest(t *testing.T) {
 	for _, root := range []string{"pkg", "cmd", "api", "test"} {
 		numbers = append(numbers, numbersIn(t, filepath.Join("..", "..", root))...)
 	}
-	for number := 1; number <= lastOfGR; number++ {
+	for number := 1; number <= lastTested; number++ {
 		if !slices.Contains(numbers, number) {
 			t.Errorf("statement %d has no test: name a subtest \"contract %d: …\"", number, number)
 		}
@@ -73,6 +74,42 @@ func TestContractInstallation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Run("contract 61: the REST API is on port 32765 of the nodes", func(t *testing.T) {
+		var service struct {
+			Spec struct {
+				Type  string
+				Ports []struct {
+					Port, NodePort int
+					TargetPort     string
+				}
+			}
+		}
+		read("upgrade_api_service.yaml", &service)
+		var deployment struct {
+			Spec struct {
+				Template struct {
+					Spec struct {
+						Containers []struct {
+							Ports []struct {
+								Name          string
+								ContainerPort int
+							}
+						}
+					}
+				}
+			}
+		}
+		read("deployment.yaml", &deployment)
+		var listens int
+		for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+			if port.Name == service.Spec.Ports[0].TargetPort {
+				listens = port.ContainerPort
+			}
+		}
+		if p := service.Spec.Ports[0]; service.Spec.Type != "NodePort" || p.Port != 32765 || p.NodePort != 32765 || listens != 32765 {
+			t.Errorf("got %+v, the container listens on %d", service, listens)
+		}
+	})
 	t.Run("contract 58: the operator is Deployment gcu-operator in kube-system, one replica", func(t *testing.T) {
 		var place struct{ Namespace string }
 		read("kustomization.yaml", &place)

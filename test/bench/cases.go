@@ -11,6 +11,7 @@ const (
 	quietCase = "quiet"
 	planCase  = "plan"
 	grCase    = "gr"
+	apiCase   = "api"
 )
 
 // race is a case in which the same rollout is done by us and by RollingUpdate.
@@ -70,7 +71,7 @@ func caseNames() []string {
 	for _, r := range races {
 		names = append(names, r.name)
 	}
-	return append(names, quietCase, planCase, grCase)
+	return append(names, quietCase, planCase, grCase, apiCase)
 }
 
 // titleOf returns what a case is, "" when there is none of that name.
@@ -82,6 +83,8 @@ func titleOf(name string) string {
 		return "the planner alone, for 10 000 nodes (Go benchmarks)"
 	case grCase:
 		return "a GcuResource on 1000 nodes, looked at again and again"
+	case apiCase:
+		return "the REST API under load, alone and beside 1000 callers who send slowly"
 	}
 	return raceNamed(name).title
 }

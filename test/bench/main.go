@@ -125,6 +125,8 @@ func runCase(ctx context.Context, project harness.Project, name string, o option
 		return measureQuiet(ctx, project, o, r, progress)
 	case grCase:
 		return measureGr(ctx, project, o, r, progress)
+	case apiCase:
+		return measureAPI(ctx, project, o, r, progress)
 	}
 	return measureRace(ctx, project, raceNamed(name).shrunk(o.shrink), o.repetitions, r, progress)
 }

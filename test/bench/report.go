@@ -18,6 +18,7 @@ type report struct {
 	quiet   *stillness
 	plan    []planTime
 	gr      *unchanged
+	api     *apiLoad
 }
 
 // print writes the tables.
@@ -42,6 +43,17 @@ func (r *report) print(out io.Writer) {
 		t := table{{"nodes", "deployed in", "passes", "CPU per pass, all controllers", "writes", "requests", "memory", "peak"}}
 		t.add(fmt.Sprint(f.nodes), fmt.Sprintf("%.0f s", f.deployed.Seconds()), fmt.Sprint(f.passes), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())),
 			fmt.Sprint(f.writes()), methods(f.used), megabytes(f.used.rss), megabytes(f.used.peak))
+		t.print(out)
+	}
+	if l := r.api; l != nil {
+		fmt.Fprintf(out, "\nThe REST API, mode none; the manager used %.1f s of CPU and %s at its peak:\n\n", l.used.cpu.Seconds(), megabytes(l.used.peak))
+		t := table{{"requests", "beside", "sent", "answered per second", "median", "p99"}}
+		for _, row := range []struct {
+			what, beside string
+			s            served
+		}{{"GET", "-", l.gets}, {"PUT, dry run", "-", l.puts}, {"GET", "slow callers", l.slowGets}, {"PUT, dry run", "slow callers", l.slowPuts}} {
+			t.add(row.what, row.beside, fmt.Sprint(row.s.sent), fmt.Sprintf("%.1f", row.s.perSecond), fmt.Sprintf("%.1f ms", milliseconds(row.s.median)), fmt.Sprintf("%.1f ms", milliseconds(row.s.p99)))
+		}
 		t.print(out)
 	}
 	fmt.Fprint(out, "\nTargets:\n\n")

@@ -15,6 +15,10 @@ const (
 	maxPass        = 5 * time.Millisecond // of CPU
 	// maxGrowth is how much dearer one node's event may be with ten times the nodes.
 	maxGrowth = 2.0
+	// maxAPIWait bounds 99 of 100 reads through the REST API; maxAPIChange is by how
+	// much slow callers may change times and numbers.
+	maxAPIWait   = 50 * time.Millisecond
+	maxAPIChange = 0.2
 )
 
 // verdict is one target with what was measured.
@@ -56,7 +60,7 @@ func (r *report) verdicts() []verdict {
 			verdict{fmt.Sprintf("gr: a pass over an unchanged one takes under %s of CPU", maxPass), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())), f.perPass() < maxPass},
 			verdict{fmt.Sprintf("gr: manager at most %s", megabytes(maxMemory)), megabytes(f.used.peak) + " at its peak", f.used.peak <= maxMemory})
 	}
-	return list
+	return append(list, apiVerdicts(r.api)...)
 }
 
 // judgeRace judges the repetitions of one case together: times by their mean,

@@ -97,6 +97,7 @@ func TestScenarios(t *testing.T) {
 	t.Run("two managers at once stay within the budget", func(t *testing.T) { s.twoManagers(ctx, t) })
 	t.Run("a request of a node waits, runs and is answered", func(t *testing.T) { s.requestOfNode(ctx, t) })
 	t.Run("leaving OTA removes the conditions", func(t *testing.T) { s.leaveOTA(ctx, t) })
+	t.Run("the REST API does what the guide of gcu-upgrade-manager prints", func(t *testing.T) { s.restAPI(ctx, t) })
 	t.Run("every example deploys, runs and goes without a trace", func(t *testing.T) { s.examples(ctx, t) })
 	t.Run("the shipped manifests are accepted", func(t *testing.T) { s.manifests(ctx, t) })
 }

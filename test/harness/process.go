@@ -49,7 +49,8 @@ func (c *Cluster) Install(ctx context.Context) error {
 }
 
 // StartManager starts a manager with the rights of its ServiceAccount and waits
-// until it is ready. More arguments are appended to its own.
+// until it is ready. More arguments are appended to its own; without them it does
+// not serve the REST API.
 func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, error) {
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, ManagerAccount, "")
 	if err != nil {
@@ -57,7 +58,8 @@ func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, e
 	}
 	metrics, probes := freeAddress(), freeAddress()
 	args = append([]string{"--kubeconfig", kubeconfig, "--leader-elect", "--metrics-bind-address", metrics,
-		"--health-probe-bind-address", probes, "--log-format", "json", "--log-dir="}, args...)
+		"--health-probe-bind-address", probes, "--log-format", "json", "--log-dir=",
+		"--upgrade-api-bind-address=0"}, args...)
 	p, err := c.start("manager", "manager.log", args)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ const (
 	drain   = "pkg/drain/"
 	nodes   = "pkg/nodeupgrade/operation/"
 	plugin  = "pkg/gcucli/"
+	api     = "pkg/upgradeapi/"
 )
 
 var mutants = []mutant{
@@ -434,4 +435,31 @@ var mutants = []mutant{
 		"	c.notes = append(c.notes, Note{Field: field, Lost: true, Message: message})", "	_ = message"},
 	{"override-unchecked", "a task that the job does not have may be asked for", nodes + "override.go",
 		"	_, _, err = (&step{machine: m, wanted: wanted, job: job}).readOverride(value)\n	return err", "	_ = job\n	return nil"},
+	// The REST API.
+	{"recreated-twice", "a gr that was deleted after its recreation is created again", api + "recreation.go",
+		"case present == nil || present.UID != r.created ||", "case present == nil:\n\t\treturn stepCreate\n\tcase present.UID != r.created ||"},
+	{"foreign-deleted", "a gr of somebody else is deleted for an upgrade", api + "recreation.go",
+		"case present.UID == r.replaces && present.DeletionTimestamp == nil:", "case present.DeletionTimestamp == nil && present.Annotations == nil:"},
+	{"foreign-followed", "a gr of somebody else counts as the new one", api + "recreation.go",
+		"case present.Annotations[topsv1.AnnotationRecreation] == string(r.uid):", "case present.UID != r.replaces:"},
+	{"recreation-given-up", "an accepted upgrade is given up after its deadline, and the gr is lost", api + "recreation.go",
+		"	if r.open() {\n		return r.nextOpen(present)", "	if now.Sub(r.accepted) > upgradeDeadline {\n		return stepExpired\n	}\n	if r.open() {\n		return r.nextOpen(present)"},
+	{"strategy-replaced", "an upgrade in place overrides the strategy of OpenYurt", api + "blueprint.go",
+		"if !ours && !openYurts {", "if !ours || !openYurts {"},
+	{"blueprint-annotates", "an upgrade in place takes every annotation of a blueprint", api + "blueprint.go",
+		"	gr.Annotations = annotations\n", "	maps.Copy(annotations, blueprint.Annotations)\n	gr.Annotations = annotations\n"},
+	{"blueprint-renames", "a blueprint of another gr is accepted", api + "blueprint.go",
+		"if gr.Name != name || gr.Namespace != \"\" {", "if gr.Namespace != \"\" {"},
+	{"aliases-read", "YAML aliases are expanded", api + "blueprint.go",
+		"if aliased(&document) {", "if false {"},
+	{"unknown-ignored", "a misspelt field of a blueprint is ignored", api + "blueprint.go",
+		"if len(doubtful) > 0 {", "if false {"},
+	{"blueprint-anywhere", "a blueprint may be in another directory", api + "blueprint.go",
+		"if !blueprintName.MatchString(name) {", "if name == \"\" {"},
+	{"blueprint-endless", "a file of any size is read", api + "folder.go",
+		"if len(data) > maxBlueprintBytes {", "if false {"},
+	{"secrets-logged", "the environment variables of a spec are logged", api + "body.go",
+		"if !slices.Contains(told, key) ||", "if slices.Contains(told, \"\") ||"},
+	{"caller-unbounded", "a caller may send as much as they like", api + "limit.go",
+		"	l.known.Add(caller, p, callerTTL)\n", ""},
 }

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeapi"
+)
+
+// addUpgradeAPI adds the REST API, unless it is off, and what finishes the
+// upgrades that were accepted, also when it is off now.
+func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
+	// Past the cache: what a caller wrote is what the same caller reads.
+	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	recreator := &upgradeapi.Recreator{Client: live, Namespace: o.namespace, Log: log, Clock: clock.RealClock{}}
+	if err := recreator.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if !o.upgradeAPI.on() {
+		return nil
+	}
+	if err := mgr.AddReadyzCheck("gcuresources", upgradeapi.Ready(live)); err != nil {
+		return err
+	}
+	secure := o.upgradeAPI.auth == authToken
+	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{}}
+	if secure {
+		options.Access = upgradeapi.NewTokenAccess(live, clock.RealClock{})
+	}
+	return mgr.Add(&upgradeapi.Server{API: upgradeapi.New(options), Address: o.upgradeAPI.addr, TLS: secure, CertDir: o.upgradeAPI.certDir, Log: log})
+}

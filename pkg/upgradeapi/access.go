@@ -1,0 +1,109 @@
+package upgradeapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+const (
+	// An answer of the API server about a token or a right is used again for so long.
+	tokenTTL = time.Minute
+	rightTTL = 10 * time.Second
+	// cachedAnswers bounds the memory of both.
+	cachedAnswers = 4096
+)
+
+// Access says who calls and what they may do. Errors about the caller are of
+// type *Refusal, with 401 or 403.
+type Access interface {
+	// Known returns the user of a token that was authenticated a short while ago.
+	Known(token string) (authenticationv1.UserInfo, bool)
+	// Authenticate returns the user of a token.
+	Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error)
+	// Authorize returns an error unless a user may do verb with the gr of a name; ""
+	// means all of them.
+	Authorize(ctx context.Context, user authenticationv1.UserInfo, verb, name string) error
+}
+
+// TokenAccess asks the API server: a TokenReview says who calls, a
+// SubjectAccessReview whether the same is allowed with gcuresources by RBAC
+// (contract section 2.10). Use NewTokenAccess.
+type TokenAccess struct {
+	client client.Client
+	tokens *cache.LRUExpireCache
+	rights *cache.LRUExpireCache
+}
+
+// NewTokenAccess returns the access that a client asks for.
+func NewTokenAccess(c client.Client, clk clock.PassiveClock) *TokenAccess {
+	return &TokenAccess{client: c, tokens: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk), rights: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk)}
+}
+
+// Known implements Access.
+func (t *TokenAccess) Known(token string) (authenticationv1.UserInfo, bool) {
+	known, ok := t.tokens.Get(sha256.Sum256([]byte(token)))
+	if !ok {
+		return authenticationv1.UserInfo{}, false
+	}
+	return known.(authenticationv1.UserInfo), true
+}
+
+// Authenticate implements Access.
+func (t *TokenAccess) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	if err := t.client.Create(ctx, review); err != nil {
+		return authenticationv1.UserInfo{}, fmt.Errorf("asking the API server who calls: %w", err)
+	}
+	if !review.Status.Authenticated {
+		return authenticationv1.UserInfo{}, refuse(http.StatusUnauthorized, "the bearer token is not valid")
+	}
+	t.tokens.Add(sha256.Sum256([]byte(token)), review.Status.User, tokenTTL)
+	return review.Status.User, nil
+}
+
+// Authorize implements Access.
+func (t *TokenAccess) Authorize(ctx context.Context, user authenticationv1.UserInfo, verb, name string) error {
+	question := fmt.Sprintf("%q %q %q %q %q", user.Username, user.UID, user.Groups, verb, name)
+	allowed, known := t.rights.Get(question)
+	if !known {
+		extra := map[string]authorizationv1.ExtraValue{}
+		for key, values := range user.Extra {
+			extra[key] = authorizationv1.ExtraValue(values)
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: grResource.Group, Resource: grResource.Resource, Verb: verb, Name: name},
+		}}
+		if err := t.client.Create(ctx, review); err != nil {
+			return fmt.Errorf("asking the API server what %s may do: %w", user.Username, err)
+		}
+		allowed = review.Status.Allowed
+		t.rights.Add(question, allowed, rightTTL)
+	}
+	if allowed != true {
+		return refuse(http.StatusForbidden, "user %q cannot %s %s %q", user.Username, verb, grResource, name)
+	}
+	return nil
+}
+
+// bearerToken returns the token of a request, "" when it has none.
+func bearerToken(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

@@ -1,0 +1,160 @@
+package upgradeapi
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// asking counts what the API server is asked about callers.
+type asking struct {
+	client.Client
+	tokens, rights atomic.Int64
+}
+
+func (a *asking) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	switch o.(type) {
+	case *authenticationv1.TokenReview:
+		a.tokens.Add(1)
+	case *authorizationv1.SubjectAccessReview:
+		a.rights.Add(1)
+	}
+	return a.Client.Create(ctx, o, options...)
+}
+
+// tokenOf makes a ServiceAccount that may use verbs on gcuresources, and returns a token of it.
+func (d *desk) tokenOf(name string, verbs ...string) string {
+	d.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	d.make(account)
+	if len(verbs) > 0 {
+		d.make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"gcuresources"}, Verbs: verbs}}})
+		d.make(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}}})
+	}
+	request := &authenticationv1.TokenRequest{}
+	d.must(d.admin.SubResource("token").Create(context.Background(), account, request))
+	return request.Status.Token
+}
+
+// authorized sends a request with a token, "" for none.
+func (d *desk) authorized(token, method, path, body string) answer {
+	d.t.Helper()
+	if token == "" {
+		return d.send(method, path, body)
+	}
+	return d.send(method, path, body, "Authorization", "Bearer "+token)
+}
+
+func TestModeToken(t *testing.T) {
+	counted := &asking{Client: clientAs(t, operator)}
+	d := newDesk(t, func(o *Options) { o.Access = NewTokenAccess(counted, clock.RealClock{}) })
+	d.create("guarded")
+	reader, writer, nobody := d.tokenOf("reader", "get", "list"), d.tokenOf("writer", "get", "update"), d.tokenOf("nobody")
+	path, recreate := "/gum/v1/gr/guarded", `{"spec": {}, "mode": "recreate"}`
+	tests := []struct {
+		name, token, method, path, body string
+		status                          int
+	}{
+		{"no token", "", http.MethodGet, path, "", http.StatusUnauthorized},
+		{"a token that is none", "abc", http.MethodGet, path, "", http.StatusUnauthorized},
+		{"a token without rights", nobody, http.MethodGet, path, "", http.StatusForbidden},
+		{"who may get, gets", reader, http.MethodGet, path, "", http.StatusOK},
+		{"who may list, lists", reader, http.MethodGet, "/gum/v1/gr", "", http.StatusOK},
+		{"who may not list, does not", writer, http.MethodGet, "/gum/v1/gr", "", http.StatusForbidden},
+		{"who may get, does not upgrade", reader, http.MethodPut, path, `{"spec": {}}`, http.StatusForbidden},
+		{"who may get, does not delete", reader, http.MethodDelete, path, "", http.StatusForbidden},
+		{"who may get, does not pause", reader, http.MethodPost, path + "/pause", "", http.StatusForbidden},
+		{"who may get, does not roll back", reader, http.MethodPost, path + "/rollback", "", http.StatusForbidden},
+		{"who may get, sees components", reader, http.MethodGet, path + "/resource/driver", "", http.StatusNotFound},
+		{"who may update, does not recreate", writer, http.MethodPut, path, recreate, http.StatusForbidden},
+		{"who may update, pauses", writer, http.MethodPost, path + "/pause", "", http.StatusOK},
+		{"who may update, upgrades", writer, http.MethodPut, path, `{"spec": {"driver": {"version": "2"}}}`, http.StatusOK},
+		{"who may update, does not delete", writer, http.MethodDelete, path, "", http.StatusForbidden},
+		{"the document is for everybody", "", http.MethodGet, "/gum/v1/openapi.yaml", "", http.StatusOK},
+	}
+	for _, tt := range tests {
+		got := d.authorized(tt.token, tt.method, tt.path, tt.body)
+		if got.status != tt.status {
+			t.Errorf("%s: %d %s, want %d", tt.name, got.status, got.body, tt.status)
+		}
+		if tt.status == http.StatusUnauthorized && got.header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%s: %v", tt.name, got.header)
+		}
+	}
+	if now := d.gr("guarded"); now.DeletionTimestamp != nil || now.Spec.Driver.Version != "2" {
+		t.Errorf("got %+v", now)
+	}
+	if want := "user=system:serviceaccount:kube-system:writer"; !strings.Contains(d.logged(), want) {
+		t.Errorf("the log does not say %s", want)
+	}
+	tokens, rights := counted.tokens.Load(), counted.rights.Load()
+	for range 20 {
+		d.authorized(reader, http.MethodGet, path, "")
+	}
+	if tokens != counted.tokens.Load() || counted.rights.Load() > rights+1 {
+		t.Errorf("20 requests asked %d times for the token, %d times for the right", counted.tokens.Load()-tokens, counted.rights.Load()-rights)
+	}
+}
+
+func TestTokensThatAreGuessedAreBounded(t *testing.T) {
+	counted := &asking{Client: clientAs(t, operator)}
+	d := newDesk(t, func(o *Options) {
+		o.Access, o.Rates = NewTokenAccess(counted, clock.RealClock{}), Rates{Reads: 1000, Writes: 1e-9}
+	})
+	d.authorized("guess-1", http.MethodGet, "/gum/v1/gr", "")
+	for _, token := range []string{"guess-2", "guess-3", ""} {
+		if got := d.authorized(token, http.MethodGet, "/gum/v1/gr", ""); got.status != http.StatusTooManyRequests {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	if n := counted.tokens.Load(); n != 1 {
+		t.Errorf("the API server was asked %d times", n)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	folder := t.TempDir()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("gum.example.com", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]string{"": "localhost", folder: "gum.example.com"} {
+		d := newDesk(t)
+		d.serve(&Server{API: New(d.api.Options), TLS: true, CertDir: dir, Log: d.api.Log})
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // whose name it has is what is looked at
+		response, err := (&http.Client{Transport: transport}).Do(d.request(t.Context(), http.MethodGet, "/gum/v1/gr", ""))
+		d.must(err)
+		_ = response.Body.Close()
+		transport.CloseIdleConnections()
+		if leaf := response.TLS.PeerCertificates[0]; response.StatusCode != http.StatusOK || leaf.VerifyHostname(want) != nil {
+			t.Errorf("%d, certificate of %v, want %s", response.StatusCode, leaf.DNSNames, want)
+		}
+	}
+	server := &Server{API: New(Options{Clock: clock.RealClock{}}), Address: "127.0.0.1:0", TLS: true, CertDir: t.TempDir()}
+	if err := server.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the certificate") {
+		t.Errorf("a directory without a certificate: %v", err)
+	}
+}

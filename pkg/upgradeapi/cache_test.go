@@ -1,0 +1,91 @@
+package upgradeapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// silent is a cache that a test can stop from following.
+type silent struct {
+	client.Reader
+	old map[string]*topsv1.GcuResource
+}
+
+func (s *silent) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if gr, ok := o.(*topsv1.GcuResource); ok && s.old[key.Name] != nil {
+		s.old[key.Name].DeepCopyInto(gr)
+		return nil
+	}
+	return s.Reader.Get(ctx, key, o, options...)
+}
+
+// newCache returns a cache of the API server that follows it.
+func newCache(t *testing.T) cache.Cache {
+	t.Helper()
+	c, err := cache.New(apiServer(t), cache.Options{Scheme: testScheme(t), DefaultTransform: cache.TransformStripManagedFields()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func TestTheCacheShowsWhatTheAPIServerSends(t *testing.T) {
+	kept := newCache(t)
+	live, cached := newDesk(t), newDesk(t, func(o *Options) { o.Cache = kept })
+	gr := live.create("shown")
+	live.runs("shown")
+	live.daemonSet(gr, "shown-driver", "driver")
+	for _, path := range []string{"/gum/v1/gr/shown", "/gum/v1/gr/shown/resource/driver", "/gum/v1/gr/shown/resource/gfd", "/gum/v1/gr/absent"} {
+		want := live.send(http.MethodGet, path, "")
+		cached.until(func() string { return cmp.Diff(want.envelope, cached.send(http.MethodGet, path, "").envelope) })
+	}
+	asked := cached.api.Client
+	cached.api.Client = nil // whoever asks it now, ends the test
+	cached.succeeds(http.MethodGet, "/gum/v1/gr/shown", "")
+	cached.succeeds(http.MethodGet, "/gum/v1/gr/shown/resource/driver", "")
+	cached.api.Client = asked
+}
+
+func TestWhoWritesReadsWhatWasWritten(t *testing.T) {
+	behind := &silent{Reader: clientAs(t, operator), old: map[string]*topsv1.GcuResource{}}
+	d := newDesk(t, func(o *Options) { o.Cache = behind })
+	d.create("lagging")
+	d.create("gone")
+	for _, name := range []string{"lagging", "gone"} {
+		behind.old[name] = d.gr(name)
+	}
+	asked := d.api.Client
+	d.succeeds(http.MethodPut, "/gum/v1/gr/lagging?dryRun=true", `{"spec": {}}`)
+	d.api.Client = nil // a dry run writes nothing: the cache will do
+	d.succeeds(http.MethodGet, "/gum/v1/gr/lagging", "")
+	d.api.Client = asked
+	d.succeeds(http.MethodPut, "/gum/v1/gr/lagging", `{"spec": {"driver": {"version": "2"}}}`)
+	if got := d.succeeds(http.MethodGet, "/gum/v1/gr/lagging", ""); !strings.Contains(got.body, `"generation": 2`) {
+		t.Errorf("shown is %s", got.body)
+	}
+	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/gone", `{"policy": "foreground"}`)
+	d.goes("gone")
+	if got := d.succeeds(http.MethodGet, "/gum/v1/gr/gone", "").object(t); got.GetDeletionTimestamp() == nil {
+		t.Error("it is not shown that it goes")
+	}
+	d.letGo("gone")
+	d.after(later)
+	d.fails(http.MethodGet, "/gum/v1/gr/gone", "", http.StatusNotFound, `gcuresources.topsops.enflame.com "gone" not found`)
+}

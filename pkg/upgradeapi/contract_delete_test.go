@@ -1,0 +1,247 @@
+package upgradeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// sent is an answer that is on its way.
+type sent struct {
+	answer answer
+	err    error
+}
+
+// sendLater sends a request and returns where its answer will be.
+func (d *desk) sendLater(ctx context.Context, method, path, body string) <-chan sent {
+	d.t.Helper()
+	request, got := d.request(ctx, method, path, body), make(chan sent, 1)
+	go func() {
+		a, err := d.do(request)
+		got <- sent{a, err}
+	}()
+	return got
+}
+
+// goes waits until the deletion of a gr is asked for.
+func (d *desk) goes(name string) {
+	d.t.Helper()
+	d.until(func() string {
+		if d.gr(name).DeletionTimestamp == nil {
+			return "nobody deletes " + name
+		}
+		return ""
+	})
+}
+
+// after waits for an answer.
+func (d *desk) after(later <-chan sent) answer {
+	d.t.Helper()
+	select {
+	case got := <-later:
+		d.must(got.err)
+		return got.answer
+	case <-time.After(patience):
+		d.t.Fatal("no answer")
+		return answer{}
+	}
+}
+
+func TestContractDelete(t *testing.T) {
+	d := newDesk(t)
+	t.Run("contract 63, 66, 67 and 71: background is the default, and answers at once", func(t *testing.T) {
+		for i, body := range []string{"", "{}", " \n", `{"policy": "background"}`} {
+			name := fmt.Sprintf("background-%d", i)
+			d.create(name)
+			if got := d.succeeds(http.MethodDelete, "/gum/v1/gr/"+name, body); got.body != plainSuccess(OperationDelete) {
+				t.Errorf("got %s", got.body)
+			}
+			if now := d.gr(name); now == nil || now.DeletionTimestamp == nil {
+				t.Errorf("%q: got %+v", body, now)
+			}
+			d.succeeds(http.MethodDelete, "/gum/v1/gr/"+name+"/", body) // asked again
+			d.letGo(name)
+			d.fails(http.MethodGet, "/gum/v1/gr/"+name, "", http.StatusNotFound, fmt.Sprintf("gcuresources.topsops.enflame.com %q not found", name))
+		}
+	})
+	t.Run("contract 71: foreground answers after the gr is really gone", func(t *testing.T) {
+		d.create("foreground")
+		later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/foreground", `{"policy": "foreground"}`)
+		d.goes("foreground")
+		select {
+		case early := <-later:
+			t.Errorf("answered while it is there: %+v", early)
+		default:
+		}
+		d.letGo("foreground")
+		if got := d.after(later); got.body != plainSuccess(OperationDelete) || d.gr("foreground") != nil {
+			t.Errorf("got %s", got.body)
+		}
+	})
+	t.Run("contract 71: another policy is refused, nothing is deleted", func(t *testing.T) {
+		d.create("kept")
+		for _, body := range []string{`{"policy": "Foreground"}`, `{"policy": ""}`, `{"policy": "orphan"}`, `{"Policy": "foreground"}`, "foreground", `{"policy": true}`} {
+			d.fails(http.MethodDelete, "/gum/v1/gr/kept", body, http.StatusBadRequest, "polic")
+		}
+		if d.gr("kept").DeletionTimestamp != nil {
+			t.Error("it is deleted")
+		}
+	})
+	t.Run("contract 67: what is absent cannot be deleted", func(t *testing.T) {
+		d.fails(http.MethodDelete, "/gum/v1/gr/absent", "", http.StatusNotFound, `gcuresources.topsops.enflame.com "absent" not found`)
+	})
+	t.Run("contract 79: a gr that is being deleted is not upgraded", func(t *testing.T) {
+		d.create("going")
+		d.succeeds(http.MethodDelete, "/gum/v1/gr/going", "")
+		for _, mode := range []string{"inPlace", "recreate"} {
+			d.fails(http.MethodPut, "/gum/v1/gr/going", fmt.Sprintf(`{"spec": {}, "mode": %q}`, mode), http.StatusConflict, "is being deleted")
+		}
+	})
+}
+
+func TestTheCallerOfAForegroundDeletionMayGoAway(t *testing.T) {
+	d := newDesk(t)
+	d.create("left")
+	ctx, hangUp := context.WithCancel(t.Context())
+	later := d.sendLater(ctx, http.MethodDelete, "/gum/v1/gr/left", `{"policy": "foreground"}`)
+	d.goes("left")
+	hangUp()
+	if got := <-later; !errors.Is(got.err, context.Canceled) {
+		t.Errorf("got %+v", got)
+	}
+	d.until(func() string { // the wait is over, so its place is free
+		if n := len(d.api.waits); n > 0 {
+			return fmt.Sprintf("%d wait", n)
+		}
+		return ""
+	})
+	if d.gr("left").DeletionTimestamp == nil {
+		t.Error("the deletion was taken back")
+	}
+}
+
+// The bounds for those who send slowly are not for those who wait.
+func TestAForegroundDeletionMayTakeLongerThanARequest(t *testing.T) {
+	d := newDesk(t)
+	const bound = 100 * time.Millisecond
+	d.serve(&Server{API: New(d.api.Options), ReadTimeout: bound, WriteTimeout: bound, Log: d.api.Log})
+	d.create("lasting")
+	begun := time.Now()
+	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/lasting", `{"policy": "foreground"}`)
+	d.goes("lasting")
+	d.until(func() string {
+		if time.Since(begun) < 5*bound {
+			return "the bound has not passed"
+		}
+		return ""
+	})
+	d.letGo("lasting")
+	if got := d.after(later); got.body != plainSuccess(OperationDelete) {
+		t.Errorf("got %s", got.body)
+	}
+}
+
+func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
+	d := newDesk(t)
+	d.create("waiting")
+	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/waiting", `{"policy": "foreground"}`)
+	d.goes("waiting")
+	d.must(d.stop())
+	if got := d.after(later); got.status != http.StatusServiceUnavailable || !strings.Contains(got.Error, "the deletion of waiting goes on") {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	next := newDesk(t) // the manager is back, and the caller asks again
+	later = next.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/waiting", `{"policy": "foreground"}`)
+	next.letGo("waiting")
+	if got := next.after(later); got.status != http.StatusOK && got.status != http.StatusNotFound {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+}
+
+func TestAForegroundDeletionDoesNotWaitForEver(t *testing.T) {
+	d := newDesk(t, func(o *Options) { o.Deadline = 200 * time.Millisecond })
+	d.create("endless")
+	d.fails(http.MethodDelete, "/gum/v1/gr/endless", `{"policy": "foreground"}`, http.StatusGatewayTimeout, "endless is not gone after 200ms, its deletion goes on")
+	if d.gr("endless").DeletionTimestamp == nil {
+		t.Error("the deletion was taken back")
+	}
+}
+
+func TestForegroundDeletionsAreBounded(t *testing.T) {
+	d := newDesk(t)
+	d.create("crowded")
+	for range maxWaits {
+		d.api.waits <- struct{}{}
+	}
+	got := d.fails(http.MethodDelete, "/gum/v1/gr/crowded", `{"policy": "foreground"}`, http.StatusTooManyRequests, "use policy background")
+	if got.header.Get("Retry-After") == "" || d.gr("crowded").DeletionTimestamp != nil {
+		t.Errorf("got %v", got.header)
+	}
+	d.succeeds(http.MethodDelete, "/gum/v1/gr/crowded", "")
+}
+
+func TestContractReady(t *testing.T) {
+	t.Run("contract 77: not ready while the API server does not serve grs", func(t *testing.T) {
+		server := &envtest.Environment{}
+		config, err := server.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = server.Stop() })
+		check := func(config *rest.Config) error {
+			c, err := client.New(config, client.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return Ready(c)(request)
+		}
+		if err := check(config); err == nil || !strings.Contains(err.Error(), "install the CRDs of gcu-operator") {
+			t.Errorf("without a CRD: %v", err)
+		}
+		if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := check(config); err != nil {
+			t.Errorf("with the CRD: %v", err)
+		}
+	})
+}
+
+// A gr that does not get Running is watched for so long, and is not touched.
+func TestAnUpgradeThatDoesNotRunIsWatchedForATime(t *testing.T) {
+	d := newDesk(t)
+	d.create("stuck")
+	accepted := time.Now()
+	clk := testingclock.NewFakePassiveClock(accepted)
+	leader := d.leader(clk)
+	d.succeeds(http.MethodPut, "/gum/v1/gr/stuck", `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
+	clk.SetTime(accepted.Add(24 * time.Hour)) // a node that is away holds the old gr for a day
+	if again := d.pass(leader, "stuck"); again == 0 || !d.accepted("stuck") {
+		t.Fatal("the upgrade was given up, and the gr is lost")
+	}
+	d.letGo("stuck")
+	d.pass(leader, "stuck")
+	if d.gr("stuck") == nil {
+		t.Fatal("the gr is lost")
+	}
+	if again := d.pass(leader, "stuck"); again != 0 || d.accepted("stuck") {
+		t.Error("it is watched for ever")
+	}
+	if now := d.gr("stuck"); now.DeletionTimestamp != nil || now.Spec.Driver.Version != "2" || now.CreationTimestamp == (metav1.Time{}) {
+		t.Errorf("got %+v", now)
+	}
+}

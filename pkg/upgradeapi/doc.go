@@ -1,0 +1,71 @@
+// Package upgradeapi is the REST API of gcu-upgrade-manager, served by the
+// manager on port 32765 (contract section 2.6): it lists, shows, upgrades and
+// deletes GcuResources for people who have curl and no kubectl.
+//
+// Every request is one read or one write of the cluster, as far as it can be.
+// An upgrade in place is a new spec: the operator rolls it. The one thing that
+// takes several writes, an upgrade that deletes a gr and creates it again, is
+// stored before the first of them, and finished by the leader whatever happens
+// to the process that accepted it:
+//
+//	PUT mode recreate          ConfigMap                gr              Recreator, on the leader
+//	    | check by a dry run       |                     |                    |
+//	    |--- store the new gr ---->|------- watch ------------------------->  |
+//	    |--- delete the old one, by its UID ------------>|                    |
+//	    |<-- Success                                     | gone               |
+//	                               |<----- read ------------------------------|
+//	                                                     |<---- create -------|
+//	                               |<-- store the UID of the new gr ----------|
+//	                                                     | Running            |
+//	                               |<------------- delete --------------------|
+//
+// What comes next is read from facts at each look (recreation.next): the old gr
+// is there, is being deleted, is gone, the new one is there, is Running. Until
+// the new gr was created nothing else may change the gr: 409.
+//
+// A gr and its DaemonSets are shown from the manager's cache, so that many readers
+// cost the API server nothing; past it what the cache lacks, and for a while what
+// was written here. Everything that decides reads from the API server.
+//
+// # Routes
+//
+// All under /gum/v1, with or without a slash at the end. {kind} is driver, toolkit,
+// plugin (or devicePlugin), exporter or gfd.
+//
+//	GET    /gr                       List      all grs
+//	GET    /gr/{name}                Get       the gr
+//	GET    /gr/{name}/resource/{kind} Get      the DaemonSet of a component
+//	GET    /gr/{name}/rollout        Get       the DaemonRollout
+//	GET    /gr/{name}/revisions      List      the specs that are kept, the newest first
+//	PUT    /gr/{name}                Upgrade   {"file": "gr.json"} or {"spec": {...}}, "mode": inPlace or recreate
+//	DELETE /gr/{name}                Delete    {"policy": background or foreground}
+//	POST   /gr/{name}/rollback       Rollback  {"to": "previous" or a revision}
+//	POST   /gr/{name}/pause          Pause
+//	POST   /gr/{name}/resume         Resume    a pause is over, the failures of a halt are forgiven
+//	GET    /openapi.yaml             this API, for programs
+//
+// ?dryRun=true on what changes something: the API server checks and stores nothing.
+// Every answer but the last is an envelope (envelope.go):
+//
+//	{"operation": ..., "result": "Success", "content": ...} or {..., "result": "Failed", "error": ...}
+//
+// 400 the request makes no sense · 401, 403 who calls, what they may do · 404 · 405 with Allow ·
+// 409 another upgrade, a deletion or somebody else is at the gr · 413, 422 too large, refused by the API server ·
+// 429 too often · 500, 502, 503, 504 the API server or the manager has trouble.
+//
+// # Bounds
+//
+// Headers, bodies, connections and answers have timeouts and sizes (server.go); each
+// caller has a rate (limit.go); a blueprint is a regular file of at most 1 MiB in one
+// directory, without YAML aliases and unknown fields (folder.go, blueprint.go).
+//
+// # Files
+//
+//	envelope.go, body.go, blueprint.go, recreation.go   pure: answers, bodies, blueprints, what comes next
+//	api.go, routes.go, serve.go                         what each request goes through
+//	read.go, upgrade.go, write.go                       what each route does
+//	recreator.go                                        finishes what was accepted
+//	access.go, limit.go                                 who may call, how often
+//	folder.go                                           the blueprint directory
+//	server.go, ready.go                                 port, TLS, readiness
+package upgradeapi

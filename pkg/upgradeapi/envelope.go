@@ -1,0 +1,103 @@
+package upgradeapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Operations of an envelope. The first four are fixed by contract statement 66.
+const (
+	OperationList     = "List"
+	OperationGet      = "Get"
+	OperationUpgrade  = "Upgrade"
+	OperationDelete   = "Delete"
+	OperationRollback = "Rollback"
+	OperationPause    = "Pause"
+	OperationResume   = "Resume"
+)
+
+// Results of an envelope (contract statement 66).
+const (
+	ResultSuccess = "Success"
+	ResultFailed  = "Failed"
+)
+
+// envelope is every answer but the OpenAPI document (contract statement 65):
+// content comes with a success that has something to show, error with a failure.
+type envelope struct {
+	Operation string `json:"operation"`
+	Result    string `json:"result"`
+	Content   any    `json:"content,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+// encode returns the envelope as the contract prints it: indented by four spaces.
+func (e envelope) encode() ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "    ")
+	if err := encoder.Encode(e); err != nil {
+		return nil, fmt.Errorf("encoding the answer: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// Refusal is an error with the HTTP status and the text that the caller gets.
+type Refusal struct {
+	Status  int
+	Message string
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
+func refuse(status int, format string, args ...any) error {
+	return &Refusal{Status: status, Message: fmt.Sprintf(format, args...)}
+}
+
+func badRequest(format string, args ...any) error {
+	return refuse(http.StatusBadRequest, format, args...)
+}
+
+func conflict(format string, args ...any) error {
+	return refuse(http.StatusConflict, format, args...)
+}
+
+// apiStatuses are the statuses of the API server that are the caller's business
+// and are passed on. Others, such as 403, are about the manager's own rights.
+var apiStatuses = map[int]bool{
+	http.StatusBadRequest: true, http.StatusNotFound: true, http.StatusConflict: true, http.StatusRequestEntityTooLarge: true,
+	http.StatusUnprocessableEntity: true, http.StatusTooManyRequests: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
+}
+
+// failure returns the HTTP status of an error (decision D8) and what is said in
+// the envelope: of an error of the API server its plain message (statement 67).
+func failure(err error) (status int, message string) {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return refusal.Status, refusal.Message
+	}
+	if api, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		code := int(api.ErrStatus.Code)
+		if !apiStatuses[code] {
+			code = http.StatusInternalServerError
+		}
+		return code, api.ErrStatus.Message
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusGatewayTimeout, "the API server did not answer in time: send the request again"
+	}
+	if errors.Is(err, context.Canceled) {
+		return http.StatusServiceUnavailable, "the caller went away"
+	}
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return http.StatusBadGateway, "the API server cannot be reached: send the request again later"
+	}
+	return http.StatusInternalServerError, err.Error()
+}

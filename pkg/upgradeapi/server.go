@@ -1,0 +1,148 @@
+package upgradeapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/net/netutil"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	defaultRead   = 10 * time.Second
+	// defaultWrite is longer than any request but a foreground deletion may take,
+	// which sets its own.
+	defaultWrite   = callTimeout + 10*time.Second
+	idleTimeout    = 60 * time.Second
+	drainTimeout   = callTimeout + 2*time.Second
+	maxHeaderBytes = 16 << 10
+	// maxConnections bounds the memory of callers who send nothing.
+	maxConnections = 4096
+)
+
+// Names of the files in a directory with a certificate, as in a Secret of type
+// kubernetes.io/tls.
+const (
+	certificateFile = "tls.crt"
+	keyFile         = "tls.key"
+)
+
+// Server serves an API: a Runnable of the manager that serves on every replica.
+type Server struct {
+	API *API
+	// Address to listen on, as net.Listen takes it. Ignored with a Listener.
+	Address string
+	// Listener to serve on instead; it is closed in the end.
+	Listener net.Listener
+	// TLS turns it on.
+	TLS bool
+	// CertDir holds tls.crt and tls.key, which are read again when they change;
+	// "" makes a certificate nobody has signed.
+	CertDir string
+	// ReadTimeout bounds how long a caller may take to send a request, 0 means 10 s;
+	// WriteTimeout how long an answer may take that does not wait, 0 means 30 s.
+	ReadTimeout, WriteTimeout time.Duration
+	// Log gets what is said about connections.
+	Log logr.Logger
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica
+// serves, what it accepts is stored in the cluster and finished by the leader.
+func (*Server) NeedLeaderElection() bool { return false }
+
+// Start serves until ctx is done and lets the requests that are under way
+// finish. It returns an error when it cannot serve.
+func (s *Server) Start(ctx context.Context) error {
+	listener, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           s.API.Handler(),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       cmp.Or(s.ReadTimeout, defaultRead),
+		WriteTimeout:      cmp.Or(s.WriteTimeout, defaultWrite),
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.Log.V(4)), slog.LevelInfo),
+	}
+	server.RegisterOnShutdown(s.API.Stop)
+	s.Log.Info("Serving the REST API", "address", listener.Addr().String(), "tls", s.TLS, "authentication", s.API.Access != nil)
+	if s.API.Access == nil {
+		s.Log.Error(nil, "The REST API asks nobody who they are: everybody who reaches the port may delete and upgrade")
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving the REST API: %w", err)
+	case <-ctx.Done():
+	}
+	s.Log.Info("Draining the REST API")
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	err = server.Shutdown(drain)
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	if err != nil {
+		return fmt.Errorf("draining the REST API: %w", err)
+	}
+	return nil
+}
+
+// listen opens the port, with TLS when that is asked for.
+func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+	listener := s.Listener
+	if listener == nil {
+		var err error
+		if listener, err = net.Listen("tcp", s.Address); err != nil {
+			return nil, fmt.Errorf("listening for the REST API: %w", err)
+		}
+	}
+	listener = netutil.LimitListener(listener, maxConnections)
+	if !s.TLS {
+		return listener, nil
+	}
+	config, err := s.certificates(ctx)
+	if err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	return tls.NewListener(listener, config), nil
+}
+
+func (s *Server) certificates(ctx context.Context) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CertDir == "" {
+		certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+		if err != nil {
+			return nil, fmt.Errorf("making a certificate for the REST API: %w", err)
+		}
+		pair, err := tls.X509KeyPair(certificate, key)
+		config.Certificates = []tls.Certificate{pair}
+		return config, err
+	}
+	watcher, err := certwatcher.New(filepath.Join(s.CertDir, certificateFile), filepath.Join(s.CertDir, keyFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate of the REST API: %w", err)
+	}
+	config.GetCertificate = watcher.GetCertificate
+	go func() {
+		if err := watcher.Start(ctx); err != nil {
+			s.Log.Error(err, "Watching the certificate of the REST API, it is not read again")
+		}
+	}()
+	return config, nil
+}

@@ -1,0 +1,366 @@
+package upgradeapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/logging"
+)
+
+const (
+	// operator is the account the API acts as: it may do what the generated role says.
+	operator  = "system:serviceaccount:kube-system:gcu-operator"
+	namespace = "kube-system"
+	// patience is how long a test waits for what has to happen.
+	patience = 20 * time.Second
+)
+
+var environment struct {
+	once   sync.Once
+	server *envtest.Environment
+	config *rest.Config
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	code := m.Run()
+	if environment.server != nil {
+		if err := environment.server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// apiServer returns access to a real API server with our CRDs and the role of the operator.
+func apiServer(t *testing.T) *rest.Config {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: needs an API server")
+	}
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
+	}
+	environment.once.Do(func() {
+		environment.server = &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true}
+		if environment.config, environment.err = environment.server.Start(); environment.err == nil {
+			environment.config.QPS = -1
+			environment.err = giveRights(environment.config)
+		}
+	})
+	if environment.err != nil {
+		t.Fatalf("starting the API server: %v", environment.err)
+	}
+	return environment.config
+}
+
+func giveRights(config *rest.Config) error {
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return err
+	}
+	for _, file := range []string{"service_accounts.yaml", "manager_role.yaml", "bindings.yaml"} {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
+		if err != nil {
+			return err
+		}
+		for document := range strings.SplitSeq(string(raw), "\n---\n") {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+				return err
+			}
+			if !strings.HasPrefix(object.GetKind(), "Cluster") {
+				object.SetNamespace(namespace) // as kustomize does
+			}
+			if err := c.Create(context.Background(), object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func testScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// clientAs returns a client of the API server; user "" is the administrator.
+func clientAs(t *testing.T, user string) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(apiServer(t))
+	config.Impersonate.UserName = user
+	c, err := client.New(config, client.Options{Scheme: testScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// desk is a served API.
+type desk struct {
+	t     *testing.T
+	admin client.Client
+	api   *API
+	// url of the server, blueprints is its directory.
+	url, blueprints string
+	// log is the file it writes.
+	log string
+	// stop ends the server and returns how it ended.
+	stop func() error
+	book routers.Router
+	doc  *openapi3.T
+}
+
+// newDesk serves an API, which change may alter, without authentication.
+func newDesk(t *testing.T, change ...func(*Options)) *desk {
+	t.Helper()
+	d := &desk{t: t, admin: clientAs(t, ""), blueprints: t.TempDir(), log: filepath.Join(t.TempDir(), "gcu-upgrade-manager.log")}
+	o := Options{
+		Client: clientAs(t, operator), Namespace: namespace, Blueprints: d.blueprints, Clock: clock.RealClock{}, Poll: 20 * time.Millisecond,
+		Log: logging.New(io.Discard, logging.Options{Format: logging.JSON, File: d.log}),
+	}
+	for _, alter := range change {
+		alter(&o)
+	}
+	d.api = New(o)
+	d.serve(&Server{API: d.api, Log: o.Log})
+	d.openAPI()
+	return d
+}
+
+// serve starts a server that ends with the test.
+func (d *desk) serve(s *Server) {
+	d.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	s.Listener = listener
+	d.url = "http://" + listener.Addr().String()
+	if s.TLS {
+		d.url = "https://" + listener.Addr().String()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	d.stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	d.t.Cleanup(func() {
+		if err := d.stop(); err != nil {
+			d.t.Error(err)
+		}
+	})
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	envelope
+}
+
+// object is the content of an answer.
+func (a answer) object(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	content, ok := a.Content.(map[string]any)
+	if !ok {
+		t.Fatalf("no object in the answer: %s", a.body)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+// send sends a request as curl does, form content type included, and holds the
+// answer against the OpenAPI document.
+func (d *desk) send(method, path, body string, headers ...string) answer {
+	d.t.Helper()
+	request := d.request(d.t.Context(), method, path, body, headers...)
+	got, err := d.do(request)
+	if err != nil {
+		d.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return got
+}
+
+func (d *desk) request(ctx context.Context, method, path, body string, headers ...string) *http.Request {
+	d.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, d.url+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	return request
+}
+
+func (d *desk) do(request *http.Request) (answer, error) {
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	got := answer{status: response.StatusCode, header: response.Header, body: string(body)}
+	if err := json.Unmarshal(body, &got.envelope); err != nil && !strings.HasSuffix(request.URL.Path, ".yaml") {
+		d.t.Errorf("the answer is no envelope: %v: %s", err, body)
+	}
+	d.validate(request, response, body)
+	return got, nil
+}
+
+// fails sends a request that has to fail with a status and an error that
+// contains a text, and leave no content.
+func (d *desk) fails(method, path, body string, status int, text string) answer {
+	d.t.Helper()
+	got := d.send(method, path, body)
+	if got.status != status || got.Result != ResultFailed || got.Content != nil || !strings.Contains(got.Error, text) {
+		d.t.Errorf("%s %s %s: %d %s; want %d with an error like %q", method, path, body, got.status, got.body, status, text)
+	}
+	return got
+}
+
+// succeeds sends a request that has to succeed.
+func (d *desk) succeeds(method, path, body string) answer {
+	d.t.Helper()
+	got := d.send(method, path, body)
+	if got.status != http.StatusOK || got.Result != ResultSuccess || got.Error != "" {
+		d.t.Fatalf("%s %s %s: %d %s; want a success", method, path, body, got.status, got.body)
+	}
+	return got
+}
+
+// create makes a gr with a driver of a version and the operator's finalizer,
+// and removes it when the test ends.
+func (d *desk) create(name string, change ...func(*topsv1.GcuResource)) *topsv1.GcuResource {
+	d.t.Helper()
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{topsv1.Finalizer}},
+		Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "1.0.0"}}}
+	for _, alter := range change {
+		alter(gr)
+	}
+	d.must(d.admin.Create(context.Background(), gr))
+	d.t.Cleanup(func() { d.remove(name) })
+	return gr
+}
+
+// remove takes a gr and its recreation away whatever became of them.
+func (d *desk) remove(name string) {
+	d.t.Helper()
+	ctx := context.Background()
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: recreationName(name)}}
+	d.must(client.IgnoreNotFound(d.admin.Delete(ctx, stored)))
+	d.must(client.IgnoreNotFound(d.admin.Delete(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}})))
+	d.letGo(name)
+}
+
+// letGo removes the finalizer, as the operator does when every component is gone.
+func (d *desk) letGo(name string) {
+	d.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	d.must(client.IgnoreNotFound(d.admin.Patch(context.Background(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)))
+}
+
+// runs writes the status of a gr whose components all run, as the operator does.
+func (d *desk) runs(name string) {
+	d.t.Helper()
+	gr := d.gr(name)
+	before := gr.DeepCopy()
+	gr.Status = topsv1.GcuResourceStatus{Phase: topsv1.PhaseRunning, ReadyResource: "1/1", ObservedGeneration: gr.Generation,
+		Conditions: []topsv1.ActionCondition{{Action: topsv1.ActionDeploy, Status: "success", Reason: "success", Message: "success", Progress: 100, LastUpdateTime: metav1.Now()}}}
+	d.must(d.admin.Status().Patch(context.Background(), gr, client.MergeFrom(before)))
+}
+
+// gr returns a gr, nil when there is none.
+func (d *desk) gr(name string) *topsv1.GcuResource {
+	d.t.Helper()
+	gr, err := find(context.Background(), d.admin, name)
+	d.must(err)
+	return gr
+}
+
+// file writes a blueprint.
+func (d *desk) file(name, content string) {
+	d.t.Helper()
+	d.must(os.WriteFile(filepath.Join(d.blueprints, name), []byte(content), 0o644))
+}
+
+// blueprint is a gr with a driver of a version, as JSON.
+func blueprint(name, version string) string {
+	return fmt.Sprintf(`{"apiVersion": "topsops.enflame.com/v1", "kind": "GcuResource", "metadata": {"name": %q}, "spec": {"driver": {"version": %q}}}`, name, version)
+}
+
+func (d *desk) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// logged returns what was logged.
+func (d *desk) logged() string {
+	d.t.Helper()
+	text, err := os.ReadFile(d.log)
+	d.must(err)
+	return string(text)
+}
+
+// until waits for a condition; check returns what is still missing.
+func (d *desk) until(check func() string) {
+	d.t.Helper()
+	missing := check()
+	for deadline := time.Now().Add(patience); missing != "" && time.Now().Before(deadline); missing = check() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if missing != "" {
+		d.t.Fatal(missing)
+	}
+}
+
+// halt writes the condition Halted into a DaemonRollout, as the operator does.
+func (d *desk) halt(rollout *topsv1.DaemonRollout) {
+	d.t.Helper()
+	rollout.Status.Conditions = []metav1.Condition{{Type: topsv1.RolloutHalted, Status: metav1.ConditionTrue, Reason: "CrashLoop", LastTransitionTime: metav1.Now()}}
+	d.must(d.admin.Status().Update(context.Background(), rollout))
+}

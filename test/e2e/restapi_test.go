@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+// desk is a manager that serves the REST API without authentication, beside the
+// one that leads.
+type desk struct {
+	*harness.Process
+	address, blueprints, logs string
+}
+
+// serveAPI starts a manager that is not the leader and serves the REST API.
+func (s *scenarios) serveAPI(ctx context.Context, t *testing.T) *desk {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{address: listener.Addr().String(), blueprints: t.TempDir(), logs: t.TempDir()}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.startAPI(ctx, t, d)
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func (s *scenarios) startAPI(ctx context.Context, t *testing.T, d *desk) {
+	t.Helper()
+	var err error
+	d.Process, err = s.StartManager(ctx, "--upgrade-api-bind-address", d.address, "--upgrade-api-auth=none", "--blueprint-dir", d.blueprints, "--upgrade-api-log-dir", d.logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// curl runs a line of the guide and returns what it printed.
+func (d *desk) curl(ctx context.Context, t *testing.T, line string, args ...string) string {
+	t.Helper()
+	address := strings.Replace(line, "<node-ip>:32765", d.address, 1)
+	output, err := exec.CommandContext(ctx, "curl", append([]string{"--silent", "--show-error", "--max-time", "60", address}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("curl %s %q: %v: %s", line, args, err, output)
+	}
+	return string(output)
+}
+
+// blueprint writes a gr into the blueprint directory as gr.json.
+func (d *desk) blueprint(t *testing.T, gr *topsv1.GcuResource) {
+	t.Helper()
+	gr.APIVersion, gr.Kind = topsv1.GroupVersion.String(), topsv1.GcuResourceKind
+	data, err := json.Marshal(gr)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(d.blueprints, "gr.json"), data, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restAPI runs the lines of the gcu-upgrade-manager guide with curl: an upgrade in
+// place is rolled, one by recreation survives the death of both managers, and a
+// deletion in the foreground answers when the gr is gone.
+func (s *scenarios) restAPI(ctx context.Context, t *testing.T) {
+	d := s.serveAPI(ctx, t)
+	const name, url = "enflame-gcu-resource", "http://<node-ip>:32765/gum/v1/gr/enflame-gcu-resource"
+	gr := func(version string, gfd bool) *topsv1.GcuResource {
+		o := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.GcuResourceSpec{Exporter: &topsv1.BaseFields{Version: version}}}
+		if gfd {
+			o.Spec.GFD = &topsv1.BaseFields{}
+		}
+		return o
+	}
+	old := gr("v1", true)
+	s.create(ctx, t, old)
+	running := func(what, ready string, is func(*topsv1.GcuResource) bool) *topsv1.GcuResource {
+		return s.shows(ctx, t, name, what, func(gr *topsv1.GcuResource) bool {
+			return gr.Status.Phase == topsv1.PhaseRunning && gr.Status.ReadyResource == ready && gr.Status.ObservedGeneration == gr.Generation && is(gr)
+		})
+	}
+	running("deployed", "2/2", func(*topsv1.GcuResource) bool { return true })
+	for line, want := range map[string]string{
+		"http://<node-ip>:32765/gum/v1/gr": "{\n    \"operation\": \"List\",\n    \"result\": \"Success\",\n    \"content\": {\n        \"apiVersion\": \"topsops.enflame.com/v1\",\n        \"items\": [\n            {\n",
+		url:                                "{\n    \"operation\": \"Get\",\n    \"result\": \"Success\",\n    \"content\": {\n        \"apiVersion\": \"topsops.enflame.com/v1\",\n        \"kind\": \"GcuResource\",\n",
+		url + "/resource/exporter":         "{\n    \"operation\": \"Get\",\n    \"result\": \"Success\",\n    \"content\": {\n        \"apiVersion\": \"apps/v1\",\n        \"kind\": \"DaemonSet\",\n",
+		url + "/resource/driver":           "{\n    \"operation\": \"Get\",\n    \"result\": \"Failed\",\n    \"error\": \"daemonsets.apps \\\"driver\\\" not found\"\n}\n",
+	} {
+		if got := d.curl(ctx, t, line); !strings.HasPrefix(got, want) {
+			t.Errorf("curl %s: got %s", line, got)
+		}
+	}
+
+	const upgraded = "{\n    \"operation\": \"Upgrade\",\n    \"result\": \"Success\"\n}\n"
+	pods := s.podsOf(ctx, t, "enflame-gcu-exporter")
+	d.blueprint(t, gr("v2", true))
+	if got := d.curl(ctx, t, url, "-X", "PUT", "-d", `{"file": "gr.json"}`); got != upgraded {
+		t.Errorf("got %s", got)
+	}
+	running("upgraded in place", "2/2", func(gr *topsv1.GcuResource) bool {
+		return gr.UID == old.UID && action(gr, topsv1.ActionUpgrade) == "success/success" && survivors(pods, s.podsOf(ctx, t, "enflame-gcu-exporter")) == 0
+	})
+	if got := d.curl(ctx, t, url+"/rollout"); !strings.Contains(got, fmt.Sprintf(`"updated": %d`, scenarioNodes)) {
+		t.Errorf("got %s", got)
+	}
+
+	d.blueprint(t, gr("v3", false))
+	if got := d.curl(ctx, t, url, "-X", "PUT", "-d", `{"file": "gr.json", "mode": "recreate"}`); got != upgraded {
+		t.Errorf("got %s", got)
+	}
+	s.manager.Kill()
+	d.Kill()
+	s.startManager(ctx, t)
+	s.startAPI(ctx, t, d)
+	running("created again with what the blueprint lists", "1/1", func(gr *topsv1.GcuResource) bool {
+		return gr.UID != old.UID && gr.Generation == 1 && gr.Spec.Exporter.Version == "v3" && gr.Spec.GFD == nil
+	})
+
+	if got := d.curl(ctx, t, url, "-X", "DELETE", "-d", `{"policy": "foreground"}`); got != "{\n    \"operation\": \"Delete\",\n    \"result\": \"Success\"\n}\n" {
+		t.Errorf("got %s", got)
+	}
+	if got := d.curl(ctx, t, url); got != "{\n    \"operation\": \"Get\",\n    \"result\": \"Failed\",\n    \"error\": \"gcuresources.topsops.enflame.com \\\"enflame-gcu-resource\\\" not found\"\n}\n" {
+		t.Errorf("got %s", got)
+	}
+	log, err := os.ReadFile(filepath.Join(d.logs, "gcu-upgrade-manager.log"))
+	if err != nil || !strings.Contains(string(log), `body="{\"file\": \"gr.json\"}"`) {
+		t.Errorf("the log has no body of the upgrade (%v):\n%s", err, log)
+	}
+}
