@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -46,9 +45,9 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
-	listener, err := net.Listen("tcp", s.address.String())
+	doors, err := openDoors(s, log)
 	if err != nil {
-		return fmt.Errorf("binding --ota-bind-address: %w", err)
+		return err
 	}
 
 	// The loops outlive the endpoint, so that a request accepted while it drains is
@@ -62,8 +61,9 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 			log.Error(err, "Not watching the NodeUpgrade, reading it from time to time only")
 		}
 	})
-	log.Info("Serving the OTA endpoint", "address", listener.Addr().String(), "node", s.nodeName, "version", version)
-	err = ota.Serve(ctx, listener, ota.NewHandler(inbox, log.WithName("http")), log.WithName("http"))
+	log.Info("Serving the OTA endpoint", "address", doors[0].Listener.Addr().String(), "auth", s.auth,
+		"socket", s.socket, "node", s.nodeName, "version", version)
+	err = ota.Serve(ctx, doors, ota.NewHandler(inbox, log.WithName("http")), log.WithName("http"))
 	stop()
 	loops.Wait()
 	log.Info("Stopped")

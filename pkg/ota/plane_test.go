@@ -33,6 +33,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
 // controlPlane is a real kube-apiserver with etcd, without controllers.
@@ -237,7 +238,7 @@ func (s *site) start() (stop func()) {
 		}
 	})
 	running.Go(func() {
-		if err := ota.Serve(ctx, listener, ota.NewHandler(inbox, testr.New(s.t)), testr.New(s.t)); err != nil {
+		if err := ota.Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Anybody}}, ota.NewHandler(inbox, testr.New(s.t)), testr.New(s.t)); err != nil {
 			s.t.Errorf("serving: %v", err)
 		}
 	})

@@ -1,6 +1,7 @@
 package ota
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/gorilla/mux"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
 // maxBodyBytes bounds the body of a request. No route needs a body.
@@ -56,6 +59,11 @@ func NewHandler(desk Desk, log logr.Logger) http.Handler {
 type handlers struct {
 	desk Desk
 	log  logr.Logger
+}
+
+// Deny answers a request that does not get to the handler.
+func Deny(w http.ResponseWriter, _ *http.Request, d *guard.Denial) {
+	http.Error(w, d.Message, d.Status)
 }
 
 func (h handlers) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -109,12 +117,12 @@ func only(handler http.HandlerFunc, methods ...string) http.Handler {
 	})
 }
 
-// limited reads the body away before the handler runs, refuses a large one and
-// bounds the time the handler has.
+// limited reads the body before the handler runs, refuses a large one and bounds the
+// time the handler has.
 func limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var tooLarge *http.MaxBytesError
-		_, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBodyBytes))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 		if errors.As(err, &tooLarge) {
 			http.Error(w, fmt.Sprintf("The body is larger than %d bytes: no path here needs one.", maxBodyBytes), http.StatusRequestEntityTooLarge)
 			return
@@ -122,6 +130,7 @@ func limited(next http.Handler) http.Handler {
 			http.Error(w, "The body could not be read: send the request again.", http.StatusBadRequest)
 			return
 		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))

@@ -5,40 +5,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/go-logr/logr/testr"
-)
 
-func TestLoopbackAddress(t *testing.T) {
-	for address, want := range map[string]string{
-		"127.0.0.1:10267": "127.0.0.1:10267",
-		"127.0.0.53:0":    "127.0.0.53:0",
-		"[::1]:10267":     "[::1]:10267",
-		"localhost:80":    "127.0.0.1:80",
-		"":                "is not ip:port",
-		"127.0.0.1":       "is not ip:port",
-		"127.0.0.1:http":  "has no port",
-		"127.0.0.1:65536": "has no port",
-		"127.0.0.1:-1":    "has no port",
-		":10267":          "is not a loopback address",
-		"0.0.0.0:10267":   "is not a loopback address",
-		"[::]:10267":      "is not a loopback address",
-		"10.0.0.1:10267":  "is not a loopback address",
-		"127.1:80":        "is not a loopback address",
-		"example.com:80":  "is not a loopback address",
-	} {
-		got, err := LoopbackAddress(address)
-		if err != nil {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%q: error %q, want %q", address, err, want)
-			}
-		} else if got.String() != want {
-			t.Errorf("%q is taken as %s, want %q", address, got, want)
-		}
-	}
-}
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
+)
 
 func TestServeLetsRequestsFinish(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +28,9 @@ func TestServeLetsRequestsFinish(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, listener, handler, testr.New(t)) }()
+	go func() {
+		served <- Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Anybody}}, handler, testr.New(t))
+	}()
 	answers := make(chan string, 1)
 	go func() {
 		response, err := http.Get("http://" + listener.Addr().String())
