@@ -173,8 +173,8 @@ func (r *Reconciler) groupsWith(ctx context.Context, which func(daemonset.Settin
 }
 
 // groupsAskedFor returns the groups of the DaemonSets a node asks for, and all
-// when an operation is on the node, which others keep off, and notes that the node is
-// to be read again.
+// when an operation is on the node, which others keep off, or when its person holds
+// it, and notes that the node is to be read again.
 func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) []Group {
 	groups := map[Group]bool{}
 	for _, request := range object.(*topsv1.NodeUpgrade).Status.Requests {
@@ -186,7 +186,7 @@ func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) [
 			groups[Group{Kind: kindDaemonSet, Namespace: key.Namespace, Name: key.Name}] = true
 		}
 	}
-	if u := object.(*topsv1.NodeUpgrade); u.Spec.Operation != nil || u.Status.Operation != nil {
+	if u := object.(*topsv1.NodeUpgrade); u.Spec.Operation != nil || u.Status.Operation != nil || holdOf(u) != nil {
 		for _, g := range r.groupsWith(ctx, controlled) {
 			groups[g] = true
 		}
@@ -195,6 +195,14 @@ func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) [
 		r.dirty.add(g, object.GetName())
 	}
 	return slices.Collect(maps.Keys(groups))
+}
+
+// holdOf returns the hold of a node's person, nil for none.
+func holdOf(u *topsv1.NodeUpgrade) *topsv1.NodeHold {
+	if u.Status.Agent == nil {
+		return nil
+	}
+	return u.Status.Agent.Hold
 }
 
 // upgradeChanged passes updates of a NodeUpgrade that can change a decision: what
@@ -206,6 +214,7 @@ func upgradeChanged() predicate.Predicate {
 			return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
 				!equality.Semantic.DeepEqual(before.Status.Operation, after.Status.Operation) ||
 				!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
+				!equality.Semantic.DeepEqual(holdOf(before), holdOf(after)) ||
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
 				!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)
 		},

@@ -168,6 +168,8 @@ const (
 	ReasonPaused          Reason = "Paused"
 	ReasonBlocked         Reason = "Blocked"
 	ReasonAwaitingRequest Reason = "AwaitingRequest"
+	// ReasonNodeHeld: the person at the node wants it left alone.
+	ReasonNodeHeld Reason = "NodeHeld"
 
 	// Skipped.
 	ReasonNodeOffline Reason = "NodeOffline"

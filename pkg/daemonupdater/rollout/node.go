@@ -53,7 +53,7 @@ type nodeFacts struct {
 func (f *nodeFacts) examine(now time.Time) {
 	f.absent, f.outdated, f.wants, f.heavy, f.unknown = false, false, false, false, false
 	f.unavailable = f.Disturbed
-	f.moving = f.Job != nil && f.Job.Ours && f.Job.Granted && !f.Job.Held
+	f.moving = f.operating()
 	f.changes = time.Time{}
 	for i := range f.Pods {
 		f.include(&f.Pods[i])
@@ -89,6 +89,8 @@ func (f *nodeFacts) stands(now time.Time) standing {
 		return occupied
 	case !f.outdated:
 		return ailing
+	case f.Hold != nil && !f.operating():
+		return withheld
 	case !f.wants:
 		return unasked
 	case f.frame.policy.Returned > 0 && f.frame.strategy != daemonset.OTA && rested.After(now):

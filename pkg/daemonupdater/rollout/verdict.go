@@ -68,6 +68,8 @@ func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
 		return ReasonNodeBusy, f.Job.Message
 	case f.standing == ailing:
 		return ReasonUnavailable, f.wait().message
+	case f.standing == withheld:
+		return ReasonNodeHeld, f.holdMessage()
 	case f.standing == unasked:
 		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
 	case p.in.Settings.Paused:
@@ -91,6 +93,15 @@ func (p *planner) whyNot(f *nodeFacts) (Reason, string) {
 	return ReasonUnavailable, f.wait().message
 }
 
+// holdMessage says since when a node is held, and why.
+func (f *nodeFacts) holdMessage() string {
+	message := fmt.Sprintf("its person wants it left alone since %s, until it is released at the node", f.Hold.Since.UTC().Format(time.RFC3339))
+	if f.Hold.Message != "" {
+		message += ": " + f.Hold.Message
+	}
+	return message
+}
+
 // state is that of a node that waits for a reason: pending when it waits for
 // room or for its own pods, held when it waits for a person or by policy.
 func (r Reason) state() State {
@@ -104,7 +115,7 @@ func (r Reason) state() State {
 // byPeople tells whether nodes that wait for this reason wait for a person.
 func (r Reason) byPeople() bool {
 	switch r {
-	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval:
+	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonNodeHeld:
 		return true
 	}
 	return false
