@@ -34,14 +34,14 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	inbox, err := ota.NewInbox(ota.Options{
-		NodeName: s.nodeName, StateDirectory: s.stateDir, Version: version,
-		Cluster: cluster, Clock: clock.RealClock{}, Log: log.WithName("inbox"),
-	})
+	worker, err := newWorker(s, cluster, log)
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
-	worker, err := newWorker(s, cluster, log)
+	inbox, err := ota.NewInbox(ota.Options{
+		NodeName: s.nodeName, StateDirectory: s.stateDir, Version: version,
+		Cluster: cluster, Puller: worker, Clock: clock.RealClock{}, Log: log.WithName("inbox"),
+	})
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
@@ -63,7 +63,8 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	})
 	log.Info("Serving the OTA endpoint", "address", doors[0].Listener.Addr().String(), "auth", s.auth,
 		"socket", s.socket, "node", s.nodeName, "version", version)
-	err = ota.Serve(ctx, doors, ota.NewHandler(inbox, log.WithName("http")), log.WithName("http"))
+	handler := ota.NewHandler(ota.HandlerOptions{Desk: inbox, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: log.WithName("http")})
+	err = ota.Serve(ctx, doors, handler, log.WithName("http"))
 	stop()
 	loops.Wait()
 	log.Info("Stopped")

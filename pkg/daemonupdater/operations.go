@@ -5,9 +5,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -208,16 +207,7 @@ func targetOfOperation(m member, component, revision, previous string) topsv1.Op
 		t.Previous = previous
 	}
 	spec := &ds.Spec.Template.Spec
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			if image := containers[i].Image; !slices.Contains(t.Images, image) {
-				t.Images = append(t.Images, image)
-			}
-		}
-	}
-	for _, s := range spec.ImagePullSecrets {
-		t.PullSecrets = append(t.PullSecrets, s.Name)
-	}
+	t.Images, t.PullSecrets = daemonset.Images(spec), daemonset.PullSecrets(spec)
 	return t
 }
 

@@ -237,7 +237,7 @@ func TestKilledBetweenJournalAndApplyResumes(t *testing.T) {
 	s.outdated("driver-x", nil)
 	left := filepath.Join(t.TempDir(), "state")
 	inbox, err := ota.NewInbox(ota.Options{
-		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Clock: clock.RealClock{}, Log: testr.New(t),
+		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Puller: noPuller{}, Clock: clock.RealClock{}, Log: testr.New(t),
 		Cluster: killedAtApply{Cluster: s.cluster, disk: func() {
 			// What a kill at this moment leaves on the disk.
 			if err := os.CopyFS(left, os.DirFS(s.stateDir)); err != nil {

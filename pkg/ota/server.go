@@ -12,7 +12,7 @@ import (
 )
 
 // drainTimeout is longer than any request may take.
-const drainTimeout = callTimeout + 2*time.Second
+const drainTimeout = answerTimeout + 2*time.Second
 
 // Serve answers requests at all doors until ctx is done, lets those that are under
 // way finish, and closes the listeners. It returns nil after such an end and an
