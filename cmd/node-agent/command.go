@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,6 +22,7 @@ const (
 	defaultSocket             = "/run/gcu-node-agent/ota.sock"
 	defaultStateDir           = "/var/lib/gcu-node-agent"
 	tokenFileName             = "ota-token" // in the state directory
+	defaultSpread             = 30 * time.Second
 	defaultHostRoot           = "/host"
 	defaultDockerEndpoint     = "unix:///run/docker.sock"
 	defaultContainerdEndpoint = "unix:///run/containerd/containerd.sock"
@@ -56,7 +58,11 @@ const example = `  # In a pod of the DaemonSet, NODE_NAME and POD_UID from the d
   node-agent --restart-command-containerd /usr/bin/nsenter --restart-command-containerd --target=1 \
     --restart-command-containerd --all --restart-command-containerd /etc/init.d/containerd --restart-command-containerd restart
 
-  # On the node, as root: what can be upgraded, and upgrade it
+  # On the node, as root: what can be upgraded, and upgrade it, see node-agent ota --help
+  node-agent ota status
+  node-agent ota upgrade
+
+  # The same with curl, as OpenYurt has it
   curl -s --unix-socket /run/gcu-node-agent/ota.sock http://localhost/pods
   curl -X POST --unix-socket /run/gcu-node-agent/ota.sock \
     http://localhost/openyurt.io/v1/namespaces/kube-system/pods/gcu-driver-x7x2p/upgrade`
@@ -68,6 +74,7 @@ type options struct {
 	podUID     string
 	stateDir   string
 	log        logging.Options
+	spread     time.Duration
 
 	bindAddress string
 	auth        string
@@ -104,13 +111,14 @@ func newCommand() *cobra.Command {
 				return err
 			}
 			if err := serve(command.Context(), settings, command.ErrOrStderr()); err != nil {
-				return &runError{err}
+				return &exitError{exitFailed, err}
 			}
 			return nil
 		},
 	}
 	command.Flags().SortFlags = false
 	o.bindFlags(command.Flags())
+	command.AddCommand(newOTACommand())
 	return command
 }
 
@@ -118,6 +126,7 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; default from the environment variable NODE_NAME")
 	flags.StringVar(&o.podUID, "pod-uid", os.Getenv("POD_UID"), "`UID` of the agent's pod, whose container must run again after a restart of the runtime; default from POD_UID; empty: it runs in no pod")
+	flags.DurationVar(&o.spread, "first-contact-spread", defaultSpread, "`time` over which the agents of many nodes that start at once spread their first contact with the API server; a request at the node does not wait for it")
 	flags.StringVar(&o.bindAddress, "ota-bind-address", defaultBindAddress, "`ip:port` of the OTA endpoint; anything but loopback needs --ota-auth=token and TLS")
 	flags.StringVar(&o.auth, "ota-auth", authToken, "`who` may call over TCP: token (who shows the token of the node), or none (everybody on the node)")
 	flags.StringVar(&o.tokenFile, "ota-token-file", "", "`file` of the token, for root only; made with a new token when there is none; default "+tokenFileName+" in the state directory")

@@ -37,17 +37,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	var failure *runError
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*exitError](err); ok {
 		command.PrintErrln("node-agent:", err)
-		return exitFailed
+		return failure.code
 	}
 	command.PrintErrln("node-agent:", err, "(see node-agent --help)")
 	return exitUsage
 }
-
-// runError is an error that no other flag would have avoided.
-type runError struct{ cause error }
-
-func (e *runError) Error() string { return e.cause.Error() }
-func (e *runError) Unwrap() error { return e.cause }

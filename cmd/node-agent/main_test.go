@@ -81,6 +81,7 @@ func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 		"a group below zero":                      {append(good, "--ota-socket-group=-2"), exitUsage, "is not the number of a group"},
 		"a token that is not secret":              {append(good, "--ota-token-file="+file), exitFailed, "reading --ota-token-file"},
 		"a socket where there is a file":          {append(good, "--ota-socket="+file+"/ota.sock"), exitFailed, "listening on --ota-socket"},
+		"a spread below zero":                     {append(good, "--first-contact-spread=-1s"), exitUsage, "is negative"},
 		"an empty state directory":                {append(good, "--state-dir="), exitUsage, "--state-dir is empty"},
 		"a relative host root":                    {append(good, "--host-root=host"), exitUsage, `--host-root "host" is not an absolute path`},
 		"an unknown runtime":                      {append(good, "--container-runtime=podman"), exitUsage, "is none of auto, docker, containerd"},

@@ -54,9 +54,11 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	// still looked after.
 	looping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
-	loops.Go(func() { inbox.Run(looping) })
-	loops.Go(func() { worker.Run(looping) })
+	contact := afterwards(looping, firstContact(s, worker))
+	loops.Go(func() { <-contact; inbox.Run(looping) })
+	loops.Go(func() { <-contact; worker.Run(looping) })
 	loops.Go(func() {
+		<-contact
 		if err := cluster.Follow(looping, s.nodeName, log.WithName("watch"), inbox.Seen, worker.Seen); err != nil {
 			log.Error(err, "Not watching the NodeUpgrade, reading it from time to time only")
 		}
@@ -69,6 +71,30 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	loops.Wait()
 	log.Info("Stopped")
 	return err
+}
+
+// firstContact is how long the loops wait. An agent that died over a restart of the
+// runtime is waited for, and does not wait.
+func firstContact(s settings, worker *hosttasks.Worker) time.Duration {
+	if worker.Restarting() {
+		return 0
+	}
+	return nodeapi.FirstContact(s.nodeName, s.spread)
+}
+
+// afterwards returns what is closed when some time has passed, or ctx is done.
+func afterwards(ctx context.Context, wait time.Duration) <-chan struct{} {
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+	}()
+	return passed
 }
 
 // newWorker returns who does the tasks of the host. The host itself is not looked at.

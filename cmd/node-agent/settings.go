@@ -36,6 +36,9 @@ func (o options) validate() (settings, error) {
 	if o.stateDir == "" {
 		return settings{}, errors.New("--state-dir is empty: name a directory that survives restarts of the node")
 	}
+	if o.spread < 0 {
+		return settings{}, fmt.Errorf("--first-contact-spread %s is negative", o.spread)
+	}
 	if err := o.log.Validate(); err != nil {
 		return settings{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr/testr"
@@ -59,4 +60,66 @@ func TestServeLetsRequestsFinish(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Errorf("serving ended with %v", err)
 	}
+}
+
+func TestALargeBodyIsNotRead(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	desk := &fakeDesk{}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	const token = "0123456789abcdef0123456789abcdef"
+	go func() {
+		served <- Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Bearer(token)}}, handlerOf(desk), testr.New(t))
+	}()
+	for authorization, want := range map[string]int{"": 401, "Bearer " + token: 413} {
+		body := &counted{left: 10 << 20}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/v1/upgrade", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", authorization)
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want || len(desk.asked) > 0 {
+			t.Errorf("10 MB with %q are answered with %s, asked %v", authorization, response.Status, desk.asked)
+		}
+		if body.read() > 5<<20 {
+			t.Errorf("%d bytes of the body were taken", body.read())
+		}
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Errorf("serving ended with %v", err)
+	}
+}
+
+// counted is a body of so many bytes.
+type counted struct {
+	mu         sync.Mutex
+	left, sent int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(p), c.left)
+	c.left -= n
+	c.sent += n
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (c *counted) read() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent
 }

@@ -77,7 +77,7 @@ func (c *Cluster) StartAgent(ctx context.Context, node, hostRoot string) (*Proce
 	address := freeAddress()
 	p, err := c.start("node-agent", "node-agent-"+node+".log", []string{"--kubeconfig", kubeconfig, "--node-name", node,
 		"--ota-bind-address", address, "--state-dir", filepath.Join(c.Dir, "node-agent-"+node), "--log-format", "json",
-		"--ota-auth", "none", "--ota-socket", filepath.Join(hostRoot, "ota.sock"),
+		"--first-contact-spread", "0s", "--ota-auth", "none", "--ota-socket", filepath.Join(hostRoot, "ota.sock"),
 		"--host-root", hostRoot, "--container-runtime", "containerd", "--log-dir="})
 	if err != nil {
 		return nil, err
