@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -286,6 +287,8 @@ func TestAgentHoldsNoOtherRights(t *testing.T) {
 		"deleting a pod":         agent.Delete(t.Context(), pod),
 		"deleting a NodeUpgrade": agent.Delete(t.Context(), &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}),
 		"updating a node":        agent.Update(t.Context(), s.node),
+		"listing DaemonSets":     agent.List(t.Context(), &appsv1.DaemonSetList{}),
+		"writing a pod's status": agent.Status().Update(t.Context(), pod),
 		"listing nodes":          agent.List(t.Context(), &corev1.NodeList{}),
 		"listing secrets":        agent.List(t.Context(), &corev1.SecretList{}),
 		"evicting a pod":         agent.SubResource("eviction").Create(t.Context(), pod, pod),
