@@ -12,7 +12,6 @@ require (
 	github.com/google/btree v1.1.3
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
-	github.com/google/go-containerregistry/pkg/authn/kubernetes v0.0.0-20260224031529-85f2bf5f7303
 	github.com/gorilla/mux v1.8.1
 	github.com/moby/moby/api v1.56.1
 	github.com/moby/moby/client v0.6.1

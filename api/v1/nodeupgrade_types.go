@@ -88,6 +88,20 @@ type AgentStatus struct {
 	// startTime of the agent process.
 	// +optional
 	StartTime metav1.Time `json:"startTime,omitempty"`
+	// hold is set while the person at the node wants it left alone: no rollout starts
+	// on it, and what is in flight there goes on. Default: none.
+	// +optional
+	Hold *NodeHold `json:"hold,omitempty"`
+}
+
+// NodeHold is the wish that a node be left alone.
+type NodeHold struct {
+	// since when.
+	Since metav1.Time `json:"since"`
+	// message of the person, for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
 }
 
 // UpgradeRequest asks that one pod of a DaemonSet be replaced by its newest revision.
@@ -105,6 +119,11 @@ type UpgradeRequest struct {
 	Revision string `json:"revision,omitempty"`
 	// requestTime is when the request was accepted on the node.
 	RequestTime metav1.Time `json:"requestTime"`
+	// operation of the node's endpoint that the request is part of; empty: it was made
+	// alone.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Operation string `json:"operation,omitempty"`
 }
 
 // NamespacedRef identifies one namespaced object.

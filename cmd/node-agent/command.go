@@ -2,16 +2,27 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
+)
+
+// Values of --ota-auth.
+const (
+	authToken = "token"
+	authNone  = "none"
 )
 
 const (
 	defaultBindAddress        = "127.0.0.1:10267"
+	defaultSocket             = "/run/gcu-node-agent/ota.sock"
 	defaultStateDir           = "/var/lib/gcu-node-agent"
+	tokenFileName             = "ota-token" // in the state directory
+	defaultSpread             = 30 * time.Second
 	defaultHostRoot           = "/host"
 	defaultDockerEndpoint     = "unix:///run/docker.sock"
 	defaultContainerdEndpoint = "unix:///run/containerd/containerd.sock"
@@ -31,7 +42,8 @@ lack of a mount or a socket, it says there, and goes on with the rest.
 The person at the node sees with GET /pods which pods have a newer revision
 (condition PodNeedUpgrade) and asks for one with a POST. The request survives
 restarts of the agent and of the node; the operator carries it out under the
-limits of the rollout. The endpoint is reachable from this node only.
+limits of the rollout. Root calls over the socket; over TCP, on loopback, who has
+the token of the node.
 
 Exit codes: 0 after SIGTERM or Ctrl-C, 1 when the agent cannot run or go on,
 2 when a flag is wrong.`
@@ -46,18 +58,31 @@ const example = `  # In a pod of the DaemonSet, NODE_NAME and POD_UID from the d
   node-agent --restart-command-containerd /usr/bin/nsenter --restart-command-containerd --target=1 \
     --restart-command-containerd --all --restart-command-containerd /etc/init.d/containerd --restart-command-containerd restart
 
-  # On the node: what can be upgraded, and upgrade it
-  curl -s http://127.0.0.1:10267/pods
-  curl -X POST http://127.0.0.1:10267/openyurt.io/v1/namespaces/kube-system/pods/gcu-driver-x7x2p/upgrade`
+  # On the node, as root: what can be upgraded, and upgrade it, see node-agent ota --help
+  node-agent ota status
+  node-agent ota upgrade
+
+  # The same with curl, as OpenYurt has it
+  curl -s --unix-socket /run/gcu-node-agent/ota.sock http://localhost/pods
+  curl -X POST --unix-socket /run/gcu-node-agent/ota.sock \
+    http://localhost/openyurt.io/v1/namespaces/kube-system/pods/gcu-driver-x7x2p/upgrade`
 
 // options are the flags as given.
 type options struct {
-	kubeconfig  string
-	nodeName    string
-	podUID      string
+	kubeconfig string
+	nodeName   string
+	podUID     string
+	stateDir   string
+	log        logging.Options
+	spread     time.Duration
+
 	bindAddress string
-	stateDir    string
-	log         logging.Options
+	auth        string
+	tokenFile   string
+	socket      string
+	socketGroup int
+	tlsCertFile string
+	tlsKeyFile  string
 
 	hostRoot           string
 	runtime            string
@@ -86,13 +111,14 @@ func newCommand() *cobra.Command {
 				return err
 			}
 			if err := serve(command.Context(), settings, command.ErrOrStderr()); err != nil {
-				return &runError{err}
+				return &exitError{exitFailed, err}
 			}
 			return nil
 		},
 	}
 	command.Flags().SortFlags = false
 	o.bindFlags(command.Flags())
+	command.AddCommand(newOTACommand())
 	return command
 }
 
@@ -100,7 +126,14 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; default from the environment variable NODE_NAME")
 	flags.StringVar(&o.podUID, "pod-uid", os.Getenv("POD_UID"), "`UID` of the agent's pod, whose container must run again after a restart of the runtime; default from POD_UID; empty: it runs in no pod")
-	flags.StringVar(&o.bindAddress, "ota-bind-address", defaultBindAddress, "loopback `ip:port` of the OTA endpoint")
+	flags.DurationVar(&o.spread, "first-contact-spread", defaultSpread, "`time` over which the agents of many nodes that start at once spread their first contact with the API server; a request at the node does not wait for it")
+	flags.StringVar(&o.bindAddress, "ota-bind-address", defaultBindAddress, "`ip:port` of the OTA endpoint; anything but loopback needs --ota-auth=token and TLS")
+	flags.StringVar(&o.auth, "ota-auth", authToken, "`who` may call over TCP: token (who shows the token of the node), or none (everybody on the node)")
+	flags.StringVar(&o.tokenFile, "ota-token-file", "", "`file` of the token, for root only; made with a new token when there is none; default "+tokenFileName+" in the state directory")
+	flags.StringVar(&o.socket, "ota-socket", defaultSocket, "`path` of the unix socket of the OTA endpoint, for root; empty: none")
+	flags.IntVar(&o.socketGroup, "ota-socket-group", guard.NoGroup, "`number` of a group on the host whose members may use the socket too; -1: none")
+	flags.StringVar(&o.tlsCertFile, "ota-tls-cert-file", "", "`file` of the certificate with which TCP is served over TLS; read again for each connection")
+	flags.StringVar(&o.tlsKeyFile, "ota-tls-key-file", "", "`file` of its key")
 	flags.StringVar(&o.stateDir, "state-dir", defaultStateDir, "`directory` for the journals of requests and of host tasks; must survive restarts of the node")
 	flags.StringVar(&o.hostRoot, "host-root", defaultHostRoot, "`directory` where the root of the host is mounted; / outside a container")
 	flags.StringVar(&o.runtime, "container-runtime", "auto", "`engine` that runs the pods: auto, docker or containerd")

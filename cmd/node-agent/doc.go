@@ -13,6 +13,7 @@
 //
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
+// +kubebuilder:rbac:groups=apps,resources=daemonsets;controllerrevisions,verbs=get
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades/status,verbs=patch
 // +kubebuilder:rbac:groups="",namespace=kube-system,resources=secrets,resourceNames=gcu-pull-secret,verbs=get

@@ -53,7 +53,7 @@ func (b *buffer) String() string {
 func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 	t.Setenv("NODE_NAME", "")
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,32 +61,43 @@ func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	good := []string{"--node-name=node-a", "--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0", "--log-dir="}
+	good := []string{"--node-name=node-a", "--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0", "--ota-socket=", "--log-dir="}
 	for name, test := range map[string]struct {
 		args []string
 		code int
 		says string
 	}{
-		"no node name":                {nil, exitUsage, "--node-name is required"},
-		"a bad node name":             {[]string{"--node-name=Node_A"}, exitUsage, "is not the name of a node"},
-		"a public address":            {append(good, "--ota-bind-address=0.0.0.0:10267"), exitUsage, "is not a loopback address"},
-		"no port":                     {append(good, "--ota-bind-address=127.0.0.1"), exitUsage, "is not ip:port"},
-		"an empty state directory":    {append(good, "--state-dir="), exitUsage, "--state-dir is empty"},
-		"a relative host root":        {append(good, "--host-root=host"), exitUsage, `--host-root "host" is not an absolute path`},
-		"an unknown runtime":          {append(good, "--container-runtime=podman"), exitUsage, "is none of auto, docker, containerd"},
-		"an endpoint that is no path": {append(good, "--container-runtime-endpoint=tcp://1.2.3.4:5"), exitUsage, "--container-runtime-endpoint \"tcp://1.2.3.4:5\" is not a socket"},
-		"an empty endpoint":           {append(good, "--docker-endpoint="), exitUsage, "--docker-endpoint \"\" is not a socket"},
-		"a shell string":              {append(good, "--restart-command-docker=service docker restart"), exitUsage, "is not the absolute path of a program"},
-		"a relative log directory":    {append(good, "--log-dir=log"), exitUsage, `--log-dir "log" is not an absolute path`},
-		"no truth value":              {append(good, "--restart-runtime=perhaps"), exitUsage, "--restart-runtime"},
-		"an unknown log format":       {append(good, "--log-format=xml"), exitUsage, `--log-format "xml" is none of`},
-		"a verbosity below zero":      {append(good, "-v=-1"), exitUsage, "not between 0 and 10"},
-		"an unknown flag":             {append(good, "--bogus"), exitUsage, "unknown flag: --bogus"},
-		"an argument":                 {append(good, "serve"), exitUsage, "unknown command"},
-		"a kubeconfig that is absent": {append(good, "--kubeconfig="+file+"x"), exitFailed, "reading --kubeconfig"},
-		"no kubeconfig outside a pod": {append(good, "--kubeconfig="), exitFailed, "without --kubeconfig"},
-		"a state directory in a file": {append(good, "--state-dir="+file), exitFailed, "opening --state-dir"},
-		"a port that is taken":        {append(good, "--ota-bind-address="+taken.Addr().String()), exitFailed, "binding --ota-bind-address"},
+		"no node name":                 {nil, exitUsage, "--node-name is required"},
+		"a bad node name":              {[]string{"--node-name=Node_A"}, exitUsage, "is not the name of a node"},
+		"a public address":             {append(good, "--ota-bind-address=0.0.0.0:10267"), exitUsage, "is not a loopback address"},
+		"no port":                      {append(good, "--ota-bind-address=127.0.0.1"), exitUsage, "is not ip:port"},
+		"a public address without TLS": {append(good, "--ota-bind-address=0.0.0.0:10267", "--ota-auth=token"), exitUsage, "any other needs --ota-auth=token"},
+		"a public address without authentication": {append(good, "--ota-bind-address=0.0.0.0:0", "--ota-auth=none", "--ota-tls-cert-file=c", "--ota-tls-key-file=k"), exitUsage, "is not a loopback address"},
+		"a way to authenticate that there is not": {append(good, "--ota-auth=basic"), exitUsage, `--ota-auth "basic" is none of token, none`},
+		"a certificate without a key":             {append(good, "--ota-tls-cert-file=c"), exitUsage, "give both or none"},
+		"a certificate that is not there":         {append(good, "--ota-tls-cert-file=/none/c", "--ota-tls-key-file=/none/k"), exitFailed, "reading --ota-tls-cert-file"},
+		"a relative socket":                       {append(good, "--ota-socket=ota.sock"), exitUsage, "is not an absolute path"},
+		"a group that is no number":               {append(good, "--ota-socket-group=docker"), exitUsage, "--ota-socket-group"},
+		"a group below zero":                      {append(good, "--ota-socket-group=-2"), exitUsage, "is not the number of a group"},
+		"a token that is not secret":              {append(good, "--ota-token-file="+file), exitFailed, "reading --ota-token-file"},
+		"a socket where there is a file":          {append(good, "--ota-socket="+file+"/ota.sock"), exitFailed, "listening on --ota-socket"},
+		"a spread below zero":                     {append(good, "--first-contact-spread=-1s"), exitUsage, "is negative"},
+		"an empty state directory":                {append(good, "--state-dir="), exitUsage, "--state-dir is empty"},
+		"a relative host root":                    {append(good, "--host-root=host"), exitUsage, `--host-root "host" is not an absolute path`},
+		"an unknown runtime":                      {append(good, "--container-runtime=podman"), exitUsage, "is none of auto, docker, containerd"},
+		"an endpoint that is no path":             {append(good, "--container-runtime-endpoint=tcp://1.2.3.4:5"), exitUsage, "--container-runtime-endpoint \"tcp://1.2.3.4:5\" is not a socket"},
+		"an empty endpoint":                       {append(good, "--docker-endpoint="), exitUsage, "--docker-endpoint \"\" is not a socket"},
+		"a shell string":                          {append(good, "--restart-command-docker=service docker restart"), exitUsage, "is not the absolute path of a program"},
+		"a relative log directory":                {append(good, "--log-dir=log"), exitUsage, `--log-dir "log" is not an absolute path`},
+		"no truth value":                          {append(good, "--restart-runtime=perhaps"), exitUsage, "--restart-runtime"},
+		"an unknown log format":                   {append(good, "--log-format=xml"), exitUsage, `--log-format "xml" is none of`},
+		"a verbosity below zero":                  {append(good, "-v=-1"), exitUsage, "not between 0 and 10"},
+		"an unknown flag":                         {append(good, "--bogus"), exitUsage, "unknown flag: --bogus"},
+		"an argument":                             {append(good, "serve"), exitUsage, "unknown command"},
+		"a kubeconfig that is absent":             {append(good, "--kubeconfig="+file+"x"), exitFailed, "reading --kubeconfig"},
+		"no kubeconfig outside a pod":             {append(good, "--kubeconfig="), exitFailed, "without --kubeconfig"},
+		"a state directory in a file":             {append(good, "--state-dir="+file), exitFailed, "opening --state-dir"},
+		"a port that is taken":                    {append(good, "--ota-bind-address="+taken.Addr().String()), exitFailed, "binding --ota-bind-address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr buffer
@@ -99,7 +110,7 @@ func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 }
 
 func TestFlagsAboutTheHost(t *testing.T) {
-	o := options{nodeName: "n", bindAddress: defaultBindAddress, stateDir: "/s", hostRoot: "/host", runtime: "docker", log: logging.Options{Format: logging.JSON},
+	o := options{nodeName: "n", bindAddress: defaultBindAddress, auth: authToken, stateDir: "/s", hostRoot: "/host", runtime: "docker", log: logging.Options{Format: logging.JSON},
 		containerdEndpoint: "unix:///run/k3s/containerd/containerd.sock", dockerEndpoint: "/run//docker.sock",
 		restartContainerd: []string{"/usr/sbin/service", "containerd", "restart"}}
 	got, err := o.validate()
@@ -143,7 +154,7 @@ func TestAgentStartsWithoutServerLogsJSONAndStopsCleanly(t *testing.T) {
 	ended := make(chan int, 1)
 	var stdout buffer
 	go func() {
-		ended <- run(ctx, []string{"--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0", "--log-dir=", "--host-root=" + filepath.Join(t.TempDir(), "none"), "-v=4"}, &stdout, writer)
+		ended <- run(ctx, []string{"--kubeconfig=" + writeKubeconfig(t), "--state-dir=" + t.TempDir(), "--ota-bind-address=127.0.0.1:0", "--ota-auth=none", "--ota-socket=", "--log-dir=", "--host-root=" + filepath.Join(t.TempDir(), "none"), "-v=4"}, &stdout, writer)
 		_ = writer.Close()
 	}()
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -35,39 +34,67 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	inbox, err := ota.NewInbox(ota.Options{
-		NodeName: s.nodeName, StateDirectory: s.stateDir, Version: version,
-		Cluster: cluster, Clock: clock.RealClock{}, Log: log.WithName("inbox"),
-	})
-	if err != nil {
-		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
-	}
 	worker, err := newWorker(s, cluster, log)
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
-	listener, err := net.Listen("tcp", s.address.String())
+	inbox, err := ota.NewInbox(ota.Options{
+		NodeName: s.nodeName, StateDirectory: s.stateDir, Version: version,
+		Cluster: cluster, Puller: worker, Clock: clock.RealClock{}, Log: log.WithName("inbox"),
+	})
 	if err != nil {
-		return fmt.Errorf("binding --ota-bind-address: %w", err)
+		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
+	}
+	doors, err := openDoors(s, log)
+	if err != nil {
+		return err
 	}
 
 	// The loops outlive the endpoint, so that a request accepted while it drains is
 	// still looked after.
 	looping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
-	loops.Go(func() { inbox.Run(looping) })
-	loops.Go(func() { worker.Run(looping) })
+	contact := afterwards(looping, firstContact(s, worker))
+	loops.Go(func() { <-contact; inbox.Run(looping) })
+	loops.Go(func() { <-contact; worker.Run(looping) })
 	loops.Go(func() {
+		<-contact
 		if err := cluster.Follow(looping, s.nodeName, log.WithName("watch"), inbox.Seen, worker.Seen); err != nil {
 			log.Error(err, "Not watching the NodeUpgrade, reading it from time to time only")
 		}
 	})
-	log.Info("Serving the OTA endpoint", "address", listener.Addr().String(), "node", s.nodeName, "version", version)
-	err = ota.Serve(ctx, listener, ota.NewHandler(inbox, log.WithName("http")), log.WithName("http"))
+	log.Info("Serving the OTA endpoint", "address", doors[0].Listener.Addr().String(), "auth", s.auth,
+		"socket", s.socket, "node", s.nodeName, "version", version)
+	handler := ota.NewHandler(ota.HandlerOptions{Desk: inbox, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: log.WithName("http")})
+	err = ota.Serve(ctx, doors, handler, log.WithName("http"))
 	stop()
 	loops.Wait()
 	log.Info("Stopped")
 	return err
+}
+
+// firstContact is how long the loops wait. An agent that died over a restart of the
+// runtime is waited for, and does not wait.
+func firstContact(s settings, worker *hosttasks.Worker) time.Duration {
+	if worker.Restarting() {
+		return 0
+	}
+	return nodeapi.FirstContact(s.nodeName, s.spread)
+}
+
+// afterwards returns what is closed when some time has passed, or ctx is done.
+func afterwards(ctx context.Context, wait time.Duration) <-chan struct{} {
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+	}()
+	return passed
 }
 
 // newWorker returns who does the tasks of the host. The host itself is not looked at.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
-	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
 // settings are options that were found to be good.
@@ -32,21 +33,44 @@ func (o options) validate() (settings, error) {
 	if problems := validation.IsDNS1123Subdomain(o.nodeName); len(problems) > 0 {
 		return settings{}, fmt.Errorf("--node-name %q is not the name of a node: %s", o.nodeName, strings.Join(problems, "; "))
 	}
-	address, err := ota.LoopbackAddress(o.bindAddress)
-	if err != nil {
-		return settings{}, fmt.Errorf("--ota-bind-address %w", err)
-	}
 	if o.stateDir == "" {
 		return settings{}, errors.New("--state-dir is empty: name a directory that survives restarts of the node")
+	}
+	if o.spread < 0 {
+		return settings{}, fmt.Errorf("--first-contact-spread %s is negative", o.spread)
 	}
 	if err := o.log.Validate(); err != nil {
 		return settings{}, err
 	}
-	s := settings{options: o, address: address}
+	s := settings{options: o}
+	if err := s.validateEndpoint(); err != nil {
+		return settings{}, err
+	}
 	if err := s.validateHost(); err != nil {
 		return settings{}, err
 	}
 	return s, nil
+}
+
+// validateEndpoint looks at the flags about the OTA endpoint.
+func (s *settings) validateEndpoint() (err error) {
+	if s.auth != authToken && s.auth != authNone {
+		return fmt.Errorf("--ota-auth %q is none of %s, %s", s.auth, authToken, authNone)
+	}
+	if (s.tlsCertFile == "") != (s.tlsKeyFile == "") {
+		return errors.New("--ota-tls-cert-file and --ota-tls-key-file go together: give both or none")
+	}
+	if s.address, err = guard.Address(s.bindAddress, s.auth == authToken && s.tlsCertFile != ""); err != nil {
+		return fmt.Errorf("--ota-bind-address %w", err)
+	}
+	s.tokenFile = cmp.Or(s.tokenFile, filepath.Join(s.stateDir, tokenFileName))
+	if s.socket != "" && !filepath.IsAbs(s.socket) {
+		return fmt.Errorf("--ota-socket %q is not an absolute path", s.socket)
+	}
+	if s.socketGroup < guard.NoGroup {
+		return fmt.Errorf("--ota-socket-group %d is not the number of a group", s.socketGroup)
+	}
+	return nil
 }
 
 // validateHost looks at the flags about the host.

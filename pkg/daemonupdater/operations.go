@@ -5,9 +5,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -29,11 +28,15 @@ func heavy(book *upgradeplan.Book, component string) bool {
 	return disruption != "" && disruption != upgradeplan.ReplacePod
 }
 
-// describeOperations adds what a NodeUpgrade says of operations. own is the
+// describeOperations adds what a NodeUpgrade says of operations, and whether its
+// person holds the node. own is the
 // rollout of the group, revision its target.
 func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revision string) {
 	if upgrade == nil {
 		return
+	}
+	if hold := holdOf(upgrade); hold != nil {
+		n.Hold = &rollout.Hold{Since: hold.Since.Time, Message: hold.Message}
 	}
 	n.Job, n.Disturbed = jobOf(upgrade, own)
 	for i := range upgrade.Status.History {
@@ -223,16 +226,7 @@ func targetOfOperation(m member, component, revision, previous string) topsv1.Op
 		t.Previous = previous
 	}
 	spec := &ds.Spec.Template.Spec
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			if image := containers[i].Image; !slices.Contains(t.Images, image) {
-				t.Images = append(t.Images, image)
-			}
-		}
-	}
-	for _, s := range spec.ImagePullSecrets {
-		t.PullSecrets = append(t.PullSecrets, s.Name)
-	}
+	t.Images, t.PullSecrets = daemonset.Images(spec), daemonset.PullSecrets(spec)
 	return t
 }
 

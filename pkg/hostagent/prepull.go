@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/authn/kubernetes"
 	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -73,7 +72,7 @@ func pull(ctx context.Context, client engine, image string, p Prepull) (id strin
 			return id, pick(err == nil, ReasonPresent, ReasonPullFailed), err
 		}
 	}
-	credentials, err := credentialsFor(ctx, image, p.Secrets)
+	credentials, err := credentialsFor(image, p.Secrets)
 	if err != nil {
 		return "", ReasonBadPullSecret, err
 	}
@@ -101,31 +100,19 @@ func pick(condition bool, yes, no Reason) Reason {
 // credentialsFor returns the credentials in pull secrets that fit an image, in
 // the order of the secrets; a single empty one when none fits. An error names
 // the secret that cannot be read.
-func credentialsFor(ctx context.Context, image string, secrets []corev1.Secret) ([]authn.AuthConfig, error) {
+func credentialsFor(image string, secrets []corev1.Secret) ([]authn.AuthConfig, error) {
 	reference, err := name.ParseReference(image)
 	if err != nil {
 		return nil, err
 	}
 	var credentials []authn.AuthConfig
-	for _, secret := range secrets {
-		// A keychain of one secret each: one of several would give its first match only.
-		keychain, err := kubernetes.NewFromPullSecrets(ctx, []corev1.Secret{secret})
+	for i := range secrets {
+		credential, fits, err := credentialIn(&secrets[i], reference.Context().String())
 		if err != nil {
-			return nil, fmt.Errorf("pull secret %s/%s cannot be read", secret.Namespace, secret.Name) // its text may hold a password
+			return nil, fmt.Errorf("pull secret %s/%s cannot be read", secrets[i].Namespace, secrets[i].Name) // its text may hold a password
 		}
-		found, err := authn.Resolve(ctx, keychain, reference.Context())
-		if err != nil {
-			return nil, fmt.Errorf("pull secret %s/%s: %w", secret.Namespace, secret.Name, err)
-		}
-		if found == authn.Anonymous {
-			continue
-		}
-		credential, err := found.Authorization()
-		if err != nil {
-			return nil, fmt.Errorf("pull secret %s/%s: %w", secret.Namespace, secret.Name, err)
-		}
-		if !slices.Contains(credentials, *credential) {
-			credentials = append(credentials, *credential)
+		if fits && !slices.Contains(credentials, credential) {
+			credentials = append(credentials, credential)
 		}
 	}
 	if len(credentials) == 0 {

@@ -254,11 +254,16 @@ func TestCredentialsForAnImage(t *testing.T) {
 		"with a wildcard":                {"eu.r.example/a:1", []corev1.Secret{secret(`"*.r.example":{"username":"u","password":"p"}`)}, []string{"u"}},
 		"of Docker Hub, by its old name": {"busybox", []corev1.Secret{secret(`"https://index.docker.io/v1/":{"username":"hub","password":"p"}`)}, []string{"hub"}},
 		"several, in their order":        {"r.example/a:1", []corev1.Secret{secret(`"r.example":{"username":"u","password":"p"}`), old, old}, []string{"u", "old"}},
+		"with a wildcard for one part":   {"a.b.r.example/a:1", []corev1.Secret{secret(`"*.r.example":{"username":"u","password":"p"}`)}, []string{""}},
+		"of an API of the registry":      {"r.example/team/a:1", []corev1.Secret{secret(`"https://r.example/v2/team":{"username":"u","password":"p"}`)}, []string{"u"}},
+		"of another part":                {"r.example/other/a:1", []corev1.Secret{secret(`"r.example/team":{"username":"u","password":"p"}`)}, []string{""}},
+		"of one registry written twice":  {"r.example/a:1", []corev1.Secret{secret(`"https://r.example":{"username":"s","password":"p"},"http://r.example":{"username":"h","password":"p"}`)}, []string{"h"}},
+		"of another type of secret":      {"r.example/a:1", []corev1.Secret{{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte("{")}}}, []string{""}},
 		"by digest":                      {"r.example/a@sha256:" + strings.Repeat("0", 64), []corev1.Secret{old}, []string{"old"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			found, err := credentialsFor(t.Context(), test.image, test.secrets)
+			found, err := credentialsFor(test.image, test.secrets)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -273,7 +278,7 @@ func TestCredentialsForAnImage(t *testing.T) {
 	}
 	torn := secret(`"r.example":{"password":"s3cret`)
 	torn.Name = "pull"
-	if _, err := credentialsFor(t.Context(), "r.example/a:1", []corev1.Secret{torn}); err == nil || !strings.Contains(err.Error(), "pull") || strings.Contains(err.Error(), "s3cret") {
+	if _, err := credentialsFor("r.example/a:1", []corev1.Secret{torn}); err == nil || !strings.Contains(err.Error(), "pull") || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("error is %v, want one that names the secret and not what is in it", err)
 	}
 }

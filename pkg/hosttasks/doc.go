@@ -40,5 +40,6 @@
 //	asked.go     pure: which tasks are the agent's, and what they mean to the executor
 //	report.go    pure: the report from facts and results; whether it says anything new
 //	worker.go    the loop: read, begin, report
+//	pull.go      images that the person at the node asked for, through pkg/ota
 //	task.go      one task, its pull secrets, and what the executor would not do
 package hosttasks

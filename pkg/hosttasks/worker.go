@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // FieldManager owns status.host of a NodeUpgrade.
@@ -87,6 +90,13 @@ func New(o Options) *Worker {
 		options: o, log: o.Log, woken: make(chan struct{}, 1),
 		underWay: map[key]context.CancelCauseFunc{}, refused: map[key]hostagent.Result{},
 	}
+}
+
+// Restarting tells whether a restart of the runtime is recorded as begun and not ended.
+func (w *Worker) Restarting() bool {
+	return slices.ContainsFunc(w.options.Executor.Results(), func(r hostagent.Result) bool {
+		return r.State == hostagent.Running && strings.HasSuffix(r.Task, "_"+upgradeplan.ActionRestartRuntime)
+	})
 }
 
 // Run works until ctx is done: at start, when the NodeUpgrade was seen to change,

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,7 +11,7 @@ import (
 	"regexp"
 )
 
-// MaxFileBytes is far above what a value needs: a larger file is not ours.
+// MaxFileBytes is far above what most values need: a larger file is not ours.
 const MaxFileBytes = 64 << 10
 
 // Kind says how values of type T are kept. T must survive JSON unchanged.
@@ -23,7 +24,11 @@ type Kind[T any] struct {
 	// KeepPrevious keeps the generation before the last one, which is used when
 	// the last one is torn.
 	KeepPrevious bool
+	// MaxBytes of a file; 0: MaxFileBytes.
+	MaxBytes int
 }
+
+func (k Kind[T]) maxBytes() int { return cmp.Or(k.MaxBytes, MaxFileBytes) }
 
 // record is the content of one file.
 type record struct {
@@ -46,8 +51,8 @@ func (k Kind[T]) Encode(v T) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding: %w", err)
 	}
-	if len(data) >= MaxFileBytes {
-		return nil, fmt.Errorf("it would be larger than %d bytes", MaxFileBytes)
+	if len(data) >= k.maxBytes() {
+		return nil, fmt.Errorf("it would be larger than %d bytes", k.maxBytes())
 	}
 	return append(data, '\n'), nil
 }
@@ -56,8 +61,8 @@ func (k Kind[T]) Encode(v T) ([]byte, error) {
 // Encode would not have written.
 func (k Kind[T]) Decode(data []byte) (v T, err error) {
 	var none T
-	if len(data) > MaxFileBytes {
-		return none, fmt.Errorf("it is larger than %d bytes", MaxFileBytes)
+	if len(data) > k.maxBytes() {
+		return none, fmt.Errorf("it is larger than %d bytes", k.maxBytes())
 	}
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {

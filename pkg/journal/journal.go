@@ -139,7 +139,7 @@ func (j *Journal[T]) read(id, name string) (v T, err error) {
 	if err != nil {
 		return none, err
 	}
-	data, err := io.ReadAll(io.LimitReader(file, MaxFileBytes+1))
+	data, err := io.ReadAll(io.LimitReader(file, int64(j.kind.maxBytes())+1))
 	if err = errors.Join(err, file.Close()); err != nil {
 		return none, err
 	}
@@ -161,6 +161,20 @@ func (j *Journal[T]) setAside(name string, cause error, log logr.Logger) error {
 		return fmt.Errorf("setting aside journal file %s: %w", name, err)
 	}
 	return nil
+}
+
+// Get returns the value of an id: the newest generation that can be used. The error
+// says why there is none.
+func (j *Journal[T]) Get(id string) (v T, err error) {
+	var refused []error
+	for _, name := range j.generations(id) {
+		if v, err = j.read(id, name); err == nil {
+			return v, nil
+		}
+		refused = append(refused, err)
+	}
+	var none T
+	return none, errors.Join(refused...)
 }
 
 // Put records a value, durably, in the place of the one with the same id. An

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,10 +24,11 @@ const (
 	requestBurst      = 200
 )
 
-// Server is the API server behind a rest.Config. It knows two API groups, and its
+// Server is the API server behind a rest.Config. It knows three API groups, and its
 // reads are live. Errors are those of k8s.io/apimachinery/pkg/api/errors.
 type Server struct {
 	core *rest.RESTClient
+	apps *rest.RESTClient
 	tops *rest.RESTClient
 }
 
@@ -34,11 +36,10 @@ type Server struct {
 // an error when config is not usable.
 func New(config *rest.Config, userAgent string) (*Server, error) {
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering core/v1: %w", err)
-	}
-	if err := topsv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering %s: %w", topsv1.GroupVersion, err)
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, topsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("registering the types: %w", err)
+		}
 	}
 	config = rest.CopyConfig(config)
 	config.UserAgent = userAgent
@@ -59,11 +60,15 @@ func New(config *rest.Config, userAgent string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client for core/v1: %w", err)
 	}
+	apps, err := client(appsv1.SchemeGroupVersion, "/apis")
+	if err != nil {
+		return nil, fmt.Errorf("preparing the client for apps/v1: %w", err)
+	}
 	tops, err := client(topsv1.GroupVersion, "/apis")
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client for %s: %w", topsv1.GroupVersion, err)
 	}
-	return &Server{core: core, tops: tops}, nil
+	return &Server{core: core, apps: apps, tops: tops}, nil
 }
 
 // Pod returns one pod.
@@ -83,6 +88,18 @@ func (s *Server) Pods(ctx context.Context, node string) (*corev1.PodList, error)
 func (s *Server) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	return node, s.core.Get().Resource("nodes").Name(name).Do(ctx).Into(node)
+}
+
+// DaemonSet returns a DaemonSet.
+func (s *Server) DaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
+	ds := &appsv1.DaemonSet{}
+	return ds, s.apps.Get().Namespace(namespace).Resource("daemonsets").Name(name).Do(ctx).Into(ds)
+}
+
+// ControllerRevision returns a ControllerRevision.
+func (s *Server) ControllerRevision(ctx context.Context, namespace, name string) (*appsv1.ControllerRevision, error) {
+	revision := &appsv1.ControllerRevision{}
+	return revision, s.apps.Get().Namespace(namespace).Resource("controllerrevisions").Name(name).Do(ctx).Into(revision)
 }
 
 // NodeUpgrade returns the NodeUpgrade of a node.

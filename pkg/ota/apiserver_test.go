@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -237,7 +238,7 @@ func TestKilledBetweenJournalAndApplyResumes(t *testing.T) {
 	s.outdated("driver-x", nil)
 	left := filepath.Join(t.TempDir(), "state")
 	inbox, err := ota.NewInbox(ota.Options{
-		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Clock: clock.RealClock{}, Log: testr.New(t),
+		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Puller: noPuller{}, Clock: clock.RealClock{}, Log: testr.New(t),
 		Cluster: killedAtApply{Cluster: s.cluster, disk: func() {
 			// What a kill at this moment leaves on the disk.
 			if err := os.CopyFS(left, os.DirFS(s.stateDir)); err != nil {
@@ -286,6 +287,8 @@ func TestAgentHoldsNoOtherRights(t *testing.T) {
 		"deleting a pod":         agent.Delete(t.Context(), pod),
 		"deleting a NodeUpgrade": agent.Delete(t.Context(), &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}),
 		"updating a node":        agent.Update(t.Context(), s.node),
+		"listing DaemonSets":     agent.List(t.Context(), &appsv1.DaemonSetList{}),
+		"writing a pod's status": agent.Status().Update(t.Context(), pod),
 		"listing nodes":          agent.List(t.Context(), &corev1.NodeList{}),
 		"listing secrets":        agent.List(t.Context(), &corev1.SecretList{}),
 		"evicting a pod":         agent.SubResource("eviction").Create(t.Context(), pod, pod),

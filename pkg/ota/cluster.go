@@ -3,6 +3,7 @@ package ota
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -22,6 +23,10 @@ type Cluster interface {
 	Pods(ctx context.Context, node string) (*corev1.PodList, error)
 	// Node returns a node.
 	Node(ctx context.Context, name string) (*corev1.Node, error)
+	// DaemonSet returns a DaemonSet.
+	DaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error)
+	// ControllerRevision returns a ControllerRevision.
+	ControllerRevision(ctx context.Context, namespace, name string) (*appsv1.ControllerRevision, error)
 	// NodeUpgrade returns the NodeUpgrade of a node.
 	NodeUpgrade(ctx context.Context, node string) (*topsv1.NodeUpgrade, error)
 	// CreateNodeUpgrade creates a NodeUpgrade as manager and returns it as created.

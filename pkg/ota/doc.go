@@ -33,21 +33,50 @@
 // A request seen finished whose task has disappeared is dropped, never asked
 // again. An agent that lost its journal takes over what status.requests says.
 //
+// # Operations
+//
+// An operation of /v1 is a set of such requests with one id. One that is accepted is in
+// the journal first, and then told to the operator: at once, or when the API server can
+// be used again.
+//
+//	(POST) --> Queued --> Waiting --> Running --> Done, Failed
+//	              \--> Dropped: its pod or its newest revision is another one by now,
+//	                   unless it asked for the latest; or the node was held
+//
+// There is one at a time. Its state is computed from status.tasks, its task and progress
+// from status.operation; only what is final is kept. What the operator shows of it stays
+// asked for, so an agent may be killed between any two of these writes.
+//
+// # Hold
+//
+// A held node is left alone by the rollouts (status.agent.hold). The wish is on the disk
+// first; if that was lost it is taken over from the NodeUpgrade.
+//
 // # Routes
 //
-//	GET  /healthz                                           200 ok: the process serves
-//	GET  /pods                                              200 v1 PodList of this node's pods; 503
-//	POST /openyurt.io/v1/namespaces/{ns}/pods/{pod}/upgrade 200 Start updating pod ns/pod; 400, 403, 404, 429, 500, 503
+//	GET  /healthz                                             200 ok: the process serves
+//	GET  /pods                                                200 v1 PodList of this node's pods, with PodImageReady; 503
+//	POST /openyurt.io/v1/namespaces/{ns}/pods/{pod}/upgrade   200 Start updating pod ns/pod; 400, 403, 404, 429, 500, 503
+//	POST /openyurt.io/v1/namespaces/{ns}/pods/{pod}/imagepull 200 Image pre-pull requested for pod ns/pod; the same
+//	/v1/...                                                   JSON, described in openapi.yaml
 //
 // Any other path is 404, any other method 405 with Allow, a body of more than
-// 64 KiB 413. Error answers are one line of plain text that says what to do.
-// The status of each Reason is in routes.go.
+// 64 KiB 413. Error answers are one line of plain text that says what to do, below /v1
+// a problem (RFC 9457). The status of each Reason is in problem.go. Who gets this far,
+// package guard says.
+//
+// While the API server is away GET /pods shows what was last seen, with a Warning header.
 //
 // # Files
 //
 //	decide.go, entries.go         pure: may this pod be asked for; which requests are kept
-//	inbox.go, sync.go             observe, decide, journal, apply; once per POST and in a loop
-//	journal.go                    the kind of its journal: one file per request (pkg/journal)
+//	components.go, operations.go, ask.go   pure: what is on the node; how an operation stands;
+//	                              what of it is still to be asked for
+//	inbox.go, observe.go, wishes.go, sync.go   observe, decide, journal, apply; once per POST and in a loop
+//	snapshot.go                   what is seen of the node, kept for when the API server is away
+//	images.go                     pulls of images that were asked for
+//	journal.go, book.go           the journals: requests, operations and the hold (pkg/journal)
+//	board.go                      what can be read while somebody else has the turn
 //	cluster.go                    what is needed of the API server (pkg/nodeapi)
-//	routes.go, server.go          HTTP
+//	routes.go, v1.go, problem.go, answers.go, server.go   HTTP
 package ota

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/testr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +34,8 @@ type fakeCluster struct {
 	onApply     func() // called inside ApplyStatus, without the lock
 	node        *corev1.Node
 	pods        map[string]*corev1.Pod
+	daemonSets  map[string]*appsv1.DaemonSet
+	revisions   map[string]*appsv1.ControllerRevision
 	nodeUpgrade *topsv1.NodeUpgrade
 	applies     int
 	creates     int
@@ -38,7 +45,7 @@ type fakeCluster struct {
 func newFakeCluster(pods ...*corev1.Pod) *fakeCluster {
 	c := &fakeCluster{
 		node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "node-uid"}},
-		pods: map[string]*corev1.Pod{},
+		pods: map[string]*corev1.Pod{}, daemonSets: map[string]*appsv1.DaemonSet{}, revisions: map[string]*appsv1.ControllerRevision{},
 	}
 	for _, pod := range pods {
 		c.pods[pod.Namespace+"/"+pod.Name] = pod
@@ -73,7 +80,33 @@ func (c *fakeCluster) Pods(context.Context, string) (*corev1.PodList, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
-	return &corev1.PodList{}, nil
+	list := &corev1.PodList{}
+	for _, key := range slices.Sorted(maps.Keys(c.pods)) {
+		list.Items = append(list.Items, *c.pods[key].DeepCopy())
+	}
+	return list, nil
+}
+
+func (c *fakeCluster) DaemonSet(_ context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
+	defer c.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	if ds := c.daemonSets[namespace+"/"+name]; ds != nil {
+		return ds.DeepCopy(), nil
+	}
+	return nil, notFound("daemonsets", name)
+}
+
+func (c *fakeCluster) ControllerRevision(_ context.Context, namespace, name string) (*appsv1.ControllerRevision, error) {
+	defer c.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	if revision := c.revisions[namespace+"/"+name]; revision != nil {
+		return revision.DeepCopy(), nil
+	}
+	return nil, notFound("controllerrevisions", name)
 }
 
 func (c *fakeCluster) Node(context.Context, string) (*corev1.Node, error) {
@@ -126,6 +159,33 @@ func (c *fakeCluster) ApplyStatus(_ context.Context, _ string, nodeUpgrade *tops
 	return nil
 }
 
+// fakePuller remembers what was pulled, and holds each pull up until released is closed.
+type fakePuller struct {
+	mu       sync.Mutex
+	pulled   []topsv1.OperationTarget
+	released chan struct{}
+	results  map[string]*topsv1.HostTaskResult
+}
+
+func (p *fakePuller) Pull(ctx context.Context, _ string, target topsv1.OperationTarget) {
+	p.mu.Lock()
+	p.pulled = append(p.pulled, target)
+	released := p.released
+	p.mu.Unlock()
+	if released != nil {
+		select {
+		case <-released:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *fakePuller) Pulled(id string) *topsv1.HostTaskResult {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.results[id]
+}
+
 // set changes the cluster under its lock.
 func (c *fakeCluster) set(change func()) {
 	c.mu.Lock()
@@ -151,14 +211,15 @@ type bench struct {
 	*Inbox
 	cluster   *fakeCluster
 	clock     *clocktesting.FakeClock
+	images    *fakePuller
 	directory string
 }
 
 func newBench(t *testing.T, cluster *fakeCluster, directory string) *bench {
 	t.Helper()
-	b := &bench{cluster: cluster, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 500)), directory: directory}
+	b := &bench{cluster: cluster, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 500)), directory: directory, images: &fakePuller{results: map[string]*topsv1.HostTaskResult{}}}
 	inbox, err := NewInbox(Options{
-		NodeName: "node-a", StateDirectory: directory, Version: "v1", Cluster: cluster, Clock: b.clock, Log: testr.New(t),
+		NodeName: "node-a", StateDirectory: directory, Version: "v1", Cluster: cluster, Puller: b.images, Clock: b.clock, Log: testr.New(t),
 	})
 	if err != nil {
 		t.Fatalf("opening the inbox: %v", err)
@@ -176,4 +237,13 @@ func (b *bench) journaled(t *testing.T) []string {
 		ids = append(ids, e.Request.ID)
 	}
 	return ids
+}
+
+// breakDisk makes a journal that cannot be written. The tests run as root, whom no mode
+// stops.
+func (b *bench) breakDisk(t *testing.T, journal string) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(b.directory, journal)); err != nil {
+		t.Fatal(err)
+	}
 }

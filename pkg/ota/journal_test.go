@@ -100,3 +100,33 @@ func FuzzJournalFile(f *testing.F) {
 		}
 	})
 }
+
+// FuzzOperationFile: what is read is what would be written.
+func FuzzOperationFile(f *testing.F) {
+	now := metav1.Unix(1700000000, 0).Rfc3339Copy()
+	for _, r := range []record{
+		{Sequence: 1, ID: "op-0123456789abcdef", Accepted: now, Queued: true, Wish: wish{Component: "driver", Latest: true}},
+		{Sequence: 2, ID: "op-0123456789abcdee", Accepted: now, End: &now, Parts: []part{{Component: "driver", Request: "0123456789abcdef", State: Done}}},
+	} {
+		data, err := operationKind.Encode(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := operationKind.Decode(data)
+		if err != nil {
+			return
+		}
+		if filepath.Base(r.ID) != r.ID {
+			t.Fatalf("accepted an id that is no file name: %q", r.ID)
+		}
+		again, err := operationKind.Encode(r)
+		if err != nil || !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
+			t.Fatalf("decoded and encoded again it differs: %v\n%s\n%s", err, data, again)
+		}
+		r.answer(nil)
+	})
+}

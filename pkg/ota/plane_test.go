@@ -33,6 +33,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
 // controlPlane is a real kube-apiserver with etcd, without controllers.
@@ -148,6 +149,13 @@ func agentRules() ([]rbacv1.PolicyRule, error) {
 	return rules, nil
 }
 
+// noPuller is a node that pulls nothing.
+type noPuller struct{}
+
+func (noPuller) Pull(context.Context, string, topsv1.OperationTarget) {}
+
+func (noPuller) Pulled(string) *topsv1.HostTaskResult { return nil }
+
 // site is one node with a namespace of its own and an agent.
 type site struct {
 	*controlPlane
@@ -217,7 +225,7 @@ func (s *site) outdated(name string, change func(*corev1.Pod)) *corev1.Pod {
 func (s *site) start() (stop func()) {
 	s.t.Helper()
 	inbox, err := ota.NewInbox(ota.Options{
-		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Cluster: s.cluster,
+		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Cluster: s.cluster, Puller: noPuller{},
 		Clock: clock.RealClock{}, Log: testr.New(s.t),
 	})
 	if err != nil {
@@ -237,7 +245,7 @@ func (s *site) start() (stop func()) {
 		}
 	})
 	running.Go(func() {
-		if err := ota.Serve(ctx, listener, ota.NewHandler(inbox, testr.New(s.t)), testr.New(s.t)); err != nil {
+		if err := ota.Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Anybody}}, ota.NewHandler(ota.HandlerOptions{Desk: inbox, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: testr.New(s.t)}), testr.New(s.t)); err != nil {
 			s.t.Errorf("serving: %v", err)
 		}
 	})

@@ -19,12 +19,40 @@ const (
 	ReasonNotDaemonSet Reason = "NotDaemonSet"
 	// ReasonNotNeeded: the condition PodNeedUpgrade is not True.
 	ReasonNotNeeded Reason = "NotNeeded"
+	// ReasonImageNotReady: the images of the newest revision are being pulled, or are not
+	// known.
+	ReasonImageNotReady Reason = "ImageNotReady"
 	// ReasonTooMany: too many requests are open.
 	ReasonTooMany Reason = "TooMany"
 	// ReasonNotRecorded: the journal could not be written.
 	ReasonNotRecorded Reason = "NotRecorded"
 	// ReasonDisconnected: the API server could not be used.
 	ReasonDisconnected Reason = "Disconnected"
+	// ReasonNodeHeld: the node is left alone until it is released.
+	ReasonNodeHeld Reason = "NodeHeld"
+
+	// Reasons of the paths below /v1.
+
+	// ReasonComponentMissing: no component of this name is on this node.
+	ReasonComponentMissing Reason = "ComponentMissing"
+	// ReasonOperationMissing: there is no such operation, or none any more.
+	ReasonOperationMissing Reason = "OperationMissing"
+	// ReasonAmbiguous: more than one component has this name.
+	ReasonAmbiguous Reason = "Ambiguous"
+	// ReasonNotOTA: nodes are not upgraded by requests.
+	ReasonNotOTA Reason = "NotOTA"
+	// ReasonOperationRunning: another operation has not ended.
+	ReasonOperationRunning Reason = "OperationRunning"
+	// ReasonKeyReused: the idempotency key was used for something else.
+	ReasonKeyReused Reason = "KeyReused"
+	// ReasonFleetWide: only the whole fleet can go back.
+	ReasonFleetWide Reason = "FleetWide"
+	// ReasonNotJSON: the body is not of type application/json.
+	ReasonNotJSON Reason = "NotJSON"
+	// ReasonNoPath, ReasonMethod, ReasonTooLarge: as HTTP has them.
+	ReasonNoPath   Reason = "NotFound"
+	ReasonMethod   Reason = "MethodNotAllowed"
+	ReasonTooLarge Reason = "TooLarge"
 )
 
 // Refusal is the error of a request that was not accepted. Its message says
@@ -32,10 +60,16 @@ const (
 type Refusal struct {
 	Reason  Reason
 	Message string
+	// Operation that is in the way, "" for none.
+	Operation string
 }
 
 // Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
+
+func podMissing(namespace, name string) *Refusal {
+	return refuse(ReasonPodMissing, "Pod %s/%s does not exist: GET /pods lists the pods of this node.", namespace, name)
+}
 
 func refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}

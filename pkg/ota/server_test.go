@@ -5,40 +5,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr/testr"
-)
 
-func TestLoopbackAddress(t *testing.T) {
-	for address, want := range map[string]string{
-		"127.0.0.1:10267": "127.0.0.1:10267",
-		"127.0.0.53:0":    "127.0.0.53:0",
-		"[::1]:10267":     "[::1]:10267",
-		"localhost:80":    "127.0.0.1:80",
-		"":                "is not ip:port",
-		"127.0.0.1":       "is not ip:port",
-		"127.0.0.1:http":  "has no port",
-		"127.0.0.1:65536": "has no port",
-		"127.0.0.1:-1":    "has no port",
-		":10267":          "is not a loopback address",
-		"0.0.0.0:10267":   "is not a loopback address",
-		"[::]:10267":      "is not a loopback address",
-		"10.0.0.1:10267":  "is not a loopback address",
-		"127.1:80":        "is not a loopback address",
-		"example.com:80":  "is not a loopback address",
-	} {
-		got, err := LoopbackAddress(address)
-		if err != nil {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%q: error %q, want %q", address, err, want)
-			}
-		} else if got.String() != want {
-			t.Errorf("%q is taken as %s, want %q", address, got, want)
-		}
-	}
-}
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
+)
 
 func TestServeLetsRequestsFinish(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +29,9 @@ func TestServeLetsRequestsFinish(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, listener, handler, testr.New(t)) }()
+	go func() {
+		served <- Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Anybody}}, handler, testr.New(t))
+	}()
 	answers := make(chan string, 1)
 	go func() {
 		response, err := http.Get("http://" + listener.Addr().String())
@@ -85,4 +60,66 @@ func TestServeLetsRequestsFinish(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Errorf("serving ended with %v", err)
 	}
+}
+
+func TestALargeBodyIsNotRead(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	desk := &fakeDesk{}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	const token = "0123456789abcdef0123456789abcdef"
+	go func() {
+		served <- Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Bearer(token)}}, handlerOf(desk), testr.New(t))
+	}()
+	for authorization, want := range map[string]int{"": 401, "Bearer " + token: 413} {
+		body := &counted{left: 10 << 20}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/v1/upgrade", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", authorization)
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want || len(desk.asked) > 0 {
+			t.Errorf("10 MB with %q are answered with %s, asked %v", authorization, response.Status, desk.asked)
+		}
+		if body.read() > 5<<20 {
+			t.Errorf("%d bytes of the body were taken", body.read())
+		}
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Errorf("serving ended with %v", err)
+	}
+}
+
+// counted is a body of so many bytes.
+type counted struct {
+	mu         sync.Mutex
+	left, sent int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(p), c.left)
+	c.left -= n
+	c.sent += n
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (c *counted) read() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent
 }

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -21,6 +22,9 @@ const (
 	retryLast  = time.Minute
 	// resyncPeriod is how often the NodeUpgrade is read although nothing was seen to change.
 	resyncPeriod = 4 * time.Minute
+	// refreshPeriod is the least time between two looks at the pods of this node for
+	// when the API server is away.
+	refreshPeriod = time.Minute
 	// jitter spreads the agents of many nodes: up to this part is added to a period.
 	jitter = 0.5
 )
@@ -29,6 +33,7 @@ const (
 // start, whenever the NodeUpgrade changes, and every few minutes. An API server
 // that is away is tried again after growing pauses.
 func (in *Inbox) Run(ctx context.Context) {
+	defer in.pulls.close()
 	retry := retryFirst
 	for connected := true; ctx.Err() == nil; {
 		if err := in.syncOnce(ctx); err != nil {
@@ -62,7 +67,24 @@ func (in *Inbox) syncOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return in.show(ctx, nodeUpgrade, in.entries)
+	if err := in.tell(ctx, nodeUpgrade, nil); err != nil {
+		return err
+	}
+	if err := in.show(ctx, nodeUpgrade, in.showable(nodeUpgrade, in.entries)); err != nil {
+		return err
+	}
+	return in.refresh(ctx)
+}
+
+// refresh keeps what is seen of this node now for when the API server is away.
+func (in *Inbox) refresh(ctx context.Context) error {
+	if now := in.clock.Now(); in.refreshed.IsZero() || now.Sub(in.refreshed) >= refreshPeriod {
+		if _, err := in.look(ctx, false); err != nil {
+			return err
+		}
+		in.refreshed = now
+	}
+	return nil
 }
 
 // waitForChange returns when the NodeUpgrade was seen to change, or when it is
@@ -97,10 +119,22 @@ func (in *Inbox) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
 			agent: nodeUpgrade.Status.Agent, requests: nodeUpgrade.Status.Requests, tasks: nodeUpgrade.Status.Tasks,
 		}
 	}
+	in.board.post(func(p *posted) { p.nodeUpgrade = later(p.nodeUpgrade, nodeUpgrade) })
 	if !reflect.DeepEqual(in.seen, now) {
 		in.seen = now
 		in.wake()
 	}
+}
+
+// later returns the newer of two states of a NodeUpgrade: a watch may be behind a read.
+func later(before, seen *topsv1.NodeUpgrade) *topsv1.NodeUpgrade {
+	if before == nil || seen == nil || before.UID != seen.UID {
+		return seen
+	}
+	if order, err := resourceversion.CompareResourceVersion(seen.ResourceVersion, before.ResourceVersion); err == nil && order < 0 {
+		return before
+	}
+	return seen
 }
 
 func (in *Inbox) wake() {

@@ -70,7 +70,7 @@ func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, e
 
 // StartAgent starts the node agent of one node, whose machine has its root in a
 // folder, with the rights of its ServiceAccount on that node, and waits until it
-// serves.
+// serves: everybody, over TCP, as in the documents of OpenYurt.
 func (c *Cluster) StartAgent(ctx context.Context, node, hostRoot string) (*Process, error) {
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, AgentAccount, node)
 	if err != nil {
@@ -79,6 +79,7 @@ func (c *Cluster) StartAgent(ctx context.Context, node, hostRoot string) (*Proce
 	address := freeAddress()
 	p, err := c.start("node-agent", "node-agent-"+node+".log", []string{"--kubeconfig", kubeconfig, "--node-name", node,
 		"--ota-bind-address", address, "--state-dir", filepath.Join(c.Dir, "node-agent-"+node), "--log-format", "json",
+		"--first-contact-spread", "0s", "--ota-auth", "none", "--ota-socket", filepath.Join(hostRoot, "ota.sock"),
 		"--host-root", hostRoot, "--container-runtime", "containerd", "--log-dir="})
 	if err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func (s *story) startAgent() (kill func()) {
 	log, err := os.OpenFile(filepath.Join(s.dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	check(s.t, err)
 	arguments := []string{"--kubeconfig", s.kubeconfig, "--node-name", storyNode, "--ota-bind-address", "127.0.0.1:0",
-		"--host-root", s.daemon.Root, "--state-dir", filepath.Join(s.dir, "state"), "--log-dir", filepath.Join(s.dir, "log"), "-v", "4"}
+		"--ota-socket=", "--first-contact-spread=0s", "--host-root", s.daemon.Root, "--state-dir", filepath.Join(s.dir, "state"), "--log-dir", filepath.Join(s.dir, "log"), "-v", "4"}
 	for _, argument := range s.daemon.restartArgv() {
 		arguments = append(arguments, "--restart-command-docker", argument)
 	}

@@ -153,6 +153,15 @@ var mutants = []mutant{
 	{"request-for-any-pod", "a request replaces the successor of the pod it named", node,
 		"return pod.Request != nil && pod.Request.PodUID == pod.UID", "return pod.Request != nil"},
 
+	{"hold-ignored", "a node is started though its person holds it", node,
+		"case f.Hold != nil && !f.operating():", "case false:"},
+	{"hold-stops-what-runs", "an operation of a held node loses its slot for good", node,
+		"case f.Hold != nil && !f.operating():", "case f.Hold != nil:"},
+	{"hold-unseen", "what a person at a node wants does not get to the plan", updater + "operations.go",
+		"if hold := holdOf(upgrade); hold != nil {", "if hold := holdOf(upgrade); hold != nil && n.Job != nil {"},
+	{"hold-unheard", "a hold does not wake the groups", updater + "watch.go",
+		"!equality.Semantic.DeepEqual(holdOf(before), holdOf(after)) ||", "before == nil ||"},
+
 	// Policies.
 	{"waves-ignored", "later waves start at once", waves,
 		"if l.need == healthy && l.wave > p.waves.reached {", "if l.wave > p.waves.reached+100 {"},

@@ -57,7 +57,8 @@ func (p *plane) start(t *testing.T, node string, config *rest.Config) *agent {
 	check(t, err)
 	t.Cleanup(host.Close)
 	command := exec.Command(p.program, "--kubeconfig", kubeconfig(t, config), "--node-name", node, "--ota-bind-address", "127.0.0.1:0",
-		"--state-dir", t.TempDir(), "--host-root", host.Root, "--container-runtime", "containerd", "--log-dir=", "--log-format", "json")
+		"--state-dir", t.TempDir(), "--host-root", host.Root, "--container-runtime", "containerd", "--log-dir=", "--log-format", "json",
+		"--first-contact-spread", "0s", "--ota-auth", "none", "--ota-socket", filepath.Join(host.Root, "ota.sock"))
 	log, err := command.StderrPipe()
 	check(t, err)
 	check(t, command.Start())

@@ -15,11 +15,11 @@ func TestTheRoleOfTheAgent(t *testing.T) {
 	agent := p.as(t, p.agentInPod(t, p.addNode(t, "role")))
 	for in, want := range map[string][]string{
 		"default": {
-			"create topsops.enflame.com nodeupgrades", "get  nodes", "get  pods", "get topsops.enflame.com nodeupgrades", "list  pods",
+			"create topsops.enflame.com nodeupgrades", "get  nodes", "get  pods", "get apps controllerrevisions", "get apps daemonsets", "get topsops.enflame.com nodeupgrades", "list  pods",
 			"list topsops.enflame.com nodeupgrades", "patch topsops.enflame.com nodeupgrades/status", "watch topsops.enflame.com nodeupgrades",
 		},
 		namespace: {
-			"create topsops.enflame.com nodeupgrades", "get  nodes", "get  pods", "get  secrets gcu-pull-secret", "get topsops.enflame.com nodeupgrades", "list  pods",
+			"create topsops.enflame.com nodeupgrades", "get  nodes", "get  pods", "get  secrets gcu-pull-secret", "get apps controllerrevisions", "get apps daemonsets", "get topsops.enflame.com nodeupgrades", "list  pods",
 			"list topsops.enflame.com nodeupgrades", "patch topsops.enflame.com nodeupgrades/status", "watch topsops.enflame.com nodeupgrades",
 		},
 	} {

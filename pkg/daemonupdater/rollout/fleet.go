@@ -65,7 +65,7 @@ func NewFleet(in *Input) *Fleet {
 		lanes: btree.NewG(degree, func(a, b *lane) bool { return a.compare(b) < 0 }),
 		listed: map[standing]*btree.BTreeG[*nodeFacts]{
 			away: btree.NewG(degree, byName), ailing: btree.NewG(degree, byName), resting: btree.NewG(degree, byName),
-			occupied: btree.NewG(degree, byName), deferred: btree.NewG(degree, byName),
+			occupied: btree.NewG(degree, byName), deferred: btree.NewG(degree, byName), withheld: btree.NewG(degree, byName),
 		},
 		lapsed: btree.NewG(degree, byName), preparing: map[string]*nodeFacts{},
 		due: btree.NewG(degree, func(a, b dueNode) bool {

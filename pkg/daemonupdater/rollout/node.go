@@ -55,7 +55,7 @@ func (f *nodeFacts) examine(now time.Time) {
 	f.absent, f.outdated, f.wants, f.heavy, f.unknown = false, false, false, false, false
 	f.unavailable = f.Disturbed
 	held := f.Job.holds()
-	f.moving = f.Job != nil && f.Job.Ours && f.Job.Granted && !held
+	f.moving = f.operating()
 	f.changes = time.Time{}
 	for i := range f.Pods {
 		f.include(&f.Pods[i])
@@ -96,6 +96,8 @@ func (f *nodeFacts) stands(now time.Time) standing {
 		return ailing
 	case !f.wants && slices.ContainsFunc(f.Pods, func(pod Pod) bool { return f.isOutdated(&pod) && f.allowed(&pod) }):
 		return leftOut
+	case f.Hold != nil && !f.operating():
+		return withheld
 	case !f.wants:
 		return unasked
 	case f.frame.policy.Returned > 0 && f.frame.strategy != daemonset.OTA && rested.After(now):

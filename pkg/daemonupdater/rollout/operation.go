@@ -122,6 +122,12 @@ func (f *nodeFacts) preparing() bool {
 	return f.Job != nil && f.Job.Ours && !f.Job.Granted && !f.Job.Held
 }
 
+// operating tells whether an operation of this group may touch the node, and has not
+// ended.
+func (f *nodeFacts) operating() bool {
+	return f.Job != nil && f.Job.Ours && f.Job.Granted && !f.Job.Held
+}
+
 // settleOperation keeps, frees or fails the slot of a node whose operation does all
 // that is done under it.
 func (p *planner) settleOperation(slot Slot, node *nodeFacts) {
@@ -308,7 +314,7 @@ func (p *planner) withdraw() {
 // may have to be replaced when it is back.
 func (f *nodeFacts) needless() bool {
 	switch f.standing {
-	case finished, ailing, unasked, leftOut:
+	case finished, ailing, withheld, unasked, leftOut:
 		return true
 	}
 	return f.standing != away && !f.heavy

@@ -11,6 +11,8 @@ const (
 	away
 	// ailing: a pod is missing or not available, and none is outdated.
 	ailing
+	// withheld: something is left to do, and its person wants it left alone.
+	withheld
 	// unasked: under OTA, outdated, and its person has not asked.
 	unasked
 	// leftOut: the upgrade is limited to something else.

@@ -99,10 +99,21 @@ func (f *nodeFacts) outOfQuestion() (Reason, string) {
 		return ReasonUnavailable, f.wait().message
 	case f.standing == leftOut:
 		return ReasonLeftOut, "the upgrade is limited to other nodes or components"
+	case f.standing == withheld:
+		return ReasonNodeHeld, f.holdMessage()
 	case f.standing == unasked:
 		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
 	}
 	return "", ""
+}
+
+// holdMessage says since when a node is held, and why.
+func (f *nodeFacts) holdMessage() string {
+	message := fmt.Sprintf("its person wants it left alone since %s, until it is released at the node", f.Hold.Since.UTC().Format(time.RFC3339))
+	if f.Hold.Message != "" {
+		message += ": " + f.Hold.Message
+	}
+	return message
 }
 
 // State is that of a node that waits for a reason: pending when it waits for
@@ -118,7 +129,7 @@ func (r Reason) State() State {
 // byPeople tells whether nodes that wait for this reason wait for a person.
 func (r Reason) byPeople() bool {
 	switch r {
-	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut:
+	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld:
 		return true
 	}
 	return false

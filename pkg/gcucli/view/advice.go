@@ -54,6 +54,7 @@ var advice = map[string]string{
 	string(rollout.ReasonPaused):           "kubectl gcu resume GR",
 	string(rollout.ReasonBlocked):          "correct the setting that the message names",
 	string(rollout.ReasonLeftOut):          "nothing; annotation " + topsv1.AnnotationUpgradeOnly + " says what is upgraded",
+	string(rollout.ReasonNodeHeld):         "on the node: node-agent ota release",
 	string(rollout.ReasonAwaitingRequest):  "on the node, ask its node agent",
 	ReasonWaiting:                          "kubectl gcu status GR says what the rollout waits for",
 	ReasonNoStrategy:                       "kubectl annotate gr GR " + topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate",

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota"
+)
+
+// agent plays an agent: it gives the answers of a path one after the other, the last one
+// again and again. An answer of nil ends the connection without one.
+type agent struct {
+	mu      sync.Mutex
+	answers map[string][]any
+	asked   []string
+}
+
+func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	path := r.Method + " " + r.URL.Path
+	a.asked = append(a.asked, path+" "+r.Header.Get("Authorization")+r.Header.Get("Idempotency-Key"))
+	answers := a.answers[path]
+	if len(answers) == 0 {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte("no such path\n"))
+		return
+	}
+	if len(answers) > 1 {
+		a.answers[path] = answers[1:]
+	}
+	switch v := answers[0].(type) {
+	case nil:
+		panic(http.ErrAbortHandler)
+	case ota.Problem:
+		w.WriteHeader(v.Status)
+	}
+	_ = json.NewEncoder(w).Encode(answers[0])
+}
+
+// listen serves an agent at a socket.
+func (a *agent) listen(t *testing.T) (socket string) {
+	t.Helper()
+	directory, err := os.MkdirTemp("", "gcu-ota-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	socket = filepath.Join(directory, "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: a}}
+	server.Start()
+	t.Cleanup(server.Close)
+	return socket
+}
+
+func operationIn(state ota.OperationState, message string) ota.Operation {
+	return ota.Operation{ID: "op-1", State: state, Message: message, Progress: ota.Progress{Done: 1, Total: 2}, Requests: []ota.Part{}}
+}
+
+func TestOTAOnTheCommandLine(t *testing.T) {
+	outdated := true
+	hold := &topsv1.NodeHold{Since: metav1.NewTime(time.Unix(1700000000, 0).UTC()), Message: "surgery"}
+	status := ota.Status{Node: "n", Connected: true, Hold: hold, Components: []ota.Component{{
+		Component: "driver", Strategy: "OTA", NeedUpgrade: &outdated, Running: ota.Version{Revision: "r1", Version: "1.0"}, Available: &ota.Version{Revision: "r2"},
+		LastOperation: &ota.LastOperation{ID: "op-0", State: ota.Failed},
+	}}}
+	busy := ota.Problem{Title: "OperationRunning", Status: 409, Detail: "Operation op-0 has not ended", Operation: "op-0"}
+	running, done, failed := operationIn(ota.Running, "evicting"), operationIn(ota.Done, "2 components at the newest revision"), operationIn(ota.Failed, "crash-loops")
+	for name, test := range map[string]struct {
+		args         []string
+		answers      map[string][]any
+		code         int
+		stdout, says string
+	}{
+		"the status is a table": {[]string{"status"}, map[string][]any{"GET /v1/status": {status}}, 0,
+			"COMPONENT   RUNNING   AVAILABLE   OUTDATED   STRATEGY   LAST OPERATION\ndriver      1.0       r2          yes        OTA        Failed (op-0)\n\nHeld since 2023-11-14T22:13:20Z surgery\n", ""},
+		"the status is JSON": {[]string{"status", "-o", "json"}, map[string][]any{"GET /v1/status": {status}}, 0, `{"node":"n","connected":true,`, ""},
+		"an upgrade is followed to its end": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {operationIn(ota.Waiting, "for room")}, "GET /v1/operations/op-1": {running, running, done}}, 0,
+			"op-1  Waiting  for room\nop-1  Running  evicting\nop-1  Done  2 components at the newest revision\n", ""},
+		"an agent that is gone for a moment is waited for": {[]string{"upgrade", "driver"}, map[string][]any{"POST /v1/components/driver/upgrade": {running}, "GET /v1/operations/op-1": {nil, nil, done}}, 0,
+			"op-1  Running  evicting\nop-1  Done  2 components at the newest revision\n", "does not answer"},
+		"an upgrade that fails is told by the exit code": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {failed}}, exitNotDone,
+			"op-1  Running  evicting\nop-1  Failed  crash-loops\n", "operation op-1: Failed: crash-loops"},
+		"an upgrade that takes too long is told by the exit code": {[]string{"upgrade", "--timeout", "50ms"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {running}}, exitTimedOut, "op-1  Running  evicting\n", "has not ended"},
+		"an order that is refused is one line":                    {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {busy}}, exitFailed, "", "node-agent: Operation op-0 has not ended (OperationRunning)\n"},
+		"an order is not waited for":                              {[]string{"upgrade", "--no-wait"}, map[string][]any{"POST /v1/upgrade": {running}}, 0, "op-1  Running  evicting\n", ""},
+		"the newest operation is watched":                         {[]string{"watch"}, map[string][]any{"GET /v1/operations": {ota.Operations{Operations: []ota.Operation{done}}}}, 0, "op-1  Done", ""},
+		"an operation is watched by its id, as JSON":              {[]string{"watch", "op-1", "-o=json"}, map[string][]any{"GET /v1/operations/op-1": {running, done}}, 0, `{"id":"op-1","state":"Running"`, ""},
+		"there may be nothing to watch":                           {[]string{"watch"}, map[string][]any{"GET /v1/operations": {ota.Operations{}}}, exitFailed, "", "there is no operation"},
+		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {ota.HoldState{Held: true, Hold: hold}}}, 0, "This node is held: nothing is started on it, what is in flight goes on\n", ""},
+		"a release without a connection":                          {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{Offline: "queued"}}}, 0, "This node is not held; the operator is told when", ""},
+		"a rollback":                                              {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {ota.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
+		"an answer that is no problem":                            {[]string{"status"}, nil, exitFailed, "", "no such path (404 Not Found)"},
+		"an output that there is not":                             {[]string{"status", "-o", "xml"}, nil, exitUsage, "", `--output "xml" is none of`},
+		"a component too many":                                    {[]string{"upgrade", "a", "b"}, nil, exitUsage, "", "accepts at most 1 arg"},
+		"a token file that is not there":                          {[]string{"status", "--address=http://127.0.0.1:1", "--token-file=/none"}, nil, exitFailed, "", "reading --token-file"},
+		"an agent that is not there":                              {[]string{"status", "--address=http://127.0.0.1:1"}, nil, exitFailed, "", "the node agent does not answer"},
+		"an authority that signs nothing":                         {[]string{"status", "--address=https://127.0.0.1:1", "--ca-file=/etc/hostname"}, nil, exitFailed, "", "holds no certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &agent{answers: test.answers}
+			var stdout, stderr buffer
+			code := run(t.Context(), append([]string{"ota", "--socket=" + a.listen(t)}, test.args...), &stdout, &stderr)
+			if code != test.code || !strings.HasPrefix(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.says) {
+				t.Errorf("exit code %d, stdout %q, stderr %q; want %d, %q, %q", code, stdout.String(), stderr.String(), test.code, test.stdout, test.says)
+			}
+		})
+	}
+}
+
+func TestOTAShowsKeyAndToken(t *testing.T) {
+	a := &agent{answers: map[string][]any{"POST /v1/upgrade": {operationIn(ota.Done, "")}}}
+	server := httptest.NewServer(a)
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr buffer
+	if code := run(t.Context(), []string{"ota", "upgrade", "--idempotency-key=job-7", "--address", server.URL + "/", "--token-file", token}, &stdout, &stderr); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	if len(a.asked) != 1 || a.asked[0] != "POST /v1/upgrade Bearer secretjob-7" {
+		t.Errorf("asked %q", a.asked)
+	}
+}
+
+func TestOnATerminalABarIsDrawnOverItself(t *testing.T) {
+	var out buffer
+	p := &printer{out: &out, terminal: true}
+	p.news(operationIn(ota.Running, "evicting"))
+	p.news(operationIn(ota.Done, "done"))
+	p.end()
+	const bar = "[███████████████···············] 1 of 2"
+	if want := "op-1  Running  evicting\n" + bar + "\r\x1b[Kop-1  Done  done\n" + bar + "\r\x1b[K"; out.String() != want {
+		t.Errorf("drawn is %q, want %q", out.String(), want)
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/topsops/gcu-operator/pkg/ota"
+)
+
+// Exit codes of node-agent ota, besides those of the agent.
+const (
+	exitNotDone  = 3
+	exitTimedOut = 4
+)
+
+// client calls the endpoint of the agent on this node.
+type client struct {
+	http  *http.Client
+	base  string
+	token string
+}
+
+// endpoint are the flags that lead to the agent.
+type endpoint struct {
+	socket    string
+	address   string
+	tokenFile string
+	caFile    string
+}
+
+// connect returns a client. It does not connect.
+func (e endpoint) connect() (*client, error) {
+	transport := &http.Transport{}
+	c := &client{http: &http.Client{Transport: transport}, base: "http://localhost"}
+	if e.address == "" {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", e.socket)
+		}
+		return c, nil
+	}
+	c.base = strings.TrimSuffix(e.address, "/")
+	if e.tokenFile != "" {
+		token, err := os.ReadFile(e.tokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --token-file: %w", err)
+		}
+		c.token = strings.TrimSpace(string(token))
+	}
+	if e.caFile != "" {
+		pem, err := os.ReadFile(e.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --ca-file: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--ca-file %s holds no certificate", e.caFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return c, nil
+}
+
+// refused is the answer of an agent that does not do what it was asked.
+type refused struct{ ota.Problem }
+
+func (r *refused) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Title) }
+
+// unreachable says that there was no answer.
+type unreachable struct{ cause error }
+
+func (u *unreachable) Error() string { return "the node agent does not answer: " + u.cause.Error() }
+func (u *unreachable) Unwrap() error { return u.cause }
+
+// do sends a request, with a body unless it is nil, and decodes the answer. An error is
+// a *refused or an *unreachable.
+func (c *client) do(ctx context.Context, method, path, key string, body, into any) error {
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encoding the request: %w", err)
+		}
+		content = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return &unreachable{err}
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return &unreachable{err}
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		r := &refused{ota.Problem{Title: response.Status, Status: response.StatusCode, Detail: strings.TrimSpace(string(data))}}
+		_ = json.Unmarshal(data, &r.Problem) // what is no problem is shown as it is
+		return r
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("decoding the answer of the node agent: %w", err)
+	}
+	return nil
+}
+
+const (
+	// pollWait is how long one request waits for news.
+	pollWait = 30 * time.Second
+	// retryPause is between two requests when the first did not wait for news: the agent
+	// may be gone for a moment, the restart of the runtime ends it too.
+	retryPause = time.Second
+)
+
+// follow calls show with an operation each time it has changed, until it ends. An agent
+// that does not answer meanwhile is tried again; lost is told once. The error is that of
+// ctx, or a *refused.
+func (c *client) follow(ctx context.Context, o ota.Operation, show func(ota.Operation), lost func(error)) (ota.Operation, error) {
+	gone := false
+	for show(o); !o.State.Final(); {
+		var next ota.Operation
+		err := c.do(ctx, http.MethodGet, "/v1/operations/"+o.ID+"?wait="+pollWait.String(), "", nil, &next)
+		if ctx.Err() != nil {
+			return o, ctx.Err()
+		}
+		if _, away := errors.AsType[*unreachable](err); away {
+			if !gone {
+				lost(err)
+			}
+			gone = true
+			pause(ctx)
+			continue
+		}
+		if err != nil {
+			return o, err
+		}
+		gone = false
+		if reflect.DeepEqual(o, next) {
+			pause(ctx) // too many wait, so nobody did
+			continue
+		}
+		if o = next; !o.State.Final() {
+			show(o)
+		}
+	}
+	show(o)
+	return o, nil
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(retryPause):
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topsops/gcu-operator/pkg/ota"
+)
+
+const otaHelp = `Talk to the node agent of this node: what can be upgraded here, upgrade it, and
+how that goes. Run it on the node as root, or in the pod of the agent:
+
+  kubectl exec -n kube-system POD -- node-agent ota status
+
+Exit codes: 0 when it is done; 1 when the agent refuses or does not answer; 2 when
+a flag is wrong; 3 when the operation failed or was dropped; 4 when it has not
+ended within --timeout.`
+
+const otaExample = `  # All that is outdated, with a progress bar on a terminal
+  node-agent ota upgrade
+
+  # One component, from a script; asked twice it is the same operation
+  node-agent ota upgrade driver --idempotency-key job-7 --timeout 2h -o json
+
+  # Nothing is to be started here while a surgery is going on
+  node-agent ota hold -m "surgery until 18:00" && … && node-agent ota release`
+
+// otaOptions are the flags of node-agent ota.
+type otaOptions struct {
+	endpoint
+	output  string
+	timeout time.Duration
+}
+
+// talk connects, and runs f until it returns or --timeout is over.
+func (o *otaOptions) talk(command *cobra.Command, f func(ctx context.Context, c *client, p *printer) error) error {
+	if o.output != outputText && o.output != outputJSON {
+		return fmt.Errorf("--output %q is none of %s, %s", o.output, outputText, outputJSON)
+	}
+	c, err := o.connect()
+	if err != nil {
+		return &exitError{exitFailed, err}
+	}
+	ctx := command.Context()
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+	}
+	err = f(ctx, c, newPrinter(command.OutOrStdout(), command.ErrOrStderr(), o.output))
+	if _, coded := errors.AsType[*exitError](err); err == nil || coded {
+		return err
+	}
+	return &exitError{exitFailed, err}
+}
+
+func newOTACommand() *cobra.Command {
+	o := &otaOptions{}
+	command := &cobra.Command{
+		Use: "ota", Short: "Ask the node agent of this node for an upgrade, and follow it", Long: otaHelp, Example: otaExample,
+		Args: cobra.NoArgs, RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	flags := command.PersistentFlags()
+	flags.StringVar(&o.socket, "socket", defaultSocket, "`path` of the agent's socket")
+	flags.StringVar(&o.address, "address", "", "`URL` of the agent instead of its socket, such as http://127.0.0.1:10267")
+	flags.StringVar(&o.tokenFile, "token-file", "", "`file` of the token, with --address")
+	flags.StringVar(&o.caFile, "ca-file", "", "`file` of the authority that signed the agent's certificate, with --address https://…")
+	flags.StringVarP(&o.output, "output", "o", outputText, "`format`: text or json")
+	flags.DurationVar(&o.timeout, "timeout", 0, "`time` after which it is given up waiting; 0: never")
+	command.AddCommand(o.statusCommand(), o.upgradeCommand(), o.watchCommand(), o.holdCommand(), o.releaseCommand(), o.rollbackCommand())
+	return command
+}
+
+func (o *otaOptions) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show the components on this node, and what is newer", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
+				var status ota.Status
+				if err := c.do(ctx, http.MethodGet, "/v1/status", "", nil, &status); err != nil {
+					return err
+				}
+				return p.status(status)
+			})
+		},
+	}
+}
+
+func (o *otaOptions) upgradeCommand() *cobra.Command {
+	var latest, noWait bool
+	var key string
+	command := &cobra.Command{
+		Use: "upgrade [COMPONENT]", Short: "Upgrade a component, or all that is outdated, and follow it to its end", Args: cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
+				path, body := "/v1/upgrade", map[string]string{}
+				if len(args) == 1 {
+					path = "/v1/components/" + url.PathEscape(args[0]) + "/upgrade"
+				}
+				if latest {
+					body["revision"] = "latest"
+				}
+				var operation ota.Operation
+				if err := c.do(ctx, http.MethodPost, path, key, body, &operation); err != nil {
+					return err
+				}
+				if noWait {
+					return p.operation(operation)
+				}
+				return watch(ctx, c, p, operation)
+			})
+		},
+	}
+	command.Flags().BoolVar(&latest, "latest", false, "take whatever is the newest revision when the operator is told; matters while the API server is away")
+	command.Flags().BoolVar(&noWait, "no-wait", false, "return when the order is recorded")
+	command.Flags().StringVar(&key, "idempotency-key", "", "`word` with which a repeated order is the same operation")
+	return command
+}
+
+func (o *otaOptions) watchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "watch [OPERATION]", Short: "Follow an operation, or the newest one, to its end", Args: cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
+				var operation ota.Operation
+				if len(args) == 1 {
+					if err := c.do(ctx, http.MethodGet, "/v1/operations/"+url.PathEscape(args[0]), "", nil, &operation); err != nil {
+						return err
+					}
+					return watch(ctx, c, p, operation)
+				}
+				var all ota.Operations
+				if err := c.do(ctx, http.MethodGet, "/v1/operations", "", nil, &all); err != nil {
+					return err
+				}
+				if len(all.Operations) == 0 {
+					return errors.New("there is no operation on this node: node-agent ota upgrade begins one")
+				}
+				return watch(ctx, c, p, all.Operations[0])
+			})
+		},
+	}
+}
+
+// watch follows an operation to its end. The error has the exit code.
+func watch(ctx context.Context, c *client, p *printer, o ota.Operation) error {
+	last, err := c.follow(ctx, o, p.news, p.lost)
+	p.end()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &exitError{exitTimedOut, fmt.Errorf("operation %s has not ended: node-agent ota watch follows it", last.ID)}
+	case err != nil:
+		return err
+	case last.State != ota.Done:
+		return &exitError{exitNotDone, fmt.Errorf("operation %s: %s: %s", last.ID, last.State, last.Message)}
+	}
+	return nil
+}
+
+func (o *otaOptions) holdCommand() *cobra.Command {
+	var message string
+	command := &cobra.Command{
+		Use: "hold", Short: "Have this node left alone; what is in flight goes on", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return o.setHold(command, "/v1/hold", map[string]string{"message": message})
+		},
+	}
+	command.Flags().StringVarP(&message, "message", "m", "", "`why`")
+	return command
+}
+
+func (o *otaOptions) releaseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "release", Short: "Take a hold back", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return o.setHold(command, "/v1/release", nil) },
+	}
+}
+
+func (o *otaOptions) setHold(command *cobra.Command, path string, body any) error {
+	return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
+		var state ota.HoldState
+		if err := c.do(ctx, http.MethodPost, path, "", body, &state); err != nil {
+			return err
+		}
+		return p.hold(state)
+	})
+}
+
+func (o *otaOptions) rollbackCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rollback", Short: "Say how this node gets an older version back", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return o.talk(command, func(ctx context.Context, c *client, _ *printer) error {
+				return c.do(ctx, http.MethodPost, "/v1/rollback", "", nil, &struct{}{})
+			})
+		},
+	}
+}
+
+// exitError is an error with the exit code of the program.
+type exitError struct {
+	code  int
+	cause error
+}
+
+func (e *exitError) Error() string { return e.cause.Error() }
+func (e *exitError) Unwrap() error { return e.cause }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/topsops/gcu-operator/pkg/ota"
+)
+
+// Values of --output.
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
+
+// printer tells what the agent answers: JSON, or text; on a terminal with a bar that is
+// drawn over itself.
+type printer struct {
+	out, err io.Writer
+	json     bool
+	terminal bool
+	// line is the last one that was printed, bar whether one stands below it.
+	line string
+	bar  bool
+}
+
+func newPrinter(out, err io.Writer, output string) *printer {
+	file, isFile := out.(*os.File)
+	return &printer{out: out, err: err, json: output == outputJSON, terminal: isFile && term.IsTerminal(int(file.Fd()))}
+}
+
+func (p *printer) encode(v any) error {
+	if err := json.NewEncoder(p.out).Encode(v); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	return nil
+}
+
+// status prints a table of the components.
+func (p *printer) status(s ota.Status) error {
+	if p.json {
+		return p.encode(s)
+	}
+	table := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "COMPONENT\tRUNNING\tAVAILABLE\tOUTDATED\tSTRATEGY\tLAST OPERATION")
+	for _, c := range s.Components {
+		available, outdated, last := "", "", ""
+		if c.Available != nil {
+			available = cmp.Or(c.Available.Version, c.Available.Revision)
+		}
+		if c.NeedUpgrade != nil {
+			outdated = map[bool]string{true: "yes", false: "no"}[*c.NeedUpgrade]
+		}
+		if c.LastOperation != nil {
+			last = string(c.LastOperation.State) + " (" + c.LastOperation.ID + ")"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Component, cmp.Or(c.Running.Version, c.Running.Revision), available, outdated, c.Strategy, last)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	if s.Hold != nil {
+		fmt.Fprintf(p.out, "\nHeld since %s %s\n", s.Hold.Since.Format(time.RFC3339), s.Hold.Message)
+	}
+	switch {
+	case s.Connected:
+	case s.AsOf != nil:
+		fmt.Fprintf(p.out, "\nThe API server cannot be used: this was seen at %s\n", s.AsOf.Format(time.RFC3339))
+	default:
+		fmt.Fprintln(p.out, "\nThe API server cannot be used, and nothing was seen before")
+	}
+	return nil
+}
+
+func (p *printer) hold(s ota.HoldState) error {
+	if p.json {
+		return p.encode(s)
+	}
+	text := "This node is not held"
+	if s.Held {
+		text = "This node is held: nothing is started on it, what is in flight goes on"
+	}
+	if s.Offline != "" {
+		text += "; the operator is told when the API server can be used"
+	}
+	_, err := fmt.Fprintln(p.out, text)
+	return err
+}
+
+func (p *printer) operation(o ota.Operation) error {
+	if p.json {
+		return p.encode(o)
+	}
+	_, err := fmt.Fprintln(p.out, lineOf(o))
+	return err
+}
+
+// lineOf words an operation.
+func lineOf(o ota.Operation) string {
+	words := []string{o.ID, string(o.State)}
+	if o.Task != "" {
+		words = append(words, o.Task)
+	}
+	if o.Message != "" {
+		words = append(words, o.Message)
+	}
+	return strings.Join(words, "  ")
+}
+
+// barWidth is the number of characters of a bar.
+const barWidth = 30
+
+// news prints an operation that has changed.
+func (p *printer) news(o ota.Operation) {
+	if p.json {
+		_ = p.encode(o) // who does not read does not hear the rest either
+		return
+	}
+	if line := lineOf(o); line != p.line {
+		p.end()
+		fmt.Fprintln(p.out, line)
+		p.line = line
+	}
+	if !p.terminal || o.Progress.Total == 0 {
+		return
+	}
+	p.end()
+	full := barWidth * o.Progress.Done / o.Progress.Total
+	fmt.Fprintf(p.out, "[%s%s] %d of %d", strings.Repeat("█", full), strings.Repeat("·", barWidth-full), o.Progress.Done, o.Progress.Total)
+	p.bar = true
+}
+
+// lost tells that the agent does not answer for now.
+func (p *printer) lost(err error) {
+	p.end()
+	fmt.Fprintf(p.err, "%v; trying again\n", err)
+}
+
+// end takes the bar away.
+func (p *printer) end() {
+	if p.bar {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+	p.bar = false
+}

@@ -1,0 +1,58 @@
+package daemonupdater
+
+import (
+	"context"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// held is the NodeUpgrade of a node whose person wants it left alone.
+func held(node string) *topsv1.NodeUpgrade {
+	u := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	u.Status.Agent = &topsv1.AgentStatus{Hold: &topsv1.NodeHold{Since: metav1.NewTime(epoch), Message: "wait"}}
+	return u
+}
+
+func TestANodeThatIsHeldIsSeenInTheView(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationMaxUnavailable, "3") })
+	hold := held("a")
+	c.create(hold)
+	c.mustReconcile()
+	c.wantDeletions("driver-b", "driver-c")
+	group := Group{Kind: kindDaemonSet, Namespace: c.driver.Namespace, Name: c.driver.Name}
+	if n := c.reconciler.views[group].fleet.Node("a"); n == nil || n.Hold == nil || !n.Hold.Since.Equal(epoch) || n.Hold.Message != "wait" {
+		t.Fatalf("node a is seen as %+v", n)
+	}
+
+	hold.Status.Agent.Hold = nil
+	if err := c.api.Status().Update(t.Context(), hold); err != nil {
+		t.Fatal(err)
+	}
+	c.reconciler.dirty.add(group, "a")
+	c.mustReconcile()
+	if n := c.reconciler.views[group].fleet.Node("a"); n.Hold != nil {
+		t.Errorf("node a is still held: %+v", n.Hold)
+	}
+}
+
+func TestAHoldWakesTheGroups(t *testing.T) {
+	c := newCluster(t, func(*appsv1.DaemonSet) {})
+	released := held("a")
+	released.Status.Agent.Hold = nil
+	if !upgradeChanged().Update(event.UpdateEvent{ObjectOld: released, ObjectNew: held("a")}) {
+		t.Error("a hold is not passed on")
+	}
+	if groups := c.reconciler.groupsAskedFor(context.Background(), held("a")); len(groups) != 1 {
+		t.Errorf("groups %v are woken, want that of the driver", groups)
+	}
+	aged := held("a")
+	aged.Status.Agent.StartTime = metav1.NewTime(epoch)
+	if upgradeChanged().Update(event.UpdateEvent{ObjectOld: held("a"), ObjectNew: aged}) {
+		t.Error("a restart of the agent is passed on")
+	}
+}

@@ -1,0 +1,116 @@
+package hostagent
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Which credential of a pull secret fits an image, by the kubelet's rules
+// (k8s.io/kubernetes/pkg/credentialprovider). go-containerregistry has them too, in a
+// package that brings every client of Kubernetes with it: 16 MB of program, a third of
+// what the agent may take of an edge node.
+
+// credentialIn returns the credential of a secret for a repository, such as
+// registry.example.com/team/image; false when none fits. The error may hold a password.
+func credentialIn(secret *corev1.Secret, repository string) (credential authn.AuthConfig, fits bool, err error) {
+	entries, err := entriesOf(secret)
+	if err != nil {
+		return authn.AuthConfig{}, false, err
+	}
+	keys := map[string]authn.AuthConfig{}
+	for _, registry := range slices.Sorted(maps.Keys(entries)) {
+		key, err := keyOfRegistry(registry)
+		if err != nil {
+			return authn.AuthConfig{}, false, err
+		}
+		if _, twice := keys[key]; !twice {
+			keys[key] = entries[registry]
+		}
+	}
+	best := ""
+	for key := range keys {
+		// The most specific comes first: that of the last in order.
+		if covers(key, repository) && key > best {
+			best = key
+		}
+	}
+	if best == "" {
+		return authn.AuthConfig{}, false, nil
+	}
+	credential = keys[best]
+	credential.Auth = "" // user and password were read from it
+	return credential, true, nil
+}
+
+// entriesOf returns the credentials of a secret by registry; none for a secret of
+// another type.
+func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
+	switch secret.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		var config struct {
+			Auths map[string]authn.AuthConfig `json:"auths"`
+		}
+		data := secret.Data[corev1.DockerConfigJsonKey]
+		if len(data) == 0 {
+			return nil, nil
+		}
+		err := json.Unmarshal(data, &config)
+		return config.Auths, err
+	case corev1.SecretTypeDockercfg:
+		var auths map[string]authn.AuthConfig
+		data := secret.Data[corev1.DockerConfigKey]
+		if len(data) == 0 {
+			return nil, nil
+		}
+		err := json.Unmarshal(data, &auths)
+		return auths, err
+	}
+	return nil, nil
+}
+
+// keyOfRegistry is a registry of a pull secret without its scheme, and without the
+// versions of docker's API that stand for the whole host.
+func keyOfRegistry(registry string) (string, error) {
+	if !strings.HasPrefix(registry, "https://") && !strings.HasPrefix(registry, "http://") {
+		registry = "https://" + registry
+	}
+	parsed, err := url.Parse(registry)
+	if err != nil {
+		return "", fmt.Errorf("entry %q: %w", registry, err)
+	}
+	at := parsed.Path
+	if strings.HasPrefix(at, "/v1/") || strings.HasPrefix(at, "/v2/") {
+		at = at[len("/v1"):]
+	}
+	if at == "/" {
+		at = ""
+	}
+	return parsed.Host + at, nil
+}
+
+// covers tells whether a key is for a repository: the same port, a host that matches part
+// by part, with wildcards, and a path that begins with that of the key.
+func covers(key, repository string) bool {
+	keyHost, keyPath, _ := strings.Cut(key, "/")
+	host, at, _ := strings.Cut(repository, "/")
+	keyName, keyPort, _ := strings.Cut(keyHost, ":")
+	name, port, _ := strings.Cut(host, ":")
+	keyParts, parts := strings.Split(keyName, "."), strings.Split(name, ".")
+	if keyPort != port || len(keyParts) != len(parts) || !strings.HasPrefix(at, keyPath) {
+		return false
+	}
+	for i := range parts {
+		if matched, err := path.Match(keyParts[i], parts[i]); err != nil || !matched {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,47 @@
+package hosttasks
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// pulledTarget is the target in the name of a pull that no operation asked for.
+const pulledTarget = "pod"
+
+// Pull pulls the images of a target that are not there, as a prepull does, because the
+// person at the node asked for it. It returns when that has ended, or ctx is done. What
+// became of it is recorded under id, and reported like that of any task; a pull that
+// failed is repeated under its id.
+func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTarget) {
+	target.Component = pulledTarget
+	a := asked{
+		task: upgradeplan.Task{Host: w.options.NodeName, Target: pulledTarget, Action: upgradeplan.ActionPrepull}, attempt: 1,
+		operation: &topsv1.NodeOperation{ID: id, Targets: []topsv1.OperationTarget{target}},
+	}
+	o, err := a.forExecutor(w.engine(), w.options.RestartAllowed, w.credentialsFor(ctx, a))
+	if err == nil {
+		_, err = w.options.Executor.Execute(ctx, o)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Error(err, "Could not pull images that were asked for at the node", "pull", id)
+	}
+	w.wake()
+}
+
+// Pulled returns what is recorded of the last pull of an id, nil for nothing.
+func (w *Worker) Pulled(id string) *topsv1.HostTaskResult {
+	recorded := w.options.Executor.Results()
+	i := slices.IndexFunc(recorded, func(r hostagent.Result) bool {
+		return r.ID == id && strings.HasPrefix(r.Task, pulledTarget+"_")
+	})
+	if i < 0 {
+		return nil
+	}
+	result := resultOf(w.options.NodeName, recorded[i])
+	return &result
+}

@@ -1,0 +1,138 @@
+package ota
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// The answers of the paths below /v1, as openapi.yaml describes them.
+
+// Status is how this node stands.
+type Status struct {
+	// Node is its name.
+	Node string `json:"node"`
+	// Connected tells whether the API server could be used for this answer; if not,
+	// it says what was seen at AsOf.
+	Connected bool         `json:"connected"`
+	AsOf      *metav1.Time `json:"asOf,omitempty"`
+	// Hold is set while this node is left alone.
+	Hold *topsv1.NodeHold `json:"hold,omitempty"`
+	// Running is the id of the operation that has not ended, "" for none.
+	Running    string      `json:"running,omitempty"`
+	Components []Component `json:"components"`
+}
+
+// Component is one pod of a DaemonSet on this node.
+type Component struct {
+	// Component is its key in the spec of a GcuResource, else the name of its DaemonSet.
+	Component string `json:"component"`
+	Namespace string `json:"namespace"`
+	DaemonSet string `json:"daemonSet"`
+	Pod       string `json:"pod"`
+	// Strategy with which it is upgraded: OTA, AdvancedRollingUpdate, or "".
+	Strategy string `json:"strategy"`
+	// NeedUpgrade is the condition PodNeedUpgrade; nil when the pod has none.
+	NeedUpgrade *bool `json:"needUpgrade,omitempty"`
+	// Running is the version of the pod, Available the newest one, when it is known.
+	Running   Version  `json:"running"`
+	Available *Version `json:"available,omitempty"`
+	// LastOperation is the newest one that the component was part of.
+	LastOperation *LastOperation `json:"lastOperation,omitempty"`
+}
+
+// Version is one revision of a component.
+type Version struct {
+	// Revision is the hash of the ControllerRevision.
+	Revision string `json:"revision"`
+	// Version is the tag, or the digest, of the first image of its containers.
+	Version string   `json:"version,omitempty"`
+	Images  []string `json:"images,omitempty"`
+}
+
+// LastOperation is what became of a component in an operation.
+type LastOperation struct {
+	ID      string         `json:"id"`
+	State   OperationState `json:"state"`
+	Message string         `json:"message,omitempty"`
+}
+
+// OperationState is how an operation, or a part of it, stands.
+type OperationState string
+
+// States of an operation. Done, Failed and Dropped are final.
+const (
+	// Queued: kept on this node until the API server can be used.
+	Queued OperationState = "Queued"
+	// Waiting: the operator knows of it, and says in the message what it waits for.
+	Waiting OperationState = "Waiting"
+	Running OperationState = "Running"
+	Done    OperationState = "Done"
+	Failed  OperationState = "Failed"
+	// Dropped: given up before anything was done; the message says why.
+	Dropped OperationState = "Dropped"
+)
+
+// Final reports whether an operation in this state changes no more.
+func (s OperationState) Final() bool { return s == Done || s == Failed || s == Dropped }
+
+// Operation is what was asked for at once, and what became of it.
+type Operation struct {
+	ID string `json:"id"`
+	// Component that was asked for, "" for all.
+	Component string         `json:"component,omitempty"`
+	State     OperationState `json:"state"`
+	Message   string         `json:"message,omitempty"`
+	// Offline is "queued" while it waits for the API server.
+	Offline string `json:"offline,omitempty"`
+	// Task is the current one, host_target_action, "" for none.
+	Task         string       `json:"task,omitempty"`
+	Progress     Progress     `json:"progress"`
+	AcceptedTime metav1.Time  `json:"acceptedTime"`
+	EndTime      *metav1.Time `json:"endTime,omitempty"`
+	Requests     []Part       `json:"requests"`
+}
+
+// Progress counts the tasks of the job on the node, or the pods when there is none.
+type Progress struct {
+	Done  int `json:"done"`
+	Total int `json:"total"`
+}
+
+// Part is one component in an operation.
+type Part struct {
+	Component string         `json:"component"`
+	Namespace string         `json:"namespace"`
+	Pod       string         `json:"pod"`
+	Revision  string         `json:"revision"`
+	State     OperationState `json:"state"`
+	Reason    string         `json:"reason,omitempty"`
+	Message   string         `json:"message,omitempty"`
+}
+
+// Operations is a list, the newest first.
+type Operations struct {
+	Operations []Operation `json:"operations"`
+}
+
+// HoldState tells whether this node is left alone.
+type HoldState struct {
+	Held bool             `json:"held"`
+	Hold *topsv1.NodeHold `json:"hold,omitempty"`
+	// Offline is "queued" when the operator does not know of it yet.
+	Offline string `json:"offline,omitempty"`
+}
+
+// Problem is an error (RFC 9457).
+type Problem struct {
+	// Title is the reason in one word, Status that of HTTP.
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	// Detail says what to do.
+	Detail string `json:"detail"`
+	// Operation is the one that is in the way, "" for none.
+	Operation string `json:"operation,omitempty"`
+}
+
+// offlineQueued is the value of the fields Offline.
+const offlineQueued = "queued"

@@ -1,0 +1,139 @@
+package guard
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// MaxConnections bounds the connections of one door.
+const MaxConnections = 32
+
+// grace is the time that a connection has to show that it may call, while others
+// wait for its place.
+const grace = 100 * time.Millisecond
+
+// bounded is a listener with at most MaxConnections open connections. One more waits
+// until there is room, and closes the oldest that has had its grace and is not served.
+type bounded struct {
+	net.Listener
+	clock clock.Clock
+	// closed is closed with the listener.
+	closed chan struct{}
+	once   sync.Once
+	// left gets a token when a connection was closed.
+	left chan struct{}
+
+	mu   sync.Mutex
+	open []*connection // oldest first
+}
+
+func newBounded(l net.Listener, c clock.Clock) *bounded {
+	return &bounded{Listener: l, clock: c, closed: make(chan struct{}), left: make(chan struct{}, 1)}
+}
+
+// connection is one of a bounded listener.
+type connection struct {
+	net.Conn
+	owner *bounded
+	since time.Time
+	// served: a caller who may call is being answered on it. Guarded by owner.mu.
+	served bool
+}
+
+// Accept returns the next connection, when there is room for it.
+func (b *bounded) Accept() (net.Conn, error) {
+	raw, err := b.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		c, wait := b.admit(raw)
+		if c != nil {
+			return c, nil
+		}
+		timer := b.clock.NewTimer(wait)
+		select {
+		case <-b.closed:
+			timer.Stop()
+			return nil, errors.Join(net.ErrClosed, raw.Close())
+		case <-b.left:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+// Close closes the listener.
+func (b *bounded) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Listener.Close()
+}
+
+// admit takes a connection in; when there is no room, it says when to try again.
+func (b *bounded) admit(raw net.Conn) (c *connection, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.clock.Now()
+	if len(b.open) >= MaxConnections {
+		oldest := slices.IndexFunc(b.open, func(c *connection) bool { return !c.served })
+		if oldest < 0 {
+			return nil, grace
+		}
+		if left := b.open[oldest].since.Add(grace).Sub(now); left > 0 {
+			return nil, left
+		}
+		_ = b.open[oldest].Conn.Close() // its server finds out
+		b.open = slices.Delete(b.open, oldest, oldest+1)
+	}
+	c = &connection{Conn: raw, owner: b, since: now}
+	b.open = append(b.open, c)
+	return c, 0
+}
+
+// Close closes the connection and makes room.
+func (c *connection) Close() error {
+	c.owner.mu.Lock()
+	c.owner.open = slices.DeleteFunc(c.owner.open, func(other *connection) bool { return other == c })
+	c.owner.mu.Unlock()
+	select {
+	case c.owner.left <- struct{}{}:
+	default:
+	}
+	return c.Conn.Close()
+}
+
+// serve notes that the connection is served from now on, until the function that it
+// returns is called.
+func (c *connection) serve() (end func()) {
+	c.setServed(true)
+	return func() { c.setServed(false) }
+}
+
+func (c *connection) setServed(served bool) {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	c.served = served
+}
+
+type connectionKey struct{}
+
+// withConnection is http.Server.ConnContext.
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// connectionOf returns the connection of a request, nil when it has none.
+func connectionOf(ctx context.Context) *connection {
+	c, _ := ctx.Value(connectionKey{}).(*connection)
+	return c
+}

@@ -1,0 +1,165 @@
+package guard
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = 10 * time.Second
+	// WriteTimeout is the time that an answer has from the end of its header on. A
+	// handler that waits longer sets a deadline of its own.
+	WriteTimeout   = 30 * time.Second
+	idleTimeout    = 60 * time.Second
+	maxHeaderBytes = 16 << 10
+)
+
+// Caller says why who sends a request may not call, nil when it may.
+type Caller func(r *http.Request) *Denial
+
+// Anybody lets everybody in.
+func Anybody(*http.Request) *Denial { return nil }
+
+// Denial is why a request does not get to the handler.
+type Denial struct {
+	// Status of HTTP.
+	Status int
+	// Reason in one word.
+	Reason string
+	// Message says what the caller can do.
+	Message string
+}
+
+// Door is one way to the endpoint.
+type Door struct {
+	Listener net.Listener
+	// TLS of the connections; nil: none.
+	TLS *tls.Config
+	// Caller says who may call.
+	Caller Caller
+	// Hosts tells which Host headers mean this endpoint; nil: all.
+	Hosts func(host string) bool
+}
+
+// Options of Serve. All fields are required.
+type Options struct {
+	Doors []Door
+	// Handler answers who may call.
+	Handler http.Handler
+	// Deny writes the answer to a request that does not get to the handler.
+	Deny func(w http.ResponseWriter, r *http.Request, d *Denial)
+	// DrainTimeout is the time that requests have to finish.
+	DrainTimeout time.Duration
+	Clock        clock.Clock
+	Log          logr.Logger
+}
+
+// Serve answers requests at all doors until ctx is done, lets those that are under
+// way finish, and closes the listeners. It returns nil after such an end and an
+// error when one door could not be served.
+func Serve(ctx context.Context, o Options) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := make([]error, len(o.Doors))
+	var doors sync.WaitGroup
+	for i, door := range o.Doors {
+		doors.Go(func() {
+			defer stop()
+			failed[i] = o.serve(ctx, door)
+		})
+	}
+	doors.Wait()
+	return errors.Join(failed...)
+}
+
+// serve serves one door.
+func (o Options) serve(ctx context.Context, d Door) error {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // one request a connection at a time
+	server := &http.Server{
+		Handler:           o.check(d),
+		ConnContext:       withConnection,
+		Protocols:         &protocols,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      WriteTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(o.Log.V(4)), slog.LevelInfo),
+	}
+	var listener net.Listener = newBounded(d.Listener, o.Clock)
+	if d.TLS != nil {
+		listener = tls.NewListener(listener, d.TLS)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving the OTA endpoint at %s: %w", d.Listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	o.Log.Info("Draining the OTA endpoint", "door", d.Listener.Addr().String())
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.DrainTimeout)
+	defer cancel()
+	err := server.Shutdown(drain)
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	if err != nil {
+		return fmt.Errorf("draining the OTA endpoint at %s: %w", d.Listener.Addr(), err)
+	}
+	return nil
+}
+
+// check lets to the handler what may pass the door.
+func (o Options) check(d Door) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		denial := d.deny(r, origin)
+		if denial != nil {
+			o.Log.V(1).Info("Refusing", "status", denial.Status, "reason", denial.Reason, "remote", r.RemoteAddr, "path", r.URL.Path)
+			w.Header().Set("Connection", "close")
+			if denial.Status == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+			}
+			o.Deny(w, r, denial)
+			return
+		}
+		if c := connectionOf(r.Context()); c != nil && !open(r) {
+			defer c.serve()()
+		}
+		o.Handler.ServeHTTP(w, r)
+	})
+}
+
+// deny says why a request may not pass the door, nil when it may.
+func (d Door) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial {
+	if d.Hosts != nil && !d.Hosts(r.Host) {
+		return &Denial{Status: http.StatusMisdirectedRequest, Reason: "MisdirectedRequest",
+			Message: fmt.Sprintf("%.80q is not a name of this endpoint: call localhost, or the address that it is bound to.", r.Host)}
+	}
+	if err := origin.Check(r); err != nil {
+		return &Denial{Status: http.StatusForbidden, Reason: "CrossOrigin",
+			Message: "A page of another origin may not call this endpoint."}
+	}
+	if open(r) {
+		return nil
+	}
+	return d.Caller(r)
+}
+
+// open tells whether everybody may send a request.
+func open(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == "/healthz"
+}

@@ -1,0 +1,103 @@
+package ota
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// shownHold returns status.agent.hold, nil for none.
+func (c *fakeCluster) shownHold() *topsv1.NodeHold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodeUpgrade == nil || c.nodeUpgrade.Status.Agent == nil {
+		return nil
+	}
+	return c.nodeUpgrade.Status.Agent.Hold
+}
+
+func TestAHoldIsShownUntilItIsReleased(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	h := b.handler()
+	first := decoded[HoldState](call(t, h, "POST", "/v1/hold", `{"message":"a surgery"}`).wants(200))
+	if !first.Held || first.Offline != "" || b.cluster.shownHold() == nil || b.cluster.shownHold().Message != "a surgery" {
+		t.Fatalf("held: %+v, shown %+v", first, b.cluster.shownHold())
+	}
+	if got := reasonOf(t, b.Ask(t.Context(), "kube-system", "enflame-driver-x")); got != ReasonNodeHeld {
+		t.Errorf("a request of a held node is refused with %q", got)
+	}
+	b.clock.Step(3600e9)
+	again := decoded[HoldState](call(t, h, "POST", "/v1/hold", "").wants(200))
+	if !again.Hold.Since.Equal(&first.Hold.Since) || again.Hold.Message != "a surgery" {
+		t.Errorf("held once more: %+v", again)
+	}
+	if s := decoded[Status](call(t, h, "GET", "/v1/status", "")); s.Hold == nil {
+		t.Error("the status does not show it")
+	}
+	call(t, h, "POST", "/v1/release", "").wants(200)
+	if b.cluster.shownHold() != nil {
+		t.Error("it is shown after the release")
+	}
+	b.mustAsk(t, "enflame-driver-x")
+}
+
+func TestAHoldSurvivesWhatAnAgentMayLose(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	call(t, b.handler(), "POST", "/v1/hold", "").wants(200)
+
+	c.set(func() { c.nodeUpgrade = nil })
+	restarted := newBench(t, c, b.directory)
+	if err := restarted.syncOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c.shownHold() == nil {
+		t.Error("without its NodeUpgrade, and restarted, the node is not held")
+	}
+
+	for name, lose := range map[string]func(file string) error{
+		"its journal":        os.Remove,
+		"its file to a tear": func(file string) error { return os.WriteFile(file, []byte("{"), 0o600) },
+	} {
+		if err := lose(filepath.Join(b.directory, "hold", "hold.json")); err != nil {
+			t.Fatal(err)
+		}
+		reinstalled := newBench(t, c, b.directory)
+		if err := reinstalled.syncOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if c.shownHold() == nil || reinstalled.book.hold == nil {
+			t.Errorf("the agent lost %s, and the node is not held", name)
+		}
+	}
+}
+
+func TestAHoldWithoutAConnectionIsShownLater(t *testing.T) {
+	b := seenBench(t, newFleet())
+	id := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202).operation().ID
+	if s := decoded[HoldState](call(t, b.handler(), "POST", "/v1/hold", "").wants(200)); !s.Held || s.Offline != offlineQueued {
+		t.Errorf("held: %+v", s)
+	}
+	if o := call(t, b.handler(), "GET", "/v1/operations/"+id, "").operation(); o.State != Dropped || !strings.Contains(o.Message, "held before") {
+		t.Errorf("what was queued is %+v", o)
+	}
+	b.reconnect(t)
+	if b.cluster.shownHold() == nil || len(b.cluster.requested()) != 0 {
+		t.Errorf("shown: hold %+v, requests %v", b.cluster.shownHold(), b.cluster.requested())
+	}
+}
+
+func TestAReleaseIsNotForgottenWithTheConnection(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	call(t, b.handler(), "POST", "/v1/hold", "").wants(200)
+	c.set(func() { c.away = errAway })
+	call(t, b.handler(), "POST", "/v1/release", "").wants(200)
+	newBench(t, c, b.directory).reconnect(t)
+	if c.shownHold() != nil {
+		t.Error("the hold came back from the NodeUpgrade")
+	}
+}

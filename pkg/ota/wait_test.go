@@ -1,0 +1,74 @@
+package ota
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// waiting begins an operation, and waits for news of it.
+func waiting(t *testing.T) (b *bench, id string, news chan answer, stop chan struct{}) {
+	t.Helper()
+	b = newBench(t, newFleet(), t.TempDir())
+	stop, news = make(chan struct{}), make(chan answer, 1)
+	h := NewHandler(HandlerOptions{Desk: b.Inbox, Stopping: stop, Clock: b.clock, Log: logr.Discard()})
+	id = call(t, h, "POST", "/v1/upgrade", "").wants(http.StatusAccepted).operation().ID
+	go func() { news <- call(t, h, "GET", "/v1/operations/"+id+"?wait=30s", "") }()
+	until(t, "somebody waits", func() bool { return b.clock.HasWaiters() })
+	return b, id, news, stop
+}
+
+func TestWhoWaitsIsAnsweredWhenThereIsNews(t *testing.T) {
+	b, _, news, _ := waiting(t)
+	b.lookAtCluster() // nothing new
+	b.cluster.answerAll(topsv1.TaskRunning, "deleting")
+	b.lookAtCluster()
+	if o := (<-news).operation(); o.State != Running {
+		t.Errorf("the news is %+v", o)
+	}
+}
+
+func TestWhoWaitsIsAnsweredWhenTheTimeIsOver(t *testing.T) {
+	b, _, news, _ := waiting(t)
+	b.clock.Step(30 * time.Second)
+	if o := (<-news).operation(); o.State != Waiting {
+		t.Errorf("the answer is %+v", o)
+	}
+}
+
+func TestNobodyWaitsForAnAgentThatStops(t *testing.T) {
+	_, _, news, stop := waiting(t)
+	close(stop)
+	if o := (<-news).operation(); o.State != Waiting {
+		t.Errorf("the answer is %+v", o)
+	}
+}
+
+func TestNobodyWaitsForAnEnd(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	id := call(t, b.handler(), "POST", "/v1/upgrade", "").operation().ID
+	b.cluster.answerAll(topsv1.TaskDone, "replaced")
+	b.lookAtCluster()
+	if o := call(t, b.handler(), "GET", "/v1/operations/"+id+"?wait=30s", "").operation(); o.State != Done {
+		t.Errorf("the answer is %+v", o)
+	}
+}
+
+func TestOneWaiterTooManyIsAnsweredAtOnce(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	stop := make(chan struct{})
+	defer close(stop)
+	h := NewHandler(HandlerOptions{Desk: b.Inbox, Stopping: stop, Clock: b.clock, Log: logr.Discard()})
+	id := call(t, h, "POST", "/v1/upgrade", "").operation().ID
+	answered := make(chan answer, maxWaiters+3)
+	for range maxWaiters + 3 {
+		go func() { answered <- call(t, h, "GET", "/v1/operations/"+id+"?wait=30s", "") }()
+	}
+	for range 3 {
+		(<-answered).wants(http.StatusOK)
+	}
+}
