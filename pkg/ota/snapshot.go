@@ -134,7 +134,7 @@ func (in *Inbox) look(ctx context.Context, fresh bool) (*snapshot, error) {
 func (in *Inbox) lookAt(ctx context.Context, pod *corev1.Pod, ref *metav1.OwnerReference, fresh bool) (*owner, error) {
 	hash := newest(pod)
 	known := in.seenNode.known(ref)
-	if known != nil && !fresh && (known.Target == nil && hash == "" || known.Target != nil && known.Target.Revision == hash) {
+	if !fresh && known.shows(hash) {
 		return known, nil
 	}
 	ds, err := in.cluster.DaemonSet(ctx, pod.Namespace, ref.Name)
@@ -148,7 +148,7 @@ func (in *Inbox) lookAt(ctx context.Context, pod *corev1.Pod, ref *metav1.OwnerR
 		return nil, fmt.Errorf("getting DaemonSet %s/%s: %w", pod.Namespace, ref.Name, err)
 	}
 	o := ownerOf(ds)
-	if known != nil && known.Target != nil && known.Target.Revision == hash {
+	if known.shows(hash) {
 		o.Target = known.Target // a revision does not change
 	} else if hash != "" {
 		if o.Target, err = in.target(ctx, o.Ref, hash); err != nil {
@@ -156,6 +156,17 @@ func (in *Inbox) lookAt(ctx context.Context, pod *corev1.Pod, ref *metav1.OwnerR
 		}
 	}
 	return &o, nil
+}
+
+// shows tells whether a DaemonSet was seen with a newest revision, "" for none.
+func (o *owner) shows(hash string) bool {
+	switch {
+	case o == nil:
+		return false
+	case o.Target == nil:
+		return hash == ""
+	}
+	return o.Target.Revision == hash
 }
 
 // target reads the template of a revision; nil when there is no such ControllerRevision,

@@ -117,7 +117,7 @@ func (in *Inbox) take(s *snapshot, o Ordered, offline bool) (r record, known boo
 		return record{}, false, nodeHeld(in.book.hold)
 	}
 	parts, refusal := choose(s, w, in.nodeName)
-	if refusal != nil && !(offline && o.Latest) {
+	if refusal != nil && (!offline || !o.Latest) {
 		return record{}, false, refusal
 	}
 	return record{Sequence: sequence, ID: id, Wish: w, Accepted: seconds(in.clock.Now()), Queued: true, Parts: parts}, false, nil

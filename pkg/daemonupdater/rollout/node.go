@@ -94,18 +94,28 @@ func (f *nodeFacts) stands(now time.Time) standing {
 		return occupied
 	case !f.outdated:
 		return ailing
-	case !f.wants && slices.ContainsFunc(f.Pods, func(pod Pod) bool { return f.isOutdated(&pod) && f.allowed(&pod) }):
-		return leftOut
-	case f.Hold != nil && !f.operating():
-		return withheld
-	case !f.wants:
-		return unasked
+	case f.byPeople() != candidate:
+		return f.byPeople()
 	case f.frame.policy.Returned > 0 && f.frame.strategy != daemonset.OTA && rested.After(now):
 		f.changesAt(rested)
 		return resting
 	case f.heavy && f.Retry.After(now):
 		f.changesAt(f.Retry)
 		return deferred
+	}
+	return candidate
+}
+
+// byPeople says how people keep a node with something left to do from being started;
+// candidate when they do not.
+func (f *nodeFacts) byPeople() standing {
+	switch {
+	case !f.wants && slices.ContainsFunc(f.Pods, func(pod Pod) bool { return f.isOutdated(&pod) && f.allowed(&pod) }):
+		return leftOut
+	case f.Hold != nil && !f.operating():
+		return withheld
+	case !f.wants:
+		return unasked
 	}
 	return candidate
 }
