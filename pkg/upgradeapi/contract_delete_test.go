@@ -10,10 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	testingclock "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // sent is an answer that is on its way.
@@ -188,37 +185,6 @@ func TestForegroundDeletionsAreBounded(t *testing.T) {
 		t.Errorf("got %v", got.header)
 	}
 	d.succeeds(http.MethodDelete, "/gum/v1/gr/crowded", "")
-}
-
-func TestContractReady(t *testing.T) {
-	t.Run("contract 77: not ready while the API server does not serve grs", func(t *testing.T) {
-		server := &envtest.Environment{}
-		config, err := server.Start()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = server.Stop() })
-		check := func(config *rest.Config) error {
-			c, err := client.New(config, client.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return Ready(c)(request)
-		}
-		if err := check(config); err == nil || !strings.Contains(err.Error(), "install the CRDs of gcu-operator") {
-			t.Errorf("without a CRD: %v", err)
-		}
-		if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := check(config); err != nil {
-			t.Errorf("with the CRD: %v", err)
-		}
-	})
 }
 
 // A gr that does not get Running is watched for so long, and is not touched.
