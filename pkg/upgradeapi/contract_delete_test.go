@@ -87,7 +87,7 @@ func TestContractDelete(t *testing.T) {
 	})
 	t.Run("contract 71: another policy is refused, nothing is deleted", func(t *testing.T) {
 		d.create("kept")
-		for _, body := range []string{`{"policy": "Foreground"}`, `{"policy": ""}`, `{"policy": "orphan"}`, `{"Policy": "foreground"}`, "foreground", `{"policy": true}`} {
+		for _, body := range []string{`{"policy": "Foreground"}`, `{"policy": ""}`, `{"policy": "orphan"}`, `{"Policy": "foreground"}`, "foreground", `{"policy": true}`, "null", `{}{"policy": "background"}`} {
 			d.fails(http.MethodDelete, "/gum/v1/gr/kept", body, http.StatusBadRequest, "polic")
 		}
 		if d.gr("kept").DeletionTimestamp != nil {
@@ -153,7 +153,11 @@ func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
 	d.create("waiting")
 	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/waiting", `{"policy": "foreground"}`)
 	d.goes("waiting")
+	d.must(d.server.Ready(nil))
 	d.must(d.stop())
+	if d.server.Ready(nil) == nil {
+		t.Error("it is ready, and serves nobody")
+	}
 	if got := d.after(later); got.status != http.StatusServiceUnavailable || !strings.Contains(got.Error, "the deletion of waiting goes on") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}

@@ -137,6 +137,8 @@ type desk struct {
 	t     *testing.T
 	admin client.Client
 	api   *API
+	// server is the last one that was started.
+	server *Server
 	// url of the server, blueprints is its directory.
 	url, blueprints string
 	// log is the file it writes.
@@ -171,7 +173,7 @@ func (d *desk) serve(s *Server) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	s.Listener = listener
+	s.Listener, d.server = listener, s
 	d.url = "http://" + listener.Addr().String()
 	if s.TLS {
 		d.url = "https://" + listener.Addr().String()
