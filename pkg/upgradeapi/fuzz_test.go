@@ -2,7 +2,6 @@ package upgradeapi
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -12,63 +11,12 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
-
-// sketch plays an API server that has one gr, named gr, and counts what is written.
-type sketch struct {
-	client.Client
-	writes int
-}
-
-func (s *sketch) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	_, typed := o.(*topsv1.GcuResource)
-	if !typed && o.GetObjectKind().GroupVersionKind() != grKind || key.Name != "gr" {
-		return apierrors.NewNotFound(grResource, key.Name)
-	}
-	o.SetName(key.Name)
-	o.SetUID("1")
-	o.SetResourceVersion("1")
-	return nil
-}
-
-func (s *sketch) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
-
-func (s *sketch) Create(_ context.Context, _ client.Object, options ...client.CreateOption) error {
-	return s.write((&client.CreateOptions{}).ApplyOptions(options).DryRun)
-}
-
-func (s *sketch) Delete(_ context.Context, _ client.Object, options ...client.DeleteOption) error {
-	return s.write((&client.DeleteOptions{}).ApplyOptions(options).DryRun)
-}
-
-func (s *sketch) Patch(_ context.Context, _ client.Object, _ client.Patch, options ...client.PatchOption) error {
-	return s.write((&client.PatchOptions{}).ApplyOptions(options).DryRun)
-}
-
-func (s *sketch) write(dryRun []string) error {
-	if isStored(dryRun) {
-		s.writes++
-	}
-	return nil
-}
-
-// sketched answers one request with a sketch behind it.
-func sketched(r *http.Request) (*httptest.ResponseRecorder, *sketch) {
-	s := &sketch{}
-	api := New(Options{Client: s, Namespace: namespace, Blueprints: "/nowhere", Clock: clock.RealClock{}, Log: logr.Discard()})
-	w := httptest.NewRecorder()
-	api.Handler().ServeHTTP(w, r)
-	return w, s
-}
 
 // envelopeIn reads an answer, which has to be an envelope as it is printed.
 func envelopeIn(t *testing.T, w *httptest.ResponseRecorder) envelope {
@@ -107,7 +55,8 @@ func FuzzRoutes(f *testing.F) {
 			r = httptest.NewRequest(http.MethodPut, "/", strings.NewReader(body))
 			r.URL, r.Header = target, http.Header{"X-Request-Id": {id}}
 		}
-		w, s := sketched(r)
+		s := &sketch{}
+		w, _ := sketched(s, r)
 		if !slices.Contains([]int{200, 400, 404, 405, 409}, w.Code) {
 			t.Errorf("%q %q is answered with %d: %s", method, path, w.Code, w.Body)
 		}
@@ -118,8 +67,8 @@ func FuzzRoutes(f *testing.F) {
 			envelopeIn(t, w)
 		}
 		changes := method == http.MethodPut || method == http.MethodDelete || method == http.MethodPost
-		if s.writes > 0 && (!changes || w.Code != http.StatusOK || target.Query().Get("dryRun") == "true") {
-			t.Errorf("%q %q wrote %d times and is answered with %d", method, path, s.writes, w.Code)
+		if s.stored > 0 && (!changes || w.Code != http.StatusOK || target.Query().Get("dryRun") == "true") {
+			t.Errorf("%q %q wrote %d times and is answered with %d", method, path, s.stored, w.Code)
 		}
 	})
 }
@@ -144,11 +93,12 @@ func FuzzBodies(f *testing.F) {
 		if bodies[method] == "" || strings.Contains(body, policyForeground) { // a recorder cannot wait
 			return
 		}
-		w, s := sketched(httptest.NewRequest(method, "/gum/v1/gr/gr"+paths[method], strings.NewReader(body)))
+		s := &sketch{}
+		w, _ := sketched(s, httptest.NewRequest(method, "/gum/v1/gr/gr"+paths[method], strings.NewReader(body)))
 		e := envelopeIn(t, w)
 		var fields map[string]any
 		readable := json.Unmarshal([]byte(body), &fields) == nil
-		if s.writes > 0 && strings.TrimSpace(body) != "" {
+		if s.stored > 0 && strings.TrimSpace(body) != "" {
 			for key, value := range fields { // null is as if it were not there
 				if value == nil {
 					delete(fields, key)
@@ -158,8 +108,8 @@ func FuzzBodies(f *testing.F) {
 				t.Errorf("%s %q is carried out and not documented (%v): %s", method, body, err, w.Body)
 			}
 		}
-		if s.writes > 0 && e.Result != ResultSuccess {
-			t.Errorf("%s %q wrote %d times: %s", method, body, s.writes, w.Body)
+		if s.stored > 0 && e.Result != ResultSuccess {
+			t.Errorf("%s %q wrote %d times: %s", method, body, s.stored, w.Body)
 		}
 		text := loggable([]byte(body))
 		if len(text) > maxLoggedBytes {

@@ -3,6 +3,7 @@ package upgradeapi
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,7 +34,7 @@ func (d *desk) raw(text string, answers int) []answer {
 		response, err := http.ReadResponse(reader, nil)
 		d.must(err)
 		body, err := io.ReadAll(response.Body)
-		d.must(err)
+		d.must(errors.Join(err, response.Body.Close()))
 		got = append(got, answer{status: response.StatusCode, header: response.Header, body: string(body)})
 	}
 	return got

@@ -267,8 +267,7 @@ func TestAnUpgradeAndAStatusAtOnce(t *testing.T) {
 // accepted after it had looked.
 func TestADeletionAndARecreationAtOnce(t *testing.T) {
 	other := newDesk(t)
-	var d *desk
-	d = newDesk(t, func(o *Options) {
+	d := newDesk(t, func(o *Options) {
 		o.Client = &between{Client: o.Client, do: func() {
 			other.succeeds(http.MethodPut, "/gum/v1/gr/disputed", `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
 		}}

@@ -14,6 +14,7 @@ import (
 )
 
 func TestContractReady(t *testing.T) {
+	needsAPIServer(t)
 	server := &envtest.Environment{}
 	config, err := server.Start()
 	if err != nil {

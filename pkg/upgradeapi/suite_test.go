@@ -61,8 +61,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// apiServer returns access to a real API server with our CRDs and the role of the operator.
-func apiServer(t *testing.T) *rest.Config {
+// needsAPIServer skips a test that is to be short, and fails one that cannot start an API server.
+func needsAPIServer(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: needs an API server")
@@ -70,6 +70,12 @@ func apiServer(t *testing.T) *rest.Config {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
 	}
+}
+
+// apiServer returns access to a real API server with our CRDs and the role of the operator.
+func apiServer(t *testing.T) *rest.Config {
+	t.Helper()
+	needsAPIServer(t)
 	environment.once.Do(func() {
 		environment.server = &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true}
 		if environment.config, environment.err = environment.server.Start(); environment.err == nil {

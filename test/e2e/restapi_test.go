@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -139,10 +138,11 @@ func (s *scenarios) restAPI(ctx context.Context, t *testing.T) {
 	d.run(ctx, t, guideDelete)
 	s.eventually(ctx, t, func() error {
 		var gr topsv1.GcuResource
-		if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, &gr); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("gr %s is still there (%v): %+v", name, err, gr.Status)
+		err := s.Client.Get(ctx, client.ObjectKey{Name: name}, &gr)
+		if err == nil {
+			return fmt.Errorf("gr %s is still there: %+v", name, gr.Status)
 		}
-		return nil
+		return client.IgnoreNotFound(err)
 	})
 	d.run(ctx, t, guideGone)
 	log, err := os.ReadFile(filepath.Join(d.logs, "gcu-upgrade-manager.log"))
