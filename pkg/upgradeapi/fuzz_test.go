@@ -41,6 +41,9 @@ func FuzzRoutes(f *testing.F) {
 			f.Add(method, path, "ticket-1")
 		}
 	}
+	for _, id := range []string{"", "a b", "a\nb", strings.Repeat("a", 65), "é"} {
+		f.Add(http.MethodGet, "/gum/v1/gr", id)
+	}
 	f.Fuzz(func(t *testing.T, method, path, id string) {
 		target, err := url.ParseRequestURI(path)
 		if err != nil {

@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -256,34 +258,63 @@ func TestReadyTellsWhyNot(t *testing.T) {
 	}
 }
 
-// Who sends half a body is hung up on.
-func TestASlowBodyIsNotWaitedFor(t *testing.T) {
+// callSketch serves a sketch, sends a text and returns the connection.
+func callSketch(t *testing.T, s *sketch, server *Server, log logr.Logger, text string) net.Conn {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := New(Options{Client: &sketch{}, Namespace: namespace, Clock: clock.RealClock{}, Log: logr.Discard()})
-	ctx, cancel := context.WithCancel(t.Context())
+	server.API = New(Options{Client: s, Namespace: namespace, Clock: clock.RealClock{}, Log: log})
+	server.Listener, server.Log = listener, log
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- (&Server{API: api, Listener: listener, ReadTimeout: 50 * time.Millisecond, Log: logr.Discard()}).Start(ctx)
-	}()
+	go func() { ended <- server.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 	connection, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close()
+	t.Cleanup(func() { _ = connection.Close() })
 	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(connection, "DELETE /gum/v1/gr/gr HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+	if _, err := io.WriteString(connection, text); err != nil {
 		t.Fatal(err)
 	}
+	return connection
+}
+
+// Who sends half a body is hung up on.
+func TestASlowBodyIsNotWaitedFor(t *testing.T) {
+	connection := callSketch(t, &sketch{}, &Server{ReadTimeout: 50 * time.Millisecond}, logr.Discard(), "DELETE /gum/v1/gr/gr HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
 	if got, err := io.ReadAll(connection); err != nil || !strings.Contains(string(got), "the body could not be read") {
 		t.Errorf("answered with %q (%v)", got, err)
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+}
+
+// Who does not read what was asked for is hung up on.
+func TestASlowReaderIsNotWaitedFor(t *testing.T) {
+	left := make(chan struct{})
+	once := sync.OnceFunc(func() { close(left) })
+	log := funcr.New(func(_, text string) {
+		if strings.Contains(text, "The caller went away") {
+			once()
+		}
+	}, funcr.Options{Verbosity: 4})
+	s := &sketch{annotations: map[string]string{"large": strings.Repeat("x", 32<<20)}}
+	connection := callSketch(t, s, &Server{WriteTimeout: 500 * time.Millisecond}, log, "GET /gum/v1/gr/gr HTTP/1.1\r\nHost: a\r\n\r\n")
+	select {
+	case <-left:
+	case <-time.After(patience):
+		t.Fatal("it is waited for")
+	}
+	if got, err := io.ReadAll(connection); len(got) >= 32<<20 {
+		t.Errorf("all %d bytes have come (%v)", len(got), err)
 	}
 }
