@@ -55,8 +55,8 @@ test-unit: ## Run the tests that need no cluster
 	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/...
 
 .PHONY: sim
-sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one)
-	@go test -v -count=1 -timeout 15m ./pkg/daemonupdater -run '^TestSimulation$$' \
+sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one, OF=Operations one with operations)
+	@go test -v -count=1 -timeout 15m ./pkg/daemonupdater -run '$(if $(SEED),^TestSimulation$(addprefix Of,$(OF))$$,^TestSimulation(OfOperations)?$$)' \
 		$(if $(SEED),-args -sim.seed=$(SEED),-args -sim.seeds=$(or $(SEEDS),2000)) | { grep -Ev '^(===|PASS|ok|[[:space:]]*--- PASS)' || true; }
 
 .PHONY: mutants
