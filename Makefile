@@ -60,8 +60,8 @@ sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k t
 		$(if $(SEED),-args -sim.seed=$(SEED),-args -sim.seeds=$(or $(SEEDS),2000)) | { grep -Ev '^(===|PASS|ok|[[:space:]]*--- PASS)' || true; }
 
 .PHONY: mutants
-mutants: ## Test the tests: seeded defects must be caught (NAMES="..." for some)
-	go run ./test/mutants $(NAMES)
+mutants: control-plane ## Test the tests: seeded defects must be caught (NAMES="..." for some)
+	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" go run ./test/mutants $(NAMES)
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles
