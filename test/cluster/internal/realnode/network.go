@@ -53,6 +53,9 @@ func (n Nodes) connect(ctx context.Context, name string) error {
 
 // SetLink plugs a node's cable in, or pulls it out. The node must have power.
 func (n Nodes) SetLink(ctx context.Context, name string, up bool) error {
+	if err := n.needPower(name); err != nil {
+		return err
+	}
 	state := "down"
 	if up {
 		state = "up"

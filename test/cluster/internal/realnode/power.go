@@ -63,6 +63,14 @@ func (n Nodes) Kill(ctx context.Context, name string) error {
 // has no power.
 func (n Nodes) PID(name string) (int, error) { return n.pid(context.Background(), n.id(name)) }
 
+// needPower returns an error when a node does not run.
+func (n Nodes) needPower(name string) error {
+	if pid, err := n.PID(name); err != nil || pid != 0 {
+		return err
+	}
+	return fmt.Errorf("node %s has no power; start it with node-start", name)
+}
+
 func (n Nodes) pid(ctx context.Context, id string) (int, error) {
 	_, err := os.Stat(filepath.Join(claimOf(n.Number), runcFolder, id, "state.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,12 +123,8 @@ func (n Nodes) runc(args ...string) []string {
 // Exec runs a program in a node, with all of the node's namespaces, in none of its
 // containers. The error of a program that failed is an *exec.ExitError.
 func (n Nodes) Exec(ctx context.Context, name string, input io.Reader, output, failed io.Writer, argv ...string) error {
-	pid, err := n.PID(name)
-	if err != nil {
+	if err := n.needPower(name); err != nil {
 		return err
-	}
-	if pid == 0 {
-		return fmt.Errorf("node %s has no power", name)
 	}
 	cmd := exec.CommandContext(ctx, "runc", n.runc(append([]string{"exec", n.id(name)}, argv...)...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, output, failed
