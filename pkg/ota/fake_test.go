@@ -155,7 +155,7 @@ func (c *fakeCluster) ApplyStatus(_ context.Context, _ string, nodeUpgrade *tops
 	}
 	c.applies++
 	applied := nodeUpgrade.DeepCopy()
-	c.nodeUpgrade.Status.Agent, c.nodeUpgrade.Status.Requests = applied.Status.Agent, applied.Status.Requests
+	c.nodeUpgrade.Status.Agent, c.nodeUpgrade.Status.Requests, c.nodeUpgrade.Status.Pulls = applied.Status.Agent, applied.Status.Requests, applied.Status.Pulls
 	return nil
 }
 

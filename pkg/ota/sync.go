@@ -106,6 +106,7 @@ type view struct {
 	deleting bool
 	agent    *topsv1.AgentStatus
 	requests []topsv1.UpgradeRequest
+	pulls    []topsv1.ImagePull
 	tasks    []topsv1.UpgradeTask
 }
 
@@ -116,7 +117,7 @@ func (in *Inbox) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
 	if nodeUpgrade != nil {
 		now = view{
 			uid: nodeUpgrade.UID, owners: nodeUpgrade.OwnerReferences, deleting: nodeUpgrade.DeletionTimestamp != nil,
-			agent: nodeUpgrade.Status.Agent, requests: nodeUpgrade.Status.Requests, tasks: nodeUpgrade.Status.Tasks,
+			agent: nodeUpgrade.Status.Agent, requests: nodeUpgrade.Status.Requests, pulls: nodeUpgrade.Status.Pulls, tasks: nodeUpgrade.Status.Tasks,
 		}
 	}
 	in.board.post(func(p *posted) { p.nodeUpgrade = later(p.nodeUpgrade, nodeUpgrade) })

@@ -251,7 +251,7 @@ var mutants = []mutant{
 	{"newer-spec-overruled", "a rollback overrules a spec that is not applied yet", updater + "undo.go",
 		"if gr.Status.ObservedGeneration != gr.Generation || !carriedOver(&gr, live) {", "if !carriedOver(&gr, live) {"},
 	{"conditions-overwritten", "a patch of one pod condition removes the others", updater + "needupgrade.go",
-		`"status":   map[string]any{"conditions": []any{condition}},`, `"status":   map[string]any{"conditions": []any{condition, map[string]any{"$patch": "replace"}}},`},
+		`"status":   map[string]any{"conditions": changes},`, `"status":   map[string]any{"conditions": append(changes, map[string]any{"$patch": "replace"})},`},
 
 	// Settings.
 	{"zero-becomes-default", "max-unavailable 0 silently becomes the default", sets + "settings.go",
