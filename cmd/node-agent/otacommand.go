@@ -19,14 +19,25 @@ how that goes. Run it on the node as root, or in the pod of the agent:
   kubectl exec -n kube-system POD -- node-agent ota status
 
 Exit codes: 0 when it is done; 1 when the agent refuses or does not answer; 2 when
-a flag is wrong; 3 when the operation failed or was dropped; 4 when it has not
-ended within --timeout.`
+a flag is wrong; 3 when the operation ended in another way, failed or dropped; 4
+when it has not ended within --timeout.`
+
+const rollbackHelp = `Take back what was asked for at this node and has not started: a request that
+waits for room, or one that the operator was not told of yet. The node is then as
+it was before. It is followed until the operator has said that it was in time;
+exit code 3 says that it was not, and that the operation ended in another way.
+
+What has started goes on to its end, and to an older version one node cannot go
+alone: then it is refused, and the answer says what to do.`
 
 const otaExample = `  # All that is outdated, with a progress bar on a terminal
   node-agent ota upgrade
 
   # One component, from a script; asked twice it is the same operation
   node-agent ota upgrade driver --idempotency-key job-7 --timeout 2h -o json
+
+  # Not now after all: what waits is taken back
+  node-agent ota rollback
 
   # Nothing is to be started here while a surgery is going on
   node-agent ota hold -m "surgery until 18:00" && … && node-agent ota release`
@@ -113,7 +124,7 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 				if noWait {
 					return p.operation(operation)
 				}
-				return watch(ctx, c, p, operation)
+				return watch(ctx, c, p, operation, ota.Done)
 			})
 		},
 	}
@@ -133,7 +144,7 @@ func (o *otaOptions) watchCommand() *cobra.Command {
 					if err := c.do(ctx, http.MethodGet, "/v1/operations/"+url.PathEscape(args[0]), "", nil, &operation); err != nil {
 						return err
 					}
-					return watch(ctx, c, p, operation)
+					return watch(ctx, c, p, operation, ota.Done)
 				}
 				var all ota.Operations
 				if err := c.do(ctx, http.MethodGet, "/v1/operations", "", nil, &all); err != nil {
@@ -142,14 +153,15 @@ func (o *otaOptions) watchCommand() *cobra.Command {
 				if len(all.Operations) == 0 {
 					return errors.New("there is no operation on this node: node-agent ota upgrade begins one")
 				}
-				return watch(ctx, c, p, all.Operations[0])
+				return watch(ctx, c, p, all.Operations[0], ota.Done)
 			})
 		},
 	}
 }
 
-// watch follows an operation to its end. The error has the exit code.
-func watch(ctx context.Context, c *client, p *printer, o ota.Operation) error {
+// watch follows an operation to its end, which is to be the wanted one. The error has
+// the exit code.
+func watch(ctx context.Context, c *client, p *printer, o ota.Operation, wanted ota.OperationState) error {
 	last, err := c.follow(ctx, o, p.news, p.lost)
 	p.end()
 	switch {
@@ -157,7 +169,7 @@ func watch(ctx context.Context, c *client, p *printer, o ota.Operation) error {
 		return &exitError{exitTimedOut, fmt.Errorf("operation %s has not ended: node-agent ota watch follows it", last.ID)}
 	case err != nil:
 		return err
-	case last.State != ota.Done:
+	case last.State != wanted:
 		return &exitError{exitNotDone, fmt.Errorf("operation %s: %s: %s", last.ID, last.State, last.Message)}
 	}
 	return nil
@@ -194,10 +206,15 @@ func (o *otaOptions) setHold(command *cobra.Command, path string, body any) erro
 
 func (o *otaOptions) rollbackCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rollback", Short: "Say how this node gets an older version back", Args: cobra.NoArgs,
+		Use: "rollback", Short: "Take back what was asked for and has not started; else say how to go back", Args: cobra.NoArgs,
+		Long: rollbackHelp,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return o.talk(command, func(ctx context.Context, c *client, _ *printer) error {
-				return c.do(ctx, http.MethodPost, "/v1/rollback", "", nil, &struct{}{})
+			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
+				var operation ota.Operation
+				if err := c.do(ctx, http.MethodPost, "/v1/rollback", "", nil, &operation); err != nil {
+					return err
+				}
+				return watch(ctx, c, p, operation, ota.Withdrawn)
 			})
 		},
 	}
