@@ -82,6 +82,13 @@ func (p *pulls) isUnderWay(id string) bool {
 	return p.underWay[id]
 }
 
+// any tells whether this process began a pull.
+func (p *pulls) any() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.begun) > 0
+}
+
 // report returns how the pulls stand that are shown, or that this process began: what is
 // recorded of each. One of which nothing is recorded is left out, as is one that the
 // agent died over, and one for a pod that is not there any more or has another newest

@@ -67,6 +67,12 @@ func (in *Inbox) syncOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if in.pulls.any() || len(nodeUpgrade.Status.Pulls) > 0 {
+		in.refreshed = time.Time{} // which of them matter is seen on the pods
+		if err := in.refresh(ctx); err != nil {
+			return err
+		}
+	}
 	if err := in.tell(ctx, nodeUpgrade, nil); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ func (in *Inbox) Withdraw(ctx context.Context) (Operation, error) {
 		return Operation{}, disconnected(err, wishNotKept)
 	}
 	r, withdrawn := in.current()
+	pending := slices.ContainsFunc(in.entries, func(e entry) bool { return e.open() && e.Request.Withdrawn })
 	switch {
 	case r.ID == "" && len(withdrawn) == 0:
 		return Operation{}, nothingWaits("")
@@ -34,10 +35,13 @@ func (in *Inbox) Withdraw(ctx context.Context) (Operation, error) {
 	case r.Queued:
 		// The operator may know a part of it.
 		return Operation{}, refuse(ReasonDisconnected, "Operation %s is being told to the operator just now: repeat it in a moment.", r.ID)
-	case len(withdrawn) == 0 && !r.Withdrawn:
+	case len(withdrawn) == 0 && !pending:
 		return Operation{}, nothingWaits(r.ID)
-	case len(withdrawn) == 0:
-		return in.tookBack(r)
+	}
+	// The operation is there before its requests are taken back, so that a repeated order
+	// finds it wherever the agent was killed.
+	if err := in.book.put(r); err != nil {
+		return Operation{}, notRecorded(err)
 	}
 	in.log.Info("Recording that requests are taken back", "operation", r.ID, "requests", len(withdrawn))
 	if err := in.keep(marked(in.entries, withdrawn)); err != nil {

@@ -84,11 +84,60 @@ func (s *scenarios) requestOfNode(ctx context.Context, t *testing.T) {
 	}
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskWaiting, "Paused")
 	f.staysAs(ctx, before)
+	s.pullsAhead(ctx, f, agent.URL, own)
+	s.takesBack(ctx, f, agent.URL, own.Spec.NodeName)
+	if code, text := post(ctx, t, url(own.Name)); code != 200 {
+		t.Fatalf("asking again answers %d %q", code, text)
+	}
+	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskWaiting, "Paused")
 	f.change(ctx, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationPaused) })
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskDone, "Replaced")
 	delete(before, own.UID)
 	f.staysAs(ctx, before)
 	s.requestForGone(ctx, f, own.Spec.NodeName, url)
+}
+
+// pullsAhead: the agent pulls the images of the newest revision, and the operator says so
+// on the pod, next to the other conditions.
+func (s *scenarios) pullsAhead(ctx context.Context, f *fixture, agent string, pod *corev1.Pod) {
+	f.t.Helper()
+	if code, text := post(ctx, f.t, agent+"/openyurt.io/v1/namespaces/default/pods/"+pod.Name+"/imagepull"); code != 200 {
+		f.t.Fatalf("imagepull answers %d %q", code, text)
+	}
+	f.eventually(ctx, func() error {
+		var now corev1.Pod
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(pod), &now); err != nil {
+			return err
+		}
+		types := map[corev1.PodConditionType]corev1.PodCondition{}
+		for _, c := range now.Status.Conditions {
+			types[c.Type] = c
+		}
+		ready, need := types[topsv1.PodImageReady], types[topsv1.PodNeedUpgrade]
+		if ready.Status != corev1.ConditionTrue || ready.Reason != topsv1.ReasonPullImageSuccess || ready.Message != need.Message ||
+			need.Status != corev1.ConditionTrue || types[corev1.PodReady].Status != corev1.ConditionTrue {
+			return fmt.Errorf("conditions of pod %s are %+v", pod.Name, now.Status.Conditions)
+		}
+		return nil
+	})
+	if !s.agents.Host(pod.Spec.NodeName).Pulled("app:2") {
+		f.t.Error("the image was not pulled")
+	}
+}
+
+// takesBack: a request that waits is taken back, and nothing is replaced.
+func (s *scenarios) takesBack(ctx context.Context, f *fixture, agent, node string) {
+	f.t.Helper()
+	if code, text := post(ctx, f.t, agent+"/v1/rollback"); code != 202 {
+		f.t.Fatalf("rollback answers %d %q", code, text)
+	}
+	s.taskReaches(ctx, f, node, topsv1.TaskWithdrawn, "Withdrawn")
+	f.eventually(ctx, func() error {
+		if code, text := post(ctx, f.t, agent+"/v1/rollback"); code != 409 {
+			return fmt.Errorf("rollback of nothing answers %d %q", code, text)
+		}
+		return nil
+	})
 }
 
 // requestForGone: a request that waits is answered when its DaemonSet is deleted.
