@@ -174,9 +174,10 @@ type fakePuller struct {
 	pulled   []topsv1.OperationTarget
 	released chan struct{}
 	results  map[string]*topsv1.HostTaskResult
+	refuses  error
 }
 
-func (p *fakePuller) Pull(ctx context.Context, _ string, target topsv1.OperationTarget) {
+func (p *fakePuller) Pull(ctx context.Context, _ string, target topsv1.OperationTarget) error {
 	p.mu.Lock()
 	p.pulled = append(p.pulled, target)
 	released := p.released
@@ -187,6 +188,7 @@ func (p *fakePuller) Pull(ctx context.Context, _ string, target topsv1.Operation
 		case <-ctx.Done():
 		}
 	}
+	return p.refuses
 }
 
 func (p *fakePuller) Pulled(id string) *topsv1.HostTaskResult {

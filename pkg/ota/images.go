@@ -2,6 +2,7 @@ package ota
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,8 +18,9 @@ import (
 // Puller pulls images through the container runtime of this node (pkg/hosttasks).
 type Puller interface {
 	// Pull pulls the images of a target that are not there, and returns when that has
-	// ended. A pull that failed may be repeated under its id.
-	Pull(ctx context.Context, id string, target topsv1.OperationTarget)
+	// ended. A pull that failed may be repeated under its id. The error says that it was
+	// not begun.
+	Pull(ctx context.Context, id string, target topsv1.OperationTarget) error
 	// Pulled returns what is recorded of the last pull of an id, nil for nothing.
 	Pulled(id string) *topsv1.HostTaskResult
 }
@@ -29,8 +31,8 @@ const maxPulls = 4
 // pulls are the pulls of images that were asked for.
 type pulls struct {
 	puller Puller
-	// ended is called when a pull has ended.
-	ended func()
+	// ended is called when a pull has ended, with the error of one that was not begun.
+	ended func(id string, err error)
 	// lifetime ends when nothing is to be pulled any more.
 	lifetime context.Context
 	end      context.CancelFunc
@@ -40,11 +42,13 @@ type pulls struct {
 	// begun are those that this process began, the newest last, by their id.
 	begun    []topsv1.ImagePull
 	underWay map[string]bool
+	// refused are those that were not begun, and why: nothing is recorded of them.
+	refused map[string]string
 }
 
-func newPulls(p Puller, ended func()) *pulls {
+func newPulls(p Puller, ended func(id string, err error)) *pulls {
 	lifetime, end := context.WithCancel(context.Background())
-	return &pulls{puller: p, ended: ended, lifetime: lifetime, end: end, underWay: map[string]bool{}}
+	return &pulls{puller: p, ended: ended, lifetime: lifetime, end: end, underWay: map[string]bool{}, refused: map[string]string{}}
 }
 
 // close ends what is under way.
@@ -66,12 +70,17 @@ func (p *pulls) begin(pull topsv1.ImagePull, target topsv1.OperationTarget) bool
 	}
 	p.underWay[pull.ID] = true
 	p.begun = lastPulls(p.begun, []topsv1.ImagePull{pull})
+	maps.DeleteFunc(p.refused, func(id, _ string) bool { return indexOfPull(p.begun, id) < 0 })
 	p.all.Go(func() {
-		p.puller.Pull(p.lifetime, pull.ID, target)
+		err := p.puller.Pull(p.lifetime, pull.ID, target)
 		p.mu.Lock()
 		delete(p.underWay, pull.ID)
+		delete(p.refused, pull.ID)
+		if err != nil {
+			p.refused[pull.ID] = err.Error()
+		}
 		p.mu.Unlock()
-		p.ended()
+		p.ended(pull.ID, err)
 	})
 	return true
 }
@@ -111,11 +120,17 @@ func (p *pulls) report(shown []topsv1.ImagePull, here map[types.UID]string) []to
 
 // standing returns how a pull stands, nil when nothing is recorded of it.
 func (p *pulls) standing(pull topsv1.ImagePull) *topsv1.ImagePull {
+	p.mu.Lock()
+	underWay, refused := p.underWay[pull.ID], p.refused[pull.ID]
+	p.mu.Unlock()
 	result := p.puller.Pulled(pull.ID)
 	pull.Message = ""
 	switch {
-	case p.isUnderWay(pull.ID):
+	case underWay:
 		pull.State = topsv1.PullPulling
+		return &pull
+	case refused != "":
+		pull.State, pull.Message = topsv1.PullFailed, cut(refused, maxPullMessage)
 		return &pull
 	case result == nil || !result.State.Final():
 		return nil

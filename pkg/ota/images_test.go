@@ -1,6 +1,7 @@
 package ota
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -185,6 +186,22 @@ func TestAPullForAPodThatIsNewerThanTheLastLookIsShown(t *testing.T) {
 	b.images.results[pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a"))] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
 	b.images.mu.Unlock()
 	until(t, "the pull has ended", func() bool { return !b.pulls.isUnderWay(pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a"))) })
+	b.wantPulls(t, "enflame-driver-x Ready ")
+}
+
+func TestAPullThatCannotBeRecordedSaysSo(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	b.images.refuses = errors.New("no space left on device")
+	call(t, b.handler(), "POST", pullPath, "").wants(200)
+	v := decide(b.cluster.pods["kube-system/enflame-driver-x"], "node-a")
+	until(t, "it was refused", func() bool { return !b.pulls.isUnderWay(pullID(v)) })
+	b.wantConditions(t, "PodImageReady=False/PullImageFail")
+	b.wantPulls(t, "enflame-driver-x Failed no space left on device")
+	b.mustAsk(t, "enflame-driver-x")
+	b.images.refuses = nil
+	b.images.results[pullID(v)] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
+	call(t, b.handler(), "POST", pullPath, "").wants(200)
+	until(t, "it was pulled", func() bool { return !b.pulls.isUnderWay(pullID(v)) })
 	b.wantPulls(t, "enflame-driver-x Ready ")
 }
 

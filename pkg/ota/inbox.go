@@ -95,7 +95,12 @@ func NewInbox(o Options) (*Inbox, error) {
 		board:      newBoard(),
 		outOfStep:  make(chan struct{}, 1),
 	}
-	in.pulls = newPulls(o.Puller, in.wake)
+	in.pulls = newPulls(o.Puller, func(id string, err error) {
+		if err != nil {
+			in.log.Error(err, "Could not pull images that were asked for at the node", "pull", id)
+		}
+		in.wake()
+	})
 	in.turn <- struct{}{}
 	in.publish(nil)
 	return in, nil

@@ -152,7 +152,7 @@ func agentRules() ([]rbacv1.PolicyRule, error) {
 // noPuller is a node that pulls nothing.
 type noPuller struct{}
 
-func (noPuller) Pull(context.Context, string, topsv1.OperationTarget) {}
+func (noPuller) Pull(context.Context, string, topsv1.OperationTarget) error { return nil }
 
 func (noPuller) Pulled(string) *topsv1.HostTaskResult { return nil }
 

@@ -49,7 +49,7 @@ func (a agentUse) milliCPU() float64 { return 1000 * a.cpu.Seconds() / a.idle.Se
 
 // measureAgent runs one node with a manager and an agent: it leaves the agent alone for a
 // while, and then asks it for one pod after the other.
-func measureAgent(ctx context.Context, project harness.Project, r *report, progress io.Writer) (err error) {
+func measureAgent(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	b, err := startBed(ctx, project, race{nodes: 1, qps: 500, burst: 1000, minStart: shortStart, maxStart: longStart}, progress)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
@@ -75,7 +75,7 @@ func measureAgent(ctx context.Context, project harness.Project, r *report, progr
 	if err != nil {
 		return err
 	}
-	a := &agentUse{idle: quietTime}
+	a := &agentUse{idle: quietTime / time.Duration(o.shrink)}
 	if err := b.leaveAlone(ctx, agent, a); err != nil {
 		return err
 	}

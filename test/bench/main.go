@@ -128,7 +128,7 @@ func runCase(ctx context.Context, project harness.Project, name string, o option
 	case apiCase:
 		return measureAPI(ctx, project, o, r, progress)
 	case agentCase:
-		return measureAgent(ctx, project, r, progress)
+		return measureAgent(ctx, project, o, r, progress)
 	}
 	return measureRace(ctx, project, raceNamed(name).shrunk(o.shrink), o.repetitions, r, progress)
 }
