@@ -185,7 +185,9 @@ func TestAPullForAPodThatIsNewerThanTheLastLookIsShown(t *testing.T) {
 	b.images.mu.Lock()
 	b.images.results[pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a"))] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
 	b.images.mu.Unlock()
-	until(t, "the pull has ended", func() bool { return !b.pulls.isUnderWay(pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a"))) })
+	until(t, "the pull has ended", func() bool {
+		return !b.pulls.isUnderWay(pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a")))
+	})
 	b.wantPulls(t, "enflame-driver-x Ready ")
 }
 

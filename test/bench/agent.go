@@ -42,6 +42,8 @@ type agentUse struct {
 	// answered and deleted are the times from a POST to its answer, and to the deletion of
 	// its pod as a watch shows it, sorted.
 	answered, deleted []time.Duration
+	// busy is the share of the machine's CPU others used before the case began.
+	busy float64
 }
 
 // milliCPU is the CPU that an idle agent uses, in thousandths of one.
@@ -50,6 +52,10 @@ func (a agentUse) milliCPU() float64 { return 1000 * a.cpu.Seconds() / a.idle.Se
 // measureAgent runs one node with a manager and an agent: it leaves the agent alone for a
 // while, and then asks it for one pod after the other.
 func measureAgent(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
+	busy, err := busyNow(ctx)
+	if err != nil {
+		return err
+	}
 	b, err := startBed(ctx, project, race{nodes: 1, qps: 500, burst: 1000, minStart: shortStart, maxStart: longStart}, progress)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
@@ -75,7 +81,7 @@ func measureAgent(ctx context.Context, project harness.Project, o options, r *re
 	if err != nil {
 		return err
 	}
-	a := &agentUse{idle: quietTime / time.Duration(o.shrink)}
+	a := &agentUse{idle: quietTime / time.Duration(o.shrink), busy: busy}
 	if err := b.leaveAlone(ctx, agent, a); err != nil {
 		return err
 	}
@@ -107,7 +113,7 @@ func (b *bed) deployOTA(ctx context.Context) error {
 			return fmt.Errorf("creating DaemonSet %s: %w", ds.Name, err)
 		}
 	}
-	if err := b.waitForPods(ctx, corev1.ConditionFalse); err != nil {
+	if err := b.waitForPods(ctx, 0); err != nil {
 		return err
 	}
 	var list appsv1.DaemonSetList
@@ -119,11 +125,11 @@ func (b *bed) deployOTA(ctx context.Context) error {
 			return err
 		}
 	}
-	return b.waitForPods(ctx, corev1.ConditionTrue)
+	return b.waitForPods(ctx, posts)
 }
 
-// waitForPods waits until all pods are Ready and have PodNeedUpgrade.
-func (b *bed) waitForPods(ctx context.Context, need corev1.ConditionStatus) error {
+// waitForPods waits until all pods are Ready, and so many say that they need an upgrade.
+func (b *bed) waitForPods(ctx context.Context, outdated int) error {
 	ctx, cancel := context.WithTimeout(ctx, deployTimeout)
 	defer cancel()
 	return harness.Eventually(ctx, func() error {
@@ -131,18 +137,19 @@ func (b *bed) waitForPods(ctx context.Context, need corev1.ConditionStatus) erro
 		if err != nil {
 			return err
 		}
-		good := 0
+		ready, marked := 0, map[corev1.ConditionStatus]int{}
 		for i := range pods {
 			has := map[corev1.PodConditionType]corev1.ConditionStatus{}
 			for _, c := range pods[i].Status.Conditions {
 				has[c.Type] = c.Status
 			}
-			if has[corev1.PodReady] == corev1.ConditionTrue && has[topsv1.PodNeedUpgrade] == need {
-				good++
+			if has[corev1.PodReady] == corev1.ConditionTrue {
+				ready++
 			}
+			marked[has[topsv1.PodNeedUpgrade]]++
 		}
-		if good < posts {
-			return fmt.Errorf("%d of %d pods are Ready with %s=%s", good, posts, topsv1.PodNeedUpgrade, need)
+		if ready != posts || marked[corev1.ConditionTrue] != outdated || marked[corev1.ConditionFalse] != posts-outdated {
+			return fmt.Errorf("%d of %d pods are Ready, %s is %v", ready, posts, topsv1.PodNeedUpgrade, marked)
 		}
 		return nil
 	})
@@ -215,7 +222,8 @@ func (b *bed) countWrites(ctx context.Context) (func() int, error) {
 	}, nil
 }
 
-// askForAll asks for one pod after the other, each when the one before is deleted.
+// askForAll asks for one pod after the other, each when the one before was replaced and
+// nothing happens any more.
 func (b *bed) askForAll(ctx context.Context, agent *harness.Process, a *agentUse) error {
 	pods, err := b.podsOfAgent(ctx)
 	if err != nil {
@@ -236,6 +244,9 @@ func (b *bed) askForAll(ctx context.Context, agent *harness.Process, a *agentUse
 			return fmt.Errorf("pod %s: %w", pods[i].Name, err)
 		}
 		a.deleted = append(a.deleted, at.Sub(began))
+		if err := b.waitForPods(ctx, posts-i-1); err != nil {
+			return err
+		}
 	}
 	slices.Sort(a.answered)
 	slices.Sort(a.deleted)
