@@ -129,6 +129,25 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 	}
 }
 
+func TestComponentsAndOperationsAreCompleted(t *testing.T) {
+	a := &agent{answers: map[string][]any{
+		"GET /v1/status":     {ota.Status{Components: []ota.Component{{Component: "driver", Namespace: "kube-system", DaemonSet: "enflame-driver"}}}},
+		"GET /v1/operations": {ota.Operations{Operations: []ota.Operation{operationIn(ota.Running, "")}}},
+	}}
+	socket := a.listen(t)
+	for want, args := range map[string][]string{
+		"driver\tkube-system/enflame-driver\n:4\n": {"upgrade", "--socket=" + socket, ""},
+		"op-1\tRunning\n:4\n":                      {"watch", "--socket=" + socket, ""},
+		":4\n":                                     {"upgrade", "--socket=" + socket, "driver", ""},
+		":4":                                       {"watch", "--socket=/none", ""},
+	} {
+		var stdout, stderr buffer
+		if code := run(t.Context(), append([]string{"__complete", "ota"}, args...), &stdout, &stderr); code != exitOK || !strings.HasPrefix(stdout.String(), want) {
+			t.Errorf("%q is completed with %q, %d, want %q", args, stdout.String(), code, want)
+		}
+	}
+}
+
 func TestOTAShowsKeyAndToken(t *testing.T) {
 	a := &agent{answers: map[string][]any{"POST /v1/upgrade": {operationIn(ota.Done, "")}}}
 	server := httptest.NewServer(a)

@@ -91,6 +91,7 @@ func newOTACommand() *cobra.Command {
 func (o *otaOptions) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the components on this node, and what is newer", Args: cobra.NoArgs,
+		Example: "  node-agent ota status\n  node-agent ota status -o json",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
 				var status ota.Status
@@ -108,6 +109,8 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 	var key string
 	command := &cobra.Command{
 		Use: "upgrade [COMPONENT]", Short: "Upgrade a component, or all that is outdated, and follow it to its end", Args: cobra.MaximumNArgs(1),
+		Example:           "  node-agent ota upgrade\n  node-agent ota upgrade driver --timeout 2h\n  node-agent ota upgrade --latest --no-wait",
+		ValidArgsFunction: o.completeComponents,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
 				path, body := "/v1/upgrade", map[string]string{}
@@ -137,6 +140,8 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 func (o *otaOptions) watchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "watch [OPERATION]", Short: "Follow an operation, or the newest one, to its end", Args: cobra.MaximumNArgs(1),
+		Example:           "  node-agent ota watch\n  node-agent ota watch op-3f0c9f6b1f2a4d5e -o json",
+		ValidArgsFunction: o.completeOperations,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
 				var operation ota.Operation
@@ -179,6 +184,7 @@ func (o *otaOptions) holdCommand() *cobra.Command {
 	var message string
 	command := &cobra.Command{
 		Use: "hold", Short: "Have this node left alone; what is in flight goes on", Args: cobra.NoArgs,
+		Example: `  node-agent ota hold -m "surgery until 18:00"`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.setHold(command, "/v1/hold", map[string]string{"message": message})
 		},
@@ -190,7 +196,8 @@ func (o *otaOptions) holdCommand() *cobra.Command {
 func (o *otaOptions) releaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "release", Short: "Take a hold back", Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return o.setHold(command, "/v1/release", nil) },
+		Example: "  node-agent ota release",
+		RunE:    func(command *cobra.Command, _ []string) error { return o.setHold(command, "/v1/release", nil) },
 	}
 }
 
@@ -207,7 +214,7 @@ func (o *otaOptions) setHold(command *cobra.Command, path string, body any) erro
 func (o *otaOptions) rollbackCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rollback", Short: "Take back what was asked for and has not started; else say how to go back", Args: cobra.NoArgs,
-		Long: rollbackHelp,
+		Long: rollbackHelp, Example: "  node-agent ota rollback",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
 				var operation ota.Operation
@@ -218,6 +225,46 @@ func (o *otaOptions) rollbackCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// completeComponents completes the name of a component on this node.
+func (o *otaOptions) completeComponents(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var status ota.Status
+	if len(args) > 0 || o.ask(command, "/v1/status", &status) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []cobra.Completion
+	for _, c := range status.Components {
+		names = append(names, cobra.CompletionWithDesc(c.Component, c.Namespace+"/"+c.DaemonSet))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeOperations completes the id of an operation.
+func (o *otaOptions) completeOperations(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var all ota.Operations
+	if len(args) > 0 || o.ask(command, "/v1/operations", &all) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []cobra.Completion
+	for _, operation := range all.Operations {
+		ids = append(ids, cobra.CompletionWithDesc(operation.ID, string(operation.State)))
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completionTimeout bounds what a completion waits for the agent.
+const completionTimeout = 2 * time.Second
+
+// ask reads an answer for a completion.
+func (o *otaOptions) ask(command *cobra.Command, path string, into any) error {
+	c, err := o.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
+	defer cancel()
+	return c.do(ctx, http.MethodGet, path, "", nil, into)
 }
 
 // exitError is an error with the exit code of the program.

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,21 +38,24 @@ func (f *fixture) allHave(ctx context.Context, want corev1.ConditionStatus) {
 	})
 }
 
-// post asks an agent and returns the status code and the text.
+// post asks an agent and returns the status code and the text; without an answer the code
+// is 0, and the test fails.
 func post(ctx context.Context, t *testing.T, url string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0, ""
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0, ""
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	return response.StatusCode, string(body)
 }
@@ -86,14 +92,21 @@ func (s *scenarios) requestOfNode(ctx context.Context, t *testing.T) {
 	f.staysAs(ctx, before)
 	s.pullsAhead(ctx, f, agent.URL, own)
 	s.takesBack(ctx, f, agent.URL, own.Spec.NodeName)
-	if code, text := post(ctx, t, url(own.Name)); code != 200 {
-		t.Fatalf("asking again answers %d %q", code, text)
+	var posts sync.WaitGroup
+	for range 50 {
+		posts.Go(func() {
+			if code, text := post(ctx, t, url(own.Name)); code != 200 {
+				t.Errorf("asking again answers %d %q", code, text)
+			}
+		})
 	}
+	posts.Wait()
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskWaiting, "Paused")
 	f.change(ctx, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationPaused) })
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskDone, "Replaced")
 	delete(before, own.UID)
 	f.staysAs(ctx, before)
+	s.deletedOnce(t, f.name)
 	s.requestForGone(ctx, f, own.Spec.NodeName, url)
 }
 
@@ -138,6 +151,24 @@ func (s *scenarios) takesBack(ctx context.Context, f *fixture, agent, node strin
 		}
 		return nil
 	})
+}
+
+// deletedOnce: of the pods of a DaemonSet one was deleted, whoever asked how often.
+func (s *scenarios) deletedOnce(t *testing.T, daemonSet string) {
+	t.Helper()
+	log, err := os.ReadFile(s.manager.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deletions := 0
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, `"Deleting Pod"`) && strings.Contains(line, daemonSet+"-") {
+			deletions++
+		}
+	}
+	if deletions != 1 {
+		t.Errorf("%d pods were deleted, want one", deletions)
+	}
 }
 
 // requestForGone: a request that waits is answered when its DaemonSet is deleted.
