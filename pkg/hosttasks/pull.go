@@ -30,7 +30,7 @@ func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTar
 		_, err = w.options.Executor.Execute(ctx, o)
 	}
 	w.wake()
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("pulling images: %w", err)
 	}
 	return nil

@@ -81,12 +81,13 @@ type bench struct {
 	*Worker
 	cluster *fakeCluster
 	clock   *testclock.FakeClock
+	state   string
 }
 
 func newBench(t *testing.T, cluster *fakeCluster, hostRoot string) *bench {
 	t.Helper()
-	b := &bench{cluster: cluster, clock: testclock.NewFakeClock(noon)}
-	executor, err := hostagent.New(hostagent.Options{StateDirectory: t.TempDir(), HostRoot: hostRoot, Clock: b.clock, Log: testr.New(t)})
+	b := &bench{cluster: cluster, clock: testclock.NewFakeClock(noon), state: t.TempDir()}
+	executor, err := hostagent.New(hostagent.Options{StateDirectory: b.state, HostRoot: hostRoot, Clock: b.clock, Log: testr.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

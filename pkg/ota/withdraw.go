@@ -24,38 +24,54 @@ func (in *Inbox) Withdraw(ctx context.Context) (Operation, error) {
 	if err != nil && !away(err) {
 		return Operation{}, disconnected(err, wishNotKept)
 	}
-	r, withdrawn := in.current()
+	r, waiting := in.current()
+	if r.Queued {
+		return in.withdrawQueued(r)
+	}
 	pending := slices.ContainsFunc(in.entries, func(e entry) bool { return e.open() && e.Request.Withdrawn })
-	switch {
-	case r.ID == "" && len(withdrawn) == 0:
-		return Operation{}, nothingWaits("")
-	case r.Queued && in.untold(r):
-		r = r.ended(Withdrawn, reasonWithdrawn, "it was taken back before the operator was told", seconds(in.clock.Now()))
-		return in.tookBack(r)
-	case r.Queued:
-		// The operator may know a part of it.
-		return Operation{}, refuse(ReasonDisconnected, "Operation %s is being told to the operator just now: repeat it in a moment.", r.ID)
-	case len(withdrawn) == 0 && !pending:
+	if r.ID == "" || len(waiting) == 0 && !pending {
 		return Operation{}, nothingWaits(r.ID)
 	}
-	// The operation is there before its requests are taken back, so that a repeated order
-	// finds it wherever the agent was killed.
-	if err := in.book.put(r); err != nil {
+	if err := in.takeBack(&r, waiting); err != nil {
 		return Operation{}, notRecorded(err)
 	}
-	in.log.Info("Recording that requests are taken back", "operation", r.ID, "requests", len(withdrawn))
-	if err := in.keep(marked(in.entries, withdrawn)); err != nil {
-		return Operation{}, notRecorded(err)
-	}
-	r.Withdrawn = true
-	answer, refusal := in.tookBack(r)
 	if nodeUpgrade == nil {
 		in.wake()
 	} else if err := in.show(ctx, nodeUpgrade, in.showable(nodeUpgrade, in.entries)); err != nil {
 		in.log.Error(err, "Cannot tell the operator yet that requests are taken back", "operation", r.ID)
 		in.wake()
 	}
-	return answer, refusal
+	in.publish(nil)
+	answer, _, err := in.Operation(r.ID)
+	return answer, err
+}
+
+// withdrawQueued ends an operation that the operator was not told of.
+func (in *Inbox) withdrawQueued(r record) (Operation, error) {
+	if !in.untold(r) { // the operator may know a part of it
+		return Operation{}, refuse(ReasonDisconnected, "Operation %s is being told to the operator just now: repeat it in a moment.", r.ID)
+	}
+	r = r.ended(Withdrawn, reasonWithdrawn, "it was taken back before the operator was told", seconds(in.clock.Now()))
+	if err := in.book.put(r); err != nil {
+		return Operation{}, notRecorded(err)
+	}
+	in.publish(nil)
+	answer, _, err := in.Operation(r.ID)
+	return answer, err
+}
+
+// takeBack records that requests of an operation are taken back. The operation is there
+// before, so that a repeated order finds it wherever the agent was killed.
+func (in *Inbox) takeBack(r *record, requests []string) error {
+	in.log.Info("Recording that requests are taken back", "operation", r.ID, "requests", len(requests))
+	if err := in.book.put(*r); err != nil {
+		return err
+	}
+	if err := in.keep(marked(in.entries, requests)); err != nil {
+		return err
+	}
+	r.Withdrawn = true
+	return in.book.put(*r)
 }
 
 // current returns the operation that has not ended, and the ids of the requests that
@@ -91,16 +107,6 @@ func (in *Inbox) current() (r record, waiting []string) {
 // ever recorded.
 func (in *Inbox) untold(r record) bool {
 	return !slices.ContainsFunc(in.entries, func(e entry) bool { return e.Request.Operation == r.ID })
-}
-
-// tookBack records an operation and answers with it.
-func (in *Inbox) tookBack(r record) (Operation, error) {
-	if err := in.book.put(r); err != nil {
-		return Operation{}, notRecorded(err)
-	}
-	in.publish(nil)
-	answer, _, err := in.Operation(r.ID)
-	return answer, err
 }
 
 // marked returns entries of which some are taken back. The input is not changed.
