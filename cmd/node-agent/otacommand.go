@@ -19,8 +19,8 @@ how that goes. Run it on the node as root, or in the pod of the agent:
   kubectl exec -n kube-system POD -- node-agent ota status
 
 Exit codes: 0 when it is done; 1 when the agent refuses or does not answer; 2 when
-a flag is wrong; 3 when the operation ended in another way, failed or dropped; 4
-when it has not ended within --timeout.`
+a flag is wrong; 3 when the operation ended in another way: it failed, was dropped
+or taken back; 4 when it has not ended within --timeout.`
 
 const rollbackHelp = `Take back what was asked for at this node and has not started: a request that
 waits for room, or one that the operator was not told of yet. The node is then as
@@ -189,7 +189,7 @@ func (o *otaOptions) holdCommand() *cobra.Command {
 			return o.setHold(command, "/v1/hold", map[string]string{"message": message})
 		},
 	}
-	command.Flags().StringVarP(&message, "message", "m", "", "`why`")
+	command.Flags().StringVarP(&message, "message", "m", "", "`text` that says why, to whoever waits for this node")
 	return command
 }
 

@@ -261,3 +261,20 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+func TestAnOperationOfABackupIsLeftAlone(t *testing.T) {
+	n := asking("node-a_driver_verify")
+	n.Status.Operation.StartTime = metav1.NewTime(noon)
+	b := newBench(t, &fakeCluster{nodeUpgrade: n}, newHost(t).root)
+	last := hostagent.Operation{ID: "last", Task: "driver_verify", Since: noon.Add(time.Hour), Verify: &hostagent.Verify{}}
+	if _, err := b.options.Executor.Execute(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.tasks.Wait()
+	if results := b.options.Executor.Results(); len(results) != 1 || results[0].ID != "last" {
+		t.Errorf("it has done %+v", results)
+	}
+}
