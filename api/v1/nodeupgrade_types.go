@@ -194,7 +194,7 @@ const (
 	TaskRunning TaskState = "Running"
 	TaskDone    TaskState = "Done"
 	TaskFailed  TaskState = "Failed"
-	// TaskWithdrawn: the request was taken back before anything was done.
+	// TaskWithdrawn: the request was taken back before the node was touched.
 	TaskWithdrawn TaskState = "Withdrawn"
 )
 

@@ -136,7 +136,7 @@ func (b *taskBoard) state(node string, request *topsv1.UpgradeRequest, member in
 	case verdict.State == rollout.InFlight || !same || pod.Terminating:
 		state = topsv1.TaskRunning
 	case request.Withdrawn:
-		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was taken back at the node before anything was done"
+		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was taken back at the node, which was not touched"
 	}
 	return state, string(verdict.Reason), verdict.Message
 }

@@ -151,8 +151,10 @@ func (r record) message() string {
 		return message.Count(len(r.Parts), "component") + " at the newest revision"
 	}
 	for _, p := range r.Parts {
-		if p.State == state {
+		if p.State == state && p.Message != "" {
 			return p.Component + ": " + p.Message
+		} else if p.State == state {
+			return p.Component
 		}
 	}
 	return ""

@@ -109,7 +109,7 @@ func (in *Inbox) take(s *snapshot, o Ordered, offline bool) (r record, known boo
 		return in.book.records[i], true, nil
 	}
 	if i := running(in.book.records); i >= 0 {
-		refusal := refuse(ReasonOperationRunning, "Operation %s has not ended: wait for it with GET /v1/operations/%[1]s?wait=30s.", in.book.records[i].ID)
+		refusal := refuse(ReasonOperationRunning, "Operation %s has not ended: wait for it with node-agent ota watch, or GET /v1/operations/%[1]s?wait=30s.", in.book.records[i].ID)
 		refusal.Operation = in.book.records[i].ID
 		return record{}, false, refusal
 	}

@@ -128,7 +128,7 @@ func nothingWaits(operation string) *Refusal {
 		what = "Operation " + operation + " has started, and goes on"
 	}
 	refusal := refuse(ReasonFleetWide, "%s. To an older version one node cannot go alone: every pod of a DaemonSet is made from its newest template. "+
-		"Hold this node with POST /v1/hold, and have the fleet rolled back: kubectl annotate gr NAME topsops.enflame.com/rollback-to=previous, "+
+		"Hold this node (node-agent ota hold, POST /v1/hold), and have the fleet rolled back: kubectl annotate gr NAME topsops.enflame.com/rollback-to=previous, "+
 		"or kubectl rollout undo daemonset NAME. Then release and upgrade this node.", what)
 	refusal.Operation = operation
 	return refusal
