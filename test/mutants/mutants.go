@@ -542,7 +542,7 @@ var mutants = []mutant{
 	{"image-of-another-revision", "a pull of another revision counts", updater + "imageready.go",
 		"p.Pod.Namespace == pod.namespace && p.Revision == target", "p.Pod.Namespace == pod.namespace"},
 	{"image-without-ota", "PodImageReady stays when OTA is left", updater + "imageready.go",
-		"if in.Settings.Strategy != daemonset.OTA || pod.revision", "if pod.revision"},
+		"if in.Settings.Strategy != daemonset.OTA || pod.revision", "if in.Settings.Strategy == daemonset.NoStrategy || pod.revision"},
 	{"withdrawn-started", "a request that was taken back starts its node", updater + "facts.go",
 		"if !final[r.ID] && !r.Withdrawn {", "if !final[r.ID] {"},
 	{"withdrawn-in-flight", "a request that has started is said to be taken back", updater + "tasks.go",
