@@ -50,18 +50,22 @@ test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real
 	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(GOTESTSUM) --format testdox -- -timeout 20m -p 1 ./...
 	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 20m ./...
 
+.PHONY: test-nodes
+test-nodes: control-plane $(GOTESTSUM) ## Test real nodes: kubelets, containerd, docker, lost links and power (root, Linux; two minutes)
+	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 15m -count 1 -tags realnodes -run '^TestRealNodes$$' .
+
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
 	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/...
 
 .PHONY: sim
-sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one)
-	@go test -v -count=1 -timeout 15m ./pkg/daemonupdater -run '^TestSimulation$$' \
+sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one, OF=Operations one with operations)
+	@go test -v -count=1 -timeout 15m ./pkg/daemonupdater -run '$(if $(SEED),^TestSimulation$(addprefix Of,$(OF))$$,^TestSimulation(OfOperations)?$$)' \
 		$(if $(SEED),-args -sim.seed=$(SEED),-args -sim.seeds=$(or $(SEEDS),2000)) | { grep -Ev '^(===|PASS|ok|[[:space:]]*--- PASS)' || true; }
 
 .PHONY: mutants
-mutants: ## Test the tests: seeded defects must be caught (NAMES="..." for some)
-	go run ./test/mutants $(NAMES)
+mutants: control-plane ## Test the tests: seeded defects must be caught (NAMES="..." for some)
+	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" go run ./test/mutants $(NAMES)
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles
@@ -78,7 +82,7 @@ lint: export GOLANGCI_LINT_CACHE = $(BIN)/golangci-lint-cache
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run go vet and golangci-lint
 	go vet ./...
-	cd test/cluster && go vet ./...
+	cd test/cluster && go vet -tags realnodes ./...
 	$(GOLANGCI_LINT) run --allow-parallel-runners ./...
 	cd test/cluster && $(GOLANGCI_LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
 
