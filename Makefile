@@ -31,6 +31,19 @@ build: ## Build bin/manager, bin/node-agent, bin/kubectl-gcu and bin/testcluster
 	cp cmd/kubectl-gcu/kubectl_complete-gcu $(BIN)/
 	cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(BIN)/testcluster .
 
+.PHONY: image-programs
+image-programs:
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/images/programs/ ./cmd/manager ./cmd/node-agent
+
+.PHONY: images
+images: image-programs ## Make the images of the operator and of the stand-ins, as archives in bin/images
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/images/programs/standin/ ./test/standin ./test/standin/enflame-container-runtime
+	go run ./images --programs $(BIN)/images/programs --output $(BIN)/images --version $(VERSION)
+
+.PHONY: rootfs
+rootfs: image-programs # What is in the operator's image, for images/Dockerfile
+	go run ./images --programs $(BIN)/images/programs --rootfs $(ROOTFS)
+
 .PHONY: control-plane
 control-plane: build ## Build what is missing of the test control plane (cold: about ten minutes)
 	$(BIN)/testcluster build
