@@ -30,7 +30,7 @@ func write(path string, files fileSet, images []image) error {
 	if err != nil {
 		return fmt.Errorf("packing %s: %w", path, err)
 	}
-	files1, err := mutate.AppendLayers(empty.Image, layer)
+	content, err := mutate.AppendLayers(empty.Image, layer)
 	if err != nil {
 		return fmt.Errorf("packing %s: %w", path, err)
 	}
@@ -40,13 +40,13 @@ func write(path string, files fileSet, images []image) error {
 		if err != nil {
 			return err
 		}
-		config, err := files1.ConfigFile()
+		config, err := content.ConfigFile()
 		if err != nil {
 			return fmt.Errorf("making image %s: %w", i.tag, err)
 		}
 		config = config.DeepCopy()
 		config.OS, config.Architecture, config.Config = "linux", runtime.GOARCH, i.config
-		if named[tag], err = mutate.ConfigFile(files1, config); err != nil {
+		if named[tag], err = mutate.ConfigFile(content, config); err != nil {
 			return fmt.Errorf("making image %s: %w", i.tag, err)
 		}
 	}

@@ -6,7 +6,7 @@
 //	images --programs DIR --rootfs DIR             what is in the operator's image, for the Dockerfile
 //
 // "docker load" and "ctr image import" read the archives. The same files make the same
-// archives.
+// images.
 package main
 
 import (

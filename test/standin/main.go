@@ -55,7 +55,9 @@ var components = map[string]component{
 		return deviceplugin.Plugin{Directory: deviceplugin.Directory, Node: here, Cards: s.cards, Interval: s.interval}.Run(ctx)
 	},
 	"exporter": func(ctx context.Context, _ settings, args []string) error { return exporter.Run(ctx, here, args) },
-	"gfd":      func(ctx context.Context, s settings, _ []string) error { return gfd.Run(ctx, here, gfd.Directory, s.interval) },
+	"gfd": func(ctx context.Context, s settings, _ []string) error {
+		return gfd.Run(ctx, here, gfd.Directory, s.interval)
+	},
 	"workload": func(ctx context.Context, s settings, _ []string) error { return workload.Run(ctx, here, s.delay) },
 }
 
