@@ -1,0 +1,28 @@
+// Package realnode runs real nodes on this machine: a kubelet, containerd and, on one
+// of them, dockerd.
+//
+//	machine                                        node real-1: one runc container
+//	  kube-apiserver on 10.N.128.1:443               init - runsvdir - containerd - pods
+//	      |                                                          - kubelet
+//	  bridge tcN 10.N.0.1/16 ---- tcNv1 ---- eth0 10.N.0.11          - dockerd
+//	                         ---- tcNv2 ---- ...     cni0 10.N.1.0/24, of its pods
+//
+// A node is a container of the machine's own runc, with namespaces and a cgroup of its
+// own, all rights, and a root of its own: /usr and /etc are the machine's with a
+// layer on top, everything else is a folder of the cluster. So each daemon has its
+// usual paths and nothing of a node is seen or changed by another one, and hostPath
+// volumes and hostPID are what they are elsewhere. runit supervises the daemons. The network namespace is
+// named, as it is before the container.
+//
+// There is no kube-proxy and no DNS. The only Service that works is kubernetes: its
+// address is the one that the API server itself listens on. Pods reach each other
+// on all nodes; they do not reach the world.
+//
+// Losing power is a SIGKILL of the first process: the kernel kills all others of the
+// PID namespace, and mounts and interfaces go with their namespaces.
+//
+// N is claimed with a folder in /run/gcu-testcluster, before anything is made. All
+// that is outside of a cluster's directory has N in its name, so that a claim is
+// enough to find and remove it. A claim whose cluster's state file is gone is
+// nobody's, and is removed by the next Claim.
+package realnode
