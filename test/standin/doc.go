@@ -3,6 +3,7 @@
 //
 //	nfd-master, nfd-worker    label the node with what is in features.d
 //	driver                    shows a version and cards, or misbehaves; refuses to go while a card is open
+//	install-driver            loads a driver, on the node itself, and ends
 //	toolkit                   installs enflame-container-runtime and makes it the default of docker and containerd
 //	device-plugin             offers the cards to the kubelet
 //	exporter, gfd             serve metrics, and write features

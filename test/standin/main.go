@@ -43,10 +43,9 @@ var components = map[string]component{
 		return nfd.Master(ctx, os.Getenv("NODE_NAME"), args)
 	},
 	"nfd-worker": func(ctx context.Context, s settings, args []string) error { return nfd.Worker(ctx, s.interval, args) },
-	"driver": func(ctx context.Context, s settings, _ []string) error {
-		return driver.Driver{Node: here, Host: "/host", Processes: "/proc", Version: s.version, Behaviour: driver.Behaviour(s.behaviour),
-			Cards: s.cards, Delay: s.delay, MakeCard: driver.MakeCard, CutNetwork: driver.CutOff}.Run(ctx)
-	},
+	"driver":     func(ctx context.Context, s settings, _ []string) error { return driverOf(s, "/host").Run(ctx) },
+	// On the node itself, as an administrator installs it.
+	"install-driver": func(_ context.Context, s settings, _ []string) error { return driverOf(s, "/").Install() },
 	"toolkit": func(ctx context.Context, s settings, _ []string) error {
 		return toolkit.Toolkit{Host: "/host", Program: "/usr/bin/enflame-container-runtime", Version: s.version,
 			Engine: os.Getenv("RUNTIME"), KeepDefault: s.behaviour == "keep-default"}.Run(ctx)
@@ -59,6 +58,11 @@ var components = map[string]component{
 		return gfd.Run(ctx, here, gfd.Directory, s.interval)
 	},
 	"workload": func(ctx context.Context, s settings, _ []string) error { return workload.Run(ctx, here, s.delay) },
+}
+
+func driverOf(s settings, host string) driver.Driver {
+	return driver.Driver{Node: here, Host: host, Processes: "/proc", Version: s.version, Behaviour: driver.Behaviour(s.behaviour),
+		Cards: s.cards, Delay: s.delay, MakeCard: driver.MakeCard, CutNetwork: driver.CutOff}
 }
 
 func main() {

@@ -73,9 +73,8 @@ func (d Driver) Run(ctx context.Context) error {
 		return nil
 	}
 	if err := d.load(); err != nil {
-		return fmt.Errorf("loading version %s: %w", d.Version, err)
+		return err
 	}
-	log.Printf("version %s is loaded", d.Version)
 	if d.Behaviour == CutNetwork && wait(ctx, d.Delay) {
 		log.Print("the node loses its network")
 		if err := d.CutNetwork(); err != nil {
@@ -143,8 +142,24 @@ func (d Driver) users() ([]string, error) {
 	return users, nil
 }
 
-// load shows the cards, the library, and last the version.
+// Install loads the version in the place of the one that is loaded.
+func (d Driver) Install() error {
+	if err := d.unload(); err != nil {
+		return err
+	}
+	return d.load()
+}
+
 func (d Driver) load() error {
+	if err := d.show(); err != nil {
+		return fmt.Errorf("loading version %s: %w", d.Version, err)
+	}
+	log.Printf("version %s is loaded", d.Version)
+	return nil
+}
+
+// show shows the cards, the library, and last the version.
+func (d Driver) show() error {
 	for i := range d.Cards {
 		if err := d.MakeCard(d.Node.Card(i)); err != nil {
 			return err

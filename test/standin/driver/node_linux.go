@@ -15,7 +15,7 @@ func MakeCard(path string) error {
 	if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 		return fmt.Errorf("making device %s: %w", path, err)
 	}
-	return nil
+	return os.Chmod(path, 0o666) // everybody's, whatever the umask is
 }
 
 // CutOff takes all interfaces of the node down but the loopback. The process needs

@@ -12,7 +12,8 @@
 // layer on top, everything else is a folder of the cluster. So each daemon has its
 // usual paths and nothing of a node is seen or changed by another one, and hostPath
 // volumes and hostPID are what they are elsewhere. runit supervises the daemons. The network namespace is
-// named, as it is before the container.
+// named, as it is before the container. /sys/module is empty and can
+// be written, so that what runs on a node can show a kernel module of its own.
 //
 // There is no kube-proxy and no DNS. The only Service that works is kubernetes: its
 // address is the one that the API server itself listens on. Pods reach each other
