@@ -63,6 +63,10 @@ test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real
 	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(GOTESTSUM) --format testdox -- -timeout 20m -p 1 ./...
 	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 20m ./...
 
+.PHONY: test-nodes
+test-nodes: control-plane images ## Tell stories on real nodes: kubelets, containerd, docker (root, Linux)
+	TEST_NODES=1 go test -v -count=1 -timeout 30m ./test/nodes
+
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
 	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/...

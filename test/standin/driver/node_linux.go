@@ -3,9 +3,9 @@ package driver
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,12 +18,12 @@ func MakeCard(path string) error {
 	return os.Chmod(path, 0o666) // everybody's, whatever the umask is
 }
 
-// CutOff takes all interfaces of the node down but the loopback. The process needs
-// all rights and the node's processes: the first of them is in the node's network.
-func CutOff() (err error) {
-	// The thread is the node's from here on, so it ends with the goroutine: it is not unlocked.
+// CutOff takes the interfaces of the node down that lead to other networks. The process
+// needs all rights and the node's processes: the first of them is in the node's network.
+func CutOff() error {
 	done := make(chan error)
 	go func() {
+		// From here on the thread is in another network. It is not unlocked, so it ends with the goroutine.
 		runtime.LockOSThread()
 		done <- cutHere()
 	}()
@@ -39,7 +39,7 @@ func cutHere() (err error) {
 	if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("joining the network of the node: %w", err)
 	}
-	interfaces, err := net.Interfaces()
+	routes, err := os.ReadFile("/proc/thread-self/net/route")
 	if err != nil {
 		return err
 	}
@@ -48,12 +48,13 @@ func cutHere() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unix.Close(socket)) }()
-	for _, i := range interfaces {
-		if i.Flags&net.FlagLoopback != 0 || i.Flags&net.FlagUp == 0 {
-			continue
+	for line := range strings.Lines(string(routes)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[1] != "00000000" {
+			continue // no default route
 		}
-		if err := setDown(socket, i.Name); err != nil {
-			return fmt.Errorf("taking interface %s down: %w", i.Name, err)
+		if err := setDown(socket, fields[0]); err != nil {
+			return fmt.Errorf("taking interface %s down: %w", fields[0], err)
 		}
 	}
 	return nil
