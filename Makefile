@@ -64,8 +64,9 @@ test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real
 	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 20m ./...
 
 .PHONY: test-nodes
-test-nodes: control-plane images ## Tell stories on real nodes: kubelets, containerd, docker (root, Linux)
-	TEST_NODES=1 go test -v -count=1 -timeout 30m ./test/nodes
+test-nodes: control-plane images $(GOTESTSUM) ## Test real nodes, and tell stories on them: kubelets, containerd, docker, lost links and power (root, Linux)
+	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 15m -count 1 -tags realnodes -run '^TestRealNodes$$' .
+	TEST_NODES=1 $(GOTESTSUM) --format standard-verbose -- -timeout 30m -count 1 ./test/nodes
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
@@ -77,8 +78,8 @@ sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k t
 		$(if $(SEED),-args -sim.seed=$(SEED),-args -sim.seeds=$(or $(SEEDS),2000)) | { grep -Ev '^(===|PASS|ok|[[:space:]]*--- PASS)' || true; }
 
 .PHONY: mutants
-mutants: ## Test the tests: seeded defects must be caught (NAMES="..." for some)
-	go run ./test/mutants $(NAMES)
+mutants: control-plane ## Test the tests: seeded defects must be caught (NAMES="..." for some)
+	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" go run ./test/mutants $(NAMES)
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles
@@ -95,7 +96,7 @@ lint: export GOLANGCI_LINT_CACHE = $(BIN)/golangci-lint-cache
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run go vet and golangci-lint
 	go vet ./...
-	cd test/cluster && go vet ./...
+	cd test/cluster && go vet -tags realnodes ./...
 	$(GOLANGCI_LINT) run --allow-parallel-runners ./...
 	cd test/cluster && $(GOLANGCI_LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -51,23 +52,26 @@ func (c command) interruptedUp(t *testing.T, name string) *realNodes {
 		}
 	})
 	up := exec.Command(c.path, "up", "--dir", r.dir, "--real-nodes", "2")
+	var printed bytes.Buffer
+	up.Stderr = &printed
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = up.Wait() }()
-	defer func() { _ = up.Process.Kill() }()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		running, err := filepath.Glob(filepath.Join(r.dir, "logs/real-1/kubelet.log"))
 		if err == nil && len(running) == 1 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("no node was started")
+			_ = up.Process.Kill()
+			_ = up.Wait()
+			t.Fatalf("no node was started:\n%s%s", &printed, r.logs(t))
 		}
 	}
 	if err := up.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	_ = up.Wait()
 	r.number = numberOf(t, r.dir)
 	r.remember(t)
 	if len(r.seen) == 0 {

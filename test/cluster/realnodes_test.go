@@ -40,7 +40,7 @@ func TestRealNodes(t *testing.T) {
 		{"takes the power of a node away: everything ends at once; boots it with its disk", checkPowerLoss},
 		{"refuses what cannot be done to a node", checkRefusals},
 		{"restarts docker for the container that is ended by it, and leaves the pods alone", checkDocker},
-		{"removes a cluster whose start was killed, and nothing of another one", checkInterruptedUp},
+		{"removes a cluster whose start was killed and nothing of another one", checkInterruptedUp},
 		{"goes down half dead, and leaves nothing behind", checkRealDown},
 		{"has not changed the machine's settings", func(t *testing.T, _ *realNodes) {
 			if after := readSysctls(t); after != sysctls {
@@ -61,6 +61,7 @@ func checkInterruptedUp(t *testing.T, r *realNodes) {
 	if second.number == r.number {
 		t.Fatalf("both clusters have number %d", r.number)
 	}
+	r.mustFail(t, "must not contain a comma", "up", "--dir", second.dir+",", "--real-nodes", "1")
 	r.mustFail(t, "a cluster is in "+second.dir+" already", "up", "--dir", second.dir, "--real-nodes", "1")
 	if err := syscall.Kill(second.pids(t)["etcd"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)

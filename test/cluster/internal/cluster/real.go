@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -23,6 +24,10 @@ func (s *State) owner() string { return filepath.Join(s.layout.Dir, stateFile) }
 func (s *State) prepareReal(ctx context.Context, spec realnode.Spec) (*controlplane.RealNodes, error) {
 	if spec.Count == 0 {
 		return nil, nil
+	}
+	// They separate the options of a mount.
+	if strings.ContainsAny(s.layout.Dir, `,:\`) {
+		return nil, fmt.Errorf(`with --real-nodes the path of --dir must not contain a comma, a colon or a backslash: %s`, s.layout.Dir)
 	}
 	number, err := realnode.Claim(ctx, s.owner())
 	if err != nil {

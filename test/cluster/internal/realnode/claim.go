@@ -62,6 +62,9 @@ func Claim(ctx context.Context, owner string) (number int, err error) {
 // what they have outside of its directory. It needs nothing but the claim, and does
 // nothing without one.
 func Remove(ctx context.Context, owner string) error {
+	if os.Getuid() != 0 {
+		return nil // only root can have real nodes, or read the claims
+	}
 	if _, err := os.Stat(claims); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -95,6 +95,3 @@ func (n Nodes) index(name string) int { return slices.Index(n.Names(), name) + 1
 // disk is the folder of a node, and root its / in it.
 func (n Nodes) disk(name string) string { return filepath.Join(n.Disks, name) }
 func (n Nodes) root(name string) string { return filepath.Join(n.disk(name), "root") }
-
-// Root returns the folder that is a node's /, without /etc, /usr and /run.
-func (n Nodes) Root(name string) string { return n.root(name) }
