@@ -114,7 +114,7 @@ func TestTrimLeavesWhatControllersReadOfANode(t *testing.T) {
 			NodeInfo: corev1.NodeSystemInfo{ContainerRuntimeVersion: "containerd://2.1.0"},
 			Allocatable: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("96"), "enflame.com/gcu": resource.MustParse("8")},
-			Images:   []corev1.ContainerImage{{Names: []string{"app:1"}}},
+			Images: []corev1.ContainerImage{{Names: []string{"app:1"}}},
 		},
 	}
 	want := node.DeepCopy()

@@ -11,8 +11,11 @@ import (
 // defaultResource: the default blueprint as it is (contract statement 32), on nodes
 // that have a driver.
 func (s *stage) defaultResource() {
+	const features = "/etc/kubernetes/node-feature-discovery/features.d"
 	for _, node := range allNodes {
 		s.installDriver(node)
+		// nfd finds the cards; the stand-in is told.
+		s.on(node, "sh", "-c", "mkdir -p "+features+" && echo pci-1e36.present=true >"+features+"/pci")
 	}
 	s.kubectl("apply", "-f", "examples/gcu-resource.yaml")
 	s.eventually("the gr shows 5/5 Running", func() error { return s.isRunning("5/5") })
@@ -28,7 +31,8 @@ func (s *stage) defaultResource() {
 	s.startEngineAnew()
 	s.eventually("nodes are labelled with their cards", func() error {
 		for _, node := range allNodes {
-			if labels := s.node(node).Labels; labels["enflame.com/gcu.count"] != "2" || labels["enflame.com/gcu.present"] != "true" {
+			if labels := s.node(node).Labels; labels["enflame.com/gcu.count"] != "2" || labels["enflame.com/gcu.present"] != "true" ||
+				labels["feature.node.kubernetes.io/pci-1e36.present"] != "true" {
 				return fmt.Errorf("node %s has labels %v", node, labels)
 			}
 		}

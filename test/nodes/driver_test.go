@@ -20,8 +20,11 @@ func (s *stage) driverIs(tag, version string) error {
 			return err
 		}
 		loaded, err := s.OnNode(s.ctx, node, nil, "cat", "/sys/module/enflame/version")
-		if err != nil || strings.TrimSpace(loaded) != version {
-			return fmt.Errorf("node %s has driver %q: %v", node, loaded, err)
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(loaded) != version {
+			return fmt.Errorf("node %s has driver %q", node, loaded)
 		}
 		if n := s.node(node); n.Spec.Unschedulable || len(n.Spec.Taints) > 0 {
 			return fmt.Errorf("node %s is unschedulable: %t, taints %v", node, n.Spec.Unschedulable, n.Spec.Taints)
@@ -121,28 +124,26 @@ func (s *stage) podBudget() {
 	s.nodesAreClean()
 }
 
-// powerLoss: the node loses everything but its disk while its driver is replaced.
+// powerLoss: one node loses everything but its disk while its pods are evicted, another
+// one while its driver is replaced.
 func (s *stage) powerLoss() {
 	s.deploy("AdvancedRollingUpdate", "brisk")
 	s.train()
-	victim := s.victim()
 	observer := s.observe()
 	s.set("driver", "2.0.0")
-	s.eventually("the driver of "+victim+" is being replaced", func() error {
-		op := s.upgrade(victim).Status.Operation
-		if op == nil || op.Task != victim+"_driver_replace" {
-			return fmt.Errorf("its operation is %+v", op)
-		}
-		return nil
-	})
-	check(s.t, s.KillNodes(s.ctx, victim))
-	s.eventually("the cluster has noticed", func() error {
-		if nodeReady(s.node(victim)) {
-			return fmt.Errorf("it is Ready")
-		}
-		return nil
-	})
-	check(s.t, s.StartNodes(s.ctx, victim))
+	lost := map[string]bool{s.managerNode(): true}
+	for _, task := range []string{"node_evict", "driver_replace"} {
+		victim := s.nodeAt(task, lost)
+		lost[victim] = true
+		check(s.t, s.KillNodes(s.ctx, victim))
+		s.eventually("the cluster has noticed that "+victim+" is gone", func() error {
+			if nodeReady(s.node(victim)) {
+				return fmt.Errorf("it is Ready")
+			}
+			return nil
+		})
+		check(s.t, s.StartNodes(s.ctx, victim))
+	}
 	s.eventually("all nodes have the new driver", func() error { return s.driverIs("2.0.0", "2.0.0") })
 	s.eventually("all cards are used again", s.trains)
 	if most := observer.Most(); most != 1 {
@@ -150,6 +151,28 @@ func (s *stage) powerLoss() {
 	}
 	s.clear()
 	s.nodesAreClean()
+}
+
+// nodeAt waits until the operation of a node is at a task, and returns the node. Some
+// do not count.
+func (s *stage) nodeAt(task string, except map[string]bool) (node string) {
+	s.t.Helper()
+	s.eventually("the operation of a node is at "+task, func() error {
+		var at []string
+		for _, name := range allNodes {
+			op := s.upgrade(name).Status.Operation
+			if op == nil || except[name] {
+				continue
+			}
+			if op.Task == name+"_"+task {
+				node = name
+				return nil
+			}
+			at = append(at, op.Task)
+		}
+		return fmt.Errorf("they are at %q", at)
+	})
+	return node
 }
 
 func nodeReady(node *corev1.Node) bool {

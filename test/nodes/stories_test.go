@@ -23,7 +23,7 @@ func TestStories(t *testing.T) {
 		{"a node that is cut off is skipped, and upgraded when it is back", (*stage).cutOffNode},
 		{"a person at a node upgrades it with curl", (*stage).overTheAir},
 		{"a budget of pods blocks a node until it is relaxed", (*stage).podBudget},
-		{"a node that loses power while its driver is replaced comes back and goes on", (*stage).powerLoss},
+		{"nodes that lose power in the middle of their upgrade come back and go on", (*stage).powerLoss},
 		{"a driver that cuts its node off is rolled back before it reaches another", (*stage).badDriver},
 		{"the operator is uninstalled and leaves nothing", (*stage).uninstall},
 	} {
