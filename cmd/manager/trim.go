@@ -54,7 +54,7 @@ func trimPod(pod *corev1.Pod) {
 	pod.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase,
 		Conditions: only(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady || c.Type == topsv1.PodNeedUpgrade
+			return c.Type == corev1.PodReady || c.Type == topsv1.PodNeedUpgrade || c.Type == topsv1.PodImageReady
 		}),
 		InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
