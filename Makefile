@@ -31,6 +31,19 @@ build: ## Build bin/manager, bin/node-agent, bin/kubectl-gcu and bin/testcluster
 	cp cmd/kubectl-gcu/kubectl_complete-gcu $(BIN)/
 	cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(BIN)/testcluster .
 
+.PHONY: image-programs
+image-programs:
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/images/programs/ ./cmd/manager ./cmd/node-agent
+
+.PHONY: images
+images: image-programs ## Make the images of the operator and of the stand-ins, as archives in bin/images
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/images/programs/standin/ ./test/standin ./test/standin/enflame-container-runtime
+	go run ./images --programs $(BIN)/images/programs --output $(BIN)/images --version $(VERSION)
+
+.PHONY: rootfs
+rootfs: image-programs # What is in the operator's image, for images/Dockerfile
+	go run ./images --programs $(BIN)/images/programs --rootfs $(ROOTFS)
+
 .PHONY: control-plane
 control-plane: build ## Build what is missing of the test control plane (cold: about ten minutes)
 	$(BIN)/testcluster build
@@ -51,8 +64,9 @@ test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real
 	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 20m ./...
 
 .PHONY: test-nodes
-test-nodes: control-plane $(GOTESTSUM) ## Test real nodes: kubelets, containerd, docker, lost links and power (root, Linux; two minutes)
+test-nodes: control-plane images $(GOTESTSUM) ## Test real nodes, and tell stories on them: kubelets, containerd, docker, lost links and power (root, Linux)
 	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 15m -count 1 -tags realnodes -run '^TestRealNodes$$' .
+	TEST_NODES=1 $(GOTESTSUM) --format standard-verbose -- -timeout 30m -count 1 ./test/nodes
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster

@@ -11,7 +11,9 @@
 // own, all rights, and a root of its own: /usr and /etc are the machine's with a
 // layer on top, everything else is a folder of the cluster. So each daemon has its
 // usual paths and nothing of a node is seen or changed by another one, and hostPath
-// volumes and hostPID are what they are elsewhere. runit supervises the daemons.
+// volumes and hostPID are what they are elsewhere. /sys/module is empty and can be
+// written, so that what runs on a node can show a kernel module of its own. runit
+// supervises the daemons.
 //
 // There is no kube-proxy and no DNS. The only Service that works is kubernetes: its
 // address is the one that the API server itself listens on. Pods reach each other

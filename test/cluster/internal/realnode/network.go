@@ -11,7 +11,9 @@ import (
 func (n Nodes) MakeBridge(ctx context.Context) error {
 	bridge := n.bridge()
 	lines := []string{
-		fmt.Sprintf("link add name %s type bridge", bridge),
+		// The address of its own: the kernel takes that of a cable, which goes with its node,
+		// and the other nodes would send to the old one for a while.
+		fmt.Sprintf("link add name %s address 02:00:00:00:00:%02x type bridge", bridge, n.Number),
 		fmt.Sprintf("address add %s/24 dev %s", n.gateway(), bridge),
 		fmt.Sprintf("address add %s/32 dev %s", n.APIAddress(), bridge),
 		fmt.Sprintf("link set %s up", bridge),
