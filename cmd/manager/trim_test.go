@@ -26,7 +26,7 @@ func podOf(kind string) *corev1.Pod {
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: "10.0.0.1",
 			Conditions: []corev1.PodCondition{
-				{Type: topsv1.PodNeedUpgrade, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
+				{Type: topsv1.PodNeedUpgrade, Status: corev1.ConditionTrue}, {Type: topsv1.PodImageReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
 				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 			},
 			ContainerStatuses: []corev1.ContainerStatus{
@@ -51,7 +51,7 @@ func TestTrimKeepsOfADaemonSetsPodWhereAndHowItIs(t *testing.T) {
 	want := podOf("DaemonSet")
 	want.GenerateName, want.Annotations, want.ManagedFields = "", nil, nil
 	want.Spec = corev1.PodSpec{NodeName: "n"}
-	want.Status.PodIP, want.Status.Conditions, want.Status.ContainerStatuses = "", want.Status.Conditions[:2], want.Status.ContainerStatuses[1:]
+	want.Status.PodIP, want.Status.Conditions, want.Status.ContainerStatuses = "", want.Status.Conditions[:3], want.Status.ContainerStatuses[1:]
 	want.Status.ContainerStatuses[0].ImageID = ""
 	if diff := cmp.Diff(want, trimmed(t, podOf("DaemonSet"))); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
