@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -47,20 +46,38 @@ func previewed(t *testing.T, change ...func(*appsv1.DaemonSet)) Previewer {
 			t.Fatal(err)
 		}
 	}
-	return Previewer{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Namespace: "gcu-system",
-		Book: testBook, Clock: func() time.Time { return epoch }}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return Previewer{Reader: reader, Live: reader, Namespace: "gcu-system", Book: testBook, Clock: func() time.Time { return epoch }}
+}
+
+// changes is a question about new templates of components of "fleet".
+func changes(components ...string) Question {
+	q := Question{GcuResource: "fleet", Templates: map[string]Template{}}
+	for _, c := range components {
+		q.Templates[c] = Template{}
+	}
+	return q
+}
+
+// limitedTo is a question about a gr that is rolled one node at a time, with a cut.
+func limitedTo(q Question, cut daemonset.Cut) Question {
+	q.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable: "1"}
+	if only := cut.String(); only != "" {
+		q.Annotations[topsv1.AnnotationUpgradeOnly] = only
+	}
+	return q
 }
 
 func TestAPreviewTellsWhoIsUpgradedAndWhoLeaves(t *testing.T) {
-	got, err := previewed(t).Preview(t.Context(), Question{GcuResource: "fleet", Changed: []string{"driver"}})
+	got, err := previewed(t).Preview(t.Context(), changes("driver"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Preview{
 		Limit: 1,
 		Nodes: []NodePreview{
-			{Name: "a", Disruption: upgradeplan.EvictAccelerator},
-			{Name: "b", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator, Evicts: []string{"default/training"}},
+			{Name: "a", Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}},
+			{Name: "b", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Evicts: []string{"default/training"}},
 		},
 		Left: []LeftNode{{Name: "c", Reason: "NodeOffline", Message: "the node was offline before it was touched; it is upgraded when it is Ready again"}},
 		Plan: got.Plan,
@@ -83,7 +100,7 @@ func TestAPreviewIsLimitedAsAsked(t *testing.T) {
 		{daemonset.Cut{Nodes: []string{"b"}}, []string{"b"}},
 		{daemonset.Cut{Components: []string{"driver"}}, nil},
 	} {
-		got, err := p.Preview(t.Context(), Question{GcuResource: "fleet", Changed: []string{"exporter"}, Cut: &tt.cut})
+		got, err := p.Preview(t.Context(), limitedTo(changes("exporter"), tt.cut))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,14 +116,14 @@ func TestAPreviewIsLimitedAsAsked(t *testing.T) {
 
 func TestAPreviewSaysWhyNothingHappens(t *testing.T) {
 	p := previewed(t, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationUpdateStrategy) })
-	if got, err := p.Preview(t.Context(), Question{GcuResource: "fleet", Changed: []string{"driver"}}); err != nil || got.Blocked == "" || len(got.Nodes) > 0 {
+	if got, err := p.Preview(t.Context(), changes("driver")); err != nil || got.Blocked == "" || len(got.Nodes) > 0 {
 		t.Errorf("without a strategy: %+v, %v", got, err)
 	}
 	p = previewed(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationMaxUnavailable, "0") })
 	if got, err := p.Preview(t.Context(), Question{GcuResource: "fleet"}); err != nil || got.Blocked == "" {
 		t.Errorf("with wrong settings: %+v, %v", got, err)
 	}
-	if _, err := p.Preview(t.Context(), Question{GcuResource: "other"}); !apierrors.IsNotFound(err) {
-		t.Errorf("of a gr that is not there: %v", err)
+	if got, err := p.Preview(t.Context(), Question{GcuResource: "other"}); err != nil || len(got.Nodes) > 0 || got.Nodes == nil || got.Plan == nil {
+		t.Errorf("of a gr without DaemonSets: %+v, %v", got, err)
 	}
 }
