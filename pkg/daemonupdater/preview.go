@@ -70,6 +70,8 @@ type Preview struct {
 	Limit int `json:"maxUnavailable"`
 	// Nodes that are upgraded, in the order of their starts.
 	Nodes []NodePreview `json:"nodes"`
+	// InFlight are nodes that were started before, by name; they are not among the others.
+	InFlight []string `json:"inFlight,omitempty"`
 	// Left are the nodes that are not, and why, by name.
 	Left []LeftNode `json:"left,omitempty"`
 	// Seconds it takes at the usual pace; 0 when that is not known.
@@ -128,7 +130,7 @@ func (p Previewer) Preview(ctx context.Context, q Question) (*Preview, error) {
 		return nil, err
 	}
 	outlook := rollout.Preview(in)
-	out.Limit, out.Seconds = outlook.Limit, int64(outlook.Took/time.Second)
+	out.Limit, out.Seconds, out.InFlight = outlook.Limit, int64(outlook.Took/time.Second), outlook.InFlight
 	for _, v := range outlook.Left {
 		out.Left = append(out.Left, LeftNode{Name: v.Node, Reason: string(v.Reason), Message: v.Message})
 	}

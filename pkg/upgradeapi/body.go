@@ -125,8 +125,11 @@ func noBody(body []byte) error {
 	return nil
 }
 
-// maxLoggedBytes bounds what a line of the log holds of a body.
-const maxLoggedBytes = 1 << 10
+// maxLoggedBytes bounds what a line of the log holds of a body, maxLoggedFields its fields.
+const (
+	maxLoggedBytes  = 1 << 10
+	maxLoggedFields = 5
+)
 
 // loggable returns a body for the log (statement 78): the fields that are known,
 // of every other one its name only. A spec's environment variables may be secrets.
@@ -135,12 +138,12 @@ func loggable(body []byte) string {
 		return ""
 	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil || len(fields) > len(told)+1 {
+	if json.Unmarshal(body, &fields) != nil || len(fields) > maxLoggedFields {
 		return "…"
 	}
 	whole := len(body) <= maxLoggedBytes
 	for key, value := range fields {
-		if !slices.Contains(told, key) || len(value) > maxLoggedBytes/len(told) {
+		if !slices.Contains(told, key) || len(value) > maxLoggedBytes/maxLoggedFields {
 			fields[key], whole = json.RawMessage(`"…"`), false
 		}
 	}
