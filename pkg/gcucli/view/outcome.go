@@ -47,7 +47,7 @@ const reasonReconcileFailed = "ReconcileFailed"
 
 // reasons of the Progressing condition of a DaemonRollout that need a person.
 var (
-	awaitsPerson = []string{"AwaitingApproval", "AwaitingRequests", "Paused"}
+	awaitsPerson = []string{"AwaitingApproval", "AwaitingRequests", "Paused", "LeftOut", "NodeHeld"}
 	nodesFailed  = "NodesFailed"
 )
 
