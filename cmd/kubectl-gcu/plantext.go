@@ -58,8 +58,8 @@ func planSum(p *preview.Preview) string {
 	if p.Seconds > 0 {
 		took = "about " + duration.HumanDuration(time.Duration(p.Seconds)*time.Second)
 	}
-	return fmt.Sprintf("%s of %d upgraded, at most %d unavailable at once; %s",
-		message.Count(len(p.Nodes), "node"), len(p.Nodes)+len(p.Left)+len(p.InFlight), p.Limit, took)
+	return fmt.Sprintf("%d of %s upgraded, at most %d unavailable at once; %s",
+		len(p.Nodes), message.Count(p.Total, "node"), p.Limit, took)
 }
 
 // changeWords say what becomes of a component.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -68,6 +69,8 @@ type Preview struct {
 	Blocked string `json:"blocked,omitempty"`
 	// Limit is how many nodes may be unavailable at once.
 	Limit int `json:"maxUnavailable"`
+	// Total is how many nodes there are that run components of the gr.
+	Total int `json:"total"`
 	// Nodes that are upgraded, in the order of their starts.
 	Nodes []NodePreview `json:"nodes"`
 	// InFlight are nodes that were started before, by name; they are not among the others.
@@ -130,9 +133,12 @@ func (p Previewer) Preview(ctx context.Context, q Question) (*Preview, error) {
 		return nil, err
 	}
 	outlook := rollout.Preview(in)
+	out.Total = len(in.Nodes)
 	out.Limit, out.Seconds, out.InFlight = outlook.Limit, int64(outlook.Took/time.Second), outlook.InFlight
 	for _, v := range outlook.Left {
-		out.Left = append(out.Left, LeftNode{Name: v.Node, Reason: string(v.Reason), Message: v.Message})
+		// What is approved is a wave of a revision, which may not be there yet.
+		words := strings.ReplaceAll(v.Message, " "+in.Revision+"/", " wave ")
+		out.Left = append(out.Left, LeftNode{Name: v.Node, Reason: string(v.Reason), Message: words})
 	}
 	return out, p.describe(ctx, o, &in, outlook, seen, out)
 }

@@ -75,6 +75,7 @@ func TestAPreviewTellsWhoIsUpgradedAndWhoLeaves(t *testing.T) {
 	}
 	want := &Preview{
 		Limit: 1,
+		Total: 3,
 		Nodes: []NodePreview{
 			{Name: "a", Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}},
 			{Name: "b", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Evicts: []string{"default/training"}},

@@ -139,8 +139,10 @@ type Ledger struct {
 	Failures []Failure
 	// Touched counts the slots given at Revision.
 	Touched int
-	// Waves of the policy, in order, the rest last.
+	// Waves of the policy, in order, the rest last, of an upgrade that is limited to
+	// Limit: Settings.Only, shortened when it is long.
 	Waves []WaveState
+	Limit string
 	// Usual is how long a node usually takes, 0 when none finished yet.
 	Usual time.Duration
 	// Resumed is the last Input.Resume that was acted on, at ResumedAt.

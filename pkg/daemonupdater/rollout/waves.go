@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,13 +19,16 @@ type WaveState struct {
 	// Total and Updated count its nodes; they are for people.
 	Total, Updated int
 	// Completed is when every reachable node was first updated, zero before. Once
-	// it is set the wave has been passed, whatever comes back later.
+	// it is set the wave has been passed, whatever comes back later. Of a limited
+	// upgrade what it leaves out does not count, and of another one this does not hold.
 	Completed time.Time
 }
 
 // waveProgress is how far the waves are in this decision.
 type waveProgress struct {
 	states []WaveState
+	// limit is what the upgrade is limited to in which they are so.
+	limit string
 	// reached is the index of the last wave whose nodes may be started.
 	reached int
 	// reason and why say what the next wave waits for.
@@ -72,15 +77,15 @@ func (p *planner) followWaves() {
 		names = append(names, p.in.Policy.Waves[i].Name)
 	}
 	names = append(names, RestWave)
-	open := make([]int, len(names))
-	p.waves.states = make([]WaveState, len(names))
+	open, counted := make([]int, len(names)), make([]int, len(names))
+	p.waves.states, p.waves.limit = make([]WaveState, len(names)), remembered(p.in.Settings.Only)
 	for i := range p.fleet.waves {
 		t := &p.fleet.waves[i]
 		p.waves.states[i].Total, p.waves.states[i].Updated = t.nodes, t.by[finished]
-		open[i] = t.open()
+		open[i], counted[i] = t.open(), t.nodes-t.by[leftOut]
 	}
 	for _, n := range p.fleet.marked {
-		if n.standing == away && (n.slot != nil || n.failure != nil) {
+		if n.standing == away && (n.slot != nil || n.failure != nil) || n.standing == leftOut && n.slot != nil {
 			open[n.wave]++ // it was touched: the wave waits for it
 		}
 	}
@@ -89,7 +94,7 @@ func (p *planner) followWaves() {
 		state := &p.waves.states[i]
 		state.Name, state.Completed = names[i], p.completedBefore(names[i])
 		proven += state.Updated
-		if state.Completed.IsZero() && passed && open[i] == 0 && (proven > 0 || state.Total == 0) {
+		if state.Completed.IsZero() && passed && open[i] == 0 && (proven > 0 || counted[i] == 0) {
 			state.Completed = p.in.Now
 		}
 		passed = passed && !state.Completed.IsZero()
@@ -97,9 +102,10 @@ func (p *planner) followWaves() {
 	p.reachWave()
 }
 
-// completedBefore is when a wave was completed at this revision, zero when it was not.
+// completedBefore is when a wave was completed at this revision, by an upgrade with this
+// limit, zero when it was not.
 func (p *planner) completedBefore(name string) time.Time {
-	if p.in.Ledger.Revision != p.in.Revision {
+	if p.in.Ledger.Revision != p.in.Revision || p.in.Ledger.Limit != remembered(p.in.Settings.Only) {
 		return time.Time{}
 	}
 	for i := range p.in.Ledger.Waves {
@@ -108,6 +114,18 @@ func (p *planner) completedBefore(name string) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// maxLimit is how much of a limit is remembered as it is: it may name thousands of nodes.
+const maxLimit = 256
+
+// remembered is what a ledger keeps of a limit: a long one by its begin and its hash.
+func remembered(only string) string {
+	if len(only) <= maxLimit {
+		return only
+	}
+	sum := sha256.Sum256([]byte(only))
+	return only[:maxLimit/2] + "… " + hex.EncodeToString(sum[:8])
 }
 
 // reachWave sets how far the rollout may go, and why not farther.
@@ -128,6 +146,9 @@ func (p *planner) reachWave() {
 			return
 		}
 		soaked := state.Completed.Add(p.in.Policy.Waves[w.reached].Soak)
+		if t := &p.fleet.waves[w.reached]; t.outside > 0 && t.outside == t.nodes {
+			continue // there is nothing in it that could show
+		}
 		if left := soaked.Sub(p.in.Now); left > 0 {
 			w.reason, w.why = ReasonSoaking, fmt.Sprintf("wave %s is complete and soaks until %s", state.Name, soaked.UTC().Format(time.RFC3339))
 			p.recheckIn(left)
