@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/preview"
@@ -79,7 +80,10 @@ func componentsText(p *preview.Preview, s view.Style) string {
 	t := view.Table{Header: []string{"COMPONENT", "NODES", "WHAT HAPPENS", "IMAGES"}}
 	for _, c := range p.Components {
 		what, tone := changeWords[c.Change], view.Plain
-		if c.LeftOut {
+		switch {
+		case c.LeftOut && c.Nodes > 0:
+			what = "waits, but where the others need new pods of it: these are new ones"
+		case c.LeftOut:
 			what = "waits: the upgrade is limited to others"
 		}
 		nodes := strconv.Itoa(c.Nodes)
@@ -217,7 +221,11 @@ func leftText(p *preview.Preview, s view.Style) string {
 				{Text: said}, {Text: view.Advice(reason, p.GcuResource)}})
 		}
 	}
-	return fmt.Sprintf("%s not upgraded:\n", message.Count(len(p.Left), "node")) + t.Text(s)
+	text := fmt.Sprintf("%s not upgraded:\n", message.Count(len(p.Left), "node")) + t.Text(s)
+	if byReason[string(rollout.ReasonAwaitingApproval)] != nil {
+		text += "  kubectl gcu plan --approved shows what follows the approvals\n"
+	}
+	return text
 }
 
 // nodesText is a line per node.

@@ -95,6 +95,8 @@ type NodePreview struct {
 	Disruption upgradeplan.Disruption `json:"disruption"`
 	// Replaces are the components that get a new pod, in the order in which they do.
 	Replaces []string `json:"replaces"`
+	// Upgrades are those of them that have another revision than their newest.
+	Upgrades []string `json:"upgrades"`
 	// Evicts are the pods that leave it, as namespace/name, and Holds says what keeps
 	// one from leaving.
 	Evicts []string `json:"evicts,omitempty"`
@@ -270,7 +272,9 @@ func (p Previewer) describe(ctx context.Context, o *observation, in *rollout.Inp
 	replaces := replacedBy(out.Plan)
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
-		n.Replaces = append(replaces[n.Name], unknownToBook(o, in, &p.Book, nodeNamed(in, n.Name))...)
+		unknown := unknownToBook(o, in, &p.Book, nodeNamed(in, n.Name))
+		n.Replaces = append(replaces[n.Name], unknown...)
+		n.Upgrades = append(slices.Clone(plans[i].Changed), unknown...)
 	}
 	return p.drain(ctx, o, in.Now, empty, out.Nodes)
 }

@@ -77,8 +77,8 @@ func TestAPreviewTellsWhoIsUpgradedAndWhoLeaves(t *testing.T) {
 		Limit: 1,
 		Total: 3,
 		Nodes: []NodePreview{
-			{Name: "a", Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}},
-			{Name: "b", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Evicts: []string{"default/training"}},
+			{Name: "a", Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Upgrades: []string{"driver"}},
+			{Name: "b", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Upgrades: []string{"driver"}, Evicts: []string{"default/training"}},
 		},
 		Left: []LeftNode{{Name: "c", Reason: "NodeOffline", Message: "the node was offline before it was touched; it is upgraded when it is Ready again"}},
 		Plan: got.Plan,

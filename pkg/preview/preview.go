@@ -84,12 +84,15 @@ func (a Asker) CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemon
 }
 
 // counted adds to components on how many nodes their pods are replaced, and those whose
-// pods are replaced though they do not change.
+// pods are replaced though their templates do not change.
 func counted(components []Component, told *daemonupdater.Preview, cut *daemonset.Cut) []Component {
-	nodes := map[string]int{}
+	nodes, outdated := map[string]int{}, map[string]bool{}
 	for i := range told.Nodes {
 		for _, name := range told.Nodes[i].Replaces {
 			nodes[name]++
+		}
+		for _, name := range told.Nodes[i].Upgrades {
+			outdated[name] = true
 		}
 	}
 	list := slices.Clone(components)
@@ -101,7 +104,11 @@ func counted(components []Component, told *daemonupdater.Preview, cut *daemonset
 		delete(nodes, c.Name)
 	}
 	for name, n := range nodes {
-		list = append(list, Component{Name: name, Change: Restart, Nodes: n})
+		change := Restart
+		if outdated[name] { // what an upgrade before has left to do
+			change = Upgrade
+		}
+		list = append(list, Component{Name: name, Change: change, Nodes: n})
 	}
 	c := compared{components: list}
 	c.sort()

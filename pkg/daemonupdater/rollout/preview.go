@@ -37,6 +37,7 @@ type Step struct {
 // every node takes the usual time and nothing fails. Nodes that are offline stay so.
 // A wave that a person has to approve ends it, unless it is approved in the input.
 func Preview(in Input) Outlook {
+	in.Nodes = withPrepared(in.Nodes)
 	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
 	p.in.Ledger.Slots = slices.Clone(in.Ledger.Slots)
 	if p.pace == 0 {
@@ -56,6 +57,19 @@ func Preview(in Input) Outlook {
 		out.Took = p.in.Now.Sub(in.Now)
 	}
 	return out
+}
+
+// withPrepared returns the nodes with the operations ready that are being prepared.
+func withPrepared(nodes []Node) []Node {
+	nodes = slices.Clone(nodes)
+	for i := range nodes {
+		if job := nodes[i].Job; job != nil && job.Ours && !job.Granted && !job.Prepared {
+			ready := *job
+			ready.Prepared = true
+			nodes[i].Job = &ready
+		}
+	}
+	return nodes
 }
 
 // maxSteps bounds a preview: a window that never opens wide enough does not end.
