@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -30,9 +29,7 @@ func (l *limit) bind(c *cli, command *cobra.Command) {
 	command.Flags().StringSliceVar(&l.components, "components", nil, "only these `components`, by their keys in the spec, such as driver,toolkit")
 	command.Flags().BoolVar(&l.all, "all", false, "everything: what it was limited to is taken away")
 	_ = command.RegisterFlagCompletionFunc("nodes", c.completeLists(func(ctx context.Context, cl *cluster) ([]string, error) {
-		var list corev1.NodeList
-		err := cl.all(ctx, "", &list)
-		return namesIn(list.Items, func(n *corev1.Node) string { return n.Name }), err
+		return cl.nodeNames(ctx)
 	})) // the flags exist
 	_ = command.RegisterFlagCompletionFunc("components", c.completeLists(func(context.Context, *cluster) ([]string, error) {
 		return component.PerNode(), nil

@@ -81,7 +81,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.PersistentFlags().Lookup("namespace").Usage = "`namespace` of the operator (default " + operatorNamespace + ")"
 	root.AddCommand(c.statusCommand(), c.nodesCommand(), c.historyCommand(),
 		c.planCommand(), c.upgradeCommand(), c.pauseCommand(), c.resumeCommand(), c.rollbackCommand(), c.approveCommand(),
-		c.taskCommand(), c.abortCommand(), c.importCommand(), c.bundleCommand(), c.versionCommand(), optionsCommand())
+		c.holdCommand(), c.releaseCommand(), c.taskCommand(), c.abortCommand(), c.importCommand(), c.bundleCommand(), c.versionCommand(), optionsCommand())
 	return root
 }
 

@@ -82,21 +82,13 @@ type Node struct {
 	// there is none. Ended are those that have, of whatever group, the newest last.
 	Job   *Job
 	Ended []End
-	// Hold is the wish of the person at the node that nothing be started on it; nil
-	// when there is none.
-	Hold *Hold
+	// Holds are wishes of people that nothing be started on it.
+	Holds []daemonset.Hold
 	// Disturbed: an operation, of whatever group, may have the node out of service.
 	Disturbed bool
 	// Retry is when the node may be tried again after RetryWhy; zero for at once.
 	Retry    time.Time
 	RetryWhy string
-}
-
-// Hold is a wish made at the node that it be left alone.
-type Hold struct {
-	Since time.Time
-	// Message of the person, "" for none.
-	Message string
 }
 
 // Pod is the pod of one member on one node.

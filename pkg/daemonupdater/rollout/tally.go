@@ -11,7 +11,7 @@ const (
 	away
 	// ailing: a pod is missing or not available, and none is outdated.
 	ailing
-	// withheld: something is left to do, and its person wants it left alone.
+	// withheld: something is left to do, and somebody wants it left alone.
 	withheld
 	// unasked: under OTA, outdated, and its person has not asked.
 	unasked
@@ -36,7 +36,7 @@ type tally struct {
 	inFlight, uses int
 	// outside are those that the upgrade is limited to others than.
 	outside int
-	by             [standings]int
+	by      [standings]int
 }
 
 func (t *tally) add(n *nodeFacts, by int) {

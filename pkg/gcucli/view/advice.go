@@ -54,7 +54,7 @@ var advice = map[string]string{
 	string(rollout.ReasonPaused):           "kubectl gcu resume GR",
 	string(rollout.ReasonBlocked):          "correct the setting that the message names",
 	string(rollout.ReasonLeftOut):          "kubectl gcu upgrade GR --nodes … goes on with others, kubectl gcu upgrade GR --all with the rest",
-	string(rollout.ReasonNodeHeld):         "on the node: node-agent ota release",
+	string(rollout.ReasonNodeHeld):         "when it may be upgraded: kubectl gcu release NODE, or on the node: node-agent ota release; the message says which",
 	string(rollout.ReasonAwaitingRequest):  "on the node, ask its node agent",
 	ReasonWaiting:                          "kubectl gcu status GR says what the rollout waits for",
 	ReasonNoStrategy:                       "kubectl annotate gr GR " + topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate",

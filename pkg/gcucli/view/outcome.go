@@ -49,8 +49,8 @@ const reasonReconcileFailed = "ReconcileFailed"
 var (
 	awaitsPerson = []string{"AwaitingApproval", "AwaitingRequests", "Paused"}
 	// keptBack are those that hold single nodes: others go on.
-	keptBack     = []string{"LeftOut", "NodeHeld"}
-	nodesFailed  = "NodesFailed"
+	keptBack    = []string{"LeftOut", "NodeHeld"}
+	nodesFailed = "NodesFailed"
 )
 
 // OutcomeOf says how a gr stands with its rollout, which is nil when there is none.
