@@ -83,6 +83,7 @@ func TestScenarios(t *testing.T) {
 	t.Run("a driver is upgraded on emptied nodes", func(t *testing.T) { s.driverUpgrade(ctx, t) })
 	t.Run("a node that cannot be emptied is put off", func(t *testing.T) { s.drainRefused(ctx, t) })
 	t.Run("an upgrade does what it is limited to", func(t *testing.T) { s.limited(ctx, t) })
+	t.Run("what a preview tells is what happens", func(t *testing.T) { s.foretold(ctx, t) })
 	t.Run("two grs upgrade one node one after the other", func(t *testing.T) { s.twoResources(ctx, t) })
 	t.Run("a gr deleted half-way leaves no node cordoned", func(t *testing.T) { s.deletedHalfWay(ctx, t) })
 	t.Run("a pod stuck in Terminating costs one slot", func(t *testing.T) { s.stuckTerminating(ctx, t) })
