@@ -52,7 +52,7 @@ test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
-	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/...
+	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/... ./pkg/preview/...
 
 .PHONY: sim
 sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one)

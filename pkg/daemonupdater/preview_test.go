@@ -1,12 +1,15 @@
 package daemonupdater
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -22,11 +25,18 @@ import (
 // its newest revision. A pod that uses a GCU is on b, and c is offline.
 func previewed(t *testing.T, change ...func(*appsv1.DaemonSet)) Previewer {
 	t.Helper()
+	return previewedWith(t, nil, change...)
+}
+
+// previewedWith is previewed with more objects.
+func previewedWith(t *testing.T, more []client.Object, change ...func(*appsv1.DaemonSet)) Previewer {
+	t.Helper()
 	objects := []client.Object{node("a"), node("b"), offline(node("c"))}
 	training := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "training", OwnerReferences: controlledBy("apps/v1", "ReplicaSet", "t", "t")}}
 	training.Spec.NodeName = "b"
 	training.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "ENFLAME_VISIBLE_DEVICES", Value: "all"}}}}
-	objects = append(objects, training)
+	training.Labels = map[string]string{"app": "training"}
+	objects = append(append(objects, training), more...)
 	for _, component := range []string{"driver", "exporter"} {
 		ds := componentOf(component)
 		for _, c := range change {
@@ -126,5 +136,86 @@ func TestAPreviewSaysWhyNothingHappens(t *testing.T) {
 	}
 	if got, err := p.Preview(t.Context(), Question{GcuResource: "other"}); err != nil || len(got.Nodes) > 0 || got.Nodes == nil || got.Plan == nil {
 		t.Errorf("of a gr without DaemonSets: %+v, %v", got, err)
+	}
+}
+
+func TestAPreviewTellsWhatHoldsADrainUp(t *testing.T) {
+	budget := func(name, app string, allowed int32) *policyv1.PodDisruptionBudget {
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+		b.Status.DisruptionsAllowed = allowed
+		return b
+	}
+	stopping := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	stopping.Status.Host = &topsv1.HostReport{Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: "runc"}}
+	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", OwnerReferences: controlledBy("apps/v1", "ReplicaSet", "w", "w")}}
+	web.Spec.NodeName = "b"
+	alone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "alone"}, Spec: corev1.PodSpec{NodeName: "b",
+		Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "ENFLAME_VISIBLE_DEVICES", Value: "0"}}}}}}
+	for _, tt := range []struct {
+		name       string
+		more       []client.Object
+		changed    string
+		disruption upgradeplan.Disruption
+		evicts     []string
+		holds      string
+	}{
+		{"nothing", nil, "driver", upgradeplan.EvictAccelerator, []string{"default/training"}, ""},
+		{"a budget that is used up", []client.Object{budget("full", "training", 0)}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"},
+			"PodDisruptionBudget default/full allows no eviction now: default/training"},
+		{"a budget with room, and one of others", []client.Object{budget("room", "training", 1), budget("others", "web", 0)}, "driver",
+			upgradeplan.EvictAccelerator, []string{"default/training"}, ""},
+		{"a pod that nobody brings back", []client.Object{alone}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"}, "default/alone"},
+		{"a pod that uses no GCU stays", []client.Object{web}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"}, ""},
+		{"a light change evicts nobody", []client.Object{budget("full", "training", 0)}, "exporter", upgradeplan.ReplacePod, nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := previewedWith(t, tt.more).Preview(t.Context(), changes(tt.changed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := got.Nodes[1]
+			if n.Name != "b" || n.Disruption != tt.disruption || !slices.Equal(n.Evicts, tt.evicts) || !strings.Contains(n.Holds, tt.holds) || (n.Holds == "") != (tt.holds == "") {
+				t.Errorf("node %+v; want %s, evicted %v, held up by %q", n, tt.disruption, tt.evicts, tt.holds)
+			}
+		})
+	}
+	toolkit := func(ds *appsv1.DaemonSet) {
+		if ds.Labels[topsv1.LabelComponent] == "driver" {
+			ds.Labels[topsv1.LabelComponent] = "toolkit"
+		}
+	}
+	got, err := previewedWith(t, []client.Object{stopping, web}, toolkit).Preview(t.Context(), changes("toolkit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := got.Nodes[0], got.Nodes[1]; a.Disruption != upgradeplan.RestartRuntime || b.Disruption != upgradeplan.DrainNode || !slices.Equal(b.Evicts, []string{"default/training", "default/web"}) {
+		t.Errorf("where the runtime stops its containers %+v, else %+v", b, a)
+	}
+}
+
+func TestAPreviewKnowsATemplateThatWasThereBefore(t *testing.T) {
+	q := changes()
+	q.Templates["exporter"] = Template{Revision: newHash} // which all pods have
+	if got, err := previewed(t).Preview(t.Context(), q); err != nil || len(got.Nodes) > 0 {
+		t.Errorf("%+v, %v; want nothing to do", got, err)
+	}
+	q.Templates["exporter"] = Template{Revision: oldHash}
+	if got, err := previewed(t).Preview(t.Context(), q); err != nil || len(got.Nodes) != 2 {
+		t.Errorf("%+v, %v; want both nodes upgraded", got, err)
+	}
+}
+
+func TestAPreviewIsOfTheNodesOfTheNewTemplate(t *testing.T) {
+	q := changes("exporter")
+	elsewhere := Template{}
+	elsewhere.Pod.Spec.NodeSelector = map[string]string{"rack": "other"}
+	q.Templates["exporter"] = elsewhere
+	if got, err := previewed(t).Preview(t.Context(), q); err != nil || len(got.Nodes) > 0 || got.Total != 3 {
+		t.Errorf("%+v, %v; want nothing upgraded where the exporter will not be, and the driver on three nodes", got, err)
+	}
+	q = Question{GcuResource: "fleet", Gone: []string{"driver", "exporter"}}
+	if got, err := previewed(t).Preview(t.Context(), q); err != nil || got.Total != 0 || got.Blocked != "" {
+		t.Errorf("%+v, %v; want nothing of what is gone", got, err)
 	}
 }
