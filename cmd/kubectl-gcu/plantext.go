@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/topsops/gcu-operator/pkg/daemonupdater"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -243,7 +242,7 @@ func nodesText(p *preview.Preview, s view.Style) string {
 }
 
 // starts is when a node starts, or its place where the pace is not known.
-func starts(p *preview.Preview, n *daemonupdater.NodePreview) string {
+func starts(p *preview.Preview, n *preview.Node) string {
 	if p.Seconds == 0 {
 		return "turn " + strconv.FormatInt(n.AfterSeconds+1, 10)
 	}

@@ -12,9 +12,9 @@ import (
 type Holder string
 
 const (
-	// ByNode: the person at the node, who tells its node agent.
+	// ByNode is the person at the node, who tells its node agent.
 	ByNode Holder = "node"
-	// ByAdministrator: who may write the NodeUpgrade.
+	// ByAdministrator is who may write the NodeUpgrade.
 	ByAdministrator Holder = "administrator"
 )
 

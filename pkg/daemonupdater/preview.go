@@ -273,8 +273,8 @@ func (p Previewer) describe(ctx context.Context, o *observation, in *rollout.Inp
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
 		unknown := unknownToBook(o, in, &p.Book, nodeNamed(in, n.Name))
-		n.Replaces = append(replaces[n.Name], unknown...)
-		n.Upgrades = append(slices.Clone(plans[i].Changed), unknown...)
+		n.Replaces = slices.Concat(replaces[n.Name], unknown)
+		n.Upgrades = slices.Concat(plans[i].Changed, unknown)
 	}
 	return p.drain(ctx, o, in.Now, empty, out.Nodes)
 }

@@ -40,6 +40,16 @@ type Question struct {
 	Approved bool
 }
 
+// What is told of nodes, under the names that callers know.
+type (
+	// Rollout is what is done node by node.
+	Rollout = daemonupdater.Preview
+	// Node is what is done to one.
+	Node = daemonupdater.NodePreview
+	// LeftNode is one that is not upgraded.
+	LeftNode = daemonupdater.LeftNode
+)
+
 // Preview is what an upgrade is going to do when nothing fails.
 type Preview struct {
 	GcuResource string `json:"gcuResource"`
@@ -47,7 +57,7 @@ type Preview struct {
 	Only string `json:"only,omitempty"`
 	// Components of which something changes, in the order in which they are deployed.
 	Components []Component `json:"components"`
-	daemonupdater.Preview
+	Rollout
 }
 
 // Ask answers a question. The error says what could not be read or planned.
@@ -75,7 +85,7 @@ func (a Asker) Ask(ctx context.Context, q Question) (*Preview, error) {
 		return nil, err
 	}
 	cut, _ := daemonset.CutOf(asked.Annotations) // one that is not understood is why it is blocked
-	return &Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: counted(differs.components, told, cut), Preview: *told}, nil
+	return &Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: counted(differs.components, told, cut), Rollout: *told}, nil
 }
 
 // CheckCut is CheckCut for the cluster of the Asker.

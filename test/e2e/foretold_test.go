@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/test/harness"
@@ -49,7 +48,7 @@ func (s *scenarios) foretold(ctx context.Context, t *testing.T) {
 	for _, node := range []string{all[1], all[3]} {
 		f.trainingOn(ctx, node)
 	}
-	f.reaches(ctx, "there", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) })
+	f.reaches(ctx, "there", complete)
 
 	cut := []string{all[0], all[1], all[2], all[4]}
 	told := f.foretell(ctx, foretoldSpec("v2", "v2", "v1"), cut, []string{"driver", "exporter"})
@@ -201,7 +200,7 @@ func (f *foretelling) upgradeTo(ctx context.Context, told *preview.Preview, spec
 	}
 	before := f.rollout(ctx).Status.Revision
 	f.gcu(ctx, f.t, f.Kubeconfig, 0, []string{"is changed"}, args...)
-	if slices.ContainsFunc(told.Nodes, func(n daemonupdater.NodePreview) bool { return n.Wave == "some" }) {
+	if slices.ContainsFunc(told.Nodes, func(n preview.Node) bool { return n.Wave == "some" }) {
 		f.eventually(ctx, f.t, func() error {
 			r := f.rollout(ctx)
 			if spec.Driver != nil && r.Status.Revision == before {

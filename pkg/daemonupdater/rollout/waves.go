@@ -77,29 +77,35 @@ func (p *planner) followWaves() {
 		names = append(names, p.in.Policy.Waves[i].Name)
 	}
 	names = append(names, RestWave)
-	open, counted := make([]int, len(names)), make([]int, len(names))
 	p.waves.states, p.waves.limit = make([]WaveState, len(names)), remembered(p.in.Settings.Only)
+	open := p.openInWaves()
+	proven, passed := 0, true
+	for i := range p.waves.states {
+		state, t := &p.waves.states[i], &p.fleet.waves[i]
+		state.Name, state.Completed = names[i], p.completedBefore(names[i])
+		state.Total, state.Updated = t.nodes, t.by[finished]
+		proven += state.Updated
+		nobody := t.nodes == t.by[leftOut] // there is none that could prove it
+		if state.Completed.IsZero() && passed && open[i] == 0 && (proven > 0 || nobody) {
+			state.Completed = p.in.Now
+		}
+		passed = passed && !state.Completed.IsZero()
+	}
+	p.reachWave()
+}
+
+// openInWaves counts the nodes that each wave waits for.
+func (p *planner) openInWaves() []int {
+	open := make([]int, len(p.fleet.waves))
 	for i := range p.fleet.waves {
-		t := &p.fleet.waves[i]
-		p.waves.states[i].Total, p.waves.states[i].Updated = t.nodes, t.by[finished]
-		open[i], counted[i] = t.open(), t.nodes-t.by[leftOut]
+		open[i] = p.fleet.waves[i].open()
 	}
 	for _, n := range p.fleet.marked {
 		if n.standing == away && (n.slot != nil || n.failure != nil) || n.standing == leftOut && n.slot != nil {
 			open[n.wave]++ // it was touched: the wave waits for it
 		}
 	}
-	proven, passed := 0, true
-	for i := range p.waves.states {
-		state := &p.waves.states[i]
-		state.Name, state.Completed = names[i], p.completedBefore(names[i])
-		proven += state.Updated
-		if state.Completed.IsZero() && passed && open[i] == 0 && (proven > 0 || counted[i] == 0) {
-			state.Completed = p.in.Now
-		}
-		passed = passed && !state.Completed.IsZero()
-	}
-	p.reachWave()
+	return open
 }
 
 // completedBefore is when a wave was completed at this revision, by an upgrade with this
