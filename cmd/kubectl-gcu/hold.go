@@ -28,8 +28,8 @@ func (c *cli) holdCommand() *cobra.Command {
 		Use:   "hold NODE",
 		Short: "Leaves a node alone: no upgrade starts anything on it",
 		Long: `Leaves a node alone until kubectl gcu release NODE: no rollout of any gr starts
-anything on it, and what is in flight there goes on to its end. Those waves and
-budgets that count the node wait for it.
+anything on it, and what is in flight there goes on to its end. A wave that the node
+is in is not complete without it.
 
 It is annotation ` + topsv1.AnnotationHold + ` of the NodeUpgrade, which is created
 if need be. The person at the node may hold it too (node-agent ota hold); each

@@ -25,7 +25,7 @@ func (c *cli) planCommand() *cobra.Command {
 	var l limit
 	command := &cobra.Command{
 		Use:   "plan [GR] [-f FILE] [--nodes …] [--components …]",
-		Short: "Says what an upgrade would do: which nodes when, what is disturbed, who is left",
+		Short: "Says what an upgrade would do: which nodes when, and what is disturbed",
 		Long: `Says what kubectl gcu upgrade with the same flags would do, without doing it, as far
 as it can be known: what becomes of each component, which nodes are upgraded, in which
 order and waves, how many at once, with which tasks, which pods leave them and what
