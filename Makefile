@@ -31,6 +31,19 @@ build: ## Build bin/manager, bin/node-agent, bin/kubectl-gcu and bin/testcluster
 	cp cmd/kubectl-gcu/kubectl_complete-gcu $(BIN)/
 	cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(BIN)/testcluster .
 
+.PHONY: image-programs
+image-programs:
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/images/programs/ ./cmd/manager ./cmd/node-agent
+
+.PHONY: images
+images: image-programs ## Make the images of the operator and of the stand-ins, as archives in bin/images
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/images/programs/standin/ ./test/standin ./test/standin/enflame-container-runtime
+	go run ./images --programs $(BIN)/images/programs --output $(BIN)/images --version $(VERSION)
+
+.PHONY: rootfs
+rootfs: image-programs # What is in the operator's image, for images/Dockerfile
+	go run ./images --programs $(BIN)/images/programs --rootfs $(ROOTFS)
+
 .PHONY: control-plane
 control-plane: build ## Build what is missing of the test control plane (cold: about ten minutes)
 	$(BIN)/testcluster build
@@ -50,18 +63,23 @@ test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real
 	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(GOTESTSUM) --format testdox -- -timeout 20m -p 1 ./...
 	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 20m ./...
 
+.PHONY: test-nodes
+test-nodes: control-plane images $(GOTESTSUM) ## Test real nodes, and tell stories on them: kubelets, containerd, docker, lost links and power (root, Linux)
+	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 15m -count 1 -tags realnodes -run '^TestRealNodes$$' .
+	TEST_NODES=1 $(GOTESTSUM) --format standard-verbose -- -timeout 30m -count 1 ./test/nodes
+
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
 	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/... ./pkg/preview/...
 
 .PHONY: sim
-sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one)
-	@go test -v -count=1 -timeout 15m ./pkg/daemonupdater -run '^TestSimulation$$' \
+sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one, OF=Operations one with operations)
+	@go test -v -count=1 -timeout 15m ./pkg/daemonupdater -run '$(if $(SEED),^TestSimulation$(addprefix Of,$(OF))$$,^TestSimulation(OfOperations)?$$)' \
 		$(if $(SEED),-args -sim.seed=$(SEED),-args -sim.seeds=$(or $(SEEDS),2000)) | { grep -Ev '^(===|PASS|ok|[[:space:]]*--- PASS)' || true; }
 
 .PHONY: mutants
-mutants: ## Test the tests: seeded defects must be caught (NAMES="..." for some)
-	go run ./test/mutants $(NAMES)
+mutants: control-plane ## Test the tests: seeded defects must be caught (NAMES="..." for some)
+	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" go run ./test/mutants $(NAMES)
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles
@@ -78,7 +96,7 @@ lint: export GOLANGCI_LINT_CACHE = $(BIN)/golangci-lint-cache
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run go vet and golangci-lint
 	go vet ./...
-	cd test/cluster && go vet ./...
+	cd test/cluster && go vet -tags realnodes ./...
 	$(GOLANGCI_LINT) run --allow-parallel-runners ./...
 	cd test/cluster && $(GOLANGCI_LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
 

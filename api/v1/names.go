@@ -132,3 +132,15 @@ const PodNeedUpgrade corev1.PodConditionType = "PodNeedUpgrade"
 
 // PodNeedUpgradeMessagePrefix comes before the revision hash in the message of PodNeedUpgrade.
 const PodNeedUpgradeMessagePrefix = "controllerrevision: "
+
+// PodImageReady is the pod condition that says whether the images of the newest
+// revision are on the node of an outdated pod, when somebody there asked for them. Its
+// message is that of PodNeedUpgrade.
+const PodImageReady corev1.PodConditionType = "PodImageReady"
+
+// Reasons of PodImageReady, as in OpenYurt.
+const (
+	ReasonWaitPullImage    = "WaitPullImage"
+	ReasonPullImageFail    = "PullImageFail"
+	ReasonPullImageSuccess = "PullImageSuccess"
+)

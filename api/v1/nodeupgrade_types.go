@@ -57,6 +57,13 @@ type NodeUpgradeStatus struct {
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=64
 	Requests []UpgradeRequest `json:"requests,omitempty"`
+	// pulls of images that were asked for at the node, the newest last, applied by the
+	// node agent. The operator says them on the pods (condition PodImageReady).
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=20
+	Pulls []ImagePull `json:"pulls,omitempty"`
 	// tasks that answer the requests, applied by the operator.
 	// +optional
 	// +listType=map
@@ -124,7 +131,47 @@ type UpgradeRequest struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Operation string `json:"operation,omitempty"`
+	// withdrawn is set when the person at the node takes the request back: it does not
+	// start any more, and what has started goes on. Its task says which of the two it was.
+	// +optional
+	Withdrawn bool `json:"withdrawn,omitempty"`
 }
+
+// ImagePull is how the images of the newest revision of one pod get to the node.
+type ImagePull struct {
+	// id is the same for the same pod and revision.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+	// daemonSet that owns the pod.
+	DaemonSet NamespacedRef `json:"daemonSet"`
+	// pod that the images are for.
+	Pod NamespacedRef `json:"pod"`
+	// revision whose images are pulled: the hash of a ControllerRevision.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Revision string `json:"revision"`
+	// state is Pulling, Ready or Failed; a failed pull may be repeated.
+	State PullState `json:"state"`
+	// message says why it failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// time since when it is in this state.
+	Time metav1.Time `json:"time"`
+}
+
+// PullState is how a pull stands.
+//
+// +kubebuilder:validation:Enum=Pulling;Ready;Failed
+type PullState string
+
+// States of a pull.
+const (
+	PullPulling PullState = "Pulling"
+	PullReady   PullState = "Ready"
+	PullFailed  PullState = "Failed"
+)
 
 // NamespacedRef identifies one namespaced object.
 type NamespacedRef struct {
@@ -138,19 +185,21 @@ type NamespacedRef struct {
 
 // TaskState is the state of a task.
 //
-// +kubebuilder:validation:Enum=Waiting;Running;Done;Failed
+// +kubebuilder:validation:Enum=Waiting;Running;Done;Failed;Withdrawn
 type TaskState string
 
-// States of a task. Done and Failed are final.
+// States of a task. Done, Failed and Withdrawn are final.
 const (
 	TaskWaiting TaskState = "Waiting"
 	TaskRunning TaskState = "Running"
 	TaskDone    TaskState = "Done"
 	TaskFailed  TaskState = "Failed"
+	// TaskWithdrawn: the request was taken back before the node was touched.
+	TaskWithdrawn TaskState = "Withdrawn"
 )
 
 // Final reports whether a task in this state changes no more.
-func (s TaskState) Final() bool { return s == TaskDone || s == TaskFailed }
+func (s TaskState) Final() bool { return s == TaskDone || s == TaskFailed || s == TaskWithdrawn }
 
 // UpgradeTask is one atomic action on one target on this node.
 type UpgradeTask struct {
@@ -158,7 +207,7 @@ type UpgradeTask struct {
 	RequestID string `json:"requestID"`
 	// name is host_target_action.
 	Name string `json:"name"`
-	// state is Waiting, Running, Done or Failed.
+	// state is Waiting, Running, Done, Failed or Withdrawn.
 	State TaskState `json:"state"`
 	// reason in one word: why it waits, or how it ended.
 	// +optional

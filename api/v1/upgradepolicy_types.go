@@ -148,6 +148,7 @@ type PoolPolicy struct {
 // Wave is one step of a rollout.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.selector) != has(self.size)",message="a wave has either a selector or a size"
+// +kubebuilder:validation:XValidation:rule="self.name != 'rest'",message="rest is the name of the nodes that are in no wave"
 type Wave struct {
 	// name of the wave in status, messages and approvals.
 	// +kubebuilder:validation:MinLength=1

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +54,7 @@ func trimPod(pod *corev1.Pod) {
 	pod.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase,
 		Conditions: only(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady || c.Type == topsv1.PodNeedUpgrade
+			return c.Type == corev1.PodReady || c.Type == topsv1.PodNeedUpgrade || c.Type == topsv1.PodImageReady
 		}),
 		InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
@@ -71,10 +73,22 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 	return told
 }
 
-// trimNode keeps of how the node is whether it is Ready.
+// trimNode keeps of how the node is whether it is Ready, and what it offers besides
+// cpu, memory and so on: an operation is woken when the accelerator is back.
 func trimNode(node *corev1.Node) {
+	var offers corev1.ResourceList
+	for name, quantity := range node.Status.Allocatable {
+		if !strings.Contains(string(name), "/") {
+			continue
+		}
+		if offers == nil {
+			offers = corev1.ResourceList{}
+		}
+		offers[name] = quantity
+	}
 	node.Status = corev1.NodeStatus{
-		Conditions: only(node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
+		Conditions:  only(node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
+		Allocatable: offers,
 	}
 }
 

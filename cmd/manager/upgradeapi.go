@@ -40,7 +40,11 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 	if secure {
 		options.Access = upgradeapi.NewTokenAccess(live, clock.RealClock{})
 	}
-	return mgr.Add(&upgradeapi.Server{API: upgradeapi.New(options), Address: o.upgradeAPI.addr, TLS: secure, CertDir: o.upgradeAPI.certDir, Log: log})
+	server := &upgradeapi.Server{API: upgradeapi.New(options), Address: o.upgradeAPI.addr, TLS: secure, CertDir: o.upgradeAPI.certDir, Log: log}
+	if err := mgr.AddReadyzCheck("upgrade-api", server.Ready); err != nil {
+		return err
+	}
+	return mgr.Add(server)
 }
 
 // planner plans for the REST API.

@@ -105,12 +105,18 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {ota.HoldState{Held: true, Hold: hold}}}, 0, "This node is held: nothing is started on it, what is in flight goes on\n", ""},
 		"a release without a connection":                          {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{Offline: "queued"}}}, 0, "This node is not held; the operator is told when", ""},
 		"a rollback":                                              {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {ota.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
-		"an answer that is no problem":                            {[]string{"status"}, nil, exitFailed, "", "no such path (404 Not Found)"},
-		"an output that there is not":                             {[]string{"status", "-o", "xml"}, nil, exitUsage, "", `--output "xml" is none of`},
-		"a component too many":                                    {[]string{"upgrade", "a", "b"}, nil, exitUsage, "", "accepts at most 1 arg"},
-		"a token file that is not there":                          {[]string{"status", "--address=http://127.0.0.1:1", "--token-file=/none"}, nil, exitFailed, "", "reading --token-file"},
-		"an agent that is not there":                              {[]string{"status", "--address=http://127.0.0.1:1"}, nil, exitFailed, "", "the node agent does not answer"},
-		"an authority that signs nothing":                         {[]string{"status", "--address=https://127.0.0.1:1", "--ca-file=/etc/hostname"}, nil, exitFailed, "", "holds no certificate"},
+		"a rollback in time": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(ota.Waiting, "taken back")}, "GET /v1/operations/op-1": {operationIn(ota.Withdrawn, "driver: in time")}}, 0,
+			"op-1  Waiting  taken back\nop-1  Withdrawn  driver: in time\n", ""},
+		"a rollback that is too late": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(ota.Waiting, "taken back")}, "GET /v1/operations/op-1": {done}}, exitNotDone,
+			"op-1  Waiting  taken back\nop-1  Done", "operation op-1: Done"},
+		"an upgrade that somebody takes back": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {operationIn(ota.Withdrawn, "driver: taken back")}}, exitNotDone,
+			"op-1  Running  evicting\nop-1  Withdrawn", "operation op-1: Withdrawn"},
+		"an answer that is no problem":    {[]string{"status"}, nil, exitFailed, "", "no such path (404 Not Found)"},
+		"an output that there is not":     {[]string{"status", "-o", "xml"}, nil, exitUsage, "", `--output "xml" is none of`},
+		"a component too many":            {[]string{"upgrade", "a", "b"}, nil, exitUsage, "", "accepts at most 1 arg"},
+		"a token file that is not there":  {[]string{"status", "--address=http://127.0.0.1:1", "--token-file=/none"}, nil, exitFailed, "", "reading --token-file"},
+		"an agent that is not there":      {[]string{"status", "--address=http://127.0.0.1:1"}, nil, exitFailed, "", "the node agent does not answer"},
+		"an authority that signs nothing": {[]string{"status", "--address=https://127.0.0.1:1", "--ca-file=/etc/hostname"}, nil, exitFailed, "", "holds no certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &agent{answers: test.answers}
@@ -120,6 +126,25 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 				t.Errorf("exit code %d, stdout %q, stderr %q; want %d, %q, %q", code, stdout.String(), stderr.String(), test.code, test.stdout, test.says)
 			}
 		})
+	}
+}
+
+func TestComponentsAndOperationsAreCompleted(t *testing.T) {
+	a := &agent{answers: map[string][]any{
+		"GET /v1/status":     {ota.Status{Components: []ota.Component{{Component: "driver", Namespace: "kube-system", DaemonSet: "enflame-driver"}}}},
+		"GET /v1/operations": {ota.Operations{Operations: []ota.Operation{operationIn(ota.Running, "")}}},
+	}}
+	socket := a.listen(t)
+	for want, args := range map[string][]string{
+		"driver\tkube-system/enflame-driver\n:4\n": {"upgrade", "--socket=" + socket, ""},
+		"op-1\tRunning\n:4\n":                      {"watch", "--socket=" + socket, ""},
+		":4\n":                                     {"upgrade", "--socket=" + socket, "driver", ""},
+		":4":                                       {"watch", "--socket=/none", ""},
+	} {
+		var stdout, stderr buffer
+		if code := run(t.Context(), append([]string{"__complete", "ota"}, args...), &stdout, &stderr); code != exitOK || !strings.HasPrefix(stdout.String(), want) {
+			t.Errorf("%q is completed with %q, %d, want %q", args, stdout.String(), code, want)
+		}
 	}
 }
 

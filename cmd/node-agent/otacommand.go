@@ -19,14 +19,25 @@ how that goes. Run it on the node as root, or in the pod of the agent:
   kubectl exec -n kube-system POD -- node-agent ota status
 
 Exit codes: 0 when it is done; 1 when the agent refuses or does not answer; 2 when
-a flag is wrong; 3 when the operation failed or was dropped; 4 when it has not
-ended within --timeout.`
+a flag is wrong; 3 when the operation ended in another way: it failed, was dropped
+or taken back; 4 when it has not ended within --timeout.`
+
+const rollbackHelp = `Take back what was asked for at this node and has not started: a request that
+waits for room, or one that the operator was not told of yet. The node is then as
+it was before. It is followed until the operator has said that it was in time;
+exit code 3 says that it was not, and that the operation ended in another way.
+
+What has started goes on to its end, and to an older version one node cannot go
+alone: then it is refused, and the answer says what to do.`
 
 const otaExample = `  # All that is outdated, with a progress bar on a terminal
   node-agent ota upgrade
 
   # One component, from a script; asked twice it is the same operation
   node-agent ota upgrade driver --idempotency-key job-7 --timeout 2h -o json
+
+  # Not now after all: what waits is taken back
+  node-agent ota rollback
 
   # Nothing is to be started here while a surgery is going on
   node-agent ota hold -m "surgery until 18:00" && … && node-agent ota release`
@@ -80,6 +91,7 @@ func newOTACommand() *cobra.Command {
 func (o *otaOptions) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the components on this node, and what is newer", Args: cobra.NoArgs,
+		Example: "  node-agent ota status\n  node-agent ota status -o json",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
 				var status ota.Status
@@ -97,6 +109,8 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 	var key string
 	command := &cobra.Command{
 		Use: "upgrade [COMPONENT]", Short: "Upgrade a component, or all that is outdated, and follow it to its end", Args: cobra.MaximumNArgs(1),
+		Example:           "  node-agent ota upgrade\n  node-agent ota upgrade driver --timeout 2h\n  node-agent ota upgrade --latest --no-wait",
+		ValidArgsFunction: o.completeComponents,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
 				path, body := "/v1/upgrade", map[string]string{}
@@ -113,7 +127,7 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 				if noWait {
 					return p.operation(operation)
 				}
-				return watch(ctx, c, p, operation)
+				return watch(ctx, c, p, operation, ota.Done)
 			})
 		},
 	}
@@ -126,6 +140,8 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 func (o *otaOptions) watchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "watch [OPERATION]", Short: "Follow an operation, or the newest one, to its end", Args: cobra.MaximumNArgs(1),
+		Example:           "  node-agent ota watch\n  node-agent ota watch op-3f0c9f6b1f2a4d5e -o json",
+		ValidArgsFunction: o.completeOperations,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
 				var operation ota.Operation
@@ -133,7 +149,7 @@ func (o *otaOptions) watchCommand() *cobra.Command {
 					if err := c.do(ctx, http.MethodGet, "/v1/operations/"+url.PathEscape(args[0]), "", nil, &operation); err != nil {
 						return err
 					}
-					return watch(ctx, c, p, operation)
+					return watch(ctx, c, p, operation, ota.Done)
 				}
 				var all ota.Operations
 				if err := c.do(ctx, http.MethodGet, "/v1/operations", "", nil, &all); err != nil {
@@ -142,14 +158,15 @@ func (o *otaOptions) watchCommand() *cobra.Command {
 				if len(all.Operations) == 0 {
 					return errors.New("there is no operation on this node: node-agent ota upgrade begins one")
 				}
-				return watch(ctx, c, p, all.Operations[0])
+				return watch(ctx, c, p, all.Operations[0], ota.Done)
 			})
 		},
 	}
 }
 
-// watch follows an operation to its end. The error has the exit code.
-func watch(ctx context.Context, c *client, p *printer, o ota.Operation) error {
+// watch follows an operation to its end, which is to be the wanted one. The error has
+// the exit code.
+func watch(ctx context.Context, c *client, p *printer, o ota.Operation, wanted ota.OperationState) error {
 	last, err := c.follow(ctx, o, p.news, p.lost)
 	p.end()
 	switch {
@@ -157,7 +174,7 @@ func watch(ctx context.Context, c *client, p *printer, o ota.Operation) error {
 		return &exitError{exitTimedOut, fmt.Errorf("operation %s has not ended: node-agent ota watch follows it", last.ID)}
 	case err != nil:
 		return err
-	case last.State != ota.Done:
+	case last.State != wanted:
 		return &exitError{exitNotDone, fmt.Errorf("operation %s: %s: %s", last.ID, last.State, last.Message)}
 	}
 	return nil
@@ -167,18 +184,20 @@ func (o *otaOptions) holdCommand() *cobra.Command {
 	var message string
 	command := &cobra.Command{
 		Use: "hold", Short: "Have this node left alone; what is in flight goes on", Args: cobra.NoArgs,
+		Example: `  node-agent ota hold -m "surgery until 18:00"`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.setHold(command, "/v1/hold", map[string]string{"message": message})
 		},
 	}
-	command.Flags().StringVarP(&message, "message", "m", "", "`why`")
+	command.Flags().StringVarP(&message, "message", "m", "", "`text` that says why, to whoever waits for this node")
 	return command
 }
 
 func (o *otaOptions) releaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "release", Short: "Take a hold back", Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return o.setHold(command, "/v1/release", nil) },
+		Example: "  node-agent ota release",
+		RunE:    func(command *cobra.Command, _ []string) error { return o.setHold(command, "/v1/release", nil) },
 	}
 }
 
@@ -194,13 +213,58 @@ func (o *otaOptions) setHold(command *cobra.Command, path string, body any) erro
 
 func (o *otaOptions) rollbackCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rollback", Short: "Say how this node gets an older version back", Args: cobra.NoArgs,
+		Use: "rollback", Short: "Take back what was asked for and has not started; else say how to go back", Args: cobra.NoArgs,
+		Long: rollbackHelp, Example: "  node-agent ota rollback",
 		RunE: func(command *cobra.Command, _ []string) error {
-			return o.talk(command, func(ctx context.Context, c *client, _ *printer) error {
-				return c.do(ctx, http.MethodPost, "/v1/rollback", "", nil, &struct{}{})
+			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
+				var operation ota.Operation
+				if err := c.do(ctx, http.MethodPost, "/v1/rollback", "", nil, &operation); err != nil {
+					return err
+				}
+				return watch(ctx, c, p, operation, ota.Withdrawn)
 			})
 		},
 	}
+}
+
+// completeComponents completes the name of a component on this node.
+func (o *otaOptions) completeComponents(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var status ota.Status
+	if len(args) > 0 || o.ask(command, "/v1/status", &status) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []cobra.Completion
+	for _, c := range status.Components {
+		names = append(names, cobra.CompletionWithDesc(c.Component, c.Namespace+"/"+c.DaemonSet))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeOperations completes the id of an operation.
+func (o *otaOptions) completeOperations(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var all ota.Operations
+	if len(args) > 0 || o.ask(command, "/v1/operations", &all) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []cobra.Completion
+	for _, operation := range all.Operations {
+		ids = append(ids, cobra.CompletionWithDesc(operation.ID, string(operation.State)))
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completionTimeout bounds what a completion waits for the agent.
+const completionTimeout = 2 * time.Second
+
+// ask reads an answer for a completion.
+func (o *otaOptions) ask(command *cobra.Command, path string, into any) error {
+	c, err := o.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
+	defer cancel()
+	return c.do(ctx, http.MethodGet, path, "", nil, into)
 }
 
 // exitError is an error with the exit code of the program.

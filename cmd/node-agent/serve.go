@@ -57,6 +57,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	contact := afterwards(looping, firstContact(s, worker))
 	loops.Go(func() { <-contact; inbox.Run(looping) })
 	loops.Go(func() { <-contact; worker.Run(looping) })
+	loops.Go(func() { <-contact; forgetStart(looping, log) })
 	loops.Go(func() {
 		<-contact
 		if err := cluster.Follow(looping, s.nodeName, log.WithName("watch"), inbox.Seen, worker.Seen); err != nil {

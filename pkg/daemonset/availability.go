@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 // crashLoopRestarts is how often a container must have restarted before a
@@ -75,4 +77,9 @@ func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition 
 // NeedUpgrade returns the PodNeedUpgrade condition of a pod, nil when absent.
 func NeedUpgrade(pod *corev1.Pod) *corev1.PodCondition {
 	return condition(pod, podNeedUpgrade)
+}
+
+// ImageReady returns the PodImageReady condition of a pod, nil when absent.
+func ImageReady(pod *corev1.Pod) *corev1.PodCondition {
+	return condition(pod, topsv1.PodImageReady)
 }

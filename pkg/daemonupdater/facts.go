@@ -234,15 +234,15 @@ func podOf(index int, pod *corev1.Pod, minReadySeconds int32, now time.Time) rol
 	return p
 }
 
-// openRequests returns the latest request per DaemonSet that is not answered
-// finally.
+// openRequests returns the latest request per DaemonSet that is neither answered
+// finally nor taken back.
 func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
 	if upgrade == nil {
 		return nil
 	}
 	open, final := map[types.UID]*rollout.Request{}, finalTasks(upgrade)
 	for _, r := range upgrade.Status.Requests {
-		if !final[r.ID] {
+		if !final[r.ID] && !r.Withdrawn {
 			open[r.DaemonSet.UID] = &rollout.Request{PodUID: r.Pod.UID, Time: r.RequestTime.Time}
 		}
 	}

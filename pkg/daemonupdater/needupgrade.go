@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// podPatch changes one condition of one pod and nothing else.
+// podPatch changes conditions of ours of one pod and nothing else.
 type podPatch struct {
 	namespace, name string
 	data            []byte
@@ -33,11 +33,11 @@ func markingOf(in *rollout.Input, d *rollout.Decision) marking {
 // does not keep the rollout from going on.
 const maxPatches = 500
 
-// needUpgradePatches returns the patches that bring PodNeedUpgrade of the pods of
-// the group to what it should be, at most maxPatches of them; more tells whether
+// conditionPatches returns the patches that bring PodNeedUpgrade and PodImageReady of
+// the pods of the group to what they should be, at most maxPatches of them; more tells whether
 // there are others. Only nodes are looked at about which something changed: when
 // it returns, those that need no patch are not among view.unmarked any more.
-func needUpgradePatches(o *observation, in *rollout.Input, d *rollout.Decision) (patches []podPatch, more bool, err error) {
+func conditionPatches(o *observation, in *rollout.Input, d *rollout.Decision) (patches []podPatch, more bool, err error) {
 	v := o.view
 	if now := markingOf(in, d); now != v.marking {
 		v.marking = now
@@ -58,7 +58,7 @@ func needUpgradePatches(o *observation, in *rollout.Input, d *rollout.Decision) 
 		if n := v.nodes[name]; n != nil {
 			verdict, _ := d.Verdict(name)
 			for i := range n.pods {
-				data, err := needUpgradePatch(&n.pods[i], in, &verdict)
+				data, err := conditionsPatch(&n.pods[i], in, &verdict, n.pulls)
 				if err != nil {
 					return nil, false, err
 				}
@@ -114,34 +114,62 @@ func isStopped(v *rollout.Verdict) bool {
 	return v.State == rollout.Skipped || v.Reason == rollout.ReasonPaused || v.Reason == rollout.ReasonHalted
 }
 
-func needUpgradePatch(pod *podView, in *rollout.Input, verdict *rollout.Verdict) ([]byte, error) {
+// conditionsPatch returns the patch of one pod, nil when it needs none. pulls are what
+// the agent of its node tells.
+func conditionsPatch(pod *podView, in *rollout.Input, verdict *rollout.Verdict, pulls []topsv1.ImagePull) ([]byte, error) {
 	if pod.terminating {
 		return nil, nil
 	}
+	var changes []any
+	for _, change := range []map[string]any{needUpgradeChange(pod, in, verdict), imageReadyChange(pod, in, pulls)} {
+		if change != nil {
+			changes = append(changes, change)
+		}
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	return conditionPatch(pod, changes...)
+}
+
+// needUpgradeChange returns what is to change of PodNeedUpgrade of a pod, nil for nothing.
+func needUpgradeChange(pod *podView, in *rollout.Input, verdict *rollout.Verdict) map[string]any {
 	target := in.Members[pod.member].Target
 	present, status := pod.needUpgrade, corev1.ConditionFalse
 	switch markOf(target != "" && pod.revision != target, in, verdict) {
 	case leaveMark:
-		return nil, nil
+		return nil
 	case noMark:
-		if present == nil {
-			return nil, nil
-		}
-		return conditionPatch(pod, map[string]any{"type": topsv1.PodNeedUpgrade, "$patch": "delete"})
+		return removal(present)
 	case markTrue:
 		status = corev1.ConditionTrue
 	}
-	message := topsv1.PodNeedUpgradeMessagePrefix + target
-	if present != nil && present.Status == status && present.Message == message {
-		return nil, nil
+	return changeTo(present, corev1.PodCondition{Type: topsv1.PodNeedUpgrade, Status: status, Message: topsv1.PodNeedUpgradeMessagePrefix + target}, in)
+}
+
+// removal takes a condition off, nil when there is none.
+func removal(present *corev1.PodCondition) map[string]any {
+	if present == nil {
+		return nil
 	}
+	return map[string]any{"type": present.Type, "$patch": "delete"}
+}
+
+// changeTo makes a condition what it should be, nil when it is that. The time of its
+// last transition is that of its status.
+func changeTo(present *corev1.PodCondition, want corev1.PodCondition, in *rollout.Input) map[string]any {
 	changed := wholeSecond(in.Now)
-	if present != nil && present.Status == status {
+	if present != nil && present.Status == want.Status {
+		if present.Message == want.Message && (want.Reason == "" || present.Reason == want.Reason) {
+			return nil
+		}
 		changed = present.LastTransitionTime
 	}
-	return conditionPatch(pod, map[string]any{
-		"type": topsv1.PodNeedUpgrade, "status": status, "message": message, "lastTransitionTime": changed,
-	})
+	change := map[string]any{"type": want.Type, "status": want.Status, "message": want.Message, "lastTransitionTime": changed}
+	if want.Reason != "" {
+		change["reason"] = want.Reason
+	}
+	return change
 }
 
 // fencePatch changes PodNeedUpgrade of a pod, whatever it was before, so that the
@@ -158,10 +186,10 @@ func fencePatch(pod *rollout.Pod, in *rollout.Input) ([]byte, error) {
 
 // conditionPatch is a strategic merge patch: conditions merge by type, so those
 // of others are not touched. The UID keeps it off a successor of the same name.
-func conditionPatch(pod *podView, condition map[string]any) ([]byte, error) {
+func conditionPatch(pod *podView, changes ...any) ([]byte, error) {
 	data, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.uid},
-		"status":   map[string]any{"conditions": []any{condition}},
+		"status":   map[string]any{"conditions": changes},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding condition of pod %s/%s: %w", pod.namespace, pod.name, err)

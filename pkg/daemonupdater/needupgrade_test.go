@@ -96,7 +96,7 @@ func TestNeedUpgradePatch(t *testing.T) {
 				in.Blocked = &rollout.Blocked{Reason: tt.blocked}
 			}
 			seen := podViewOf(0, pod)
-			data, err := needUpgradePatch(&seen, in, &tt.verdict)
+			data, err := conditionsPatch(&seen, in, &tt.verdict, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestNeedUpgradePatch(t *testing.T) {
 func TestNeedUpgradePatchIsForThisVeryPod(t *testing.T) {
 	pod := podOn(daemonSet("driver"), "a", oldHash)
 	seen := podViewOf(0, pod)
-	data, err := needUpgradePatch(&seen, markInput(daemonset.OTA), &rollout.Verdict{})
+	data, err := conditionsPatch(&seen, markInput(daemonset.OTA), &rollout.Verdict{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestNeedUpgradePatchIsForThisVeryPod(t *testing.T) {
 func marksOf(t *testing.T, o *observation, in rollout.Input) (marks map[string]string, more bool) {
 	t.Helper()
 	d := o.view.fleet.Plan(in)
-	patches, more, err := needUpgradePatches(o, &in, &d)
+	patches, more, err := conditionPatches(o, &in, &d)
 	if err != nil {
 		t.Fatal(err)
 	}

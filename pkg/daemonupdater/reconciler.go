@@ -245,7 +245,7 @@ func (r *Reconciler) caughtUp(g Group) {
 // report tells pods and nodes what was decided about them, and returns when to go
 // on with the rest, 0 when there is none.
 func (r *Reconciler) report(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (again time.Duration, err error) {
-	patches, more, err := needUpgradePatches(o, &in, &d)
+	patches, more, err := conditionPatches(o, &in, &d)
 	if err != nil {
 		return 0, err
 	}

@@ -287,7 +287,7 @@ func simThreshold(pass *simPass, touched int) int {
 	return max(2, (touched+9)/10)
 }
 
-// checkPatch: a patch of a pod changes PodNeedUpgrade only; a task is done only
+// checkPatch: a patch of a pod changes conditions of ours only; a task is done only
 // when its pod was replaced.
 func (w *simWorld) checkPatch(before, after client.Object) {
 	switch now := after.(type) {
@@ -313,7 +313,7 @@ func (w *simWorld) checkPatch(before, after client.Object) {
 func others(pod *corev1.Pod) []corev1.PodConditionType {
 	var list []corev1.PodConditionType
 	for _, c := range pod.Status.Conditions {
-		if c.Type != topsv1.PodNeedUpgrade {
+		if c.Type != topsv1.PodNeedUpgrade && c.Type != topsv1.PodImageReady {
 			list = append(list, c.Type)
 		}
 	}

@@ -84,7 +84,11 @@ func reportSeed(t *testing.T, w *simWorld) {
 		t.Errorf("seed %d: %s", w.seed, w.violations[0])
 	default:
 		tail := w.history[max(0, len(w.history)-40):]
-		t.Errorf("seed %d: %s\nmake sim SEED=%d reprints it; it ends with\n%s", w.seed, w.violations[0], w.seed, strings.Join(tail, "\n"))
+		of := ""
+		if w.ops != nil {
+			of = " OF=Operations"
+		}
+		t.Errorf("seed %d: %s\nmake sim SEED=%d%s reprints it; it ends with\n%s", w.seed, w.violations[0], w.seed, of, strings.Join(tail, "\n"))
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	reasonNotControlled = "NotControlled"
 	reasonNotEligible   = "NotEligible"
 	reasonDaemonSetGone = "DaemonSetGone"
+	reasonWithdrawn     = "Withdrawn"
 )
 
 // taskBoard answers the requests of nodes from one decision.
@@ -134,6 +135,8 @@ func (b *taskBoard) state(node string, request *topsv1.UpgradeRequest, member in
 		state = topsv1.TaskFailed
 	case verdict.State == rollout.InFlight || !same || pod.Terminating:
 		state = topsv1.TaskRunning
+	case request.Withdrawn:
+		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was taken back at the node, which was not touched"
 	}
 	return state, string(verdict.Reason), verdict.Message
 }

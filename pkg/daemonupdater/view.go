@@ -36,7 +36,7 @@ type view struct {
 	// confirmed are the members, by index, whose target was found to be the newest
 	// past the cache.
 	confirmed map[int]bool
-	// unmarked are the nodes whose pods' PodNeedUpgrade is to be looked at, and
+	// unmarked are the nodes whose pods' conditions are to be looked at, and
 	// marking is what it depended on when all were looked at last.
 	unmarked map[string]bool
 	marking  marking
@@ -48,6 +48,8 @@ type nodeView struct {
 	pods []podView
 	// upgrade holds the node's requests, nil when there are none to answer.
 	upgrade *topsv1.NodeUpgrade
+	// pulls that the node's agent tells of.
+	pulls []topsv1.ImagePull
 }
 
 // podView is what is read of one pod besides rollout.Pod.
@@ -57,7 +59,8 @@ type podView struct {
 	revision        string
 	member          int
 	terminating     bool
-	needUpgrade     *corev1.PodCondition
+	// Conditions of ours, nil when absent.
+	needUpgrade, imageReady *corev1.PodCondition
 }
 
 // dirtyNodes remembers, per group, which nodes events were about since the last
@@ -231,6 +234,9 @@ func (v *view) set(o *observation, name string, f *found, known zones, now time.
 			seen.pods = append(seen.pods, podViewOf(member, pod))
 		}
 	}
+	if f.upgrade != nil {
+		seen.pulls = slices.Clone(f.upgrade.Status.Pulls)
+	}
 	delete(v.asking, name)
 	if f.upgrade != nil && unanswered(f.upgrade) {
 		seen.upgrade = f.upgrade.DeepCopy()
@@ -278,6 +284,9 @@ func podViewOf(member int, pod *corev1.Pod) podView {
 	}
 	if c := daemonset.NeedUpgrade(pod); c != nil {
 		p.needUpgrade = c.DeepCopy()
+	}
+	if c := daemonset.ImageReady(pod); c != nil {
+		p.imageReady = c.DeepCopy()
 	}
 	return p
 }

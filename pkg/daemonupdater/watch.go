@@ -173,22 +173,27 @@ func (r *Reconciler) groupsWith(ctx context.Context, which func(daemonset.Settin
 	return slices.Collect(maps.Keys(groups))
 }
 
-// groupsAskedFor returns the groups of the DaemonSets a node asks for, and, when an
-// operation is on the node, which others keep off, or somebody holds it, all, with
+// groupsAskedFor returns the groups of the DaemonSets a node asks for or pulls images
+// for, and, when an operation is on the node, which others keep off, or somebody holds
+// it, all, with
 // the one that the operation belongs to, which may have no strategy any more, or be
 // gone. It notes that the node is to be read again.
 func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) []Group {
 	groups := map[Group]bool{}
-	for _, request := range object.(*topsv1.NodeUpgrade).Status.Requests {
-		var ds appsv1.DaemonSet
-		key := client.ObjectKey{Namespace: request.DaemonSet.Namespace, Name: request.DaemonSet.Name}
-		if err := r.Get(ctx, key, &ds); err == nil && ds.UID == request.DaemonSet.UID {
-			groups[groupOf(&ds)] = true
+	u := object.(*topsv1.NodeUpgrade)
+	for _, request := range u.Status.Requests {
+		if g, alive := r.groupNamed(ctx, request.DaemonSet); alive {
+			groups[g] = true
 		} else {
-			groups[Group{Kind: kindDaemonSet, Namespace: key.Namespace, Name: key.Name}] = true
+			groups[Group{Kind: kindDaemonSet, Namespace: request.DaemonSet.Namespace, Name: request.DaemonSet.Name}] = true
 		}
 	}
-	if u := object.(*topsv1.NodeUpgrade); u.Spec.Operation != nil || u.Status.Operation != nil || len(daemonset.HoldsOf(u)) > 0 {
+	for _, pull := range u.Status.Pulls {
+		if g, alive := r.groupNamed(ctx, pull.DaemonSet); alive {
+			groups[g] = true
+		}
+	}
+	if u.Spec.Operation != nil || u.Status.Operation != nil || len(daemonset.HoldsOf(u)) > 0 {
 		for _, g := range r.groupsWith(ctx, controlled) {
 			groups[g] = true
 		}
@@ -203,6 +208,16 @@ func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) [
 		r.dirty.add(g, object.GetName())
 	}
 	return slices.Collect(maps.Keys(groups))
+}
+
+// groupNamed returns the group of a DaemonSet, and whether that very one is there.
+func (r *Reconciler) groupNamed(ctx context.Context, ref topsv1.NamespacedRef) (g Group, alive bool) {
+	var ds appsv1.DaemonSet
+	err := r.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &ds, client.UnsafeDisableDeepCopy)
+	if err != nil || ds.UID != ref.UID {
+		return Group{}, false
+	}
+	return groupOf(&ds), true
 }
 
 // addOwner adds the group of an operation, which names its rollout: only GcuResources
@@ -224,6 +239,7 @@ func upgradeChanged() predicate.Predicate {
 				!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
 				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
+				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls) ||
 				!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)
 		},
 	}

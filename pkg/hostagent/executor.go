@@ -183,7 +183,7 @@ func (e *Executor) take(o Operation) (r record, release func(), err error) {
 		return record{}, nil, fmt.Errorf("%s: it is now %q, and was %q: %w", key, o.subject(), r.Subject, ErrConflict)
 	}
 	if !known {
-		r = record{Subject: o.subject(), Result: Result{ID: o.ID, Task: o.Task, Started: e.now()}}
+		r = record{Subject: o.subject(), Result: Result{ID: o.ID, Task: o.Task, Since: o.Since.UTC(), Started: e.now()}}
 	}
 	if !r.final() {
 		r.Result.Attempt = o.Attempt

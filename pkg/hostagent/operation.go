@@ -120,6 +120,9 @@ type Operation struct {
 	Task string
 	// Attempt of the asker. It is echoed in the Result, and means nothing here.
 	Attempt int
+	// Since is when the operation began, by the clock of who asks; zero: not known. It is
+	// echoed in the Result of the first attempt, and means nothing here.
+	Since time.Time
 
 	Prepull        *Prepull
 	RestartRuntime *RestartRuntime
@@ -173,6 +176,8 @@ type Result struct {
 	Message string `json:"message,omitempty"`
 	// Attempt is that of the last Operation that was answered.
 	Attempt int `json:"attempt,omitempty"`
+	// Since is that of the first Operation.
+	Since time.Time `json:"since,omitzero"`
 	// Attempts counts the times it was begun; for a restart, the times the service
 	// manager was asked: more than one only when what was asked had no effect.
 	Attempts int `json:"attempts,omitempty"`

@@ -24,6 +24,8 @@ type asked struct {
 	task      upgradeplan.Task
 	attempt   int
 	operation *topsv1.NodeOperation
+	// since is when the operation began, by the operator's clock.
+	since time.Time
 }
 
 func (a asked) key() key {
@@ -37,7 +39,7 @@ func askedOf(nodeUpgrade *topsv1.NodeUpgrade) []asked {
 	for _, t := range nodeUpgrade.AskedOfHost() {
 		task, err := upgradeplan.ParseTask(t.Name)
 		if err == nil && task.Host == nodeUpgrade.Name && ofHost(task) {
-			all = append(all, asked{task: task, attempt: int(t.Attempts), operation: nodeUpgrade.Spec.Operation})
+			all = append(all, asked{task: task, attempt: int(t.Attempts), operation: nodeUpgrade.Spec.Operation, since: nodeUpgrade.Status.Operation.StartTime.Time})
 		}
 	}
 	return all
@@ -76,7 +78,7 @@ type credentials struct {
 // lacks.
 func (a asked) forExecutor(engine hostagent.Engine, restartAllowed bool, with credentials) (hostagent.Operation, error) {
 	deadlines := a.operation.Deadlines
-	o := hostagent.Operation{ID: a.key().operation, Task: a.key().task, Attempt: a.attempt}
+	o := hostagent.Operation{ID: a.key().operation, Task: a.key().task, Attempt: a.attempt, Since: a.since}
 	switch a.task.Action {
 	case upgradeplan.ActionPrepull:
 		target := a.target()
@@ -95,6 +97,19 @@ func (a asked) forExecutor(engine hostagent.Engine, restartAllowed bool, with cr
 }
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
+
+// clockSkew is how far the clocks of two operators may be apart.
+const clockSkew = 5 * time.Minute
+
+// outdated tells whether the operation of a task is older than the last one of which this
+// agent has ended a task: then it comes from a state of the API server before that one,
+// such as a backup, and what it asks for was done, or given up, long ago.
+func (a asked) outdated(recorded []hostagent.Result) bool {
+	return !a.since.IsZero() && slices.ContainsFunc(recorded, func(r hostagent.Result) bool {
+		ended := r.State == hostagent.Done || r.State == hostagent.Failed
+		return ended && r.ID != a.operation.ID && r.Since.Sub(a.since) > clockSkew
+	})
+}
 
 // answered tells whether a result is of this attempt, or a later one, and final.
 func (a asked) answered(state hostagent.State, attempt int) bool {

@@ -92,3 +92,29 @@ func TestAnAttemptIsAnsweredOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestAnOperationThatIsOlderThanTheLastOneIsIgnored(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	n := asking("node-a_driver_prepull")
+	n.Status.Operation.StartTime = metav1.NewTime(noon)
+	a := askedOf(n)[0]
+	for name, test := range map[string]struct {
+		last hostagent.Result
+		want bool
+	}{
+		"after one that began before":               {hostagent.Result{ID: "last", State: hostagent.Done, Since: noon.Add(-time.Hour)}, false},
+		"before one that is done":                   {hostagent.Result{ID: "last", State: hostagent.Done, Since: noon.Add(time.Hour)}, true},
+		"before one that failed":                    {hostagent.Result{ID: "last", State: hostagent.Failed, Since: noon.Add(time.Hour)}, true},
+		"before one of which nothing has ended":     {hostagent.Result{ID: "last", State: hostagent.Running, Since: noon.Add(time.Hour)}, false},
+		"by as much as two clocks may differ":       {hostagent.Result{ID: "last", State: hostagent.Done, Since: noon.Add(clockSkew)}, false},
+		"the same one, granted later":               {hostagent.Result{ID: "op", State: hostagent.Done, Since: noon.Add(time.Hour)}, false},
+		"after one of which the begin is not known": {hostagent.Result{ID: "last", State: hostagent.Done}, false},
+	} {
+		if got := a.outdated([]hostagent.Result{test.last}); got != test.want {
+			t.Errorf("an operation %s: ignored %t, want %t", name, got, test.want)
+		}
+	}
+	if o, err := a.forExecutor(hostagent.Auto, true, credentials{}); err != nil || !o.Since.Equal(noon) {
+		t.Errorf("the executor is told %+v, %v", o, err)
+	}
+}

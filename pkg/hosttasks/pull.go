@@ -2,6 +2,7 @@ package hosttasks
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,8 +17,9 @@ const pulledTarget = "pod"
 // Pull pulls the images of a target that are not there, as a prepull does, because the
 // person at the node asked for it. It returns when that has ended, or ctx is done. What
 // became of it is recorded under id, and reported like that of any task; a pull that
-// failed is repeated under its id.
-func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTarget) {
+// failed is repeated under its id. The error says that it was not begun: what cannot be
+// recorded is not.
+func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTarget) error {
 	target.Component = pulledTarget
 	a := asked{
 		task: upgradeplan.Task{Host: w.options.NodeName, Target: pulledTarget, Action: upgradeplan.ActionPrepull}, attempt: 1,
@@ -27,10 +29,11 @@ func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTar
 	if err == nil {
 		_, err = w.options.Executor.Execute(ctx, o)
 	}
-	if err != nil && ctx.Err() == nil {
-		w.log.Error(err, "Could not pull images that were asked for at the node", "pull", id)
-	}
 	w.wake()
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("pulling images: %w", err)
+	}
+	return nil
 }
 
 // Pulled returns what is recorded of the last pull of an id, nil for nothing.

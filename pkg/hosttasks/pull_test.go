@@ -2,10 +2,14 @@ package hosttasks
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/hostagent"
 )
 
 func TestImagesThatWereAskedForAtTheNode(t *testing.T) {
@@ -19,12 +23,16 @@ func TestImagesThatWereAskedForAtTheNode(t *testing.T) {
 		t.Fatalf("before it was asked: %+v", r)
 	}
 	host.write("registry/down", "")
-	b.Pull(t.Context(), "pull-1", target)
+	if err := b.Pull(t.Context(), "pull-1", target); err != nil {
+		t.Fatal(err)
+	}
 	if r := b.Pulled("pull-1"); r == nil || r.State != topsv1.HostTaskFailed || !strings.Contains(r.Message, "the registry is down") || !strings.Contains(r.Message, "pull secret kube-system/pull") {
 		t.Fatalf("from a registry that is down: %+v", r)
 	}
 	host.remove("registry/down")
-	b.Pull(t.Context(), "pull-1", target)
+	if err := b.Pull(t.Context(), "pull-1", target); err != nil {
+		t.Fatal(err)
+	}
 	if r := b.Pulled("pull-1"); r == nil || r.State != topsv1.HostTaskDone || !host.has("registry.example.com/driver:2") {
 		t.Fatalf("repeated: %+v", r)
 	}
@@ -34,7 +42,9 @@ func TestImagesThatWereAskedForAtTheNode(t *testing.T) {
 	go func() {
 		defer close(ended)
 		target.Images = []string{"registry.example.com/driver:3"}
-		b.Pull(ctx, "pull-2", target)
+		if err := b.Pull(ctx, "pull-2", target); err != nil {
+			t.Errorf("the agent ended: %v", err)
+		}
 	}()
 	until(t, "the pull has begun", func() bool { return b.Pulled("pull-2") != nil })
 	killed()
@@ -43,4 +53,11 @@ func TestImagesThatWereAskedForAtTheNode(t *testing.T) {
 		t.Errorf("what the agent died over: %+v", r)
 	}
 	host.remove("registry/hold")
+	tasks := filepath.Join(b.state, "tasks") // a disk that cannot be written
+	if err := errors.Join(os.RemoveAll(tasks), os.WriteFile(tasks, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Pull(t.Context(), "pull-3", target); !errors.Is(err, hostagent.ErrNotRecorded) {
+		t.Errorf("what cannot be recorded: %v", err)
+	}
 }

@@ -136,6 +136,14 @@ func (w *Worker) pass(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	recorded := w.options.Executor.Results()
+	tasks = slices.DeleteFunc(tasks, func(a asked) bool {
+		old := a.outdated(recorded)
+		if old {
+			w.log.V(1).Info("Not doing what an operation asks that is older than the last one", "operation", a.operation.ID, "task", a.task.String())
+		}
+		return old
+	})
 	w.endUnasked(tasks)
 	for _, a := range tasks {
 		w.begin(ctx, a)

@@ -81,12 +81,13 @@ type bench struct {
 	*Worker
 	cluster *fakeCluster
 	clock   *testclock.FakeClock
+	state   string
 }
 
 func newBench(t *testing.T, cluster *fakeCluster, hostRoot string) *bench {
 	t.Helper()
-	b := &bench{cluster: cluster, clock: testclock.NewFakeClock(noon)}
-	executor, err := hostagent.New(hostagent.Options{StateDirectory: t.TempDir(), HostRoot: hostRoot, Clock: b.clock, Log: testr.New(t)})
+	b := &bench{cluster: cluster, clock: testclock.NewFakeClock(noon), state: t.TempDir()}
+	executor, err := hostagent.New(hostagent.Options{StateDirectory: b.state, HostRoot: hostRoot, Clock: b.clock, Log: testr.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,5 +259,22 @@ func TestRefusals(t *testing.T) {
 		if got.State != want || got.Reason == "" || got.Message != err.Error() || got.Attempt != 2 || got.ID != "op" || got.Task != "node_restart-runtime" {
 			t.Errorf("%v: %+v, want %s", err, got, want)
 		}
+	}
+}
+
+func TestAnOperationOfABackupIsLeftAlone(t *testing.T) {
+	n := asking("node-a_driver_verify")
+	n.Status.Operation.StartTime = metav1.NewTime(noon)
+	b := newBench(t, &fakeCluster{nodeUpgrade: n}, newHost(t).root)
+	last := hostagent.Operation{ID: "last", Task: "driver_verify", Since: noon.Add(time.Hour), Verify: &hostagent.Verify{}}
+	if _, err := b.options.Executor.Execute(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.tasks.Wait()
+	if results := b.options.Executor.Results(); len(results) != 1 || results[0].ID != "last" {
+		t.Errorf("it has done %+v", results)
 	}
 }

@@ -60,7 +60,7 @@ type LastOperation struct {
 // OperationState is how an operation, or a part of it, stands.
 type OperationState string
 
-// States of an operation. Done, Failed and Dropped are final.
+// States of an operation. Done, Failed, Dropped and Withdrawn are final.
 const (
 	// Queued: kept on this node until the API server can be used.
 	Queued OperationState = "Queued"
@@ -71,10 +71,14 @@ const (
 	Failed  OperationState = "Failed"
 	// Dropped: given up before anything was done; the message says why.
 	Dropped OperationState = "Dropped"
+	// Withdrawn: taken back by the person at the node before it was started.
+	Withdrawn OperationState = "Withdrawn"
 )
 
 // Final reports whether an operation in this state changes no more.
-func (s OperationState) Final() bool { return s == Done || s == Failed || s == Dropped }
+func (s OperationState) Final() bool {
+	return s == Done || s == Failed || s == Dropped || s == Withdrawn
+}
 
 // Operation is what was asked for at once, and what became of it.
 type Operation struct {

@@ -300,6 +300,7 @@ func TestAgentHoldsNoOtherRights(t *testing.T) {
 }
 
 func TestStoppedServerIsAnswered503AndNothingIsJournaled(t *testing.T) {
+	needsAPIServer(t)
 	plane, err := startPlane()
 	if err != nil {
 		t.Fatal(err)

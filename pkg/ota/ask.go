@@ -14,6 +14,7 @@ import (
 const (
 	reasonRevisionChanged = "RevisionChanged"
 	reasonPodReplaced     = "PodReplaced"
+	reasonWithdrawn       = "Withdrawn"
 )
 
 // drop gives a part up.

@@ -80,5 +80,5 @@ func (in *Inbox) Operation(id string) (Operation, <-chan struct{}, error) {
 			return o, changed, nil
 		}
 	}
-	return Operation{}, nil, refuse(ReasonOperationMissing, "There is no operation %.80q on this node, or not any more: GET /v1/operations lists the last %d.", id, keptOperations)
+	return Operation{}, nil, refuse(ReasonOperationMissing, "There is no operation %.80q on this node, or not any more: GET /v1/operations lists the last %d, node-agent ota watch follows the newest.", id, keptOperations)
 }

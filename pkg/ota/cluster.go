@@ -9,7 +9,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// FieldManager owns status.requests and status.agent of a NodeUpgrade.
+// FieldManager owns status.requests, status.pulls and status.agent of a NodeUpgrade.
 const FieldManager = "gcu-node-agent"
 
 // Cluster is what the endpoint needs of the API server (pkg/nodeapi). Every read is live.

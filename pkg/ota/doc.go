@@ -40,6 +40,7 @@
 // be used again.
 //
 //	(POST) --> Queued --> Waiting --> Running --> Done, Failed
+//	              |         \-> Withdrawn: taken back, and the operator says in time
 //	              \--> Dropped: its pod or its newest revision is another one by now,
 //	                   unless it asked for the latest; or the node was held
 //
@@ -74,6 +75,7 @@
 //	                              what of it is still to be asked for
 //	inbox.go, observe.go, wishes.go, sync.go   observe, decide, journal, apply; once per POST and in a loop
 //	snapshot.go                   what is seen of the node, kept for when the API server is away
+//	withdraw.go                   takes back what has not started
 //	images.go                     pulls of images that were asked for
 //	journal.go, book.go           the journals: requests, operations and the hold (pkg/journal)
 //	board.go                      what can be read while somebody else has the turn

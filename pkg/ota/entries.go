@@ -48,13 +48,13 @@ func requestID(v verdict, attempt int) string {
 }
 
 // admit finds the open request that v repeats, or makes the entry for a new
-// one: with the first attempt that is not finished. entries are settled with
+// one: with the first attempt that is neither finished nor taken back. entries are settled with
 // the same tasks. found tells which of the two it is.
 func admit(entries []entry, tasks []topsv1.UpgradeTask, v verdict, now metav1.Time) (e entry, found bool, refusal *Refusal) {
 	var id string
 	for attempt := 1; ; attempt++ {
 		id = requestID(v, attempt)
-		if i := indexOf(entries, id); i >= 0 && entries[i].open() {
+		if i := indexOf(entries, id); i >= 0 && entries[i].open() && !entries[i].Request.Withdrawn {
 			return entries[i], true, nil
 		} else if i < 0 && !finalState(tasks, id).Final() {
 			break

@@ -32,6 +32,7 @@ type fakeCluster struct {
 	away        error // every call fails with it
 	applyFails  error
 	onApply     func() // called inside ApplyStatus, without the lock
+	applied     func() // called when a status was applied, without the lock
 	node        *corev1.Node
 	pods        map[string]*corev1.Pod
 	daemonSets  map[string]*appsv1.DaemonSet
@@ -146,6 +147,14 @@ func (c *fakeCluster) ApplyStatus(_ context.Context, _ string, nodeUpgrade *tops
 	if c.onApply != nil {
 		c.onApply()
 	}
+	err := c.apply(nodeUpgrade)
+	if err == nil && c.applied != nil {
+		c.applied()
+	}
+	return err
+}
+
+func (c *fakeCluster) apply(nodeUpgrade *topsv1.NodeUpgrade) error {
 	defer c.mu.Unlock()
 	if err := c.enter(); err != nil {
 		return err
@@ -155,7 +164,7 @@ func (c *fakeCluster) ApplyStatus(_ context.Context, _ string, nodeUpgrade *tops
 	}
 	c.applies++
 	applied := nodeUpgrade.DeepCopy()
-	c.nodeUpgrade.Status.Agent, c.nodeUpgrade.Status.Requests = applied.Status.Agent, applied.Status.Requests
+	c.nodeUpgrade.Status.Agent, c.nodeUpgrade.Status.Requests, c.nodeUpgrade.Status.Pulls = applied.Status.Agent, applied.Status.Requests, applied.Status.Pulls
 	return nil
 }
 
@@ -165,9 +174,10 @@ type fakePuller struct {
 	pulled   []topsv1.OperationTarget
 	released chan struct{}
 	results  map[string]*topsv1.HostTaskResult
+	refuses  error
 }
 
-func (p *fakePuller) Pull(ctx context.Context, _ string, target topsv1.OperationTarget) {
+func (p *fakePuller) Pull(ctx context.Context, _ string, target topsv1.OperationTarget) error {
 	p.mu.Lock()
 	p.pulled = append(p.pulled, target)
 	released := p.released
@@ -178,6 +188,7 @@ func (p *fakePuller) Pull(ctx context.Context, _ string, target topsv1.Operation
 		case <-ctx.Done():
 		}
 	}
+	return p.refuses
 }
 
 func (p *fakePuller) Pulled(id string) *topsv1.HostTaskResult {
@@ -213,11 +224,12 @@ type bench struct {
 	clock     *clocktesting.FakeClock
 	images    *fakePuller
 	directory string
+	context   context.Context
 }
 
 func newBench(t *testing.T, cluster *fakeCluster, directory string) *bench {
 	t.Helper()
-	b := &bench{cluster: cluster, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 500)), directory: directory, images: &fakePuller{results: map[string]*topsv1.HostTaskResult{}}}
+	b := &bench{cluster: cluster, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 500)), directory: directory, context: t.Context(), images: &fakePuller{results: map[string]*topsv1.HostTaskResult{}}}
 	inbox, err := NewInbox(Options{
 		NodeName: "node-a", StateDirectory: directory, Version: "v1", Cluster: cluster, Puller: b.images, Clock: b.clock, Log: testr.New(t),
 	})

@@ -1,7 +1,11 @@
 package ota
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -117,4 +121,134 @@ func TestPullsEndWithTheAgent(t *testing.T) {
 	stop := b.run(t)
 	call(t, b.handler(), "POST", pullPath, "").wants(200)
 	stop()
+}
+
+// shownPulls syncs, and returns what status.pulls says then: state and message.
+func (b *bench) shownPulls(t *testing.T) []string {
+	t.Helper()
+	if err := b.syncOnce(t.Context()); err != nil {
+		t.Fatalf("syncing: %v", err)
+	}
+	b.cluster.mu.Lock()
+	defer b.cluster.mu.Unlock()
+	got := []string{}
+	for _, p := range b.cluster.nodeUpgrade.Status.Pulls {
+		if p.ID != "pull-"+requestID(verdict{Pod: p.Pod, Revision: p.Revision}, 1) || p.DaemonSet.Name == "" || p.Time.IsZero() {
+			t.Errorf("pull %+v", p)
+		}
+		got = append(got, p.Pod.Name+" "+string(p.State)+" "+p.Message)
+	}
+	return got
+}
+
+func (b *bench) wantPulls(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), b.shownPulls(t)); diff != "" {
+		t.Errorf("status.pulls (-want +got):\n%s", diff)
+	}
+}
+
+func TestPullsAreShownToTheOperator(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	b.wantPulls(t)
+	b.images.released = make(chan struct{})
+	call(t, b.handler(), "POST", pullPath, "").wants(200)
+	b.wantPulls(t, "enflame-driver-x Pulling ")
+	b.endPull(t, topsv1.HostTaskFailed)
+	b.wantPulls(t, "enflame-driver-x Failed unauthorized")
+	written := c.applies
+	b.wantPulls(t, "enflame-driver-x Failed unauthorized")
+	if c.applies != written {
+		t.Error("what has not changed was written again")
+	}
+	b.images.released = make(chan struct{})
+	call(t, b.handler(), "POST", pullPath, "").wants(200)
+	b.endPull(t, topsv1.HostTaskDone)
+	b.wantPulls(t, "enflame-driver-x Ready ")
+
+	// The next agent knows of it from the NodeUpgrade and the record on the disk.
+	next := newBench(t, c, t.TempDir())
+	next.images = b.images
+	next.pulls.puller = b.images
+	next.wantPulls(t, "enflame-driver-x Ready ")
+	c.set(func() { c.nodeUpgrade.Status.Pulls = nil })
+	next.wantPulls(t) // the wish is gone with the status: it may be repeated
+}
+
+func TestAPullForAPodThatIsNewerThanTheLastLookIsShown(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	b.wantPulls(t) // looks at the pods
+	c.set(func() { c.pods["kube-system/enflame-driver-x"].UID = "newer" })
+	call(t, b.handler(), "POST", pullPath, "").wants(200)
+	b.images.mu.Lock()
+	b.images.results[pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a"))] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
+	b.images.mu.Unlock()
+	until(t, "the pull has ended", func() bool {
+		return !b.pulls.isUnderWay(pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a")))
+	})
+	b.wantPulls(t, "enflame-driver-x Ready ")
+}
+
+func TestAPullThatCannotBeRecordedSaysSo(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	b.images.refuses = errors.New("no space left on device")
+	call(t, b.handler(), "POST", pullPath, "").wants(200)
+	v := decide(b.cluster.pods["kube-system/enflame-driver-x"], "node-a")
+	until(t, "it was refused", func() bool { return !b.pulls.isUnderWay(pullID(v)) })
+	b.wantConditions(t, "PodImageReady=False/PullImageFail")
+	b.wantPulls(t, "enflame-driver-x Failed no space left on device")
+	b.mustAsk(t, "enflame-driver-x")
+	b.images.refuses = nil
+	b.images.results[pullID(v)] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
+	call(t, b.handler(), "POST", pullPath, "").wants(200)
+	until(t, "it was pulled", func() bool { return !b.pulls.isUnderWay(pullID(v)) })
+	b.wantPulls(t, "enflame-driver-x Ready ")
+}
+
+func TestAPullIsNotShownForEver(t *testing.T) {
+	for name, change := range map[string]func(b *bench, c *fakeCluster, id string){
+		"its pod was replaced": func(_ *bench, c *fakeCluster, _ string) { c.pods["kube-system/enflame-driver-x"].UID = "another" },
+		"its pod is gone":      func(_ *bench, c *fakeCluster, _ string) { delete(c.pods, "kube-system/enflame-driver-x") },
+		"the revision moved on": func(_ *bench, c *fakeCluster, _ string) {
+			c.pods["kube-system/enflame-driver-x"].Status.Conditions[0].Message = "controllerrevision: later"
+		},
+		"the agent died over it":   func(b *bench, _ *fakeCluster, id string) { b.images.results[id].State = topsv1.HostTaskRunning },
+		"its record was forgotten": func(b *bench, _ *fakeCluster, id string) { delete(b.images.results, id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newFleet()
+			b := newBench(t, c, t.TempDir())
+			b.images.released = make(chan struct{})
+			call(t, b.handler(), "POST", pullPath, "").wants(200)
+			id := pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a"))
+			b.endPull(t, topsv1.HostTaskDone)
+			b.wantPulls(t, "enflame-driver-x Ready ")
+			c.set(func() { change(b, c, id) })
+			b.wantPulls(t)
+		})
+	}
+}
+
+func TestAsManyPullsAreShownAsTheAPITakes(t *testing.T) {
+	var many []topsv1.ImagePull
+	for i := range 3 * keptPulls {
+		many = lastPulls(many, []topsv1.ImagePull{{ID: fmt.Sprint(i)}})
+	}
+	if len(many) != keptPulls || many[0].ID != fmt.Sprint(2*keptPulls) {
+		t.Errorf("%d pulls from %s", len(many), many[0].ID)
+	}
+	if text := cut(strings.Repeat("ä", maxPullMessage), maxPullMessage); len(text) > maxPullMessage || !utf8.ValidString(text) {
+		t.Errorf("a long message is %d bytes", len(text))
+	}
+}
+
+func TestWhatTheOperatorSaidOnThePodIsReplacedByWhatIsKnownHere(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	pod := c.pods["kube-system/enflame-driver-x"]
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: topsv1.PodImageReady, Status: "False", Reason: "WaitPullImage"})
+	b.images.results[pullID(decide(pod, "node-a"))] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
+	b.wantConditions(t, "PodImageReady=True/PullImageSuccess")
 }

@@ -92,10 +92,15 @@ func NewInbox(o Options) (*Inbox, error) {
 		incomplete: incomplete || lost,
 		book:       book,
 		seenNode:   seenNode,
-		pulls:      newPulls(o.Puller),
 		board:      newBoard(),
 		outOfStep:  make(chan struct{}, 1),
 	}
+	in.pulls = newPulls(o.Puller, func(id string, err error) {
+		if err != nil {
+			in.log.Error(err, "Could not pull images that were asked for at the node", "pull", id)
+		}
+		in.wake()
+	})
 	in.turn <- struct{}{}
 	in.publish(nil)
 	return in, nil
@@ -116,7 +121,7 @@ func (in *Inbox) Pods(ctx context.Context) (pods *corev1.PodList, stale *metav1.
 		now, stale = last, &last.Time
 	}
 	pods = &now.Pods
-	in.addImageReady(pods)
+	in.setImageReady(pods)
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 	if pods.Items == nil {
 		pods.Items = []corev1.Pod{}
@@ -159,7 +164,7 @@ func (in *Inbox) Ask(ctx context.Context, namespace, name string) error {
 		return nodeHeld(in.book.hold)
 	}
 	if in.pulls.isUnderWay(pullID(verdict)) {
-		return refuse(ReasonImageNotReady, "The images of the newest revision of pod %s/%s are being pulled: repeat it when PodImageReady in GET /pods is not %s any more.", namespace, name, waitPullImage)
+		return refuse(ReasonImageNotReady, "The images of the newest revision of pod %s/%s are being pulled: repeat it when PodImageReady in GET /pods is not %s any more.", namespace, name, topsv1.ReasonWaitPullImage)
 	}
 	e, found, refusal := admit(in.entries, nodeUpgrade.Status.Tasks, verdict, seconds(in.clock.Now()))
 	if refusal != nil {

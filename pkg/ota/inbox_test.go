@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -262,5 +263,52 @@ func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
 	}
 	if cluster.creates != 2 {
 		t.Errorf("the NodeUpgrade was created %d times, want 2", cluster.creates)
+	}
+}
+
+// TestARequestInTheMiddleOfAnUpgradeChangesNothing asks again at every stage of an
+// upgrade that a request began.
+func TestARequestInTheMiddleOfAnUpgradeChangesNothing(t *testing.T) {
+	pod := outdatedPod()
+	key := pod.Namespace + "/" + pod.Name
+	c := newFakeCluster(pod)
+	b := newBench(t, c, t.TempDir())
+	b.mustAsk(t, pod.Name)
+	first := c.shown()
+	answers := func(state topsv1.TaskState) {
+		c.set(func() { c.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{{RequestID: first[0], State: state}} })
+	}
+	for _, stage := range []struct {
+		what   string
+		change func()
+		want   Reason
+	}{
+		{"it waits", func() { answers(topsv1.TaskWaiting) }, ""},
+		{"it runs, the pod is there", func() { answers(topsv1.TaskRunning) }, ""},
+		{"the pod goes", func() { c.set(func() { c.pods[key].DeletionTimestamp = &metav1.Time{Time: b.clock.Now()} }) }, ReasonTerminating},
+		{"the pod is gone", func() { c.set(func() { delete(c.pods, key) }) }, ReasonPodMissing},
+		{"its successor is there, not yet looked at", func() {
+			c.set(func() {
+				next := outdatedPod()
+				next.UID, next.Status.Conditions = "successor", nil
+				c.pods[key] = next
+			})
+		}, ReasonNotNeeded},
+		{"its successor is at the newest revision", func() {
+			answers(topsv1.TaskDone)
+			c.set(func() {
+				c.pods[key].Status.Conditions = outdatedPod().Status.Conditions
+				c.pods[key].Status.Conditions[0].Status = corev1.ConditionFalse
+			})
+		}, ReasonNotNeeded},
+	} {
+		stage.change()
+		err := b.Ask(t.Context(), pod.Namespace, pod.Name)
+		if stage.want == "" && err != nil || stage.want != "" && reasonOf(t, err) != stage.want {
+			t.Errorf("%s: asked again, the answer is %v, want %q", stage.what, err, stage.want)
+		}
+		if diff := cmp.Diff(first, c.shown()); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", stage.what, diff)
+		}
 	}
 }

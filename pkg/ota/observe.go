@@ -54,12 +54,15 @@ func (in *Inbox) keep(entries []entry) error {
 func (in *Inbox) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, entries []entry) error {
 	agent := in.agent
 	agent.Hold = in.book.hold
-	wanted := topsv1.NodeUpgradeStatus{Agent: &agent, Requests: requests(entries)}
+	wanted := topsv1.NodeUpgradeStatus{
+		Agent: &agent, Requests: requests(entries), Pulls: in.pulls.report(nodeUpgrade.Status.Pulls, in.seenNode.newestOf()),
+	}
 	if equality.Semantic.DeepEqual(nodeUpgrade.Status.Agent, wanted.Agent) &&
-		equality.Semantic.DeepEqual(nodeUpgrade.Status.Requests, wanted.Requests) {
+		equality.Semantic.DeepEqual(nodeUpgrade.Status.Requests, wanted.Requests) &&
+		equality.Semantic.DeepEqual(nodeUpgrade.Status.Pulls, wanted.Pulls) {
 		return nil
 	}
-	in.log.V(4).Info("Applying the requests of this node", "requests", len(wanted.Requests), "before", len(nodeUpgrade.Status.Requests))
+	in.log.V(4).Info("Applying the requests of this node", "requests", len(wanted.Requests), "pulls", len(wanted.Pulls), "before", len(nodeUpgrade.Status.Requests))
 	err := in.cluster.ApplyStatus(ctx, FieldManager, &topsv1.NodeUpgrade{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeUpgrade.Name, UID: nodeUpgrade.UID},
 		Status:     wanted,

@@ -25,8 +25,10 @@ type record struct {
 	Wish     wish        `json:"wish"`
 	Accepted metav1.Time `json:"accepted"`
 	// Queued: the operator was not told yet.
-	Queued bool   `json:"queued,omitempty"`
-	Parts  []part `json:"parts,omitempty"`
+	Queued bool `json:"queued,omitempty"`
+	// Withdrawn: what of it has not started is taken back.
+	Withdrawn bool   `json:"withdrawn,omitempty"`
+	Parts     []part `json:"parts,omitempty"`
 	// End is when it ended; nil before.
 	End *metav1.Time `json:"end,omitempty"`
 }
@@ -98,7 +100,7 @@ func (r record) state() OperationState {
 	for _, p := range r.Parts {
 		seen[p.State] = true
 	}
-	order := []OperationState{Running, Waiting, Queued, Failed, Dropped}
+	order := []OperationState{Running, Waiting, Queued, Failed, Dropped, Withdrawn}
 	for _, s := range order {
 		if seen[s] {
 			return s
@@ -142,12 +144,17 @@ func (r record) message() string {
 	if len(r.Parts) == 0 {
 		return "nothing on this node is outdated"
 	}
+	if r.Withdrawn && state == Waiting {
+		return "taken back; the operator has not confirmed yet that nothing was started"
+	}
 	if state == Done {
 		return message.Count(len(r.Parts), "component") + " at the newest revision"
 	}
 	for _, p := range r.Parts {
-		if p.State == state {
+		if p.State == state && p.Message != "" {
 			return p.Component + ": " + p.Message
+		} else if p.State == state {
+			return p.Component
 		}
 	}
 	return ""
@@ -220,13 +227,31 @@ func adoptOperations(records []record, shown []topsv1.UpgradeRequest) []record {
 		}
 		known := slices.ContainsFunc(adopted[i].Parts, func(p part) bool { return p.Request == request.ID })
 		if !known && !slices.ContainsFunc(records, func(r record) bool { return r.ID == request.Operation }) {
-			adopted[i].Parts = append(adopted[i].Parts, part{
-				Component: request.DaemonSet.Name, DaemonSet: request.DaemonSet, Pod: request.Pod, Revision: request.Revision,
-				Request: request.ID, State: Waiting,
-			})
+			adopted[i].Parts = append(adopted[i].Parts, partOf(request))
+			adopted[i].Withdrawn = adopted[i].Withdrawn || request.Withdrawn
 		}
 	}
 	return adopted
+}
+
+// partOf is what is known of a part from its request.
+func partOf(request topsv1.UpgradeRequest) part {
+	return part{
+		Component: request.DaemonSet.Name, DaemonSet: request.DaemonSet, Pod: request.Pod, Revision: request.Revision,
+		Request: request.ID, State: Waiting,
+	}
+}
+
+// ended returns an operation of which nothing was done, with the same end for all parts.
+func (r record) ended(state OperationState, reason, message string, now metav1.Time) record {
+	r.Queued, r.End, r.Parts = false, &now, slices.Clone(r.Parts)
+	if len(r.Parts) == 0 {
+		r.Parts = []part{{Component: r.Wish.Component}}
+	}
+	for i := range r.Parts {
+		r.Parts[i].State, r.Parts[i].Reason, r.Parts[i].Message = state, reason, message
+	}
+	return r
 }
 
 func nextOperation(records []record) uint64 {

@@ -66,11 +66,19 @@ func TestMain(m *testing.M) {
 // sharedPlane returns the control plane of the tests that leave it running.
 func sharedPlane(t *testing.T) *controlPlane {
 	t.Helper()
+	needsAPIServer(t)
 	shared.once.Do(func() { shared.plane, shared.err = startPlane() })
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
 	return shared.plane
+}
+
+func needsAPIServer(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs an API server")
+	}
 }
 
 func startPlane() (*controlPlane, error) {
@@ -152,7 +160,7 @@ func agentRules() ([]rbacv1.PolicyRule, error) {
 // noPuller is a node that pulls nothing.
 type noPuller struct{}
 
-func (noPuller) Pull(context.Context, string, topsv1.OperationTarget) {}
+func (noPuller) Pull(context.Context, string, topsv1.OperationTarget) error { return nil }
 
 func (noPuller) Pulled(string) *topsv1.HostTaskResult { return nil }
 

@@ -45,6 +45,8 @@ type Desk interface {
 	Operations() Operations
 	// Operation returns one operation, and what is closed when there may be news of it.
 	Operation(id string) (Operation, <-chan struct{}, error)
+	// Withdraw takes back what has not started.
+	Withdraw(ctx context.Context) (Operation, error)
 	// Hold and Release tell that this node is to be left alone, and not any more.
 	Hold(ctx context.Context, message string) (HoldState, error)
 	Release(ctx context.Context) (HoldState, error)

@@ -44,6 +44,10 @@ func (d *fakeDesk) Pull(ctx context.Context, namespace, pod string) error {
 	return d.Ask(ctx, namespace, pod)
 }
 
+func (d *fakeDesk) Withdraw(context.Context) (Operation, error) {
+	return Operation{ID: "op-0123456789abcdef", State: Withdrawn, Requests: []Part{}}, d.answer()
+}
+
 func (d *fakeDesk) Status(context.Context) Status { return Status{Components: []Component{}} }
 
 func (d *fakeDesk) Upgrade(_ context.Context, o Ordered) (Operation, error) {
@@ -195,16 +199,19 @@ func FuzzRoutes(f *testing.F) {
 	})
 }
 
+// bodyPaths are those that read a body.
+var bodyPaths = []string{"/v1/upgrade", "/v1/components/driver/upgrade", "/v1/hold", "/v1/release", "/v1/rollback"}
+
 // FuzzBodies: whatever the body, an order is made only of what openapi.yaml allows.
 func FuzzBodies(f *testing.F) {
 	for _, body := range []string{"", "{}", `{"revision":"latest"}`, `{"message":"x"}`, `{"revision":"latest"}{}`, "null", "[]", `{"revision":1}`, "\xff", `{"revision":"latest","revision":""}`} {
-		for _, path := range []string{"/v1/upgrade", "/v1/hold", "/v1/release"} {
+		for _, path := range bodyPaths {
 			f.Add(path, "application/json", body)
 			f.Add(path, "text/plain", body)
 		}
 	}
 	f.Fuzz(func(t *testing.T, path, kind, body string) {
-		if !slices.Contains([]string{"/v1/upgrade", "/v1/hold", "/v1/release"}, path) {
+		if !slices.Contains(bodyPaths, path) {
 			return
 		}
 		desk := &fakeDesk{}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -40,6 +41,8 @@ type seenNode struct {
 	written string
 	// daemonSets of the last snapshot.
 	daemonSets []owner
+	// newest revision of each pod, by UID, of the last snapshot of this process; nil before.
+	newest map[types.UID]string
 }
 
 func openSeen(stateDirectory string, log logr.Logger) (*seenNode, error) {
@@ -77,11 +80,23 @@ func (s *seenNode) known(ref *metav1.OwnerReference) *owner {
 	return &known
 }
 
+// newestOf returns the newest revision of each pod of this node, "" when it needs none;
+// nil when the pods were not looked at yet.
+func (s *seenNode) newestOf() map[types.UID]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newest // replaced, never changed
+}
+
 // keep makes a snapshot the last one. What cannot be written is said, and seen again.
 func (s *seenNode) keep(next *snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.daemonSets = next.DaemonSets
+	s.newest = map[types.UID]string{}
+	for i := range next.Pods.Items {
+		s.newest[next.Pods.Items[i].UID] = newest(&next.Pods.Items[i])
+	}
 	version := versionsOf(next)
 	if version == s.written {
 		return

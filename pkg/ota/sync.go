@@ -67,6 +67,12 @@ func (in *Inbox) syncOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if in.pulls.any() || len(nodeUpgrade.Status.Pulls) > 0 {
+		in.refreshed = time.Time{} // which of them matter is seen on the pods
+		if err := in.refresh(ctx); err != nil {
+			return err
+		}
+	}
 	if err := in.tell(ctx, nodeUpgrade, nil); err != nil {
 		return err
 	}
@@ -106,6 +112,7 @@ type view struct {
 	deleting bool
 	agent    *topsv1.AgentStatus
 	requests []topsv1.UpgradeRequest
+	pulls    []topsv1.ImagePull
 	tasks    []topsv1.UpgradeTask
 }
 
@@ -116,7 +123,7 @@ func (in *Inbox) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
 	if nodeUpgrade != nil {
 		now = view{
 			uid: nodeUpgrade.UID, owners: nodeUpgrade.OwnerReferences, deleting: nodeUpgrade.DeletionTimestamp != nil,
-			agent: nodeUpgrade.Status.Agent, requests: nodeUpgrade.Status.Requests, tasks: nodeUpgrade.Status.Tasks,
+			agent: nodeUpgrade.Status.Agent, requests: nodeUpgrade.Status.Requests, pulls: nodeUpgrade.Status.Pulls, tasks: nodeUpgrade.Status.Tasks,
 		}
 	}
 	in.board.post(func(p *posted) { p.nodeUpgrade = later(p.nodeUpgrade, nodeUpgrade) })

@@ -160,11 +160,23 @@ func (h handlers) answerHold(w http.ResponseWriter, r *http.Request) func(HoldSt
 	}
 }
 
-// rollback is refused: see docs/adr/0012-ota-endpoint.md.
+// rollback takes back what has not started; what has, it refuses.
 func (h handlers) rollback(w http.ResponseWriter, r *http.Request) {
-	h.refuse(w, r, refuse(ReasonFleetWide, "One node cannot go back alone: every pod of a DaemonSet is made from its newest template. "+
-		"Hold this node with POST /v1/hold, and have the fleet rolled back: kubectl annotate gr NAME topsops.enflame.com/rollback-to=previous, or kubectl rollout undo daemonset NAME. "+
-		"Then release and upgrade this node."))
+	if refusal := decodeBody(r, &struct{}{}); refusal != nil {
+		h.refuse(w, r, refusal)
+		return
+	}
+	operation, err := h.desk.Withdraw(r.Context())
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	status := http.StatusAccepted
+	if operation.State.Final() {
+		status = http.StatusOK
+	}
+	w.Header().Set("Location", "/v1/operations/"+operation.ID)
+	h.writeJSON(w, r, status, operation)
 }
 
 // decodeBody reads a JSON object, or nothing. The body was read, and is small.

@@ -109,7 +109,7 @@ func (in *Inbox) take(s *snapshot, o Ordered, offline bool) (r record, known boo
 		return in.book.records[i], true, nil
 	}
 	if i := running(in.book.records); i >= 0 {
-		refusal := refuse(ReasonOperationRunning, "Operation %s has not ended: wait for it with GET /v1/operations/%[1]s?wait=30s.", in.book.records[i].ID)
+		refusal := refuse(ReasonOperationRunning, "Operation %s has not ended: wait for it with node-agent ota watch, or GET /v1/operations/%[1]s?wait=30s.", in.book.records[i].ID)
 		refusal.Operation = in.book.records[i].ID
 		return record{}, false, refusal
 	}
@@ -201,21 +201,14 @@ func (in *Inbox) setHold(ctx context.Context, hold *topsv1.NodeHold) (HoldState,
 	return state, nil
 }
 
-// dropQueued ends the operation that the operator was not told of.
+// dropQueued ends the operation that the operator was not told of. One that may be known
+// to the operator in part is told: it waits for the release.
 func (in *Inbox) dropQueued() {
 	i := running(in.book.records)
-	if i < 0 || !in.book.records[i].Queued {
+	if i < 0 || !in.book.records[i].Queued || !in.untold(in.book.records[i]) {
 		return
 	}
-	r := in.book.records[i]
-	now := seconds(in.clock.Now())
-	r.Queued, r.End, r.Parts = false, &now, slices.Clone(r.Parts)
-	for i := range r.Parts {
-		r.Parts[i].drop(string(ReasonNodeHeld), "this node was held before the operator was told")
-	}
-	if len(r.Parts) == 0 {
-		r.Parts = []part{{Component: r.Wish.Component, State: Dropped, Reason: string(ReasonNodeHeld), Message: "this node was held before the operator was told"}}
-	}
+	r := in.book.records[i].ended(Dropped, string(ReasonNodeHeld), "this node was held before the operator was told", seconds(in.clock.Now()))
 	if err := in.book.put(r); err != nil {
 		in.log.Error(err, "Could not record that an operation was dropped", "operation", r.ID)
 	}

@@ -76,7 +76,7 @@ func (t *TokenAccess) Authenticate(ctx context.Context, token string) (authentic
 
 // Authorize implements Access.
 func (t *TokenAccess) Authorize(ctx context.Context, user authenticationv1.UserInfo, verb, name string) error {
-	question := fmt.Sprintf("%q %q %q %q %q", user.Username, user.UID, user.Groups, verb, name)
+	question := fmt.Sprintf("%q %q %q %q %q %q", user.Username, user.UID, user.Groups, user.Extra, verb, name)
 	allowed, known := t.rights.Get(question)
 	if !known {
 		extra := map[string]authorizationv1.ExtraValue{}

@@ -2,13 +2,20 @@ package upgradeapi
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -16,7 +23,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -114,6 +123,110 @@ func TestModeToken(t *testing.T) {
 	}
 }
 
+// signedAgain returns a token with a claim changed, signed as the API server does.
+func (d *desk) signedAgain(token string, change func(claims map[string]any)) string {
+	d.t.Helper()
+	parts := strings.Split(token, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	d.must(err)
+	claims := map[string]any{}
+	d.must(json.Unmarshal(raw, &claims))
+	change(claims)
+	raw, err = json.Marshal(claims)
+	d.must(err)
+	signer, err := keyutil.PrivateKeyFromFile(filepath.Join(environment.server.ControlPlane.APIServer.CertDir, "sa-signer.key"))
+	d.must(err)
+	text := parts[0] + "." + base64.RawURLEncoding.EncodeToString(raw)
+	hash := sha256.Sum256([]byte(text))
+	x, y, err := ecdsa.Sign(rand.Reader, signer.(*ecdsa.PrivateKey), hash[:])
+	d.must(err)
+	signature := append(x.FillBytes(make([]byte, 32)), y.FillBytes(make([]byte, 32))...)
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+func TestTokensThatAreNotMeantForUsAreRefused(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Now())
+	d := newDesk(t, func(o *Options) { o.Access = NewTokenAccess(o.Client, clk) })
+	token := d.tokenOf("visitor", "list")
+	status := func(token string) int { return d.authorized(token, http.MethodGet, "/gum/v1/gr", "").status }
+	if got := status(d.signedAgain(token, func(map[string]any) {})); got != http.StatusOK {
+		t.Fatalf("a token that was signed again: %d, so this test shows nothing", got)
+	}
+	expired := d.signedAgain(token, func(claims map[string]any) { claims["exp"] = time.Now().Add(-time.Minute).Unix() })
+	if got := status(expired); got != http.StatusUnauthorized {
+		t.Errorf("a token that has expired: %d", got)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "visitor"}}
+	foreign := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}}}
+	d.must(d.admin.SubResource("token").Create(context.Background(), account, foreign))
+	if got := status(foreign.Status.Token); got != http.StatusUnauthorized {
+		t.Errorf("a token for another audience: %d", got)
+	}
+	d.must(d.admin.Delete(context.Background(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "visitor"}}))
+	clk.Step(rightTTL + 1)
+	d.until(func() string { // the API server's RBAC follows a cache, ours begins anew
+		clk.Step(rightTTL + 1)
+		if got := status(token); got != http.StatusForbidden {
+			return fmt.Sprintf("a right that was taken away: %d", got)
+		}
+		return ""
+	})
+	d.must(d.admin.Delete(context.Background(), account))
+	d.until(func() string {
+		clk.Step(tokenTTL + 1)
+		if got := status(token); got != http.StatusUnauthorized {
+			return fmt.Sprintf("a token of an account that is gone: %d", got)
+		}
+		return ""
+	})
+}
+
+// A person who is logged in twice, with different scopes, is asked about twice.
+func TestARightIsThatOfTheWholeUser(t *testing.T) {
+	asked := &answering{}
+	access := NewTokenAccess(asked, clock.RealClock{})
+	for _, user := range []authenticationv1.UserInfo{
+		{Username: "a"}, {Username: "b"}, {Username: "a", UID: "1"}, {Username: "a", Groups: []string{"g"}},
+		{Username: "a", Extra: map[string]authenticationv1.ExtraValue{"scopes": {"x"}}},
+	} {
+		before := asked.times
+		for range 2 {
+			if err := access.Authorize(t.Context(), user, "get", "x"); err != nil {
+				t.Error(err)
+			}
+		}
+		if asked.times != before+1 {
+			t.Errorf("%+v was asked about %d times", user, asked.times-before)
+		}
+	}
+}
+
+// answering allows everything, and counts.
+type answering struct {
+	client.Client
+	times int
+}
+
+func (a *answering) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	o.(*authorizationv1.SubjectAccessReview).Status.Allowed = true
+	a.times++
+	return nil
+}
+
+func TestModeNoneWarns(t *testing.T) {
+	const warning = " ERROR upgradeapi/server.go"
+	open := newDesk(t)
+	open.succeeds(http.MethodGet, "/gum/v1/gr", "") // it serves, so it has said so
+	if text := open.logged(); !strings.Contains(text, warning) || !strings.Contains(text, "everybody who reaches the port may delete and upgrade") {
+		t.Errorf("got %s", text)
+	}
+	guarded := newDesk(t, func(o *Options) { o.Access = NewTokenAccess(o.Client, clock.RealClock{}) })
+	guarded.send(http.MethodGet, "/gum/v1/gr", "")
+	if text := guarded.logged(); strings.Contains(text, warning) {
+		t.Errorf("got %s", text)
+	}
+}
+
 func TestTokensThatAreGuessedAreBounded(t *testing.T) {
 	counted := &asking{Client: clientAs(t, operator)}
 	d := newDesk(t, func(o *Options) {
@@ -130,9 +243,10 @@ func TestTokensThatAreGuessedAreBounded(t *testing.T) {
 	}
 }
 
-func TestTLS(t *testing.T) {
-	folder := t.TempDir()
-	certificate, key, err := cert.GenerateSelfSignedCertKey("gum.example.com", nil, nil)
+// writeCertificate puts a certificate for a name, and its key, into a folder.
+func writeCertificate(t *testing.T, folder, name string) {
+	t.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +255,33 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestACertificateIsReadAgain(t *testing.T) {
+	folder := t.TempDir()
+	writeCertificate(t, folder, "first.example.com")
+	d := newDesk(t)
+	d.serve(&Server{API: New(d.api.Options), TLS: true, CertDir: folder, Log: d.api.Log})
+	shows := func(name string) {
+		t.Helper()
+		d.until(func() string {
+			connection, err := tls.Dial("tcp", strings.TrimPrefix(d.url, "https://"), &tls.Config{InsecureSkipVerify: true}) // whose name it has is what is looked at
+			d.must(err)
+			defer connection.Close()
+			if leaf := connection.ConnectionState().PeerCertificates[0]; leaf.VerifyHostname(name) != nil {
+				return fmt.Sprintf("the certificate is that of %v, want %s", leaf.DNSNames, name)
+			}
+			return ""
+		})
+	}
+	shows("first.example.com")
+	writeCertificate(t, folder, "second.example.com")
+	shows("second.example.com")
+}
+
+func TestTLS(t *testing.T) {
+	folder := t.TempDir()
+	writeCertificate(t, folder, "gum.example.com")
 	for dir, want := range map[string]string{"": "localhost", folder: "gum.example.com"} {
 		d := newDesk(t)
 		d.serve(&Server{API: New(d.api.Options), TLS: true, CertDir: dir, Log: d.api.Log})

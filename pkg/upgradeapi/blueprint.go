@@ -76,8 +76,12 @@ func aliased(node *yamlv3.Node) bool {
 }
 
 // decodeStrictly decodes JSON with the names of fields exactly as they are
-// documented; unknown and doubled fields are errors.
+// documented; unknown and doubled fields are errors, and null, which would change
+// nothing.
 func decodeStrictly(data []byte, into any) error {
+	if strings.TrimSpace(string(data)) == "null" {
+		return errors.New("it is null")
+	}
 	doubtful, err := strictjson.UnmarshalStrict(data, into)
 	if err != nil {
 		return fmt.Errorf("it cannot be read: %w", err)

@@ -1,12 +1,16 @@
 package upgradeapi
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +48,7 @@ func badBlueprints() []badBlueprint {
 		{"large.json", good + strings.Repeat(" ", maxBlueprintBytes) + "}", "larger than"},
 		{"type.json", strings.Replace(good, `"2"`, `2`, 1) + "}", "cannot be read"},
 		{"namespace.json", strings.Replace(good, `"name"`, `"namespace": "default", "name"`, 1) + "}", "has no namespace"},
+		{"renamed.json", strings.Replace(good, "strict", "loose", 1) + "}", "cannot be renamed"},
 		{"version.json", strings.Replace(good, "com/v1", "com/v2", 1) + "}", "it has to be a GcuResource of topsops.enflame.com/v1"},
 		{"kind.json", strings.Replace(good, "GcuResource", "UpgradePolicy", 1) + "}", "it has to be a GcuResource of topsops.enflame.com/v1"},
 	}
@@ -64,6 +69,61 @@ func TestBadBlueprintsAreRefused(t *testing.T) {
 		}
 		if status, says := failure(err); err == nil || status != http.StatusBadRequest || !strings.Contains(says, bad.says) {
 			t.Errorf("%s: %v, want %q", bad.name, err, bad.says)
+		}
+	}
+}
+
+// written is a file that somebody writes while it is read.
+type written struct {
+	fs.File
+	write func()
+}
+
+func (w *written) Read(p []byte) (int, error) {
+	w.write()
+	return w.File.Read(p)
+}
+
+func TestABlueprintThatIsBeingWrittenIsNotTaken(t *testing.T) {
+	half := "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: strict}\nspec: {driver: {}}\n"
+	for name, write := range map[string]func(path string) error{
+		"nobody writes it": func(string) error { return nil },
+		"it grows": func(path string) error {
+			file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = file.WriteString("status: {}\n")
+			return errors.Join(err, file.Close())
+		},
+		"it is emptied": func(path string) error { return os.Truncate(path, 0) },
+		"it is overwritten": func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte(strings.Replace(half, "driver", "gfd...", 1)), 0o600), os.Chtimes(path, time.Time{}, time.Unix(1, 0)))
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "gr.yaml")
+		if err := os.WriteFile(path, []byte(half), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		once := sync.OnceFunc(func() {
+			if err := write(path); err != nil {
+				t.Error(err)
+			}
+		})
+		data, err := readRegular(&written{File: file, write: once}, "gr.yaml")
+		if name == "nobody writes it" {
+			if err != nil || string(data) != half {
+				t.Errorf("%s: %v %q", name, err, data)
+			}
+			continue
+		}
+		if status, says := failure(err); err == nil || status != http.StatusConflict || !strings.Contains(says, "blueprint gr.yaml is being written") {
+			t.Errorf("%s: %v %q", name, err, data)
 		}
 	}
 }

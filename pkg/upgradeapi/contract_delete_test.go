@@ -10,10 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	testingclock "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // sent is an answer that is on its way.
@@ -90,7 +87,7 @@ func TestContractDelete(t *testing.T) {
 	})
 	t.Run("contract 71: another policy is refused, nothing is deleted", func(t *testing.T) {
 		d.create("kept")
-		for _, body := range []string{`{"policy": "Foreground"}`, `{"policy": ""}`, `{"policy": "orphan"}`, `{"Policy": "foreground"}`, "foreground", `{"policy": true}`} {
+		for _, body := range []string{`{"policy": "Foreground"}`, `{"policy": ""}`, `{"policy": "orphan"}`, `{"Policy": "foreground"}`, "foreground", `{"policy": true}`, "null", `{}{"policy": "background"}`} {
 			d.fails(http.MethodDelete, "/gum/v1/gr/kept", body, http.StatusBadRequest, "polic")
 		}
 		if d.gr("kept").DeletionTimestamp != nil {
@@ -156,7 +153,11 @@ func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
 	d.create("waiting")
 	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/waiting", `{"policy": "foreground"}`)
 	d.goes("waiting")
+	d.must(d.server.Ready(nil))
 	d.must(d.stop())
+	if d.server.Ready(nil) == nil {
+		t.Error("it is ready, and serves nobody")
+	}
 	if got := d.after(later); got.status != http.StatusServiceUnavailable || !strings.Contains(got.Error, "the deletion of waiting goes on") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
@@ -188,37 +189,6 @@ func TestForegroundDeletionsAreBounded(t *testing.T) {
 		t.Errorf("got %v", got.header)
 	}
 	d.succeeds(http.MethodDelete, "/gum/v1/gr/crowded", "")
-}
-
-func TestContractReady(t *testing.T) {
-	t.Run("contract 77: not ready while the API server does not serve grs", func(t *testing.T) {
-		server := &envtest.Environment{}
-		config, err := server.Start()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = server.Stop() })
-		check := func(config *rest.Config) error {
-			c, err := client.New(config, client.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return Ready(c)(request)
-		}
-		if err := check(config); err == nil || !strings.Contains(err.Error(), "install the CRDs of gcu-operator") {
-			t.Errorf("without a CRD: %v", err)
-		}
-		if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := check(config); err != nil {
-			t.Errorf("with the CRD: %v", err)
-		}
-	})
 }
 
 // A gr that does not get Running is watched for so long, and is not touched.

@@ -57,7 +57,7 @@
 //	{"operation": ..., "result": "Success", "content": ...} or {..., "result": "Failed", "error": ...}
 //
 // 400 the request makes no sense · 401, 403 who calls, what they may do · 404 · 405 with Allow ·
-// 409 another upgrade, a deletion or somebody else is at the gr · 413, 422 too large, refused by the API server ·
+// 409 another upgrade, a rollback, a deletion or somebody else is at the gr · 413, 422 too large, refused by the API server ·
 // 429 too often · 500, 502, 503, 504 the API server or the manager has trouble.
 //
 // # Bounds
@@ -74,5 +74,5 @@
 //	recreator.go                                        finishes what was accepted
 //	access.go, limit.go                                 who may call, how often
 //	folder.go                                           the blueprint directory
-//	server.go, ready.go                                 port, TLS, readiness
+//	server.go, ready.go                                 port, TLS, readiness: the port is open, and grs are served
 package upgradeapi

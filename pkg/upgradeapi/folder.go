@@ -37,8 +37,10 @@ func readBlueprint(directory, name string) ([]byte, error) {
 	return readRegular(file, name)
 }
 
-// readRegular reads an open file, which may have been replaced since it was looked at.
-func readRegular(file *os.File, name string) ([]byte, error) {
+// readRegular reads an open file, which may have been replaced since it was
+// looked at. One that is written meanwhile is a conflict: half of a YAML document
+// is a document too, which deploys half of the components.
+func readRegular(file fs.File, name string) ([]byte, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("looking at blueprint %s: %w", name, err)
@@ -52,6 +54,13 @@ func readRegular(file *os.File, name string) ([]byte, error) {
 	}
 	if len(data) > maxBlueprintBytes {
 		return nil, badRequest("blueprint %s is larger than %d bytes", name, maxBlueprintBytes)
+	}
+	after, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("looking at blueprint %s: %w", name, err)
+	}
+	if after.Size() != int64(len(data)) || after.ModTime() != info.ModTime() {
+		return nil, conflict("blueprint %s is being written: send the request again when it is complete", name)
 	}
 	return data, nil
 }

@@ -263,10 +263,88 @@ func TestAnUpgradeAndAStatusAtOnce(t *testing.T) {
 	}
 }
 
-// between does something before each patch.
+// A deletion does not succeed when an upgrade that creates the gr again was
+// accepted after it had looked.
+func TestADeletionAndARecreationAtOnce(t *testing.T) {
+	other := newDesk(t)
+	d := newDesk(t, func(o *Options) {
+		o.Client = &between{Client: o.Client, do: func() {
+			other.succeeds(http.MethodPut, "/gum/v1/gr/disputed", `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
+		}}
+	})
+	old := d.create("disputed")
+	d.fails(http.MethodDelete, "/gum/v1/gr/disputed", `{"policy": "foreground"}`, http.StatusConflict, "an upgrade of disputed is under way")
+	d.finish(other.leader(clock.RealClock{}), "disputed", nil)
+	d.ends(http.MethodPut, "upgrade by recreation", old, true)
+}
+
+// The manager dies between the two writes of a resume: asked again, it does the rest.
+func TestAResumeThatWasCutShortIsDoneWhenAskedAgain(t *testing.T) {
+	for last := 1; last <= 2; last++ {
+		for _, sent := range []bool{false, true} {
+			name := fmt.Sprintf("resumed-%d-%t", last, sent)
+			m := &mortal{Client: clientAs(t, operator), last: last, sent: sent}
+			d := newDesk(t, func(o *Options) { o.Client = m })
+			d.create(name, func(gr *topsv1.GcuResource) { gr.Annotations = map[string]string{topsv1.AnnotationPaused: "true"} })
+			rollout := &topsv1.DaemonRollout{}
+			rollout.Namespace, rollout.Name, rollout.Spec.TargetRef = namespace, name, topsv1.TargetRef{Kind: "GcuResource", Name: name}
+			d.make(rollout)
+			d.halt(rollout)
+			if got := d.send(http.MethodPost, "/gum/v1/gr/"+name+"/resume", ""); got.Result != ResultFailed || !m.isDead() {
+				t.Errorf("%s: %s", name, got.body)
+			}
+			newDesk(t).succeeds(http.MethodPost, "/gum/v1/gr/"+name+"/resume", "")
+			d.must(d.admin.Get(context.Background(), client.ObjectKeyFromObject(rollout), rollout))
+			if _, paused := d.gr(name).Annotations[topsv1.AnnotationPaused]; paused || rollout.Annotations[topsv1.AnnotationResume] == "" {
+				t.Errorf("%s: paused %t, rollout %v", name, paused, rollout.Annotations)
+			}
+		}
+	}
+}
+
+// The manager dies while an upgrade takes the place of one that is watched.
+func TestARecreationThatReplacesAWatchedOneLosesNothing(t *testing.T) {
+	for last := 1; last <= 6; last++ {
+		for _, sent := range []bool{false, true} {
+			name := fmt.Sprintf("relayed-%d-%t", last, sent)
+			first := newDesk(t)
+			first.create(name)
+			first.succeeds(http.MethodPut, "/gum/v1/gr/"+name, `{"spec": {"driver": {"version": "1"}}, "mode": "recreate"}`)
+			first.letGo(name)
+			first.pass(first.leader(clock.RealClock{}), name)
+			m := &mortal{Client: clientAs(t, operator), last: last, sent: sent}
+			d := newDesk(t, func(o *Options) { o.Client = m })
+			old := d.gr(name)
+			got := d.send(http.MethodPut, "/gum/v1/gr/"+name, `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
+			d.finish(d.leader(clock.RealClock{}), name, m)
+			if !m.isDead() {
+				t.Fatalf("the story has no write %d", last)
+			}
+			begun := last > 2 || last == 2 && sent // the first write takes the watched one away
+			if !begun {
+				d.runs(name)
+			}
+			d.finish(first.leader(clock.RealClock{}), name, nil)
+			now := d.gr(name)
+			if now == nil || now.DeletionTimestamp != nil || (now.UID == old.UID) == begun || (now.Spec.Driver.Version == "2") != begun || d.accepted(name) {
+				t.Errorf("dead at write %d, which got through: %t: %+v", last, sent, now)
+			}
+			if got.Result == ResultSuccess && !begun {
+				t.Errorf("the caller was told of a success: %s", got.body)
+			}
+		}
+	}
+}
+
+// between does something before each patch and deletion.
 type between struct {
 	client.Client
 	do func()
+}
+
+func (b *between) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
+	b.do()
+	return b.Client.Delete(ctx, o, options...)
 }
 
 func (b *between) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {

@@ -61,7 +61,7 @@ func (d *desk) validate(request *http.Request, response *http.Response, body []b
 		}
 	}
 	header := response.Header.Clone()
-	if strings.HasSuffix(request.URL.Path, ".yaml") {
+	if strings.HasSuffix(asked.URL.Path, ".yaml") {
 		return // it is the document itself
 	}
 	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{RequestValidationInput: input,

@@ -139,9 +139,6 @@ func (a *API) ownedBy(ctx context.Context, name string, kind schema.GroupVersion
 // object reads an object as the API server has it, without managedFields
 // (contract statement 68). Its error is the API server's.
 func (a *API) object(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
-	if !validName(key.Name) {
-		return nil, apierrors.NewNotFound(grResource, key.Name)
-	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	if err := a.Client.Get(ctx, key, object); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +19,7 @@ func Ready(c client.Reader) func(*http.Request) error {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(grKind.GroupVersion().WithKind(grKind.Kind + "List"))
 		err := c.List(request.Context(), list, client.Limit(1))
-		if meta.IsNoMatchError(err) {
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			return errors.New("the API server does not serve GcuResources: install the CRDs of gcu-operator")
 		}
 		if err != nil {

@@ -44,7 +44,7 @@ func (a *API) Handler() http.Handler {
 	path("/gum/v1/gr/{name}/rollback", post(OperationRollback, a.rollback))
 	path("/gum/v1/gr/{name}/pause", post(OperationPause, a.pause))
 	path("/gum/v1/gr/{name}/resume", post(OperationResume, a.resume))
-	router.HandleFunc("/gum/v1/openapi.yaml", a.openAPI).Methods(http.MethodGet, http.MethodHead)
+	router.HandleFunc("/gum/v1/openapi.yaml{slash:/?}", a.openAPI).Methods(http.MethodGet, http.MethodHead)
 	router.NotFoundHandler = a.refusing(func(r *http.Request) error {
 		return refuse(http.StatusNotFound, "no such path: %.200q; GET /gum/v1/openapi.yaml lists them", r.URL.EscapedPath())
 	})

@@ -3,15 +3,19 @@ package upgradeapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"regexp"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/gorilla/mux"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -49,8 +53,14 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	a.answer(w, entry, content, err)
 }
 
-// run admits the caller, reads the body and calls the handler.
-func (a *API) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *entry) (any, error) {
+// run admits the caller, reads the body and calls the handler. A panic is an
+// error, so that the caller is answered and the log has its line.
+func (a *API) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *entry) (content any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			content, err = nil, a.panicked(entry, cause)
+		}
+	}()
 	timeout := e.timeout
 	if timeout == 0 {
 		timeout = callTimeout
@@ -58,9 +68,11 @@ func (a *API) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *ent
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	c := call{name: entry.name, kind: part(r, "kind"), query: r.URL.Query(), request: entry.request, deadlines: http.NewResponseController(w)}
-	var err error
 	if c.user, err = a.admit(ctx, r, e, entry); err != nil {
 		return nil, err
+	}
+	if c.name != "" && !validName(c.name) { // nor is it remembered, in any of the caches
+		return nil, apierrors.NewNotFound(grResource, c.name)
 	}
 	if err := a.authorize(ctx, c, e.verb); err != nil {
 		return nil, err
@@ -73,7 +85,7 @@ func (a *API) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *ent
 		if c.dryRun, err = dryRunIn(r.URL.Query()); err != nil {
 			return nil, err
 		}
-		logger := a.Log.WithValues(logging.GcuResource(c.name, "")...).WithValues("requestID", entry.request)
+		logger := a.Log.WithValues(logging.GcuResource(c.name, "")...).WithValues("requestID", entry.request, "user", entry.user, "remote", entry.remote)
 		ctx = log.IntoContext(ctx, logger)
 		if !c.dryRun { // before as well: others may look while a deletion is waited for
 			a.written.Add(c.name, true, timeout+cacheLag)
@@ -81,6 +93,12 @@ func (a *API) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *ent
 		}
 	}
 	return e.do(ctx, c)
+}
+
+// panicked tells of a defect of ours and returns what the caller is told.
+func (a *API) panicked(entry *entry, cause any) error {
+	a.Log.Error(fmt.Errorf("panic: %v", cause), "Failing a request", "requestID", entry.request, "stack", string(debug.Stack()))
+	return refuse(http.StatusInternalServerError, "the manager failed, its log says where: request %s", entry.request)
 }
 
 // admit says who calls, unless they call too often. A token that is not known
@@ -180,10 +198,18 @@ func (a *API) send(w http.ResponseWriter, entry *entry, status int, data []byte)
 
 // tell writes the line of a request.
 func (e *entry) tell(a *API, status int, message string) {
-	values := []any{"requestID", e.request, "operation", e.operation, "method", e.method, "path", e.path, "body", e.body, "user", e.user,
-		"remote", e.remote, "userAgent", e.agent, "status", status, "duration", a.Clock.Since(e.begun)}
+	values := []any{"requestID", e.request, "operation", e.operation, "method", bounded(e.method), "path", bounded(e.path), "body", e.body, "user", e.user,
+		"remote", e.remote, "userAgent", bounded(e.agent), "status", status, "duration", a.Clock.Since(e.begun)}
 	if message != "" {
-		values = append(values, "failure", message)
+		values = append(values, "failure", bounded(message))
 	}
 	a.Log.Info("Answering request", values...)
+}
+
+// bounded keeps what a caller sends from filling the log.
+func bounded(text string) string {
+	if len(text) <= maxLoggedBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLoggedBytes], "") + "…"
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -55,11 +56,22 @@ type Server struct {
 	ReadTimeout, WriteTimeout time.Duration
 	// Log gets what is said about connections.
 	Log logr.Logger
+
+	serving atomic.Bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica
 // serves, what it accepts is stored in the cluster and finished by the leader.
 func (*Server) NeedLeaderElection() bool { return false }
+
+// Ready is a readiness check that fails while nobody is answered: before the port
+// is open, and from when the manager stops.
+func (s *Server) Ready(*http.Request) error {
+	if !s.serving.Load() {
+		return errors.New("the REST API does not serve")
+	}
+	return nil
+}
 
 // Start serves until ctx is done and lets the requests that are under way
 // finish. It returns an error when it cannot serve.
@@ -82,6 +94,8 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.API.Access == nil {
 		s.Log.Error(nil, "The REST API asks nobody who they are: everybody who reaches the port may delete and upgrade")
 	}
+	s.serving.Store(true)
+	defer s.serving.Store(false)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
@@ -89,6 +103,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("serving the REST API: %w", err)
 	case <-ctx.Done():
 	}
+	s.serving.Store(false)
 	s.Log.Info("Draining the REST API")
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()

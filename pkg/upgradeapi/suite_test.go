@@ -61,8 +61,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// apiServer returns access to a real API server with our CRDs and the role of the operator.
-func apiServer(t *testing.T) *rest.Config {
+// needsAPIServer skips a test that is to be short, and fails one that cannot start an API server.
+func needsAPIServer(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: needs an API server")
@@ -70,6 +70,12 @@ func apiServer(t *testing.T) *rest.Config {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
 	}
+}
+
+// apiServer returns access to a real API server with our CRDs and the role of the operator.
+func apiServer(t *testing.T) *rest.Config {
+	t.Helper()
+	needsAPIServer(t)
 	environment.once.Do(func() {
 		environment.server = &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true}
 		if environment.config, environment.err = environment.server.Start(); environment.err == nil {
@@ -137,6 +143,8 @@ type desk struct {
 	t     *testing.T
 	admin client.Client
 	api   *API
+	// server is the last one that was started.
+	server *Server
 	// url of the server, blueprints is its directory.
 	url, blueprints string
 	// log is the file it writes.
@@ -171,7 +179,7 @@ func (d *desk) serve(s *Server) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	s.Listener = listener
+	s.Listener, d.server = listener, s
 	d.url = "http://" + listener.Addr().String()
 	if s.TLS {
 		d.url = "https://" + listener.Addr().String()
@@ -243,7 +251,7 @@ func (d *desk) do(request *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	got := answer{status: response.StatusCode, header: response.Header, body: string(body)}
-	if err := json.Unmarshal(body, &got.envelope); err != nil && !strings.HasSuffix(request.URL.Path, ".yaml") {
+	if err := json.Unmarshal(body, &got.envelope); err != nil && !strings.HasSuffix(strings.TrimSuffix(request.URL.Path, "/"), ".yaml") {
 		d.t.Errorf("the answer is no envelope: %v: %s", err, body)
 	}
 	d.validate(request, response, body)

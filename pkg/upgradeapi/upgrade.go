@@ -74,10 +74,14 @@ const maxAttempts = 10
 
 // replaceSpec gives the gr another form, spec and annotations, in one write. When
 // somebody else changed the spec since gr was read, that is a conflict; when
-// only the status or an annotation changed, the write is repeated.
+// only the status or an annotation changed, the write is repeated. A rollback that
+// is not done yet would take the new spec back, so it is waited for.
 func (a *API) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResource, form form) (*topsv1.GcuResource, error) {
 	generation := gr.Generation
 	for range maxAttempts {
+		if to, asked := gr.Annotations[topsv1.AnnotationRollbackTo]; asked {
+			return nil, conflict("a rollback of %s to %.100q is asked for: wait until it is done", c.name, to)
+		}
 		after := form(gr)
 		log.FromContext(ctx).Info("Replacing the spec of GcuResource", "generation", generation, "dryRun", c.dryRun)
 		err := a.Client.Patch(ctx, after, locked(gr), c.patchOptions()...)

@@ -43,6 +43,9 @@ func (a *API) remove(ctx context.Context, c call) (any, error) {
 	if err := remove(asking, a.Client, gr, c.deleteOptions()...); err != nil {
 		return nil, err
 	}
+	if err := a.free(asking, c); err != nil { // accepted since settled looked: it creates the gr again
+		return nil, err
+	}
 	if policy == policyForeground && !c.dryRun {
 		return nil, a.awaitGone(ctx, c, gr)
 	}
@@ -91,25 +94,24 @@ func (a *API) present(ctx context.Context, c call) (*topsv1.GcuResource, error) 
 
 // settled returns a gr that no upgrade is about to delete and create again.
 func (a *API) settled(ctx context.Context, c call) (*topsv1.GcuResource, error) {
-	rec, _, err := a.recreationOf(ctx, c.name)
-	if err != nil {
+	if err := a.free(ctx, c); err != nil {
 		return nil, err
-	}
-	if rec != nil && rec.open() {
-		return nil, conflict("an upgrade of %s is under way, which deletes it and creates it again (request %s): wait until it is created", c.name, rec.request)
-	}
-	if !validName(c.name) {
-		return nil, apierrors.NewNotFound(grResource, c.name)
 	}
 	gr := &topsv1.GcuResource{}
 	return gr, a.Client.Get(ctx, client.ObjectKey{Name: c.name}, gr)
 }
 
+// free returns an error while an upgrade is about to delete a gr and create it again.
+func (a *API) free(ctx context.Context, c call) error {
+	rec, _, err := a.recreationOf(ctx, c.name)
+	if err == nil && rec != nil && rec.open() {
+		return conflict("an upgrade of %s is under way, which deletes it and creates it again (request %s): wait until it is created", c.name, rec.request)
+	}
+	return err
+}
+
 // recreationOf returns the stored recreation of a gr, nil when there is none.
 func (a *API) recreationOf(ctx context.Context, name string) (*recreation, *corev1.ConfigMap, error) {
-	if !validName(name) {
-		return nil, nil, nil
-	}
 	stored := &corev1.ConfigMap{}
 	err := a.Client.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: recreationName(name)}, stored)
 	if apierrors.IsNotFound(err) {

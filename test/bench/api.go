@@ -132,17 +132,23 @@ func (b *bed) serveAPI(ctx context.Context) (address string, stop func() error, 
 
 // press sends requests at their rates, warms up first, and returns how they were answered.
 func press(ctx context.Context, address string, lasts time.Duration) (gets, puts served) {
-	// As many connections as the answers need that are under way at once.
-	client := &http.Client{Timeout: apiTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}}
-	defer client.CloseIdleConnections()
+	readers, writers := newCallers(), newCallers()
+	defer readers.CloseIdleConnections()
+	defer writers.CloseIdleConnections()
 	url := "http://" + address + "/gum/v1/gr/" + grName
 	var both sync.WaitGroup
-	both.Go(func() { gets = sendAt(ctx, client, http.MethodGet, url, "", getRate, lasts) })
+	both.Go(func() { gets = sendAt(ctx, readers, http.MethodGet, url, "", getRate, lasts) })
 	both.Go(func() {
-		puts = sendAt(ctx, client, http.MethodPut, url+"?dryRun=true", `{"file": "gr.json"}`, putRate, lasts)
+		puts = sendAt(ctx, writers, http.MethodPut, url+"?dryRun=true", `{"file": "gr.json"}`, putRate, lasts)
 	})
 	both.Wait()
 	return gets, puts
+}
+
+// newCallers have as many connections as the answers need that are under way at
+// once; who reads does not wait for the connections of those who write.
+func newCallers() *http.Client {
+	return &http.Client{Timeout: apiTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}}
 }
 
 // sendAt sends one request at each of its times. A request counts from the time

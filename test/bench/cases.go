@@ -12,6 +12,7 @@ const (
 	planCase  = "plan"
 	grCase    = "gr"
 	apiCase   = "api"
+	agentCase = "agent"
 )
 
 // race is a case in which the same rollout is done by us and by RollingUpdate.
@@ -71,7 +72,7 @@ func caseNames() []string {
 	for _, r := range races {
 		names = append(names, r.name)
 	}
-	return append(names, quietCase, planCase, grCase, apiCase)
+	return append(names, quietCase, planCase, grCase, apiCase, agentCase)
 }
 
 // titleOf returns what a case is, "" when there is none of that name.
@@ -85,6 +86,8 @@ func titleOf(name string) string {
 		return "a GcuResource on 1000 nodes, looked at again and again"
 	case apiCase:
 		return "the REST API under load, alone and beside 1000 callers who send slowly"
+	case agentCase:
+		return "one node agent: idle for a minute, then 50 OTA requests one after the other"
 	}
 	return raceNamed(name).title
 }

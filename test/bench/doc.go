@@ -1,7 +1,7 @@
 // Bench measures the speed of rollouts on test clusters, side by side with
 // Kubernetes' own RollingUpdate in the same run on the same cluster.
 //
-//	bench [--cases 1000,qps,offline,restart,quiet,plan,gr,api] [--repetitions 2]
+//	bench [--cases 1000,qps,offline,restart,quiet,plan,gr,api,agent] [--repetitions 2]
 //
 // Each case starts a cluster, a manager with the rights of its ServiceAccount,
 // and two DaemonSets that differ in who replaces their pods only. They are
@@ -18,6 +18,7 @@
 //	plan.go      the Go benchmarks of the planner
 //	gr.go        a GcuResource on many nodes that nobody changes
 //	api.go       the REST API under load
+//	agent.go     one node agent: what it uses, and how soon a request is carried out
 //	targets.go   the targets, and whether they are met
 //	report.go    the tables
 //

@@ -127,6 +127,8 @@ func runCase(ctx context.Context, project harness.Project, name string, o option
 		return measureGr(ctx, project, o, r, progress)
 	case apiCase:
 		return measureAPI(ctx, project, o, r, progress)
+	case agentCase:
+		return measureAgent(ctx, project, o, r, progress)
 	}
 	return measureRace(ctx, project, raceNamed(name).shrunk(o.shrink), o.repetitions, r, progress)
 }

@@ -19,6 +19,7 @@ type report struct {
 	plan    []planTime
 	gr      *unchanged
 	api     *apiLoad
+	agent   *agentUse
 }
 
 // print writes the tables.
@@ -54,6 +55,15 @@ func (r *report) print(out io.Writer) {
 		}{{"GET", "-", l.gets}, {"PUT, dry run", "-", l.puts}, {"GET", "slow callers", l.slowGets}, {"PUT, dry run", "slow callers", l.slowPuts}} {
 			t.add(row.what, row.beside, fmt.Sprint(row.s.sent), fmt.Sprintf("%.1f", row.s.perSecond), fmt.Sprintf("%.1f ms", milliseconds(row.s.median)), fmt.Sprintf("%.1f ms", milliseconds(row.s.p99)))
 		}
+		t.print(out)
+	}
+	if a := r.agent; a != nil {
+		fmt.Fprintf(out, "\nOne node agent; %d requests, one after the other:\n\n", len(a.deleted))
+		t := table{{"idle CPU", "idle memory", "peak", "writes while idle", "POST to answer, median", "p99", "POST to deletion, median", "p99", "machine busy before"}}
+		t.add(fmt.Sprintf("%.1f mCPU", a.milliCPU()), megabytes(a.rss), megabytes(a.peak), fmt.Sprint(a.writes),
+			fmt.Sprintf("%.0f ms", milliseconds(quantile(a.answered, 50))), fmt.Sprintf("%.0f ms", milliseconds(quantile(a.answered, 99))),
+			fmt.Sprintf("%.0f ms", milliseconds(quantile(a.deleted, 50))), fmt.Sprintf("%.0f ms", milliseconds(quantile(a.deleted, 99))),
+			fmt.Sprintf("%.0f %%", 100*a.busy))
 		t.print(out)
 	}
 	fmt.Fprint(out, "\nTargets:\n\n")

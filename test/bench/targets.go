@@ -19,6 +19,11 @@ const (
 	// much slow callers may change times and numbers.
 	maxAPIWait   = 50 * time.Millisecond
 	maxAPIChange = 0.2
+	// maxAgentMemory and maxAgentCPU bound an idle node agent, maxToDeletion the median
+	// from a POST at the node to the deletion of the pod.
+	maxAgentMemory = 30e6 // bytes
+	maxAgentCPU    = 5.0  // thousandths of a CPU
+	maxToDeletion  = 200 * time.Millisecond
 )
 
 // verdict is one target with what was measured.
@@ -60,7 +65,21 @@ func (r *report) verdicts() []verdict {
 			verdict{fmt.Sprintf("gr: a pass over an unchanged one takes under %s of CPU", maxPass), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())), f.perPass() < maxPass},
 			verdict{fmt.Sprintf("gr: manager at most %s", megabytes(maxMemory)), megabytes(f.used.peak) + " at its peak", f.used.peak <= maxMemory})
 	}
-	return append(list, apiVerdicts(r.api)...)
+	return append(append(list, apiVerdicts(r.api)...), judgeAgent(r.agent)...)
+}
+
+// judgeAgent judges the node agent; nil was not measured.
+func judgeAgent(a *agentUse) []verdict {
+	if a == nil {
+		return nil
+	}
+	median := quantile(a.deleted, 50)
+	return []verdict{
+		{fmt.Sprintf("agent: idle at most %s resident", megabytes(maxAgentMemory)), fmt.Sprintf("%s, %s at its peak", megabytes(a.rss), megabytes(a.peak)), a.rss <= maxAgentMemory},
+		{fmt.Sprintf("agent: idle at most %.0f mCPU", maxAgentCPU), fmt.Sprintf("%.1f mCPU, %d writes in %s", a.milliCPU(), a.writes, a.idle), a.milliCPU() <= maxAgentCPU},
+		{fmt.Sprintf("agent: POST to the pod's deletion at most %s at the median", maxToDeletion),
+			fmt.Sprintf("%.0f ms; p99 %.0f ms", milliseconds(median), milliseconds(quantile(a.deleted, 99))), median <= maxToDeletion},
+	}
 }
 
 // judgeRace judges the repetitions of one case together: times by their mean,

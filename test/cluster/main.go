@@ -19,7 +19,7 @@ import (
 // module's own go.mod and go.sum, which pin every version, and the etcd command.
 // It travels inside the binary, so that testcluster runs from any directory.
 //
-//go:embed go.mod go.sum etcd/main.go
+//go:embed go.mod go.sum etcd/main.go pause/main.go
 var controlPlaneModule embed.FS
 
 func main() {

@@ -164,6 +164,10 @@ func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec,
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	asked := filepath.Join(f.t.TempDir(), "body.json")
+	if err := os.WriteFile(asked, data, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
 	byPlugin := &preview.Preview{}
 	if err := json.Unmarshal([]byte(f.gcu(ctx, f.t, f.Kubeconfig, 0, nil, args...)), byPlugin); err != nil {
 		f.t.Fatal(err)
@@ -174,7 +178,7 @@ func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec,
 			Operation, Result, Error string
 			Content                  *preview.Preview
 		}{}
-		said := f.desk.curl(ctx, f.t, "http://<node-ip>:32765/gum/v1/gr/"+f.name+"/plan?approved=true", "-d", string(data))
+		said := f.desk.shell(ctx, f.t, "curl --silent --max-time 60 'http://<node-ip>:32765/gum/v1/gr/"+f.name+"/plan?approved=true' -d @"+asked)
 		if err := json.Unmarshal([]byte(said), &answer); err != nil || answer.Result != "Success" {
 			return fmt.Errorf("%w: %s", err, said)
 		}

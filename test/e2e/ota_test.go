@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,21 +38,24 @@ func (f *fixture) allHave(ctx context.Context, want corev1.ConditionStatus) {
 	})
 }
 
-// post asks an agent and returns the status code and the text.
+// post asks an agent and returns the status code and the text; without an answer the code
+// is 0, and the test fails.
 func post(ctx context.Context, t *testing.T, url string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0, ""
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0, ""
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	return response.StatusCode, string(body)
 }
@@ -84,11 +90,85 @@ func (s *scenarios) requestOfNode(ctx context.Context, t *testing.T) {
 	}
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskWaiting, "Paused")
 	f.staysAs(ctx, before)
+	s.pullsAhead(ctx, f, agent.URL, own)
+	s.takesBack(ctx, f, agent.URL, own.Spec.NodeName)
+	var posts sync.WaitGroup
+	for range 50 {
+		posts.Go(func() {
+			if code, text := post(ctx, t, url(own.Name)); code != 200 {
+				t.Errorf("asking again answers %d %q", code, text)
+			}
+		})
+	}
+	posts.Wait()
+	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskWaiting, "Paused")
 	f.change(ctx, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationPaused) })
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskDone, "Replaced")
 	delete(before, own.UID)
 	f.staysAs(ctx, before)
+	s.deletedOnce(t, f.name)
 	s.requestForGone(ctx, f, own.Spec.NodeName, url)
+}
+
+// pullsAhead: the agent pulls the images of the newest revision, and the operator says so
+// on the pod, next to the other conditions.
+func (s *scenarios) pullsAhead(ctx context.Context, f *fixture, agent string, pod *corev1.Pod) {
+	f.t.Helper()
+	if code, text := post(ctx, f.t, agent+"/openyurt.io/v1/namespaces/default/pods/"+pod.Name+"/imagepull"); code != 200 {
+		f.t.Fatalf("imagepull answers %d %q", code, text)
+	}
+	f.eventually(ctx, func() error {
+		var now corev1.Pod
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(pod), &now); err != nil {
+			return err
+		}
+		types := map[corev1.PodConditionType]corev1.PodCondition{}
+		for _, c := range now.Status.Conditions {
+			types[c.Type] = c
+		}
+		ready, need := types[topsv1.PodImageReady], types[topsv1.PodNeedUpgrade]
+		if ready.Status != corev1.ConditionTrue || ready.Reason != topsv1.ReasonPullImageSuccess || ready.Message != need.Message ||
+			need.Status != corev1.ConditionTrue || types[corev1.PodReady].Status != corev1.ConditionTrue {
+			return fmt.Errorf("conditions of pod %s are %+v", pod.Name, now.Status.Conditions)
+		}
+		return nil
+	})
+	if !s.agents.Host(pod.Spec.NodeName).Pulled("app:2") {
+		f.t.Error("the image was not pulled")
+	}
+}
+
+// takesBack: a request that waits is taken back, and nothing is replaced.
+func (s *scenarios) takesBack(ctx context.Context, f *fixture, agent, node string) {
+	f.t.Helper()
+	if code, text := post(ctx, f.t, agent+"/v1/rollback"); code != 202 {
+		f.t.Fatalf("rollback answers %d %q", code, text)
+	}
+	s.taskReaches(ctx, f, node, topsv1.TaskWithdrawn, "Withdrawn")
+	f.eventually(ctx, func() error {
+		if code, text := post(ctx, f.t, agent+"/v1/rollback"); code != 409 {
+			return fmt.Errorf("rollback of nothing answers %d %q", code, text)
+		}
+		return nil
+	})
+}
+
+// deletedOnce: of the pods of a DaemonSet one was deleted, whoever asked how often.
+func (s *scenarios) deletedOnce(t *testing.T, daemonSet string) {
+	t.Helper()
+	log, err := os.ReadFile(s.manager.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deletions := 0
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, `"Deleting Pod"`) && strings.Contains(line, daemonSet+"-") {
+			deletions++
+		}
+	}
+	if deletions != 1 {
+		t.Errorf("%d pods were deleted, want one", deletions)
+	}
 }
 
 // requestForGone: a request that waits is answered when its DaemonSet is deleted.

@@ -28,6 +28,8 @@ func (s *scenarios) policyRefused(ctx context.Context, t *testing.T) {
 		{"a wave with neither", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "a"}}}, "either a selector or a size"},
 		{"two waves of one name", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
 			{Name: "a", Size: percent("1")}, {Name: "a", Size: percent("2")}}}, "same name"},
+		{"a wave named as the nodes that are in none", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
+			{Name: "rest", Size: percent("100%")}}}, "in no wave"},
 		{"a window that starts at no time of day", topsv1.UpgradePolicySpec{Window: &topsv1.MaintenanceWindow{
 			Start: "25:00", DurationMinutes: 60}}, "spec.window.start"},
 	}

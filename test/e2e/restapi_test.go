@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/harness"
@@ -53,13 +54,21 @@ func (s *scenarios) startAPI(ctx context.Context, t *testing.T, d *desk) {
 	}
 }
 
-// curl runs a line of the guide and returns what it printed.
-func (d *desk) curl(ctx context.Context, t *testing.T, line string, args ...string) string {
+// run runs a line of the guide in a shell, at the address of the manager, and
+// compares its output with the guide's.
+func (d *desk) run(ctx context.Context, t *testing.T, line guideLine) {
 	t.Helper()
-	address := strings.Replace(line, "<node-ip>:32765", d.address, 1)
-	output, err := exec.CommandContext(ctx, "curl", append([]string{"--silent", "--show-error", "--max-time", "60", address}, args...)...).CombinedOutput()
+	if output := d.shell(ctx, t, line.command); line.missing(output) != "" {
+		t.Errorf("%s: the output lacks %q:\n%s", line.command, line.missing(output), output)
+	}
+}
+
+// shell runs a command and returns what it printed.
+func (d *desk) shell(ctx context.Context, t *testing.T, command string) string {
+	t.Helper()
+	output, err := exec.CommandContext(ctx, "sh", "-c", strings.Replace(command, "<node-ip>:32765", d.address, 1)).Output()
 	if err != nil {
-		t.Fatalf("curl %s %q: %v: %s", line, args, err, output)
+		t.Fatalf("%s: %v: %s", command, err, output)
 	}
 	return string(output)
 }
@@ -84,7 +93,8 @@ func (s *scenarios) restAPI(ctx context.Context, t *testing.T) {
 	d := s.serveAPI(ctx, t)
 	const name, url = "enflame-gcu-resource", "http://<node-ip>:32765/gum/v1/gr/enflame-gcu-resource"
 	gr := func(version string, gfd bool) *topsv1.GcuResource {
-		o := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.GcuResourceSpec{Exporter: &topsv1.BaseFields{Version: version}}}
+		o := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.GcuResourceSpec{Exporter: &topsv1.BaseFields{Version: version},
+			Driver: &topsv1.BaseFields{Repository: "artifact.enflame.cn/galaxy_docker_hub/gcu"}}}
 		if gfd {
 			o.Spec.GFD = &topsv1.BaseFields{}
 		}
@@ -97,49 +107,44 @@ func (s *scenarios) restAPI(ctx context.Context, t *testing.T) {
 			return gr.Status.Phase == topsv1.PhaseRunning && gr.Status.ReadyResource == ready && gr.Status.ObservedGeneration == gr.Generation && is(gr)
 		})
 	}
-	running("deployed", "2/2", func(*topsv1.GcuResource) bool { return true })
-	for line, want := range map[string]string{
-		"http://<node-ip>:32765/gum/v1/gr": "{\n    \"operation\": \"List\",\n    \"result\": \"Success\",\n    \"content\": {\n        \"apiVersion\": \"topsops.enflame.com/v1\",\n        \"items\": [\n            {\n",
-		url:                                "{\n    \"operation\": \"Get\",\n    \"result\": \"Success\",\n    \"content\": {\n        \"apiVersion\": \"topsops.enflame.com/v1\",\n        \"kind\": \"GcuResource\",\n",
-		url + "/resource/exporter":         "{\n    \"operation\": \"Get\",\n    \"result\": \"Success\",\n    \"content\": {\n        \"apiVersion\": \"apps/v1\",\n        \"kind\": \"DaemonSet\",\n",
-		url + "/resource/driver":           "{\n    \"operation\": \"Get\",\n    \"result\": \"Failed\",\n    \"error\": \"daemonsets.apps \\\"driver\\\" not found\"\n}\n",
-	} {
-		if got := d.curl(ctx, t, line); !strings.HasPrefix(got, want) {
-			t.Errorf("curl %s: got %s", line, got)
-		}
-	}
+	running("deployed", "3/3", func(*topsv1.GcuResource) bool { return true })
+	d.run(ctx, t, guideList)
+	d.run(ctx, t, guideGet)
+	d.run(ctx, t, guideDriver)
 
-	const upgraded = "{\n    \"operation\": \"Upgrade\",\n    \"result\": \"Success\"\n}\n"
 	pods := s.podsOf(ctx, t, "enflame-gcu-exporter")
 	d.blueprint(t, gr("v2", true))
-	if got := d.curl(ctx, t, url, "-X", "PUT", "-d", `{"file": "gr.json"}`); got != upgraded {
-		t.Errorf("got %s", got)
-	}
-	running("upgraded in place", "2/2", func(gr *topsv1.GcuResource) bool {
+	d.run(ctx, t, guidePut)
+	running("upgraded in place", "3/3", func(gr *topsv1.GcuResource) bool {
 		return gr.UID == old.UID && action(gr, topsv1.ActionUpgrade) == "success/success" && survivors(pods, s.podsOf(ctx, t, "enflame-gcu-exporter")) == 0
 	})
-	if got := d.curl(ctx, t, url+"/rollout"); !strings.Contains(got, fmt.Sprintf(`"updated": %d`, scenarioNodes)) {
+	if got := d.shell(ctx, t, "curl "+url+"/rollout"); !strings.Contains(got, fmt.Sprintf(`"updated": %d`, scenarioNodes)) {
 		t.Errorf("got %s", got)
 	}
 
 	d.blueprint(t, gr("v3", false))
-	if got := d.curl(ctx, t, url, "-X", "PUT", "-d", `{"file": "gr.json", "mode": "recreate"}`); got != upgraded {
-		t.Errorf("got %s", got)
-	}
+	d.run(ctx, t, guideLine{"curl " + url + ` -X PUT -d '{"file": "gr.json", "mode": "recreate"}'`, guidePut.printed})
 	s.manager.Kill()
 	d.Kill()
 	s.startManager(ctx, t)
 	s.startAPI(ctx, t, d)
-	running("created again with what the blueprint lists", "1/1", func(gr *topsv1.GcuResource) bool {
+	running("created again with what the blueprint lists", "2/2", func(gr *topsv1.GcuResource) bool {
 		return gr.UID != old.UID && gr.Generation == 1 && gr.Spec.Exporter.Version == "v3" && gr.Spec.GFD == nil
 	})
 
-	if got := d.curl(ctx, t, url, "-X", "DELETE", "-d", `{"policy": "foreground"}`); got != "{\n    \"operation\": \"Delete\",\n    \"result\": \"Success\"\n}\n" {
-		t.Errorf("got %s", got)
-	}
-	if got := d.curl(ctx, t, url); got != "{\n    \"operation\": \"Get\",\n    \"result\": \"Failed\",\n    \"error\": \"gcuresources.topsops.enflame.com \\\"enflame-gcu-resource\\\" not found\"\n}\n" {
-		t.Errorf("got %s", got)
-	}
+	d.run(ctx, t, guideForeground)
+	d.run(ctx, t, guideGone)
+	s.create(ctx, t, gr("v3", false))
+	d.run(ctx, t, guideDelete)
+	s.eventually(ctx, t, func() error {
+		var gr topsv1.GcuResource
+		err := s.Client.Get(ctx, client.ObjectKey{Name: name}, &gr)
+		if err == nil {
+			return fmt.Errorf("gr %s is still there: %+v", name, gr.Status)
+		}
+		return client.IgnoreNotFound(err)
+	})
+	d.run(ctx, t, guideGone)
 	log, err := os.ReadFile(filepath.Join(d.logs, "gcu-upgrade-manager.log"))
 	if err != nil || !strings.Contains(string(log), `body="{\"file\": \"gr.json\"}"`) {
 		t.Errorf("the log has no body of the upgrade (%v):\n%s", err, log)

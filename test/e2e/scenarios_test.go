@@ -41,8 +41,74 @@ func (s *scenarios) startAgents(ctx context.Context, t *testing.T) {
 	}
 }
 
-// TestScenarios runs the scenarios one after the other on one cluster.
+// scenario is one of those that run on one cluster, one after the other. Each leaves
+// the cluster as it was.
+type scenario struct {
+	name string
+	play func(s *scenarios, ctx context.Context, t *testing.T)
+}
+
+// TestScenarios runs the scenarios on two clusters at the same time: those about
+// rollouts of any DaemonSet, and those about GcuResources and node agents.
 func TestScenarios(t *testing.T) {
+	for name, list := range map[string][]scenario{"rollouts": rolloutScenarios, "grs": grScenarios} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			playScenarios(t, list)
+		})
+	}
+}
+
+var (
+	rolloutScenarios = []scenario{
+		{"wrong settings are said and nothing is deleted", (*scenarios).wrongSettings},
+		{"the keys of OpenYurt mean the same", (*scenarios).openYurtKeys},
+		{"a node lost after it was touched keeps its slot", (*scenarios).lostAfterTouch},
+		{"a lost node that is back before its pod is Ready keeps its slot", (*scenarios).nodeThenPod},
+		{"a lost node whose pod is Ready before it is back keeps its slot", (*scenarios).podThenNode},
+		{"the last straggler is named, fails and heals", (*scenarios).lastStraggler},
+		{"more nodes are offline than the budget allows", (*scenarios).moreOffline},
+		{"a Node object vanishes and comes back", (*scenarios).nodeObjectDeleted},
+		{"kubectl rollout restart, history and undo work, half-way too", (*scenarios).kubectlRollout},
+		{"a bad version halts and a good one replaces it", (*scenarios).badVersion},
+		{"a version that takes nodes down halts within the budget", (*scenarios).takesNodesDown},
+		{"a version that takes nodes down later halts too, with minReadySeconds", (*scenarios).takesNodesDownLater},
+		{"a version that takes nodes down when they are updated halts too", (*scenarios).takesUpdatedNodesDown},
+		{"a template changed half-way replaces each pod once", (*scenarios).newTemplate},
+		{"the strategy changes half-way to OTA and back", (*scenarios).toOTA},
+		{"a budget lowered half-way binds new starts at once", (*scenarios).smallerBudget},
+		{"a policy changed half-way binds at once", (*scenarios).otherPolicy},
+		{"an update type changed half-way stops us until it is OnDelete again", (*scenarios).otherUpdateType},
+		{"a bad version of a DaemonSet is rolled back by itself", (*scenarios).daemonSetGoesBack},
+		{"a pod stuck in Terminating costs one slot", (*scenarios).stuckTerminating},
+		{"pausing starts nothing new", (*scenarios).paused},
+		{"a policy that makes no sense is refused", (*scenarios).policyRefused},
+		{"waves follow one another, a manual one waits for a person", (*scenarios).waves},
+		{"each pool keeps its own budget and all of them go on", (*scenarios).pools},
+		{"nothing starts outside of the window, which may be edited", (*scenarios).window},
+		{"the window is meant in the time of the node's site", (*scenarios).windowOfSite},
+		{"a killed manager goes on where it stopped, within the budget", (*scenarios).killedManager},
+		{"two managers at once stay within the budget", (*scenarios).twoManagers},
+	}
+	grScenarios = []scenario{
+		{"a GcuResource with both device plugins is refused", (*scenarios).bothPlugins},
+		{"a bad version of a GcuResource is rolled back by itself", (*scenarios).gcuResourceGoesBack},
+		{"a driver is upgraded on emptied nodes", (*scenarios).driverUpgrade},
+		{"a node that cannot be emptied is put off", (*scenarios).drainRefused},
+		{"an upgrade does what it is limited to", (*scenarios).limited},
+		{"what a preview tells is what happens", (*scenarios).foretold},
+		{"two grs upgrade one node one after the other", (*scenarios).twoResources},
+		{"a gr deleted half-way leaves no node cordoned", (*scenarios).deletedHalfWay},
+		{"a person steers an upgrade with kubectl gcu", (*scenarios).plugin},
+		{"a request of a node waits, runs and is answered", (*scenarios).requestOfNode},
+		{"leaving OTA removes the conditions", (*scenarios).leaveOTA},
+		{"the REST API does what the guide of gcu-upgrade-manager prints", (*scenarios).restAPI},
+		{"every example deploys, runs and goes without a trace", (*scenarios).examples},
+		{"the shipped manifests are accepted", (*scenarios).manifests},
+	}
+)
+
+func playScenarios(t *testing.T, list []scenario) {
 	ctx := testContext(t, 17*time.Minute)
 	s := &scenarios{Cluster: startCluster(ctx, t, "--nodes", fmt.Sprint(scenarioNodes), "--zones", fmt.Sprint(scenarioZones), "--pod-ready-delay", "300ms",
 		"--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "6s")}
@@ -59,48 +125,9 @@ func TestScenarios(t *testing.T) {
 		}
 		s.agents.Close()
 	})
-	t.Run("wrong settings are said and nothing is deleted", func(t *testing.T) { s.wrongSettings(ctx, t) })
-	t.Run("a GcuResource with both device plugins is refused", func(t *testing.T) { s.bothPlugins(ctx, t) })
-	t.Run("the keys of OpenYurt mean the same", func(t *testing.T) { s.openYurtKeys(ctx, t) })
-	t.Run("a node lost after it was touched keeps its slot", func(t *testing.T) { s.lostAfterTouch(ctx, t) })
-	t.Run("a lost node that is back before its pod is Ready keeps its slot", func(t *testing.T) { s.nodeThenPod(ctx, t) })
-	t.Run("a lost node whose pod is Ready before it is back keeps its slot", func(t *testing.T) { s.podThenNode(ctx, t) })
-	t.Run("the last straggler is named, fails and heals", func(t *testing.T) { s.lastStraggler(ctx, t) })
-	t.Run("more nodes are offline than the budget allows", func(t *testing.T) { s.moreOffline(ctx, t) })
-	t.Run("a Node object vanishes and comes back", func(t *testing.T) { s.nodeObjectDeleted(ctx, t) })
-	t.Run("kubectl rollout restart, history and undo work, half-way too", func(t *testing.T) { s.kubectlRollout(ctx, t) })
-	t.Run("a bad version halts and a good one replaces it", func(t *testing.T) { s.badVersion(ctx, t) })
-	t.Run("a version that takes nodes down halts within the budget", func(t *testing.T) { s.takesNodesDown(ctx, t) })
-	t.Run("a version that takes nodes down later halts too, with minReadySeconds", func(t *testing.T) { s.takesNodesDownLater(ctx, t) })
-	t.Run("a version that takes nodes down when they are updated halts too", func(t *testing.T) { s.takesUpdatedNodesDown(ctx, t) })
-	t.Run("a template changed half-way replaces each pod once", func(t *testing.T) { s.newTemplate(ctx, t) })
-	t.Run("the strategy changes half-way to OTA and back", func(t *testing.T) { s.toOTA(ctx, t) })
-	t.Run("a budget lowered half-way binds new starts at once", func(t *testing.T) { s.smallerBudget(ctx, t) })
-	t.Run("a policy changed half-way binds at once", func(t *testing.T) { s.otherPolicy(ctx, t) })
-	t.Run("an update type changed half-way stops us until it is OnDelete again", func(t *testing.T) { s.otherUpdateType(ctx, t) })
-	t.Run("a bad version of a DaemonSet is rolled back by itself", func(t *testing.T) { s.daemonSetGoesBack(ctx, t) })
-	t.Run("a bad version of a GcuResource is rolled back by itself", func(t *testing.T) { s.gcuResourceGoesBack(ctx, t) })
-	t.Run("a driver is upgraded on emptied nodes", func(t *testing.T) { s.driverUpgrade(ctx, t) })
-	t.Run("a node that cannot be emptied is put off", func(t *testing.T) { s.drainRefused(ctx, t) })
-	t.Run("an upgrade does what it is limited to", func(t *testing.T) { s.limited(ctx, t) })
-	t.Run("what a preview tells is what happens", func(t *testing.T) { s.foretold(ctx, t) })
-	t.Run("two grs upgrade one node one after the other", func(t *testing.T) { s.twoResources(ctx, t) })
-	t.Run("a gr deleted half-way leaves no node cordoned", func(t *testing.T) { s.deletedHalfWay(ctx, t) })
-	t.Run("a pod stuck in Terminating costs one slot", func(t *testing.T) { s.stuckTerminating(ctx, t) })
-	t.Run("pausing starts nothing new", func(t *testing.T) { s.paused(ctx, t) })
-	t.Run("a person steers an upgrade with kubectl gcu", func(t *testing.T) { s.plugin(ctx, t) })
-	t.Run("a policy that makes no sense is refused", func(t *testing.T) { s.policyRefused(ctx, t) })
-	t.Run("waves follow one another, a manual one waits for a person", func(t *testing.T) { s.waves(ctx, t) })
-	t.Run("each pool keeps its own budget and all of them go on", func(t *testing.T) { s.pools(ctx, t) })
-	t.Run("nothing starts outside of the window, which may be edited", func(t *testing.T) { s.window(ctx, t) })
-	t.Run("the window is meant in the time of the node's site", func(t *testing.T) { s.windowOfSite(ctx, t) })
-	t.Run("a killed manager goes on where it stopped, within the budget", func(t *testing.T) { s.killedManager(ctx, t) })
-	t.Run("two managers at once stay within the budget", func(t *testing.T) { s.twoManagers(ctx, t) })
-	t.Run("a request of a node waits, runs and is answered", func(t *testing.T) { s.requestOfNode(ctx, t) })
-	t.Run("leaving OTA removes the conditions", func(t *testing.T) { s.leaveOTA(ctx, t) })
-	t.Run("the REST API does what the guide of gcu-upgrade-manager prints", func(t *testing.T) { s.restAPI(ctx, t) })
-	t.Run("every example deploys, runs and goes without a trace", func(t *testing.T) { s.examples(ctx, t) })
-	t.Run("the shipped manifests are accepted", func(t *testing.T) { s.manifests(ctx, t) })
+	for _, scenario := range list {
+		t.Run(scenario.name, func(t *testing.T) { scenario.play(s, ctx, t) })
+	}
 }
 
 func (s *scenarios) startManager(ctx context.Context, t *testing.T) {

@@ -154,13 +154,19 @@ func (c *Cluster) run(ctx context.Context, progress io.Writer, args ...string) (
 		return "", err
 	}
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(ctx, program, args...)
+	command := interruptible(ctx, program, args...)
 	command.Stdout, command.Stderr = &stdout, io.MultiWriter(&stderr, progress)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	if err := command.Run(); err != nil {
 		return "", fmt.Errorf("testcluster %s: %w: %s", args[0], err, lastLine(stderr.String()))
 	}
 	return strings.TrimSpace(stdout.String()), nil
+}
+
+// interruptible returns a command that hears the end of ctx as a Ctrl-C.
+func interruptible(ctx context.Context, program string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, program, args...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	return command
 }
 
 func lastLine(text string) string {

@@ -201,6 +201,7 @@ func parts() map[string]struct {
 	return map[string]part{
 		"agent":     {true, `{"version":"v1"}`},
 		"requests":  {true, `[{"id":"r","daemonSet":{"namespace":"a","name":"b","uid":"c"},"pod":{"namespace":"a","name":"b","uid":"c"},"requestTime":"2026-01-01T00:00:00Z"}]`},
+		"pulls":     {true, `[{"id":"p","daemonSet":{"namespace":"a","name":"b","uid":"c"},"pod":{"namespace":"a","name":"b","uid":"c"},"revision":"r","state":"Ready","time":"2026-01-01T00:00:00Z"}]`},
 		"host":      {true, `{"time":"2026-01-01T00:00:00Z"}`},
 		"tasks":     {false, `[{"requestID":"r","name":"a_b_c","state":"Done"}]`},
 		"operation": {false, `{"id":"op","phase":"Done","since":"2026-01-01T00:00:00Z","startTime":"2026-01-01T00:00:00Z"}`},

@@ -118,7 +118,7 @@ func operationCases() []operationCase {
 	held.Job, held.Disturbed = &Job{ID: "op-a", Ours: true, Granted: true, Held: true}, true
 	failed := heavyInput(1, held, prepared(b))
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Reason: ReasonOperationFailed, Since: epoch}}
-	pooled := heavyInput(2, inPool(prepared(a), "x"), inPool(b, "y"), inPool(granted(c), "x")).slots(operating(c))
+	pooled := heavyInput(2, inPool(prepared(a), "x"), inPool(b, "y"), inPool(granted(c), "x"), inPool(prepared(heavyNode("d")), "x")).slots(operating(c))
 	pooled.Policy.PoolMaxUnavailable = ptr.To(intstr.FromInt32(1))
 	behind := withEnd(a, Done) // the view shows the driver's pod from before
 	again := withPod(withEnd(heavyNode("a"), Done), func(p *Pod) { p.Created = epoch })
@@ -135,8 +135,8 @@ func operationCases() []operationCase {
 			said{States: states("a", "pending/BudgetExhausted", "b", "pending/Preparing")}, []string{"b:prepare"}},
 		{"a node that is prepared and offline keeps nobody from being prepared", heavyInput(1, offline(prepared(a)), b),
 			said{States: states("a", "skipped/NodeOffline", "b", "pending/Preparing")}, []string{"b:prepare"}},
-		{"a node that is prepared in a pool that is used up keeps no other pool from being prepared", pooled,
-			said{Slots: []string{"c"}, States: states("a", "pending/PoolBudgetExhausted", "b", "pending/Preparing", "c", "in-flight/Operating")}, []string{"b:prepare"}},
+		{"nodes that are prepared in a pool that is used up keep no other pool from being prepared", pooled,
+			said{Slots: []string{"c"}, States: states("a", "pending/PoolBudgetExhausted", "b", "pending/Preparing", "c", "in-flight/Operating", "d", "pending/PoolBudgetExhausted")}, []string{"b:prepare"}},
 		{"a prepared node is started, and the next one prepared", heavyInput(1, prepared(a), b),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/Preparing")},
 			[]string{"a:grant op-a", "b:prepare"}},

@@ -24,9 +24,10 @@ require (
 
 func module(mod, etcd string) fstest.MapFS {
 	return fstest.MapFS{
-		"go.mod":       {Data: []byte(mod)},
-		"go.sum":       {Data: []byte("sums")},
-		"etcd/main.go": {Data: []byte(etcd)},
+		"go.mod":        {Data: []byte(mod)},
+		"go.sum":        {Data: []byte("sums")},
+		"etcd/main.go":  {Data: []byte(etcd)},
+		"pause/main.go": {Data: []byte("package main")},
 	}
 }
 
@@ -83,7 +84,7 @@ func TestMissingIgnoresHalfBuiltBinaries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"}
+	want := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet", "pause", "kwok"}
 	if got := a.Missing(); !slices.Equal(got, want) {
 		t.Errorf("got missing %v, want %v", got, want)
 	}
@@ -119,7 +120,7 @@ func TestLockIsHeldByOneAtATime(t *testing.T) {
 
 func TestGoBuildTellsWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
-	files := fstest.MapFS{"go.mod": {Data: []byte("module example\n")}, "go.sum": {}, "etcd/main.go": {Data: []byte("package main\nfunc main() { nonsense() }\n")}}
+	files := fstest.MapFS{"go.mod": {Data: []byte("module example\n")}, "go.sum": {}, "etcd/main.go": {Data: []byte("package main\nfunc main() { nonsense() }\n")}, "pause/main.go": {}}
 	if err := writeModule(files, dir); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // moduleFiles are the files of the module the binaries are built from.
-var moduleFiles = []string{"go.mod", "go.sum", "etcd/main.go"}
+var moduleFiles = []string{"go.mod", "go.sum", "etcd/main.go", "pause/main.go"}
 
 // binary is one program of the control plane.
 type binary struct {
@@ -31,6 +31,8 @@ var binaries = []binary{
 	{name: "kube-controller-manager", pkg: kubernetesModule + "/cmd/kube-controller-manager", module: kubernetesModule},
 	{name: "kube-scheduler", pkg: kubernetesModule + "/cmd/kube-scheduler", module: kubernetesModule},
 	{name: "kubectl", pkg: kubernetesModule + "/cmd/kubectl", module: kubernetesModule},
+	{name: "kubelet", pkg: kubernetesModule + "/cmd/kubelet", module: kubernetesModule},
+	{name: "pause", pkg: "./pause", module: kubernetesModule},
 	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok"},
 }
 

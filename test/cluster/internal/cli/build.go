@@ -10,9 +10,9 @@ func (r *root) buildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "build",
 		Short: "Build what is missing of the control plane",
-		Long: `Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and
-kwok into the cache folder. What is there is not built again. The first build
-takes about ten minutes on two cores.`,
+		Long: `Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
+kubelet, kwok and the pause program of pods into the cache folder. What is there is
+not built again. The first build takes about twelve minutes on two cores.`,
 		Example: "  testcluster build",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

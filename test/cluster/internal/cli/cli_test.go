@@ -10,9 +10,10 @@ import (
 
 // testModule is enough of a module to locate the cache.
 var testModule = fstest.MapFS{
-	"go.mod":       {Data: []byte("module example\nrequire k8s.io/kubernetes v1.36.3\n")},
-	"go.sum":       {},
-	"etcd/main.go": {},
+	"go.mod":        {Data: []byte("module example\nrequire k8s.io/kubernetes v1.36.3\n")},
+	"go.sum":        {},
+	"etcd/main.go":  {},
+	"pause/main.go": {},
 }
 
 func run(args ...string) (string, error) {
@@ -31,19 +32,25 @@ func TestBadInputIsAnErrorWithoutUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		"up without a directory":           {[]string{"up", "--nodes", "3"}, "--dir is required"},
-		"up with a negative count":         {[]string{"up", "--dir", dir, "--nodes", "-1"}, "--nodes must be from 0"},
-		"up with no number":                {[]string{"up", "--dir", dir, "--nodes", "many"}, `invalid argument "many"`},
-		"down without a directory":         {[]string{"down"}, "--dir is required"},
-		"down without a cluster":           {[]string{"down", "--dir", dir}, "no cluster is in"},
-		"status of a missing directory":    {[]string{"status", "--dir", dir + "/nope"}, "does not exist"},
-		"node-off without a name":          {[]string{"node-off", "--dir", dir}, "requires at least 1 arg"},
-		"env without a cluster":            {[]string{"env", "--dir", dir}, "no cluster is in"},
-		"kubeconfig without an account":    {[]string{"kubeconfig", "--dir", dir}, "--serviceaccount is required"},
-		"kubeconfig with half an account":  {[]string{"kubeconfig", "--dir", dir, "--serviceaccount", "x"}, "must be NAMESPACE/NAME"},
-		"a command that is not there":      {[]string{"frobnicate"}, "unknown command"},
-		"a flag that is not there":         {[]string{"up", "--frobnicate"}, "unknown flag"},
-		"an argument where none is wanted": {[]string{"down", "x"}, "unknown command"},
+		"up without a directory":            {[]string{"up", "--nodes", "3"}, "--dir is required"},
+		"up with a negative count":          {[]string{"up", "--dir", dir, "--nodes", "-1"}, "--nodes must be from 0"},
+		"up with no number":                 {[]string{"up", "--dir", dir, "--nodes", "many"}, `invalid argument "many"`},
+		"down without a directory":          {[]string{"down"}, "--dir is required"},
+		"down without a cluster":            {[]string{"down", "--dir", dir}, "no cluster is in"},
+		"status of a missing directory":     {[]string{"status", "--dir", dir + "/nope"}, "does not exist"},
+		"up with fewer than no real nodes":  {[]string{"up", "--dir", dir, "--real-nodes", "-1"}, "--real-nodes must be from 0"},
+		"docker on a node that is not real": {[]string{"up", "--dir", dir, "--docker-node", "node-0001"}, "--docker-node must be"},
+		"node-exec without a program":       {[]string{"node-exec", "--dir", dir, "real-1"}, "requires at least 2 arg"},
+		"load-image without a cluster":      {[]string{"load-image", "--dir", dir, "x.tar"}, "no cluster is in"},
+		"build-image without a name":        {[]string{"build-image", "--output", dir + "/x", "a:/b"}, "--tag and --output are required"},
+		"build-image with half a file":      {[]string{"build-image", "--tag", "a", "--output", dir + "/x", "a"}, "SOURCE:/DESTINATION"},
+		"node-off without a name":           {[]string{"node-off", "--dir", dir}, "requires at least 1 arg"},
+		"env without a cluster":             {[]string{"env", "--dir", dir}, "no cluster is in"},
+		"kubeconfig without an account":     {[]string{"kubeconfig", "--dir", dir}, "--serviceaccount is required"},
+		"kubeconfig with half an account":   {[]string{"kubeconfig", "--dir", dir, "--serviceaccount", "x"}, "must be NAMESPACE/NAME"},
+		"a command that is not there":       {[]string{"frobnicate"}, "unknown command"},
+		"a flag that is not there":          {[]string{"up", "--frobnicate"}, "unknown flag"},
+		"an argument where none is wanted":  {[]string{"down", "x"}, "unknown command"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(test.args...)

@@ -22,10 +22,11 @@ func New(module fs.FS) *cobra.Command {
 	r := &root{module: module}
 	cmd := &cobra.Command{
 		Use:   "testcluster",
-		Short: "A real Kubernetes control plane with simulated nodes, on this machine",
+		Short: "A real Kubernetes control plane with simulated and real nodes, on this machine",
 		Long: `testcluster starts etcd, kube-apiserver, kube-controller-manager, kube-scheduler
 and kwok on 127.0.0.1, built from Go modules and cached, and makes simulated
-nodes that look like nodes with a GCU. Nodes can be lost and brought back.`,
+nodes that look like nodes with a GCU. Real nodes, as root, are kubelets with their
+own containerd. Nodes can be lost and brought back.`,
 		Example: `  testcluster up --dir /tmp/tc --nodes 20
   eval "$(testcluster env --dir /tmp/tc)"
   kubectl get nodes
@@ -41,7 +42,8 @@ nodes that look like nodes with a GCU. Nodes can be lost and brought back.`,
 	cmd.AddCommand(
 		r.buildCommand(), r.assetsCommand(), r.kubectlPathCommand(),
 		r.upCommand(), r.downCommand(), r.statusCommand(),
-		r.nodeCommand(false), r.nodeCommand(true),
+		r.nodeCommand(nodeOff), r.nodeCommand(nodeOn), r.nodeCommand(nodeKill), r.nodeCommand(nodeStart),
+		r.nodeExecCommand(), r.buildImageCommand(), r.loadImageCommand(),
 		r.envCommand(), r.kubeconfigCommand())
 	return cmd
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -47,10 +48,35 @@ func printProcesses(cmd *cobra.Command, state *cluster.State) error {
 		}
 		rows = append(rows, fmt.Sprintf("%s\t%d\t%s\t%s", p.Name, p.PID, running, p.Log))
 	}
+	realNodes, err := realRows(state)
+	if err != nil {
+		return err
+	}
+	rows = append(rows, realNodes...)
 	if _, err := fmt.Fprintln(table, strings.Join(rows, "\n")); err != nil {
 		return err
 	}
 	return table.Flush()
+}
+
+// realRows are the rows of the real nodes. One without power is no failure.
+func realRows(state *cluster.State) ([]string, error) {
+	if state.Real == nil {
+		return nil, nil
+	}
+	var rows []string
+	for _, name := range state.Real.Names() {
+		pid, err := state.Real.PID(name)
+		if err != nil {
+			return nil, err
+		}
+		status, err := state.Real.Status(name)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%s\t%s", name, pid, status, filepath.Join(state.Real.Logs, name)))
+	}
+	return rows, nil
 }
 
 func printCluster(cmd *cobra.Command, state *cluster.State) error {

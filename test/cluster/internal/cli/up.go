@@ -8,6 +8,7 @@ import (
 
 	"github.com/topsops/gcu-operator/test/cluster/internal/cluster"
 	"github.com/topsops/gcu-operator/test/cluster/internal/kwok"
+	"github.com/topsops/gcu-operator/test/cluster/internal/realnode"
 )
 
 // defaultOptions are those of a cluster that a person watches: pods take a
@@ -34,6 +35,10 @@ func (r *root) upCommand() *cobra.Command {
 kubeconfig. The control plane is built first when it is not in the cache. The
 cluster runs until "testcluster down"; several can run side by side.
 
+With --real-nodes there are also real nodes, real-1 and so on: kubelets with their own
+containerd, in namespaces of this machine. That needs root; what is missing is
+installed with apt-get. Images come from "testcluster load-image" only.
+
 A label on a pod (or a pod template) makes it behave badly:
   ` + kwok.BehaviourLabel + `: ` + kwok.BehaviourNeverReady + `   runs, but never becomes Ready
   ` + kwok.BehaviourLabel + `: ` + kwok.BehaviourCrashLoop + `    its containers crash again and again
@@ -43,6 +48,7 @@ Annotations on a pod change how long it takes to become Ready:
   ` + kwok.ReadyDelayMaxAnnotation + `: 15s   and, with the one above, at most this long`,
 		Example: `  testcluster up --dir /tmp/tc --nodes 20
   testcluster up --dir /tmp/tc --nodes 12 --zones 3
+  testcluster up --dir /tmp/tc --real-nodes 3 --docker-node real-3
   testcluster up --dir /tmp/tc --nodes 20 --pod-ready-delay 5s --pod-ready-jitter 10s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.up(cmd, o) },
@@ -50,6 +56,8 @@ Annotations on a pod change how long it takes to become Ready:
 	flags := cmd.Flags()
 	addDir(cmd, &o.Dir)
 	flags.IntVar(&o.Nodes.Count, "nodes", 0, "how many simulated nodes to make, node-0001 and so on")
+	flags.IntVar(&o.Real.Count, "real-nodes", 0, "how many real nodes to run, real-1 and so on")
+	flags.StringVar(&o.Real.DockerNode, "docker-node", "", "the real node that also runs a dockerd (default: none)")
 	flags.IntVar(&o.Nodes.Zones, "zones", 0, "spread the nodes over this many zones, zone-a and so on; 0 for none")
 	flags.DurationVar(&o.Timing.PodReadyDelay, "pod-ready-delay", o.Timing.PodReadyDelay, "how long a pod takes at least to become Ready")
 	flags.DurationVar(&o.Timing.PodReadyJitter, "pod-ready-jitter", o.Timing.PodReadyJitter, "how much longer, at random, it may take")
@@ -69,6 +77,11 @@ func (r *root) up(cmd *cobra.Command, o cluster.Options) error {
 		return err
 	}
 	out := steps(cmd)
+	if o.Real.Count > 0 {
+		if err := realnode.Ensure(cmd.Context(), out); err != nil {
+			return err
+		}
+	}
 	if err := a.Ensure(cmd.Context(), out); err != nil {
 		return err
 	}
@@ -90,8 +103,8 @@ func (r *root) downCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down --dir DIR",
 		Short: "Stop a cluster and remove its files",
-		Long: `Stop all processes of a cluster, wait until they have ended, and remove the
-cluster's files. Files of others in the directory stay.`,
+		Long: `Stop all processes and real nodes of a cluster, wait until they have ended, and
+remove the cluster's files. Files of others in the directory stay.`,
 		Example: "  testcluster down --dir /tmp/tc",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/topsops/gcu-operator/test/cluster/internal/process"
+	"github.com/topsops/gcu-operator/test/cluster/internal/realnode"
 )
 
 // stopGrace is how long a process may take to end by itself.
@@ -23,9 +25,13 @@ func (s *State) Down(keepLogs bool) error {
 	return s.remove(keepLogs)
 }
 
-// stop ends the processes. etcd is the first in the list and goes last: the
+// stop ends the real nodes and the processes. etcd is the first in the list and goes last: the
 // others take long to end without it.
 func (s *State) stop() error {
+	// Not by what the state says of them: its writer may have been interrupted.
+	if err := realnode.Remove(context.Background(), s.owner()); err != nil {
+		return err
+	}
 	if len(s.Processes) == 0 {
 		return nil
 	}
@@ -39,7 +45,7 @@ func (s *State) stop() error {
 // still a cluster's, and Down can be tried again.
 func (s *State) remove(keepLogs bool) error {
 	state := filepath.Join(s.layout.Dir, stateFile)
-	paths := []string{s.layout.Data(), s.layout.AdminKubeconfig(), state + ".new"}
+	paths := []string{s.layout.Data(), s.layout.Disks(), s.layout.AdminKubeconfig(), state + ".new"}
 	if !keepLogs {
 		paths = append(paths, s.layout.Logs())
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/topsops/gcu-operator/test/cluster/internal/controlplane"
 	"github.com/topsops/gcu-operator/test/cluster/internal/process"
+	"github.com/topsops/gcu-operator/test/cluster/internal/realnode"
 )
 
 // stateFile is the name of the state file in a cluster's directory.
@@ -39,6 +40,9 @@ type State struct {
 	Server string `json:"server,omitempty"`
 	// Nodes is how many nodes it was started with.
 	Nodes int `json:"nodes"`
+	// Real are the real nodes; nil when there are none. It is there before anything
+	// is made for them.
+	Real *realnode.Nodes `json:"real,omitempty"`
 	// Processes are all that were started, in that order.
 	Processes []process.Record `json:"processes,omitempty"`
 
@@ -102,7 +106,7 @@ func claim(dir string) (*State, error) {
 	if err := os.MkdirAll(layout.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the cluster's directory: %w", err)
 	}
-	for _, path := range []string{layout.Data(), layout.AdminKubeconfig()} {
+	for _, path := range []string{layout.Data(), layout.Disks(), layout.AdminKubeconfig()} {
 		if _, err := os.Lstat(path); err == nil && !exists(filepath.Join(layout.Dir, stateFile)) {
 			return nil, fmt.Errorf("%s is in the way: testcluster did not make it; choose another --dir", path)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/node"
 	"github.com/topsops/gcu-operator/test/cluster/internal/process"
 	"github.com/topsops/gcu-operator/test/cluster/internal/progress"
+	"github.com/topsops/gcu-operator/test/cluster/internal/realnode"
 )
 
 const (
@@ -37,6 +38,8 @@ type Options struct {
 	Dir string
 	// Nodes are the simulated nodes. KubeletVersion is filled in.
 	Nodes node.Spec
+	// Real are the real nodes.
+	Real realnode.Spec
 	// Timing is how fast pods live.
 	Timing kwok.Timing
 	// NodeMonitorGracePeriod is how long a node may be silent before it is NotReady.
@@ -60,7 +63,7 @@ func (o Options) Validate() error {
 	case o.ControllerManagerQPS < 1 || o.ControllerManagerBurst < 1:
 		return errors.New("--kube-controller-manager-qps and --kube-controller-manager-burst must be at least 1")
 	}
-	return o.Nodes.Validate()
+	return errors.Join(o.Nodes.Validate(), o.Real.Validate())
 }
 
 // Up brings a cluster up. When that fails or ctx ends, what was started is
@@ -81,7 +84,7 @@ func Up(ctx context.Context, a assets.Assets, o Options, out *progress.Printer) 
 		if err := state.stop(); err != nil {
 			return nil, err
 		}
-		state.Processes = nil
+		state.Processes, state.Real = nil, nil
 	}
 	if err == nil {
 		state.Ready = true
@@ -109,12 +112,17 @@ func (s *State) bringUp(ctx context.Context, a assets.Assets, o Options, out *pr
 	if err := controlplane.Prepare(s.layout); err != nil {
 		return err
 	}
+	real, err := s.prepareReal(ctx, o.Real)
+	if err != nil {
+		return err
+	}
 	plane, err := controlplane.New(controlplane.Config{
 		Layout:                 s.layout,
 		Binary:                 a.Path,
 		NodeMonitorGracePeriod: o.NodeMonitorGracePeriod,
 		ControllerManagerQPS:   o.ControllerManagerQPS,
 		ControllerManagerBurst: o.ControllerManagerBurst,
+		RealNodes:              real,
 		Timing:                 o.Timing,
 		Started:                s.started,
 		Progress:               out,
@@ -134,6 +142,9 @@ func (s *State) bringUp(ctx context.Context, a assets.Assets, o Options, out *pr
 	if err := plane.StartControllers(); err != nil {
 		return err
 	}
+	if err := s.startReal(ctx, a, o); err != nil {
+		return err
+	}
 	created := fmt.Sprintf("%d nodes are created", o.Nodes.Count)
 	if err := out.Step(created, func() error { return node.Create(ctx, client, o.Nodes) }); err != nil {
 		return errors.Join(err, plane.Dead())
@@ -141,7 +152,10 @@ func (s *State) bringUp(ctx context.Context, a assets.Assets, o Options, out *pr
 	if err := plane.WaitControllers(ctx); err != nil {
 		return err
 	}
-	return waitUsable(ctx, client, plane, o.Nodes.Count, out)
+	if err := waitUsable(ctx, client, plane, append(o.Nodes.Names(), o.Real.Names()...), out); err != nil {
+		return err
+	}
+	return s.labelReal(ctx, client, o.Nodes.Zones)
 }
 
 // started writes down a process as soon as it runs.
@@ -151,7 +165,7 @@ func (s *State) started(r process.Record) error {
 }
 
 // waitUsable waits until pods can be created and every node takes them.
-func waitUsable(ctx context.Context, client kubernetes.Interface, plane *controlplane.ControlPlane, nodes int, out *progress.Printer) error {
+func waitUsable(ctx context.Context, client kubernetes.Interface, plane *controlplane.ControlPlane, nodes []string, out *progress.Printer) error {
 	err := out.Step("namespaces default and kube-system are usable", func() error {
 		for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
 			if err := waitServiceAccount(ctx, client, namespace, plane.Dead); err != nil {
@@ -163,14 +177,10 @@ func waitUsable(ctx context.Context, client kubernetes.Interface, plane *control
 	if err != nil {
 		return err
 	}
-	var names []string
-	for i := range nodes {
-		names = append(names, node.Name(i+1))
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, fmt.Errorf("not so after %s", nodesTimeout))
 	defer cancel()
-	return out.Step(fmt.Sprintf("%d nodes are Ready", nodes), func() error {
-		return node.Wait(ctx, client, names, true, plane.Dead, func(string) {})
+	return out.Step(fmt.Sprintf("%d nodes are Ready", len(nodes)), func() error {
+		return node.Wait(ctx, client, nodes, true, plane.Dead, func(string) {})
 	})
 }
 

@@ -25,18 +25,21 @@ const (
 	maxLease = 40 * time.Second
 )
 
-// ports are where the parts listen.
+// ports are where the parts listen: on Host, and the API server on apiHost.
 type ports struct {
+	apiHost                                                             string
 	etcdClient, etcdPeer, apiServer, controllerManager, scheduler, kwok int
 }
 
-func (p ports) apiServerURL() string { return "https://" + address(p.apiServer) }
+func (p ports) apiServerURL() string {
+	return "https://" + net.JoinHostPort(p.apiHost, strconv.Itoa(p.apiServer))
+}
 
 func address(port int) string { return net.JoinHostPort(Host, strconv.Itoa(port)) }
 
-// leaseDuration returns how long kwok's leases hold. kwok renews them after a
+// LeaseDuration returns how long the leases of nodes hold. They are renewed after a
 // quarter of it, which must leave room within the grace period.
-func leaseDuration(gracePeriod time.Duration) time.Duration {
+func LeaseDuration(gracePeriod time.Duration) time.Duration {
 	return max(time.Second, min(maxLease, gracePeriod*5/2))
 }
 
@@ -57,10 +60,11 @@ func etcdArgs(l Layout, p ports, member string) []string {
 	}
 }
 
-func apiServerArgs(l Layout, p ports) []string {
-	return []string{
-		"--bind-address=" + Host,
-		"--advertise-address=" + Host,
+func apiServerArgs(c Config, p ports) []string {
+	l := c.Layout
+	args := []string{
+		"--bind-address=" + p.apiHost,
+		"--advertise-address=" + p.apiHost,
 		"--secure-port=" + strconv.Itoa(p.apiServer),
 		"--cert-dir=" + l.data("apiserver"),
 		"--tls-cert-file=" + l.data(servingCertFile),
@@ -71,12 +75,19 @@ func apiServerArgs(l Layout, p ports) []string {
 		"--service-account-issuer=" + issuer,
 		"--service-account-key-file=" + l.data(accountKeyFile),
 		"--service-account-signing-key-file=" + l.data(accountKeyFile),
-		"--service-cluster-ip-range=" + serviceRange,
-		// The kubernetes Service may not point to a loopback address.
-		"--endpoint-reconciler-type=none",
 		"--allow-privileged=true",
 		"--profiling=false",
 	}
+	if c.RealNodes == nil {
+		// The kubernetes Service may not point to a loopback address.
+		return append(args, "--service-cluster-ip-range="+serviceRange, "--endpoint-reconciler-type=none")
+	}
+	return append(args,
+		"--service-cluster-ip-range="+c.RealNodes.ServiceRange.String(),
+		"--kubelet-client-certificate="+l.data(kubeletClientCertFile),
+		"--kubelet-client-key="+l.data(kubeletClientKeyFile),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--enable-admission-plugins=NodeRestriction")
 }
 
 func controllerManagerArgs(c Config, p ports) []string {
@@ -109,7 +120,7 @@ func schedulerArgs(l Layout, p ports) []string {
 }
 
 func kwokArgs(c Config, p ports) []string {
-	lease := leaseDuration(c.NodeMonitorGracePeriod)
+	lease := LeaseDuration(c.NodeMonitorGracePeriod)
 	return []string{
 		"--kubeconfig=" + c.Layout.kubeconfig(kwokController),
 		"--config=" + c.Layout.data(kwokConfigFile),

@@ -1,11 +1,14 @@
 // Package controlplane starts etcd, kube-apiserver, kube-controller-manager,
-// kube-scheduler and kwok on 127.0.0.1 and waits until they work.
+// kube-scheduler and kwok on 127.0.0.1 and waits until they work. With real nodes the
+// API server listens where they reach it.
 //
-// Every part proves its identity with a token of its own from the API server's
-// token file; the only certificate is the API server's.
+// Every part, and every kubelet, proves its identity with a token of its own from the
+// API server's token file. The only certificates are the API server's: the one it
+// serves with, and the one it shows to kubelets.
 package controlplane
 
 import (
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -14,7 +17,7 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/progress"
 )
 
-// Host is the only address anything listens on.
+// Host is the only address anything listens on, but for RealNodes.API.
 const Host = "127.0.0.1"
 
 // The names of what runs; they are the programs' names, too.
@@ -38,12 +41,26 @@ type Config struct {
 	// ControllerManagerQPS and ControllerManagerBurst limit the requests of each
 	// controller.
 	ControllerManagerQPS, ControllerManagerBurst int
+	// RealNodes are the real nodes; nil when there are none.
+	RealNodes *RealNodes
 	// Timing is how fast pods live.
 	Timing kwok.Timing
 	// Started is told of every process as soon as it runs.
 	Started func(process.Record) error
 	// Progress is told of every step.
 	Progress *progress.Printer
+}
+
+// RealNodes is what a control plane must know of real nodes.
+type RealNodes struct {
+	// Names are the nodes' names.
+	Names []string
+	// API is the address on port 443 of the API server; it must be an address of this
+	// machine, and the first one of ServiceRange. So the Service kubernetes works
+	// without anything that forwards it.
+	API netip.Addr
+	// ServiceRange is the range of Services' addresses.
+	ServiceRange netip.Prefix
 }
 
 // Layout names the files of a cluster in its directory.
@@ -61,9 +78,18 @@ func (l Layout) Logs() string { return filepath.Join(l.Dir, "logs") }
 // Log is the log file of one component.
 func (l Layout) Log(name string) string { return filepath.Join(l.Logs(), name+".log") }
 
+// Disks is the folder of the real nodes' disks.
+func (l Layout) Disks() string { return filepath.Join(l.Dir, "nodes") }
+
 // Data is the folder of everything else that the control plane keeps.
 func (l Layout) Data() string { return filepath.Join(l.Dir, "data") }
 
 func (l Layout) data(name string) string { return filepath.Join(l.Data(), name) }
+
+// CA is the certificate that signs the API server's two.
+func (l Layout) CA() string { return l.data(caFile) }
+
+// KubeletKubeconfig is the kubeconfig for the kubelet of a real node.
+func (l Layout) KubeletKubeconfig(node string) string { return l.kubeconfig("kubelet." + node) }
 
 func (l Layout) kubeconfig(component string) string { return l.data(component + ".kubeconfig") }

@@ -19,7 +19,7 @@ func TestLeasesAreRenewedWithinTheGracePeriod(t *testing.T) {
 		8 * time.Second:  20 * time.Second,
 		4 * time.Second:  10 * time.Second,
 	} {
-		got := leaseDuration(grace)
+		got := LeaseDuration(grace)
 		if got != want {
 			t.Errorf("grace %s: got lease %s, want %s", grace, got, want)
 		}

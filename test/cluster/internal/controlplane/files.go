@@ -22,6 +22,9 @@ const (
 	accountKeyFile  = "serviceaccount.key"
 	tokenFile       = "tokens.csv"
 	kwokConfigFile  = "kwok.yaml"
+
+	kubeletClientCertFile = "kubelet-client.crt"
+	kubeletClientKeyFile  = "kubelet-client.key"
 )
 
 // user is one who the API server knows by token.
@@ -31,21 +34,28 @@ type user struct {
 	kubeconfig string
 }
 
-// users returns everyone with a token. The two parts of Kubernetes have no more
-// rights than in a real cluster; kwok, which plays all kubelets, may do anything.
-func users(l Layout) []user {
-	return []user{
+// users returns everyone with a token. The parts of Kubernetes have no more rights
+// than in a real cluster; kwok, which plays kubelets, may do anything.
+func users(c Config) []user {
+	l := c.Layout
+	all := []user{
 		{name: "admin", group: "system:masters", kubeconfig: l.AdminKubeconfig()},
 		{name: "system:kube-controller-manager", kubeconfig: l.kubeconfig(controllerManager)},
 		{name: "system:kube-scheduler", kubeconfig: l.kubeconfig(scheduler)},
 		{name: "kwok", group: "system:masters", kubeconfig: l.kubeconfig(kwokController)},
 	}
+	if c.RealNodes != nil {
+		for _, node := range c.RealNodes.Names {
+			all = append(all, user{name: "system:node:" + node, group: "system:nodes", kubeconfig: l.KubeletKubeconfig(node)})
+		}
+	}
+	return all
 }
 
 // writeFiles writes everything that the programs read when they start.
 func writeFiles(c Config, p ports) error {
 	bundle, err := pki.New(
-		[]net.IP{net.ParseIP(Host), net.ParseIP(serviceIP)},
+		[]net.IP{net.ParseIP(Host), net.ParseIP(serviceIP), net.ParseIP(p.apiHost)},
 		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"})
 	if err != nil {
 		return err
@@ -54,7 +64,7 @@ func writeFiles(c Config, p ports) error {
 	if err != nil {
 		return err
 	}
-	tokens, err := writeKubeconfigs(c.Layout, p, bundle.CACert)
+	tokens, err := writeKubeconfigs(c, p, bundle.CACert)
 	if err != nil {
 		return err
 	}
@@ -65,6 +75,9 @@ func writeFiles(c Config, p ports) error {
 		accountKeyFile:  bundle.ServiceAccountKey,
 		tokenFile:       tokens,
 		kwokConfigFile:  config,
+
+		kubeletClientCertFile: bundle.KubeletClientCert,
+		kubeletClientKeyFile:  bundle.KubeletClientKey,
 	}
 	for name, data := range files {
 		if err := os.WriteFile(c.Layout.data(name), data, 0o600); err != nil {
@@ -75,9 +88,9 @@ func writeFiles(c Config, p ports) error {
 }
 
 // writeKubeconfigs gives every user a token and a kubeconfig, and returns the token file.
-func writeKubeconfigs(l Layout, p ports, ca []byte) ([]byte, error) {
+func writeKubeconfigs(c Config, p ports, ca []byte) ([]byte, error) {
 	var tokens strings.Builder
-	for _, u := range users(l) {
+	for _, u := range users(c) {
 		token, err := pki.Token()
 		if err != nil {
 			return nil, err

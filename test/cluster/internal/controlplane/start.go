@@ -28,7 +28,7 @@ type ControlPlane struct {
 // New chooses ports and writes the files of a new control plane; nothing runs yet.
 // The directories of the layout must be there.
 func New(config Config) (*ControlPlane, error) {
-	p, err := freePorts()
+	p, err := choosePorts(config.RealNodes)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (c *ControlPlane) StartAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.start(apiServer, apiServerArgs(layout, c.ports)); err != nil {
+	if err := c.start(apiServer, apiServerArgs(c.config, c.ports)); err != nil {
 		return err
 	}
 	return c.wait(ctx, apiServer, ready)
@@ -149,6 +149,22 @@ func (c *ControlPlane) Dead() error {
 	return nil
 }
 
+// apiPort is the port of the Service kubernetes.
+const apiPort = 443
+
+// choosePorts returns where the parts are to listen.
+func choosePorts(r *RealNodes) (ports, error) {
+	p, err := freePorts()
+	if err != nil {
+		return ports{}, err
+	}
+	p.apiHost = Host
+	if r != nil {
+		p.apiHost, p.apiServer = r.API.String(), apiPort
+	}
+	return p, nil
+}
+
 // freePorts returns ports that nobody listens on. They are all held until the
 // last one is known, so that they differ.
 func freePorts() (ports, error) {
@@ -168,8 +184,10 @@ func freePorts() (ports, error) {
 // Prepare makes the directories of a layout that New writes to, empty of what an
 // earlier attempt left; logs are kept.
 func Prepare(l Layout) error {
-	if err := os.RemoveAll(l.Data()); err != nil {
-		return fmt.Errorf("clearing the cluster's data: %w", err)
+	for _, dir := range []string{l.Data(), l.Disks()} {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("clearing the cluster's data: %w", err)
+		}
 	}
 	for _, dir := range []string{l.Data(), l.Logs()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -1,8 +1,10 @@
-// Package node makes the simulated nodes, loses them and brings them back.
+// Package node makes the simulated nodes, loses them and brings them back, and tells how
+// nodes of both kinds are.
 package node
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"runtime"
 
@@ -35,6 +37,15 @@ func Zone(i, zones int) string {
 	return "zone-" + string(rune('a'+(i-1)%zones))
 }
 
+// GCULabels returns the labels that tell of the GCU and of the zone of the i-th node.
+func GCULabels(i, zones int) map[string]string {
+	labels := map[string]string{GCULabel: "true"}
+	if zone := Zone(i, zones); zone != "" {
+		labels[corev1.LabelTopologyZone] = zone
+	}
+	return labels
+}
+
 // Spec describes the nodes of a cluster.
 type Spec struct {
 	// Count is how many nodes there are, from 0 to MaxNodes.
@@ -43,6 +54,15 @@ type Spec struct {
 	Zones int
 	// KubeletVersion is what the nodes say they run, such as "v1.36.3".
 	KubeletVersion string
+}
+
+// Names returns the names of all nodes.
+func (s Spec) Names() []string {
+	var names []string
+	for i := range s.Count {
+		names = append(names, Name(i+1))
+	}
+	return names
 }
 
 // Validate tells what is wrong with a Spec, in the words of the command's flags.
@@ -66,12 +86,9 @@ func (s Spec) build(i int) *corev1.Node {
 		// A kubelet still sets these; without them the node-lifecycle controller would.
 		"beta.kubernetes.io/os":   "linux",
 		"beta.kubernetes.io/arch": runtime.GOARCH,
-		GCULabel:                  "true",
 		kwok.OnlineLabel:          kwok.OnlineValue,
 	}
-	if zone := Zone(i, s.Zones); zone != "" {
-		labels[corev1.LabelTopologyZone] = zone
-	}
+	maps.Copy(labels, GCULabels(i, s.Zones))
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("64"),
 		corev1.ResourceMemory:           resource.MustParse("256Gi"),

@@ -17,46 +17,36 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/kwok"
 )
 
-// SetOnline brings nodes back (online) or loses them, by the label that kwok
-// selects its nodes on. When one of the names is no node of the
-// cluster, nothing is changed.
+// SetOnline brings simulated nodes back (online) or loses them, by the label that kwok
+// selects its nodes on.
 func SetOnline(ctx context.Context, client kubernetes.Interface, names []string, online bool) error {
-	if err := checkNames(ctx, client, names); err != nil {
-		return err
-	}
-	patch, err := onlinePatch(online)
-	if err != nil {
-		return err
+	// A null takes the label away.
+	labels := map[string]any{kwok.OnlineLabel: nil}
+	if online {
+		labels[kwok.OnlineLabel] = kwok.OnlineValue
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelRequests)
 	for _, name := range names {
-		group.Go(func() error {
-			_, err := client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-			if err != nil {
-				return fmt.Errorf("changing the label %s of node %s: %w", kwok.OnlineLabel, name, err)
-			}
-			return nil
-		})
+		group.Go(func() error { return Label(ctx, client, name, labels) })
 	}
 	return group.Wait()
 }
 
-func onlinePatch(online bool) ([]byte, error) {
-	// A null takes the label away.
-	var value any
-	if online {
-		value = kwok.OnlineValue
-	}
-	labels := map[string]any{kwok.OnlineLabel: value}
+// Label sets labels of a node; one that is nil is taken away.
+func Label[V any](ctx context.Context, client kubernetes.Interface, name string, labels map[string]V) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 	if err != nil {
-		return nil, fmt.Errorf("making the patch of label %s: %w", kwok.OnlineLabel, err)
+		return fmt.Errorf("making the patch of the labels of node %s: %w", name, err)
 	}
-	return patch, nil
+	if _, err := client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("changing labels of node %s: %w", name, err)
+	}
+	return nil
 }
 
-func checkNames(ctx context.Context, client kubernetes.Interface, names []string) error {
+// CheckNames returns an error when one of the names is no node of the cluster.
+func CheckNames(ctx context.Context, client kubernetes.Interface, names []string) error {
 	nodes, err := list(ctx, client)
 	if err != nil {
 		return err

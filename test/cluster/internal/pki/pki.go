@@ -28,6 +28,9 @@ type Bundle struct {
 	CACert []byte
 	// ServingCert and ServingKey are the API server's.
 	ServingCert, ServingKey []byte
+	// KubeletClientCert and KubeletClientKey are what the API server shows to kubelets;
+	// they give the rights of system:masters there.
+	KubeletClientCert, KubeletClientKey []byte
 	// ServiceAccountKey signs and checks the tokens of ServiceAccounts.
 	ServiceAccountKey []byte
 }
@@ -45,17 +48,21 @@ func New(ips []net.IP, names []string) (Bundle, error) {
 	if err != nil {
 		return Bundle{}, fmt.Errorf("making the authority's certificate: %w", err)
 	}
-	servingKey, servingKeyPEM, err := newKey()
-	if err != nil {
-		return Bundle{}, fmt.Errorf("making the serving key: %w", err)
-	}
 	serving := template("kube-apiserver", 2)
 	serving.IPAddresses, serving.DNSNames = ips, names
 	serving.KeyUsage = x509.KeyUsageDigitalSignature
 	serving.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	servingDER, err := x509.CreateCertificate(rand.Reader, serving, ca, servingKey.Public(), caKey)
+	servingCert, servingKey, err := sign(serving, ca, caKey)
 	if err != nil {
 		return Bundle{}, fmt.Errorf("making the serving certificate: %w", err)
+	}
+	client := template("kube-apiserver-kubelet-client", 3)
+	client.Subject.Organization = []string{"system:masters"}
+	client.KeyUsage = x509.KeyUsageDigitalSignature
+	client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	clientCert, clientKey, err := sign(client, ca, caKey)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("making the certificate for kubelets: %w", err)
 	}
 	_, accountKeyPEM, err := newKey()
 	if err != nil {
@@ -63,8 +70,10 @@ func New(ips []net.IP, names []string) (Bundle, error) {
 	}
 	return Bundle{
 		CACert:            certPEM(caDER),
-		ServingCert:       certPEM(servingDER),
-		ServingKey:        servingKeyPEM,
+		ServingCert:       servingCert,
+		ServingKey:        servingKey,
+		KubeletClientCert: clientCert,
+		KubeletClientKey:  clientKey,
 		ServiceAccountKey: accountKeyPEM,
 	}, nil
 }
@@ -86,6 +95,19 @@ func template(name string, serial int64) *x509.Certificate {
 		NotBefore:    now.Add(-clockSkew),
 		NotAfter:     now.Add(validity),
 	}
+}
+
+// sign makes a key and its certificate.
+func sign(certificate, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (certificatePEM, keyPEM []byte, err error) {
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, certificate, ca, key.Public(), caKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	return certPEM(der), keyPEM, nil
 }
 
 func newKey() (*ecdsa.PrivateKey, []byte, error) {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// startOver is when the agent has made its first contact, and does no more for a while
+// what only the start needs.
+const startOver = 30 * time.Second
+
+// forgetStart gives back, when the start is over, the memory that only the start needed:
+// free parts of the heap, and the code of the program, most of which runs once. What is
+// needed again comes back from the page cache.
+func forgetStart(ctx context.Context, log logr.Logger) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(startOver):
+	}
+	debug.FreeOSMemory()
+	if bytes, err := unmapCode(); err != nil {
+		log.V(1).Info("Cannot give back the memory of the start", "cause", err.Error())
+	} else {
+		log.V(4).Info("Gave back the memory of the start", "mapped", bytes)
+	}
+}
+
+// unmapCode gives back the pages of the program's code. They are never written, so each
+// is read from the file again when it is run. It returns how many bytes were mapped.
+func unmapCode() (bytes uintptr, err error) {
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return 0, fmt.Errorf("finding the program: %w", err)
+	}
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory map: %w", err)
+	}
+	defer maps.Close()
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 6 || fields[1] != "r-xp" || fields[5] != program {
+			continue
+		}
+		var from, to uintptr
+		if _, err := fmt.Sscanf(fields[0], "%x-%x", &from, &to); err != nil {
+			return bytes, fmt.Errorf("reading the memory map: %w", err)
+		}
+		if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_DONTNEED); errno != 0 {
+			return bytes, fmt.Errorf("giving back code: %w", errno)
+		}
+		bytes += to - from
+	}
+	return bytes, nil
+}

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTheProgramRunsOnWithoutItsCode: what was given back is read again when it is run.
+func TestTheProgramRunsOnWithoutItsCode(t *testing.T) {
+	bytes, err := unmapCode()
+	if err != nil || bytes == 0 {
+		t.Fatalf("%d bytes were given back: %v", bytes, err)
+	}
+	var stdout, stderr buffer
+	if code := run(t.Context(), []string{"--help"}, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "Exit codes") {
+		t.Errorf("exit code %d, %s%s", code, stdout.String(), stderr.String())
+	}
+}

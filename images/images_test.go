@@ -1,0 +1,189 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"sigs.k8s.io/yaml"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// programs makes files that stand for built programs.
+func programs(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o700))
+	}
+	return dir
+}
+
+const manifests = "../pkg/gcuresource/component/testdata"
+
+func TestTheImageOfTheOperatorHasThePrograms(t *testing.T) {
+	dir := programs(t, "manager", "node-agent", "busybox")
+	files, err := operatorFiles(dir, manifests, filepath.Join(dir, "busybox"))
+	check(t, err)
+	path := filepath.Join(t.TempDir(), "operator.tar")
+	check(t, write(path, files, []image{operatorImage("v1.2.3")}))
+
+	tag, err := name.NewTag(operatorTag)
+	check(t, err)
+	packed, err := tarball.ImageFromPath(path, &tag)
+	check(t, err)
+	config, err := packed.ConfigFile()
+	check(t, err)
+	if config.Config.User != "65532:65532" || !config.Created.IsZero() {
+		t.Errorf("the image is run by %q and was made at %s", config.Config.User, config.Created)
+	}
+	layers, err := packed.Layers()
+	check(t, err)
+	content, err := layers[0].Uncompressed()
+	check(t, err)
+	modes := map[string]int64{}
+	archive := tar.NewReader(content)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		check(t, err)
+		if !header.ModTime.IsZero() && header.ModTime.Unix() != 0 || header.Uid != 0 {
+			t.Errorf("%s is of user %d and of %s", header.Name, header.Uid, header.ModTime)
+		}
+		modes[header.Name] = header.Mode
+	}
+	// Contract statements 11, 89.
+	want := map[string]int64{"usr/bin/manager": 0o755, "usr/bin/node-agent": 0o755, "bin/": 0o755, "bin/sh": 0o777, "bin/chown": 0o777, "opt/gcu-operator/driver.yaml": 0o644, "opt/gcu-operator/nfd.yaml": 0o644}
+	got := map[string]int64{}
+	for name := range want {
+		got[name] = modes[name]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheSameFilesMakeTheSameImage(t *testing.T) {
+	var made [][]byte
+	for range 2 {
+		dir := programs(t, "manager", "node-agent", "busybox")
+		files, err := operatorFiles(dir, manifests, filepath.Join(dir, "busybox"))
+		check(t, err)
+		path := filepath.Join(t.TempDir(), "operator.tar")
+		check(t, write(path, files, []image{operatorImage("v1")}))
+		data, err := os.ReadFile(path)
+		check(t, err)
+		made = append(made, data)
+	}
+	if !bytes.Equal(made[0], made[1]) {
+		t.Error("two archives of the same files differ")
+	}
+}
+
+func TestTheRootOfTheDockerfileHasTheSameFiles(t *testing.T) {
+	dir := programs(t, "manager", "node-agent", "busybox")
+	files, err := operatorFiles(dir, manifests, filepath.Join(dir, "busybox"))
+	check(t, err)
+	root := t.TempDir()
+	check(t, files.unpack(root))
+	for _, f := range files {
+		info, err := os.Lstat(filepath.Join(root, f.path))
+		check(t, err)
+		if f.link == "" && info.Mode() != f.mode {
+			t.Errorf("%s has mode %s", f.path, info.Mode())
+		}
+	}
+}
+
+func TestTheDockerfileSaysWhatTheArchiveSays(t *testing.T) {
+	text, err := os.ReadFile("Dockerfile")
+	check(t, err)
+	said := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if key, value, found := strings.Cut(strings.TrimSpace(line), " "); found {
+			said[key] = value // the last stage wins
+		}
+	}
+	config := operatorImage("$VERSION").config
+	got := map[string]string{"USER": said["USER"], "ENV": said["ENV"], "ENTRYPOINT": said["ENTRYPOINT"], "LABEL": said["LABEL"]}
+	want := map[string]string{"USER": config.User, "ENV": config.Env[0], "ENTRYPOINT": `["` + config.Entrypoint[0] + `"]`,
+		"LABEL": "org.opencontainers.image.title=" + config.Labels["org.opencontainers.image.title"] + " org.opencontainers.image.version=$VERSION"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheManifestsNameTheImageThatIsMade(t *testing.T) {
+	for _, file := range []string{"../config/manager/deployment.yaml", "../config/node-agent/daemonset.yaml"} {
+		text, err := os.ReadFile(file)
+		check(t, err)
+		found := regexp.MustCompile(`image: (\S+)`).FindAllStringSubmatch(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no image", file)
+		}
+		for _, match := range found {
+			if match[1] != operatorTag {
+				t.Errorf("%s names %s, made is %s", file, match[1], operatorTag)
+			}
+		}
+	}
+}
+
+func TestTheExamplesNameImagesThatAreMade(t *testing.T) {
+	made := map[string]bool{}
+	for _, i := range standinImages() {
+		made[i.tag] = true
+	}
+	for _, file := range []string{"../examples/gcu-resource.yaml", "../examples/gcu-resource-driver.json"} {
+		text, err := os.ReadFile(file)
+		check(t, err)
+		var gr topsv1.GcuResource
+		check(t, yaml.Unmarshal(text, &gr))
+		fields := []*topsv1.BaseFields{gr.Spec.Driver, gr.Spec.Toolkit, gr.Spec.DevicePlugin, gr.Spec.Exporter, gr.Spec.GFD, gr.Spec.NFD.Master, gr.Spec.NFD.Worker}
+		for _, f := range fields {
+			if wanted := f.Repository + "/" + f.Image + ":" + f.Version; !made[wanted] {
+				t.Errorf("%s names %s, which is not made", file, wanted)
+			}
+		}
+	}
+}
+
+func TestNoTwoImagesHaveOneName(t *testing.T) {
+	var tags []string
+	for _, i := range standinImages() {
+		if slices.Contains(tags, i.tag) {
+			t.Errorf("%s is made twice", i.tag)
+		}
+		tags = append(tags, i.tag)
+	}
+}
+
+func TestProgramsThatAreMissingAreTold(t *testing.T) {
+	dir := programs(t, "manager", "busybox")
+	if _, err := operatorFiles(dir, manifests, filepath.Join(dir, "busybox")); err == nil || !strings.Contains(err.Error(), "make images") {
+		t.Errorf("without a node agent: %v", err)
+	}
+	if _, err := operatorFiles(dir, dir, filepath.Join(dir, "busybox")); err == nil {
+		t.Error("an image without the built-in manifests was made")
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// operatorTag is the image of the manager and of the node agent, as config/ names it.
+const operatorTag = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:latest"
+
+// searchPath is the PATH of all images.
+const searchPath = "PATH=/usr/bin:/bin"
+
+// nonroot is the user of the manager, as config/manager says it.
+const nonroot = "65532"
+
+// operatorFiles are the manager, the node agent, and the built-in manifests to be
+// read (contract statements 11, 89).
+func operatorFiles(programs, manifests, busybox string) (fileSet, error) {
+	files := append(shell(busybox),
+		file{path: "/usr/bin/manager", source: filepath.Join(programs, "manager"), mode: 0o755},
+		file{path: "/usr/bin/node-agent", source: filepath.Join(programs, "node-agent"), mode: 0o755},
+		file{path: "/etc/passwd", text: "root:x:0:0:root:/:/bin/sh\nnonroot:x:" + nonroot + ":" + nonroot + ":nonroot:/:/bin/sh\n", mode: 0o644},
+		file{path: "/etc/group", text: "root:x:0:\nnonroot:x:" + nonroot + ":\n", mode: 0o644},
+	)
+	found, err := filepath.Glob(filepath.Join(manifests, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no manifests in %s: run this in the root of the project", manifests)
+	}
+	for _, manifest := range found {
+		files = append(files, file{path: "/opt/gcu-operator/" + filepath.Base(manifest), source: manifest, mode: 0o644})
+	}
+	for _, f := range files {
+		if f.source == "" {
+			continue
+		}
+		if _, err := os.Stat(f.source); err != nil {
+			return nil, fmt.Errorf("%w: run make images", err)
+		}
+	}
+	return files, nil
+}
+
+// operatorImage must say what images/Dockerfile says.
+func operatorImage(version string) image {
+	return image{tag: operatorTag, config: v1.Config{
+		Entrypoint: []string{"/usr/bin/manager"},
+		User:       nonroot + ":" + nonroot,
+		Env:        []string{searchPath},
+		Labels:     map[string]string{"org.opencontainers.image.title": "gcu-operator", "org.opencontainers.image.version": version},
+	}}
+}

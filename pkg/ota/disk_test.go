@@ -1,0 +1,94 @@
+package ota
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// smallDisk is a file system of its own that holds next to nothing.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not run as root: that a full disk refuses new work was not tested on a real one")
+	}
+	directory := t.TempDir()
+	if err := syscall.Mount("tmpfs", directory, "tmpfs", 0, "size=128k"); err != nil {
+		t.Skipf("no file system can be mounted here (%v): that a full disk refuses new work was not tested on a real one", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(directory, 0); err != nil {
+			t.Errorf("unmounting: %v", err)
+		}
+	})
+	return directory
+}
+
+// fill takes what is left of a disk, and returns what gives it back.
+func fill(t *testing.T, directory string) (free func()) {
+	t.Helper()
+	path := filepath.Join(directory, "ballast")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = file.Write(make([]byte, 4096))
+	}
+	if !strings.Contains(err.Error(), "no space left") {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	_ = file.Close()
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAFullDiskRefusesNewWork(t *testing.T) {
+	directory := smallDisk(t)
+	c := newFleet()
+	b := newBench(t, c, filepath.Join(directory, "state"))
+	h := b.handler()
+	b.sync(t)
+	free := fill(t, directory)
+	for path, body := range map[string]string{
+		"/v1/upgrade": "", "/v1/hold": `{"message":"surgery"}`,
+		"/openyurt.io/v1/namespaces/kube-system/pods/enflame-driver-x/upgrade": "",
+	} {
+		a := call(t, h, "POST", path, body).wants(500)
+		if !strings.Contains(string(a.body), "no space left on device") || !strings.Contains(string(a.body), "ake room") {
+			t.Errorf("%s is refused with %s", path, a.body)
+		}
+	}
+	if shown := c.shown(); len(shown) != 0 || c.shownHold() != nil {
+		t.Errorf("what was refused is shown: %v, %v", shown, c.shownHold())
+	}
+	call(t, h, "GET", "/v1/status", "").wants(200)
+	call(t, h, "GET", "/pods", "").wants(200)
+	b.sync(t) // goes on without a disk, and asks for nothing
+	if shown := c.shown(); len(shown) != 0 {
+		t.Errorf("what was refused is shown later: %v", shown)
+	}
+	free()
+	call(t, h, "POST", "/v1/upgrade", "").wants(202)
+	if files := b.journaled(t); len(files) != 2 {
+		t.Errorf("the journal holds %v", files)
+	}
+}
+
+func TestAnAgentStartsOnADiskThatIsFull(t *testing.T) {
+	directory := smallDisk(t)
+	c := newFleet()
+	b := newBench(t, c, filepath.Join(directory, "state"))
+	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202)
+	fill(t, directory)
+	restarted := newBench(t, c, filepath.Join(directory, "state"))
+	restarted.sync(t)
+	if shown := c.shown(); len(shown) != 2 {
+		t.Errorf("requests %v", shown)
+	}
+}

@@ -1,0 +1,161 @@
+package ota
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// killed is what ends an agent in the middle of a step.
+type killed struct{}
+
+// reaper counts the moments at which something is about to change outside the process: a
+// file of a journal is about to be written, or to take its place, and the API server is
+// about to be written, or has been. At one of them it ends the agent.
+type reaper struct{ passed, at int }
+
+func (r *reaper) pass() {
+	r.passed++
+	if r.passed == r.at {
+		panic(killed{})
+	}
+}
+
+// watch has the reaper see what is written until the test ends.
+func (r *reaper) watch(t *testing.T, c *fakeCluster) {
+	t.Helper()
+	entries, operations, holds := entryKind, operationKind, holdKind
+	t.Cleanup(func() { entryKind, operationKind, holdKind = entries, operations, holds })
+	entryKind.ID = func(e entry) string { r.pass(); return entries.ID(e) }
+	operationKind.ID = func(o record) string { r.pass(); return operations.ID(o) }
+	holdKind.ID = func(h holdRecord) string { r.pass(); return holds.ID(h) }
+	c.onApply, c.applied = r.pass, r.pass
+}
+
+// step is what the person at the node or the operator does; it may be repeated.
+type step struct {
+	what string
+	do   func(b *bench) (status int)
+}
+
+func post(path, body string, headers ...string) func(*bench) int {
+	return func(b *bench) int {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		w := httptest.NewRecorder()
+		b.handler().ServeHTTP(w, r)
+		return w.Code
+	}
+}
+
+// replies has the operator answer what it was not asked before, and the agent see it.
+func replies(state topsv1.TaskState) func(*bench) int {
+	return func(b *bench) int {
+		b.cluster.set(func() {
+			tasks := &b.cluster.nodeUpgrade.Status.Tasks
+			for _, r := range b.cluster.nodeUpgrade.Status.Requests {
+				if !finalState(*tasks, r.ID).Final() {
+					*tasks = append(dropTask(*tasks, r.ID), topsv1.UpgradeTask{RequestID: r.ID, State: state})
+				}
+			}
+		})
+		if err := b.syncOnce(b.context); err != nil {
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	}
+}
+
+func dropTask(tasks []topsv1.UpgradeTask, id string) []topsv1.UpgradeTask {
+	var kept []topsv1.UpgradeTask
+	for _, task := range tasks {
+		if task.RequestID != id {
+			kept = append(kept, task)
+		}
+	}
+	return kept
+}
+
+// story is a life of a node: an upgrade, a hold, and a request that is taken back.
+func story() []step {
+	return []step{
+		{"an order", post("/v1/components/driver/upgrade", "{}", "Idempotency-Key", "monday")},
+		{"it runs", replies(topsv1.TaskRunning)},
+		{"it is done", replies(topsv1.TaskDone)},
+		{"a hold", post("/v1/hold", `{"message":"surgery"}`)},
+		{"a release", post("/v1/release", "")},
+		{"a request on OpenYurt's path", post("/openyurt.io/v1/namespaces/kube-system/pods/enflame-toolkit-x/upgrade", "")},
+		{"it is taken back", post("/v1/rollback", "")},
+		{"it was in time", replies(topsv1.TaskWithdrawn)},
+	}
+}
+
+// play tells the story, with the agent killed once, and started again. It returns what
+// is left of it: requests, operations and the hold.
+func play(t *testing.T, at int) (end []string, passed int) {
+	t.Helper()
+	c := newFleet()
+	r := &reaper{}
+	r.watch(t, c)
+	b := newBench(t, c, t.TempDir())
+	b.sync(t)
+	*r = reaper{at: at}
+	for _, s := range story() {
+		status, alive := b.survives(s)
+		if !alive { // nobody was answered: the agent is started again, and who asked repeats it
+			next := newBench(t, c, b.directory)
+			next.clock, next.Inbox.clock = b.clock, b.clock
+			b = next
+			b.sync(t)
+			status, _ = b.survives(s)
+		}
+		if status >= 300 {
+			t.Fatalf("%s, killed at %d: answered with %d", s.what, at, status)
+		}
+		b.clock.Step(1e9)
+	}
+	for _, request := range c.nodeUpgrade.Status.Requests {
+		end = append(end, fmt.Sprint("request ", request.ID, " ", request.Withdrawn))
+	}
+	for _, o := range b.Operations().Operations {
+		end = append(end, fmt.Sprint("operation ", o.Component, " ", o.State, " ", len(o.Requests)))
+	}
+	return append(end, fmt.Sprint("held ", c.shownHold())), r.passed
+}
+
+// survives does a step, and tells whether the agent lived through it.
+func (b *bench) survives(s step) (status int, alive bool) {
+	defer func() {
+		if end := recover(); end == nil {
+			return
+		} else if _, ours := end.(killed); !ours {
+			panic(end)
+		}
+		alive = false
+	}()
+	return s.do(b), true
+}
+
+// TestKilledAtEveryWriteTheStoryEndsTheSame kills the agent before and after every write
+// of a journal and of the API server.
+func TestKilledAtEveryWriteTheStoryEndsTheSame(t *testing.T) {
+	want, moments := play(t, 0)
+	if moments < 30 {
+		t.Fatalf("only %d moments to be killed at", moments)
+	}
+	for at := 1; at <= moments; at++ {
+		got, _ := play(t, at)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("killed at %d of %d the end is another one (-want +got):\n%s", at, moments, diff)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package ota
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
+)
+
+// taken returns which requests are shown as taken back, by the name of their DaemonSet.
+func (c *fakeCluster) taken() map[string]bool {
+	taken := map[string]bool{}
+	for name, r := range c.requested() {
+		taken[name] = r.Withdrawn
+	}
+	return taken
+}
+
+func (b *bench) wantTaken(t *testing.T, want map[string]bool) {
+	t.Helper()
+	if diff := cmp.Diff(want, b.cluster.taken()); diff != "" {
+		t.Errorf("taken back (-want +got):\n%s", diff)
+	}
+}
+
+func (b *bench) sync(t *testing.T) {
+	t.Helper()
+	if err := b.syncOnce(t.Context()); err != nil {
+		t.Fatalf("syncing: %v", err)
+	}
+}
+
+var bothTaken = map[string]bool{"enflame-driver": true, "enflame-toolkit": true}
+
+func TestWhatWaitsIsTakenBackWhenTheOperatorSaysSo(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	h := b.handler()
+	call(t, h, "POST", "/v1/rollback", "").wants(409)
+	id := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation().ID
+	b.cluster.answerAll(topsv1.TaskWaiting, "2 of at most 2 nodes are unavailable")
+	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
+	for range 2 {
+		o := call(t, h, "POST", "/v1/rollback", "{}").wants(202).operation()
+		if o.ID != id || o.State != Waiting || !strings.Contains(o.Message, "has not confirmed") {
+			t.Errorf("taken back: %+v", o)
+		}
+		b.wantTaken(t, bothTaken)
+	}
+	first := b.cluster.requested()
+	if p := call(t, h, "POST", "/v1/upgrade", "").wants(409).problem(); p.Operation != id {
+		t.Errorf("an order before the operator has confirmed: %+v", p)
+	}
+	b.cluster.answerAll(topsv1.TaskWithdrawn, "it was taken back")
+	b.sync(t)
+	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != Withdrawn || o.EndTime == nil {
+		t.Errorf("at its end: %+v", o)
+	}
+	call(t, h, "POST", "/v1/rollback", "").wants(409)
+	// Who changes their mind asks anew.
+	call(t, h, "POST", "/v1/upgrade", "").wants(202)
+	for name, r := range b.cluster.requested() {
+		if r.ID == first[name].ID || r.Withdrawn {
+			t.Errorf("request for %s is %+v", name, r)
+		}
+	}
+}
+
+func TestWhatHasStartedGoesOn(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	h := b.handler()
+	id := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation().ID
+	b.cluster.answerAll(topsv1.TaskRunning, "evicting")
+	b.sync(t)
+	p := call(t, h, "POST", "/v1/rollback", "").wants(409).problem()
+	if p.Operation != id || p.Title != "FleetWide" || !strings.Contains(p.Detail, "rollback-to=previous") || !strings.Contains(p.Detail, "has started") {
+		t.Errorf("refused with %+v", p)
+	}
+	// One component has started, the other waits.
+	b.cluster.set(func() { b.cluster.nodeUpgrade.Status.Tasks[1].State = topsv1.TaskWaiting })
+	waits := b.cluster.nodeUpgrade.Status.Requests[1].DaemonSet.Name
+	b.sync(t)
+	call(t, h, "POST", "/v1/rollback", "").wants(202)
+	b.wantTaken(t, map[string]bool{"enflame-driver": waits == "enflame-driver", "enflame-toolkit": waits == "enflame-toolkit"})
+	b.cluster.set(func() {
+		b.cluster.nodeUpgrade.Status.Tasks[0].State, b.cluster.nodeUpgrade.Status.Tasks[1].State = topsv1.TaskDone, topsv1.TaskWithdrawn
+	})
+	b.sync(t)
+	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != Withdrawn || o.Requests[0].State == o.Requests[1].State {
+		t.Errorf("at its end: %+v", o)
+	}
+}
+
+func TestItCanBeTooLateToTakeBack(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	h := b.handler()
+	id := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation().ID
+	call(t, h, "POST", "/v1/rollback", "").wants(202)
+	b.cluster.answerAll(topsv1.TaskDone, "replaced") // it had started before the operator heard of it
+	b.sync(t)
+	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != Done {
+		t.Errorf("at its end: %+v", o)
+	}
+}
+
+func TestWhatTheOperatorWasNotToldOfIsTakenBackHere(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	h := b.handler()
+	b.sync(t)
+	c.set(func() { c.away = errAway })
+	if o := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation(); o.State != Queued {
+		t.Fatalf("%+v", o)
+	}
+	if o := call(t, h, "POST", "/v1/rollback", "").wants(200).operation(); o.State != Withdrawn || o.EndTime == nil || o.Offline != "" {
+		t.Errorf("taken back: %+v", o)
+	}
+	c.set(func() { c.away = nil })
+	restarted := newBench(t, c, b.directory)
+	restarted.sync(t)
+	b.wantTaken(t, map[string]bool{})
+}
+
+func TestWhatIsTakenBackWithoutAConnectionIsToldLater(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	h := b.handler()
+	call(t, h, "POST", "/v1/upgrade", "").wants(202)
+	c.set(func() { c.away = errAway })
+	call(t, h, "POST", "/v1/rollback", "").wants(202)
+	c.set(func() { c.away = nil })
+	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
+	// Killed here: it is on the disk.
+	restarted := newBench(t, c, b.directory)
+	restarted.sync(t)
+	b.wantTaken(t, bothTaken)
+}
+
+func TestAnAPIServerThatRefusesTakesNothingBack(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202)
+	c.set(func() { c.node = nil })
+	call(t, b.handler(), "POST", "/v1/rollback", "").wants(503)
+	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
+}
+
+func TestARequestThatWasMadeAloneIsTakenBackToo(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	h := b.handler()
+	b.mustAsk(t, "enflame-driver-x")
+	o := call(t, h, "POST", "/v1/rollback", "").wants(202).operation()
+	if len(o.Requests) != 1 || o.Requests[0].Pod != "enflame-driver-x" {
+		t.Errorf("operation %+v", o)
+	}
+	b.wantTaken(t, map[string]bool{"enflame-driver": true})
+	before := b.cluster.shown()
+	b.mustAsk(t, "enflame-driver-x") // asked again before the operator has answered
+	if shown := b.cluster.shown(); len(shown) != 2 || shown[0] != before[0] || shown[1] == before[0] {
+		t.Errorf("requests %v after %v", shown, before)
+	}
+	b.cluster.set(func() {
+		b.cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{{RequestID: before[0], State: topsv1.TaskWithdrawn}}
+	})
+	b.sync(t)
+	if o := call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != Withdrawn {
+		t.Errorf("at its end: %+v", o)
+	}
+	b.wantTaken(t, map[string]bool{"enflame-driver": false}) // the newer one stays open
+}
+
+func TestNothingIsTakenBackThatIsNotRecorded(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202)
+	b.breakDisk(t, "requests")
+	call(t, b.handler(), "POST", "/v1/rollback", "").wants(500)
+	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
+}
+
+// TestAnOrderThatIsHalfToldIsNotDropped: an agent was killed after it had recorded the
+// requests of an operation, and before it had recorded that the operator knows.
+func TestAnOrderThatIsHalfToldIsNotDropped(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	id := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202).operation().ID
+	r := b.book.records[0]
+	r.Queued = true
+	if err := b.book.put(r); err != nil {
+		t.Fatal(err)
+	}
+	c.set(func() { c.away = errAway })
+	restarted := newBench(t, c, b.directory)
+	call(t, restarted.handler(), "POST", "/v1/rollback", "").wants(503)
+	call(t, restarted.handler(), "POST", "/v1/hold", "").wants(200)
+	if o := call(t, restarted.handler(), "GET", "/v1/operations/"+id, "").operation(); o.State != Queued {
+		t.Errorf("what the operator may know of is %+v", o)
+	}
+	c.set(func() { c.away = nil })
+	restarted.sync(t)
+	call(t, restarted.handler(), "POST", "/v1/rollback", "").wants(202)
+	b.wantTaken(t, bothTaken)
+}
+
+func TestWhoDoesNotGetThroughIsAnsweredAsDescribed(t *testing.T) {
+	for _, path := range []string{"GET /v1/openapi.yaml", "GET /v1/status", "POST /v1/upgrade", "POST /v1/components/driver/upgrade",
+		"GET /v1/operations", "GET /v1/operations/op-1", "POST /v1/hold", "POST /v1/release", "POST /v1/rollback"} {
+		for _, status := range []int{401, 403, 421} {
+			method, target, _ := strings.Cut(path, " ")
+			r, w := httptest.NewRequest(method, "http://localhost:10267"+target, nil), httptest.NewRecorder()
+			Deny(w, r, &guard.Denial{Status: status, Reason: "Denied", Message: "no"})
+			answer{t: t, status: w.Code, header: w.Header(), body: w.Body.Bytes()}.isAsDescribed(r)
+		}
+	}
+}

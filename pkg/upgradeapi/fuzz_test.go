@@ -1,0 +1,177 @@
+package upgradeapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// envelopeIn reads an answer, which has to be an envelope as it is printed.
+func envelopeIn(t *testing.T, w *httptest.ResponseRecorder) envelope {
+	t.Helper()
+	var e envelope
+	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || !strings.HasPrefix(w.Body.String(), "{\n    \"operation\": ") {
+		t.Errorf("no envelope: %v: %s", err, w.Body)
+	}
+	if failed := w.Code != http.StatusOK; failed != (e.Result == ResultFailed) || failed != (e.Error != "") || e.Operation == "" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	return e
+}
+
+// FuzzRoutes: whatever is asked for is answered in an envelope, nobody is
+// redirected, and only what asks for a change makes one.
+func FuzzRoutes(f *testing.F) {
+	for _, path := range []string{"/", "/gum/v1/gr", "/gum/v1/gr/", "/gum/v1/gr/gr", "/gum/v1/gr/gr/?dryRun=true", "/gum/v1/gr/gr?dryRun=1", "/gum/v1/gr/%2e%2e", "/gum/v1/gr/../gr",
+		"/gum/v1/gr/gr/resource/driver", "/gum/v1/gr/gr/resource/%2fdriver", "/gum/v1/gr/gr/rollout", "/gum/v1/gr/gr/revisions/", "/gum/v1/gr/gr/rollback", "/gum/v1/gr/gr/pause",
+		"/gum/v1/gr/gr/resume?x", "/gum/v1/openapi.yaml", "//gum/v1/gr", "/gum/v1/gr/%zz", "/gum/v1/gr/%00", "*", "/gum/v1/gr/gr?%zz"} {
+		for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS", "get", ""} {
+			f.Add(method, path, "ticket-1")
+		}
+	}
+	for _, id := range []string{"", "a b", "a\nb", strings.Repeat("a", 65), "é"} {
+		f.Add(http.MethodGet, "/gum/v1/gr", id)
+	}
+	f.Fuzz(func(t *testing.T, method, path, id string) {
+		target, err := url.ParseRequestURI(path)
+		if err != nil {
+			return
+		}
+		body := `{"spec": {}}`
+		if method != http.MethodPut {
+			body = ""
+		}
+		r := &http.Request{Method: method, URL: target, Header: http.Header{"X-Request-Id": {id}}, Body: http.NoBody}
+		if body != "" {
+			r = httptest.NewRequest(http.MethodPut, "/", strings.NewReader(body))
+			r.URL, r.Header = target, http.Header{"X-Request-Id": {id}}
+		}
+		s := &sketch{}
+		w, _ := sketched(s, r)
+		if !slices.Contains([]int{200, 400, 404, 405, 409}, w.Code) {
+			t.Errorf("%q %q is answered with %d: %s", method, path, w.Code, w.Body)
+		}
+		if got := w.Header().Get("X-Request-Id"); !requestID.MatchString(got) || requestID.MatchString(id) && got != id {
+			t.Errorf("%q %q with id %q has id %q", method, path, id, got)
+		}
+		if w.Header().Get("Content-Type") != "application/yaml" {
+			envelopeIn(t, w)
+		}
+		changes := method == http.MethodPut || method == http.MethodDelete || method == http.MethodPost
+		if s.stored > 0 && (!changes || w.Code != http.StatusOK || target.Query().Get("dryRun") == "true") {
+			t.Errorf("%q %q wrote %d times and is answered with %d", method, path, s.stored, w.Code)
+		}
+	})
+}
+
+// FuzzBodies: whatever the body, only what openapi.yaml allows changes something,
+// and a specification does not get into the log.
+func FuzzBodies(f *testing.F) {
+	for _, body := range []string{"", "{}", "null", "[]", " \n", "\xff", `{"spec": {}}`, `{"spec": {}}{}`, `{"spec": {"driver": {"env": [{"name": "A", "value": "hunter2"}]}}, "mode": "recreate"}`,
+		`{"spec": {}, "spec": {}}`, `{"file": "gr.json"}`, `{"file": "../gr.json"}`, `{"file": "gr.json", "spec": null}`, `{"policy": "background"}`, `{"policy": "orphan"}`, `{"policy": null}`,
+		`{"to": "previous"}`, `{"to": ""}`, `{"Spec": {}}`, `{"spec": {}, "x": "hunter2"}`, `file=gr.json`} {
+		for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodPost} {
+			f.Add(method, body)
+		}
+	}
+	document, err := openapi3.NewLoader().LoadFromData(Document)
+	if err != nil {
+		f.Fatal(err)
+	}
+	bodies := map[string]string{http.MethodPut: "UpgradeBody", http.MethodDelete: "DeleteBody", http.MethodPost: "RollbackBody"}
+	paths := map[string]string{http.MethodPost: "/rollback"}
+	f.Fuzz(func(t *testing.T, method, body string) {
+		if bodies[method] == "" || strings.Contains(body, policyForeground) { // a recorder cannot wait
+			return
+		}
+		s := &sketch{}
+		w, _ := sketched(s, httptest.NewRequest(method, "/gum/v1/gr/gr"+paths[method], strings.NewReader(body)))
+		e := envelopeIn(t, w)
+		var fields map[string]any
+		readable := json.Unmarshal([]byte(body), &fields) == nil
+		if s.stored > 0 && strings.TrimSpace(body) != "" {
+			for key, value := range fields { // null is as if it were not there
+				if value == nil {
+					delete(fields, key)
+				}
+			}
+			if err := document.Components.Schemas[bodies[method]].Value.VisitJSON(fields); !readable || fields == nil || err != nil {
+				t.Errorf("%s %q is carried out and not documented (%v): %s", method, body, err, w.Body)
+			}
+		}
+		if s.stored > 0 && e.Result != ResultSuccess {
+			t.Errorf("%s %q wrote %d times: %s", method, body, s.stored, w.Body)
+		}
+		text := loggable([]byte(body))
+		if len(text) > maxLoggedBytes {
+			t.Errorf("%d bytes are logged of %q", len(text), body)
+		}
+		for key, value := range fields {
+			secret, _ := json.Marshal(value)
+			if !slices.Contains(told, key) && len(secret) > 20 && strings.Contains(text, string(secret)) {
+				t.Errorf("%q is logged of %q", secret, body)
+			}
+		}
+	})
+}
+
+// FuzzBlueprint: what is accepted is one gr, which says the same when it is
+// written out and read again, and is not much larger than its file.
+func FuzzBlueprint(f *testing.F) {
+	for _, bad := range badBlueprints() {
+		if len(bad.content) < 10_000 {
+			f.Add(bad.name, []byte(bad.content))
+		}
+	}
+	f.Add("gr.json", []byte(blueprint("strict", "1")))
+	f.Add("gr.yaml", []byte("apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: strict}\nspec:\n  driver:\n    env: [{name: A, value: \"b\"}]\n"))
+	f.Add("gr", []byte("{}"))
+	f.Add("gr.yaml", []byte("spec:\n  driver:\n    env: []\n"))
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		gr, err := parseBlueprint(name, data)
+		if err != nil {
+			if status, _ := failure(err); status != http.StatusBadRequest {
+				t.Errorf("%q is answered with %d: %v", data, status, err)
+			}
+			return
+		}
+		if strings.HasSuffix(name, ".json") && !json.Valid(data) {
+			t.Errorf("%q is taken for JSON", data)
+		}
+		out, err := json.Marshal(gr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(out) > 20*len(data)+1000 {
+			t.Errorf("%d bytes became %d", len(data), len(out))
+		}
+		again, err := parseBlueprint("again.json", out)
+		if err != nil {
+			t.Fatalf("%s is not read again: %v", out, err)
+		}
+		if diff := cmp.Diff(gr, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("read again (-want +got):\n%s", diff)
+		}
+		if checkBlueprint(name, gr, "strict") == nil {
+			made := fresh(gr)
+			if made.Name != "strict" || made.Namespace != "" || made.UID != "" || made.Finalizers != nil || made.OwnerReferences != nil {
+				t.Errorf("created would be %+v", made.ObjectMeta)
+			}
+			if bytes.Contains(data, []byte(topsv1.AnnotationRollbackTo)) && metav1.HasAnnotation(made.ObjectMeta, topsv1.AnnotationRollbackTo) {
+				t.Error("a rollback is taken over")
+			}
+		}
+	})
+}

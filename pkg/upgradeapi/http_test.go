@@ -1,0 +1,171 @@
+package upgradeapi
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// raw sends bytes over a connection of their own and returns the answers to so
+// many requests.
+func (d *desk) raw(text string, answers int) []answer {
+	d.t.Helper()
+	connection, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+	d.must(err)
+	defer connection.Close()
+	d.must(connection.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(connection, text)
+	d.must(err)
+	var got []answer
+	reader := bufio.NewReader(connection)
+	for range answers {
+		response, err := http.ReadResponse(reader, nil)
+		d.must(err)
+		body, err := io.ReadAll(response.Body)
+		d.must(errors.Join(err, response.Body.Close()))
+		got = append(got, answer{status: response.StatusCode, header: response.Header, body: string(body)})
+	}
+	return got
+}
+
+func TestContractPathsAndMethods(t *testing.T) {
+	d := newDesk(t)
+	gr := d.create("asked")
+	d.daemonSet(gr, "asked-driver", "driver")
+	const path = "/gum/v1/gr/asked"
+	t.Run("contract 62: every path may have a slash at the end, with a query too", func(t *testing.T) {
+		for _, path := range []string{"/gum/v1/gr", path, path + "/resource/driver", path + "/revisions"} {
+			for _, end := range []string{"", "/", "?limit=1", "/?limit=1"} {
+				d.succeeds(http.MethodGet, path+end, "")
+			}
+		}
+		for _, end := range []string{"", "/", "?x", "/?x"} {
+			if got := d.send(http.MethodGet, "/gum/v1/openapi.yaml"+end, ""); got.status != http.StatusOK || got.body != string(Document) {
+				t.Errorf("openapi.yaml%s: %d", end, got.status)
+			}
+		}
+		d.succeeds(http.MethodPut, path+"/?dryRun=true", `{"spec": {}}`)
+		d.succeeds(http.MethodDelete, path+"/?dryRun=true", "")
+	})
+	t.Run("contract 63: paths are taken as they are written", func(t *testing.T) {
+		for _, path := range []string{"/GUM/v1/gr", "/gum/v1/GR", "/gum/v1/gr/asked//", "//gum/v1/gr", "/gum/v1/gr/../gr", path + "/Rollout", path + "/resource/driver/x"} {
+			d.fails(http.MethodGet, path, "", http.StatusNotFound, "no such path")
+		}
+		d.fails(http.MethodGet, "/gum/v1/gr/ASKED", "", http.StatusNotFound, `gcuresources.topsops.enflame.com "ASKED" not found`)
+	})
+	t.Run("contract 63: HEAD is GET without the content, OPTIONS is none of ours", func(t *testing.T) {
+		response, err := http.Head(d.url + path)
+		d.must(err)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("got %v", response)
+		}
+		if got := d.fails(http.MethodOptions, path, "", http.StatusMethodNotAllowed, "use DELETE, GET, HEAD, PUT"); got.header.Get("Allow") != "DELETE, GET, HEAD, PUT" {
+			t.Errorf("Allow is %q", got.header.Get("Allow"))
+		}
+	})
+	t.Run("contract 70: any content type will do, and none", func(t *testing.T) {
+		for _, kind := range []string{"application/x-www-form-urlencoded", "application/json", "multipart/form-data", "text/plain; charset=utf-16", "", "x"} {
+			got := d.send(http.MethodPut, path+"?dryRun=true", `{"spec": {}}`, "Content-Type", kind)
+			if got.status != http.StatusOK {
+				t.Errorf("%q: %d %s", kind, got.status, got.body)
+			}
+		}
+	})
+	t.Run("contract 70: what follows the JSON is refused, a large spec is not", func(t *testing.T) {
+		for _, body := range []string{`{"spec": {}} x`, `{"spec": {}}{}`, `{"spec": {}},`, "{\"spec\": {}}\x00", "\ufeff{\"spec\": {}}", "null", "\xff"} {
+			d.fails(http.MethodPut, path+"?dryRun=true", body, http.StatusBadRequest, "the body has to")
+		}
+		d.succeeds(http.MethodPut, path+"?dryRun=true", `{"spec": {"driver": {"env": [{"name": "A", "value": "`+strings.Repeat("x", 200<<10)+`"}]}}}`)
+	})
+	t.Run("contract 79: requests that are sent in a row are answered in their order", func(t *testing.T) {
+		get := "GET %s HTTP/1.1\r\nHost: a\r\nX-Request-Id: %s\r\n\r\n"
+		got := d.raw(fmt.Sprintf(get+get+get, path, "one", "/nowhere", "two", path, "three"), 3)
+		for i, id := range []string{"one", "two", "three"} {
+			if got[i].header.Get("X-Request-Id") != id || got[i].status != []int{200, 404, 200}[i] {
+				t.Errorf("answer %d is %d of %v", i, got[i].status, got[i].header)
+			}
+		}
+	})
+}
+
+// What a caller sends is one line of the log, and not more of it than needed.
+func TestNobodyWritesLinesOfTheirOwn(t *testing.T) {
+	d := newDesk(t)
+	const forged = "2022/10/20 03:33:48 INFO upgradeapi/serve.go:1 Answering request user=admin"
+	d.send(http.MethodGet, "/gum/v1/gr/a%0A"+strings.ReplaceAll(forged, " ", "%20"), "", "User-Agent", "x\t"+forged)
+	d.send(http.MethodPut, "/gum/v1/gr/b", `{"file": "a`+"\n"+forged+`"}`, "X-Request-Id", "c "+forged)
+	d.raw("GET /gum/v1/gr/d HTTP/1.1\r\nHost: a\r\nX-Request-Id: \xc2\x85e\r\nUser-Agent: \xe2\x80\xa8\xff\t\r\n\r\n", 1)
+	d.send(http.MethodGet, "/gum/v1/gr/"+strings.Repeat("f", 10000), "", "User-Agent", strings.Repeat("g", 4000))
+	var lines []string
+	for line := range strings.Lines(d.logged()) {
+		if strings.Contains(line, "Answering request") {
+			lines = append(lines, line)
+		}
+		if !regexp.MustCompile(`^[\x20-\x7e…µ\x{fffd}]*\n$`).MatchString(line) || strings.HasPrefix(line, forged[:20]) {
+			t.Errorf("not a line of ours: %q", line)
+		}
+		if len(line) > 5*maxLoggedBytes {
+			t.Errorf("a line of %d bytes", len(line))
+		}
+	}
+	if len(lines) != 4 {
+		t.Errorf("%d lines of 4 requests:\n%s", len(lines), d.logged())
+	}
+	if n := len(d.api.written.Keys()); n != 1 { // b
+		t.Errorf("%d names are remembered", n)
+	}
+}
+
+func TestAPanicIsAnsweredAndTold(t *testing.T) {
+	d := newDesk(t)
+	d.create("fatal")
+	d.api.Client = nil
+	got := d.send(http.MethodPut, "/gum/v1/gr/fatal", `{"spec": {}}`, "X-Request-Id", "ticket-1")
+	if got.status != http.StatusInternalServerError || got.Operation != OperationUpgrade || got.Error != "the manager failed, its log says where: request ticket-1" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	for _, want := range []string{` ERROR upgradeapi/serve\.go:\d+ Failing a request requestID=ticket-1 stack=".*upgradeapi\.\(\*API\)\.upgrade.*" error="panic: `,
+		` INFO upgradeapi/serve\.go:\d+ Answering request requestID=ticket-1 operation=Upgrade .* status=500 `} {
+		if !regexp.MustCompile(want).MatchString(d.logged()) {
+			t.Errorf("no line like %s:\n%s", want, d.logged())
+		}
+	}
+}
+
+// With TLS it is HTTP/1.1 as well: the bounds of connections are those of requests.
+func TestHTTP2IsNotSpoken(t *testing.T) {
+	d := newDesk(t)
+	d.serve(&Server{API: New(d.api.Options), TLS: true, Log: d.api.Log})
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // what is spoken is looked at
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(d.request(t.Context(), http.MethodGet, "/gum/v1/gr", ""))
+	d.must(err)
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK || response.ProtoMajor != 1 {
+		t.Errorf("%s %s", response.Proto, response.Status)
+	}
+}
+
+func TestAnUpgradeWaitsForARollback(t *testing.T) {
+	d := newDesk(t)
+	gr := d.create("back", func(gr *topsv1.GcuResource) {
+		gr.Annotations = map[string]string{topsv1.AnnotationRollbackTo: "previous"}
+	})
+	d.fails(http.MethodPut, "/gum/v1/gr/back", `{"spec": {"driver": {"version": "2"}}}`, http.StatusConflict, `a rollback of back to "previous" is asked for: wait until it is done`)
+	if diff := cmp.Diff(gr.Spec, d.gr("back").Spec); diff != "" {
+		t.Errorf("it is upgraded all the same:\n%s", diff)
+	}
+}

@@ -1,0 +1,44 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// LoadImages loads archives of images into all real nodes.
+func (c *Cluster) LoadImages(ctx context.Context, progress io.Writer, archives ...string) error {
+	_, err := c.testcluster(ctx, progress, append([]string{"load-image"}, archives...)...)
+	return err
+}
+
+// OnNode runs a program on a real node as an administrator who has logged in there, and
+// returns what it printed. An error holds what it said.
+func (c *Cluster) OnNode(ctx context.Context, node string, input io.Reader, argv ...string) (string, error) {
+	program, err := c.Project.Program("testcluster")
+	if err != nil {
+		return "", err
+	}
+	var stdout, stderr bytes.Buffer
+	command := interruptible(ctx, program, append([]string{"node-exec", "--dir", c.Dir, node, "--"}, argv...)...)
+	command.Stdin, command.Stdout, command.Stderr = input, &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("on node %s: %s: %w: %s", node, strings.Join(argv, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), nil
+}
+
+// KillNodes takes the power of real nodes away: everything on them ends at once. It
+// does not wait until the cluster has noticed.
+func (c *Cluster) KillNodes(ctx context.Context, names ...string) error {
+	_, err := c.testcluster(ctx, io.Discard, append([]string{"node-kill", "--wait=false"}, names...)...)
+	return err
+}
+
+// StartNodes boots real nodes that have no power, and waits until they are Ready.
+func (c *Cluster) StartNodes(ctx context.Context, names ...string) error {
+	_, err := c.testcluster(ctx, io.Discard, append([]string{"node-start"}, names...)...)
+	return err
+}

@@ -1,0 +1,315 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+var allNodes = []string{"real-1", "real-2", "real-3"}
+
+const (
+	grName = "enflame-gcu-resource"
+	system = "kube-system"
+	// nameLabel names the component of a pod, by its DaemonSet.
+	nameLabel = "app.kubernetes.io/name"
+
+	driverSet   = "enflame-gcu-driver"
+	exporterSet = "enflame-gcu-exporter"
+	pluginSet   = "enflame-gcu-k8s-plugin"
+	gcu         = "enflame.com/gcu"
+
+	// patience is how long a step may take.
+	patience = 4 * time.Minute
+)
+
+// stage is what a story plays on.
+type stage struct {
+	*harness.Cluster
+	t   *testing.T
+	ctx context.Context
+}
+
+// kubectl is what a user types; it must succeed.
+func (s *stage) kubectl(args ...string) string {
+	s.t.Helper()
+	output, err := s.Kubectl(s.ctx, args...)
+	check(s.t, err)
+	return output
+}
+
+// on runs a program on a node; it must succeed.
+func (s *stage) on(node string, argv ...string) string {
+	s.t.Helper()
+	output, err := s.OnNode(s.ctx, node, nil, argv...)
+	check(s.t, err)
+	return output
+}
+
+// eventually waits until check has nothing to say.
+func (s *stage) eventually(what string, is func() error) {
+	s.t.Helper()
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, is); err != nil {
+		s.tell()
+		s.t.Fatalf("never: %s: %v", what, err)
+	}
+	s.t.Logf("%6.1fs  %s", time.Since(begin).Seconds(), what)
+}
+
+// tell shows how it stands.
+func (s *stage) tell() {
+	for _, args := range [][]string{
+		{"get", "nodes,gr,dro,nu,pdb", "--all-namespaces", "--output=wide"}, {"get", "pods", "--all-namespaces", "--output=wide"},
+		{"logs", "--namespace=" + system, "deployment/gcu-operator", "--tail=40"},
+	} {
+		output, err := s.Kubectl(context.WithoutCancel(s.ctx), args...)
+		s.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), output, err)
+	}
+}
+
+func (s *stage) get(name string, object client.Object) {
+	s.t.Helper()
+	check(s.t, s.Client.Get(s.ctx, client.ObjectKey{Name: name}, object))
+}
+
+func (s *stage) node(name string) *corev1.Node {
+	s.t.Helper()
+	var node corev1.Node
+	s.get(name, &node)
+	return &node
+}
+
+// upgrade returns the NodeUpgrade of a node; one without a status when there is none.
+func (s *stage) upgrade(node string) *topsv1.NodeUpgrade {
+	s.t.Helper()
+	var nu topsv1.NodeUpgrade
+	check(s.t, client.IgnoreNotFound(s.Client.Get(s.ctx, client.ObjectKey{Name: node}, &nu)))
+	return &nu
+}
+
+// rollout returns the DaemonRollout of the gr; one without a status when there is none.
+func (s *stage) rollout() *topsv1.DaemonRollout {
+	s.t.Helper()
+	var dro topsv1.DaemonRollout
+	check(s.t, client.IgnoreNotFound(s.Client.Get(s.ctx, client.ObjectKey{Namespace: system, Name: grName}, &dro)))
+	return &dro
+}
+
+// pods returns the pods that have a label, by name.
+func (s *stage) pods(namespace, key, value string) []corev1.Pod {
+	s.t.Helper()
+	var list corev1.PodList
+	check(s.t, s.Client.List(s.ctx, &list, client.InNamespace(namespace), client.MatchingLabels{key: value}))
+	return list.Items
+}
+
+// podOn returns the pod of a DaemonSet on a node that is not on its way out, nil when
+// there is none.
+func (s *stage) podOn(set, node string) *corev1.Pod {
+	s.t.Helper()
+	for _, pod := range s.pods(system, nameLabel, set) {
+		if pod.Spec.NodeName == node && pod.DeletionTimestamp == nil {
+			return &pod
+		}
+	}
+	return nil
+}
+
+// runs tells what is missing until a pod of a DaemonSet runs a version on a node.
+func (s *stage) runs(set, node, version string) error {
+	pod := s.podOn(set, node)
+	if pod == nil {
+		return fmt.Errorf("no pod of %s on %s", set, node)
+	}
+	if image := pod.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+version) || !ready(pod) {
+		return fmt.Errorf("pod %s on %s has image %s, ready: %t", pod.Name, node, image, ready(pod))
+	}
+	return nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// managerNode is where the manager runs, which the stories leave alone.
+func (s *stage) managerNode() string {
+	s.t.Helper()
+	pods := s.pods(system, nameLabel, "gcu-operator")
+	if len(pods) != 1 {
+		s.t.Fatalf("there are %d pods of the manager", len(pods))
+	}
+	return pods[0].Spec.NodeName
+}
+
+// victim is a node on which the manager does not run.
+func (s *stage) victim() string {
+	s.t.Helper()
+	manager := s.managerNode()
+	return allNodes[slices.IndexFunc(allNodes, func(n string) bool { return n != manager })]
+}
+
+// isRunning tells what is missing until the gr shows that all its components run.
+func (s *stage) isRunning(want string) error {
+	var gr topsv1.GcuResource
+	if err := s.Client.Get(s.ctx, client.ObjectKey{Name: grName}, &gr); err != nil {
+		return err
+	}
+	if gr.Status.ObservedGeneration != gr.Generation || gr.Status.ReadyResource != want || gr.Status.Phase != "Running" {
+		return fmt.Errorf("the gr shows %s %s of generation %d, it has %d", gr.Status.ReadyResource, gr.Status.Phase, gr.Status.ObservedGeneration, gr.Generation)
+	}
+	return nil
+}
+
+// install installs the operator as a user does.
+func (s *stage) install() {
+	s.t.Helper()
+	s.kubectl("apply", "--server-side", "-k", "config/default")
+	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=2m")
+}
+
+// installDriver installs a driver on a node itself, as the default gr expects it.
+func (s *stage) installDriver(node string) {
+	s.t.Helper()
+	program, err := os.ReadFile(s.Project.Path("bin", "images", "programs", "standin", "standin"))
+	check(s.t, err)
+	_, err = s.OnNode(s.ctx, node, bytes.NewReader(program), "sh", "-c", "cat >/usr/local/bin/standin && chmod +x /usr/local/bin/standin")
+	check(s.t, err)
+	s.on(node, "/usr/local/bin/standin", "install-driver")
+}
+
+// startEngineAnew is what an administrator does after the first deployment of the
+// toolkit: what was started before has no cards (contract statement 60).
+func (s *stage) startEngineAnew() {
+	s.t.Helper()
+	for _, node := range allNodes {
+		if s.upgrade(node).Status.Host != nil && s.upgrade(node).Status.Host.Runtime.Default == "enflame" {
+			continue
+		}
+		s.on(node, "/etc/init.d/containerd", "restart")
+		if pod := s.podOn(pluginSet, node); pod != nil {
+			s.kubectl("delete", "pod", "--namespace="+system, pod.Name)
+		}
+	}
+	s.eventually("all nodes offer their cards", s.cardsAreOffered)
+}
+
+func (s *stage) cardsAreOffered() error {
+	for _, name := range allNodes {
+		offered := s.node(name).Status.Allocatable[gcu]
+		if offered.Value() != 2 {
+			return fmt.Errorf("node %s offers %s cards", name, offered.String())
+		}
+	}
+	return nil
+}
+
+// deploy deploys the gr of the examples that has a driver, with a strategy and a policy.
+func (s *stage) deploy(strategy, policy string) {
+	s.t.Helper()
+	s.kubectl("apply", "-f", "test/nodes/testdata/upgrade-policies.yaml")
+	s.kubectl("apply", "-f", "examples/gcu-resource-driver.json")
+	s.kubectl("annotate", "gr", grName, topsv1.AnnotationUpdateStrategy+"="+strategy, topsv1.AnnotationMaxUnavailable+"=1", topsv1.AnnotationUpgradePolicy+"="+policy)
+	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
+	s.startEngineAnew()
+}
+
+// set changes the version of a component.
+func (s *stage) set(component, version string) {
+	s.t.Helper()
+	s.kubectl("patch", "gr", grName, "--type=merge", "--patch", fmt.Sprintf(`{"spec":{%q:{"version":%q}}}`, component, version))
+}
+
+// train starts the training, and returns its pods when all run.
+func (s *stage) train() []corev1.Pod {
+	s.t.Helper()
+	s.kubectl("apply", "-f", "test/nodes/testdata/training.yaml")
+	s.eventually("all cards are used", s.trains)
+	return s.pods("default", "app", "training")
+}
+
+// trains tells what is missing until a training pod runs on each node.
+func (s *stage) trains() error {
+	busy := map[string]bool{}
+	for _, pod := range s.pods("default", "app", "training") {
+		if pod.DeletionTimestamp == nil && ready(&pod) {
+			busy[pod.Spec.NodeName] = true
+		}
+	}
+	if len(busy) != len(allNodes) {
+		return fmt.Errorf("pods train on %d of %d nodes", len(busy), len(allNodes))
+	}
+	return nil
+}
+
+// clear takes everything away that a story may have made.
+func (s *stage) clear() {
+	s.t.Helper()
+	s.kubectl("delete", "pdb,deployment", "--all", "--wait=true")
+	s.kubectl("delete", "gr,gup", "--all", "--wait=true")
+	s.eventually("no pod is left", func() error {
+		var pods corev1.PodList
+		var sets appsv1.DaemonSetList
+		if err := s.Client.List(s.ctx, &pods); err != nil {
+			return err
+		}
+		if err := s.Client.List(s.ctx, &sets); err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if pod.Labels[nameLabel] != "gcu-operator" {
+				return fmt.Errorf("pod %s/%s is there", pod.Namespace, pod.Name)
+			}
+		}
+		for _, set := range sets.Items {
+			if set.Name != "gcu-node-agent" {
+				return fmt.Errorf("DaemonSet %s is there", set.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// nodesAreClean checks that nobody sees on a node that it was upgraded, nor that the
+// gr was there.
+func (s *stage) nodesAreClean() {
+	s.t.Helper()
+	for _, name := range allNodes {
+		node := s.node(name)
+		if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
+			s.t.Errorf("node %s is unschedulable: %t, taints %v", name, node.Spec.Unschedulable, node.Spec.Taints)
+		}
+		for _, marks := range []map[string]string{node.Labels, node.Annotations} {
+			for key := range marks {
+				if strings.Contains(key, "enflame.com/") {
+					s.t.Errorf("node %s still has %s", name, key)
+				}
+			}
+		}
+	}
+}
+
+// observe watches the pods of the components.
+func (s *stage) observe() *harness.Observer {
+	s.t.Helper()
+	o, err := harness.Observe(s.ctx, s.Cluster, nameLabel+" in ("+strings.Join([]string{driverSet, exporterSet, pluginSet,
+		"enflame-gcu-feature-discovery", "enflame-gcu-docker-plugin", "enflame-node-feature-discovery"}, ",")+")")
+	check(s.t, err)
+	return o
+}

@@ -1,0 +1,199 @@
+// Package driver plays the driver: a version and cards that everybody can see. How a
+// version misbehaves is part of it.
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/topsops/gcu-operator/test/standin/gcu"
+)
+
+// Behaviour is how a version of the driver is bad; "" is a good one.
+type Behaviour string
+
+// Behaviours. All of them unload the version that was there.
+const (
+	Fail       Behaviour = "fail"        // the installer ends with an error
+	Hang       Behaviour = "hang"        // it never comes to an end, and SIGTERM does not end it
+	NeverReady Behaviour = "never-ready" // it never comes to an end
+	CutNetwork Behaviour = "cut-network" // it is loaded, and then the node has no network
+)
+
+// Driver is one version.
+type Driver struct {
+	// Node is where it is loaded, Host the root of the node for its library.
+	Node gcu.Node
+	Host string
+	// Processes is the /proc with the processes of the node.
+	Processes string
+	Version   string
+	Behaviour Behaviour
+	// Cards is how many it shows.
+	Cards int
+	// Delay is how long it takes to load; CutNetwork: from then until the node is cut off.
+	Delay time.Duration
+	// MakeCard makes the device of a card; CutNetwork takes the node's network away.
+	MakeCard   func(path string) error
+	CutNetwork func() error
+}
+
+// Run loads the version, unless it is loaded already, and waits until ctx is done.
+// The driver stays loaded.
+func (d Driver) Run(ctx context.Context) error {
+	if !slices.Contains([]Behaviour{"", Fail, Hang, NeverReady, CutNetwork}, d.Behaviour) {
+		return fmt.Errorf("no behaviour of a driver is called %q", d.Behaviour)
+	}
+	if loaded := d.Node.Version(); loaded == d.Version {
+		log.Printf("version %s is loaded already", loaded)
+		<-ctx.Done()
+		return nil
+	}
+	if err := d.unload(); err != nil {
+		return err
+	}
+	switch d.Behaviour {
+	case Fail:
+		return fmt.Errorf("version %s cannot be loaded: its module was made for another kernel", d.Version)
+	case Hang:
+		select {}
+	case NeverReady:
+		<-ctx.Done()
+		return nil
+	}
+	if d.Behaviour != CutNetwork && !wait(ctx, d.Delay) {
+		return nil
+	}
+	if err := d.load(); err != nil {
+		return err
+	}
+	if d.Behaviour == CutNetwork && wait(ctx, d.Delay) {
+		log.Print("the node loses its network")
+		if err := d.CutNetwork(); err != nil {
+			return fmt.Errorf("cutting the network of the node: %w", err)
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// unload takes away the version that is loaded, which nobody may be using.
+func (d Driver) unload() error {
+	users, err := d.users()
+	if err != nil {
+		return fmt.Errorf("looking for users of the cards: %w", err)
+	}
+	if len(users) > 0 {
+		return fmt.Errorf("version %s cannot be unloaded, module enflame is in use by: %s", d.Node.Version(), strings.Join(users, ", "))
+	}
+	for _, card := range d.Node.Cards() {
+		if err := os.Remove(card); err != nil {
+			return fmt.Errorf("unloading: %w", err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Dir(d.Node.VersionFile())); err != nil {
+		return fmt.Errorf("unloading: %w", err)
+	}
+	return nil
+}
+
+// users returns the processes that have a card open, each with its number and name.
+func (d Driver) users() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(d.Processes, "[0-9]*/fd/*"))
+	if err != nil {
+		return nil, err
+	}
+	var users []string
+	for _, file := range files {
+		target, err := os.Readlink(file)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.HasPrefix(target, "/dev/gcu") {
+			continue // it has ended or was closed; or is something else
+		}
+		if err != nil {
+			return nil, err
+		}
+		process := filepath.Dir(filepath.Dir(file))
+		name, err := os.ReadFile(filepath.Join(process, "comm"))
+		if err != nil {
+			continue // it has ended
+		}
+		user := fmt.Sprintf("%s (%s)", strings.TrimSpace(string(name)), filepath.Base(process))
+		if !slices.Contains(users, user) {
+			users = append(users, user)
+		}
+	}
+	return users, nil
+}
+
+// Install loads the version in the place of the one that is loaded.
+func (d Driver) Install() error {
+	if err := d.unload(); err != nil {
+		return err
+	}
+	return d.load()
+}
+
+func (d Driver) load() error {
+	if err := d.show(); err != nil {
+		return fmt.Errorf("loading version %s: %w", d.Version, err)
+	}
+	log.Printf("version %s is loaded", d.Version)
+	return nil
+}
+
+// show shows the cards, the library, and last the version.
+func (d Driver) show() error {
+	for i := range d.Cards {
+		if err := d.MakeCard(d.Node.Card(i)); err != nil {
+			return err
+		}
+	}
+	if err := d.installLibrary(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(d.Node.VersionFile()), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(d.Node.VersionFile(), []byte(d.Version+"\n"), 0o644)
+}
+
+// installLibrary puts libefml where exporter and gfd mount it: a link into the
+// folder of its version (docs/components.md 1.0).
+func (d Driver) installLibrary() error {
+	const folder = "/usr/local/efsmi"
+	library := filepath.Join(folder, "efsmi-"+d.Version, "lib/libefml.so")
+	if err := os.MkdirAll(filepath.Join(d.Host, filepath.Dir(library)), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(d.Host, library), []byte("libefml "+d.Version+"\n"), 0o644); err != nil {
+		return err
+	}
+	link := filepath.Join(d.Host, "usr/lib/libefml.so")
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(link + ".new"); err != nil {
+		return err
+	}
+	if err := os.Symlink(library, link+".new"); err != nil {
+		return err
+	}
+	return os.Rename(link+".new", link)
+}

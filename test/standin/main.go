@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/topsops/gcu-operator/test/standin/deviceplugin"
+	"github.com/topsops/gcu-operator/test/standin/driver"
+	"github.com/topsops/gcu-operator/test/standin/exporter"
+	"github.com/topsops/gcu-operator/test/standin/gcu"
+	"github.com/topsops/gcu-operator/test/standin/gfd"
+	"github.com/topsops/gcu-operator/test/standin/nfd"
+	"github.com/topsops/gcu-operator/test/standin/toolkit"
+	"github.com/topsops/gcu-operator/test/standin/workload"
+)
+
+// settings are what the environment says.
+type settings struct {
+	version, behaviour string
+	cards              int
+	delay, interval    time.Duration
+}
+
+// component plays one component until ctx is done.
+type component func(ctx context.Context, s settings, args []string) error
+
+// here is the node as a container sees it whom the runtime or a volume gave the cards.
+var here = gcu.Node{Root: "/"}
+
+var components = map[string]component{
+	"nfd-master": func(ctx context.Context, _ settings, args []string) error {
+		return nfd.Master(ctx, os.Getenv("NODE_NAME"), args)
+	},
+	"nfd-worker": func(ctx context.Context, s settings, args []string) error { return nfd.Worker(ctx, s.interval, args) },
+	"driver":     func(ctx context.Context, s settings, _ []string) error { return driverOf(s, "/host").Run(ctx) },
+	// On the node itself, as an administrator installs it.
+	"install-driver": func(_ context.Context, s settings, _ []string) error { return driverOf(s, "/").Install() },
+	"toolkit": func(ctx context.Context, s settings, _ []string) error {
+		return toolkit.Toolkit{Host: "/host", Program: "/usr/bin/enflame-container-runtime", Version: s.version,
+			Engine: os.Getenv("RUNTIME"), KeepDefault: s.behaviour == "keep-default"}.Run(ctx)
+	},
+	"device-plugin": func(ctx context.Context, s settings, _ []string) error {
+		return deviceplugin.Plugin{Directory: deviceplugin.Directory, Node: here, Cards: s.cards, Interval: s.interval}.Run(ctx)
+	},
+	"exporter": func(ctx context.Context, _ settings, args []string) error { return exporter.Run(ctx, here, args) },
+	"gfd": func(ctx context.Context, s settings, _ []string) error {
+		return gfd.Run(ctx, here, gfd.Directory, s.interval)
+	},
+	"workload": func(ctx context.Context, s settings, _ []string) error { return workload.Run(ctx, here, s.delay) },
+}
+
+func driverOf(s settings, host string) driver.Driver {
+	return driver.Driver{Node: here, Host: host, Processes: "/proc", Version: s.version, Behaviour: driver.Behaviour(s.behaviour),
+		Cards: s.cards, Delay: s.delay, MakeCard: driver.MakeCard, CutNetwork: driver.CutOff}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run plays the component that the program is called by, or its first argument names.
+func run(ctx context.Context, argv []string) error {
+	name, args := filepath.Base(argv[0]), argv[1:]
+	if components[name] == nil && len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	play := components[name]
+	if play == nil {
+		return fmt.Errorf("%q is no component: %s", name, strings.Join(slices.Sorted(maps.Keys(components)), ", "))
+	}
+	s, err := settingsOf(os.Getenv)
+	if err != nil {
+		return err
+	}
+	log.SetPrefix(name + ": ")
+	return play(ctx, s, args)
+}
+
+func settingsOf(env func(string) string) (settings, error) {
+	s := settings{version: cmp.Or(env("STANDIN_VERSION"), "1.0.0"), behaviour: env("STANDIN_BEHAVIOUR")}
+	var err error
+	if s.cards, err = strconv.Atoi(cmp.Or(env("STANDIN_CARDS"), "2")); err != nil {
+		return settings{}, fmt.Errorf("STANDIN_CARDS: %w", err)
+	}
+	if s.delay, err = time.ParseDuration(cmp.Or(env("STANDIN_DELAY"), "0s")); err != nil {
+		return settings{}, fmt.Errorf("STANDIN_DELAY: %w", err)
+	}
+	if s.interval, err = time.ParseDuration(cmp.Or(env("STANDIN_INTERVAL"), "1s")); err != nil {
+		return settings{}, fmt.Errorf("STANDIN_INTERVAL: %w", err)
+	}
+	return s, nil
+}
