@@ -70,7 +70,7 @@ test-nodes: control-plane images $(GOTESTSUM) ## Test real nodes, and tell stori
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
-	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/...
+	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/... ./pkg/preview/...
 
 .PHONY: sim
 sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one, OF=Operations one with operations)

@@ -143,7 +143,12 @@ type DaemonRolloutStatus struct {
 	// usual pace; 0 when there are none or the pace is not known.
 	// +optional
 	ETASeconds int32 `json:"etaSeconds,omitempty"`
-	// waves says how far each wave of the policy is, in order.
+	// limitedTo is what the upgrade is limited to, as annotation upgrade-only has it,
+	// shortened when it is long; empty: nothing. The waves are told for this limit.
+	// +optional
+	LimitedTo string `json:"limitedTo,omitempty"`
+	// waves says how far each wave of the policy is, in order. Nodes that the upgrade
+	// leaves out do not hold a wave up.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -36,6 +36,12 @@ const (
 	// task. A value is acted on once, and only by the operation that runs when it is set.
 	AnnotationTaskOverride = "topsops.enflame.com/task-override"
 
+	// AnnotationHold, on a NodeUpgrade, is the wish of an administrator that the node be
+	// left alone: no rollout starts anything on it, and what is in flight there goes on. It
+	// holds whatever its value, which is since when, as RFC 3339, and after a blank a
+	// message for people. The person at the node has one of his own, status.agent.hold.
+	AnnotationHold = "topsops.enflame.com/hold"
+
 	// AnnotationRollbackTo, on a GcuResource, brings an earlier spec back: the name
 	// of its revision, or RollbackToPrevious. The operator removes it in the write
 	// that restores the spec; it stays when there is no such revision.

@@ -53,8 +53,10 @@ func poll(ctx context.Context, timeout time.Duration, look func(ctx context.Cont
 }
 
 // follow tells how a gr goes on until it is done; an error says that it stopped or
-// that the time is over. unlike, if not nil, ends it with an error of its own.
-func (c *cli) follow(ctx context.Context, cl *cluster, name string, timeout time.Duration, unlike func(*topsv1.GcuResource) error) error {
+// that the time is over. enough, if not nil, tells when it is done besides; unlike, if
+// not nil, ends it with an error of its own.
+func (c *cli) follow(ctx context.Context, cl *cluster, name string, timeout time.Duration,
+	enough func(context.Context, *topsv1.GcuResource, *view.Status) (bool, error), unlike func(*topsv1.GcuResource) error) error {
 	t := &teller{cli: c, bar: c.onTerminal()}
 	defer t.end()
 	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
@@ -78,6 +80,10 @@ func (c *cli) follow(ctx context.Context, cl *cluster, name string, timeout time
 			return true, "", nil
 		case view.Stopped:
 			return false, "", notYet("%s: %s; %s", s.Outcome.Reason, s.Outcome.Message, s.Outcome.Do)
+		}
+		if enough != nil {
+			done, err := enough(ctx, gr, &s)
+			return done, s.Line(), err
 		}
 		return false, s.Line(), nil
 	})

@@ -22,15 +22,20 @@ const (
 
 var formats = []string{formatTable, formatWide, formatJSON, formatYAML}
 
-// output is the flag -o.
-type output struct{ format string }
+// output is the flag -o; also are formats that one command has besides.
+type output struct {
+	format string
+	also   []string
+}
 
 func (o *output) bind(command *cobra.Command) {
-	command.Flags().StringVarP(&o.format, "output", "o", formatTable, "`format`: table, wide, json or yaml")
-	complete(command, "output", formats)
+	all := slices.Concat(formats, o.also)
+	last := len(all) - 1
+	command.Flags().StringVarP(&o.format, "output", "o", formatTable, "`format`: "+strings.Join(all[:last], ", ")+" or "+all[last])
+	complete(command, "output", all)
 	command.PreRunE = func(*cobra.Command, []string) error {
-		if !slices.Contains(formats, o.format) {
-			return misused("-o %s is not one of %s", o.format, strings.Join(formats, ", "))
+		if !slices.Contains(all, o.format) {
+			return misused("-o %s is not one of %s", o.format, strings.Join(all, ", "))
 		}
 		return nil
 	}

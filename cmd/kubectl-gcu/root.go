@@ -80,8 +80,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	c.connection.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Lookup("namespace").Usage = "`namespace` of the operator (default " + operatorNamespace + ")"
 	root.AddCommand(c.statusCommand(), c.nodesCommand(), c.historyCommand(),
-		c.upgradeCommand(), c.pauseCommand(), c.resumeCommand(), c.rollbackCommand(), c.approveCommand(),
-		c.taskCommand(), c.abortCommand(), c.importCommand(), c.bundleCommand(), c.versionCommand(), optionsCommand())
+		c.planCommand(), c.upgradeCommand(), c.pauseCommand(), c.resumeCommand(), c.rollbackCommand(), c.approveCommand(),
+		c.holdCommand(), c.releaseCommand(), c.taskCommand(), c.abortCommand(), c.importCommand(), c.bundleCommand(), c.versionCommand(), optionsCommand())
 	return root
 }
 

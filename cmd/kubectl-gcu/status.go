@@ -112,7 +112,7 @@ func (c *cli) watchStatus(ctx context.Context, cl *cluster, args []string, o out
 	if err != nil {
 		return err
 	}
-	followed := c.follow(ctx, cl, gr.Name, timeout, nil)
+	followed := c.follow(ctx, cl, gr.Name, timeout, nil, nil)
 	if ctx.Err() == nil {
 		if err := c.status(ctx, cl, []string{gr.Name}, o); err != nil {
 			return fmt.Errorf("after watching: %w", err)

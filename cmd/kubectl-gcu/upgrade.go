@@ -16,40 +16,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/topscloud"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
 func (c *cli) upgradeCommand() *cobra.Command {
 	var file string
 	var wait bool
 	var timeout time.Duration
+	var l limit
 	command := &cobra.Command{
-		Use:   "upgrade [GR] -f FILE",
+		Use:   "upgrade [GR] [-f FILE] [--nodes …] [--components …]",
 		Short: "Gives a gr the spec of a file, says what changes, and may wait",
 		Long: `Gives a gr that exists the spec of the gr in a file, as a whole, and says what
-changes. Nothing but the spec is taken from the file. A file with another gr, by
-kind, name or uid, is refused, and so is a change when somebody else changed the
-spec in the same moment.
+changes. Nothing but the spec and what the upgrade is limited to is taken from the
+file. A file with another gr, by kind, name or uid, is refused, and so is a change
+when somebody else changed the spec in the same moment.
 
-With --wait it ends when every reachable node has it (exit code 0); when the rollout
-halts, is rolled back, or the time is over, with 3.`,
+With --nodes and --components it is limited to these, and what it leaves out waits
+(LeftOut). A later upgrade --nodes, or --all, without -f goes on with others, or with
+all. Every upgrade -f says anew what it is limited to, by these flags or by annotation
+` + topsv1.AnnotationUpgradeOnly + ` in the file; without them it is everything.
+A component that is new, gone or has another name is deployed and deleted at once,
+whatever the upgrade is limited to: kubectl gcu plan shows all of it before.
+
+With --wait it ends when every reachable node has it, or all that it is limited to
+(exit code 0); when the rollout halts, is rolled back, or the time is over, with 3.`,
 		Example: `  # Say what changes, and begin
   kubectl gcu upgrade -f gr.yaml
 
   # The same from a script, which waits
-  kustomize build . | kubectl gcu upgrade my-gr -f - --wait --timeout 2h`,
+  kustomize build . | kubectl gcu upgrade my-gr -f - --wait --timeout 2h
+
+  # The driver first, on two nodes; then everywhere; then the rest
+  kubectl gcu upgrade -f gr.yaml --nodes node-1,node-2 --components driver --wait
+  kubectl gcu upgrade my-gr --components driver --wait
+  kubectl gcu upgrade my-gr --all --wait`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeResources,
 		RunE: does(func(ctx context.Context, args []string) error {
-			wanted, err := c.readResource(file)
-			if err != nil {
-				return err
-			}
-			if len(args) > 0 && args[0] != wanted.GetName() {
-				return refused("%s holds gr %s, not %s", file, wanted.GetName(), args[0])
-			}
-			cl, err := c.connect()
+			cl, wanted, err := c.wish(ctx, args, file, &l)
 			if err != nil {
 				return err
 			}
@@ -63,8 +72,65 @@ halts, is rolled back, or the time is over, with 3.`,
 	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr, YAML or JSON; - reads the input")
 	command.Flags().BoolVar(&wait, "wait", false, "wait until every reachable node has it")
 	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, such as 2h; 0 is without end")
-	_ = command.MarkFlagRequired("filename") // the flag exists
+	l.bind(c, command)
 	return command
+}
+
+// wish reads what is wanted of a gr: its spec, absent to leave it as it is, and in
+// annotation upgrade-only what the upgrade is limited to.
+func (c *cli) wish(ctx context.Context, args []string, file string, l *limit) (*cluster, *unstructured.Unstructured, error) {
+	if file == "" && !l.said() {
+		return nil, nil, misused("say what to upgrade: -f FILE, or without it --nodes, --components or --all")
+	}
+	wanted := &unstructured.Unstructured{Object: map[string]any{}}
+	if file != "" {
+		var err error
+		if wanted, err = c.readResource(file); err != nil {
+			return nil, nil, err
+		}
+		if len(args) > 0 && args[0] != wanted.GetName() {
+			return nil, nil, refused("%s holds gr %s, not %s", file, wanted.GetName(), args[0])
+		}
+		args = []string{wanted.GetName()}
+	}
+	if _, err := l.cut(); err != nil {
+		return nil, nil, err
+	}
+	cl, err := c.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	gr := &topsv1.GcuResource{}
+	if file == "" {
+		if gr, err = cl.resource(ctx, args); err != nil {
+			return nil, nil, err
+		}
+		wanted.SetName(gr.Name)
+	} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, gr); err != nil {
+		return nil, nil, misused("reading %s: %w", file, err)
+	}
+	cut, err := c.limitOf(ctx, cl, gr, l)
+	if err != nil {
+		return nil, nil, err
+	}
+	setOnly(wanted, cut.String())
+	return cl, wanted, nil
+}
+
+// setOnly writes what an upgrade is limited to, "" for nothing.
+func setOnly(o *unstructured.Unstructured, only string) {
+	annotations := o.GetAnnotations()
+	if only == "" && annotations[topsv1.AnnotationUpgradeOnly] == "" {
+		return
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[topsv1.AnnotationUpgradeOnly] = only
+	if only == "" {
+		delete(annotations, topsv1.AnnotationUpgradeOnly)
+	}
+	o.SetAnnotations(annotations)
 }
 
 // readDocument reads the one object of a file; - is the input.
@@ -188,22 +254,49 @@ func (c *cli) announce(ctx context.Context, cl *cluster, live, wanted *unstructu
 	if err != nil {
 		return err
 	}
-	if len(changes) == 0 {
-		c.say("gr %s has this spec already", name)
+	was, only := live.GetAnnotations()[topsv1.AnnotationUpgradeOnly], next.GetAnnotations()[topsv1.AnnotationUpgradeOnly]
+	if len(changes) == 0 && was == only {
+		c.say("gr %s has this spec already%s", name, limitedAs(only))
 		return errUnchanged
 	}
 	c.say("gr %s:", name)
 	_, err = fmt.Fprint(c.Out, view.ChangesText(changes, "  "))
+	switch {
+	case only != "":
+		c.say("  limited to %s: what it leaves out waits", onlyWords(only))
+	case was != "":
+		c.say("  not limited to %s any more", onlyWords(was))
+	}
 	if live.GetAnnotations()[topsv1.AnnotationUpdateStrategy] == "" && live.GetAnnotations()[topsv1.OpenYurtAnnotationUpdateStrategy] == "" {
 		c.say("it has no annotation %s: nobody replaces pods that exist", topsv1.AnnotationUpdateStrategy)
 	}
 	return err
 }
 
-// writeSpec patches the spec of a gr as it was read.
+func limitedAs(only string) string {
+	if only == "" {
+		return ", and is not limited"
+	}
+	return ", limited to " + onlyWords(only)
+}
+
+// onlyWords says the value of annotation upgrade-only in words.
+func onlyWords(only string) string {
+	cut, err := daemonset.CutOf(map[string]string{topsv1.AnnotationUpgradeOnly: only})
+	if err != nil {
+		return fmt.Sprintf("%q", only)
+	}
+	return limitWords(cut)
+}
+
+// writeSpec patches the spec of a gr as it was read, if there is a wanted one, and what
+// its upgrade is limited to.
 func (c *cluster) writeSpec(ctx context.Context, live, wanted *unstructured.Unstructured, options ...client.PatchOption) (*unstructured.Unstructured, error) {
 	next := live.DeepCopy()
-	next.Object["spec"] = runtime.DeepCopyJSONValue(wanted.Object["spec"])
+	if spec, is := wanted.Object["spec"]; is {
+		next.Object["spec"] = runtime.DeepCopyJSONValue(spec)
+	}
+	setOnly(next, wanted.GetAnnotations()[topsv1.AnnotationUpgradeOnly])
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	options = append(options, client.FieldOwner(fieldManager), client.FieldValidation("Strict"))
 	return next, told(c.Patch(ctx, next, patch, options...), "patch", "")
@@ -219,9 +312,16 @@ func changesOf(from, to *unstructured.Unstructured) ([]view.Change, error) {
 	return view.ChangesOf(&specs[0].Spec, &specs[1].Spec)
 }
 
-// awaitSpec follows a gr until every reachable node has the spec of a generation.
+// awaitSpec follows a gr until every reachable node has the spec of a generation, or all
+// that its upgrade is limited to.
 func (c *cli) awaitSpec(ctx context.Context, cl *cluster, name string, generation int64, timeout time.Duration) error {
-	return c.follow(ctx, cl, name, timeout, func(gr *topsv1.GcuResource) error {
+	limited := func(ctx context.Context, gr *topsv1.GcuResource, s *view.Status) (bool, error) {
+		if s.Outcome.Reason != string(rollout.ReasonLeftOut) {
+			return false, nil
+		}
+		return c.limitReached(ctx, cl, gr)
+	}
+	return c.follow(ctx, cl, name, timeout, limited, func(gr *topsv1.GcuResource) error {
 		if gr.Generation == generation {
 			return nil
 		}
@@ -230,4 +330,20 @@ func (c *cli) awaitSpec(ctx context.Context, cl *cluster, name string, generatio
 		}
 		return notYet("the spec of gr %s was changed again by somebody else", name)
 	})
+}
+
+// limitReached tells whether all is done that the upgrade of a gr is limited to. The
+// rollout may tell of what it was limited to a moment ago, so it is asked what follows.
+func (c *cli) limitReached(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (bool, error) {
+	told, err := cl.asker().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
+	if err != nil || told.Blocked != "" || len(told.Nodes) > 0 || len(told.InFlight) > 0 {
+		return false, err
+	}
+	for _, n := range told.Left {
+		if n.Reason != string(rollout.ReasonLeftOut) && n.Reason != string(rollout.ReasonNodeOffline) {
+			return false, notYet("node %s is left: %s; %s", n.Name, n.Reason, n.Message)
+		}
+	}
+	c.say("all is done that the upgrade is limited to; kubectl gcu upgrade %s --all goes on with the rest", gr.Name)
+	return true, nil
 }

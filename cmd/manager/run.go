@@ -31,11 +31,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 const (
-	leaseName = "gcu-operator.topsops.enflame.com"
 	// syncProbe is how long a readiness probe waits for the caches.
 	syncProbe = 100 * time.Millisecond
 	// crdPoll and crdTimeout bound the wait for the CRDs to be served.
@@ -108,7 +108,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 		HealthProbeBindAddress:        o.probeAddr,
 		PprofBindAddress:              o.pprofAddr,
 		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              leaseName,
+		LeaderElectionID:              preview.LeaseName,
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
 	})

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi"
 )
 
@@ -29,8 +33,10 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 	if err := mgr.AddReadyzCheck("gcuresources", upgradeapi.Ready(live)); err != nil {
 		return err
 	}
+	planner := planner{preview.Asker{Reader: mgr.GetCache(), Live: live, Namespace: o.namespace, Clock: time.Now}}
 	secure := o.upgradeAPI.auth == authToken
-	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{}}
+	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{},
+		Planner: planner}
 	if secure {
 		options.Access = upgradeapi.NewTokenAccess(live, clock.RealClock{})
 	}
@@ -39,4 +45,12 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 		return err
 	}
 	return mgr.Add(server)
+}
+
+// planner plans for the REST API.
+type planner struct{ preview.Asker }
+
+// Plan implements upgradeapi.Planner.
+func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, error) {
+	return p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
 }

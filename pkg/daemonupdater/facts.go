@@ -45,6 +45,11 @@ type observation struct {
 	rollout *topsv1.DaemonRollout
 	// home is the node that the operator runs on, "" when it is not known.
 	home string
+	// limit is what the upgrade is limited to, read once: it may name thousands of nodes.
+	limit struct {
+		read bool
+		cut  *daemonset.Cut
+	}
 	// unseen: the cache does not show the rollout, which this process made. Somebody
 	// may have deleted it since, and of that there would be no event.
 	unseen bool
@@ -62,6 +67,17 @@ func (o *observation) foreign() bool {
 type member struct {
 	daemonSet *appsv1.DaemonSet
 	revisions []*appsv1.ControllerRevision
+	// foreseen is, in a preview, the revision of a template that the DaemonSet is to
+	// have; "" otherwise.
+	foreseen string
+}
+
+// target is the hash of the newest revision; the error says what is waited for.
+func (m member) target() (string, error) {
+	if m.foreseen != "" {
+		return m.foreseen, nil
+	}
+	return daemonset.TargetRevision(m.daemonSet, m.revisions)
 }
 
 func (m member) key() string { return m.daemonSet.Namespace + "/" + m.daemonSet.Name }
@@ -81,7 +97,7 @@ func inputOf(o *observation, book *upgradeplan.Book, deadlines rollout.Deadlines
 	}
 	var hashes []string
 	for _, m := range o.members {
-		target, err := daemonset.TargetRevision(m.daemonSet, m.revisions)
+		target, err := m.target()
 		if err != nil && in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
@@ -98,11 +114,11 @@ func inputOf(o *observation, book *upgradeplan.Book, deadlines rollout.Deadlines
 // cut is what the upgrade is limited to, nil for everything. Settings that are not
 // understood block the group before it is looked at.
 func (o *observation) cut() *daemonset.Cut {
-	cut, err := daemonset.CutOf(o.members[0].daemonSet.Annotations)
-	if err != nil {
-		return nil
+	if !o.limit.read {
+		o.limit.read = true
+		o.limit.cut, _ = daemonset.CutOf(o.members[0].daemonSet.Annotations)
 	}
-	return cut
+	return o.limit.cut
 }
 
 // withoutMember returns a component of a cut that no member has, "" when there is none.

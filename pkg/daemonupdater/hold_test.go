@@ -25,7 +25,7 @@ func TestANodeThatIsHeldIsSeenInTheView(t *testing.T) {
 	c.mustReconcile()
 	c.wantDeletions("driver-b", "driver-c")
 	group := Group{Kind: kindDaemonSet, Namespace: c.driver.Namespace, Name: c.driver.Name}
-	if n := c.reconciler.views[group].fleet.Node("a"); n == nil || n.Hold == nil || !n.Hold.Since.Equal(epoch) || n.Hold.Message != "wait" {
+	if n := c.reconciler.views[group].fleet.Node("a"); n == nil || len(n.Holds) != 1 || !n.Holds[0].Since.Equal(epoch) || n.Holds[0].Message != "wait" {
 		t.Fatalf("node a is seen as %+v", n)
 	}
 
@@ -35,8 +35,8 @@ func TestANodeThatIsHeldIsSeenInTheView(t *testing.T) {
 	}
 	c.reconciler.dirty.add(group, "a")
 	c.mustReconcile()
-	if n := c.reconciler.views[group].fleet.Node("a"); n.Hold != nil {
-		t.Errorf("node a is still held: %+v", n.Hold)
+	if n := c.reconciler.views[group].fleet.Node("a"); len(n.Holds) > 0 {
+		t.Errorf("node a is still held: %+v", n.Holds)
 	}
 }
 
@@ -50,9 +50,32 @@ func TestAHoldWakesTheGroups(t *testing.T) {
 	if groups := c.reconciler.groupsAskedFor(context.Background(), held("a")); len(groups) != 1 {
 		t.Errorf("groups %v are woken, want that of the driver", groups)
 	}
+	byAdministrator := released.DeepCopy()
+	byAdministrator.Annotations = map[string]string{topsv1.AnnotationHold: "2026-01-01T00:00:00Z new rack"}
+	if !upgradeChanged().Update(event.UpdateEvent{ObjectOld: released, ObjectNew: byAdministrator}) {
+		t.Error("a hold of an administrator is not passed on")
+	}
+	if groups := c.reconciler.groupsAskedFor(context.Background(), byAdministrator); len(groups) != 1 {
+		t.Errorf("groups %v are woken by an administrator, want that of the driver", groups)
+	}
 	aged := held("a")
 	aged.Status.Agent.StartTime = metav1.NewTime(epoch)
 	if upgradeChanged().Update(event.UpdateEvent{ObjectOld: held("a"), ObjectNew: aged}) {
 		t.Error("a restart of the agent is passed on")
 	}
+}
+
+func TestANodeThatAnAdministratorHoldsIsLeftAlone(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationMaxUnavailable, "3") })
+	hold := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{topsv1.AnnotationHold: "2026-01-01T00:00:00Z new rack"}}}
+	c.create(hold)
+	c.mustReconcile()
+	c.wantDeletions("driver-b", "driver-c")
+	hold.Annotations = nil
+	if err := c.api.Update(t.Context(), hold); err != nil {
+		t.Fatal(err)
+	}
+	c.reconciler.dirty.add(Group{Kind: kindDaemonSet, Namespace: c.driver.Namespace, Name: c.driver.Name}, "a")
+	c.mustReconcile()
+	c.wantDeletions("driver-a", "driver-b", "driver-c")
 }

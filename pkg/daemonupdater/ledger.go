@@ -12,7 +12,7 @@ import (
 // ledgerOf reads the ledger from the status of a DaemonRollout.
 func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	ledger := rollout.Ledger{
-		Revision: status.Revision, Touched: int(status.Touched), Resumed: status.Resumed,
+		Revision: status.Revision, Limit: status.LimitedTo, Touched: int(status.Touched), Resumed: status.Resumed,
 		Usual: time.Duration(status.UsualSeconds) * time.Second,
 	}
 	if status.ResumedTime != nil {
@@ -44,7 +44,7 @@ func ledgerOf(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 
 // storeLedger writes the ledger into a status.
 func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
-	status.Revision, status.Touched, status.Resumed = ledger.Revision, int32(ledger.Touched), ledger.Resumed
+	status.Revision, status.LimitedTo, status.Touched, status.Resumed = ledger.Revision, ledger.Limit, int32(ledger.Touched), ledger.Resumed
 	status.ResumedTime, status.LastStartTime = timeOrNil(ledger.ResumedAt), timeOrNil(ledger.LastStart)
 	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)
 	status.InFlight, status.Queued, status.Failed, status.Waves = nil, nil, nil, nil

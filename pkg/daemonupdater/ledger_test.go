@@ -20,7 +20,7 @@ func TestALedgerIsReadAsItWasStored(t *testing.T) {
 		return epoch.Add(time.Duration(rapid.IntRange(-9999, 9999).Draw(t, "s")) * time.Second)
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		want := rollout.Ledger{Revision: text.Draw(t, "revision"), Touched: rapid.IntRange(0, 5000).Draw(t, "touched"),
+		want := rollout.Ledger{Revision: text.Draw(t, "revision"), Limit: text.Draw(t, "limit"), Touched: rapid.IntRange(0, 5000).Draw(t, "touched"),
 			Resumed: text.Draw(t, "resumed"), Usual: time.Duration(rapid.IntRange(0, 9999).Draw(t, "usual")) * time.Second}
 		for i := range rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "waves") {
 			w := rollout.WaveState{Name: fmt.Sprint("w", i), Total: rapid.IntRange(0, 9).Draw(t, "total"), Updated: rapid.IntRange(0, 9).Draw(t, "updated")}

@@ -28,16 +28,14 @@ func heavy(book *upgradeplan.Book, component string) bool {
 	return disruption != "" && disruption != upgradeplan.ReplacePod
 }
 
-// describeOperations adds what a NodeUpgrade says of operations, and whether its
-// person holds the node. own is the
+// describeOperations adds what a NodeUpgrade says of operations, and who
+// holds the node. own is the
 // rollout of the group, revision its target.
 func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revision string) {
 	if upgrade == nil {
 		return
 	}
-	if hold := holdOf(upgrade); hold != nil {
-		n.Hold = &rollout.Hold{Since: hold.Since.Time, Message: hold.Message}
-	}
+	n.Holds = daemonset.HoldsOf(upgrade)
 	n.Job, n.Disturbed = jobOf(upgrade, own)
 	for i := range upgrade.Status.History {
 		n.Ended = append(n.Ended, endOf(&upgrade.Status.History[i]))

@@ -1,13 +1,15 @@
 package daemonupdater
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -23,11 +25,18 @@ import (
 // its newest revision. A pod that uses a GCU is on b, and c is offline.
 func previewed(t *testing.T, change ...func(*appsv1.DaemonSet)) Previewer {
 	t.Helper()
+	return previewedWith(t, nil, change...)
+}
+
+// previewedWith is previewed with more objects.
+func previewedWith(t *testing.T, more []client.Object, change ...func(*appsv1.DaemonSet)) Previewer {
+	t.Helper()
 	objects := []client.Object{node("a"), node("b"), offline(node("c"))}
 	training := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "training", OwnerReferences: controlledBy("apps/v1", "ReplicaSet", "t", "t")}}
 	training.Spec.NodeName = "b"
 	training.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "ENFLAME_VISIBLE_DEVICES", Value: "all"}}}}
-	objects = append(objects, training)
+	training.Labels = map[string]string{"app": "training"}
+	objects = append(append(objects, training), more...)
 	for _, component := range []string{"driver", "exporter"} {
 		ds := componentOf(component)
 		for _, c := range change {
@@ -47,20 +56,39 @@ func previewed(t *testing.T, change ...func(*appsv1.DaemonSet)) Previewer {
 			t.Fatal(err)
 		}
 	}
-	return Previewer{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Namespace: "gcu-system",
-		Book: testBook, Clock: func() time.Time { return epoch }}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return Previewer{Reader: reader, Live: reader, Namespace: "gcu-system", Book: testBook, Clock: func() time.Time { return epoch }}
+}
+
+// changes is a question about new templates of components of "fleet".
+func changes(components ...string) Question {
+	q := Question{GcuResource: "fleet", Templates: map[string]Template{}}
+	for _, c := range components {
+		q.Templates[c] = Template{}
+	}
+	return q
+}
+
+// limitedTo is a question about a gr that is rolled one node at a time, with a cut.
+func limitedTo(q Question, cut daemonset.Cut) Question {
+	q.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable: "1"}
+	if only := cut.String(); only != "" {
+		q.Annotations[topsv1.AnnotationUpgradeOnly] = only
+	}
+	return q
 }
 
 func TestAPreviewTellsWhoIsUpgradedAndWhoLeaves(t *testing.T) {
-	got, err := previewed(t).Preview(t.Context(), Question{GcuResource: "fleet", Changed: []string{"driver"}})
+	got, err := previewed(t).Preview(t.Context(), changes("driver"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Preview{
 		Limit: 1,
+		Total: 3,
 		Nodes: []NodePreview{
-			{Name: "a", Disruption: upgradeplan.EvictAccelerator},
-			{Name: "b", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator, Evicts: []string{"default/training"}},
+			{Name: "a", Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Upgrades: []string{"driver"}},
+			{Name: "b", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Upgrades: []string{"driver"}, Evicts: []string{"default/training"}},
 		},
 		Left: []LeftNode{{Name: "c", Reason: "NodeOffline", Message: "the node was offline before it was touched; it is upgraded when it is Ready again"}},
 		Plan: got.Plan,
@@ -83,7 +111,7 @@ func TestAPreviewIsLimitedAsAsked(t *testing.T) {
 		{daemonset.Cut{Nodes: []string{"b"}}, []string{"b"}},
 		{daemonset.Cut{Components: []string{"driver"}}, nil},
 	} {
-		got, err := p.Preview(t.Context(), Question{GcuResource: "fleet", Changed: []string{"exporter"}, Cut: &tt.cut})
+		got, err := p.Preview(t.Context(), limitedTo(changes("exporter"), tt.cut))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,14 +127,95 @@ func TestAPreviewIsLimitedAsAsked(t *testing.T) {
 
 func TestAPreviewSaysWhyNothingHappens(t *testing.T) {
 	p := previewed(t, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationUpdateStrategy) })
-	if got, err := p.Preview(t.Context(), Question{GcuResource: "fleet", Changed: []string{"driver"}}); err != nil || got.Blocked == "" || len(got.Nodes) > 0 {
+	if got, err := p.Preview(t.Context(), changes("driver")); err != nil || got.Blocked == "" || len(got.Nodes) > 0 {
 		t.Errorf("without a strategy: %+v, %v", got, err)
 	}
 	p = previewed(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationMaxUnavailable, "0") })
 	if got, err := p.Preview(t.Context(), Question{GcuResource: "fleet"}); err != nil || got.Blocked == "" {
 		t.Errorf("with wrong settings: %+v, %v", got, err)
 	}
-	if _, err := p.Preview(t.Context(), Question{GcuResource: "other"}); !apierrors.IsNotFound(err) {
-		t.Errorf("of a gr that is not there: %v", err)
+	if got, err := p.Preview(t.Context(), Question{GcuResource: "other"}); err != nil || len(got.Nodes) > 0 || got.Nodes == nil || got.Plan == nil {
+		t.Errorf("of a gr without DaemonSets: %+v, %v", got, err)
+	}
+}
+
+func TestAPreviewTellsWhatHoldsADrainUp(t *testing.T) {
+	budget := func(name, app string, allowed int32) *policyv1.PodDisruptionBudget {
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+		b.Status.DisruptionsAllowed = allowed
+		return b
+	}
+	stopping := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	stopping.Status.Host = &topsv1.HostReport{Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: "runc"}}
+	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", OwnerReferences: controlledBy("apps/v1", "ReplicaSet", "w", "w")}}
+	web.Spec.NodeName = "b"
+	alone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "alone"}, Spec: corev1.PodSpec{NodeName: "b",
+		Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "ENFLAME_VISIBLE_DEVICES", Value: "0"}}}}}}
+	for _, tt := range []struct {
+		name       string
+		more       []client.Object
+		changed    string
+		disruption upgradeplan.Disruption
+		evicts     []string
+		holds      string
+	}{
+		{"nothing", nil, "driver", upgradeplan.EvictAccelerator, []string{"default/training"}, ""},
+		{"a budget that is used up", []client.Object{budget("full", "training", 0)}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"},
+			"PodDisruptionBudget default/full allows no eviction now: default/training"},
+		{"a budget with room, and one of others", []client.Object{budget("room", "training", 1), budget("others", "web", 0)}, "driver",
+			upgradeplan.EvictAccelerator, []string{"default/training"}, ""},
+		{"a pod that nobody brings back", []client.Object{alone}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"}, "default/alone"},
+		{"a pod that uses no GCU stays", []client.Object{web}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"}, ""},
+		{"a light change evicts nobody", []client.Object{budget("full", "training", 0)}, "exporter", upgradeplan.ReplacePod, nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := previewedWith(t, tt.more).Preview(t.Context(), changes(tt.changed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := got.Nodes[1]
+			if n.Name != "b" || n.Disruption != tt.disruption || !slices.Equal(n.Evicts, tt.evicts) || !strings.Contains(n.Holds, tt.holds) || (n.Holds == "") != (tt.holds == "") {
+				t.Errorf("node %+v; want %s, evicted %v, held up by %q", n, tt.disruption, tt.evicts, tt.holds)
+			}
+		})
+	}
+	toolkit := func(ds *appsv1.DaemonSet) {
+		if ds.Labels[topsv1.LabelComponent] == "driver" {
+			ds.Labels[topsv1.LabelComponent] = "toolkit"
+		}
+	}
+	got, err := previewedWith(t, []client.Object{stopping, web}, toolkit).Preview(t.Context(), changes("toolkit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := got.Nodes[0], got.Nodes[1]; a.Disruption != upgradeplan.RestartRuntime || b.Disruption != upgradeplan.DrainNode || !slices.Equal(b.Evicts, []string{"default/training", "default/web"}) {
+		t.Errorf("where the runtime stops its containers %+v, else %+v", b, a)
+	}
+}
+
+func TestAPreviewKnowsATemplateThatWasThereBefore(t *testing.T) {
+	q := changes()
+	q.Templates["exporter"] = Template{Revision: newHash} // which all pods have
+	if got, err := previewed(t).Preview(t.Context(), q); err != nil || len(got.Nodes) > 0 {
+		t.Errorf("%+v, %v; want nothing to do", got, err)
+	}
+	q.Templates["exporter"] = Template{Revision: oldHash}
+	if got, err := previewed(t).Preview(t.Context(), q); err != nil || len(got.Nodes) != 2 {
+		t.Errorf("%+v, %v; want both nodes upgraded", got, err)
+	}
+}
+
+func TestAPreviewIsOfTheNodesOfTheNewTemplate(t *testing.T) {
+	q := changes("exporter")
+	elsewhere := Template{}
+	elsewhere.Pod.Spec.NodeSelector = map[string]string{"rack": "other"}
+	q.Templates["exporter"] = elsewhere
+	if got, err := previewed(t).Preview(t.Context(), q); err != nil || len(got.Nodes) > 0 || got.Total != 3 {
+		t.Errorf("%+v, %v; want nothing upgraded where the exporter will not be, and the driver on three nodes", got, err)
+	}
+	q = Question{GcuResource: "fleet", Gone: []string{"driver", "exporter"}}
+	if got, err := previewed(t).Preview(t.Context(), q); err != nil || got.Total != 0 || got.Blocked != "" {
+		t.Errorf("%+v, %v; want nothing of what is gone", got, err)
 	}
 }

@@ -174,8 +174,8 @@ func (r *Reconciler) groupsWith(ctx context.Context, which func(daemonset.Settin
 }
 
 // groupsAskedFor returns the groups of the DaemonSets a node asks for or pulls images
-// for, and, when an
-// operation is on the node, which others keep off, or its person holds it, all, with
+// for, and, when an operation is on the node, which others keep off, or somebody holds
+// it, all, with
 // the one that the operation belongs to, which may have no strategy any more, or be
 // gone. It notes that the node is to be read again.
 func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) []Group {
@@ -193,7 +193,7 @@ func (r *Reconciler) groupsAskedFor(ctx context.Context, object client.Object) [
 			groups[g] = true
 		}
 	}
-	if u.Spec.Operation != nil || u.Status.Operation != nil || holdOf(u) != nil {
+	if u.Spec.Operation != nil || u.Status.Operation != nil || len(daemonset.HoldsOf(u)) > 0 {
 		for _, g := range r.groupsWith(ctx, controlled) {
 			groups[g] = true
 		}
@@ -228,14 +228,6 @@ func (r *Reconciler) addOwner(groups map[Group]bool, rollout string) {
 	}
 }
 
-// holdOf returns the hold of a node's person, nil for none.
-func holdOf(u *topsv1.NodeUpgrade) *topsv1.NodeHold {
-	if u.Status.Agent == nil {
-		return nil
-	}
-	return u.Status.Agent.Hold
-}
-
 // upgradeChanged passes updates of a NodeUpgrade that can change a decision: what
 // the node agent reads off its node every minute is none of them.
 func upgradeChanged() predicate.Predicate {
@@ -245,7 +237,7 @@ func upgradeChanged() predicate.Predicate {
 			return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
 				!equality.Semantic.DeepEqual(before.Status.Operation, after.Status.Operation) ||
 				!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
-				!equality.Semantic.DeepEqual(holdOf(before), holdOf(after)) ||
+				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
 				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls) ||
 				!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)

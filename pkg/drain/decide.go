@@ -76,7 +76,7 @@ func inQuestion(f *Facts, p *Policy) []*corev1.Pod {
 	var found []*corev1.Pod
 	for i := range f.Pods {
 		pod := &f.Pods[i]
-		if pod.Spec.NodeName == f.Node && !finished(pod) && inScope(pod, p) {
+		if pod.Spec.NodeName == f.Node && p.Concerns(pod) {
 			found = append(found, pod)
 		}
 	}
@@ -85,6 +85,9 @@ func inQuestion(f *Facts, p *Policy) []*corev1.Pod {
 	})
 	return found
 }
+
+// Concerns tells whether a drain under the policy is about a pod, whatever becomes of it.
+func (p Policy) Concerns(pod *corev1.Pod) bool { return !finished(pod) && inScope(pod, &p) }
 
 func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed

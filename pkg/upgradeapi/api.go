@@ -63,6 +63,9 @@ type Options struct {
 	Deadline time.Duration
 	// Rates bound each caller; the zero value means DefaultRates.
 	Rates Rates
+	// Planner tells what upgrades are going to do; nil: nobody can, and what an upgrade
+	// is limited to is not checked before it begins.
+	Planner Planner
 }
 
 // API answers the requests. Use New.
@@ -71,6 +74,7 @@ type API struct {
 	limits   *limits
 	written  *cache.LRUExpireCache
 	waits    chan struct{}
+	plans    chan struct{}
 	stopping chan struct{}
 	stop     sync.Once
 }
@@ -82,7 +86,7 @@ func New(o Options) *API {
 		o.Rates = DefaultRates
 	}
 	return &API{Options: o, limits: newLimits(o.Rates, o.Clock), written: cache.NewLRUExpireCacheWithClock(callers, o.Clock),
-		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
+		waits: make(chan struct{}, maxWaits), plans: make(chan struct{}, 1), stopping: make(chan struct{})}
 }
 
 // Stop ends the waits of foreground deletions: their callers are told that the
@@ -95,6 +99,8 @@ type call struct {
 	name, kind string
 	// body is the whole body, content types do not matter (contract statement 70).
 	body []byte
+	// query of the URL, where it is not just dryRun.
+	query url.Values
 	// dryRun asks the API server to check and not to store.
 	dryRun bool
 	// user is who calls; empty without Access.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // maxBlueprintBytes bounds a blueprint, and the body of a request, which may hold a spec.
@@ -120,7 +121,8 @@ func fresh(blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 
 // upgraded returns a gr with the spec of a blueprint and those upgrade annotations
 // that the blueprint has. Without any strategy it gets AdvancedRollingUpdate, so
-// that the fleet is rolled (contract section 2.10, D8).
+// that the fleet is rolled (contract section 2.10, D8). What an upgrade before was
+// limited to is not its business.
 func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 	gr := present.DeepCopy()
 	gr.Spec = *blueprint.Spec.DeepCopy()
@@ -131,12 +133,26 @@ func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 			annotations[key] = value
 		}
 	}
+	if _, limited := blueprint.Annotations[topsv1.AnnotationUpgradeOnly]; !limited {
+		delete(annotations, topsv1.AnnotationUpgradeOnly)
+	}
 	_, ours := annotations[topsv1.AnnotationUpdateStrategy]
 	_, openYurts := annotations[topsv1.OpenYurtAnnotationUpdateStrategy]
 	if !ours && !openYurts {
 		annotations[topsv1.AnnotationUpdateStrategy] = defaultStrategy
 	}
 	gr.Annotations = annotations
+	return gr
+}
+
+// limitedTo returns a gr that is upgraded as far as a cut goes, nil for all of it.
+func limitedTo(gr *topsv1.GcuResource, cut *daemonset.Cut) *topsv1.GcuResource {
+	gr = gr.DeepCopy()
+	if only := cut.String(); only != "" {
+		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradeOnly, only)
+	} else {
+		delete(gr.Annotations, topsv1.AnnotationUpgradeOnly)
+	}
 	return gr
 }
 

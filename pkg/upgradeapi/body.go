@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Modes of an upgrade (contract section 2.10, D8).
@@ -20,11 +21,44 @@ const (
 	policyForeground = "foreground"
 )
 
-// upgradeBody is the body of a PUT: a blueprint by name, or a spec.
+// upgradeBody is the body of a PUT: a blueprint by name, or a spec, and what the
+// upgrade is limited to. Without either the limit alone is changed.
 type upgradeBody struct {
 	File string                  `json:"file"`
 	Spec *topsv1.GcuResourceSpec `json:"spec"`
 	Mode string                  `json:"mode"`
+	limit
+}
+
+// limit is what an upgrade is limited to (contract statement 93).
+type limit struct {
+	// Nodes and Components by name; nil is all.
+	Nodes      []string `json:"nodes"`
+	Components []string `json:"components"`
+	// All says in a word that there is no limit.
+	All bool `json:"all"`
+}
+
+// said tells whether there is anything about a limit.
+func (l limit) said() bool { return l.All || l.Nodes != nil || l.Components != nil }
+
+// cut returns the limit, nil for none.
+func (l limit) cut() *daemonset.Cut {
+	if l.Nodes == nil && l.Components == nil {
+		return nil
+	}
+	return &daemonset.Cut{Nodes: l.Nodes, Components: l.Components}
+}
+
+// check refuses a limit that makes no sense. An empty list is nobody's whole fleet.
+func (l limit) check() error {
+	if l.Nodes != nil && len(l.Nodes) == 0 || l.Components != nil && len(l.Components) == 0 {
+		return badRequest("nodes or components is an empty list: name some, or leave it out for all")
+	}
+	if l.All && l.cut() != nil {
+		return badRequest("all and nodes or components exclude each other")
+	}
+	return nil
 }
 
 // upgradeIn reads the body of a PUT, whatever its content type (statements 69
@@ -34,13 +68,20 @@ func upgradeIn(body []byte) (upgradeBody, error) {
 	if err := decodeStrictly(body, &b); err != nil {
 		return b, badRequest(`the body has to be JSON like {"file": "gr.json"}: %v`, err)
 	}
-	if (b.File == "") == (b.Spec == nil) {
+	if b.File == "" && b.Spec == nil && !b.said() || b.File != "" && b.Spec != nil {
 		return b, badRequest(`the body has to name a blueprint, {"file": "gr.json"}, or to hold a spec, {"spec": {...}}: one of them`)
 	}
-	if b.Mode != modeInPlace && b.Mode != modeRecreate {
-		return b, badRequest("mode %.100q is neither %s nor %s", b.Mode, modeInPlace, modeRecreate)
+	return b, b.check()
+}
+
+func (b *upgradeBody) check() error {
+	switch {
+	case b.Mode != modeInPlace && b.Mode != modeRecreate:
+		return badRequest("mode %.100q is neither %s nor %s", b.Mode, modeInPlace, modeRecreate)
+	case b.Mode == modeRecreate && b.said():
+		return badRequest("mode %s replaces everything at once: it cannot be limited", modeRecreate)
 	}
-	return b, nil
+	return b.limit.check()
 }
 
 // policyIn reads the body of a DELETE: none at all is background.
@@ -84,8 +125,11 @@ func noBody(body []byte) error {
 	return nil
 }
 
-// maxLoggedBytes bounds what a line of the log holds of a body.
-const maxLoggedBytes = 1 << 10
+// maxLoggedBytes bounds what a line of the log holds of a body, maxLoggedFields its fields.
+const (
+	maxLoggedBytes  = 1 << 10
+	maxLoggedFields = 5
+)
 
 // loggable returns a body for the log (statement 78): the fields that are known,
 // of every other one its name only. A spec's environment variables may be secrets.
@@ -94,12 +138,12 @@ func loggable(body []byte) string {
 		return ""
 	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil || len(fields) > len(told)+1 {
+	if json.Unmarshal(body, &fields) != nil || len(fields) > maxLoggedFields {
 		return "…"
 	}
 	whole := len(body) <= maxLoggedBytes
 	for key, value := range fields {
-		if !slices.Contains(told, key) || len(value) > maxLoggedBytes/len(told) {
+		if !slices.Contains(told, key) || len(value) > maxLoggedBytes/maxLoggedFields {
 			fields[key], whole = json.RawMessage(`"…"`), false
 		}
 	}
@@ -114,4 +158,4 @@ func loggable(body []byte) string {
 }
 
 // told are the fields of bodies whose values are logged.
-var told = []string{"file", "mode", "policy", "to"}
+var told = []string{"file", "mode", "policy", "to", "nodes", "components", "all"}

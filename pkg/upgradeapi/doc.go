@@ -23,6 +23,10 @@
 // is there, is being deleted, is gone, the new one is there, is Running. Until
 // the new gr was created nothing else may change the gr: 409.
 //
+// What an upgrade is limited to is said anew by each: in the request, or in the blueprint's
+// annotation upgrade-only; absent means all. A plan is made by the Planner, which decides
+// with what the rollout decides with.
+//
 // A gr and its DaemonSets are shown from the manager's cache, so that many readers
 // cost the API server nothing; past it what the cache lacks, and for a while what
 // was written here. Everything that decides reads from the API server.
@@ -37,7 +41,10 @@
 //	GET    /gr/{name}/resource/{kind} Get      the DaemonSet of a component
 //	GET    /gr/{name}/rollout        Get       the DaemonRollout
 //	GET    /gr/{name}/revisions      List      the specs that are kept, the newest first
-//	PUT    /gr/{name}                Upgrade   {"file": "gr.json"} or {"spec": {...}}, "mode": inPlace or recreate
+//	GET    /gr/{name}/plan           Plan      what is still to be done; ?file=&nodes=&components=&all=&approved=: an upgrade
+//	POST   /gr/{name}/plan           Plan      what a PUT with this body would do
+//	PUT    /gr/{name}                Upgrade   {"file": "gr.json"} or {"spec": {...}}, "mode": inPlace or recreate,
+//	                                           "nodes", "components": [...] or "all": what it is limited to
 //	DELETE /gr/{name}                Delete    {"policy": background or foreground}
 //	POST   /gr/{name}/rollback       Rollback  {"to": "previous" or a revision}
 //	POST   /gr/{name}/pause          Pause
@@ -63,7 +70,7 @@
 //
 //	envelope.go, body.go, blueprint.go, recreation.go   pure: answers, bodies, blueprints, what comes next
 //	api.go, routes.go, serve.go                         what each request goes through
-//	read.go, upgrade.go, write.go                       what each route does
+//	read.go, plan.go, upgrade.go, write.go              what each route does
 //	recreator.go                                        finishes what was accepted
 //	access.go, limit.go                                 who may call, how often
 //	folder.go                                           the blueprint directory

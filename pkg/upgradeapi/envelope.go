@@ -21,6 +21,7 @@ const (
 	OperationRollback = "Rollback"
 	OperationPause    = "Pause"
 	OperationResume   = "Resume"
+	OperationPlan     = "Plan"
 )
 
 // Results of an envelope (contract statement 66).

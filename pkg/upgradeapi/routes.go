@@ -40,6 +40,7 @@ func (a *API) Handler() http.Handler {
 	path("/gum/v1/gr/{name}/resource/{kind}", read(OperationGet, "get", a.resource))
 	path("/gum/v1/gr/{name}/rollout", read(OperationGet, "get", a.rollout))
 	path("/gum/v1/gr/{name}/revisions", read(OperationList, "get", a.revisions))
+	path("/gum/v1/gr/{name}/plan", a.planning())
 	path("/gum/v1/gr/{name}/rollback", post(OperationRollback, a.rollback))
 	path("/gum/v1/gr/{name}/pause", post(OperationPause, a.pause))
 	path("/gum/v1/gr/{name}/resume", post(OperationResume, a.resume))

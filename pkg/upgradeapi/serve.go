@@ -67,7 +67,7 @@ func (a *API) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *ent
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	c := call{name: entry.name, kind: part(r, "kind"), request: entry.request, deadlines: http.NewResponseController(w)}
+	c := call{name: entry.name, kind: part(r, "kind"), query: r.URL.Query(), request: entry.request, deadlines: http.NewResponseController(w)}
 	if c.user, err = a.admit(ctx, r, e, entry); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,10 @@ func (a *API) upgrade(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	form, err := a.formOf(ctx, gr, blueprint, body)
+	if err != nil {
+		return nil, err
+	}
 	var result *topsv1.GcuResource
 	if body.Mode == modeRecreate {
 		if body.Spec != nil { // what is no part of the spec stays as it is
@@ -35,7 +39,7 @@ func (a *API) upgrade(ctx context.Context, c call) (any, error) {
 		}
 		result, err = a.recreate(ctx, c, gr, fresh(blueprint))
 	} else {
-		result, err = a.replaceSpec(ctx, c, gr, blueprint)
+		result, err = a.replaceSpec(ctx, c, gr, form)
 	}
 	if err != nil || !c.dryRun {
 		return nil, err
@@ -45,8 +49,11 @@ func (a *API) upgrade(ctx context.Context, c call) (any, error) {
 	return result, nil
 }
 
-// blueprint returns what the gr is to be brought to.
+// blueprint returns what the gr is to be brought to, nil for what it is.
 func (a *API) blueprint(c call, body upgradeBody) (*topsv1.GcuResource, error) {
+	if body.File == "" && body.Spec == nil {
+		return nil, nil
+	}
 	if body.Spec != nil {
 		return &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: *body.Spec}, nil
 	}
@@ -65,17 +72,17 @@ func (a *API) blueprint(c call, body upgradeBody) (*topsv1.GcuResource, error) {
 // the status meanwhile.
 const maxAttempts = 10
 
-// replaceSpec writes the blueprint's spec into the gr, in one write. When
+// replaceSpec gives the gr another form, spec and annotations, in one write. When
 // somebody else changed the spec since gr was read, that is a conflict; when
 // only the status or an annotation changed, the write is repeated. A rollback that
 // is not done yet would take the new spec back, so it is waited for.
-func (a *API) replaceSpec(ctx context.Context, c call, gr, blueprint *topsv1.GcuResource) (*topsv1.GcuResource, error) {
+func (a *API) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResource, form form) (*topsv1.GcuResource, error) {
 	generation := gr.Generation
 	for range maxAttempts {
 		if to, asked := gr.Annotations[topsv1.AnnotationRollbackTo]; asked {
 			return nil, conflict("a rollback of %s to %.100q is asked for: wait until it is done", c.name, to)
 		}
-		after := upgraded(gr, blueprint)
+		after := form(gr)
 		log.FromContext(ctx).Info("Replacing the spec of GcuResource", "generation", generation, "dryRun", c.dryRun)
 		err := a.Client.Patch(ctx, after, locked(gr), c.patchOptions()...)
 		if !apierrors.IsConflict(err) {

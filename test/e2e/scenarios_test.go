@@ -96,6 +96,7 @@ var (
 		{"a driver is upgraded on emptied nodes", (*scenarios).driverUpgrade},
 		{"a node that cannot be emptied is put off", (*scenarios).drainRefused},
 		{"an upgrade does what it is limited to", (*scenarios).limited},
+		{"what a preview tells is what happens", (*scenarios).foretold},
 		{"two grs upgrade one node one after the other", (*scenarios).twoResources},
 		{"a gr deleted half-way leaves no node cordoned", (*scenarios).deletedHalfWay},
 		{"a person steers an upgrade with kubectl gcu", (*scenarios).plugin},

@@ -6,26 +6,27 @@ type mutant struct {
 }
 
 const (
-	plan    = "pkg/daemonupdater/rollout/plan.go"
-	start   = "pkg/daemonupdater/rollout/start.go"
-	node    = "pkg/daemonupdater/rollout/node.go"
-	tally   = "pkg/daemonupdater/rollout/tally.go"
-	lane    = "pkg/daemonupdater/rollout/lane.go"
-	fleet   = "pkg/daemonupdater/rollout/fleet.go"
-	queue   = "pkg/daemonupdater/rollout/queue.go"
-	jobs    = "pkg/daemonupdater/rollout/operation.go"
-	fence   = "pkg/daemonupdater/rollout/fence.go"
-	waves   = "pkg/daemonupdater/rollout/waves.go"
-	window  = "pkg/daemonupdater/rollout/window.go"
-	updater = "pkg/daemonupdater/"
-	sets    = "pkg/daemonset/"
-	tasks   = "pkg/upgradeplan/"
-	drain   = "pkg/drain/"
-	nodes   = "pkg/nodeupgrade/operation/"
-	plugin  = "pkg/gcucli/"
-	api     = "pkg/upgradeapi/"
-	agent   = "pkg/ota/"
-	door    = "pkg/ota/guard/"
+	plan     = "pkg/daemonupdater/rollout/plan.go"
+	start    = "pkg/daemonupdater/rollout/start.go"
+	node     = "pkg/daemonupdater/rollout/node.go"
+	tally    = "pkg/daemonupdater/rollout/tally.go"
+	lane     = "pkg/daemonupdater/rollout/lane.go"
+	fleet    = "pkg/daemonupdater/rollout/fleet.go"
+	queue    = "pkg/daemonupdater/rollout/queue.go"
+	jobs     = "pkg/daemonupdater/rollout/operation.go"
+	fence    = "pkg/daemonupdater/rollout/fence.go"
+	waves    = "pkg/daemonupdater/rollout/waves.go"
+	window   = "pkg/daemonupdater/rollout/window.go"
+	updater  = "pkg/daemonupdater/"
+	sets     = "pkg/daemonset/"
+	tasks    = "pkg/upgradeplan/"
+	drain    = "pkg/drain/"
+	nodes    = "pkg/nodeupgrade/operation/"
+	plugin   = "pkg/gcucli/"
+	api      = "pkg/upgradeapi/"
+	agent    = "pkg/ota/"
+	door     = "pkg/ota/guard/"
+	foretold = "pkg/daemonupdater/rollout/preview.go"
 )
 
 var mutants = []mutant{
@@ -186,13 +187,32 @@ var mutants = []mutant{
 		"return pod.Request != nil && pod.Request.PodUID == pod.UID", "return pod.Request != nil"},
 
 	{"hold-ignored", "a node is started though its person holds it", node,
-		"case f.Hold != nil && !f.operating():", "case false:"},
+		"case len(f.Holds) > 0 && !f.operating():", "case false:"},
 	{"hold-stops-what-runs", "an operation of a held node loses its slot for good", node,
-		"case f.Hold != nil && !f.operating():", "case f.Hold != nil:"},
+		"case len(f.Holds) > 0 && !f.operating():", "case len(f.Holds) > 0:"},
 	{"hold-unseen", "what a person at a node wants does not get to the plan", updater + "operations.go",
-		"if hold := holdOf(upgrade); hold != nil {", "if hold := holdOf(upgrade); hold != nil && n.Job != nil {"},
+		"n.Holds = daemonset.HoldsOf(upgrade)", "n.Holds = nil"},
 	{"hold-unheard", "a hold does not wake the groups", updater + "watch.go",
-		"!equality.Semantic.DeepEqual(holdOf(before), holdOf(after)) ||", "before == nil ||"},
+		"!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||", "before == nil ||"},
+
+	{"administrators-unheard", "a hold of an administrator is not seen", sets + "hold.go",
+		"if value, ok := upgrade.Annotations[topsv1.AnnotationHold]; ok {", "if value, ok := upgrade.Annotations[topsv1.AnnotationHold]; ok && false {"},
+	{"hold-needs-a-date", "a hold that somebody wrote by hand is none", sets + "hold.go",
+		"if since, err := time.Parse(time.RFC3339, first); err == nil {", "if since, err := time.Parse(time.RFC3339, first); err != nil {\n\t\t\treturn holds\n\t\t} else if true {"},
+
+	// Limits and previews.
+	{"waves-wait-for-what-is-left-out", "a wave waits for nodes that a limited upgrade leaves out", tally,
+		"- t.by[away] - t.by[leftOut] }", "- t.by[away] }"},
+	{"waves-passed-by-a-limit", "the waves that a limited upgrade passed are passed for the whole fleet", waves,
+		"|| p.in.Ledger.Limit != remembered(p.in.Settings.Only) {", "{"},
+	{"limit-soaks-for-nothing", "a limited upgrade waits for the soak of a wave that it leaves out", waves,
+		"t.outside > 0 && t.outside == t.nodes {", "t.outside < 0 {"},
+	{"preview-of-the-present", "a preview does not look at the template that is to come", updater + "facts.go",
+		`if m.foreseen != "" {`, `if m.foreseen == "none" {`},
+	{"preview-forgets-in-flight", "a preview does not tell the nodes in flight", foretold,
+		"p.inFlight = p.underWay(d)", "p.inFlight = nil"},
+	{"preview-without-budgets", "a preview does not see that a PodDisruptionBudget refuses", updater + "previewpods.go",
+		"b.Status.DisruptionsAllowed > 0 {", "b.Status.DisruptionsAllowed >= 0 {"},
 
 	// Policies.
 	{"waves-ignored", "later waves start at once", waves,

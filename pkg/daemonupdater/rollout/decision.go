@@ -170,7 +170,7 @@ const (
 	ReasonAwaitingRequest Reason = "AwaitingRequest"
 	// ReasonLeftOut: the upgrade is limited to other nodes or components.
 	ReasonLeftOut Reason = "LeftOut"
-	// ReasonNodeHeld: the person at the node wants it left alone.
+	// ReasonNodeHeld: the person at the node or an administrator wants it left alone.
 	ReasonNodeHeld Reason = "NodeHeld"
 
 	// Skipped.

@@ -7,10 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 func held(n Node) Node {
-	n.Hold = &Hold{Since: epoch.Add(-time.Hour), Message: "a surgery is going on"}
+	n.Holds = []daemonset.Hold{{By: daemonset.ByNode, Since: epoch.Add(-time.Hour), Message: "a surgery is going on"}}
 	return n
 }
 

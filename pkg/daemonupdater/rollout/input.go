@@ -82,21 +82,13 @@ type Node struct {
 	// there is none. Ended are those that have, of whatever group, the newest last.
 	Job   *Job
 	Ended []End
-	// Hold is the wish of the person at the node that nothing be started on it; nil
-	// when there is none.
-	Hold *Hold
+	// Holds are wishes of people that nothing be started on it.
+	Holds []daemonset.Hold
 	// Disturbed: an operation, of whatever group, may have the node out of service.
 	Disturbed bool
 	// Retry is when the node may be tried again after RetryWhy; zero for at once.
 	Retry    time.Time
 	RetryWhy string
-}
-
-// Hold is a wish made at the node that it be left alone.
-type Hold struct {
-	Since time.Time
-	// Message of the person, "" for none.
-	Message string
 }
 
 // Pod is the pod of one member on one node.
@@ -139,8 +131,10 @@ type Ledger struct {
 	Failures []Failure
 	// Touched counts the slots given at Revision.
 	Touched int
-	// Waves of the policy, in order, the rest last.
+	// Waves of the policy, in order, the rest last, of an upgrade that is limited to
+	// Limit: Settings.Only, shortened when it is long.
 	Waves []WaveState
+	Limit string
 	// Usual is how long a node usually takes, 0 when none finished yet.
 	Usual time.Duration
 	// Resumed is the last Input.Resume that was acted on, at ResumedAt.

@@ -112,7 +112,7 @@ func (f *nodeFacts) byPeople() standing {
 	switch {
 	case !f.wants && slices.ContainsFunc(f.Pods, func(pod Pod) bool { return f.isOutdated(&pod) && f.allowed(&pod) }):
 		return leftOut
-	case f.Hold != nil && !f.operating():
+	case len(f.Holds) > 0 && !f.operating():
 		return withheld
 	case !f.wants:
 		return unasked

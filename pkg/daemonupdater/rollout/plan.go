@@ -89,7 +89,7 @@ func newPlanner(f *Fleet, in Input) *planner {
 // touched, nothing expires and nothing is forgotten.
 func (p *planner) keepLedger() {
 	p.revision, p.touched = p.in.Ledger.Revision, p.in.Ledger.Touched
-	p.waves.states, p.resumed = p.in.Ledger.Waves, p.in.Ledger.Resumed
+	p.waves.states, p.waves.limit, p.resumed = p.in.Ledger.Waves, p.in.Ledger.Limit, p.in.Ledger.Resumed
 	p.slots, p.failures = p.in.Ledger.Slots, p.in.Ledger.Failures
 	for i := range p.slots {
 		switch node := p.lookup(p.slots[i].Node, p.slots[i].UID); {
@@ -341,7 +341,7 @@ func (p *planner) decide() Decision {
 	sort.Strings(p.started)
 	slices.SortFunc(p.orders, func(a, b Order) int { return cmp.Compare(a.Node, b.Node) })
 	d := Decision{
-		Ledger: Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Usual: p.usual,
+		Ledger: Ledger{Revision: p.revision, Slots: p.slots, Failures: p.failures, Touched: p.touched, Waves: p.waves.states, Limit: p.waves.limit, Usual: p.usual,
 			Resumed: p.resumed, ResumedAt: p.resumedAt, LastStart: p.lastStart},
 		Finished: p.finished,
 		Started:  p.started, Delete: p.deletes, Fence: p.fence, Orders: p.orders, Unseen: p.unseen,

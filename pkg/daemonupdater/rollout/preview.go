@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -12,6 +13,8 @@ import (
 type Outlook struct {
 	// Steps are the starts of nodes, in order.
 	Steps []Step
+	// InFlight are the nodes that are in flight at the begin, by name; they arrive.
+	InFlight []string
 	// Left are the verdicts on nodes that are not brought to the target, by name.
 	Left []Verdict
 	// Limit is the number of nodes that may be unavailable.
@@ -34,6 +37,7 @@ type Step struct {
 // every node takes the usual time and nothing fails. Nodes that are offline stay so.
 // A wave that a person has to approve ends it, unless it is approved in the input.
 func Preview(in Input) Outlook {
+	in.Nodes = withPrepared(in.Nodes)
 	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
 	p.in.Ledger.Slots = slices.Clone(in.Ledger.Slots)
 	if p.pace == 0 {
@@ -48,11 +52,24 @@ func Preview(in Input) Outlook {
 			break
 		}
 	}
-	out := Outlook{Steps: p.steps, Left: p.left(&d), Limit: d.Limit}
+	out := Outlook{Steps: p.steps, InFlight: p.inFlight, Left: p.left(&d), Limit: d.Limit}
 	if in.Ledger.Usual > 0 {
 		out.Took = p.in.Now.Sub(in.Now)
 	}
 	return out
+}
+
+// withPrepared returns the nodes with the operations ready that are being prepared.
+func withPrepared(nodes []Node) []Node {
+	nodes = slices.Clone(nodes)
+	for i := range nodes {
+		if job := nodes[i].Job; job != nil && job.Ours && !job.Granted && !job.Prepared {
+			ready := *job
+			ready.Prepared = true
+			nodes[i].Job = &ready
+		}
+	}
+	return nodes
 }
 
 // maxSteps bounds a preview: a window that never opens wide enough does not end.
@@ -66,12 +83,15 @@ type preview struct {
 	begin time.Time
 	steps []Step
 	made  int
+
+	inFlight []string
 }
 
 // note writes down which nodes a decision starts.
 func (p *preview) note(d *Decision) {
 	if p.begin.IsZero() {
 		p.begin = p.in.Now
+		p.inFlight = p.underWay(d)
 	}
 	byWave := map[string][]string{}
 	var waves []string
@@ -88,6 +108,18 @@ func (p *preview) note(d *Decision) {
 	for _, wave := range waves {
 		p.steps = append(p.steps, Step{After: p.in.Now.Sub(p.begin), Nodes: byWave[wave], Wave: wave})
 	}
+}
+
+// underWay returns the nodes in flight that a decision does not start.
+func (p *preview) underWay(d *Decision) []string {
+	var names []string
+	for name := range p.fleet.nodes {
+		if v, _ := d.Verdict(name); v.State == InFlight && !slices.Contains(d.Started, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // prepare lets every operation that was made be prepared at once. It tells whether
@@ -165,11 +197,6 @@ func (p *preview) left(d *Decision) []Verdict {
 			left = append(left, v)
 		}
 	}
-	slices.SortFunc(left, func(a, b Verdict) int {
-		if a.Node < b.Node {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(left, func(a, b Verdict) int { return cmp.Compare(a.Node, b.Node) })
 	return left
 }

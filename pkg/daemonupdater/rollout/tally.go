@@ -11,7 +11,7 @@ const (
 	away
 	// ailing: a pod is missing or not available, and none is outdated.
 	ailing
-	// withheld: something is left to do, and its person wants it left alone.
+	// withheld: something is left to do, and somebody wants it left alone.
 	withheld
 	// unasked: under OTA, outdated, and its person has not asked.
 	unasked
@@ -34,12 +34,17 @@ type tally struct {
 	nodes int
 	// inFlight by live facts; uses count against a limit.
 	inFlight, uses int
-	by             [standings]int
+	// outside are those that the upgrade is limited to others than.
+	outside int
+	by      [standings]int
 }
 
 func (t *tally) add(n *nodeFacts, by int) {
 	t.nodes += by
 	t.by[n.standing] += by
+	if n.LeftOut {
+		t.outside += by
+	}
 	if n.movingNow() {
 		t.inFlight += by
 	}
@@ -48,5 +53,6 @@ func (t *tally) add(n *nodeFacts, by int) {
 	}
 }
 
-// open counts the Ready nodes at which something is left to do.
-func (t *tally) open() int { return t.nodes - t.by[finished] - t.by[away] }
+// open counts the Ready nodes at which something is left to do that the upgrade is not
+// limited to other nodes or components for.
+func (t *tally) open() int { return t.nodes - t.by[finished] - t.by[away] - t.by[leftOut] }

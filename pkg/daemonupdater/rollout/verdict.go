@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Waiting is why some nodes are not being upgraded.
@@ -100,20 +102,11 @@ func (f *nodeFacts) outOfQuestion() (Reason, string) {
 	case f.standing == leftOut:
 		return ReasonLeftOut, "the upgrade is limited to other nodes or components"
 	case f.standing == withheld:
-		return ReasonNodeHeld, f.holdMessage()
+		return ReasonNodeHeld, daemonset.HoldWords(f.Holds, f.Name)
 	case f.standing == unasked:
 		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
 	}
 	return "", ""
-}
-
-// holdMessage says since when a node is held, and why.
-func (f *nodeFacts) holdMessage() string {
-	message := fmt.Sprintf("its person wants it left alone since %s, until it is released at the node", f.Hold.Since.UTC().Format(time.RFC3339))
-	if f.Hold.Message != "" {
-		message += ": " + f.Hold.Message
-	}
-	return message
 }
 
 // State is that of a node that waits for a reason: pending when it waits for

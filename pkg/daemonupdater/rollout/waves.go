@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,13 +19,16 @@ type WaveState struct {
 	// Total and Updated count its nodes; they are for people.
 	Total, Updated int
 	// Completed is when every reachable node was first updated, zero before. Once
-	// it is set the wave has been passed, whatever comes back later.
+	// it is set the wave has been passed, whatever comes back later. Of a limited
+	// upgrade what it leaves out does not count, and of another one this does not hold.
 	Completed time.Time
 }
 
 // waveProgress is how far the waves are in this decision.
 type waveProgress struct {
 	states []WaveState
+	// limit is what the upgrade is limited to in which they are so.
+	limit string
 	// reached is the index of the last wave whose nodes may be started.
 	reached int
 	// reason and why say what the next wave waits for.
@@ -72,24 +77,16 @@ func (p *planner) followWaves() {
 		names = append(names, p.in.Policy.Waves[i].Name)
 	}
 	names = append(names, RestWave)
-	open := make([]int, len(names))
-	p.waves.states = make([]WaveState, len(names))
-	for i := range p.fleet.waves {
-		t := &p.fleet.waves[i]
-		p.waves.states[i].Total, p.waves.states[i].Updated = t.nodes, t.by[finished]
-		open[i] = t.open()
-	}
-	for _, n := range p.fleet.marked {
-		if n.standing == away && (n.slot != nil || n.failure != nil) {
-			open[n.wave]++ // it was touched: the wave waits for it
-		}
-	}
+	p.waves.states, p.waves.limit = make([]WaveState, len(names)), remembered(p.in.Settings.Only)
+	open := p.openInWaves()
 	proven, passed := 0, true
 	for i := range p.waves.states {
-		state := &p.waves.states[i]
+		state, t := &p.waves.states[i], &p.fleet.waves[i]
 		state.Name, state.Completed = names[i], p.completedBefore(names[i])
+		state.Total, state.Updated = t.nodes, t.by[finished]
 		proven += state.Updated
-		if state.Completed.IsZero() && passed && open[i] == 0 && (proven > 0 || state.Total == 0) {
+		nobody := t.nodes == t.by[leftOut] // there is none that could prove it
+		if state.Completed.IsZero() && passed && open[i] == 0 && (proven > 0 || nobody) {
 			state.Completed = p.in.Now
 		}
 		passed = passed && !state.Completed.IsZero()
@@ -97,9 +94,24 @@ func (p *planner) followWaves() {
 	p.reachWave()
 }
 
-// completedBefore is when a wave was completed at this revision, zero when it was not.
+// openInWaves counts the nodes that each wave waits for.
+func (p *planner) openInWaves() []int {
+	open := make([]int, len(p.fleet.waves))
+	for i := range p.fleet.waves {
+		open[i] = p.fleet.waves[i].open()
+	}
+	for _, n := range p.fleet.marked {
+		if n.standing == away && (n.slot != nil || n.failure != nil) || n.standing == leftOut && n.slot != nil {
+			open[n.wave]++ // it was touched: the wave waits for it
+		}
+	}
+	return open
+}
+
+// completedBefore is when a wave was completed at this revision, by an upgrade with this
+// limit, zero when it was not.
 func (p *planner) completedBefore(name string) time.Time {
-	if p.in.Ledger.Revision != p.in.Revision {
+	if p.in.Ledger.Revision != p.in.Revision || p.in.Ledger.Limit != remembered(p.in.Settings.Only) {
 		return time.Time{}
 	}
 	for i := range p.in.Ledger.Waves {
@@ -108,6 +120,18 @@ func (p *planner) completedBefore(name string) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// maxLimit is how much of a limit is remembered as it is: it may name thousands of nodes.
+const maxLimit = 256
+
+// remembered is what a ledger keeps of a limit: a long one by its begin and its hash.
+func remembered(only string) string {
+	if len(only) <= maxLimit {
+		return only
+	}
+	sum := sha256.Sum256([]byte(only))
+	return only[:maxLimit/2] + "… " + hex.EncodeToString(sum[:8])
 }
 
 // reachWave sets how far the rollout may go, and why not farther.
@@ -128,6 +152,9 @@ func (p *planner) reachWave() {
 			return
 		}
 		soaked := state.Completed.Add(p.in.Policy.Waves[w.reached].Soak)
+		if t := &p.fleet.waves[w.reached]; t.outside > 0 && t.outside == t.nodes {
+			continue // there is nothing in it that could show
+		}
 		if left := soaked.Sub(p.in.Now); left > 0 {
 			w.reason, w.why = ReasonSoaking, fmt.Sprintf("wave %s is complete and soaks until %s", state.Name, soaked.UTC().Format(time.RFC3339))
 			p.recheckIn(left)

@@ -53,8 +53,8 @@ var advice = map[string]string{
 	string(rollout.ReasonHalted):           "roll out another revision, kubectl gcu rollback GR, or repair the nodes and kubectl gcu resume GR",
 	string(rollout.ReasonPaused):           "kubectl gcu resume GR",
 	string(rollout.ReasonBlocked):          "correct the setting that the message names",
-	string(rollout.ReasonLeftOut):          "nothing; annotation " + topsv1.AnnotationUpgradeOnly + " says what is upgraded",
-	string(rollout.ReasonNodeHeld):         "on the node: node-agent ota release",
+	string(rollout.ReasonLeftOut):          "kubectl gcu upgrade GR --nodes … goes on with others, kubectl gcu upgrade GR --all with the rest",
+	string(rollout.ReasonNodeHeld):         "when it may be upgraded: kubectl gcu release NODE, or on the node: node-agent ota release; the message says which",
 	string(rollout.ReasonAwaitingRequest):  "on the node, ask its node agent",
 	ReasonWaiting:                          "kubectl gcu status GR says what the rollout waits for",
 	ReasonNoStrategy:                       "kubectl annotate gr GR " + topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate",
@@ -84,6 +84,10 @@ var advice = map[string]string{
 	operation.ReasonOperationDeadline:   "kubectl gcu abort NODE, or kubectl gcu task retry NODE TASK",
 	operation.ReasonBadOperation:        "report this: kubectl gcu support-bundle",
 }
+
+// Advice says what to do about a reason for which nodes of a gr wait, "" when nothing is
+// known.
+func Advice(reason, gr string) string { return adviceFor(reason, gr, "", "") }
 
 // adviceFor says what to do about a reason, "" when nothing is known. Empty names
 // leave their place in the text as it is.

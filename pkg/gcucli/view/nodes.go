@@ -218,7 +218,7 @@ func stateOf(notes []topsv1.WaitingNote) string {
 
 // byObjects are the reasons that a node's own objects show.
 var byObjects = []string{string(rollout.ReasonQueued), string(rollout.ReasonNodeBusy), string(rollout.ReasonPreparing),
-	string(rollout.ReasonDeferred), string(rollout.ReasonUnavailable)}
+	string(rollout.ReasonDeferred), string(rollout.ReasonUnavailable), string(rollout.ReasonNodeHeld)}
 
 // ownReason is the reason that the node's objects show, "" for none.
 func (w *watch) ownReason(n *Node) string {
@@ -227,6 +227,13 @@ func (w *watch) ownReason(n *Node) string {
 		return string(rollout.ReasonQueued)
 	}
 	upgrade := w.upgrades[n.Name]
+	if holds := daemonset.HoldsOf(upgrade); len(holds) > 0 {
+		n.Message = daemonset.HoldWords(holds, n.Name)
+		if !holds[0].Since.IsZero() {
+			n.Since = &metav1.Time{Time: holds[0].Since}
+		}
+		return string(rollout.ReasonNodeHeld)
+	}
 	if upgrade == nil || upgrade.Status.Operation == nil {
 		return ""
 	}

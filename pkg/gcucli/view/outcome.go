@@ -48,7 +48,9 @@ const reasonReconcileFailed = "ReconcileFailed"
 // reasons of the Progressing condition of a DaemonRollout that need a person.
 var (
 	awaitsPerson = []string{"AwaitingApproval", "AwaitingRequests", "Paused"}
-	nodesFailed  = "NodesFailed"
+	// keptBack are those that hold single nodes: others go on.
+	keptBack    = []string{"LeftOut", "NodeHeld"}
+	nodesFailed = "NodesFailed"
 )
 
 // OutcomeOf says how a gr stands with its rollout, which is nil when there is none.
@@ -75,7 +77,7 @@ func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 		return *o
 	}
 	if dro != nil {
-		if c := progressing(dro); c != nil && slices.Contains(awaitsPerson, c.Reason) {
+		if c := progressing(dro); c != nil && (slices.Contains(awaitsPerson, c.Reason) || slices.Contains(keptBack, c.Reason) && noneGoesOn(dro)) {
 			return outcomeOf(Waiting, c)
 		}
 	}
@@ -120,6 +122,11 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		return &o
 	}
 	return nil
+}
+
+// noneGoesOn tells whether every node that waits is kept back by a person.
+func noneGoesOn(dro *topsv1.DaemonRollout) bool {
+	return !slices.ContainsFunc(dro.Status.Waiting, func(w topsv1.WaitingNote) bool { return !slices.Contains(keptBack, w.Reason) })
 }
 
 // begun is since when a rollout starts nodes, nil when it does not. The time of a

@@ -135,6 +135,17 @@ func Place(name string) int {
 	return len(catalog) + 1
 }
 
+// PerNode returns the names of the components that run on nodes, in deployment order.
+func PerNode() []string {
+	var names []string
+	for i := range catalog {
+		if catalog[i].Readiness == OnEveryNode {
+			names = append(names, catalog[i].Name)
+		}
+	}
+	return names
+}
+
 // Requested returns the names of the components a spec asks for, in deployment
 // order.
 func Requested(spec *topsv1.GcuResourceSpec) []string {

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -107,11 +108,20 @@ func (s *step) precheck() verdict {
 	if host.Devices != nil {
 		s.op.Before.Devices = *host.Devices
 	}
-	stops := host.Runtime != nil && (host.Runtime.RestartStopsContainers == nil || *host.Runtime.RestartStopsContainers)
-	s.op.DrainAll = s.restarts() && stops && host.Runtime.Default != s.runtimeWanted()
+	s.op.DrainAll = s.restarts() && StopsContainers(host.Runtime, s.wanted.DefaultRuntime)
 	s.op.ForeignCordon = s.f.Node.Cordon.Unschedulable && s.f.Node.Cordon.Mark == ""
 	s.soon()
 	return waiting(ReasonInProgress, "the node is as it should be")
+}
+
+// StopsContainers tells whether a container runtime that is to have a default runtime,
+// "" for enflame, is restarted for it, and stops the containers of the node with that.
+// An engine that is not known does not.
+func StopsContainers(engine *topsv1.RuntimeReport, wanted string) bool {
+	if engine == nil || engine.Default == cmp.Or(wanted, defaultRuntime) {
+		return false
+	}
+	return engine.RestartStopsContainers == nil || *engine.RestartStopsContainers
 }
 
 func (s *step) restarts() bool {
@@ -216,11 +226,11 @@ func (s *step) restart(t upgradeplan.Task) verdict {
 }
 
 func (s *step) runtimeWanted() string {
-	if s.wanted.DefaultRuntime == "" {
-		return "enflame"
-	}
-	return s.wanted.DefaultRuntime
+	return cmp.Or(s.wanted.DefaultRuntime, defaultRuntime)
 }
+
+// defaultRuntime is what a container engine is to use when an operation does not say.
+const defaultRuntime = "enflame"
 
 // runtimeLacks says what is wrong with the default runtime, "" nothing.
 func (s *step) runtimeLacks() string {

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// maxHoldMessage is in characters, as of a hold at the node.
+const maxHoldMessage = 256
+
+func (c *cli) holdCommand() *cobra.Command {
+	var message string
+	command := &cobra.Command{
+		Use:   "hold NODE",
+		Short: "Leaves a node alone: no upgrade starts anything on it",
+		Long: `Leaves a node alone until kubectl gcu release NODE: no rollout of any gr starts
+anything on it, and what is in flight there goes on to its end. A wave that the node
+is in is not complete without it.
+
+It is annotation ` + topsv1.AnnotationHold + ` of the NodeUpgrade, which is created
+if need be. The person at the node may hold it too (node-agent ota hold); each
+releases his own hold, and the node is upgraded when there is none.`,
+		Example: `  # Leave a node alone, and say why
+  kubectl gcu hold node-1 -m "a training run until Friday"
+
+  # Who holds what?
+  kubectl gcu nodes --state held`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeNodes,
+		RunE: does(func(ctx context.Context, args []string) error {
+			said := strings.TrimSpace(message)
+			if utf8.RuneCountInString(said) > maxHoldMessage || strings.ContainsFunc(said, unicode.IsControl) {
+				return misused("--message is one line of at most %d characters", maxHoldMessage)
+			}
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			return c.hold(ctx, cl, args[0], said)
+		}),
+	}
+	command.Flags().StringVarP(&message, "message", "m", "", "why, for people")
+	return command
+}
+
+func (c *cli) releaseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "release NODE",
+		Short: "Takes a hold back: the node is upgraded like any other again",
+		Long: `Takes back what kubectl gcu hold NODE asked for. A hold of the person at the node
+stays: it is released there, with node-agent ota release.`,
+		Example:           "  kubectl gcu release node-1",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeHeldNodes,
+		RunE: does(func(ctx context.Context, args []string) error {
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			return c.release(ctx, cl, args[0])
+		}),
+	}
+}
+
+// hold writes the wish, into a new NodeUpgrade when there is none. A hold that is there
+// keeps its time.
+func (c *cli) hold(ctx context.Context, cl *cluster, name, message string) error {
+	var before *daemonset.Hold
+	err := change(ctx, cl, "", name, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+		since := time.Now()
+		if before = ofAdministrator(upgrade); before != nil {
+			if message == "" || message == before.Message {
+				return false, nil
+			}
+			if !before.Since.IsZero() {
+				since = before.Since
+			}
+		}
+		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationHold, daemonset.HoldValue(since, message))
+		return true, nil
+	})
+	if apierrors.IsNotFound(err) {
+		err = cl.createHeld(ctx, name, message)
+	}
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return c.hold(ctx, cl, name, message) // its node agent or the operator was first
+	case err != nil:
+		return err
+	case before == nil:
+		c.say("node %s is held: no upgrade starts anything on it, what is in flight goes on; kubectl gcu release %s lets it go on", name, name)
+	case message == "" || message == before.Message:
+		c.say("node %s is held already: %s", name, before.Words(name))
+	default:
+		c.say("node %s is held already; the message is another now", name)
+	}
+	return nil
+}
+
+// createHeld makes the NodeUpgrade of a node that is held. It goes with its Node.
+func (c *cluster) createHeld(ctx context.Context, name, message string) error {
+	var node corev1.Node
+	if err := c.read(ctx, "", name, &node); apierrors.IsNotFound(err) {
+		return refused("there is no node %s", name)
+	} else if err != nil {
+		return err
+	}
+	upgrade := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{
+		Name:            name,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},
+		Annotations:     map[string]string{topsv1.AnnotationHold: daemonset.HoldValue(time.Now(), message)},
+	}}
+	return told(c.Create(ctx, upgrade, client.FieldOwner(fieldManager)), "create", "")
+}
+
+func (c *cli) release(ctx context.Context, cl *cluster, name string) error {
+	var before *daemonset.Hold
+	var others []daemonset.Hold
+	err := change(ctx, cl, "", name, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+		before = ofAdministrator(upgrade)
+		others = slices.DeleteFunc(daemonset.HoldsOf(upgrade), func(h daemonset.Hold) bool { return h.By == daemonset.ByAdministrator })
+		delete(upgrade.Annotations, topsv1.AnnotationHold)
+		return before != nil, nil
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if before == nil {
+		c.say("no administrator holds node %s", name)
+	} else {
+		c.say("node %s is released", name)
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(c.Out, "it is held all the same: %s\n", daemonset.HoldWords(others, name))
+	}
+	return nil
+}
+
+// ofAdministrator is the hold that this program writes, nil for none.
+func ofAdministrator(upgrade *topsv1.NodeUpgrade) *daemonset.Hold {
+	for _, h := range daemonset.HoldsOf(upgrade) {
+		if h.By == daemonset.ByAdministrator {
+			return &h
+		}
+	}
+	return nil
+}
+
+// completeNodes offers nodes for the first argument.
+func (c *cli) completeNodes(command *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return c.completes(func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
+		if len(args) > 0 {
+			return nil, nil
+		}
+		return cl.nodeNames(ctx)
+	})(command, args, toComplete)
+}
+
+// completeHeldNodes offers nodes that an administrator holds.
+func (c *cli) completeHeldNodes(command *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return c.completes(func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
+		var l topsv1.NodeUpgradeList
+		if err := cl.all(ctx, "", &l); err != nil || len(args) > 0 {
+			return nil, err
+		}
+		held := slices.DeleteFunc(l.Items, func(u topsv1.NodeUpgrade) bool { return ofAdministrator(&u) == nil })
+		return namesIn(held, func(u *topsv1.NodeUpgrade) string { return u.Name }), nil
+	})(command, args, toComplete)
+}
+
+func (c *cluster) nodeNames(ctx context.Context) ([]string, error) {
+	var list corev1.NodeList
+	err := c.all(ctx, "", &list)
+	return namesIn(list.Items, func(n *corev1.Node) string { return n.Name }), err
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/preview"
+)
+
+const formatMermaid = "mermaid"
+
+func (c *cli) planCommand() *cobra.Command {
+	o := output{also: []string{formatMermaid}}
+	var file string
+	var approved bool
+	var l limit
+	command := &cobra.Command{
+		Use:   "plan [GR] [-f FILE] [--nodes …] [--components …]",
+		Short: "Says what an upgrade would do: which nodes when, and what is disturbed",
+		Long: `Says what kubectl gcu upgrade with the same flags would do, without doing it, as far
+as it can be known: what becomes of each component, which nodes are upgraded, in which
+order and waves, how many at once, with which tasks, which pods leave them and what
+would keep one, which nodes are left out and why, and how long it takes at the usual
+pace. It decides with what the operator decides with, from what the cluster shows now.
+
+Without -f it says what is still to be done; --nodes, --components and --all then say
+what would be if the upgrade were limited to these, or to nothing. A wave that a person
+has to approve is the end of the plan, unless --approved counts all as approved.
+
+Nodes with the same tasks are one line; -o wide adds a line for each node. With -o json
+and -o yaml it is what GET /gum/v1/gr/GR/plan answers.`,
+		Example: `  # What would this upgrade do?
+  kubectl gcu plan -f gr.yaml --approved
+
+  # And on two nodes, the driver only?
+  kubectl gcu plan -f gr.yaml --nodes node-1,node-2 --components driver
+
+  # What is still to be done?
+  kubectl gcu plan my-gr
+
+  # The pods that would have to go
+  kubectl gcu plan -f gr.yaml -o json | jq -r '.nodes[].evicts[]?'`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeResources,
+		RunE: does(func(ctx context.Context, args []string) error {
+			q, cl, err := c.question(ctx, args, file, &l)
+			if err != nil {
+				return err
+			}
+			q.Approved = approved
+			answer, err := cl.asker().Ask(ctx, *q)
+			if err != nil {
+				return told(err, "list", "")
+			}
+			if o.format == formatMermaid {
+				_, err = fmt.Fprint(c.Out, planMermaid(answer))
+				return err
+			}
+			changes, err := view.ChangesOf(&q.Present.Spec, &q.Wanted.Spec)
+			if err != nil {
+				return err
+			}
+			return c.print(o, answer, func(s view.Style) string { return planText(answer, changes, s) })
+		}),
+	}
+	o.bind(command)
+	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr as it would be; - reads the input")
+	command.Flags().BoolVar(&approved, "approved", false, "count every wave as approved")
+	l.bind(c, command)
+	return command
+}
+
+// asker asks what upgrades are going to do, with the rights of the user.
+func (c *cluster) asker() preview.Asker {
+	return preview.Asker{Reader: c, Live: c, Namespace: c.namespace, Clock: time.Now}
+}
+
+// question reads what is asked about.
+func (c *cli) question(ctx context.Context, args []string, file string, l *limit) (*preview.Question, *cluster, error) {
+	if file == "" && !l.said() {
+		cl, err := c.connect()
+		if err != nil {
+			return nil, nil, err
+		}
+		gr, err := cl.resource(ctx, args)
+		return &preview.Question{Present: gr, Wanted: gr}, cl, err
+	}
+	cl, wanted, err := c.wish(ctx, args, file, l)
+	if err != nil {
+		return nil, nil, err
+	}
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
+	if err := cl.read(ctx, "", wanted.GetName(), live); err != nil {
+		return nil, nil, err
+	}
+	next, err := c.foresee(ctx, cl, live, wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := &preview.Question{Present: &topsv1.GcuResource{}, Wanted: &topsv1.GcuResource{}}
+	for from, to := range map[*unstructured.Unstructured]*topsv1.GcuResource{live: q.Present, next: q.Wanted} {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, to); err != nil {
+			return nil, nil, fmt.Errorf("reading gr %s: %w", wanted.GetName(), err)
+		}
+	}
+	return q, cl, nil
+}
+
+// foresee returns a gr as it would be, checked by the API server when the user may
+// change it.
+func (c *cli) foresee(ctx context.Context, cl *cluster, live, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	next, err := cl.writeSpec(ctx, live, wanted, client.DryRunAll)
+	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
+		fmt.Fprintln(c.ErrOut, "the file is not checked by the API server: you may not change gr", live.GetName())
+		return next, nil // what the API server did not take is as it was written here
+	}
+	return next, err
+}

@@ -1,0 +1,82 @@
+package daemonset
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Holder is who wants a node left alone.
+type Holder string
+
+const (
+	// ByNode is the person at the node, who tells its node agent.
+	ByNode Holder = "node"
+	// ByAdministrator is who may write the NodeUpgrade.
+	ByAdministrator Holder = "administrator"
+)
+
+// Hold is the wish that no rollout start anything on a node. What is in flight there
+// goes on. Holds are comparable.
+type Hold struct {
+	By Holder
+	// Since when, zero when that is not known.
+	Since time.Time
+	// Message of who holds it, "" for none.
+	Message string
+}
+
+// HoldsOf returns the holds of a node from its NodeUpgrade, which may be nil: at most
+// one of each Holder. An annotation is a hold whatever its value, so that a mistake in
+// it starts nothing.
+func HoldsOf(upgrade *topsv1.NodeUpgrade) []Hold {
+	if upgrade == nil {
+		return nil
+	}
+	var holds []Hold
+	if a := upgrade.Status.Agent; a != nil && a.Hold != nil {
+		holds = append(holds, Hold{By: ByNode, Since: a.Hold.Since.Time, Message: a.Hold.Message})
+	}
+	if value, ok := upgrade.Annotations[topsv1.AnnotationHold]; ok {
+		h := Hold{By: ByAdministrator, Message: strings.TrimSpace(value)}
+		first, rest, _ := strings.Cut(h.Message, " ")
+		if since, err := time.Parse(time.RFC3339, first); err == nil {
+			h.Since, h.Message = since, strings.TrimSpace(rest)
+		}
+		holds = append(holds, h)
+	}
+	return holds
+}
+
+// HoldValue is the value of AnnotationHold for a hold from a time on.
+func HoldValue(since time.Time, message string) string {
+	return strings.TrimSpace(since.UTC().Format(time.RFC3339) + " " + message)
+}
+
+// Words say who holds a node, since when, how it is released, and why.
+func (h Hold) Words(node string) string {
+	who, how := "its person wants", "until it is released at the node"
+	if h.By == ByAdministrator {
+		who, how = "an administrator wants", "until kubectl gcu release "+node
+	}
+	words := who + " it left alone"
+	if !h.Since.IsZero() {
+		words += fmt.Sprintf(" since %s", h.Since.UTC().Format(time.RFC3339))
+	}
+	words += ", " + how
+	if h.Message != "" {
+		words += ": " + h.Message
+	}
+	return words
+}
+
+// HoldWords are the words of all holds of a node.
+func HoldWords(holds []Hold, node string) string {
+	words := make([]string, 0, len(holds))
+	for _, h := range holds {
+		words = append(words, h.Words(node))
+	}
+	return strings.Join(words, "; ")
+}

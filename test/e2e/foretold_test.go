@@ -1,0 +1,298 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/test/harness"
+)
+
+// foretelling is a gr whose upgrades are previewed by REST and by kubectl gcu before
+// they are made, and compared with what then happens.
+type foretelling struct {
+	*drivers
+	desk *desk
+	left *harness.Departures
+}
+
+// foretold: what a preview tells is what happens, node by node and task by task: of an
+// upgrade of several components that is limited, of the rest of it, and of one that only
+// replaces pods.
+func (s *scenarios) foretold(ctx context.Context, t *testing.T) {
+	policy := soon()
+	policy.Waves = []topsv1.Wave{{Name: "canary", Size: ptr.To(intstr.FromInt32(1)), SoakSeconds: 1},
+		{Name: "some", Size: ptr.To(intstr.FromInt32(3)), Approval: topsv1.ApprovalManual}}
+	left, err := harness.WatchDepartures(ctx, s.Cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := s.newHeavy(ctx, t, "foretold", policy, "4/4", foretoldSpec("v1", "v1", "v1"))
+	f := &foretelling{drivers: d, desk: s.serveAPI(ctx, t), left: left}
+	all := s.nodeNames(ctx, t)
+	for _, node := range []string{all[1], all[3]} {
+		f.trainingOn(ctx, node)
+	}
+	f.reaches(ctx, "there", complete)
+
+	cut := []string{all[0], all[1], all[2], all[4]}
+	told := f.foretell(ctx, foretoldSpec("v2", "v2", "v1"), cut, []string{"driver", "exporter"})
+	if len(told.Nodes) != len(cut) || len(told.Left) != scenarioNodes-len(cut) || told.Nodes[0].Wave != "canary" {
+		t.Errorf("foretold are %d nodes, the first in wave %q, and %d left", len(told.Nodes), told.Nodes[0].Wave, len(told.Left))
+	}
+	f.upgradeTo(ctx, told, foretoldSpec("v2", "v2", "v1"), "--nodes", names(cut), "--components", "driver,exporter")
+	f.happened(ctx, told)
+
+	// What is left: nothing is written, the limit is taken away.
+	told = f.foretell(ctx, topsv1.GcuResourceSpec{}, nil, nil)
+	if len(told.Nodes) != scenarioNodes-len(cut) {
+		t.Errorf("%d nodes are left to do, want %d", len(told.Nodes), scenarioNodes-len(cut))
+	}
+	f.upgradeTo(ctx, told, topsv1.GcuResourceSpec{}, "--all")
+	f.happened(ctx, told)
+
+	told = f.foretell(ctx, foretoldSpec("v2", "v3", "v3"), nil, nil)
+	if len(told.Nodes) != scenarioNodes || len(told.Left) > 0 {
+		t.Errorf("foretold are %d nodes and %+v left", len(told.Nodes), told.Left)
+	}
+	f.upgradeTo(ctx, told, foretoldSpec("v2", "v3", "v3"))
+	f.happened(ctx, told)
+	if told = f.foretell(ctx, foretoldSpec("v2", "v3", "v3"), nil, nil); len(told.Nodes) > 0 || len(told.Components) > 0 {
+		t.Errorf("when all is done %+v is foretold", told)
+	}
+	f.goesBack(ctx, all)
+}
+
+// goesBack: to go back in the middle is foretold for the nodes that are forward only.
+func (f *foretelling) goesBack(ctx context.Context, all []string) {
+	f.t.Helper()
+	forward := foretoldSpec("v2", "v4", "v3")
+	told := f.foretell(ctx, forward, all[:2], nil)
+	f.upgradeTo(ctx, told, forward, "--nodes", names(all[:2]))
+	f.happened(ctx, told)
+	told = f.foretell(ctx, foretoldSpec("v2", "v3", "v3"), nil, nil)
+	if len(told.Nodes) != 2 || len(told.Left) > 0 {
+		f.t.Errorf("on the way back %d nodes are foretold and %+v left, want two and none", len(told.Nodes), told.Left)
+	}
+	f.upgradeTo(ctx, told, foretoldSpec("v2", "v3", "v3"))
+	f.happened(ctx, told)
+}
+
+func foretoldSpec(driver, exporter, gfd string) topsv1.GcuResourceSpec {
+	return topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: driver}, DevicePlugin: &topsv1.BaseFields{},
+		Exporter: &topsv1.BaseFields{Version: exporter}, GFD: &topsv1.BaseFields{Version: gfd}}
+}
+
+func names(list []string) string {
+	text := ""
+	for i, n := range list {
+		if i > 0 {
+			text += ","
+		}
+		text += n
+	}
+	return text
+}
+
+// trainingOn starts a pod that uses GCUs and comes back to its node.
+func (f *foretelling) trainingOn(ctx context.Context, node string) {
+	f.t.Helper()
+	labels := map[string]string{"app": f.name + "-" + node}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.name + "-" + node}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{corev1.LabelHostname: node},
+			Containers:   []corev1.Container{{Name: "main", Image: "training:1", Env: []corev1.EnvVar{{Name: "ENFLAME_VISIBLE_DEVICES", Value: "all"}}}},
+		}}}}
+	f.create(ctx, f.t, deployment)
+	f.eventually(ctx, f.t, func() error {
+		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil || deployment.Status.AvailableReplicas == 1 {
+			return err
+		}
+		return fmt.Errorf("the training on %s is not there: %+v", node, deployment.Status)
+	})
+}
+
+// file writes a gr for kubectl gcu.
+func (f *foretelling) file(spec topsv1.GcuResourceSpec) string {
+	f.t.Helper()
+	gr := &topsv1.GcuResource{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind},
+		ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: spec}
+	data, err := json.Marshal(gr)
+	path := filepath.Join(f.t.TempDir(), "gr.json")
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return path
+}
+
+// foretell asks REST and kubectl gcu, which have to say the same; the empty spec is what
+// is still to be done without a limit. Nobody asks while something happens.
+func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec, nodes, components []string) *preview.Preview {
+	f.t.Helper()
+	body, args := map[string]any{}, []string{"plan", f.name, "--approved", "-o", "json"}
+	if spec.Driver == nil {
+		body["all"], args = true, append(args, "--all")
+	} else {
+		body["spec"], args = spec, append(args, "-f", f.file(spec))
+	}
+	if nodes != nil {
+		body["nodes"], args = nodes, append(args, "--nodes", names(nodes))
+	}
+	if components != nil {
+		body["components"], args = components, append(args, "--components", names(components))
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	asked := filepath.Join(f.t.TempDir(), "body.json")
+	if err := os.WriteFile(asked, data, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	byPlugin := &preview.Preview{}
+	if err := json.Unmarshal([]byte(f.gcu(ctx, f.t, f.Kubeconfig, 0, nil, args...)), byPlugin); err != nil {
+		f.t.Fatal(err)
+	}
+	// The cache of the manager that serves REST follows.
+	f.eventually(ctx, f.t, func() error {
+		answer := struct {
+			Operation, Result, Error string
+			Content                  *preview.Preview
+		}{}
+		said := f.desk.shell(ctx, f.t, "curl --silent --max-time 60 'http://<node-ip>:32765/gum/v1/gr/"+f.name+"/plan?approved=true' -d @"+asked)
+		if err := json.Unmarshal([]byte(said), &answer); err != nil || answer.Result != "Success" {
+			return fmt.Errorf("%w: %s", err, said)
+		}
+		if diff := cmp.Diff(byPlugin, answer.Content); diff != "" {
+			return fmt.Errorf("kubectl gcu and REST differ (-plugin +REST):\n%s", diff)
+		}
+		return nil
+	})
+	if byPlugin.Blocked != "" || byPlugin.Limit != 1 {
+		f.t.Errorf("it is blocked (%s), or has the limit %d", byPlugin.Blocked, byPlugin.Limit)
+	}
+	f.left.Take()
+	return byPlugin
+}
+
+// upgradeTo makes the upgrade, approves its wave when there is anything to approve, and
+// waits for its end; without a spec only its limit is changed.
+func (f *foretelling) upgradeTo(ctx context.Context, told *preview.Preview, spec topsv1.GcuResourceSpec, args ...string) {
+	f.t.Helper()
+	args = append([]string{"upgrade", f.name}, args...)
+	if spec.Driver != nil {
+		args = append(args, "-f", f.file(spec))
+	}
+	before := f.rollout(ctx).Status.Revision
+	f.gcu(ctx, f.t, f.Kubeconfig, 0, []string{"is changed"}, args...)
+	if slices.ContainsFunc(told.Nodes, func(n preview.Node) bool { return n.Wave == "some" }) {
+		f.eventually(ctx, f.t, func() error {
+			r := f.rollout(ctx)
+			if spec.Driver != nil && r.Status.Revision == before {
+				return fmt.Errorf("revision %s is the one before", before)
+			}
+			metav1.SetMetaDataAnnotation(&r.ObjectMeta, topsv1.AnnotationApprovedWaves, r.Status.Revision+"/some")
+			return f.Client.Update(ctx, r)
+		})
+	}
+	f.gcu(ctx, f.t, f.Kubeconfig, 0, nil, append(args, "--wait", "--timeout", "4m")...)
+	f.givenBack(ctx)
+}
+
+func (f *foretelling) rollout(ctx context.Context) *topsv1.DaemonRollout {
+	f.t.Helper()
+	r := &topsv1.DaemonRollout{}
+	if err := f.Client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: f.name}, r); err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// happened compares what was foretold with the pods that left, in their order as an
+// independent watch saw them, and with the operations that the nodes tell of.
+func (f *foretelling) happened(ctx context.Context, told *preview.Preview) {
+	f.t.Helper()
+	var order []string
+	replaced, evicted := map[string][]string{}, map[string][]string{}
+	for _, d := range f.left.Take() {
+		if !slices.Contains(order, d.Node) {
+			order = append(order, d.Node)
+		}
+		if name := componentOf(d.DaemonSet); name != "" {
+			replaced[d.Node] = append(replaced[d.Node], name)
+		} else {
+			evicted[d.Node] = append(evicted[d.Node], d.Pod)
+		}
+	}
+	var wanted []string
+	for _, n := range told.Nodes {
+		wanted = append(wanted, n.Name)
+		if diff := cmp.Diff(n.Replaces, inOrderOf(replaced[n.Name], n.Replaces)); diff != "" {
+			f.t.Errorf("pods replaced on %s (-foretold +happened):\n%s", n.Name, diff)
+		}
+		if diff := cmp.Diff(n.Evicts, evicted[n.Name]); diff != "" {
+			f.t.Errorf("pods evicted from %s (-foretold +happened):\n%s", n.Name, diff)
+		}
+		f.didTasks(ctx, told, n.Name)
+	}
+	if diff := cmp.Diff(wanted, order); diff != "" {
+		f.t.Errorf("order of the nodes (-foretold +happened):\n%s", diff)
+	}
+}
+
+// didTasks compares the tasks of a node with those of its last operation. A node of
+// which only pods are replaced has none.
+func (f *foretelling) didTasks(ctx context.Context, told *preview.Preview, node string) {
+	f.t.Helper()
+	var tasks []string
+	heavy := false
+	for task := range told.Plan.All() {
+		if task.Host == node {
+			tasks = append(tasks, task.String())
+			heavy = heavy || task.Action == "cordon"
+		}
+	}
+	history := f.endedOperations(ctx)[node]
+	if !heavy {
+		return
+	}
+	last := history[len(history)-1]
+	done := slices.Clone(last.Result.Done)
+	slices.Sort(tasks)
+	slices.Sort(done)
+	if diff := cmp.Diff(tasks, done); diff != "" || last.Phase != topsv1.OperationDone {
+		f.t.Errorf("the operation of %s is %s, tasks (-foretold +done):\n%s", node, last.Phase, diff)
+	}
+}
+
+// inOrderOf is a list in the order of another one: pods that are replaced at the same
+// time go in any. What it has more comes last.
+func inOrderOf(list, order []string) []string {
+	slices.SortStableFunc(list, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	return list
+}
+
+// componentOf is the component that a DaemonSet is of by its built-in name.
+func componentOf(daemonSet string) string {
+	return map[string]string{"enflame-gcu-driver": component.Driver, "enflame-gcu-k8s-plugin": component.DevicePlugin,
+		"enflame-gcu-exporter": component.Exporter, "enflame-gcu-feature-discovery": component.GFD}[daemonSet]
+}

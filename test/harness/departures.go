@@ -1,0 +1,79 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Departure is a pod whose deletion was seen.
+type Departure struct {
+	Node string
+	// Pod is namespace/name; DaemonSet the name of the one that owned it, "" for none.
+	Pod, DaemonSet string
+}
+
+// Departures watches which pods go, in which order. It shares no code with the operator.
+type Departures struct {
+	mu   sync.Mutex
+	seen map[types.UID]bool
+	list []Departure
+}
+
+// WatchDepartures starts to watch all pods; it ends with ctx.
+func WatchDepartures(ctx context.Context, c *Cluster) (*Departures, error) {
+	clientset, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	d := &Departures{seen: map[types.UID]bool{}}
+	factory := informers.NewSharedInformerFactory(clientset, 0)
+	informer := factory.Core().V1().Pods().Informer()
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, object any) { d.see(object.(*corev1.Pod), false) },
+		DeleteFunc: func(object any) {
+			if pod, ok := object.(*corev1.Pod); ok {
+				d.see(pod, true)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching pods: %w", err)
+	}
+	factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil, fmt.Errorf("watching pods: %w", ctx.Err())
+	}
+	return d, nil
+}
+
+func (d *Departures) see(pod *corev1.Pod, gone bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !gone && pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || d.seen[pod.UID] {
+		return
+	}
+	d.seen[pod.UID] = true
+	left := Departure{Node: pod.Spec.NodeName, Pod: pod.Namespace + "/" + pod.Name}
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
+		left.DaemonSet = owner.Name
+	}
+	d.list = append(d.list, left)
+}
+
+// Take returns the departures since the last call, in order.
+func (d *Departures) Take() []Departure {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := slices.Clone(d.list)
+	d.list = nil
+	return list
+}
