@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,10 @@ const (
 	// getRate and putRate are requests per second, sent at fixed times whether
 	// those before were answered or not: who is slow is not waited for.
 	getRate, putRate = 500, 20
-	// apiTime is how long they are sent, apiWarmUp how long before that.
-	apiTime, apiWarmUp = 30 * time.Second, 5 * time.Second
+	// apiTime is how long they are sent in a round, apiWarmUp how long before that.
+	apiTime, apiWarmUp = 15 * time.Second, 5 * time.Second
+	// apiRounds of each kind take turns, so that what else the machine does is in both.
+	apiRounds = 4
 	// slowCallers hold connections and send a byte of a header now and then.
 	slowCallers = 1000
 	slowByte    = time.Second
@@ -50,7 +53,7 @@ type apiLoad struct {
 }
 
 // measureAPI deploys the default blueprint, then reads and dry-runs upgrades
-// through the REST API, first alone, then beside callers who send slowly.
+// through the REST API, alone and beside callers who send slowly, by turns.
 func measureAPI(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	c := raceNamed("1000")
 	c.nodes = max(1, apiNodes/o.shrink)
@@ -71,17 +74,22 @@ func measureAPI(ctx context.Context, project harness.Project, o options, r *repo
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	lasts := apiTime / time.Duration(o.shrink)
-	b.say("%d GET/s and %d PUT/s for %s", getRate, putRate, lasts)
+	b.say("%d times %d GET/s and %d PUT/s for %s, alone and beside %d callers who send slowly", apiRounds, getRate, putRate, lasts, slowCallers)
 	before, err := b.gauge.read(ctx)
 	if err != nil {
 		return err
 	}
 	load := &apiLoad{}
-	load.gets, load.puts = press(ctx, address, lasts)
-	b.say("the same beside %d callers who send slowly", slowCallers)
-	slow := dribble(ctx, address, slowCallers)
-	load.slowGets, load.slowPuts = press(ctx, address, lasts)
-	load.slowGets.slowConnected = slow.stop()
+	for range apiRounds {
+		gets, puts := press(ctx, address, lasts)
+		load.gets.add(gets)
+		load.puts.add(puts)
+		slow := dribble(ctx, address, slowCallers)
+		gets, puts = press(ctx, address, lasts)
+		gets.slowConnected = slow.stop()
+		load.slowGets.add(gets)
+		load.slowPuts.add(puts)
+	}
 	after, err := b.gauge.read(ctx)
 	if err != nil {
 		return err
@@ -183,8 +191,18 @@ func sendAt(ctx context.Context, client *http.Client, method, url, body string, 
 	}
 	all.Wait()
 	s.lasted = time.Since(measured)
-	s.sum()
 	return s
+}
+
+// add counts another round.
+func (s *served) add(o served) {
+	s.sent += o.sent
+	s.failed += o.failed
+	s.firstFailure = cmp.Or(s.firstFailure, o.firstFailure)
+	s.took = append(s.took, o.took...)
+	s.lasted += o.lasted
+	s.slowConnected += o.slowConnected
+	s.sum()
 }
 
 // sum works out what is told of the answers.
