@@ -222,7 +222,7 @@ var mutants = []mutant{
 	{"waves-not-waited-for", "a wave is passed while nodes of it are open", waves,
 		"passed && open[i] == 0 &&", "passed && open[i] >= 0 &&"},
 	{"waves-unproven", "a wave that is all offline is passed", waves,
-		"(proven > 0 || state.Total == 0)", "(proven >= 0 || state.Total == 0)"},
+		"(proven > 0 || nobody)", "(proven >= 0 || nobody)"},
 	{"waves-forget-lost-nodes", "a wave is passed while a node it lost is open", waves,
 		"open[n.wave]++", "open[n.wave] += 0"},
 	{"soak-ignored", "the next wave does not wait for the soak", waves,
@@ -479,7 +479,7 @@ var mutants = []mutant{
 	{"broken-given-back", "a node is given back on which a version does not work that was there before", nodes + "tasks.go",
 		"		s.op.Touched = true // what is verified", "		// what is verified"},
 	{"containers-stopped", "a runtime that stops its containers is restarted under running pods", nodes + "tasks.go",
-		"	s.op.DrainAll = s.restarts() && stops", "	s.op.DrainAll = s.restarts() && !stops"},
+		"s.op.DrainAll = s.restarts() && StopsContainers", "s.op.DrainAll = s.restarts() && !StopsContainers"},
 
 	// What kubectl gcu tells and takes out.
 	{"old-status-done", "a spec that the operator has not seen counts as done", plugin + "view/outcome.go",
@@ -623,7 +623,11 @@ var mutants = []mutant{
 	{"slow-keep-out", "slow connections keep others out", door + "connections.go",
 		"if left := b.open[oldest].since.Add(grace).Sub(now); left > 0 {", "if left := b.open[oldest].since.Add(100 * grace).Sub(now); left > 0 {"},
 	{"served-cut-off", "a caller who is being answered is cut off", door + "connections.go",
-		"func(c *connection) bool { return !c.served }", "func(c *connection) bool { return c.served || !c.served }"},
+		"return !c.served && !unread(c.Conn) })", "return !unread(c.Conn) })"},
+	{"behind-cut-off", "a caller who waits for us to read is cut off", door + "connections.go",
+		"return !c.served && !unread(c.Conn) })", "return !c.served })"},
+	{"again-cut-off", "a caller who was answered just now is cut off", door + "connections.go",
+		"		c.since = b.clock.Now()\n", ""},
 	{"public-address", "any address may be bound without a token", door + "address.go",
 		"if err != nil || !ip.IsLoopback() && !secured {", "if err != nil {"},
 	// PodImageReady and what is taken back, at the operator.

@@ -7,8 +7,10 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 )
 
@@ -20,7 +22,8 @@ const MaxConnections = 32
 const grace = 100 * time.Millisecond
 
 // bounded is a listener with at most MaxConnections open connections. One more waits
-// until there is room, and closes the oldest that has had its grace and is not served.
+// until there is room, and closes the oldest that has had its grace and is neither
+// served nor waits for us to read what it sent.
 type bounded struct {
 	net.Listener
 	clock clock.Clock
@@ -82,7 +85,7 @@ func (b *bounded) admit(raw net.Conn) (c *connection, wait time.Duration) {
 	defer b.mu.Unlock()
 	now := b.clock.Now()
 	if len(b.open) >= MaxConnections {
-		oldest := slices.IndexFunc(b.open, func(c *connection) bool { return !c.served })
+		oldest := slices.IndexFunc(b.open, func(c *connection) bool { return !c.served && !unread(c.Conn) })
 		if oldest < 0 {
 			return nil, grace
 		}
@@ -116,10 +119,37 @@ func (c *connection) serve() (end func()) {
 	return func() { c.setServed(false) }
 }
 
+// setServed notes who is served. When that ends the connection has its grace again: its
+// caller may be about to use it once more.
 func (c *connection) setServed(served bool) {
-	c.owner.mu.Lock()
-	defer c.owner.mu.Unlock()
+	b := c.owner
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	c.served = served
+	if i := slices.Index(b.open, c); i >= 0 && !served {
+		c.since = b.clock.Now()
+		b.open = append(slices.Delete(b.open, i, i+1), c)
+	}
+}
+
+// unread tells whether a connection has brought something that was not read yet: then
+// we are slow, and not its caller.
+func unread(c net.Conn) bool {
+	inner, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := inner.SyscallConn()
+	if err != nil {
+		return false
+	}
+	waiting := 0
+	err = raw.Control(func(fd uintptr) {
+		if n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
+			waiting = n
+		}
+	})
+	return err == nil && waiting > 0
 }
 
 type connectionKey struct{}

@@ -1,0 +1,84 @@
+package guard
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// admitted are connections that were let in while there was room, and their callers' ends.
+func admitted(t *testing.T, b *bounded, n int) (ours, theirs []net.Conn) {
+	t.Helper()
+	for range n {
+		caller, err := net.Dial("tcp", b.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := b.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = caller.Close(), c.Close() })
+		ours, theirs = append(ours, c), append(theirs, caller)
+	}
+	return ours, theirs
+}
+
+func boundedOn(t *testing.T) (*bounded, *clocktesting.FakeClock) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	b := newBounded(l, clock)
+	t.Cleanup(func() { _ = b.Close() })
+	return b, clock
+}
+
+// isOpen tells whether our end still reads what its caller sends.
+func isOpen(ours, theirs net.Conn) bool {
+	if _, err := io.WriteString(theirs, "x"); err != nil {
+		return false
+	}
+	_, err := ours.Read(make([]byte, 1))
+	return err == nil
+}
+
+func TestWhoWaitsForUsToReadIsNotSlow(t *testing.T) {
+	b, clock := boundedOn(t)
+	ours, theirs := admitted(t, b, MaxConnections)
+	if _, err := io.WriteString(theirs[0], "GET / HTTP/1.1\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for !unread(ours[0].(*connection).Conn) {
+		time.Sleep(time.Millisecond) // until the kernel has it
+	}
+	clock.Step(grace)
+	admitted(t, b, 1)
+	if !isOpen(ours[0], theirs[0]) {
+		t.Error("the one that has sent something is closed")
+	}
+	if isOpen(ours[1], theirs[1]) {
+		t.Error("the next one, which has sent nothing, is left")
+	}
+}
+
+func TestWhoWasServedHasTheirGraceAgain(t *testing.T) {
+	b, clock := boundedOn(t)
+	ours, _ := admitted(t, b, MaxConnections)
+	var ends []func()
+	for _, c := range ours {
+		ends = append(ends, c.(*connection).serve())
+	}
+	clock.Step(grace)
+	for _, end := range ends {
+		end()
+	}
+	if c, wait := b.admit(nil); c != nil || wait != grace {
+		t.Errorf("one more is let in (%t), or waits for %s, want %s", c != nil, wait, grace)
+	}
+}
