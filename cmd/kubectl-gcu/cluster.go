@@ -115,6 +115,16 @@ func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name
 	})
 }
 
+// resource connects, and reads the gr of a name, or the only one when there is no name.
+func (c *cli) resource(ctx context.Context, args []string) (*cluster, *topsv1.GcuResource, error) {
+	cl, err := c.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	gr, err := cl.resource(ctx, args)
+	return cl, gr, err
+}
+
 // resource returns the gr of a name, or the only one when there is no name.
 func (c *cluster) resource(ctx context.Context, args []string) (*topsv1.GcuResource, error) {
 	if len(args) > 0 {

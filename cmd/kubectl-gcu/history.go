@@ -27,11 +27,7 @@ the only one.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeResources,
 		RunE: does(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
-			gr, err := cl.resource(ctx, args)
+			cl, gr, err := c.resource(ctx, args)
 			if err != nil {
 				return err
 			}
@@ -87,11 +83,7 @@ left alone.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeResources,
 		RunE: does(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
-			gr, err := cl.resource(ctx, args)
+			cl, gr, err := c.resource(ctx, args)
 			if err != nil {
 				return err
 			}

@@ -40,11 +40,7 @@ the task of its operation, and what to do. Without GR it tells of the only one.`
 			if state != "" && !slices.Contains(view.States, state) {
 				return misused("--state %s is not one of %s", state, strings.Join(view.States, ", "))
 			}
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
-			gr, err := cl.resource(ctx, args)
+			cl, gr, err := c.resource(ctx, args)
 			if err != nil {
 				return err
 			}

@@ -29,11 +29,7 @@ started, and the nodes in flight finish. kubectl gcu resume takes it back.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeResources,
 		RunE: does(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
-			gr, err := cl.resource(ctx, args)
+			cl, gr, err := c.resource(ctx, args)
 			if err != nil {
 				return err
 			}
@@ -83,11 +79,7 @@ paused. Repair what made them fail first, or the rollout halts again.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeResources,
 		RunE: does(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
-			gr, err := cl.resource(ctx, args)
+			cl, gr, err := c.resource(ctx, args)
 			if err != nil {
 				return err
 			}

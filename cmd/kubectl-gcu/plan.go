@@ -87,11 +87,7 @@ func (c *cluster) asker() preview.Asker {
 // question reads what is asked about.
 func (c *cli) question(ctx context.Context, args []string, file string, l *limit) (*preview.Question, *cluster, error) {
 	if file == "" && !l.said() {
-		cl, err := c.connect()
-		if err != nil {
-			return nil, nil, err
-		}
-		gr, err := cl.resource(ctx, args)
+		cl, gr, err := c.resource(ctx, args)
 		return &preview.Question{Present: gr, Wanted: gr}, cl, err
 	}
 	cl, wanted, err := c.wish(ctx, args, file, l)
