@@ -2,15 +2,12 @@ package harness
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -30,29 +27,11 @@ type Departures struct {
 
 // WatchDepartures starts to watch all pods; it ends with ctx.
 func WatchDepartures(ctx context.Context, c *Cluster) (*Departures, error) {
-	clientset, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
 	d := &Departures{seen: map[types.UID]bool{}}
-	factory := informers.NewSharedInformerFactory(clientset, 0)
-	informer := factory.Core().V1().Pods().Informer()
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	return d, watchPods(ctx, c, "", cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, object any) { d.see(object.(*corev1.Pod), false) },
-		DeleteFunc: func(object any) {
-			if pod, ok := object.(*corev1.Pod); ok {
-				d.see(pod, true)
-			}
-		},
+		DeleteFunc: deleted(d.see),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("watching pods: %w", err)
-	}
-	factory.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil, fmt.Errorf("watching pods: %w", ctx.Err())
-	}
-	return d, nil
 }
 
 func (d *Departures) see(pod *corev1.Pod, gone bool) {

@@ -38,31 +38,41 @@ type turn struct {
 // Observe starts an observer of the pods a selector matches in all namespaces;
 // it ends with ctx.
 func Observe(ctx context.Context, c *Cluster, selector string) (*Observer, error) {
+	o := &Observer{down: map[string]map[string]bool{}, gone: map[types.UID]string{}}
+	return o, watchPods(ctx, c, selector, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { o.see(object.(*corev1.Pod), false) },
+		UpdateFunc: func(_, object any) { o.see(object.(*corev1.Pod), false) },
+		DeleteFunc: deleted(o.see),
+	})
+}
+
+// watchPods hands the pods a selector matches in all namespaces to a handler, and
+// returns when it has those that are there; it ends with ctx.
+func watchPods(ctx context.Context, c *Cluster, selector string, handler cache.ResourceEventHandler) error {
 	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("making a client: %w", err)
 	}
-	o := &Observer{down: map[string]map[string]bool{}, gone: map[types.UID]string{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 0,
 		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = selector }))
 	informer := factory.Core().V1().Pods().Informer()
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { o.see(object.(*corev1.Pod), false) },
-		UpdateFunc: func(_, object any) { o.see(object.(*corev1.Pod), false) },
-		DeleteFunc: func(object any) {
-			if pod, ok := object.(*corev1.Pod); ok {
-				o.see(pod, true)
-			}
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching pods: %w", err)
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		return fmt.Errorf("watching pods: %w", err)
 	}
 	factory.Start(ctx.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil, fmt.Errorf("watching pods: %w", ctx.Err())
+		return fmt.Errorf("watching pods: %w", ctx.Err())
 	}
-	return o, nil
+	return nil
+}
+
+// deleted is a handler of pods that are gone.
+func deleted(see func(pod *corev1.Pod, gone bool)) func(any) {
+	return func(object any) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			see(pod, true)
+		}
+	}
 }
 
 func (o *Observer) see(pod *corev1.Pod, gone bool) {
