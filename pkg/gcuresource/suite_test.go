@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -16,17 +15,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // revisionNamespace holds the revisions of specs; clear empties it.
@@ -35,66 +33,13 @@ const revisionNamespace = "kube-system"
 // testPatience is how long a test waits for the controller.
 const testPatience = 10 * time.Second
 
-var environment struct {
-	once   sync.Once
-	server *envtest.Environment
-	config *rest.Config
-	err    error
-}
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if environment.server != nil {
-		if err := environment.server.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// apiServer returns access to a real API server with our CRDs, one for all
-// tests. There is no controller-manager: the tests play the DaemonSet
-// controller and the garbage collector.
-func apiServer(t *testing.T) *rest.Config {
+// testClient returns a client of an API server without a controller-manager: the tests
+// play the DaemonSet controller and the garbage collector.
+func testClient(t *testing.T) client.WithWatch {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
-	}
-	environment.once.Do(func() {
-		environment.server = &envtest.Environment{
-			CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd")},
-			ErrorIfCRDPathMissing: true,
-		}
-		environment.config, environment.err = environment.server.Start()
-		if environment.err == nil {
-			environment.err = giveRights(environment.config)
-		}
-	})
-	if environment.err != nil {
-		t.Fatalf("starting the API server: %v", environment.err)
-	}
-	return environment.config
-}
-
-func testScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
-}
-
-func testClient(t *testing.T) client.Client {
-	t.Helper()
-	c, err := client.New(apiServer(t), client.Options{Scheme: testScheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return apiserver.Shared(t).Client(t, apiserver.Admin)
 }
 
 // stage is a cluster on which the controllers run.
@@ -137,10 +82,9 @@ func newStage(t *testing.T, nodes ...string) *stage {
 // start starts the controllers, as the operator's account.
 func (s *stage) start() {
 	s.t.Helper()
-	as := rest.CopyConfig(apiServer(s.t))
-	as.Impersonate.UserName = operator
-	mgr, err := ctrl.NewManager(as, ctrl.Options{
-		Scheme:     testScheme(s.t),
+	api := apiserver.Shared(s.t)
+	mgr, err := ctrl.NewManager(api.As(apiserver.Operator), ctrl.Options{
+		Scheme:     api.Scheme,
 		Metrics:    server.Options{BindAddress: "0"},
 		NewClient:  s.recording,
 		Controller: skipNameValidation(),

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // TestMain plays docker too, and ends the control plane of all tests.
@@ -16,10 +18,5 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	ctrllog.SetLogger(logr.Discard())
-	code := m.Run()
-	if err := stopPlane(); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the control plane:", err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(apiserver.Run(m))
 }

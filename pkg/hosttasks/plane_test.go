@@ -3,10 +3,7 @@ package hosttasks
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -15,114 +12,28 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// controlPlane is a real kube-apiserver with etcd, without controllers.
+// controlPlane is access to an API server without controllers.
 type controlPlane struct {
-	environment *envtest.Environment
-	admin       client.Client
+	admin client.Client
 	// agent is the identity of the node agents, with the rights of config/rbac.
 	agent *rest.Config
 }
 
-var shared struct {
-	once  sync.Once
-	plane *controlPlane
-	err   error
-}
-
 func sharedPlane(t *testing.T) *controlPlane {
 	t.Helper()
-	shared.once.Do(func() { shared.plane, shared.err = startPlane() })
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.plane
-}
-
-func stopPlane() error {
-	if shared.plane == nil {
-		return nil
-	}
-	return shared.plane.environment.Stop()
-}
-
-func startPlane() (*controlPlane, error) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		return nil, errors.New("KUBEBUILDER_ASSETS is not set, and this test needs a real API server: run make test")
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), topsv1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	p := &controlPlane{environment: &envtest.Environment{
-		CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, Scheme: scheme,
-	}}
-	config, err := p.environment.Start()
-	if err != nil {
-		return nil, fmt.Errorf("starting the control plane: %w", err)
-	}
-	if p.admin, err = client.New(config, client.Options{Scheme: scheme}); err == nil {
-		err = p.addAgent()
-	}
-	if err != nil {
-		return nil, errors.Join(err, p.environment.Stop())
-	}
-	return p, nil
-}
-
-// addAgent makes the roles that are shipped, and a user with them.
-func (p *controlPlane) addAgent() error {
-	const name, namespace = "gcu-node-agent", "kube-system"
-	file, err := os.Open("../../config/rbac/node_agent_role.yaml")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}}
-	objects := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}},
-	}
-	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
-		role := &unstructured.Unstructured{}
-		if err := decoder.Decode(role); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return err
-		}
-		if len(role.Object) > 0 {
-			objects = append(objects, role)
-		}
-	}
-	for _, object := range objects {
-		if err := client.IgnoreAlreadyExists(p.admin.Create(context.Background(), object)); err != nil {
-			return err
-		}
-	}
-	user, err := p.environment.AddUser(envtest.User{Name: name}, nil)
-	if err != nil {
-		return err
-	}
-	p.agent = user.Config()
-	return nil
+	server := apiserver.Shared(t)
+	return &controlPlane{server.Client(t, apiserver.Admin), server.As(apiserver.NodeAgent)}
 }
 
 // link is the network between an agent and the API server.

@@ -24,6 +24,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 func TestPostShowsTheRequestInTheNodeUpgrade(t *testing.T) {
@@ -300,19 +301,10 @@ func TestAgentHoldsNoOtherRights(t *testing.T) {
 }
 
 func TestStoppedServerIsAnswered503AndNothingIsJournaled(t *testing.T) {
-	needsAPIServer(t)
-	plane, err := startPlane()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := plane.environment.Stop(); err != nil {
-			t.Errorf("stopping the control plane: %v", err)
-		}
-	})
-	s := newSite(t, plane, "stopped")
+	server := apiserver.Start(t)
+	s := newSite(t, planeOf(t, server), "stopped")
 	s.outdated("driver-x", nil)
-	if err := plane.environment.ControlPlane.APIServer.Stop(); err != nil {
+	if err := server.ControlPlane.APIServer.Stop(); err != nil {
 		t.Fatalf("stopping the API server: %v", err)
 	}
 	s.start()

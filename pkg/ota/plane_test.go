@@ -1,15 +1,11 @@
 package ota_test
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,143 +14,40 @@ import (
 	"github.com/go-logr/logr/testr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// controlPlane is a real kube-apiserver with etcd, without controllers.
+// controlPlane is access to an API server without controllers.
 type controlPlane struct {
-	environment *envtest.Environment
-	admin       client.Client
-	// agent is the identity of the node agents, with the rights that the
-	// markers in cmd/node-agent name and no others.
+	admin client.Client
+	// agent is the identity of the node agents, with the rights of config/rbac.
 	agent *rest.Config
-}
-
-var shared struct {
-	once  sync.Once
-	plane *controlPlane
-	err   error
 }
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	code := m.Run()
-	if shared.plane != nil {
-		if err := shared.plane.environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the control plane:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(apiserver.Run(m))
 }
 
-// sharedPlane returns the control plane of the tests that leave it running.
-func sharedPlane(t *testing.T) *controlPlane {
+// sharedPlane is the one of the tests that leave it running.
+func sharedPlane(t *testing.T) *controlPlane { return planeOf(t, apiserver.Shared(t)) }
+
+func planeOf(t *testing.T, server *apiserver.Server) *controlPlane {
 	t.Helper()
-	needsAPIServer(t)
-	shared.once.Do(func() { shared.plane, shared.err = startPlane() })
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.plane
-}
-
-func needsAPIServer(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("it needs an API server")
-	}
-}
-
-func startPlane() (*controlPlane, error) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		return nil, fmt.Errorf("KUBEBUILDER_ASSETS is not set, and this test needs a real API server: run make test")
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	environment := &envtest.Environment{
-		CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, Scheme: scheme,
-	}
-	config, err := environment.Start()
-	if err != nil {
-		return nil, fmt.Errorf("starting the control plane: %w", err)
-	}
-	plane := &controlPlane{environment: environment}
-	if err := plane.prepare(config, scheme); err != nil {
-		_ = environment.Stop()
-		return nil, err
-	}
-	return plane, nil
-}
-
-func (p *controlPlane) prepare(config *rest.Config, scheme *runtime.Scheme) (err error) {
-	if p.admin, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	rules, err := agentRules()
-	if err != nil {
-		return err
-	}
-	const name = "gcu-node-agent"
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
-	}
-	for _, object := range []client.Object{role, binding} {
-		if err := p.admin.Create(context.Background(), object); err != nil {
-			return err
-		}
-	}
-	user, err := p.environment.AddUser(envtest.User{Name: name}, nil)
-	if err != nil {
-		return err
-	}
-	p.agent = user.Config()
-	return nil
-}
-
-var marker = regexp.MustCompile(`^// \+kubebuilder:rbac:groups=([^,]*),resources=([^,]*),verbs=(\S*)$`)
-
-// agentRules reads the rights of the agent where they are written down.
-func agentRules() ([]rbacv1.PolicyRule, error) {
-	file, err := os.Open("../../cmd/node-agent/doc.go")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	var rules []rbacv1.PolicyRule
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if m := marker.FindStringSubmatch(lines.Text()); m != nil {
-			rules = append(rules, rbacv1.PolicyRule{
-				APIGroups: []string{strings.Trim(m[1], `"`)}, Resources: strings.Split(m[2], ";"), Verbs: strings.Split(m[3], ";"),
-			})
-		}
-	}
-	if len(rules) == 0 {
-		return nil, fmt.Errorf("no rbac markers in %s", file.Name())
-	}
-	return rules, nil
+	return &controlPlane{server.Client(t, apiserver.Admin), server.As(apiserver.NodeAgent)}
 }
 
 // noPuller is a node that pulls nothing.

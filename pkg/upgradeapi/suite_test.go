@@ -20,122 +20,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 const (
-	// operator is the account the API acts as: it may do what the generated role says.
-	operator  = "system:serviceaccount:kube-system:gcu-operator"
-	namespace = "kube-system"
+	namespace = apiserver.Namespace
 	// patience is how long a test waits for what has to happen.
 	patience = 20 * time.Second
 )
 
-var environment struct {
-	once   sync.Once
-	server *envtest.Environment
-	config *rest.Config
-	err    error
-}
-
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	code := m.Run()
-	if environment.server != nil {
-		if err := environment.server.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// needsAPIServer skips a test that is to be short, and fails one that cannot start an API server.
-func needsAPIServer(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: needs an API server")
-	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
-	}
-}
-
-// apiServer returns access to a real API server with our CRDs and the role of the operator.
-func apiServer(t *testing.T) *rest.Config {
-	t.Helper()
-	needsAPIServer(t)
-	environment.once.Do(func() {
-		environment.server = &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true}
-		if environment.config, environment.err = environment.server.Start(); environment.err == nil {
-			environment.config.QPS = -1
-			environment.err = giveRights(environment.config)
-		}
-	})
-	if environment.err != nil {
-		t.Fatalf("starting the API server: %v", environment.err)
-	}
-	return environment.config
-}
-
-func giveRights(config *rest.Config) error {
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		return err
-	}
-	for _, file := range []string{"service_accounts.yaml", "manager_role.yaml", "bindings.yaml"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
-		if err != nil {
-			return err
-		}
-		for document := range strings.SplitSeq(string(raw), "\n---\n") {
-			object := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-				return err
-			}
-			if !strings.HasPrefix(object.GetKind(), "Cluster") {
-				object.SetNamespace(namespace) // as kustomize does
-			}
-			if err := c.Create(context.Background(), object); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func testScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
-}
-
-// clientAs returns a client of the API server; user "" is the administrator.
-func clientAs(t *testing.T, user string) client.Client {
-	t.Helper()
-	config := rest.CopyConfig(apiServer(t))
-	config.Impersonate.UserName = user
-	c, err := client.New(config, client.Options{Scheme: testScheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	os.Exit(apiserver.Run(m))
 }
 
 // desk is a served API.
@@ -158,9 +61,9 @@ type desk struct {
 // newDesk serves an API, which change may alter, without authentication.
 func newDesk(t *testing.T, change ...func(*Options)) *desk {
 	t.Helper()
-	d := &desk{t: t, admin: clientAs(t, ""), blueprints: t.TempDir(), log: filepath.Join(t.TempDir(), "gcu-upgrade-manager.log")}
+	d := &desk{t: t, admin: apiserver.Shared(t).Client(t, apiserver.Admin), blueprints: t.TempDir(), log: filepath.Join(t.TempDir(), "gcu-upgrade-manager.log")}
 	o := Options{
-		Client: clientAs(t, operator), Namespace: namespace, Blueprints: d.blueprints, Clock: clock.RealClock{}, Poll: 20 * time.Millisecond,
+		Client: apiserver.Shared(t).Client(t, apiserver.Operator), Namespace: namespace, Blueprints: d.blueprints, Clock: clock.RealClock{}, Poll: 20 * time.Millisecond,
 		Log: logging.New(io.Discard, logging.Options{Format: logging.JSON, File: d.log}),
 	}
 	for _, alter := range change {
