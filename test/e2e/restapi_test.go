@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/guide"
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
@@ -56,10 +57,10 @@ func (s *scenarios) startAPI(ctx context.Context, t *testing.T, d *desk) {
 
 // run runs a line of the guide in a shell, at the address of the manager, and
 // compares its output with the guide's.
-func (d *desk) run(ctx context.Context, t *testing.T, line guideLine) {
+func (d *desk) run(ctx context.Context, t *testing.T, line guide.Line) {
 	t.Helper()
-	if output := d.shell(ctx, t, line.command); line.missing(output) != "" {
-		t.Errorf("%s: the output lacks %q:\n%s", line.command, line.missing(output), output)
+	if output := d.shell(ctx, t, line.Command); line.Missing(output) != "" {
+		t.Errorf("%s: the output lacks %q:\n%s", line.Command, line.Missing(output), output)
 	}
 }
 
@@ -108,13 +109,13 @@ func (s *scenarios) restAPI(ctx context.Context, t *testing.T) {
 		})
 	}
 	running("deployed", "3/3", func(*topsv1.GcuResource) bool { return true })
-	d.run(ctx, t, guideList)
-	d.run(ctx, t, guideGet)
-	d.run(ctx, t, guideDriver)
+	d.run(ctx, t, guide.List)
+	d.run(ctx, t, guide.Get)
+	d.run(ctx, t, guide.Driver)
 
 	pods := s.podsOf(ctx, t, "enflame-gcu-exporter")
 	d.blueprint(t, gr("v2", true))
-	d.run(ctx, t, guidePut)
+	d.run(ctx, t, guide.Put)
 	running("upgraded in place", "3/3", func(gr *topsv1.GcuResource) bool {
 		return gr.UID == old.UID && action(gr, topsv1.ActionUpgrade) == "success/success" && survivors(pods, s.podsOf(ctx, t, "enflame-gcu-exporter")) == 0
 	})
@@ -123,7 +124,7 @@ func (s *scenarios) restAPI(ctx context.Context, t *testing.T) {
 	}
 
 	d.blueprint(t, gr("v3", false))
-	d.run(ctx, t, guideLine{"curl " + url + ` -X PUT -d '{"file": "gr.json", "mode": "recreate"}'`, guidePut.printed})
+	d.run(ctx, t, guide.Recreate)
 	s.manager.Kill()
 	d.Kill()
 	s.startManager(ctx, t)
@@ -132,10 +133,10 @@ func (s *scenarios) restAPI(ctx context.Context, t *testing.T) {
 		return gr.UID != old.UID && gr.Generation == 1 && gr.Spec.Exporter.Version == "v3" && gr.Spec.GFD == nil
 	})
 
-	d.run(ctx, t, guideForeground)
-	d.run(ctx, t, guideGone)
+	d.run(ctx, t, guide.Foreground)
+	d.run(ctx, t, guide.Gone)
 	s.create(ctx, t, gr("v3", false))
-	d.run(ctx, t, guideDelete)
+	d.run(ctx, t, guide.Delete)
 	s.eventually(ctx, t, func() error {
 		var gr topsv1.GcuResource
 		err := s.Client.Get(ctx, client.ObjectKey{Name: name}, &gr)
@@ -144,7 +145,7 @@ func (s *scenarios) restAPI(ctx context.Context, t *testing.T) {
 		}
 		return client.IgnoreNotFound(err)
 	})
-	d.run(ctx, t, guideGone)
+	d.run(ctx, t, guide.Gone)
 	log, err := os.ReadFile(filepath.Join(d.logs, "gcu-upgrade-manager.log"))
 	if err != nil || !strings.Contains(string(log), `body="{\"file\": \"gr.json\"}"`) {
 		t.Errorf("the log has no body of the upgrade (%v):\n%s", err, log)

@@ -23,6 +23,8 @@ type Observer struct {
 	down map[string]map[string]bool // node -> DaemonSet -> deleted and not yet replaced
 	// gone are the pods whose deletion was seen, at any time: UID -> node.
 	gone map[types.UID]string
+	// last is how those pods were seen last.
+	last map[types.UID]*corev1.Pod
 	// atReset are the nodes that were down at the last Reset, turns what came after.
 	atReset []string
 	turns   []turn
@@ -38,7 +40,7 @@ type turn struct {
 // Observe starts an observer of the pods a selector matches in all namespaces;
 // it ends with ctx.
 func Observe(ctx context.Context, c *Cluster, selector string) (*Observer, error) {
-	o := &Observer{down: map[string]map[string]bool{}, gone: map[types.UID]string{}}
+	o := &Observer{down: map[string]map[string]bool{}, gone: map[types.UID]string{}, last: map[types.UID]*corev1.Pod{}}
 	return o, watchPods(ctx, c, selector, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { o.see(object.(*corev1.Pod), false) },
 		UpdateFunc: func(_, object any) { o.see(object.(*corev1.Pod), false) },
@@ -90,8 +92,10 @@ func (o *Observer) see(pod *corev1.Pod, gone bool) {
 	wasDown, key := len(sets) > 0, pod.Namespace+"/"+owner.Name
 	switch {
 	case gone || pod.DeletionTimestamp != nil:
-		sets[key] = true
+		o.last[pod.UID] = pod
+		// Once: a pod whose containers have ended may have a successor before it is gone.
 		if _, known := o.gone[pod.UID]; !known {
+			sets[key] = true
 			o.gone[pod.UID] = node
 			o.deleted = append(o.deleted, pod.UID)
 		}
@@ -148,6 +152,14 @@ func (o *Observer) Deleted() map[types.UID]string {
 		deleted[uid] = o.gone[uid]
 	}
 	return deleted
+}
+
+// Last returns a pod whose deletion was seen, as it was seen last; nil for another one.
+// It is not to be changed.
+func (o *Observer) Last(uid types.UID) *corev1.Pod {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last[uid]
 }
 
 // Reset starts counting anew.

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 )
@@ -117,9 +119,14 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 	check(t, err)
 
 	t.Run("the configuration does not have the wanted runtime", func(t *testing.T) {
-		got, err := restart(t, optionsOf(d, t.TempDir()), "a", true)
-		if err != nil || got.State != hostagent.Failed || got.Reason != hostagent.ReasonNotConfigured {
-			t.Errorf("result %+v, %v", got, err)
+		o, clock := optionsOf(d, t.TempDir()), testclock.NewFakeClock(time.Now())
+		o.Clock = clock
+		for _, want := range []hostagent.State{hostagent.Running, hostagent.Failed} { // the toolkit may still be at it
+			got, err := restart(t, o, "a", true)
+			if err != nil || got.State != want || got.Reason != hostagent.ReasonNotConfigured {
+				t.Errorf("result %+v, %v, want %s", got, err, want)
+			}
+			clock.Step(time.Minute)
 		}
 	})
 	d.configure(t, first)

@@ -13,14 +13,12 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 const storyNode = "node-a"
@@ -38,28 +36,12 @@ type story struct {
 func newStory(t *testing.T) *story {
 	t.Helper()
 	needHost(t)
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Fatal("KUBEBUILDER_ASSETS is not set, and this test needs a real API server: run make test")
-	}
 	s := &story{t: t, dir: t.TempDir(), daemon: startEngine(t, hostagent.Docker)}
 	// docker runs outside the host root, so where it keeps images is not below it.
 	check(t, os.MkdirAll(filepath.Join(s.daemon.Root, s.daemon.Root, "data"), 0o755))
 	ctrllog.SetLogger(logr.Discard())
-	scheme := runtime.NewScheme()
-	check(t, clientgoscheme.AddToScheme(scheme))
-	check(t, topsv1.AddToScheme(scheme))
-	environment := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, Scheme: scheme}
-	config, err := environment.Start()
-	check(t, err)
-	t.Cleanup(func() { check(t, environment.Stop()) })
-	s.admin, err = client.New(config, client.Options{Scheme: scheme})
-	check(t, err)
-	user, err := environment.AddUser(envtest.User{Name: "agent", Groups: []string{"system:masters"}}, nil)
-	check(t, err)
-	kubeconfig, err := user.KubeConfig()
-	check(t, err)
-	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
-	check(t, os.WriteFile(s.kubeconfig, kubeconfig, 0o600))
+	server := apiserver.Start(t)
+	s.admin, s.kubeconfig = server.Client(t, apiserver.Admin), server.KubeconfigFile(t)
 	s.program = filepath.Join(s.dir, "node-agent")
 	build := exec.Command("go", "build", "-o", s.program, "../../cmd/node-agent")
 	if output, err := build.CombinedOutput(); err != nil {

@@ -4,7 +4,8 @@
 // played by test/standin.
 //
 // It needs root and Linux, and what testcluster up --real-nodes installs; make test-nodes
-// runs it. The stories share a cluster. Each deploys a gr, and takes it away again.
+// runs it. The stories of a group share a cluster, the groups are told at the same time.
+// Each story deploys a gr, and takes it away again.
 //
 // Who checks is not the operator: pods and nodes are watched by an observer of its own
 // (test/harness), what is on a node is looked up there, and a driver that is replaced

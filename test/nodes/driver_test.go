@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -26,8 +25,8 @@ func (s *stage) driverIs(tag, version string) error {
 		if strings.TrimSpace(loaded) != version {
 			return fmt.Errorf("node %s has driver %q", node, loaded)
 		}
-		if n := s.node(node); n.Spec.Unschedulable || len(n.Spec.Taints) > 0 {
-			return fmt.Errorf("node %s is unschedulable: %t, taints %v", node, n.Spec.Unschedulable, n.Spec.Taints)
+		if err := s.givenBack(node); err != nil {
+			return err
 		}
 	}
 	return s.isRunning("6/6")
@@ -46,42 +45,39 @@ func (s *stage) driverWasNotForced() {
 	}
 }
 
-// driverUnderTraining: the cards are in use on all nodes when the driver is to be
-// replaced.
-func (s *stage) driverUnderTraining() {
-	s.deploy("AdvancedRollingUpdate", "brisk")
-	before := map[types.UID]bool{}
-	for _, pod := range s.train() {
-		before[pod.UID] = true
+// deployed deploys the gr, unless a story before left it, with a good driver and with a
+// training on all cards.
+func (s *stage) deployed(policy string) {
+	s.t.Helper()
+	if s.kubectl("get", "gr", "--output=name") == "" {
+		s.deploy("AdvancedRollingUpdate", policy)
+		s.train()
 	}
-	observer := s.observe()
-	s.set("driver", "2.0.0")
-	s.eventually("all nodes have the new driver", func() error { return s.driverIs("2.0.0", "2.0.0") })
-	s.eventually("all cards are used again", s.trains)
-	if most := observer.Most(); most != 1 {
-		s.t.Errorf("%d nodes were down at once", most)
-	}
-	s.driverWasNotForced()
-	for _, pod := range s.pods("default", "app", "training") {
-		if before[pod.UID] {
-			s.t.Errorf("pod %s trains on although its driver was replaced", pod.Name)
+	s.kubectl("annotate", "--overwrite", "gr", grName, topsv1.AnnotationUpgradePolicy+"="+policy)
+	s.eventually("the driver is known to be good", func() error {
+		status := s.rollout().Status
+		if good := status.LastKnownGood; good == nil || good.Revision != status.Revision {
+			return fmt.Errorf("%s is to be there, known to be good is %+v", status.Revision, good)
 		}
-		// It ends with an error when it has no card.
-		if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 {
-			s.t.Errorf("pod %s was there before its cards: %+v", pod.Name, c)
-		}
-		if log := s.kubectl("logs", pod.Name); !strings.Contains(log, "uses 2 cards, driver 2.0.0") {
-			s.t.Errorf("pod %s says %s", pod.Name, log)
-		}
-	}
-	s.clear()
-	s.nodesAreClean()
+		return nil
+	})
 }
 
-// podBudget: a PodDisruptionBudget keeps the training where it is, until it is relaxed.
-func (s *stage) podBudget() {
-	s.deploy("AdvancedRollingUpdate", "brisk")
-	before := s.train()
+// goodDriver returns the version of the driver that the gr asks for, what it says of
+// itself, and another version that works.
+func (s *stage) goodDriver() (tag, version, other string) {
+	s.t.Helper()
+	if tag = s.gr().Spec.Driver.Version; tag == "latest" {
+		return tag, "1.0.0", "2.0.0"
+	}
+	return tag, tag, "latest"
+}
+
+// driverUnderTraining: the cards are in use on all nodes when the driver is to be
+// replaced. A PodDisruptionBudget keeps the training where it is, until it is relaxed.
+func (s *stage) driverUnderTraining() {
+	s.deployed("brisk")
+	before := s.pods("default", "app", "training")
 	s.kubectl("apply", "-f", "test/nodes/testdata/budget.yaml")
 	s.eventually("the budget allows nothing", func() error {
 		allowed := s.kubectl("get", "pdb", "training", "--output=jsonpath={.status.expectedPods} {.status.disruptionsAllowed}")
@@ -90,7 +86,23 @@ func (s *stage) podBudget() {
 		}
 		return nil
 	})
+	observer := s.observe()
 	s.set("driver", "2.0.0")
+	s.blocked(before)
+	s.kubectl("patch", "pdb", "training", "--type=merge", "--patch", `{"spec":{"minAvailable":2}}`)
+	s.eventually("all nodes have the new driver", func() error { return s.driverIs("2.0.0", "2.0.0") })
+	s.eventually("all cards are used again", s.trains)
+	if most := observer.Most(); most != 1 {
+		s.t.Errorf("%d nodes were down at once", most)
+	}
+	s.driverWasNotForced()
+	s.trainsAnew(before)
+	s.kubectl("delete", "pdb", "training")
+}
+
+// blocked waits until the operation tells of the budget, and checks that nothing is touched.
+func (s *stage) blocked(training []corev1.Pod) {
+	s.t.Helper()
 	s.eventually("the operation names the budget that refuses", func() error {
 		var said []string
 		for _, node := range allNodes {
@@ -105,7 +117,7 @@ func (s *stage) podBudget() {
 		}
 		return nil
 	})
-	for _, pod := range before {
+	for _, pod := range training {
 		var now corev1.Pod
 		check(s.t, s.Client.Get(s.ctx, client.ObjectKeyFromObject(&pod), &now))
 		if now.UID != pod.UID || now.DeletionTimestamp != nil || !ready(&now) {
@@ -117,113 +129,37 @@ func (s *stage) podBudget() {
 			s.t.Error(err)
 		}
 	}
-	s.kubectl("patch", "pdb", "training", "--type=merge", "--patch", `{"spec":{"minAvailable":2}}`)
-	s.eventually("all nodes have the new driver", func() error { return s.driverIs("2.0.0", "2.0.0") })
-	s.driverWasNotForced()
-	s.clear()
-	s.nodesAreClean()
 }
 
-// powerLoss: one node loses everything but its disk while its pods are evicted, another
-// one while its driver is replaced.
-func (s *stage) powerLoss() {
-	s.deploy("AdvancedRollingUpdate", "brisk")
-	s.train()
-	observer := s.observe()
-	s.set("driver", "2.0.0")
-	lost := map[string]bool{s.managerNode(): true}
-	for _, task := range []string{"node_evict", "driver_replace"} {
-		victim := s.nodeAt(task, lost)
-		lost[victim] = true
-		check(s.t, s.KillNodes(s.ctx, victim))
-		s.eventually("the cluster has noticed that "+victim+" is gone", func() error {
-			if nodeReady(s.node(victim)) {
-				return fmt.Errorf("it is Ready")
-			}
-			return nil
-		})
-		check(s.t, s.StartNodes(s.ctx, victim))
-	}
-	s.eventually("all nodes have the new driver", func() error { return s.driverIs("2.0.0", "2.0.0") })
-	s.eventually("all cards are used again", s.trains)
-	if most := observer.Most(); most != 1 {
-		s.t.Errorf("%d nodes were down at once", most)
-	}
-	s.clear()
-	s.nodesAreClean()
-}
-
-// nodeAt waits until the operation of a node is at a task, and returns the node. Some
-// do not count.
-func (s *stage) nodeAt(task string, except map[string]bool) (node string) {
+// trainsAnew checks that all pods of the training were begun with the new driver.
+func (s *stage) trainsAnew(before []corev1.Pod) {
 	s.t.Helper()
-	s.eventually("the operation of a node is at "+task, func() error {
-		var at []string
-		for _, name := range allNodes {
-			op := s.upgrade(name).Status.Operation
-			if op == nil || except[name] {
-				continue
-			}
-			if op.Task == name+"_"+task {
-				node = name
-				return nil
-			}
-			at = append(at, op.Task)
+	for _, pod := range s.pods("default", "app", "training") {
+		if slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
+			s.t.Errorf("pod %s trains on although its driver was replaced", pod.Name)
 		}
-		return fmt.Errorf("they are at %q", at)
-	})
-	return node
-}
-
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// badDriver: the first node of a rollout loses its network with the new driver. A
-// person repairs the link; the driver is taken back.
-func (s *stage) badDriver() {
-	canary := s.victim()
-	s.kubectl("label", "node", canary, "example.com/canary=true")
-	s.deploy("AdvancedRollingUpdate", "distrustful")
-	s.eventually("the driver is known to be good", func() error {
-		if good := s.rollout().Status.LastKnownGood; good == nil {
-			return fmt.Errorf("no revision is")
+		// It ends with an error when it has no card.
+		if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 {
+			s.t.Errorf("pod %s was there before its cards: %+v", pod.Name, c)
 		}
-		return nil
-	})
-	others := map[types.UID]bool{}
-	for _, pod := range s.pods(system, nameLabel, driverSet) {
-		if pod.Spec.NodeName != canary {
-			others[pod.UID] = true
+		if log := s.kubectl("logs", pod.Name); !strings.Contains(log, "uses 2 cards, driver 2.0.0") {
+			s.t.Errorf("pod %s says %s", pod.Name, log)
 		}
 	}
-	route := strings.Fields(s.on(canary, "ip", "route", "show", "default"))
-	s.set("driver", "cut-network")
-	s.eventually("the canary is cut off", func() error {
-		if nodeReady(s.node(canary)) {
-			return fmt.Errorf("it is Ready")
-		}
-		return nil
-	})
-	s.eventually("the gr is back at the version before", func() error {
-		var gr topsv1.GcuResource
-		s.get(grName, &gr)
-		if gr.Spec.Driver.Version != "latest" {
-			return fmt.Errorf("it has %s", gr.Spec.Driver.Version)
-		}
-		return nil
-	})
-	for _, pod := range s.pods(system, nameLabel, driverSet) {
-		if pod.Spec.NodeName != canary && !others[pod.UID] {
-			s.t.Errorf("the driver of %s was replaced", pod.Spec.NodeName)
-		}
-	}
-	s.on(canary, "ip", "link", "set", "eth0", "up")
-	s.on(canary, append([]string{"ip", "route", "add"}, route...)...)
-	s.eventually("all nodes have the old driver", func() error { return s.driverIs("latest", "1.0.0") })
-	s.kubectl("label", "node", canary, "example.com/canary-")
+}
+
+// cleared takes away what the stories about drivers have in common.
+func (s *stage) cleared() {
+	s.kubectl("label", "nodes", "--all", canaryLabel+"-")
 	s.clear()
 	s.nodesAreClean()
+}
+
+func nodeReady(node *corev1.Node) bool { return nodeIs(node, corev1.NodeReady) }
+
+// nodeIs tells whether a condition of a node is true.
+func nodeIs(node *corev1.Node, condition corev1.NodeConditionType) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == condition && c.Status == corev1.ConditionTrue
+	})
 }

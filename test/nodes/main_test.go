@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
@@ -25,6 +28,7 @@ var interrupted context.Context
 func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	interrupted = ctx
+	log.SetLogger(logr.Discard()) // of controller-runtime, whose clients have nothing to tell
 	code := m.Run()
 	stop()
 	os.Exit(code)

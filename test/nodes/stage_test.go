@@ -29,6 +29,8 @@ const (
 	driverSet   = "enflame-gcu-driver"
 	exporterSet = "enflame-gcu-exporter"
 	pluginSet   = "enflame-gcu-k8s-plugin"
+	toolkitSet  = "enflame-gcu-docker-plugin"
+	agentSet    = "gcu-node-agent"
 	gcu         = "enflame.com/gcu"
 
 	// patience is how long a step may take.
@@ -148,21 +150,42 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// managerNode is where the manager runs, which the stories leave alone.
-func (s *stage) managerNode() string {
+// managerPod is the pod of the manager.
+func (s *stage) managerPod() *corev1.Pod {
 	s.t.Helper()
 	pods := s.pods(system, nameLabel, "gcu-operator")
 	if len(pods) != 1 {
 		s.t.Fatalf("there are %d pods of the manager", len(pods))
 	}
-	return pods[0].Spec.NodeName
+	return &pods[0]
+}
+
+// managerNode is where the manager runs, which the stories leave alone.
+func (s *stage) managerNode() string {
+	s.t.Helper()
+	return s.managerPod().Spec.NodeName
 }
 
 // victim is a node on which the manager does not run.
 func (s *stage) victim() string {
 	s.t.Helper()
+	return s.victims()[0]
+}
+
+// victims are the nodes on which the manager does not run.
+func (s *stage) victims() []string {
+	s.t.Helper()
 	manager := s.managerNode()
-	return allNodes[slices.IndexFunc(allNodes, func(n string) bool { return n != manager })]
+	return slices.DeleteFunc(slices.Clone(allNodes), func(n string) bool { return n == manager })
+}
+
+// givenBack tells what is missing until a node takes pods as before an upgrade.
+func (s *stage) givenBack(node string) error {
+	s.t.Helper()
+	if spec := s.node(node).Spec; spec.Unschedulable || len(spec.Taints) > 0 {
+		return fmt.Errorf("node %s is unschedulable: %t, taints %v", node, spec.Unschedulable, spec.Taints)
+	}
+	return nil
 }
 
 // isRunning tells what is missing until the gr shows that all its components run.
@@ -278,7 +301,7 @@ func (s *stage) clear() {
 			}
 		}
 		for _, set := range sets.Items {
-			if set.Name != "gcu-node-agent" {
+			if set.Name != agentSet {
 				return fmt.Errorf("DaemonSet %s is there", set.Name)
 			}
 		}
@@ -291,10 +314,10 @@ func (s *stage) clear() {
 func (s *stage) nodesAreClean() {
 	s.t.Helper()
 	for _, name := range allNodes {
-		node := s.node(name)
-		if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
-			s.t.Errorf("node %s is unschedulable: %t, taints %v", name, node.Spec.Unschedulable, node.Spec.Taints)
+		if err := s.givenBack(name); err != nil {
+			s.t.Error(err)
 		}
+		node := s.node(name)
 		for _, marks := range []map[string]string{node.Labels, node.Annotations} {
 			for key := range marks {
 				if strings.Contains(key, "enflame.com/") {
@@ -309,7 +332,7 @@ func (s *stage) nodesAreClean() {
 func (s *stage) observe() *harness.Observer {
 	s.t.Helper()
 	o, err := harness.Observe(s.ctx, s.Cluster, nameLabel+" in ("+strings.Join([]string{driverSet, exporterSet, pluginSet,
-		"enflame-gcu-feature-discovery", "enflame-gcu-docker-plugin", "enflame-node-feature-discovery"}, ",")+")")
+		"enflame-gcu-feature-discovery", toolkitSet, "enflame-node-feature-discovery"}, ",")+")")
 	check(s.t, err)
 	return o
 }

@@ -11,7 +11,8 @@
 //
 // A loaded driver is what the real one is to everybody else: /sys/module/enflame/version
 // and /dev/gcu0 and on. So a test node needs a /sys/module that can be written, which
-// is empty after each boot. The cards are character devices that swallow everything.
+// is empty after each boot, and runs what is in /etc/boot.node then: that loads the
+// version which was installed. The cards are character devices that swallow everything.
 //
 // Who uses a card has it open, and the driver is not replaced while somebody does, as
 // the kernel refuses to unload a module in use. So an operator that replaces a driver
@@ -23,7 +24,8 @@
 //	STANDIN_VERSION     of the driver, also of the toolkit
 //	STANDIN_BEHAVIOUR   driver: fail, hang, never-ready, cut-network; toolkit: keep-default
 //	STANDIN_DELAY       driver: how long loading takes; cut-network: until the node is cut off
-//	                    once it is loaded; workload: from SIGTERM to its end
+//	                    once it is loaded; toolkit: how long it takes until it changes
+//	                    anything; workload: from SIGTERM to its end
 //	STANDIN_CARDS       how many the driver shows, and the device plugin offers
 //	STANDIN_INTERVAL    between two looks at the node
 package main

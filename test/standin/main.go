@@ -48,7 +48,7 @@ var components = map[string]component{
 	"install-driver": func(_ context.Context, s settings, _ []string) error { return driverOf(s, "/").Install() },
 	"toolkit": func(ctx context.Context, s settings, _ []string) error {
 		return toolkit.Toolkit{Host: "/host", Program: "/usr/bin/enflame-container-runtime", Version: s.version,
-			Engine: os.Getenv("RUNTIME"), KeepDefault: s.behaviour == "keep-default"}.Run(ctx)
+			Engine: os.Getenv("RUNTIME"), Delay: s.delay, KeepDefault: s.behaviour == "keep-default"}.Run(ctx)
 	},
 	"device-plugin": func(ctx context.Context, s settings, _ []string) error {
 		return deviceplugin.Plugin{Directory: deviceplugin.Directory, Node: here, Cards: s.cards, Interval: s.interval}.Run(ctx)

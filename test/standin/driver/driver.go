@@ -103,6 +103,9 @@ func (d Driver) unload() error {
 	if len(users) > 0 {
 		return fmt.Errorf("version %s cannot be unloaded, module enflame is in use by: %s", d.Node.Version(), strings.Join(users, ", "))
 	}
+	if err := os.RemoveAll(d.bootFile()); err != nil {
+		return fmt.Errorf("unloading: %w", err)
+	}
 	for _, card := range d.Node.Cards() {
 		if err := os.Remove(card); err != nil {
 			return fmt.Errorf("unloading: %w", err)
@@ -158,7 +161,7 @@ func (d Driver) load() error {
 	return nil
 }
 
-// show shows the cards, the library, and last the version.
+// show shows the cards, the library, what loads it at boot, and last the version.
 func (d Driver) show() error {
 	for i := range d.Cards {
 		if err := d.MakeCard(d.Node.Card(i)); err != nil {
@@ -168,10 +171,36 @@ func (d Driver) show() error {
 	if err := d.installLibrary(); err != nil {
 		return err
 	}
+	if err := d.loadAtBoot(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(d.Node.VersionFile()), 0o755); err != nil {
 		return err
 	}
 	return os.WriteFile(d.Node.VersionFile(), []byte(d.Version+"\n"), 0o644)
+}
+
+// bootFile is what a test node runs at boot.
+func (d Driver) bootFile() string { return filepath.Join(d.Host, "etc/boot.node/enflame") }
+
+// loadAtBoot has the version loaded at boot, as its installer does (docs/components.md
+// 1.2, --no-auto-load): before the kubelet, and so before what uses the cards.
+func (d Driver) loadAtBoot() error {
+	node := gcu.Node{Root: "/"}
+	script := "#!/bin/sh\nset -e\n"
+	for i := range d.Cards {
+		script += fmt.Sprintf("mknod -m 666 %s c 1 3\n", node.Card(i))
+	}
+	script += fmt.Sprintf("mkdir -p %s\necho %s >%s\n", filepath.Dir(node.VersionFile()), d.Version, node.VersionFile())
+	if err := os.MkdirAll(filepath.Dir(d.bootFile()), 0o755); err != nil {
+		return err
+	}
+	// A name that is not run, should the power go now.
+	unfinished := filepath.Join(filepath.Dir(d.bootFile()), ".enflame.new")
+	if err := os.WriteFile(unfinished, []byte(script), 0o755); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, d.bootFile())
 }
 
 // installLibrary puts libefml where exporter and gfd mount it: a link into the

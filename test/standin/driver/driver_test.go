@@ -72,6 +72,11 @@ func TestADriverIsLoadedAndStays(t *testing.T) {
 	if len(d.Node.Cards()) != 1 {
 		t.Errorf("the next version shows %v", d.Node.Cards())
 	}
+	atBoot, err := os.ReadFile(d.bootFile())
+	check(t, err)
+	if text := string(atBoot); !strings.Contains(text, "echo 2.0.0 >/sys/module/enflame/version") || strings.Count(text, "mknod") != 1 {
+		t.Errorf("at boot the node runs %s", text)
+	}
 }
 
 func TestADriverInUseIsNotUnloaded(t *testing.T) {
@@ -107,6 +112,9 @@ func TestABadVersionUnloadsTheGoodOne(t *testing.T) {
 	}
 	if good.Node.Version() != "" || len(good.Node.Cards()) != 0 {
 		t.Errorf("version %q, cards %v", good.Node.Version(), good.Node.Cards())
+	}
+	if _, err := os.Stat(good.bootFile()); !os.IsNotExist(err) {
+		t.Errorf("the good one is loaded at boot: %v", err)
 	}
 	bad.Behaviour = NeverReady
 	check(t, start(t, bad)())

@@ -12,6 +12,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // name of the runtime, and installed its program on the node.
@@ -29,6 +30,8 @@ type Toolkit struct {
 	Version string
 	// Engine is docker, containerd, or auto: all that are on the node. Empty is auto.
 	Engine string
+	// Delay is how long the installer takes before it changes anything.
+	Delay time.Duration
 	// KeepDefault: the engines know the runtime, and their default stays as it is.
 	KeepDefault bool
 }
@@ -48,6 +51,13 @@ var engines = []engine{
 
 // Run installs the runtime and waits until ctx is done. It stays on the node.
 func (t Toolkit) Run(ctx context.Context) error {
+	if t.Delay > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(t.Delay):
+		}
+	}
 	if err := t.install(); err != nil {
 		return err
 	}

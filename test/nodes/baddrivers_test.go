@@ -1,0 +1,284 @@
+package nodes
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// canaryLabel is on the node that the policies upgrade first.
+const canaryLabel = "example.com/canary"
+
+// canary makes a node the one that is upgraded first, and names it.
+func (s *stage) canary() string {
+	s.t.Helper()
+	canary := s.victim()
+	s.kubectl("label", "nodes", "--all", canaryLabel+"-")
+	s.kubectl("label", "node", canary, canaryLabel+"=true")
+	return canary
+}
+
+// failingDriver: the installer ends with an error, again and again.
+func (s *stage) failingDriver() {
+	s.takenBack("distrustful", "fail", operation.ReasonCrashLoop, "its module was made for another kernel")
+}
+
+// driverNeverReady: the installer never comes to an end.
+func (s *stage) driverNeverReady() {
+	s.takenBack("hasty", "never-ready", operation.ReasonProgressDeadline, "is not available yet")
+}
+
+// driverState is what somebody sees of the driver on a node: its pod, its version file
+// as it was written, the processes that use the cards.
+type driverState struct {
+	pod, training types.UID
+	file          string
+}
+
+// driversBut looks at all nodes but one.
+func (s *stage) driversBut(canary string) map[string]driverState {
+	s.t.Helper()
+	states := map[string]driverState{}
+	for _, node := range allNodes {
+		if node == canary {
+			continue
+		}
+		state := driverState{training: s.trainerOn(node), file: s.on(node, "stat", "--format=%i %y", "/sys/module/enflame/version") + s.on(node, "cat", "/sys/module/enflame/version")}
+		if pod := s.podOn(driverSet, node); pod != nil {
+			state.pod = pod.UID
+		}
+		states[node] = state
+	}
+	return states
+}
+
+// untouched checks that all nodes but one are as they were.
+func (s *stage) untouched(canary string, before map[string]driverState) {
+	s.t.Helper()
+	for node, now := range s.driversBut(canary) {
+		if now != before[node] {
+			s.t.Errorf("node %s was touched: it had %+v, and has %+v", node, before[node], now)
+		}
+	}
+}
+
+// takenBack rolls a driver out that fails on the canary, and is rolled back.
+func (s *stage) takenBack(policy, bad, reason, says string) {
+	s.t.Helper()
+	canary := s.canary()
+	s.deployed(policy)
+	good, version, _ := s.goodDriver()
+	before, observer := s.driversBut(canary), s.observe()
+	s.set("driver", bad)
+	s.eventually("the driver has failed on the canary", func() error { return s.failed(canary, reason, says) })
+	s.isBack(good, version)
+	s.untouched(canary, before)
+	if most := observer.Most(); most != 1 {
+		s.t.Errorf("%d nodes were down at once", most)
+	}
+	told := s.gcu("status")
+	for _, words := range []string{"rolled back by policy", canary, says} {
+		if !strings.Contains(told, words) {
+			s.t.Errorf("the status does not say %q", words)
+		}
+	}
+}
+
+// isBack waits until a rollback is over, and everything is as it was.
+func (s *stage) isBack(good, version string) {
+	s.t.Helper()
+	s.grIsBack(good)
+	s.eventually("all nodes have the driver from before", func() error { return s.driverIs(good, version) })
+	s.eventually("the rollback is complete", func() error {
+		back := s.rollout().Status.Rollback
+		if back == nil || back.CompletedTime == nil || !strings.Contains(back.Message, "1 of 1 started nodes failed") {
+			return fmt.Errorf("the rollout says %+v", back)
+		}
+		return nil
+	})
+	s.eventually("all cards are used again", s.trains)
+}
+
+// grIsBack waits until the gr asks for a version of the driver again.
+func (s *stage) grIsBack(good string) {
+	s.t.Helper()
+	s.eventually("the gr is back at the version before", func() error {
+		if now := s.gr().Spec.Driver.Version; now != good {
+			return fmt.Errorf("it has %s", now)
+		}
+		return nil
+	})
+}
+
+// cuttingDriver: the first node of a rollout loses its network with the new driver. A
+// person repairs the link; the driver is taken back.
+func (s *stage) cuttingDriver() {
+	canary := s.canary()
+	s.deployed("distrustful")
+	good, version, _ := s.goodDriver()
+	before := s.driversBut(canary)
+	route := strings.Fields(s.on(canary, "ip", "route", "show", "default"))
+	s.set("driver", "cut-network")
+	s.eventually("the canary is cut off", func() error {
+		if nodeReady(s.node(canary)) {
+			return fmt.Errorf("it is Ready")
+		}
+		return nil
+	})
+	s.grIsBack(good)
+	s.untouched(canary, before)
+	s.on(canary, "ip", "link", "set", "eth0", "up")
+	s.on(canary, append([]string{"ip", "route", "add"}, route...)...)
+	s.isBack(good, version)
+	s.untouched(canary, before)
+}
+
+// failed tells what is missing until an operation has ended on a node with a reason.
+func (s *stage) failed(node, reason, says string) error {
+	history := s.upgrade(node).Status.History
+	if len(history) == 0 {
+		return fmt.Errorf("no operation has ended")
+	}
+	last := history[len(history)-1]
+	if last.Phase != topsv1.OperationFailed || last.Reason != reason || !strings.Contains(last.Message, says) {
+		return fmt.Errorf("the last operation that ended is %+v", last)
+	}
+	return nil
+}
+
+// hangingDriver: the driver ignores that it is to end. The rollout stays halted until a
+// person rolls out a version that works.
+func (s *stage) hangingDriver() {
+	canary := s.canary()
+	s.deployed("wary")
+	_, _, other := s.goodDriver()
+	before, observer := s.driversBut(canary), s.observe()
+	s.set("driver", "hang")
+	s.eventually("the driver has failed on the canary", func() error {
+		return s.failed(canary, operation.ReasonProgressDeadline, "is not available yet")
+	})
+	s.eventually("the rollout is halted", func() error { return s.halted(canary) })
+	s.never("another node is touched", func() bool { return observer.Most() > 1 })
+	s.untouched(canary, before)
+	s.tellsOfHalt(canary)
+
+	hung := s.podOn(driverSet, canary)
+	s.kubectl("patch", "gup", "wary", "--type=merge", "--patch", `{"spec":{"progressDeadlineSeconds":600}}`)
+	file, upgraded := s.grFile(func(spec *topsv1.GcuResourceSpec) { spec.Driver.Version = other }), make(chan error, 1)
+	go func() {
+		_, err := s.tryGCU("upgrade", "--filename", file, "--wait")
+		upgraded <- err
+	}()
+	asked := s.askedToEnd(hung)
+	s.eventually("the pod that hangs has a successor", func() error {
+		pod := s.podOn(driverSet, canary)
+		if pod == nil || pod.UID == hung.UID {
+			return fmt.Errorf("it has none")
+		}
+		return nil
+	})
+	if left := s.processesWith(canary, "STANDIN_BEHAVIOUR=hang"); left != "" {
+		s.t.Errorf("its processes are still there: %s", left)
+	}
+	s.wasGivenTime(observer.Last(hung.UID), asked)
+	check(s.t, <-upgraded)
+	good, version, _ := s.goodDriver()
+	check(s.t, s.driverIs(good, version))
+	s.eventually("all cards are used again", s.trains)
+	if most := observer.Most(); most != 1 {
+		s.t.Errorf("%d nodes were down at once", most)
+	}
+}
+
+// tellsOfHalt checks what people see of a rollout that is halted because of a node: why,
+// and what to do.
+func (s *stage) tellsOfHalt(node string) {
+	s.t.Helper()
+	told := s.gcu("status")
+	for _, words := range []string{"Stopped (Halted)", "1 of 1 started nodes failed (" + node + ")", "is not available yet",
+		"kubectl gcu rollback " + grName, "kubectl gcu task retry " + node + " driver_replace"} {
+		if !strings.Contains(told, words) {
+			s.t.Errorf("the status does not say %q", words)
+		}
+	}
+	s.eventually("the gr says that it is halted", func() error {
+		c := meta.FindStatusCondition(s.gr().Status.StandardConditions, "Degraded")
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != "Halted" || !strings.Contains(c.Message, node) {
+			return fmt.Errorf("it says %+v", c)
+		}
+		return nil
+	})
+	described := s.kubectl("describe", "gr", grName)
+	events := described[strings.LastIndex(described, "Events:"):]
+	for _, words := range []string{"1 of 1 started nodes failed (" + node + "): roll out another revision, repair these nodes, or resume; 0 of 3",
+		node + " failed: ProgressDeadline"} {
+		if !strings.Contains(events, words) {
+			s.t.Errorf("no event says %q:\n%s", words, events)
+		}
+	}
+}
+
+// halted tells what is missing until the rollout is halted because of a node.
+func (s *stage) halted(node string) error {
+	dro := s.rollout()
+	for _, c := range dro.Status.Conditions {
+		if c.Type == topsv1.RolloutHalted && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, node) {
+			return nil
+		}
+	}
+	return fmt.Errorf("it says %+v", dro.Status.Conditions)
+}
+
+// processesWith lists the processes of a node that have something in their environment.
+func (s *stage) processesWith(node, variable string) string {
+	s.t.Helper()
+	return strings.TrimSpace(s.on(node, "sh", "-c", "grep --files-with-matches --no-messages --text '"+variable+"' /proc/[0-9]*/environ || true"))
+}
+
+// grace is what pods have to end that do not say.
+const grace = 30 * time.Second
+
+// askedToEnd waits until a pod is to end in its own time, and returns since when.
+func (s *stage) askedToEnd(pod *corev1.Pod) (since time.Time) {
+	s.t.Helper()
+	s.eventually("pod "+pod.Name+" is to end", func() error {
+		var now corev1.Pod
+		if err := s.Client.Get(s.ctx, client.ObjectKeyFromObject(pod), &now); err != nil {
+			return err
+		}
+		if now.UID != pod.UID || now.DeletionTimestamp == nil {
+			return fmt.Errorf("it is not being deleted")
+		}
+		has := time.Duration(*now.DeletionGracePeriodSeconds) * time.Second
+		if has != grace {
+			s.t.Errorf("pod %s has %s to end", pod.Name, has)
+		}
+		since = now.DeletionTimestamp.Add(-has)
+		return nil
+	})
+	return since
+}
+
+// wasGivenTime checks, by what the kubelet told last of a pod that does not end by
+// itself, that it was not killed before its time was over.
+func (s *stage) wasGivenTime(pod *corev1.Pod, asked time.Time) {
+	s.t.Helper()
+	if pod == nil || len(pod.Status.ContainerStatuses) != 1 || pod.Status.ContainerStatuses[0].State.Terminated == nil {
+		s.t.Fatalf("the pod that hangs was seen last as %+v", pod)
+	}
+	ended := pod.Status.ContainerStatuses[0].State.Terminated
+	const killed = 128 + int32(syscall.SIGKILL)
+	if had := ended.FinishedAt.Sub(asked); ended.ExitCode != killed || had < grace-time.Second { // the API keeps whole seconds
+		s.t.Errorf("the container that hangs had %s, and ended with code %d", had, ended.ExitCode)
+	}
+}

@@ -1,0 +1,104 @@
+package nodes
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+const (
+	// dockerNode is the one with a dockerd. Its kubelet is on containerd all the same.
+	dockerNode = "real-3"
+	// agentContainer is a node agent as a container of docker, bystander another one that
+	// is to be running always.
+	agentContainer = "gcu-node-agent"
+	bystander      = "bystander"
+	operatorImage  = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:latest"
+)
+
+// handOver is the command by which an agent in a container has the node restart an
+// engine, as an option of node-agent each (node-agent --help).
+func handOver(engine string) []string {
+	var args []string
+	for _, arg := range []string{"/usr/bin/nsenter", "--target=1", "--mount", "--uts", "--ipc", "--net", "--pid", "/etc/init.d/" + engine, "restart"} {
+		args = append(args, "--restart-command-"+engine+"="+arg)
+	}
+	return args
+}
+
+// moveAgentToDocker has the node agent of dockerNode run as a container of docker,
+// instead of as a pod, and look after docker. It may do what its pod may, and what a node
+// without systemd needs.
+func (s *stage) moveAgentToDocker() {
+	s.t.Helper()
+	s.kubectl("label", "node", dockerNode, "example.com/node-agent=docker")
+	s.kubectl("patch", "daemonset", agentSet, "--namespace="+system, "--patch-file=test/nodes/testdata/agent-not-everywhere.yaml")
+	s.eventually("no pod is the node agent of "+dockerNode, func() error {
+		for _, pod := range s.pods(system, nameLabel, agentSet) {
+			if pod.Spec.NodeName == dockerNode {
+				return fmt.Errorf("there is %s", pod.Name)
+			}
+		}
+		return nil
+	})
+	path, err := s.ServiceAccountKubeconfig(s.ctx, system+"/"+agentSet, dockerNode)
+	check(s.t, err)
+	kubeconfig, err := os.Open(path)
+	check(s.t, err)
+	_, err = s.OnNode(s.ctx, dockerNode, kubeconfig, "install", "-D", "--mode=600", "/dev/stdin", "/etc/gcu-node-agent/kubeconfig")
+	check(s.t, err)
+	check(s.t, kubeconfig.Close())
+	s.on(dockerNode, append([]string{"docker", "run", "--detach", "--name=" + agentContainer, "--restart=always", "--network=host", "--pid=host",
+		"--user=0", "--read-only", "--security-opt=no-new-privileges", "--cap-drop=ALL",
+		"--cap-add=DAC_OVERRIDE", "--cap-add=SYS_ADMIN", "--cap-add=SYS_CHROOT", "--cap-add=SYS_PTRACE",
+		"--volume=/:/host:ro,rslave", "--volume=/var/lib/gcu-node-agent:/var/lib/gcu-node-agent", "--volume=/run/gcu-node-agent:/run/gcu-node-agent",
+		"--volume=/var/log/topscloud/gcu-operator:/var/log/topscloud/gcu-operator", "--entrypoint=/usr/bin/node-agent", operatorImage,
+		"--kubeconfig=/host/etc/gcu-node-agent/kubeconfig", "--node-name=" + dockerNode, "--container-runtime=docker", "--first-contact-spread=0s"},
+		handOver("docker")...)...)
+	s.on(dockerNode, "docker", "run", "--detach", "--name="+bystander, "--restart=always", "--entrypoint=/bin/sh", operatorImage,
+		"-c", "trap 'exit 0' TERM; while :; do /bin/busybox sleep 0.5; done")
+}
+
+// configureDocker is what an administrator does who has other plans with docker: its
+// daemon.json is written anew, and docker restarted for it. The agent is restarted too, so
+// that it does not tell what it saw before.
+func (s *stage) configureDocker(config string) {
+	s.t.Helper()
+	s.writeDockerConfig(config)
+	s.on(dockerNode, "/etc/init.d/docker", "restart")
+	s.on(dockerNode, "docker", "restart", agentContainer)
+}
+
+func (s *stage) writeDockerConfig(config string) {
+	s.t.Helper()
+	_, err := s.OnNode(s.ctx, dockerNode, strings.NewReader(config), "tee", "/etc/docker/daemon.json")
+	check(s.t, err)
+}
+
+// dockerNeedsRestart waits until the agent tells that docker has not the wanted
+// default runtime, and whether a restart would stop its containers.
+func (s *stage) dockerNeedsRestart(stops bool) {
+	s.t.Helper()
+	s.eventually("the agent tells of docker", func() error {
+		host := s.upgrade(dockerNode).Status.Host
+		if host == nil || host.Runtime == nil {
+			return fmt.Errorf("it tells of %+v", host)
+		}
+		if r := host.Runtime; r.Engine != "docker" || r.Default != "runc" || r.RestartStopsContainers == nil || *r.RestartStopsContainers != stops {
+			return fmt.Errorf("it tells of %+v", *r)
+		}
+		return nil
+	})
+}
+
+// inDocker is what docker says of a container: its id, its process, when that began, and
+// how often docker has begun it anew because it had ended by itself. It must be running.
+func (s *stage) inDocker(name string) (id, process, restarts string) {
+	s.t.Helper()
+	fields := strings.Fields(s.on(dockerNode, "docker", "inspect",
+		"--format={{.State.Running}} {{.Id}} {{.State.Pid}}/{{.State.StartedAt}} {{.RestartCount}}", name))
+	if len(fields) != 4 || fields[0] != "true" {
+		s.t.Fatalf("container %s is %q", name, fields)
+	}
+	return fields[1], fields[2], fields[3]
+}

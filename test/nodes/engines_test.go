@@ -1,0 +1,110 @@
+package nodes
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// engine is a container engine of a node as the node itself shows it.
+type engine struct {
+	// process is its id and the moment it began.
+	process string
+	// starts is how often it has begun since the node was booted, by its log.
+	starts int
+}
+
+// firstLine of the log of an engine that begins.
+var firstLine = map[string]string{"docker": `msg="Starting up"`, "containerd": `msg="starting containerd"`}
+
+// engine looks at an engine of a node. It must be running.
+func (s *stage) engine(node, name string) engine {
+	s.t.Helper()
+	const look = `pid=$(cat /run/service/$1/supervise/pid) && stat=$(cat /proc/$pid/stat) && set -- "$1" "$2" ${stat##*)} && ` +
+		`echo "$pid/${22} $(grep -c "$2" /var/log/services/$1.log)"`
+	fields := strings.Fields(s.on(node, "sh", "-c", look, "sh", name, firstLine[name]))
+	if len(fields) != 2 {
+		s.t.Fatalf("node %s shows %q of %s", node, fields, name)
+	}
+	starts, err := strconv.Atoi(fields[1])
+	check(s.t, err)
+	return engine{fields[0], starts}
+}
+
+// engines looks at an engine of all nodes.
+func (s *stage) engines(name string) map[string]engine {
+	s.t.Helper()
+	all := map[string]engine{}
+	for _, node := range allNodes {
+		all[node] = s.engine(node, name)
+	}
+	return all
+}
+
+// wasRestarted checks that an engine was restarted a number of times since it was looked at.
+func (s *stage) wasRestarted(times int, node, name string, before engine) {
+	s.t.Helper()
+	now := s.engine(node, name)
+	if now.starts != before.starts+times || (now.process == before.process) != (times == 0) {
+		s.t.Errorf("%s of %s is %+v, and was %+v: it is to have been restarted %d times", name, node, now, before, times)
+	}
+}
+
+// processes returns the process of each running container of the kubelet of a node,
+// by the id of the container.
+func (s *stage) processes(node string) map[string]string {
+	s.t.Helper()
+	all := map[string]string{}
+	for line := range strings.Lines(s.on(node, "ctr", "--namespace=k8s.io", "tasks", "list")) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == "RUNNING" {
+			all[fields[0]] = fields[1]
+		}
+	}
+	return all
+}
+
+// containers are those of pods, by the UID of the pod: what the API server tells, with
+// the process on the node.
+func (s *stage) containers() map[types.UID]string {
+	s.t.Helper()
+	var pods corev1.PodList
+	check(s.t, s.Client.List(s.ctx, &pods))
+	all := map[types.UID]string{}
+	for _, node := range allNodes {
+		processes := s.processes(node)
+		for _, pod := range pods.Items {
+			if pod.Spec.NodeName != node || pod.DeletionTimestamp != nil {
+				continue
+			}
+			var of []string
+			for _, c := range pod.Status.ContainerStatuses {
+				id := strings.TrimPrefix(c.ContainerID, "containerd://")
+				of = append(of, fmt.Sprintf("%s: process %s of container %s, begun %d times anew", c.Name, processes[id], id, c.RestartCount))
+			}
+			all[pod.UID] = pod.Namespace + "/" + pod.Name + " on " + node + ": " + strings.Join(of, ", ")
+		}
+	}
+	return all
+}
+
+// podsRanOn checks that what ran on goes on in the same processes: every container of the
+// pods that there are before and after, which are all but the training and the toolkit.
+func (s *stage) podsRanOn(before map[types.UID]string) {
+	s.t.Helper()
+	after := s.containers()
+	gone := 0
+	for uid, was := range before {
+		switch now, found := after[uid]; {
+		case !found && (strings.Contains(was, "/training-") || strings.Contains(was, "/"+toolkitSet+"-")):
+			gone++
+		case now != was:
+			s.t.Errorf("before: %s\nnow:    %s", was, now)
+		}
+	}
+	if replaced := 2 * len(allNodes); gone != replaced {
+		s.t.Errorf("%d pods were replaced, and not %d", gone, replaced)
+	}
+}

@@ -1,0 +1,252 @@
+package nodes
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/guide"
+)
+
+const (
+	// deskLabel is what examples/rest-api looks for: the node with the blueprints.
+	deskLabel      = "gcu-upgrade-manager"
+	blueprints     = "/topsdata/dcp/gcu-upgrade-manager/blueprints"
+	requestLog     = "/topsdata/dcp/gcu-upgrade-manager/op-log/gcu-upgrade-manager.log"
+	grBlueprint    = "examples/gcu-resource-driver.json"
+	upgradeAPIPort = "32765"
+)
+
+// restAPI: somebody at a node upgrades and deletes the gr with the lines of the guide of
+// gcu-upgrade-manager.
+func (s *stage) restAPI() {
+	s.kubectl("create", "-f", grBlueprint)
+	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
+	s.callersAreKnown()
+	const desk, person = "real-2", "real-1"
+	s.kubectl("label", "node", desk, deskLabel+"=here")
+	s.kubectl("apply", "--server-side", "-k", "examples/rest-api")
+	s.managerIsUp()
+	if node := s.managerNode(); node != desk {
+		s.t.Fatalf("the manager is on %s", node)
+	}
+	s.says(person, guide.List, guide.Get, guide.Driver)
+	s.upgradedInPlace(desk, person)
+	s.createdAnew(desk, person)
+	s.goneWhenAnswered(person)
+
+	s.kubectl("create", "-f", grBlueprint)
+	s.eventually("the driver is being deployed", func() error { return s.runs(driverSet, desk, "latest") })
+	s.says(person, guide.Delete)
+	s.eventually("the gr is gone", func() error {
+		output := s.curl(person, guide.Gone.Command)
+		if line := guide.Gone.Missing(output); line != "" {
+			return fmt.Errorf("no %q in %s", line, output)
+		}
+		return nil
+	})
+	s.nothingRuns()
+	s.logged(desk)
+	s.kubectl("apply", "--server-side", "-k", "config/default")
+	s.managerIsUp()
+	s.kubectl("label", "node", desk, deskLabel+"-")
+	s.clear()
+	s.nodesAreClean()
+}
+
+// managerIsUp waits until the manager is what was applied last.
+func (s *stage) managerIsUp() {
+	s.t.Helper()
+	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=2m")
+	s.eventually("one manager is left", func() error {
+		if n := len(s.pods(system, nameLabel, "gcu-operator")); n != 1 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+}
+
+// curl runs a line of the guide on a node. There is no kube-proxy, which forwards the
+// port of each node to the manager's; so the line goes to the manager itself.
+func (s *stage) curl(node, line string) string {
+	s.t.Helper()
+	return s.on(node, "sh", "-c", strings.Replace(line, "<node-ip>", s.managerAddress(), 1)+" --silent")
+}
+
+func (s *stage) managerAddress() string {
+	s.t.Helper()
+	return s.managerPod().Status.PodIP
+}
+
+// says runs lines of the guide on a node; each has to answer as printed.
+func (s *stage) says(node string, lines ...guide.Line) {
+	s.t.Helper()
+	for _, line := range lines {
+		if output := s.curl(node, line.Command); line.Missing(output) != "" {
+			s.t.Errorf("%s: no %q in\n%s", line.Command, line.Missing(output), output)
+		}
+	}
+}
+
+// callersAreKnown: as the manager is shipped, who calls has to be somebody.
+func (s *stage) callersAreKnown() {
+	s.t.Helper()
+	const account = "upgrade-desk"
+	s.kubectl("create", "serviceaccount", "--namespace="+system, account)
+	s.kubectl("create", "clusterrolebinding", account, "--clusterrole=view", "--serviceaccount="+system+":"+account)
+	token := strings.TrimSpace(s.kubectl("create", "token", "--namespace="+system, account))
+	const list = "/gum/v1/gr"
+	for _, tt := range []struct {
+		name, token, path string
+		more              []string
+		code, says        string
+	}{
+		{"without a token", "", list, nil, "401", `"result": "Failed"`},
+		{"with one that is none", "nobody", list, nil, "401", "the bearer token is not valid"},
+		{"with that of somebody who may look", token, list, nil, "200", `"name": "` + grName + `"`},
+		{"who may not delete", token, list + "/" + grName, []string{"--request", "DELETE"}, "403", "cannot delete"},
+	} {
+		argv := []string{"curl", "--silent", "--insecure", "--write-out", "\n%{http_code}", "https://" + s.managerAddress() + ":" + upgradeAPIPort + tt.path}
+		if tt.token != "" {
+			argv = append(argv, "--header", "Authorization: Bearer "+tt.token)
+		}
+		output := s.on("real-1", append(argv, tt.more...)...)
+		if !strings.HasSuffix(output, "\n"+tt.code) || !strings.Contains(output, tt.says) {
+			s.t.Errorf("%s: no %s, %q in %.500s", tt.name, tt.code, tt.says, output)
+		}
+	}
+	s.kubectl("delete", "clusterrolebinding/"+account)
+	s.kubectl("delete", "serviceaccount", "--namespace="+system, account)
+}
+
+// blueprint puts the gr as gr.json on a node, changed.
+func (s *stage) blueprint(node string, change func(*topsv1.GcuResource)) {
+	s.t.Helper()
+	data, err := os.ReadFile(s.Project.Path(grBlueprint))
+	check(s.t, err)
+	var gr topsv1.GcuResource
+	check(s.t, json.Unmarshal(data, &gr))
+	change(&gr)
+	data, err = json.Marshal(gr)
+	check(s.t, err)
+	_, err = s.OnNode(s.ctx, node, strings.NewReader(string(data)), "sh", "-c", "cat >/tmp/gr.json && mv /tmp/gr.json "+blueprints)
+	check(s.t, err)
+}
+
+// upgradedInPlace: the exporter has another version, and nothing else is touched.
+func (s *stage) upgradedInPlace(desk, person string) {
+	s.t.Helper()
+	before, old, observer := s.grPods(), s.gr(), s.observe()
+	s.blueprint(desk, func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Version = "2.0.0" })
+	s.says(person, guide.Put)
+	for _, node := range allNodes {
+		s.eventually("node "+node+" is upgraded", func() error { return s.runs(exporterSet, node, "2.0.0") })
+	}
+	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
+	for uid, node := range observer.Deleted() {
+		if before[uid] != exporterSet {
+			s.t.Errorf("a pod of %s was replaced on %s", before[uid], node)
+		}
+	}
+	if replaced, most := observer.Replaced(), observer.Most(); replaced != len(allNodes) || most != 1 {
+		s.t.Errorf("%d pods were replaced, %d nodes were down at once", replaced, most)
+	}
+	if now := s.gr(); now.UID != old.UID || now.Annotations[topsv1.AnnotationUpdateStrategy] != "AdvancedRollingUpdate" {
+		s.t.Errorf("the gr is another one, or has no strategy: %+v", now.ObjectMeta)
+	}
+}
+
+// createdAnew: the gr is deleted, and created with two components, as in the guide.
+func (s *stage) createdAnew(desk, person string) {
+	s.t.Helper()
+	before, old, observer := s.grPods(), s.gr(), s.observe()
+	s.blueprint(desk, func(gr *topsv1.GcuResource) {
+		gr.Spec = topsv1.GcuResourceSpec{Driver: gr.Spec.Driver, Toolkit: gr.Spec.Toolkit}
+		gr.Spec.Driver.Version = "2.0.0"
+	})
+	s.says(person, guide.Recreate)
+	s.eventually("the gr shows 2/2 Running", func() error { return s.isRunning("2/2") })
+	for uid, set := range before {
+		if _, went := observer.Deleted()[uid]; !went {
+			s.t.Errorf("a pod of %s was not deleted", set)
+		}
+	}
+	now := s.gr()
+	if now.UID == old.UID || now.Generation != 1 || now.Status.ObservedGeneration != 1 {
+		s.t.Errorf("gr %s of generation %d, which shows generation %d, is not a new one", now.UID, now.Generation, now.Status.ObservedGeneration)
+	}
+	if c := now.Status.Conditions; len(c) != 1 || c[0].Action != topsv1.ActionDeploy || c[0].Status != "success" {
+		s.t.Errorf("its conditions are %+v", c)
+	}
+	for _, node := range allNodes {
+		check(s.t, s.runs(driverSet, node, "2.0.0"))
+		if loaded := s.on(node, "cat", "/sys/module/enflame/version"); strings.TrimSpace(loaded) != "2.0.0" {
+			s.t.Errorf("node %s has driver %s", node, loaded)
+		}
+	}
+	if n := len(s.grPods()); n != 2*len(allNodes) {
+		s.t.Errorf("there are %d pods", n)
+	}
+}
+
+// goneWhenAnswered: a deletion in the foreground answers when nothing is left.
+func (s *stage) goneWhenAnswered(person string) {
+	s.t.Helper()
+	s.says(person, guide.Foreground)
+	if pods := s.grPods(); len(pods) > 0 {
+		s.t.Errorf("it answered, and there are the pods of %v", slices.Sorted(maps.Values(pods)))
+	}
+	s.nothingRuns()
+	s.says(person, guide.Gone)
+}
+
+// nothingRuns checks that no process of a component is left on a node.
+func (s *stage) nothingRuns() {
+	s.t.Helper()
+	for _, node := range allNodes {
+		if left := s.processesWith(node, "STANDIN_VERSION"); left != "" {
+			s.t.Errorf("processes are left on node %s: %s", node, left)
+		}
+	}
+}
+
+// logged checks that the file on the node tells what was asked for, and what became of it.
+func (s *stage) logged(desk string) {
+	s.t.Helper()
+	log := s.on(desk, "cat", requestLog)
+	for _, line := range []string{`{\"file\": \"gr.json\"}`, `\"mode\": \"recreate\"`, `{\"policy\": \"foreground\"}`} {
+		if !strings.Contains(log, line) {
+			s.t.Errorf("the log of requests has no %s:\n%s", line, log)
+		}
+	}
+	s.t.Log(log)
+}
+
+func (s *stage) gr() *topsv1.GcuResource {
+	s.t.Helper()
+	var gr topsv1.GcuResource
+	s.get(grName, &gr)
+	return &gr
+}
+
+// grPods returns the pods of the gr's components, with the DaemonSet of each.
+func (s *stage) grPods() map[types.UID]string {
+	s.t.Helper()
+	var list corev1.PodList
+	check(s.t, s.Client.List(s.ctx, &list, client.InNamespace(system)))
+	sets := map[types.UID]string{}
+	for _, pod := range list.Items {
+		if name := pod.Labels[nameLabel]; strings.HasPrefix(name, "enflame-") {
+			sets[pod.UID] = name
+		}
+	}
+	return sets
+}
