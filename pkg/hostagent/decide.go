@@ -3,12 +3,17 @@ package hostagent
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // maxAttempts bounds how often the service manager is asked within one
 // operation. More than once happens only when the daemon is the same as before
 // and nothing that was asked is going on.
 const maxAttempts = 3
+
+// configurePatience is how long the configuration on disk may lack the wanted default
+// runtime before that is taken as it is.
+const configurePatience = time.Minute
 
 // step is what a restart needs next.
 type step int
@@ -30,9 +35,11 @@ const (
 // sighting is what a restart is decided from.
 type sighting struct {
 	want RestartRuntime
-	// canRestart: there is a service manager. byHand is what a person runs instead.
+	// canRestart: there is a service manager. byHand is what a person runs instead, and
+	// config the file on the host that says how the engine starts.
 	canRestart bool
 	byHand     string
+	config     string
 
 	// engineErr: no engine was found, which happens before the request only.
 	engineErr error
@@ -47,6 +54,9 @@ type sighting struct {
 	// configured is what the files say; confNamed when they say anything.
 	configured string
 	confNamed  bool
+	// fresh: it was asked for so recently that the installer of the toolkit, whose pod is
+	// ready when an earlier version is in place, may not have written the configuration yet.
+	fresh bool
 	// ownGone: the daemon does not show the agent's own container as running.
 	ownGone error
 
@@ -89,6 +99,9 @@ func first(s sighting) decision {
 	case s.statusErr == nil && s.defaultRuntime == s.want.DefaultRuntime:
 		return decision{report, Done, ReasonAlreadyDefault,
 			fmt.Sprintf("%s default runtime is %s, need not restart", s.engine, s.defaultRuntime)}
+	case s.fresh && s.configured != s.want.DefaultRuntime:
+		return decision{report, Running, ReasonNotConfigured,
+			fmt.Sprintf("waiting until %s names %s as default runtime of %s", s.config, s.want.DefaultRuntime, s.engine)}
 	case s.confNamed && s.configured != s.want.DefaultRuntime:
 		return failed(report, ReasonNotConfigured, "the configuration of %s on disk names %s as default runtime, not %s: a restart would not change it",
 			s.engine, s.configured, s.want.DefaultRuntime)
@@ -120,7 +133,7 @@ func goOn(s sighting) decision {
 func restarted(s sighting) decision {
 	switch {
 	case s.statusErr != nil:
-		return unlessExpired(s, ReasonNotBack, s.statusErr)
+		return notBack(s)
 	case s.defaultRuntime != s.want.DefaultRuntime:
 		return failed(finish, ReasonWrongDefault, "%s was restarted, and its default runtime is %s, not %s",
 			s.engine, s.defaultRuntime, s.want.DefaultRuntime)
@@ -141,12 +154,27 @@ func notRestarted(s sighting) decision {
 		return failed(finish, ReasonRestartFailed, "%s", b.Refused)
 	case s.expired && same:
 		return failed(finish, ReasonNotRestarted, "%s is the same process as before the restart was asked for%s", s.engine, because(s))
-	case s.expired:
-		return failed(finish, ReasonNotBack, "%s does not run%s", s.engine, because(s))
-	case mayAsk(s):
+	case !s.expired && mayAsk(s):
 		return decision{step: ask}
+	case same:
+		return decision{step: wait}
 	}
-	return decision{step: wait}
+	return notBack(s)
+}
+
+// notBack decides while a daemon that was to be restarted does not answer. Once the
+// service manager has failed, it hardly comes back by itself: then a person is told
+// what to do, in words that stay the same while it is begun anew again and again.
+func notBack(s sighting) decision {
+	if s.begun.Refused == "" && !s.expired {
+		return decision{step: wait}
+	}
+	d := failed(finish, ReasonNotBack, "%s does not answer%s: its log on the node says why; repair %s there, and run: %s",
+		s.engine, because(s), s.config, s.byHand)
+	if !s.expired {
+		d.step, d.state = wait, Running
+	}
+	return d
 }
 
 // mayAsk tells that nothing that was asked can still have an effect. The first

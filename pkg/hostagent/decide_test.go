@@ -12,7 +12,7 @@ func TestDecide(t *testing.T) {
 	gone := errors.New("connection refused")
 	fresh := func(change func(*sighting)) sighting {
 		s := sighting{
-			want: RestartRuntime{DefaultRuntime: "enflame", Allowed: true}, canRestart: true, byHand: "systemctl restart docker",
+			want: RestartRuntime{DefaultRuntime: "enflame", Allowed: true}, canRestart: true, byHand: "systemctl restart docker", config: "/etc/docker/daemon.json",
 			engine: Docker, instance: "boot/1/1", defaultRuntime: "runc", configured: "enflame", confNamed: true,
 		}
 		change(&s)
@@ -43,6 +43,11 @@ func TestDecide(t *testing.T) {
 			want{report, Waiting, ReasonLeftToAdministrator}},
 		"does not restart for a configuration that is not there": {fresh(func(s *sighting) { s.configured = "runc" }),
 			want{report, Failed, ReasonNotConfigured}},
+		"waits for the toolkit to configure it": {fresh(func(s *sighting) { s.configured, s.fresh = "runc", true }),
+			want{report, Running, ReasonNotConfigured}},
+		"waits for the toolkit to name it": {fresh(func(s *sighting) { s.configured, s.confNamed, s.fresh = "", false, true }),
+			want{report, Running, ReasonNotConfigured}},
+		"does not wait when it is configured": {fresh(func(s *sighting) { s.fresh = true }), want{begin, Running, ReasonInProgress}},
 		"restarts when the files do not say": {fresh(func(s *sighting) { s.configured, s.confNamed = "", false }),
 			want{begin, Running, ReasonInProgress}},
 		"begins nothing it could not tell from nothing": {fresh(func(s *sighting) { s.instanceErr = gone }),
@@ -70,18 +75,23 @@ func TestDecide(t *testing.T) {
 			s.instance, s.defaultRuntime, s.ownGone, s.expired = "boot/2/9", "enflame", errOwnContainer, true
 		}), want{finish, Failed, ReasonNotBack}},
 
-		"waits a while for a restart that was handed over":  {after(same), want{Step: wait}},
-		"asks again when nothing came of it":                {after(func(s *sighting) { s.settled = true }), want{Step: ask}},
-		"does not ask while it is going on":                 {after(func(s *sighting) { s.settled, s.busy = true, true }), want{Step: wait}},
-		"does not ask again when it cannot tell":            {after(func(s *sighting) { s.settled, s.busyErr = true, gone }), want{Step: wait}},
-		"asks the first time all the same, to hear why":     {after(func(s *sighting) { s.begun.Attempts, s.busyErr = 0, gone }), want{Step: ask}},
-		"does not ask again after an answer":                {after(func(s *sighting) { s.settled, s.begun.Answered = true, true }), want{Step: wait}},
-		"does not ask for ever":                             {after(func(s *sighting) { s.settled, s.begun.Attempts = true, maxAttempts }), want{Step: wait}},
-		"asks nothing past the deadline":                    {after(func(s *sighting) { s.settled, s.expired = true, true }), want{finish, Failed, ReasonNotRestarted}},
-		"waits while it cannot tell the instance":           {after(func(s *sighting) { s.instanceErr, s.settled = gone, true }), want{Step: wait}},
-		"fails at the deadline without knowing":             {after(func(s *sighting) { s.instanceErr, s.expired = gone, true }), want{finish, Failed, ReasonInstanceUnknown}},
-		"fails at once when it was refused without effect":  {after(func(s *sighting) { s.begun.Refused = "exit status 1" }), want{finish, Failed, ReasonRestartFailed}},
-		"waits for a daemon that may still come":            {after(func(s *sighting) { s.instance, s.begun.Refused, s.begun.Answered = notRunning, "exit status 1", true }), want{Step: wait}},
+		"waits a while for a restart that was handed over": {after(same), want{Step: wait}},
+		"asks again when nothing came of it":               {after(func(s *sighting) { s.settled = true }), want{Step: ask}},
+		"does not ask while it is going on":                {after(func(s *sighting) { s.settled, s.busy = true, true }), want{Step: wait}},
+		"does not ask again when it cannot tell":           {after(func(s *sighting) { s.settled, s.busyErr = true, gone }), want{Step: wait}},
+		"asks the first time all the same, to hear why":    {after(func(s *sighting) { s.begun.Attempts, s.busyErr = 0, gone }), want{Step: ask}},
+		"does not ask again after an answer":               {after(func(s *sighting) { s.settled, s.begun.Answered = true, true }), want{Step: wait}},
+		"does not ask for ever":                            {after(func(s *sighting) { s.settled, s.begun.Attempts = true, maxAttempts }), want{Step: wait}},
+		"asks nothing past the deadline":                   {after(func(s *sighting) { s.settled, s.expired = true, true }), want{finish, Failed, ReasonNotRestarted}},
+		"waits while it cannot tell the instance":          {after(func(s *sighting) { s.instanceErr, s.settled = gone, true }), want{Step: wait}},
+		"fails at the deadline without knowing":            {after(func(s *sighting) { s.instanceErr, s.expired = gone, true }), want{finish, Failed, ReasonInstanceUnknown}},
+		"fails at once when it was refused without effect": {after(func(s *sighting) { s.begun.Refused = "exit status 1" }), want{finish, Failed, ReasonRestartFailed}},
+		"tells what to do for a daemon that did not come back, and waits": {after(func(s *sighting) { s.instance, s.begun.Refused, s.begun.Answered = notRunning, "exit status 1", true }),
+			want{wait, Running, ReasonNotBack}},
+		"tells the same of one that is begun anew and ends again": {after(func(s *sighting) {
+			s.instance, s.statusErr, s.begun.Refused, s.begun.Answered = "boot/2/9", gone, "exit status 1", true
+		}), want{wait, Running, ReasonNotBack}},
+		"waits for a daemon that is said to be restarted":   {after(func(s *sighting) { s.instance, s.begun.Answered = notRunning, true }), want{Step: wait}},
 		"fails when the daemon does not come up":            {after(func(s *sighting) { s.instance, s.expired = notRunning, true }), want{finish, Failed, ReasonNotBack}},
 		"is done when the daemon took the new default live": {after(func(s *sighting) { s.defaultRuntime = "enflame" }), want{finish, Done, ReasonAlreadyDefault}},
 	}
@@ -93,6 +103,10 @@ func TestDecide(t *testing.T) {
 			}
 			if test.want.Reason == ReasonLeftToAdministrator && !strings.Contains(d.message, "systemctl restart docker") {
 				t.Errorf("%q does not say what to run", d.message)
+			}
+			if test.want.Reason == ReasonNotBack && test.in.ownGone == nil && d.message != "docker does not answer"+because(test.in)+
+				": its log on the node says why; repair /etc/docker/daemon.json there, and run: systemctl restart docker" {
+				t.Errorf("%q does not say what to do", d.message)
 			}
 			if d.state != "" && d.message == "" {
 				t.Error("it does not say why")

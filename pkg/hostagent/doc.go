@@ -16,6 +16,7 @@
 //	(new) ------------------------------> Done, AlreadyDefault   nothing is disturbed
 //	  | --restart-runtime=false --------> Waiting                 an administrator restarts
 //	  | no engine answers --------------> Running                 looks again
+//	  | not configured, at first -------> Running                 looks again
 //	  | wrong configuration, no systemd -> Failed                 may be executed again
 //	  v
 //	begun: instance before, deadline
@@ -27,6 +28,7 @@
 //	  | another instance
 //	  |--- wanted default, own container runs ---------> Done, Restarted
 //	  |--- another default -----------------------------> Failed
+//	  |--- no answer, the service manager failed -------> Running   says what to do
 //	  |
 //	  | deadline
 //	  +------------------------------------------------> Failed

@@ -97,6 +97,14 @@ func (h host) socket(e Engine) string {
 	return h.path(h.paths.ContainerdSocket)
 }
 
+// config is the file that says how an engine starts, relative to the root of the host.
+func (h host) config(e Engine) string {
+	if e == Docker {
+		return h.paths.DockerConfig
+	}
+	return h.paths.ContainerdConfig
+}
+
 // exists tells whether there is anything at a path.
 func exists(path string) bool {
 	_, err := os.Lstat(path)

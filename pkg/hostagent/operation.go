@@ -79,7 +79,7 @@ const (
 	// a restart could not be told from none.
 	ReasonInstanceUnknown Reason = "InstanceUnknown"
 	// ReasonNotConfigured: the configuration on disk does not have the wanted
-	// default runtime, so a restart would change nothing.
+	// default runtime, so a restart would change nothing. At first it is waited for.
 	ReasonNotConfigured Reason = "NotConfigured"
 	// ReasonNoServiceManager: there is neither systemd nor a restart command.
 	ReasonNoServiceManager Reason = "NoServiceManager"

@@ -2,6 +2,7 @@ package hostagent
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -207,7 +208,7 @@ func TestNothingIsDoneUnderALostRecord(t *testing.T) {
 			t.Errorf("error is %v, want that it is lost", err)
 		}
 	}
-	if got, err := e.Execute(t.Context(), restartOperation("op-2")); err != nil || got.State != Failed {
+	if got, err := e.Execute(t.Context(), restartOperation("op-2")); err != nil || got.Reason != ReasonNotConfigured {
 		t.Errorf("another operation: %+v, %v", got, err)
 	}
 	// What may be done again needs no record.
@@ -232,6 +233,82 @@ func TestWhatCannotBeRecordedIsNotBegun(t *testing.T) {
 		if _, err := e.Execute(t.Context(), o); !errors.Is(err, ErrNotRecorded) {
 			t.Errorf("%s: error is %v", name, err)
 		}
+	}
+}
+
+func TestAConfigurationThatIsNotThereIsWaitedForAMinute(t *testing.T) {
+	state, clock, manager := t.TempDir(), testclock.NewFakeClock(noon), &refusing{}
+	root := fakeHost(t, map[string]string{"etc/docker/daemon.json": `{"default-runtime": "runc"}`})
+	run := func() Result { // by an agent that has just come back
+		t.Helper()
+		e := newExecutor(t, state, func(o *Options) { o.Clock, o.ServiceManager, o.HostRoot = clock, manager, root })
+		got, err := e.Execute(t.Context(), restartOperation("op"))
+		if err != nil || got.Reason != ReasonNotConfigured || !strings.Contains(got.Message, "enflame") {
+			t.Errorf("result %+v, %v", got, err)
+		}
+		return got
+	}
+	if got := run(); got.State != Running {
+		t.Errorf("at first it is %+v", got)
+	}
+	clock.Step(configurePatience - time.Second)
+	if got := run(); got.State != Running {
+		t.Errorf("within the minute it is %+v", got)
+	}
+	clock.Step(time.Second)
+	if got := run(); got.State != Failed {
+		t.Errorf("after a minute it is %+v", got)
+	}
+	if manager.asked != 0 {
+		t.Errorf("the service manager was asked %d times", manager.asked)
+	}
+}
+
+// refusing is a service manager that cannot start anything.
+type refusing struct{ asked int }
+
+func (m *refusing) Busy(context.Context, Engine, string) (bool, error) { return false, nil }
+
+func (m *refusing) Restart(context.Context, Engine, string) error {
+	m.asked++
+	return errors.New("systemd says \"failed\"")
+}
+
+func TestADaemonThatDoesNotComeBackIsToldOfAtOnceAndFailsAtItsDeadline(t *testing.T) {
+	state, clock, manager := t.TempDir(), testclock.NewFakeClock(noon), &refusing{}
+	e := newExecutor(t, state, func(o *Options) {
+		o.Clock, o.ServiceManager = clock, manager
+		o.HostRoot = fakeHost(t, map[string]string{"etc/docker/daemon.json": `{"default-runtime": "enflame"}`})
+	})
+	type end struct {
+		result Result
+		err    error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		result, err := e.Execute(t.Context(), restartOperation("op"))
+		ended <- end{result, err}
+	}()
+	for !clock.HasWaiters() {
+		select {
+		case got := <-ended:
+			t.Fatalf("it did not wait: %+v, %v", got.result, got.err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for _, results := range [][]Result{e.Results(), newExecutor(t, state, func(*Options) {}).Results()} {
+		if len(results) != 1 || results[0].State != Running || results[0].Reason != ReasonNotBack ||
+			!strings.Contains(results[0].Message, `systemd says "failed"`) || !strings.Contains(results[0].Message, "run: systemctl restart docker.service") {
+			t.Errorf("while it waits it tells %+v", results)
+		}
+	}
+	clock.Step(defaultRestartTimeout)
+	got := <-ended
+	if got.err != nil || got.result.State != Failed || got.result.Reason != ReasonNotBack || !strings.Contains(got.result.Message, "/etc/docker/daemon.json") {
+		t.Errorf("result %+v, %v", got.result, got.err)
+	}
+	if manager.asked != 1 {
+		t.Errorf("the service manager was asked %d times", manager.asked)
 	}
 }
 

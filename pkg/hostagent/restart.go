@@ -53,7 +53,9 @@ func (e *Executor) restart(ctx context.Context, o Operation, r record) (Result, 
 		case ask:
 			r, err = e.ask(ctx, o, r)
 		case wait:
-			err = e.pause(ctx)
+			if r, err = e.waitFor(r, d); err == nil {
+				err = e.pause(ctx)
+			}
 		}
 		if err != nil {
 			return r.Result, err
@@ -77,12 +79,13 @@ func (e *Executor) sight(ctx context.Context, o Operation, r *record) sighting {
 	var status engineStatus
 	status, s.statusErr = e.host.ask(ctx, s.engine)
 	s.defaultRuntime = status.defaultRuntime
-	s.byHand = e.byHand(s.engine)
+	s.byHand, s.config = e.byHand(s.engine), "/"+e.host.config(s.engine)
 	if s.statusErr == nil {
 		r.Result.Facts.Runtime = runtimeFacts(s.engine, s.instance, status)
 		s.ownGone = e.ownGone(ctx, s.engine)
 	}
 	if r.Begun == nil {
+		s.fresh = e.options.Clock.Since(r.Result.Started) < configurePatience
 		var err error
 		if s.configured, s.confNamed, err = e.host.configuredDefault(s.engine); err != nil {
 			e.options.Log.Error(err, "Could not read the configuration of the container engine", "engine", s.engine)
@@ -170,6 +173,16 @@ func (e *Executor) ask(ctx context.Context, o Operation, r record) (record, erro
 		answered.Refused = short(err.Error())
 	}
 	r.Begun = &answered
+	return r, e.put(r)
+}
+
+// waitFor records what is waited for, when there is something new to tell of it.
+func (e *Executor) waitFor(r record, d decision) (record, error) {
+	if d.message == "" || r.Result.Reason == d.reason && r.Result.Message == short(d.message) {
+		return r, nil
+	}
+	e.options.Log.Info("Waiting for the container runtime", "operation", r.Result.ID, "reason", d.reason, "message", d.message)
+	r.Result.State, r.Result.Reason, r.Result.Message = d.state, d.reason, short(d.message)
 	return r, e.put(r)
 }
 

@@ -16,8 +16,10 @@ type Status struct {
 	// it says what was seen at AsOf.
 	Connected bool         `json:"connected"`
 	AsOf      *metav1.Time `json:"asOf,omitempty"`
-	// Hold is set while this node is left alone.
-	Hold *topsv1.NodeHold `json:"hold,omitempty"`
+	// Hold is set while its person wants this node left alone, AdministratorHold while an
+	// administrator does, as far as is known: only they release it (kubectl gcu release).
+	Hold              *topsv1.NodeHold `json:"hold,omitempty"`
+	AdministratorHold *topsv1.NodeHold `json:"administratorHold,omitempty"`
 	// Running is the id of the operation that has not ended, "" for none.
 	Running    string      `json:"running,omitempty"`
 	Components []Component `json:"components"`
@@ -119,10 +121,13 @@ type Operations struct {
 	Operations []Operation `json:"operations"`
 }
 
-// HoldState tells whether this node is left alone.
+// HoldState tells whether this node is left alone, as its person wants.
 type HoldState struct {
 	Held bool             `json:"held"`
 	Hold *topsv1.NodeHold `json:"hold,omitempty"`
+	// AdministratorHold is set while an administrator wants it left alone, whatever
+	// its person wants.
+	AdministratorHold *topsv1.NodeHold `json:"administratorHold,omitempty"`
 	// Offline is "queued" when the operator does not know of it yet.
 	Offline string `json:"offline,omitempty"`
 }

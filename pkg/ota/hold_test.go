@@ -5,8 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // shownHold returns status.agent.hold, nil for none.
@@ -42,6 +46,29 @@ func TestAHoldIsShownUntilItIsReleased(t *testing.T) {
 		t.Error("it is shown after the release")
 	}
 	b.mustAsk(t, "enflame-driver-x")
+}
+
+func TestTheHoldOfAnAdministratorIsShownToo(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	h := b.handler()
+	call(t, h, "POST", "/v1/hold", "").wants(200)
+	since := time.Unix(1700000000, 0)
+	for value, want := range map[string]*topsv1.NodeHold{
+		daemonset.HoldValue(since, "audit"): {Since: metav1.NewTime(since), Message: "audit"},
+		"by hand":                           {Message: "by hand"},
+	} {
+		b.cluster.mu.Lock()
+		b.cluster.nodeUpgrade.Annotations = map[string]string{topsv1.AnnotationHold: value}
+		b.cluster.mu.Unlock()
+		released := decoded[HoldState](call(t, h, "POST", "/v1/release", "").wants(200))
+		if released.Held || released.AdministratorHold == nil || released.AdministratorHold.Message != want.Message {
+			t.Errorf("%q: released: %+v", value, released)
+		}
+		s := decoded[Status](call(t, h, "GET", "/v1/status", "").wants(200))
+		if s.Hold != nil || s.AdministratorHold == nil || !s.AdministratorHold.Since.Equal(&want.Since) || s.AdministratorHold.Message != want.Message {
+			t.Errorf("%q: the status shows %+v and %+v", value, s.Hold, s.AdministratorHold)
+		}
+	}
 }
 
 func TestAHoldSurvivesWhatAnAgentMayLose(t *testing.T) {

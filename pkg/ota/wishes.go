@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Ordered is what an operation is to do.
@@ -198,7 +199,19 @@ func (in *Inbox) setHold(ctx context.Context, hold *topsv1.NodeHold) (HoldState,
 		state.Offline = offlineQueued
 		in.wake()
 	}
+	seen, _ := in.board.read()
+	state.AdministratorHold = administratorHold(seen.nodeUpgrade)
 	return state, nil
+}
+
+// administratorHold returns the hold that is not of the person at the node, nil for none.
+func administratorHold(nodeUpgrade *topsv1.NodeUpgrade) *topsv1.NodeHold {
+	for _, h := range daemonset.HoldsOf(nodeUpgrade) {
+		if h.By == daemonset.ByAdministrator {
+			return &topsv1.NodeHold{Since: metav1.NewTime(h.Since), Message: h.Message}
+		}
+	}
+	return nil
 }
 
 // dropQueued ends the operation that the operator was not told of. One that may be known
@@ -229,7 +242,7 @@ func (in *Inbox) Status(ctx context.Context) Status {
 		}
 	}
 	p, _ := in.board.read()
-	status.Hold = p.hold
+	status.Hold, status.AdministratorHold = p.hold, administratorHold(p.nodeUpgrade)
 	records := make([]record, len(p.records))
 	for i, r := range p.records {
 		records[i] = r

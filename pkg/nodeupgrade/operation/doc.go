@@ -37,8 +37,9 @@
 //
 // # Tasks
 //
-//	precheck         what the node shows is recorded, and it lacks nothing until
-//	                 more is begun than to prepare it
+//	precheck         what the node shows is recorded, once it has had time to offer
+//	                 its cards after a boot, and it lacks nothing until more is
+//	                 begun than to prepare it
 //	prepull          the agent has the image, or the pod is replaced already
 //	cordon           nobody can be scheduled onto the node
 //	evict            the node is empty, until the last task that needs it so has begun

@@ -87,6 +87,8 @@ type Pod struct {
 	Since     time.Time
 	// Terminating has a deletion timestamp. CrashLooping restarts again and again.
 	Terminating, CrashLooping bool
+	// LastWords are what a container that crash-loops left, "" when that is not known.
+	LastWords string
 }
 
 // Drained is what a look at the pods of the node says, read live, by the policy of

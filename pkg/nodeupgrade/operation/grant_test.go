@@ -122,3 +122,36 @@ func TestAGrantLooksAgain(t *testing.T) {
 		t.Error("its deadline counts from before the grant")
 	}
 }
+
+// TestANodeThatHasJustBootedIsGivenTimeToOfferItsCards: what is recorded while it offers
+// none would be no evidence afterwards.
+func TestANodeThatHasJustBootedIsGivenTimeToOfferItsCards(t *testing.T) {
+	f := prepared(t, everything...)
+	offered := f.Node.Allocatable["enflame.com/gcu"]
+	f.Node.Allocatable["enflame.com/gcu"] = 0
+	granted(&f)
+	f.Record = newMachine(t).Next(f).Record
+	d := newMachine(t).Next(f)
+	if got := told(d); got != "Running node_precheck InProgress" || d.After == 0 {
+		t.Fatalf("%s, looks again after %s", got, d.After)
+	}
+	f.Record = d.Record
+
+	back := f
+	back.Node.Allocatable = map[string]int64{"enflame.com/gcu": offered}
+	if got := newMachine(t).Next(back).Record.Operation.Before; got == nil || got.Allocatable["enflame.com/gcu"] != offered {
+		t.Errorf("when the cards are back: %+v", got)
+	}
+	broken := f
+	later(offerGrace)(&broken)
+	if got := newMachine(t).Next(broken).Record.Operation.Before; got == nil || got.Allocatable["enflame.com/gcu"] != 0 {
+		t.Errorf("a node that stays broken: %+v", got)
+	}
+	without := f
+	none := int32(0)
+	without.Host = f.Host.DeepCopy()
+	without.Host.Devices = &none
+	if got := newMachine(t).Next(without).Record.Operation.Before; got == nil {
+		t.Error("a node without cards is waited for")
+	}
+}

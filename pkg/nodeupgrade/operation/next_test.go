@@ -264,6 +264,39 @@ func TestNext(t *testing.T) {
 	}
 }
 
+func TestWhatKeepsTheAgentFromLookingIsSaid(t *testing.T) {
+	const full = "could not record it in the state directory: no space left on device"
+	for _, tc := range []struct{ name, message, want string }{
+		{"the agent says why", full, full},
+		{"it says nothing", "", "the node agent has not looked since"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := reach(t, "driver_verify", everything...)
+			f.Host.Results = append(f.Host.Results, topsv1.HostTaskResult{Operation: "op", Task: theNode + "_driver_verify", Attempt: 1,
+				State: topsv1.HostTaskRunning, Reason: "NotRecorded", Message: tc.message})
+			if got := newMachine(t).Next(f).Record.Operation.Message; got != tc.want {
+				t.Errorf("it says %q", got)
+			}
+		})
+	}
+}
+
 func taskAt(f *Facts, task string) int {
 	return slices.IndexFunc(f.Record.Operation.Tasks, func(t topsv1.OperationTask) bool { return t.Name == theNode+"_"+task })
+}
+
+func TestACrashLoopIsToldInItsOwnWords(t *testing.T) {
+	for words, want := range map[string]string{
+		"":                           "pod driver restarts again and again",
+		"version 2 cannot be loaded": "pod driver restarts again and again: version 2 cannot be loaded",
+	} {
+		f := reach(t, "driver_verify", everything...)
+		f.Record.Operation.Tasks[taskAt(&f, "driver_replace")].State = topsv1.OperationTaskRunning
+		driver := pod(&f, "driver")
+		driver.Name, driver.Available, driver.CrashLooping, driver.LastWords = "driver", false, true, words
+		d := newMachine(t).Next(f)
+		if got := d.Record.Operation.Message; got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
 }

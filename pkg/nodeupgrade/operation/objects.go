@@ -81,6 +81,7 @@ func podOf(pod *corev1.Pod, minReadySeconds int32, now time.Time) *Pod {
 	}
 	p.Available, _ = daemonset.Availability(pod, minReadySeconds, now)
 	_, p.CrashLooping = daemonset.CrashLooping(pod)
+	p.LastWords = daemonset.LastWords(pod)
 	return p
 }
 

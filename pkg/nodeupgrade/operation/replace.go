@@ -84,7 +84,11 @@ func (s *step) successor(rec *topsv1.OperationTask, pod *Pod) verdict {
 		s.soon()
 		return waiting(ReasonInProgress, "pod %s is back at the revision before", pod.Name)
 	case pod.CrashLooping && !pod.Available:
-		return verdict{phase: s.blame(), reason: ReasonCrashLoop, text: fmt.Sprintf("pod %s restarts again and again", pod.Name)}
+		text := fmt.Sprintf("pod %s restarts again and again", pod.Name)
+		if pod.LastWords != "" {
+			text += ": " + pod.LastWords
+		}
+		return verdict{phase: s.blame(), reason: ReasonCrashLoop, text: text}
 	}
 	return waiting(ReasonInProgress, "pod %s is not available yet", pod.Name)
 }

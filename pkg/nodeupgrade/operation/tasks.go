@@ -18,6 +18,9 @@ const (
 	drainInterval = drain.RetryInterval
 	// pullInterval is before the second pull of an image; it doubles.
 	pullInterval = 30 * time.Second
+	// offerGrace is how long a node that has cards and offers none is waited for before
+	// it is taken for one that is broken: after a boot the plugin needs a moment.
+	offerGrace = 30 * time.Second
 )
 
 // holds is the predicate of each task: what the facts must show for it to be done.
@@ -50,7 +53,7 @@ func (s *step) holds(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
 func (s *step) attempt(t upgradeplan.Task, rec *topsv1.OperationTask) verdict {
 	switch t.Action {
 	case upgradeplan.ActionPrecheck:
-		return s.precheck()
+		return s.precheck(rec)
 	case upgradeplan.ActionPrepull:
 		return s.prepull(t, rec)
 	case upgradeplan.ActionCordon:
@@ -98,12 +101,17 @@ func (s *step) nodeLacks() string {
 	return strings.Join(lacks, "; ")
 }
 
-// precheck records what the node shows once it lacks nothing.
-func (s *step) precheck() verdict {
+// precheck records what the node shows once it lacks nothing. What it offers then is
+// what it has to offer afterwards, so a node that has just booted is given time.
+func (s *step) precheck(rec *topsv1.OperationTask) verdict {
 	if lacks := s.nodeLacks(); lacks != "" {
 		return waiting(ReasonPrecheckFailed, "%s", lacks)
 	}
 	host := s.f.Host
+	if until := rec.StartTime.Add(min(offerGrace, s.limits.precheck/2)); s.offersNone() && s.f.Now.Before(until) {
+		s.at(until)
+		return waiting(ReasonInProgress, "the node has cards and offers none of them yet")
+	}
 	s.op.Before = &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Allocatable: maps.Clone(s.f.Node.Allocatable)}
 	if host.Devices != nil {
 		s.op.Before.Devices = *host.Devices
@@ -122,6 +130,17 @@ func StopsContainers(engine *topsv1.RuntimeReport, wanted string) bool {
 		return false
 	}
 	return engine.RestartStopsContainers == nil || *engine.RestartStopsContainers
+}
+
+// offersNone tells whether the node has cards, and could offer them, and does not.
+func (s *step) offersNone() bool {
+	cards := s.f.Host != nil && s.f.Host.Devices != nil && *s.f.Host.Devices > 0
+	for _, offered := range s.f.Node.Allocatable {
+		if offered > 0 {
+			return false
+		}
+	}
+	return cards && len(s.f.Node.Allocatable) > 0 && s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
 }
 
 func (s *step) restarts() bool {
@@ -249,7 +268,10 @@ func (s *step) evidenceLacks(t upgradeplan.Task, rec *topsv1.OperationTask) stri
 	if t.Target == upgradeplan.TargetAllocatable {
 		return s.allocatableLacks()
 	}
-	if !done(s.answered(t, rec)) {
+	if result := s.answered(t, rec); !done(result) {
+		if result != nil && result.Message != "" {
+			return result.Message // what keeps the agent from it
+		}
 		return "the node agent has not looked since"
 	}
 	if t.Target == upgradeplan.TargetRuntime {
