@@ -164,3 +164,29 @@ func TestEventsAreAboutWhatTheUserAnnotated(t *testing.T) {
 		})
 	}
 }
+
+// relations notes what object events are related to, by reason.
+type relations map[string][]string
+
+// Eventf implements events.EventRecorder.
+func (r relations) Eventf(_, related runtime.Object, _, reason, _, _ string, _ ...any) {
+	of := related.(*topsv1.DaemonRollout)
+	r[reason] = append(r[reason], of.Name+" "+of.ResourceVersion)
+}
+
+// Kubernetes counts events that differ in nothing but their text, and shows the text of
+// the first.
+func TestAnEventIsNotTakenForTheOneBefore(t *testing.T) {
+	c, related := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationPaused, "true") }), relations{}
+	c.reconciler.Recorder = related
+	for i, paused := range []string{"true", "false", "true"} {
+		c.now = epoch.Add(time.Duration(i) * time.Hour)
+		ds := c.liveDriver()
+		annotate(ds, topsv1.AnnotationPaused, paused)
+		c.update(ds)
+		c.mustReconcile()
+	}
+	if got := related["Paused"]; len(got) != 2 || got[0] == got[1] {
+		t.Errorf("events are about %v", related)
+	}
+}

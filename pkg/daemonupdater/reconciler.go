@@ -218,8 +218,10 @@ func (r *Reconciler) store(ctx context.Context, o *observation, in rollout.Input
 	}
 	r.written[o.group] = writtenRollout{basedOn: r.replaced(o.group, basedOn), rollout: next, at: in.Now}
 	r.Metrics.count(o.group, in.Ledger, d)
+	// Events about the same with the same reason are counted, and shown with what the first
+	// of them said. This status as related object makes each of them one of its own.
 	for _, e := range noticesOf(&before, &status) {
-		r.Recorder.Eventf(targetOf(o), nil, e.kind, e.reason, "Rollout", "%s", e.message)
+		r.Recorder.Eventf(targetOf(o), next, e.kind, e.reason, "Rollout", "%s", e.message)
 	}
 	return 0, nil
 }

@@ -141,10 +141,9 @@ func (rb rollback) remember(status *topsv1.DaemonRolloutStatus, o *observation, 
 	status.LastKnownGood = knownGood(before.LastKnownGood, o, in, good)
 	status.Rollback = followed(before, o, in)
 	if rb.to != nil && (status.Rollback == nil || status.Rollback.From != in.Revision || status.Rollback.To != rb.to.Revision) {
-		why, _, _ := strings.Cut(d.Halted, ": ") // without the advice
 		status.Rollback = &topsv1.RolloutRollback{
 			From: in.Revision, To: rb.to.Revision, GcuResourceRevision: rb.to.GcuResourceRevision,
-			Message: "rolling back to " + nameOf(rb.to) + ", the last known good revision: " + why,
+			Message: "back to " + nameOf(rb.to) + ", the last known good revision: " + whyOf(d),
 			Time:    wholeSecond(in.Now),
 		}
 	}
@@ -157,6 +156,17 @@ func (rb rollback) remember(status *topsv1.DaemonRolloutStatus, o *observation, 
 	if c := meta.FindStatusCondition(status.Conditions, topsv1.RolloutProgressing); c != nil && c.Reason == reasonRollingOut {
 		c.Reason = reasonRollingBack
 	}
+}
+
+// whyOf says why a group is halted, with what the first of the failed nodes told of it.
+func whyOf(d rollout.Decision) string {
+	why, _, _ := strings.Cut(d.Halted, ": ") // without the advice
+	for i := range d.Ledger.Failures {
+		if f := &d.Ledger.Failures[i]; f.Message != "" {
+			return why + "; " + f.Node + ": " + f.Message
+		}
+	}
+	return why
 }
 
 // isGood tells whether the group is complete and at least one reachable node

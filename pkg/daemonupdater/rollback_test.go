@@ -198,7 +198,7 @@ func TestARollbackFromBeginningToEnd(t *testing.T) {
 	bad := inputWith(plannedBroken("a", newHash), plannedBroken("b", newHash), planned("c", oldHash))
 	begun := o.remembered(bad, true)
 	want := &topsv1.RolloutRollback{From: "r2", To: "r1", Time: ago(0),
-		Message: "rolling back to old, the last known good revision: 2 of 2 started nodes failed (a, b)"}
+		Message: "back to old, the last known good revision: 2 of 2 started nodes failed (a, b); a: it crash-loops"}
 	if diff := cmp.Diff(want, begun.Rollback); diff != "" {
 		t.Fatalf("the intent (-want +got):\n%s", diff)
 	}

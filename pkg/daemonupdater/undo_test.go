@@ -140,7 +140,7 @@ func TestAHaltedDaemonSetGetsItsGoodTemplateBack(t *testing.T) {
 	}
 	c.wantDeletions()
 	told := strings.Join(c.told(), "\n")
-	if !strings.Contains(told, "Warning RollingBack rolling back to old, the last known good revision: 2 of 2 started nodes failed (a, b)") {
+	if !strings.Contains(told, "Warning RollingBack back to old, the last known good revision: 2 of 2 started nodes failed (a, b)") {
 		t.Errorf("events:\n%s", told)
 	}
 	c.observes(oldHash, 3)
@@ -306,7 +306,7 @@ func TestAHaltedGcuResourceIsAskedToGoBack(t *testing.T) {
 		t.Errorf("asked for %q", got)
 	}
 	rb := c.ledger().Rollback
-	if rb == nil || rb.GcuResourceRevision != "fleet-1" || !strings.HasPrefix(rb.Message, "rolling back to fleet-1, ") {
+	if rb == nil || rb.GcuResourceRevision != "fleet-1" || !strings.HasPrefix(rb.Message, "back to fleet-1, ") {
 		t.Errorf("intent %+v", rb)
 	}
 	if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:new" {

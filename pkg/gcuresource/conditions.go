@@ -139,6 +139,10 @@ func degraded(obs *Observation, plan Plan, status *topsv1.GcuResourceStatus) met
 		messages = append(messages, f.Message)
 		c.Reason = f.Reason
 	}
+	if f := obs.Halt; f != nil {
+		messages = append(messages, f.Message)
+		c.Reason = f.Reason
+	}
 	_, err := settingsOf(obs.Resource)
 	if f := settingsFailure(err); f != nil {
 		messages = append(messages, f.Message)

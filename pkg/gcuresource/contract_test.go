@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 const grsPath = "/apis/topsops.enflame.com/v1/gcuresources"
@@ -26,7 +27,7 @@ const grsPath = "/apis/topsops.enflame.com/v1/gcuresources"
 // ask sends a request as it is and returns the answer.
 func ask(t *testing.T, method, path, contentType, accept, body string) (string, error) {
 	t.Helper()
-	clients, err := kubernetes.NewForConfig(apiServer(t))
+	clients, err := kubernetes.NewForConfig(apiserver.Shared(t).As(apiserver.Admin))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -183,7 +183,7 @@ func TestTheExamplesAreAcceptedAndDeployWhatTheySay(t *testing.T) {
 		"driver-versions.yaml":     {"driver", "driver", five},
 		"upgrade-policy.yaml":      nil,
 	}
-	files, err := filepath.Glob(filepath.Join("..", "..", "examples", "*"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "examples", "*.*"))
 	if err != nil || len(files) != len(want) {
 		t.Fatalf("the examples are %v (%v), want those of %d names", files, err, len(want))
 	}

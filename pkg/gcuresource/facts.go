@@ -42,6 +42,8 @@ type Observation struct {
 	Changed []string
 	// Trouble is what keeps failing and is no component's own; nil when nothing does.
 	Trouble *Failure
+	// Halt says why the rollout of the gr is halted until a person acts; nil when it is not.
+	Halt *Failure
 	// kept is what the pass before left, fleet that of it which holds Nodes; nil
 	// when nothing is kept.
 	kept  *kept

@@ -229,10 +229,7 @@ var errKilled = errors.New("the operator was killed")
 // killable is a client that makes n writes; then the operator that uses it is dead.
 func killable(t *testing.T, n int) client.Client {
 	t.Helper()
-	inner, err := client.NewWithWatch(apiServer(t), client.Options{Scheme: testScheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := testClient(t)
 	alive := func(write func() error) error {
 		if n <= 0 {
 			return errKilled

@@ -12,24 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // onAPIServer returns a scene on a real API server. It deploys less than one in
 // memory: what is not cached takes its time.
 func onAPIServer(t *testing.T) *scene {
 	t.Helper()
-	as := rest.CopyConfig(apiServer(t))
-	as.Impersonate.UserName = operator
-	api, err1 := client.NewWithWatch(apiServer(t), client.Options{Scheme: testScheme(t)})
-	process, err2 := client.NewWithWatch(as, client.Options{Scheme: testScheme(t)})
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
-	}
+	api, process := testClient(t), apiserver.Shared(t).Client(t, apiserver.Operator)
 	s := newScene(api, process)
 	s.spec = topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}, Driver: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}, Nightingale: &topsv1.NightingaleSpec{}}
 	return s

@@ -21,7 +21,7 @@ func notes(before, after *topsv1.GcuResourceStatus) []note {
 		list = append(list, note{corev1.EventTypeNormal, ready.Reason, ready.Message})
 	}
 	degraded := meta.FindStatusCondition(after.StandardConditions, ConditionDegraded)
-	if degraded == nil || degraded.Status != metav1.ConditionTrue {
+	if degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Reason == ReasonHalted { // the rollout told that
 		return list
 	}
 	was := meta.FindStatusCondition(before.StandardConditions, ConditionDegraded)

@@ -67,8 +67,27 @@ func (r *Reconciler) observe(ctx context.Context, gr *topsv1.GcuResource) (*Obse
 	if obs.Others, err = r.readOthers(ctx, gr); err != nil {
 		return nil, err
 	}
-	obs.Rivals, err = r.readRivals(ctx, gr)
+	if obs.Rivals, err = r.readRivals(ctx, gr); err != nil {
+		return nil, err
+	}
+	obs.Halt, err = r.readHalt(ctx, obs)
 	return obs, err
+}
+
+// readHalt returns why the rollout of a gr is halted until a person acts, nil when it is not.
+func (r *Reconciler) readHalt(ctx context.Context, obs *Observation) (*Failure, error) {
+	// The DaemonRollout of a gr has its name and is in the operator's namespace.
+	var rollout topsv1.DaemonRollout
+	name := obs.Resource.Name
+	err := r.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, &rollout, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading DaemonRollout %s: %w", name, err)
+	}
+	halt := haltOf(&rollout)
+	if halt == nil || !isAbout(&rollout, obs) {
+		return nil, nil
+	}
+	return halt, nil
 }
 
 // readOthers returns the other grs, the oldest first.

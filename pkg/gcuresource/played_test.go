@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // has waits until an object exists, and reads it.
@@ -96,7 +97,7 @@ func (s *stage) release() {
 // finalize is the namespace controller: it lets a namespace go that is being deleted.
 func (s *stage) finalize(name string) {
 	s.t.Helper()
-	clients, err := kubernetes.NewForConfig(apiServer(s.t))
+	clients, err := kubernetes.NewForConfig(apiserver.Shared(s.t).As(apiserver.Admin))
 	s.must(err)
 	ctx := context.Background()
 	namespace, err := clients.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -200,7 +201,11 @@ func strangers() []client.Object {
 // inMemory returns a scene with nodes, some of them labelled, and strangers.
 func inMemory(t *testing.T) *scene {
 	t.Helper()
-	api := newMemoryAPI(testScheme(t))
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), topsv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	api := newMemoryAPI(scheme)
 	s := newScene(api, api)
 	ctx := context.Background()
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}}

@@ -103,6 +103,9 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 	if onNodes { // Kubernetes replaces the others by itself
 		u.reason, u.message = upgradeWords(settings, err)
 	}
+	if obs.Halt != nil && u.reason == ReasonUpgrading {
+		u.reason, u.message = obs.Halt.Reason, "; halted: "+obs.Halt.Message
+	}
 	u.message = fmt.Sprintf("%d of %d pods at the newest revision%s", u.updated, u.total, u.message)
 	if u.action == topsv1.ActionRollback {
 		u.message = "back to " + obs.Resource.Annotations[topsv1.AnnotationRolledBackTo] + ": " + u.message

@@ -2,6 +2,7 @@ package gcuresource
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -66,6 +67,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.ControllerRevision{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(
 			r.noted(), predicate.Funcs{UpdateFunc: nodeChanged})).
+		Watches(&topsv1.DaemonRollout{}, handler.EnqueueRequestsFromMapFunc(ofRollout), builder.WithPredicates(
+			predicate.Funcs{UpdateFunc: haltChanged})).
 		WithLogConstructor(r.logger(mgr.GetLogger())).
 		Complete(r)
 }
@@ -206,4 +209,27 @@ func nodeChanged(e event.UpdateEvent) bool {
 	before, okBefore := e.ObjectOld.(*corev1.Node)
 	after, okAfter := e.ObjectNew.(*corev1.Node)
 	return !okBefore || !okAfter || daemonset.NodeChanged(before, after)
+}
+
+// haltChanged tells whether a rollout is halted, or not any more, or for another reason or
+// spec: of all that changes in it, that is what a gr shows.
+func haltChanged(e event.UpdateEvent) bool {
+	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)
+	after, is := e.ObjectNew.(*topsv1.DaemonRollout)
+	if !isRollout || !is {
+		return true
+	}
+	was, now := haltOf(before), haltOf(after)
+	if was == nil || now == nil {
+		return was != now
+	}
+	return *was != *now || !slices.Equal(before.Status.Targets, after.Status.Targets)
+}
+
+// ofRollout asks for the gr of a rollout.
+func ofRollout(_ context.Context, object client.Object) []reconcile.Request {
+	if rollout, ok := object.(*topsv1.DaemonRollout); ok && rollout.Spec.TargetRef.Kind == topsv1.GcuResourceKind {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: rollout.Spec.TargetRef.Name}}}
+	}
+	return nil
 }

@@ -112,7 +112,7 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		return &o
 	}
 	c := find(dro.Status.Conditions, topsv1.RolloutHalted)
-	if c != nil && c.Status == metav1.ConditionTrue && !rollingBack(dro) {
+	if c != nil && c.Status == metav1.ConditionTrue && !dro.Status.RollingBack() && !begins(gr) {
 		o := outcomeOf(Stopped, c)
 		return &o
 	}
@@ -122,6 +122,13 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		return &o
 	}
 	return nil
+}
+
+// begins tells whether an upgrade of the gr goes on, as the operator says: what its rollout
+// says of a halt is about the spec before.
+func begins(gr *topsv1.GcuResource) bool {
+	a := underWay(gr)
+	return a != nil && (a.Reason == "Upgrading" || a.Reason == "RollingBack")
 }
 
 // noneGoesOn tells whether every node that waits is kept back by a person.
@@ -139,12 +146,6 @@ func begun(dro *topsv1.DaemonRollout) *metav1.Time {
 		return &c.LastTransitionTime
 	}
 	return nil
-}
-
-// rollingBack tells whether a halt is being answered by the policy.
-func rollingBack(dro *topsv1.DaemonRollout) bool {
-	rb := dro.Status.Rollback
-	return rb != nil && rb.From == dro.Status.Revision && rb.CompletedTime == nil
 }
 
 // underWay is the upgrade or rollback of a gr that is not over, nil for none.

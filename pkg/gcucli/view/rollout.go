@@ -184,7 +184,7 @@ func (r *Rollout) text(s Style) string {
 		fmt.Fprintf(&b, "  %s %s\n", r.Nodes.Bar(barWidth, s), r.Nodes)
 	}
 	if rb := r.Rollback; rb != nil {
-		fmt.Fprintf(&b, "  rolled back by policy %s ago, from %s to %s: %s\n", s.age(rb.Time), rb.From, rb.To, rb.Message)
+		b.WriteString(rb.text(s))
 	}
 	if s.Wide {
 		fmt.Fprintf(&b, "  revision %s, last known good %s, a node usually takes %ds\n", r.Revision, cmp.Or(r.KnownGood, "none"), r.UsualSeconds)
@@ -204,13 +204,29 @@ func (r *Rollout) tone() Tone {
 	return Busy
 }
 
-func (r *Rollout) waves() string {
-	if len(r.Waves) < 2 {
-		return ""
+// text is a line for people.
+func (rb *RolledBack) text(s Style) string {
+	what := "rolled back by policy " + s.age(rb.Time) + " ago"
+	if rb.Done == nil {
+		what = "is being rolled back by policy for " + s.age(rb.Time)
 	}
+	if s.Wide {
+		what += ", from revision " + rb.From + " to " + rb.To
+	}
+	return "  " + what + ": " + rb.Message + "\n"
+}
+
+// waves is a line about the waves that have nodes, "" when all nodes are in one.
+func (r *Rollout) waves() string {
 	list := make([]string, 0, len(r.Waves))
 	for _, w := range r.Waves {
+		if w.Total == 0 {
+			continue
+		}
 		list = append(list, fmt.Sprintf("%s %d/%d", w.Name, w.Updated, w.Total))
+	}
+	if len(list) < 2 {
+		return ""
 	}
 	return "  waves: " + strings.Join(list, ", ") + "\n"
 }

@@ -102,6 +102,10 @@ func TestOutcome(t *testing.T) {
 			condition(dro, "Accepted", "False", "InvalidMaxUnavailable")
 		}, Stopped, "InvalidMaxUnavailable"},
 		{"a halt", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) { condition(dro, "Halted", "True", "Halted") }, Stopped, "Halted"},
+		{"a halt of the spec before", func(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
+			condition(dro, "Halted", "True", "Halted")
+			gr.Status.Conditions = append(gr.Status.Conditions, topsv1.ActionCondition{Action: "upgrade", Status: "upgrading", Reason: "Upgrading"})
+		}, Working, "Upgrading"},
 		{"a halt that the policy answers", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
 			condition(dro, "Halted", "True", "Halted")
 			condition(dro, "Complete", "False", "Incomplete")
@@ -255,6 +259,26 @@ func TestTheBarHasAPlaceForEveryState(t *testing.T) {
 	} {
 		if got := tt.counts.Bar(10, Style{}); got != tt.want {
 			t.Errorf("%v is %s, want %s", tt.counts, got, tt.want)
+		}
+	}
+}
+
+func TestRollbacksOfThePolicy(t *testing.T) {
+	begun, done := metav1.NewTime(now.Add(-90*time.Second)), metav1.NewTime(now)
+	rb := RolledBack{From: "bad", To: "good", Message: "back to gpu-1, the last known good revision: 1 of 1 started nodes failed (a)", Time: begun}
+	for _, tt := range []struct {
+		name string
+		done *metav1.Time
+		wide bool
+		want string
+	}{
+		{"is over", &done, false, "  rolled back by policy 90s ago: "},
+		{"goes on", nil, false, "  is being rolled back by policy for 90s: "},
+		{"with its revisions", &done, true, "  rolled back by policy 90s ago, from revision bad to good: "},
+	} {
+		rb.Done = tt.done
+		if got := rb.text(Style{Now: now, Wide: tt.wide}); got != tt.want+rb.Message+"\n" {
+			t.Errorf("%s: %q", tt.name, got)
 		}
 	}
 }
