@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,7 +99,9 @@ left alone.`,
 func (c *cli) rollback(ctx context.Context, cl *cluster, name, to string) error {
 	var target *view.Revision
 	var changes []view.Change
+	var only string
 	err := change(ctx, cl, "", name, func(gr *topsv1.GcuResource) (bool, error) {
+		only = gr.Annotations[topsv1.AnnotationUpgradeOnly]
 		history, err := cl.history(ctx, gr)
 		if err != nil {
 			return false, err
@@ -129,6 +132,9 @@ func (c *cli) rollback(ctx context.Context, cl *cluster, name, to string) error 
 		return nil
 	}
 	c.say("gr %s goes back to revision %d (%s):", name, target.Number, target.Name)
-	_, err = c.Out.Write([]byte(view.ChangesText(changes, "  ")))
+	_, err = fmt.Fprint(c.Out, view.ChangesText(changes, "  "))
+	if only != "" {
+		c.say("  limited to %s, as the upgrade was: what it leaves out waits until kubectl gcu upgrade %s --all", onlyWords(only), name)
+	}
 	return err
 }

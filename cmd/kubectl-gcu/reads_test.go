@@ -23,6 +23,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // fleet makes a gr with a DaemonSet, a node that is updated and one that failed.
@@ -92,7 +93,7 @@ func TestStatusAndNodesOfARealServer(t *testing.T) {
 // as is the plugin of a user who may do what the rules say.
 func (s *site) as(name string, rules ...rbacv1.PolicyRule) *site {
 	s.t.Helper()
-	user, err := server.environment.AddUser(envtest.User{Name: name}, nil)
+	user, err := apiserver.Shared(s.t).AddUser(envtest.User{Name: name}, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}

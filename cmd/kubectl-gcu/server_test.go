@@ -3,43 +3,22 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-var server struct {
-	once        sync.Once
-	environment *envtest.Environment
-	config      *rest.Config
-	err         error
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if server.environment != nil {
-		if err := server.environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 // site is an API server with our CRDs and roles, and the plugin.
 type site struct {
@@ -53,27 +32,9 @@ type site struct {
 // is no operator: the tests play it.
 func newSite(t *testing.T) *site {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
-	}
-	server.once.Do(func() {
-		server.environment = &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd")}, ErrorIfCRDPathMissing: true}
-		server.config, server.err = server.environment.Start()
-	})
-	if server.err != nil {
-		t.Fatalf("starting the API server: %v", server.err)
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(server.config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &site{Client: c, t: t, config: server.config, kubeconfig: kubeconfigOf(t, server.config)}
+	server := apiserver.Shared(t)
+	config := server.As(apiserver.Admin)
+	return &site{Client: server.Client(t, apiserver.Admin), t: t, config: config, kubeconfig: kubeconfigOf(t, config)}
 }
 
 // kubeconfigOf writes a kubeconfig.

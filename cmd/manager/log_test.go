@@ -14,11 +14,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // runsManager in the environment makes the test binary a manager.
@@ -36,7 +35,8 @@ func TestMain(m *testing.M) {
 const patience = 30 * time.Second
 
 func TestLogFileOfAManager(t *testing.T) {
-	cluster, kubeconfig := apiServer(t)
+	server := apiserver.Start(t)
+	cluster, kubeconfig := server.Client(t, apiserver.Admin), server.KubeconfigFile(t)
 	dir := filepath.Join(t.TempDir(), "topscloud", "gcu-operator")
 	path := filepath.Join(dir, logFile)
 	flags := []string{"--kubeconfig", kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--upgrade-api-bind-address=0"}
@@ -104,36 +104,6 @@ func TestLogFileOfAManager(t *testing.T) {
 			t.Errorf("standard error has %d warnings, want one: %s", n, third.stderr)
 		}
 	})
-}
-
-// apiServer starts a real API server with our CRDs.
-func apiServer(t *testing.T) (cluster client.Client, kubeconfig string) {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: make test builds one and says in KUBEBUILDER_ASSETS where it is")
-	}
-	server := &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd")}, ErrorIfCRDPathMissing: true}
-	config, err := server.Start()
-	if err != nil {
-		t.Fatalf("starting the API server: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Errorf("stopping the API server: %v", err)
-		}
-	})
-	scheme := runtime.NewScheme()
-	if err := topsv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if cluster, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, server.KubeConfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return cluster, kubeconfig
 }
 
 func removeFinalizer(t *testing.T, cluster client.Client, gr *topsv1.GcuResource) {

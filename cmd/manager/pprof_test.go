@@ -4,10 +4,12 @@ import (
 	"net"
 	"net/http"
 	"testing"
+
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 func TestProfilesAreServedOnRequest(t *testing.T) {
-	_, kubeconfig := apiServer(t)
+	kubeconfig := apiserver.Start(t).KubeconfigFile(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -61,14 +61,17 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// trimContainers keeps of the containers that wait or were restarted why they do,
-// since when they run and how often they restarted: one that was never restarted
+// trimContainers keeps of the containers that wait or were restarted why they do, what
+// they said last, since when they run and how often they restarted: one that was never restarted
 // began before its pod was Ready.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	told := only(statuses, func(s *corev1.ContainerStatus) bool { return s.State.Waiting != nil || s.RestartCount > 0 })
 	for i, s := range told {
 		told[i] = corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount,
 			State: corev1.ContainerState{Waiting: s.State.Waiting, Running: s.State.Running}}
+		if ended := s.LastTerminationState.Terminated; ended != nil && s.State.Waiting != nil {
+			told[i].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: ended.Message}
+		}
 	}
 	return told
 }

@@ -31,7 +31,8 @@ func podOf(kind string) *corev1.Pod {
 			},
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "beside", ImageID: "sha256:2", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
-				{Name: "main", ImageID: "sha256:1", RestartCount: 4, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}},
+				{Name: "main", ImageID: "sha256:1", RestartCount: 4, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "no driver"}}},
 				{Name: "again", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Unix(1, 0))}}},
 			},
 		},
@@ -53,6 +54,7 @@ func TestTrimKeepsOfADaemonSetsPodWhereAndHowItIs(t *testing.T) {
 	want.Spec = corev1.PodSpec{NodeName: "n"}
 	want.Status.PodIP, want.Status.Conditions, want.Status.ContainerStatuses = "", want.Status.Conditions[:3], want.Status.ContainerStatuses[1:]
 	want.Status.ContainerStatuses[0].ImageID = ""
+	want.Status.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode = 0
 	if diff := cmp.Diff(want, trimmed(t, podOf("DaemonSet"))); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // freeAddress returns a loopback address that nobody listens on.
@@ -40,28 +42,13 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestTheManagerServesTheRESTAPI(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: make test builds one and says in KUBEBUILDER_ASSETS where it is")
-	}
-	server := &envtest.Environment{}
-	config, err := server.Start()
-	if err != nil {
-		t.Fatalf("starting the API server: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Errorf("stopping the API server: %v", err)
-		}
-	})
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	server := apiserver.StartBare(t)
 	occupied := filepath.Join(t.TempDir(), "op-log") // a file is in the place of the directory
-	for path, content := range map[string][]byte{kubeconfig: server.KubeConfig, occupied: nil} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(occupied, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	probes, api := freeAddress(t), freeAddress(t)
-	flags := []string{"--kubeconfig", kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address", probes, "--log-dir=",
+	flags := []string{"--kubeconfig", server.KubeconfigFile(t), "--metrics-bind-address=0", "--health-probe-bind-address", probes, "--log-dir=",
 		"--upgrade-api-bind-address", api, "--upgrade-api-auth=none", "--upgrade-api-log-dir", occupied}
 	readiness := func(want int) func() string {
 		return func() string {
@@ -71,7 +58,7 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 			return ""
 		}
 	}
-	crds := []string{filepath.Join("..", "..", "config", "crd")}
+	crds := []string{apiserver.CRDs}
 
 	t.Run("contract 77: without the CRDs the manager does not get ready, and says what to do", func(t *testing.T) {
 		manager := startManager(t, flags...)
@@ -89,7 +76,7 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 			}
 		}
 	})
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: crds}); err != nil {
+	if _, err := envtest.InstallCRDs(server.Config, envtest.CRDInstallOptions{Paths: crds}); err != nil {
 		t.Fatal(err)
 	}
 	manager := startManager(t, flags...)
@@ -100,7 +87,7 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 		}
 	})
 	t.Run("contract 77: it is not ready any more when the CRDs are gone", func(t *testing.T) {
-		if err := envtest.UninstallCRDs(config, envtest.CRDInstallOptions{Paths: crds}); err != nil {
+		if err := envtest.UninstallCRDs(server.Config, envtest.CRDInstallOptions{Paths: crds}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, readiness(http.StatusInternalServerError))

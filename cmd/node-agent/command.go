@@ -54,9 +54,12 @@ const example = `  # In a pod of the DaemonSet, NODE_NAME and POD_UID from the d
   # From a shell, for a node of a test cluster:
   node-agent --kubeconfig admin.kubeconfig --node-name node-0001 --state-dir /tmp/node-0001 --log-dir=
 
-  # On a host without systemd, an argument vector that hands over to the host:
-  node-agent --restart-command-containerd /usr/bin/nsenter --restart-command-containerd --target=1 \
-    --restart-command-containerd --all --restart-command-containerd /etc/init.d/containerd --restart-command-containerd restart
+  # On a host without systemd, an argument vector that hands over to the host; the
+  # container needs the capabilities SYS_ADMIN, SYS_CHROOT and SYS_PTRACE for it:
+  node-agent --restart-command-containerd=/usr/bin/nsenter --restart-command-containerd=--target=1 \
+    --restart-command-containerd=--mount --restart-command-containerd=--uts --restart-command-containerd=--ipc \
+    --restart-command-containerd=--net --restart-command-containerd=--pid \
+    --restart-command-containerd=/etc/init.d/containerd --restart-command-containerd=restart
 
   # On the node, as root: what can be upgraded, and upgrade it, see node-agent ota --help
   node-agent ota status

@@ -88,7 +88,9 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		stdout, says string
 	}{
 		"the status is a table": {[]string{"status"}, map[string][]any{"GET /v1/status": {status}}, 0,
-			"COMPONENT   RUNNING   AVAILABLE   OUTDATED   STRATEGY   LAST OPERATION\ndriver      1.0       r2          yes        OTA        Failed (op-0)\n\nHeld since 2023-11-14T22:13:20Z surgery\n", ""},
+			"COMPONENT   RUNNING   AVAILABLE   OUTDATED   STRATEGY   LAST OPERATION\ndriver      1.0       r2          yes        OTA        Failed (op-0)\n\nHeld since 2023-11-14T22:13:20Z: surgery\n", ""},
+		"the status tells who else holds the node": {[]string{"status"}, map[string][]any{"GET /v1/status": {ota.Status{AdministratorHold: &topsv1.NodeHold{Message: "audit"}, Connected: true}}}, 0,
+			"COMPONENT   RUNNING   AVAILABLE   OUTDATED   STRATEGY   LAST OPERATION\n\nHeld by an administrator: audit\n", ""},
 		"the status is JSON": {[]string{"status", "-o", "json"}, map[string][]any{"GET /v1/status": {status}}, 0, `{"node":"n","connected":true,`, ""},
 		"an upgrade is followed to its end": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {operationIn(ota.Waiting, "for room")}, "GET /v1/operations/op-1": {running, running, done}}, 0,
 			"op-1  Waiting  for room\nop-1  Running  evicting\nop-1  Done  2 components at the newest revision\n", ""},
@@ -103,8 +105,10 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		"an operation is watched by its id, as JSON":              {[]string{"watch", "op-1", "-o=json"}, map[string][]any{"GET /v1/operations/op-1": {running, done}}, 0, `{"id":"op-1","state":"Running"`, ""},
 		"there may be nothing to watch":                           {[]string{"watch"}, map[string][]any{"GET /v1/operations": {ota.Operations{}}}, exitFailed, "", "there is no operation"},
 		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {ota.HoldState{Held: true, Hold: hold}}}, 0, "This node is held: nothing is started on it, what is in flight goes on\n", ""},
-		"a release without a connection":                          {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{Offline: "queued"}}}, 0, "This node is not held; the operator is told when", ""},
-		"a rollback":                                              {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {ota.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
+		"a hold of an administrator is told": {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{AdministratorHold: hold}}}, 0,
+			"This node is not held; an administrator holds it since 2023-11-14T22:13:20Z: surgery\n", ""},
+		"a release without a connection": {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{Offline: "queued"}}}, 0, "This node is not held; the operator is told when", ""},
+		"a rollback":                     {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {ota.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
 		"a rollback in time": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(ota.Waiting, "taken back")}, "GET /v1/operations/op-1": {operationIn(ota.Withdrawn, "driver: in time")}}, 0,
 			"op-1  Waiting  taken back\nop-1  Withdrawn  driver: in time\n", ""},
 		"a rollback that is too late": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(ota.Waiting, "taken back")}, "GET /v1/operations/op-1": {done}}, exitNotDone,

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota"
 )
 
@@ -68,7 +69,10 @@ func (p *printer) status(s ota.Status) error {
 		return fmt.Errorf("printing: %w", err)
 	}
 	if s.Hold != nil {
-		fmt.Fprintf(p.out, "\nHeld since %s %s\n", s.Hold.Since.Format(time.RFC3339), s.Hold.Message)
+		fmt.Fprintf(p.out, "\nHeld%s\n", holdWords(s.Hold))
+	}
+	if s.AdministratorHold != nil {
+		fmt.Fprintf(p.out, "\nHeld by an administrator%s\n", holdWords(s.AdministratorHold))
 	}
 	switch {
 	case s.Connected:
@@ -80,6 +84,18 @@ func (p *printer) status(s ota.Status) error {
 	return nil
 }
 
+// holdWords say since when a node is held, and why.
+func holdWords(h *topsv1.NodeHold) string {
+	words := ""
+	if !h.Since.IsZero() {
+		words = " since " + h.Since.Format(time.RFC3339)
+	}
+	if h.Message != "" {
+		words += ": " + h.Message
+	}
+	return words
+}
+
 func (p *printer) hold(s ota.HoldState) error {
 	if p.json {
 		return p.encode(s)
@@ -87,6 +103,9 @@ func (p *printer) hold(s ota.HoldState) error {
 	text := "This node is not held"
 	if s.Held {
 		text = "This node is held: nothing is started on it, what is in flight goes on"
+	}
+	if s.AdministratorHold != nil {
+		text += "; an administrator holds it" + holdWords(s.AdministratorHold)
 	}
 	if s.Offline != "" {
 		text += "; the operator is told when the API server can be used"

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // asking counts what the API server is asked about callers.
@@ -73,7 +74,7 @@ func (d *desk) authorized(token, method, path, body string) answer {
 }
 
 func TestModeToken(t *testing.T) {
-	counted := &asking{Client: clientAs(t, operator)}
+	counted := &asking{Client: apiserver.Shared(t).Client(t, apiserver.Operator)}
 	d := newDesk(t, func(o *Options) { o.Access = NewTokenAccess(counted, clock.RealClock{}) })
 	d.create("guarded")
 	reader, writer, nobody := d.tokenOf("reader", "get", "list"), d.tokenOf("writer", "get", "update"), d.tokenOf("nobody")
@@ -134,7 +135,7 @@ func (d *desk) signedAgain(token string, change func(claims map[string]any)) str
 	change(claims)
 	raw, err = json.Marshal(claims)
 	d.must(err)
-	signer, err := keyutil.PrivateKeyFromFile(filepath.Join(environment.server.ControlPlane.APIServer.CertDir, "sa-signer.key"))
+	signer, err := keyutil.PrivateKeyFromFile(filepath.Join(apiserver.Shared(d.t).ControlPlane.APIServer.CertDir, "sa-signer.key"))
 	d.must(err)
 	text := parts[0] + "." + base64.RawURLEncoding.EncodeToString(raw)
 	hash := sha256.Sum256([]byte(text))
@@ -228,7 +229,7 @@ func TestModeNoneWarns(t *testing.T) {
 }
 
 func TestTokensThatAreGuessedAreBounded(t *testing.T) {
-	counted := &asking{Client: clientAs(t, operator)}
+	counted := &asking{Client: apiserver.Shared(t).Client(t, apiserver.Operator)}
 	d := newDesk(t, func(o *Options) {
 		o.Access, o.Rates = NewTokenAccess(counted, clock.RealClock{}), Rates{Reads: 1000, Writes: 1e-9}
 	})

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -73,6 +74,7 @@ type API struct {
 	Options
 	limits   *limits
 	written  *cache.LRUExpireCache
+	prints   *lru.Cache
 	waits    chan struct{}
 	plans    chan struct{}
 	stopping chan struct{}
@@ -85,7 +87,7 @@ func New(o Options) *API {
 	if o.Rates == (Rates{}) {
 		o.Rates = DefaultRates
 	}
-	return &API{Options: o, limits: newLimits(o.Rates, o.Clock), written: cache.NewLRUExpireCacheWithClock(callers, o.Clock),
+	return &API{Options: o, limits: newLimits(o.Rates, o.Clock), written: cache.NewLRUExpireCacheWithClock(callers, o.Clock), prints: lru.New(maxPrints),
 		waits: make(chan struct{}, maxWaits), plans: make(chan struct{}, 1), stopping: make(chan struct{})}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -39,13 +40,40 @@ type envelope struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// encode returns the envelope as the contract prints it: indented by four spaces.
+// indent is four spaces, as the contract prints answers.
+const indent = "    "
+
+// encode returns the envelope as the contract prints it.
 func (e envelope) encode() ([]byte, error) {
+	content, isPrinted := e.Content.(printed)
+	if !isPrinted {
+		return encoded(e, "")
+	}
+	e.Content = nil
+	before, err := encoded(e, "")
+	if err != nil {
+		return nil, err
+	}
+	before = bytes.TrimSuffix(before, []byte("\n}\n"))
+	return slices.Concat(before, []byte(",\n"+indent+"\"content\": "), content, []byte("\n}\n")), nil
+}
+
+// printed is a content that is encoded already, as it stands in an envelope.
+type printed []byte
+
+// inPrint encodes a content.
+func inPrint(content any) (printed, error) {
+	data, err := encoded(content, indent)
+	return bytes.TrimSuffix(data, []byte("\n")), err
+}
+
+// encoded returns JSON whose lines but the first begin with prefix.
+func encoded(value any, prefix string) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "    ")
-	if err := encoder.Encode(e); err != nil {
+	encoder.SetIndent(prefix, indent)
+	if err := encoder.Encode(value); err != nil {
 		return nil, fmt.Errorf("encoding the answer: %w", err)
 	}
 	return out.Bytes(), nil

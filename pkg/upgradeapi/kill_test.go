@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // mortal is the API server as a process sees it that dies at one of its writes:
@@ -127,7 +128,7 @@ func TestAManagerThatDiesLosesNothing(t *testing.T) {
 		for last := 0; last <= story.writes; last++ {
 			for _, sent := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, dead at write %d, which got through: %t", story.name, last, sent), func(t *testing.T) {
-					m := &mortal{Client: clientAs(t, operator), last: last, sent: sent}
+					m := &mortal{Client: apiserver.Shared(t).Client(t, apiserver.Operator), last: last, sent: sent}
 					d := newDesk(t, func(o *Options) { o.Client = m })
 					name := fmt.Sprintf("killed-%d-%d-%t", i, last, sent)
 					old := d.create(name)
@@ -144,7 +145,7 @@ func TestAManagerThatDiesLosesNothing(t *testing.T) {
 					if last == 0 && m.writes != story.writes {
 						t.Errorf("the story has %d writes, not %d: add them to the table", m.writes, story.writes)
 					}
-					d.finish(&Recreator{Client: clientAs(t, operator), Namespace: namespace, Log: d.api.Log, Clock: clock.RealClock{}}, name, nil)
+					d.finish(&Recreator{Client: apiserver.Shared(t).Client(t, apiserver.Operator), Namespace: namespace, Log: d.api.Log, Clock: clock.RealClock{}}, name, nil)
 					begun := last != 1 || sent
 					d.ends(story.method, story.name, old, begun)
 					if got.Result == ResultSuccess && !begun {
@@ -187,7 +188,7 @@ func TestTheNextLeaderFinishesWhatWasAccepted(t *testing.T) {
 	d.succeeds(http.MethodPut, "/gum/v1/gr/inherited", `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
 	d.must(d.stop())
 	d.letGo("inherited")
-	mgr, err := ctrl.NewManager(apiServer(t), ctrl.Options{Scheme: testScheme(t), Metrics: server.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(apiserver.Shared(t).As(apiserver.Admin), ctrl.Options{Scheme: apiserver.Shared(t).Scheme, Metrics: server.Options{BindAddress: "0"}})
 	d.must(err)
 	leader := d.leader(clock.RealClock{})
 	d.must(leader.SetupWithManager(mgr))
@@ -283,7 +284,7 @@ func TestAResumeThatWasCutShortIsDoneWhenAskedAgain(t *testing.T) {
 	for last := 1; last <= 2; last++ {
 		for _, sent := range []bool{false, true} {
 			name := fmt.Sprintf("resumed-%d-%t", last, sent)
-			m := &mortal{Client: clientAs(t, operator), last: last, sent: sent}
+			m := &mortal{Client: apiserver.Shared(t).Client(t, apiserver.Operator), last: last, sent: sent}
 			d := newDesk(t, func(o *Options) { o.Client = m })
 			d.create(name, func(gr *topsv1.GcuResource) { gr.Annotations = map[string]string{topsv1.AnnotationPaused: "true"} })
 			rollout := &topsv1.DaemonRollout{}
@@ -312,7 +313,7 @@ func TestARecreationThatReplacesAWatchedOneLosesNothing(t *testing.T) {
 			first.succeeds(http.MethodPut, "/gum/v1/gr/"+name, `{"spec": {"driver": {"version": "1"}}, "mode": "recreate"}`)
 			first.letGo(name)
 			first.pass(first.leader(clock.RealClock{}), name)
-			m := &mortal{Client: clientAs(t, operator), last: last, sent: sent}
+			m := &mortal{Client: apiserver.Shared(t).Client(t, apiserver.Operator), last: last, sent: sent}
 			d := newDesk(t, func(o *Options) { o.Client = m })
 			old := d.gr(name)
 			got := d.send(http.MethodPut, "/gum/v1/gr/"+name, `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)

@@ -13,6 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // planner plans as the manager does.
@@ -25,7 +26,7 @@ func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, 
 // planning gives an API a planner with the rights of the operator.
 func planning(t *testing.T) func(*Options) {
 	return func(o *Options) {
-		c := clientAs(t, operator)
+		c := apiserver.Shared(t).Client(t, apiserver.Operator)
 		o.Planner = planner{preview.Asker{Reader: c, Live: c, Namespace: namespace, Clock: time.Now}}
 	}
 }

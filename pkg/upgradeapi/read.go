@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -36,7 +37,7 @@ func (a *API) get(ctx context.Context, c call) (any, error) {
 	if a.cached(c.name) {
 		gr := &topsv1.GcuResource{}
 		if err := a.Cache.Get(ctx, client.ObjectKey{Name: c.name}, gr); err == nil {
-			return shown(gr, grKind)
+			return a.shown(gr, grKind)
 		}
 	}
 	return a.object(ctx, grKind, client.ObjectKey{Name: c.name})
@@ -51,7 +52,7 @@ func (a *API) resource(ctx context.Context, c call) (any, error) {
 	}
 	labels := client.MatchingLabels{topsv1.LabelGcuResource: c.name, topsv1.LabelComponent: component}
 	if ds := a.cachedDaemonSet(ctx, c.name, labels); ds != nil {
-		return shown(ds, daemonSetKind)
+		return a.shown(ds, daemonSetKind)
 	}
 	owned, err := a.ownedBy(ctx, c.name, daemonSetKind, labels)
 	if err != nil {
@@ -87,8 +88,23 @@ func (a *API) cachedDaemonSet(ctx context.Context, name string, labels client.Ma
 	return nil
 }
 
-// shown is an object of the cache as the API server would have sent it.
-func shown(object client.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+// maxPrints bounds the objects that are kept encoded.
+const maxPrints = 256
+
+// version is what an object of the cache is at: the same version is encoded the same.
+type version struct {
+	kind    schema.GroupVersionKind
+	uid     types.UID
+	version string
+}
+
+// shown is an object of the cache as the API server would have sent it. It is encoded
+// once for each version of it: many read it, and it changes now and then.
+func (a *API) shown(object client.Object, kind schema.GroupVersionKind) (printed, error) {
+	at := version{kind, object.GetUID(), object.GetResourceVersion()}
+	if print, found := a.prints.Get(at); found {
+		return print.(printed), nil
+	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", object.GetName(), err)
@@ -96,7 +112,12 @@ func shown(object client.Object, kind schema.GroupVersionKind) (*unstructured.Un
 	u := &unstructured.Unstructured{Object: content}
 	u.SetGroupVersionKind(kind)
 	u.SetManagedFields(nil)
-	return u, nil
+	print, err := inPrint(u)
+	if err != nil {
+		return nil, err
+	}
+	a.prints.Add(at, print)
+	return print, nil
 }
 
 // rollout returns the DaemonRollout of a gr as it is now.

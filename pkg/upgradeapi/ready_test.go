@@ -9,23 +9,15 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 func TestContractReady(t *testing.T) {
-	needsAPIServer(t)
-	server := &envtest.Environment{}
-	config, err := server.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
-	crds := []string{"../../config/crd"}
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := apiserver.StartBare(t)
+	config, c := server.As(apiserver.Admin), server.Client(t, apiserver.Admin)
+	crds := []string{apiserver.CRDs}
 	// comes waits until the check answers with an error that contains a text, "" for none.
 	comes := func(when, text string) {
 		t.Helper()
