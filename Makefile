@@ -21,23 +21,27 @@ define go-install
 @mkdir -p $(TOOLS) && GOBIN=$(TOOLS)/.new go install $(1)@$(2) && mv $(TOOLS)/.new/$(notdir $(1)) $(3)
 endef
 
+# What is compiled does not depend on where the checkout is, so that another checkout
+# finds it in Go's cache.
+export GOFLAGS := -trimpath $(GOFLAGS)
+
 .PHONY: help
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/manager, bin/node-agent, bin/kubectl-gcu and bin/testcluster
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/manager ./cmd/node-agent ./cmd/kubectl-gcu
+	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/manager ./cmd/node-agent ./cmd/kubectl-gcu
 	cp cmd/kubectl-gcu/kubectl_complete-gcu $(BIN)/
-	cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(BIN)/testcluster .
+	cd test/cluster && CGO_ENABLED=0 go build -o $(BIN)/testcluster .
 
 .PHONY: image-programs
 image-programs:
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/images/programs/ ./cmd/manager ./cmd/node-agent
+	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/images/programs/ ./cmd/manager ./cmd/node-agent
 
 .PHONY: images
 images: image-programs ## Make the images of the operator and of the stand-ins, as archives in bin/images
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/images/programs/standin/ ./test/standin ./test/standin/enflame-container-runtime
+	CGO_ENABLED=0 go build -ldflags '-s -w' -o $(BIN)/images/programs/standin/ ./test/standin ./test/standin/enflame-container-runtime
 	go run ./images --programs $(BIN)/images/programs --output $(BIN)/images --version $(VERSION)
 
 .PHONY: rootfs
@@ -61,16 +65,17 @@ bench: control-plane ## Measure rollouts side by side with RollingUpdate (CASES=
 .PHONY: test
 test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real control plane included
 	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(GOTESTSUM) --format testdox -- -timeout 20m -p 1 ./...
-	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 20m ./...
+	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -timeout 20m ./...
 
 .PHONY: test-nodes
 test-nodes: control-plane images $(GOTESTSUM) ## Test real nodes, and tell stories on them: kubelets, containerd, docker, lost links and power (root, Linux)
-	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -trimpath -timeout 15m -count 1 -tags realnodes -run '^TestRealNodes$$' .
+	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -timeout 15m -count 1 -tags realnodes -run '^TestRealNodes$$' .
 	TEST_NODES=1 $(GOTESTSUM) --format standard-verbose -- -timeout 30m -count 1 ./test/nodes
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
-	go test ./api/... ./cmd/manager/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/... ./pkg/preview/...
+	go test -short ./cmd/manager/...
+	go test ./api/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/... ./pkg/preview/...
 
 .PHONY: sim
 sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one, OF=Operations one with operations)

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,15 +47,41 @@ func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (availa
 // CrashLooping tells whether a container of the pod is in CrashLoopBackOff
 // after at least three restarts, and names it.
 func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
+	if c := crashLooping(pod); c != nil {
+		return c.Name, true
+	}
+	return "", false
+}
+
+func crashLooping(pod *corev1.Pod) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range list {
 			w := list[i].State.Waiting
 			if w != nil && w.Reason == "CrashLoopBackOff" && list[i].RestartCount >= crashLoopRestarts {
-				return list[i].Name, true
+				return &list[i]
 			}
 		}
 	}
-	return "", false
+	return nil
+}
+
+// maxWords bounds LastWords, in bytes.
+const maxWords = 300
+
+// LastWords returns the last line that a container in a crash loop left when it ended, ""
+// when there is none: what it wrote into its termination message or, with the policy
+// FallbackToLogsOnError, into its log.
+func LastWords(pod *corev1.Pod) string {
+	c := crashLooping(pod)
+	if c == nil || c.LastTerminationState.Terminated == nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(c.LastTerminationState.Terminated.Message), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if len(last) > maxWords {
+		last = strings.ToValidUTF8(last[:maxWords], "") + "…"
+	}
+	return last
 }
 
 // BecameReady tells whether an update of a pod made it Ready.

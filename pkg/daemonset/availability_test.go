@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -117,6 +118,32 @@ func TestCrashLooping(t *testing.T) {
 				t.Errorf("CrashLooping = %q, %v, want %q", name, looping, tt.want)
 			}
 		})
+	}
+}
+
+func TestLastWords(t *testing.T) {
+	tests := []struct {
+		name            string
+		reason, message string
+		want            string
+	}{
+		{"the last line of a log", "CrashLoopBackOff", "loading\nversion 2 cannot be loaded\n", "version 2 cannot be loaded"},
+		{"of a container that runs are not asked for", "", "version 2 cannot be loaded", ""},
+		{"there are none", "CrashLoopBackOff", " \n", ""},
+		{"a long line is cut between characters", "CrashLoopBackOff", strings.Repeat("驱", 101), strings.Repeat("驱", 100) + "…"},
+		{"one byte too long", "CrashLoopBackOff", "x" + strings.Repeat("驱", 100), "x" + strings.Repeat("驱", 99) + "…"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := container("driver", tt.reason, 3)
+			c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: tt.message}
+			if got := LastWords(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c}}}); got != tt.want {
+				t.Errorf("LastWords = %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if got := LastWords(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{container("driver", "CrashLoopBackOff", 3)}}}); got != "" {
+		t.Errorf("of a container of which nothing is known: %q", got)
 	}
 }
 
