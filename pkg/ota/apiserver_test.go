@@ -79,7 +79,7 @@ func TestRefusalsOfTheRealServer(t *testing.T) {
 			t.Errorf("POST for %s: %d %q, want %d with one line", pod, status, body, want)
 		}
 	}
-	if requests := s.nodeUpgrade().Status.Requests; len(requests) != 0 {
+	if requests := s.requests(); len(requests) != 0 {
 		t.Errorf("refused requests are shown: %+v", requests)
 	}
 }
@@ -114,7 +114,7 @@ func TestParallelPostsAreOneRequest(t *testing.T) {
 		})
 	}
 	posts.Wait()
-	if requests := s.nodeUpgrade().Status.Requests; len(requests) != 1 {
+	if requests := s.requests(); len(requests) != 1 {
 		t.Errorf("50 POSTs made %d requests", len(requests))
 	}
 	if files := s.journalFiles(); len(files) != 1 {
@@ -148,15 +148,15 @@ func TestRestartAppliesTheJournalAgain(t *testing.T) {
 	s.outdated("driver-x", nil)
 	stop := s.start()
 	s.mustPost("driver-x")
-	want := s.nodeUpgrade().Status.Requests
+	want := s.requests()
 	s.wipe()
-	s.until("the running agent shows the request again", func() bool { return len(s.nodeUpgrade().Status.Requests) == 1 })
+	s.until("the running agent shows the request again", func() bool { return len(s.requests()) == 1 })
 
 	stop()
 	s.wipe()
 	s.start()
-	s.until("the restarted agent shows the request again", func() bool { return len(s.nodeUpgrade().Status.Requests) == 1 })
-	if diff := cmp.Diff(want, s.nodeUpgrade().Status.Requests); diff != "" {
+	s.until("the restarted agent shows the request again", func() bool { return len(s.requests()) == 1 })
+	if diff := cmp.Diff(want, s.requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 
@@ -202,7 +202,7 @@ func TestTasksOfTheOperatorSurvive(t *testing.T) {
 	s.outdated("driver-y", nil)
 	s.start()
 	s.mustPost("driver-x")
-	first := s.nodeUpgrade().Status.Requests[0].ID
+	first := s.requests()[0].ID
 	s.answer(topsv1.UpgradeTask{RequestID: first, Name: "tasks_driver_replace", State: topsv1.TaskRunning, Message: "deleting"})
 	want := s.nodeUpgrade().Status.Tasks
 
@@ -253,12 +253,12 @@ func TestKilledBetweenJournalAndApplyResumes(t *testing.T) {
 	if err := inbox.Ask(t.Context(), s.namespace, "driver-x"); err == nil {
 		t.Fatal("the request was accepted although the apply did not end")
 	}
-	if requests := s.nodeUpgrade().Status.Requests; len(requests) != 0 {
+	if requests := s.requests(); len(requests) != 0 {
 		t.Fatalf("requests are shown without an apply: %+v", requests)
 	}
 	s.stateDir = left
 	s.start()
-	s.until("the restarted agent shows the request", func() bool { return len(s.nodeUpgrade().Status.Requests) == 1 })
+	s.until("the restarted agent shows the request", func() bool { return len(s.requests()) == 1 })
 }
 
 func TestNodeUpgradeOfAnEarlierNodeIsNotUsed(t *testing.T) {
@@ -353,5 +353,5 @@ func TestLinkThatIsCutAtStartAndComesBack(t *testing.T) {
 	}
 	s.wipe()
 	link.up(t)
-	s.until("the request is shown again", func() bool { return len(s.nodeUpgrade().Status.Requests) == 1 })
+	s.until("the request is shown again", func() bool { return len(s.requests()) == 1 })
 }

@@ -68,7 +68,7 @@ func TestAnOperationAndAHoldWithTheRightsOfAnAgent(t *testing.T) {
 	if code := s.sendJSON("/v1/upgrade", "{}", &o); code != http.StatusAccepted || o.State != ota.Waiting {
 		t.Fatalf("upgrade: %d %+v", code, o)
 	}
-	requests := s.nodeUpgrade().Status.Requests
+	requests := s.requests()
 	if len(requests) != 2 || requests[0].Operation != o.ID || requests[1].Operation != o.ID {
 		t.Errorf("requests %+v, want two of operation %s", requests, o.ID)
 	}
@@ -124,7 +124,7 @@ func TestAnOrderOverACutLinkIsToldLater(t *testing.T) {
 	}
 	link.up(t)
 	s.until("the operator is told", func() bool {
-		requests := s.nodeUpgrade().Status.Requests
+		requests := s.requests()
 		return len(requests) == 1 && requests[0].Operation == o.ID
 	})
 }

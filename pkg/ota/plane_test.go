@@ -196,6 +196,17 @@ func (s *site) nodeUpgrade() *topsv1.NodeUpgrade {
 	return nodeUpgrade
 }
 
+// requests are those that the NodeUpgrade shows, none while the agent has not
+// created it.
+func (s *site) requests() []topsv1.UpgradeRequest {
+	s.t.Helper()
+	nodeUpgrade := &topsv1.NodeUpgrade{}
+	if err := s.admin.Get(s.t.Context(), client.ObjectKey{Name: s.node.Name}, nodeUpgrade); client.IgnoreNotFound(err) != nil {
+		s.t.Fatalf("getting NodeUpgrade %s: %v", s.node.Name, err)
+	}
+	return nodeUpgrade.Status.Requests
+}
+
 // answer applies tasks as the operator does, with a field manager of its own.
 func (s *site) answer(tasks ...topsv1.UpgradeTask) {
 	s.t.Helper()

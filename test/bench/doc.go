@@ -18,6 +18,8 @@
 //	plan.go      the Go benchmarks of the planner
 //	gr.go        a GcuResource on many nodes that nobody changes
 //	api.go       the REST API under load
+//	press.go     requests at fixed times
+//	slow.go      callers who send slowly, in a process of their own
 //	agent.go     one node agent: what it uses, and how soon a request is carried out
 //	targets.go   the targets, and whether they are met
 //	report.go    the tables

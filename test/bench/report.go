@@ -48,12 +48,15 @@ func (r *report) print(out io.Writer) {
 	}
 	if l := r.api; l != nil {
 		fmt.Fprintf(out, "\nThe REST API, mode none; the manager used %.1f s of CPU and %s at its peak:\n\n", l.used.cpu.Seconds(), megabytes(l.used.peak))
-		t := table{{"requests", "beside", "sent", "answered per second", "median", "p99"}}
-		for _, row := range []struct {
-			what, beside string
-			s            served
-		}{{"GET", "-", l.gets}, {"PUT, dry run", "-", l.puts}, {"GET", "slow callers", l.slowGets}, {"PUT, dry run", "slow callers", l.slowPuts}} {
-			t.add(row.what, row.beside, fmt.Sprint(row.s.sent), fmt.Sprintf("%.1f", row.s.perSecond), fmt.Sprintf("%.1f ms", milliseconds(row.s.median)), fmt.Sprintf("%.1f ms", milliseconds(row.s.p99)))
+		t := table{{"requests", "company", "sent", "answered per second", "median", "p99", "p99 of a round"}}
+		for in := range companies {
+			for _, row := range []struct {
+				what string
+				s    served
+			}{{"GET", l.gets[in]}, {"PUT, dry run", l.puts[in]}} {
+				t.add(row.what, in.String(), fmt.Sprint(row.s.sent), fmt.Sprintf("%.1f", row.s.perSecond), fmt.Sprintf("%.1f ms", milliseconds(row.s.median)),
+					fmt.Sprintf("%.1f ms", milliseconds(row.s.p99)), fmt.Sprintf("%.1f ms", milliseconds(row.s.typical())))
+			}
 		}
 		t.print(out)
 	}

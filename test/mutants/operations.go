@@ -102,7 +102,7 @@ var ofOperations = []mutant{
 	{"broken-card-blames", "a card that was broken before counts against the version", nodes + "tasks.go",
 		"		need = before.Devices //", "		need = 8 //"},
 	{"old-evidence", "what the agent saw before the replacement verifies it", nodes + "tasks.go",
-		"	if !done(s.answered(t, rec)) {", "	if s.f.Host == nil {"},
+		"	if result := s.answered(t, rec); !done(result) {", "	if result := s.f.Host.Result(s.op.ID, t.String()); result == nil {"},
 	{"no-evidence-passes", "missing evidence passes at the deadline", nodes + "run.go",
 		"		return s.blame(), ReasonVerifyFailed", "		return topsv1.OperationDone, ReasonVerifyFailed"},
 	{"soak-forgets", "a restart of a pod does not begin the soak anew", nodes + "tasks.go",
