@@ -68,6 +68,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 		}
 		job.Granted, job.Held = job.Granted || shown.Granted, shown.Held
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
+		job.Stalled = !job.Granted && (shown.Reason == operation.ReasonPrecheckFailed || shown.Reason == operation.ReasonPrepullFailed)
 		job.Message = wordsOf(shown.Task, shown.Message)
 	}
 	return job, disturbed

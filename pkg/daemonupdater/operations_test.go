@@ -13,6 +13,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
 // componentOf is a DaemonSet of the gr "fleet" for a component.
@@ -43,6 +44,8 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 	preparedStatus := shown("x", topsv1.OperationRunning)
 	now := ago(0)
 	preparedStatus.PreparedTime = &now
+	stalledStatus := shown("x", topsv1.OperationRunning)
+	stalledStatus.Reason = operation.ReasonPrepullFailed
 	heldStatus := shown("x", topsv1.OperationFailed)
 	heldStatus.Held, heldStatus.Granted = true, true
 	releasing := shown("old", topsv1.OperationReleasing)
@@ -62,6 +65,8 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Message: "operation x is about to begin"}},
 		{name: "prepared", asked: operating("x", own), shown: preparedStatus,
 			want: &rollout.Job{ID: "x", Ours: true, Prepared: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "not prepared, because something is amiss", asked: operating("x", own), shown: stalledStatus,
+			want: &rollout.Job{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "another group's", asked: operating("x", "gcu-system/other"),
 			want: &rollout.Job{ID: "x", Message: "operation x is about to begin"}},
 		{name: "ended", asked: grantedOp, shown: shown("x", topsv1.OperationDone), history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},

@@ -14,6 +14,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
 // simAccount is what the checks know of a group beyond its objects.
@@ -244,6 +245,7 @@ func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout)
 		if !slices.ContainsFunc(simSlots(after), func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID }) {
 			w.say("%s gives its slot of %s back", s.Node, after.Name)
 			w.excuseRelapse(pass, s.Node)
+			w.excuseDropped(pass, &s)
 		}
 	}
 }
@@ -261,6 +263,26 @@ func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 	}) {
 		w.say("%s is excused: its new pods were available", node)
 		delete(a.down, node)
+	}
+}
+
+// excuseDropped takes a node out of the account that the pass saw offline, and whose
+// operation ended for nothing longer ago than a lost node keeps its slot: it is like one
+// that failed for being lost, but that nothing was wrong with the version.
+func (w *simWorld) excuseDropped(pass *simPass, slot *topsv1.NodeSlot) {
+	upgrade := pass.seen.upgrades[slot.Node]
+	if slot.Operation == "" || upgrade == nil || pass.seen.ready(slot.Node) {
+		return
+	}
+	lost := rollout.DefaultDeadlines.Lost
+	if pass.policy != nil && pass.policy.Spec.LostDeadlineSeconds != nil {
+		lost = time.Duration(*pass.policy.Spec.LostDeadlineSeconds) * time.Second
+	}
+	for _, record := range upgrade.Status.History {
+		if record.ID == slot.Operation && !pass.at.Before(record.EndTime.Add(lost)) {
+			w.say("%s is excused: it is offline since long", slot.Node)
+			delete(w.account(pass.group).down, slot.Node)
+		}
 	}
 }
 

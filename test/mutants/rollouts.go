@@ -47,6 +47,8 @@ var ofRollouts = []mutant{
 		"36), n.hash, len(n.Ended))", "36), 0, len(n.Ended))"},
 	{"healthy-ready-first", "a healthy node that is prepared keeps those that go before it from being prepared", jobs,
 		"|| n.lane.need == healthy && l.need != healthy {", "{"},
+	{"stalled-in-the-way", "a node that cannot be prepared keeps others from being prepared", jobs,
+		"		if !n.Job.Stalled {", "		if n.Job != nil {"},
 	{"pool-in-the-way", "a node that is prepared in a pool that is used up keeps other pools from being prepared", jobs,
 		"return n.Pool == l.pool || p.refused", "return n.Pool != \"\" || p.refused"},
 	{"held-in-flight", "nodes that are held keep each other from being started", node,

@@ -28,6 +28,8 @@ type Job struct {
 	Targets map[string]string
 	// Prepared: it waits for nothing but its grant. Granted: it may touch the node.
 	Prepared, Granted bool
+	// Stalled: it is not prepared because something is amiss, and may not be for long.
+	Stalled bool
 	// Held: it has ended, and keeps the node cordoned.
 	Held bool
 	// Message says what it is at.
@@ -260,7 +262,9 @@ func (p *planner) prepare(lanes []*lane) {
 		if p.fleet.frame.stale(n.Job) {
 			continue
 		}
-		ahead = append(ahead, n)
+		if !n.Job.Stalled {
+			ahead = append(ahead, n)
+		}
 		if !n.Job.Prepared {
 			pulling++
 		}

@@ -123,6 +123,8 @@ func operationCases() []operationCase {
 	behind := withEnd(a, Done) // the view shows the driver's pod from before
 	again := withPod(withEnd(heavyNode("a"), Done), func(p *Pod) { p.Created = epoch })
 	done := withEnd(nodeOf("a", newHash, newHash), Done)
+	stalled := jobOf("op-a")
+	stalled.Stalled = true
 
 	return []operationCase{
 		{"a light change needs no operation", lighter,
@@ -144,6 +146,8 @@ func operationCases() []operationCase {
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")}, nil},
 		{"while a node is prepared no other is in its place", heavyInput(1, withJob(a, jobOf("op-a")), b),
 			said{States: states("a", "pending/Preparing", "b", "pending/Preparing")}, nil},
+		{"a node that cannot be prepared keeps nobody from being prepared", heavyInput(1, withJob(a, stalled), b),
+			said{States: states("a", "pending/Preparing", "b", "pending/Preparing")}, []string{"b:prepare"}},
 		{"a grant that was not seen is given again", heavyInput(1, prepared(a)).slots(operating(a)),
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating")}, []string{"a:grant op-a"}},
 		{"an operation that is not there any more is made again", heavyInput(1, a).slots(operating(a)),
