@@ -64,7 +64,8 @@ bench: control-plane ## Measure rollouts side by side with RollingUpdate (CASES=
 
 .PHONY: test
 test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real control plane included
-	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(GOTESTSUM) --format testdox -- -timeout 20m -p 1 ./...
+	@# The longest first: it mostly waits, and the others run beside it.
+	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(GOTESTSUM) --format testdox -- -timeout 20m -p 2 ./test/e2e ./...
 	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -timeout 20m ./...
 
 .PHONY: test-nodes
