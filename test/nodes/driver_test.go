@@ -12,12 +12,21 @@ import (
 )
 
 // driverIs tells what is missing until all nodes have a version of the driver, pods of
-// all components, and no mark of an upgrade.
+// all components, and no mark of an upgrade. It is asked often: what is on the nodes is
+// looked at last, which takes a program on each.
 func (s *stage) driverIs(tag, version string) error {
 	for _, node := range allNodes {
 		if err := s.runs(driverSet, node, tag); err != nil {
 			return err
 		}
+		if err := s.givenBack(node); err != nil {
+			return err
+		}
+	}
+	if err := s.isRunning("6/6"); err != nil {
+		return err
+	}
+	for _, node := range allNodes {
 		loaded, err := s.OnNode(s.ctx, node, nil, "cat", "/sys/module/enflame/version")
 		if err != nil {
 			return err
@@ -25,11 +34,8 @@ func (s *stage) driverIs(tag, version string) error {
 		if strings.TrimSpace(loaded) != version {
 			return fmt.Errorf("node %s has driver %q", node, loaded)
 		}
-		if err := s.givenBack(node); err != nil {
-			return err
-		}
 	}
-	return s.isRunning("6/6")
+	return nil
 }
 
 // driverWasNotForced checks that no driver was ever asked to go while a card was in
