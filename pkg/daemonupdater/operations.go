@@ -68,10 +68,20 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 		}
 		job.Granted, job.Held = job.Granted || shown.Granted, shown.Held
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
-		job.Stalled = !job.Granted && (shown.Reason == operation.ReasonPrecheckFailed || shown.Reason == operation.ReasonPrepullFailed)
+		job.Stalled = !job.Granted && isStalled(upgrade, shown)
 		job.Message = wordsOf(shown.Task, shown.Message)
 	}
 	return job, disturbed
+}
+
+// isStalled tells whether something is amiss with an operation that is being prepared:
+// the node or an image is not as it should be, or the node agent cannot do its part.
+func isStalled(upgrade *topsv1.NodeUpgrade, shown *topsv1.OperationStatus) bool {
+	if shown.Reason == operation.ReasonPrecheckFailed || shown.Reason == operation.ReasonPrepullFailed {
+		return true
+	}
+	result := upgrade.Status.Host.Result(shown.ID, shown.Task)
+	return result != nil && result.State == topsv1.HostTaskRunning && result.Reason != operation.ReasonInProgress
 }
 
 func wordsOf(what, message string) string {

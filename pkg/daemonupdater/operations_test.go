@@ -38,6 +38,11 @@ func ended(id string, phase topsv1.OperationPhase, reason string) topsv1.Operati
 	return topsv1.OperationRecord{ID: id, Phase: phase, Reason: reason, Message: "said why", Revision: "r2", EndTime: ago(time.Minute)}
 }
 
+// hostAt is the report of an agent that is at the task of the operation that is shown.
+func hostAt(reason string) *topsv1.HostReport {
+	return &topsv1.HostReport{Results: []topsv1.HostTaskResult{{Operation: "x", Task: "a_driver_replace", State: topsv1.HostTaskRunning, Reason: reason}}}
+}
+
 func TestWhatIsSeenOfOperations(t *testing.T) {
 	grantedOp := operating("x", own)
 	grantedOp.Granted = true
@@ -54,6 +59,7 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 		name      string
 		asked     *topsv1.NodeOperation
 		shown     *topsv1.OperationStatus
+		host      *topsv1.HostReport
 		history   []topsv1.OperationRecord
 		want      *rollout.Job
 		disturbed bool
@@ -67,6 +73,10 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 			want: &rollout.Job{ID: "x", Ours: true, Prepared: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "not prepared, because something is amiss", asked: operating("x", own), shown: stalledStatus,
 			want: &rollout.Job{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "not prepared, because the node agent cannot do its part", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
+			host: hostAt("NotRecorded"), want: &rollout.Job{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "being prepared", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
+			host: hostAt("InProgress"), want: &rollout.Job{ID: "x", Ours: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "another group's", asked: operating("x", "gcu-system/other"),
 			want: &rollout.Job{ID: "x", Message: "operation x is about to begin"}},
 		{name: "ended", asked: grantedOp, shown: shown("x", topsv1.OperationDone), history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},
@@ -80,7 +90,7 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: tt.asked}}
-			upgrade.Status.Operation, upgrade.Status.History = tt.shown, tt.history
+			upgrade.Status.Operation, upgrade.Status.Host, upgrade.Status.History = tt.shown, tt.host, tt.history
 			got, disturbed := jobOf(upgrade, own)
 			if tt.want != nil {
 				tt.want.Targets = map[string]string{}
