@@ -68,7 +68,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 		}
 		job.Granted, job.Held = job.Granted || shown.Granted, shown.Held
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
-		job.Stalled = !job.Granted && isStalled(upgrade, shown)
+		job.Stalled = isStalled(upgrade, shown)
 		job.Message = wordsOf(shown.Task, shown.Message)
 	}
 	return job, disturbed
@@ -77,6 +77,9 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 // isStalled tells whether something is amiss with an operation that is being prepared:
 // the node or an image is not as it should be, or the node agent cannot do its part.
 func isStalled(upgrade *topsv1.NodeUpgrade, shown *topsv1.OperationStatus) bool {
+	if shown.Granted {
+		return false
+	}
 	if shown.Reason == operation.ReasonPrecheckFailed || shown.Reason == operation.ReasonPrepullFailed {
 		return true
 	}
