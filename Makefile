@@ -4,26 +4,30 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN := $(CURDIR)/bin
-TOOLS := $(BIN)/tools
+# Tools are compiled once for all checkouts.
+TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gcu-operator-tools
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 CONTROLLER_GEN_VERSION := v0.23.0
 GOLANGCI_LINT_VERSION := v2.12.2
 GOTESTSUM_VERSION := v1.13.0
+GREMLINS_VERSION := v0.6.0
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 GOTESTSUM := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
+GREMLINS := $(TOOLS)/gremlins-$(GREMLINS_VERSION)
 
 # go-install PATH VERSION FILE
 define go-install
 @echo "installing $(1) $(2)"
-@mkdir -p $(TOOLS) && GOBIN=$(TOOLS)/.new go install $(1)@$(2) && mv $(TOOLS)/.new/$(notdir $(1)) $(3)
+@mkdir -p $(TOOLS) && GOBIN=$(3).new go install $(1)@$(2) && mv $(3).new/$(notdir $(1)) $(3) && rmdir $(3).new
 endef
 
-# What is compiled does not depend on where the checkout is, so that another checkout
-# finds it in Go's cache.
+# What is compiled does not depend on where the checkout is, and programs and tests are
+# compiled the same way, so that all of them find it in Go's cache.
 export GOFLAGS := -trimpath $(GOFLAGS)
+export CGO_ENABLED := 0
 
 .PHONY: help
 help: ## Say what there is
@@ -31,17 +35,18 @@ help: ## Say what there is
 
 .PHONY: build
 build: ## Build bin/manager, bin/node-agent, bin/kubectl-gcu and bin/testcluster
-	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/manager ./cmd/node-agent ./cmd/kubectl-gcu
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/manager ./cmd/node-agent ./cmd/kubectl-gcu
+	go build -o $(BIN)/testcluster ./test/cluster
 	cp cmd/kubectl-gcu/kubectl_complete-gcu $(BIN)/
-	cd test/cluster && CGO_ENABLED=0 go build -o $(BIN)/testcluster .
 
 .PHONY: image-programs
 image-programs:
-	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/images/programs/ ./cmd/manager ./cmd/node-agent
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/images/programs/ ./cmd/manager ./cmd/node-agent
 
 .PHONY: images
-images: image-programs ## Make the images of the operator and of the stand-ins, as archives in bin/images
-	CGO_ENABLED=0 go build -ldflags '-s -w' -o $(BIN)/images/programs/standin/ ./test/standin ./test/standin/enflame-container-runtime
+images: build image-programs ## Make the images of the operator and of the stand-ins, as archives in bin/images
+	$(BIN)/testcluster install busybox
+	go build -ldflags '-s -w' -o $(BIN)/images/programs/standin/ ./test/standin ./test/standin/enflame-container-runtime
 	go run ./images --programs $(BIN)/images/programs --output $(BIN)/images --version $(VERSION)
 
 .PHONY: rootfs
@@ -62,26 +67,38 @@ bench: control-plane ## Measure rollouts side by side with RollingUpdate (CASES=
 	@go build -o $(BIN)/bench ./test/bench
 	@$(BIN)/bench $(if $(CASES),--cases $(CASES))
 
+# suite LIST runs a list of tests: go run ./test/suite LIST --list prints it, and
+# STEPS=race,e2e runs some of it.
+define suite
+@go build -o $(BIN)/suite-$(1) ./test/suite
+@GOTESTSUM=$(GOTESTSUM) GREMLINS=$(GREMLINS) KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(BIN)/suite-$(1) $(1) $(if $(STEPS),--only $(STEPS))
+endef
+
 .PHONY: test
 test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real control plane included
-	@# The longest first: it mostly waits, and the others run beside it.
-	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" $(GOTESTSUM) --format testdox -- -timeout 20m -p 2 ./test/e2e ./...
-	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -timeout 20m ./...
+	$(call suite,test)
 
 .PHONY: test-nodes
-test-nodes: control-plane images $(GOTESTSUM) ## Test real nodes, and tell stories on them: kubelets, containerd, docker, lost links and power (root, Linux)
-	cd test/cluster && CGO_ENABLED=0 $(GOTESTSUM) --format testdox -- -timeout 15m -count 1 -tags realnodes -run '^TestRealNodes$$' .
-	TEST_NODES=1 $(GOTESTSUM) --format standard-verbose -- -timeout 30m -count 1 ./test/nodes
+test-nodes: control-plane images $(GOTESTSUM) ## Tell stories on real nodes: kubelets, containerd, docker, lost links and power (root, Linux)
+	$(call suite,nodes)
+
+.PHONY: long
+long: control-plane images race-programs $(GOTESTSUM) $(GREMLINS) ## Run everything that takes hours, and print one table (STEPS=mutants,race runs some)
+	$(call suite,long)
+
+.PHONY: race-programs
+race-programs:
+	CGO_ENABLED=1 go build -race -o $(BIN)/race/ ./cmd/manager ./cmd/node-agent ./cmd/kubectl-gcu
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
-	go test -short ./cmd/manager/...
-	go test ./api/... ./cmd/node-agent/... ./pkg/daemonset/... ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/hostagent/... ./pkg/journal/... ./pkg/logging/... ./pkg/message/... ./pkg/preview/...
+	go test -short ./api/... ./cmd/node-agent ./images ./pkg/daemonset ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/gcuresource/component ./pkg/hostagent ./pkg/journal ./pkg/logging ./pkg/message ./pkg/nodeapi ./pkg/nodeupgrade/operation ./pkg/preview ./pkg/upgradeplan
+
+SIMULATIONS := ./pkg/daemonupdater ./pkg/daemonupdater/rollout ./pkg/nodeupgrade/operation
 
 .PHONY: sim
-sim: ## Play whole rollouts against a model of the cluster (SEEDS=n, or SEED=k to reprint one, OF=Operations one with operations)
-	@go test -v -count=1 -timeout 15m ./pkg/daemonupdater -run '$(if $(SEED),^TestSimulation$(addprefix Of,$(OF))$$,^TestSimulation(OfOperations)?$$)' \
-		$(if $(SEED),-args -sim.seed=$(SEED),-args -sim.seeds=$(or $(SEEDS),2000)) | { grep -Ev '^(===|PASS|ok|[[:space:]]*--- PASS)' || true; }
+sim: ## Play all simulations (SEEDS=n, FRESH=1m; SEED=k OF=rollouts plays one again and prints it)
+	@go test -v -count=1 -timeout 0 -run '^TestSimulation' $(SIMULATIONS)
 
 .PHONY: mutants
 mutants: control-plane ## Test the tests: seeded defects must be caught (NAMES="..." for some)
@@ -100,11 +117,8 @@ generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles
 lint: export GOLANGCI_LINT_CACHE = $(BIN)/golangci-lint-cache
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Run go vet and golangci-lint
-	go vet ./...
-	cd test/cluster && go vet -tags realnodes ./...
+lint: $(GOLANGCI_LINT) ## Run golangci-lint, go vet among its linters
 	$(GOLANGCI_LINT) run --allow-parallel-runners ./...
-	cd test/cluster && $(GOLANGCI_LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
 
 .PHONY: verify
 verify: generate tidy lint ## Generate, tidy, lint, and fail when that changes a file
@@ -115,7 +129,6 @@ verify: generate tidy lint ## Generate, tidy, lint, and fail when that changes a
 .PHONY: tidy
 tidy: ## Tidy go.mod and format
 	go mod tidy
-	cd test/cluster && go mod tidy
 	gofmt -w api cmd pkg test
 
 .PHONY: clean
@@ -130,3 +143,6 @@ $(GOLANGCI_LINT):
 
 $(GOTESTSUM):
 	$(call go-install,gotest.tools/gotestsum,$(GOTESTSUM_VERSION),$@)
+
+$(GREMLINS):
+	$(call go-install,github.com/go-gremlins/gremlins/cmd/gremlins,$(GREMLINS_VERSION),$@)

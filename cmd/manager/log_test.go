@@ -28,14 +28,14 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(apiserver.Run(m))
 }
 
 // patience is how long the manager has for what a test waits for.
 const patience = 30 * time.Second
 
 func TestLogFileOfAManager(t *testing.T) {
-	server := apiserver.Start(t)
+	server := apiserver.Shared(t)
 	cluster, kubeconfig := server.Client(t, apiserver.Admin), server.KubeconfigFile(t)
 	dir := filepath.Join(t.TempDir(), "topscloud", "gcu-operator")
 	path := filepath.Join(dir, logFile)
@@ -46,6 +46,12 @@ func TestLogFileOfAManager(t *testing.T) {
 	if err := cluster.Create(t.Context(), gr); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := cluster.Delete(context.Background(), gr); err != nil {
+			t.Error(err)
+		}
+		removeFinalizer(t, cluster, gr)
+	})
 	eventually(t, func() string { return lacks(path, regexp.MustCompile(`(?s)(Starting workers.*){3}`)) })
 	identity := fmt.Sprintf("gcuResource(name:%s, uuid:%s)", gr.Name, gr.UID)
 	t.Run("contract 57: what concerns a gr names it and its uuid", func(t *testing.T) {

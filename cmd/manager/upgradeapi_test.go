@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -24,6 +22,13 @@ func freeAddress(t *testing.T) string {
 	}
 	defer listener.Close()
 	return listener.Addr().String()
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // get returns the status of an answer and its body, 0 when there is none.
@@ -42,14 +47,14 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestTheManagerServesTheRESTAPI(t *testing.T) {
-	server := apiserver.StartBare(t)
-	occupied := filepath.Join(t.TempDir(), "op-log") // a file is in the place of the directory
-	if err := os.WriteFile(occupied, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	probes, api := freeAddress(t), freeAddress(t)
+	server := apiserver.Shared(t)
+	check(t, server.RemoveCRDs(t.Context()))
+	t.Cleanup(func() { check(t, server.InstallCRDs()) }) // for the tests after this one
+	occupied := filepath.Join(t.TempDir(), "op-log")     // a file is in the place of the directory
+	check(t, os.WriteFile(occupied, nil, 0o600))
+	probes, api, profiles := freeAddress(t), freeAddress(t), freeAddress(t)
 	flags := []string{"--kubeconfig", server.KubeconfigFile(t), "--metrics-bind-address=0", "--health-probe-bind-address", probes, "--log-dir=",
-		"--upgrade-api-bind-address", api, "--upgrade-api-auth=none", "--upgrade-api-log-dir", occupied}
+		"--upgrade-api-bind-address", api, "--upgrade-api-auth=none", "--upgrade-api-log-dir", occupied, "--pprof-bind-address", profiles}
 	readiness := func(want int) func() string {
 		return func() string {
 			if status, body := get(t, "http://"+probes+"/readyz?verbose"); status != want {
@@ -58,7 +63,6 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 			return ""
 		}
 	}
-	crds := []string{apiserver.CRDs}
 
 	t.Run("contract 77: without the CRDs the manager does not get ready, and says what to do", func(t *testing.T) {
 		manager := startManager(t, flags...)
@@ -76,9 +80,7 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 			}
 		}
 	})
-	if _, err := envtest.InstallCRDs(server.Config, envtest.CRDInstallOptions{Paths: crds}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, server.InstallCRDs())
 	manager := startManager(t, flags...)
 	t.Run("contract 61 and 78: it serves, though its log cannot be written", func(t *testing.T) {
 		eventually(t, readiness(http.StatusOK))
@@ -86,10 +88,16 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 			t.Errorf("%d %s", status, body)
 		}
 	})
+	t.Run("profiles are served on request", func(t *testing.T) {
+		eventually(t, func() string {
+			if status, body := get(t, "http://"+profiles+"/debug/pprof/heap"); status != http.StatusOK {
+				return fmt.Sprintf("%d %s", status, body)
+			}
+			return ""
+		})
+	})
 	t.Run("contract 77: it is not ready any more when the CRDs are gone", func(t *testing.T) {
-		if err := envtest.UninstallCRDs(server.Config, envtest.CRDInstallOptions{Paths: crds}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, server.RemoveCRDs(t.Context()))
 		eventually(t, readiness(http.StatusInternalServerError))
 	})
 	if err := manager.terminate(t); err != nil {

@@ -96,13 +96,14 @@ func TestCountsAreNotReportedMoreOftenThanTheInterval(t *testing.T) {
 	if err := c.api.Status().Update(context.Background(), &n); err != nil {
 		t.Fatal(err)
 	}
-	c.now = epoch.Add(300 * time.Millisecond)
-	if after := c.mustReconcile(); after != 700*time.Millisecond || c.stored().Status.SkippedNodes != 0 {
-		t.Errorf("after 300ms: next pass after %s, %d skipped stored, want 700ms and 0", after, c.stored().Status.SkippedNodes)
+	const early = reportInterval / 4
+	c.now = epoch.Add(early)
+	if after := c.mustReconcile(); after != reportInterval-early || c.stored().Status.SkippedNodes != 0 {
+		t.Errorf("after %s: next pass after %s, %d skipped stored, want %s and 0", early, after, c.stored().Status.SkippedNodes, reportInterval-early)
 	}
-	c.now = epoch.Add(time.Second)
+	c.now = epoch.Add(reportInterval)
 	if after := c.mustReconcile(); after != 0 || c.stored().Status.SkippedNodes != 1 {
-		t.Errorf("after 1s: next pass after %s, %d skipped stored, want never and 1", after, c.stored().Status.SkippedNodes)
+		t.Errorf("after %s: next pass after %s, %d skipped stored, want never and 1", reportInterval, after, c.stored().Status.SkippedNodes)
 	}
 	if updates := c.statusUpdates; updates != 2 {
 		t.Errorf("%d status writes, want 2", updates)
@@ -118,7 +119,7 @@ func TestANewSlotIsStoredBeforeTheIntervalIsOver(t *testing.T) {
 	}
 	delete(live.Annotations, topsv1.AnnotationPaused)
 	c.update(&live)
-	c.now = epoch.Add(300 * time.Millisecond)
+	c.now = epoch.Add(reportInterval / 4)
 	c.mustReconcile()
 	if len(c.slots()) != 1 || len(c.deletions) != 1 {
 		t.Errorf("slots %v, deletions %v, want one of each at once", c.slots(), c.deletions)

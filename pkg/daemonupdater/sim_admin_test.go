@@ -21,7 +21,6 @@ func (w *simWorld) disturb() {
 		w.disturbPod()
 	}
 	if w.chance(w.knobs.admin) {
-		w.edits++
 		w.administrate(w.groups[w.rng.IntN(len(w.groups))])
 	}
 	if w.knobs.ota && w.chance(3) {

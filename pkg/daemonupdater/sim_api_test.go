@@ -104,6 +104,7 @@ func (a *simAPI) remove(key simKey) {
 	if _, ok := a.objects[key]; !ok {
 		return
 	}
+	a.counter++
 	delete(a.objects, key)
 	if i, ok := slices.BinarySearchFunc(a.keys[key.kind], key, compareSimKeys); ok {
 		a.keys[key.kind] = slices.Delete(slices.Clone(a.keys[key.kind]), i, i+1)
@@ -193,6 +194,9 @@ func (a *simAPI) storePart(stored client.Object, sent []byte, answer client.Obje
 	next := simCopy(stored)
 	reflect.ValueOf(next).Elem().FieldByName(part).Set(reflect.ValueOf(decoded).Elem().FieldByName(part))
 	if !equality.Semantic.DeepEqual(next, stored) {
+		if part == "Spec" {
+			next.SetGeneration(next.GetGeneration() + 1)
+		}
 		a.put(next)
 	}
 	simInto(answer, next)

@@ -157,8 +157,7 @@ func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client
 		for uid, seen := range pass.live {
 			pass.live[uid] = simLiveSet{seen.ds, l.m.w.newestHash(seen.ds)}
 		}
-		now := newSimView(l.m.w.api)
-		now.advance(k.kind, now.behind(k.kind))
+		now := simView{objects: l.m.w.api.objects, keys: l.m.w.api.keys}
 		return now.list(list, opts)
 	})
 }

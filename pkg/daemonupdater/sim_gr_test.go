@@ -39,7 +39,7 @@ func (w *simWorld) makeHeavy(ds *appsv1.DaemonSet, order int) {
 
 // addGr makes the gr of a group.
 func (w *simWorld) addGr(g *simGroup) {
-	if w.ops == nil || g.id.Kind != kindGcuResource {
+	if g.id.Kind != kindGcuResource {
 		return
 	}
 	first := simGet[*appsv1.DaemonSet](w.api, g.sets[0])

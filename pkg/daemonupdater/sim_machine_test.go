@@ -77,7 +77,6 @@ func (w *simWorld) runMachines() {
 	if w.ops == nil {
 		return
 	}
-	w.restoreSpecs()
 	w.collectUpgrades()
 	for _, h := range w.hosts {
 		w.offerCards(h)
@@ -209,7 +208,7 @@ func (w *simWorld) agent(h *simHost) {
 			return
 		}
 	}
-	if w.now.Sub(m.reported) >= 40*time.Second || len(m.results) != said || w.chance(5) {
+	if w.now.Sub(m.reported) >= 40*time.Second || len(m.results) != said || !w.calm && w.chance(5) {
 		w.reportHost(h, u)
 	}
 }

@@ -299,7 +299,10 @@ func (m *simManager) serveOne() {
 	slices.SortFunc(m.parked, func(a, b *simCall) int {
 		return cmp.Or(cmp.Compare(a.verb, b.verb), cmp.Compare(a.key.kind, b.key.kind), compareSimKeys(a.key, b.key))
 	})
-	i := m.w.rng.IntN(len(m.parked))
+	m.serveAt(m.w.rng.IntN(len(m.parked)))
+}
+
+func (m *simManager) serveAt(i int) {
 	c := m.parked[i]
 	m.parked = slices.Delete(m.parked, i, i+1)
 	m.w.serve(m, c)

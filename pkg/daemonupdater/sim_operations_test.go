@@ -2,17 +2,10 @@ package daemonupdater
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strings"
-	"sync/atomic"
-	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -33,77 +26,14 @@ type simOps struct {
 // simSecond is a second gr on the nodes of the fleet.
 var simSecond = Group{Kind: kindGcuResource, Name: "second"}
 
-// TestSimulationOfOperations plays rollouts of grs whose drivers and toolkits are
-// replaced by operations: the Reconciler, the decision about an operation, and a
-// model of its controller, of node agents and of what is on the nodes.
-func TestSimulationOfOperations(t *testing.T) {
-	klog.SetOutput(io.Discard)
-	seeds := *simSeeds / 8
-	if testing.Short() {
-		seeds = 30
-	}
-	if *simSeed != 0 {
-		w := playOperations(t, *simSeed)
-		fmt.Println(strings.Join(w.history, "\n"))
-		reportSeed(t, w)
-		return
-	}
-	var steps, undone atomic.Int64
-	ends := make([]map[topsv1.OperationPhase]int, simShards)
-	t.Run("seeds", func(t *testing.T) {
-		for shard := range simShards {
-			ends[shard] = map[topsv1.OperationPhase]int{}
-			t.Run(fmt.Sprint("shard ", shard), func(t *testing.T) {
-				t.Parallel()
-				for seed := 1 + shard; seed <= seeds && (*simAllOf || !t.Failed()); seed += simShards {
-					w := playOperations(t, uint64(seed))
-					reportSeed(t, w)
-					steps.Add(int64(w.steps))
-					undone.Add(int64(w.undone))
-					for phase, n := range w.ops.ends {
-						ends[shard][phase] += n
-					}
-				}
-			})
-		}
-	})
-	for _, phase := range []topsv1.OperationPhase{topsv1.OperationDone, topsv1.OperationFailed, topsv1.OperationDeferred,
-		topsv1.OperationAborted, topsv1.OperationQuarantined} {
-		if n := ends[0][phase] + ends[1][phase]; n == 0 && seeds >= 100 && !t.Failed() {
-			t.Errorf("no operation ended as %s: the simulation does not reach it", phase)
-		}
-	}
-	if !t.Failed() {
-		fmt.Fprintf(os.Stdout, "simulation of operations: %d seeds, %d steps, operations by their end %v and %v, %d grs restored, 0 violations\n",
-			seeds, steps.Load(), ends[0], ends[1], undone.Load())
-	}
+// withOperations makes a world one whose grs have heavy components.
+func (w *simWorld) withOperations() {
+	w.ops = &simOps{known: map[string]*simOp{}, before: map[string]*topsv1.NodeUpgrade{}, stray: map[string]time.Time{}, ends: map[topsv1.OperationPhase]int{}}
 }
 
-// playOperations plays a seed; one in a hundred is played again with a crash after
-// each of its writes.
-func playOperations(t *testing.T, seed uint64) *simWorld {
-	if seed%100 != 50 {
-		return playWith(t, seed, (*simWorld).operations)
-	}
-	golden := playWith(t, seed, (*simWorld).golden)
-	for k := 1; k <= golden.writes && len(golden.violations) == 0; k += 1 + k/40 {
-		w := playWith(t, seed, func(w *simWorld) {
-			w.crashAfter = k
-			w.golden()
-		})
-		golden.steps += w.steps
-		if len(w.violations) > 0 {
-			return w
-		}
-	}
-	return golden
-}
-
-func playWith(t *testing.T, seed uint64, story func(*simWorld)) *simWorld {
-	return play(t, seed, func(w *simWorld) {
-		w.ops = &simOps{known: map[string]*simOp{}, before: map[string]*topsv1.NodeUpgrade{}, stray: map[string]time.Time{}, ends: map[topsv1.OperationPhase]int{}}
-		story(w)
-	})
+func (w *simWorld) goldenOperations() {
+	w.withOperations()
+	w.golden()
 }
 
 // addHeavyGroups draws the grs of a seed with operations.
@@ -129,12 +59,12 @@ func (w *simWorld) addHeavyGroups(shape int) {
 
 // operations is chaos among operations; then the faults stop.
 func (w *simWorld) operations() {
+	w.withOperations()
 	w.knobs = w.randomKnobs()
 	w.populate(2 + w.rng.IntN(4))
 	w.say("knobs %+v", w.knobs)
 	back := w.policies == nil && w.chance(2)
 	if back {
-		w.addRollbackPolicy()
 		w.goBackByThemselves()
 	}
 	w.push(w.groups[0], w.chance(w.knobs.bad))
@@ -184,25 +114,14 @@ func (w *simWorld) badDriver() {
 	if g.id != simFleet || w.stuck != "" || w.ops.guarded != "" {
 		return
 	}
-	if !w.until("L1: every node gets to a good target", 6*time.Hour, w.good) {
-		return
-	}
 	w.policies = nil
-	w.addRollbackPolicy()
-	w.annotate(g, topsv1.AnnotationUpgradePolicy, simBack)
-	driver := slices.IndexFunc(g.sets, func(key simKey) bool { return key.name == "driver" })
-	was := simGet[*appsv1.DaemonSet](w.api, g.sets[driver]).Spec.Template.Spec.Containers[0].Image
-	w.versions++
-	w.setImage(g, driver, fmt.Sprint([]string{"crash", "hang", "noload"}[w.rng.IntN(3)], "-", w.versions))
-	w.keepSpec(g)
+	w.goBackByThemselves()
+	var meanwhile []func(*simGroup)
 	if w.chance(2) {
-		w.breakMachine(g)
+		meanwhile = append(meanwhile, w.breakMachine)
 	}
-	w.until("rollback: the good driver is back", 6*time.Hour, func() bool {
-		r := w.rolloutOf(g.id).Status.Rollback
-		return w.good() && r != nil && r.CompletedTime != nil &&
-			simGet[*appsv1.DaemonSet](w.api, g.sets[driver]).Spec.Template.Spec.Containers[0].Image == was
-	})
+	driver := slices.IndexFunc(g.sets, func(key simKey) bool { return key.name == "driver" })
+	w.badAtLast(g, driver, simPick(w.rng, "crash", "hang", "noload"), meanwhile...)
 }
 
 // breakMachine breaks the machine on which the driver failed: then the rollback fails

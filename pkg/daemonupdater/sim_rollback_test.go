@@ -4,20 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"strings"
-	"testing"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -26,36 +21,11 @@ import (
 // simBack is a policy that goes back after the first failed node.
 const simBack = "back"
 
-// TestSimulationOfRollbacks plays rollouts under a policy with failure.action
-// Rollback, with all disturbances; at the end a bad version has to be rolled back.
-func TestSimulationOfRollbacks(t *testing.T) {
-	klog.SetOutput(io.Discard)
-	seeds := *simSeeds / 5
-	if testing.Short() {
-		seeds = min(seeds, 20)
-	}
-	rolledBack := 0
-	for seed := 1; seed <= seeds && !t.Failed(); seed++ {
-		w := play(t, uint64(seed), (*simWorld).rollbacks)
-		if len(w.violations) > 0 {
-			t.Errorf("seed %d: %s\n%s", seed, w.violations[0], strings.Join(w.history[max(0, len(w.history)-60):], "\n"))
-		}
-		rolledBack += w.undone
-	}
-	if rolledBack < seeds/2 && !t.Failed() {
-		t.Errorf("%d rollbacks in %d seeds, want at least one in every second", rolledBack, seeds)
-	}
-}
-
-// rollbacks is chaos among versions most of which are bad.
+// rollbacks is chaos among versions most of which are bad, under a policy that goes back.
 func (w *simWorld) rollbacks() {
 	w.knobs = w.randomKnobs()
 	w.knobs.bad, w.knobs.admin, w.knobs.ota = 1+w.rng.IntN(2), 30+w.rng.IntN(60), false
 	w.populate(3 + w.rng.IntN(7))
-	if w.groups[len(w.groups)-1].id.Kind != kindDaemonSet {
-		return // the model has no gcuresource controller
-	}
-	w.addRollbackPolicy()
 	w.goBackByThemselves()
 	for range 150 + w.rng.IntN(150) {
 		if w.chance(20) {
@@ -75,38 +45,55 @@ func (w *simWorld) rollbacks() {
 		w.setFinalizer(simKeyOf(pod), false)
 	}
 	w.goBackByThemselves()
-	if w.until("L1: every node gets to a good target", 4*time.Hour, w.good) {
-		w.badAtLast()
+	for _, g := range w.groups {
+		w.badAtLast(g, 0, simPick(w.rng, "crash", "hang"))
 	}
 	if !w.failed() {
 		w.finale()
 	}
 }
 
-// addRollbackPolicy makes the policy that goes back after the first failed node.
-func (w *simWorld) addRollbackPolicy() {
-	w.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
-		Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}}}})
-}
-
+// goBackByThemselves makes the policy that goes back after the first failed node
+// that of every group.
 func (w *simWorld) goBackByThemselves() {
+	if w.api.objects[simKey{kind: simPolicies, name: simBack}] == nil {
+		w.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
+			Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}}}})
+	}
 	for _, g := range w.groups {
 		w.annotate(g, topsv1.AnnotationUpgradePolicy, simBack)
 	}
 }
 
-// badAtLast pushes a bad version of what is known to be good: it has to be rolled back.
-func (w *simWorld) badAtLast() {
-	for _, g := range w.groups {
-		was := simGet[*appsv1.DaemonSet](w.api, g.sets[0]).Spec.Template.Spec.Containers[0].Image
-		w.versions++
-		w.setImage(g, 0, []string{"crash", "hang"}[w.rng.IntN(2)]+fmt.Sprint("-", w.versions))
-		w.until("rollback: the good version is back", 4*time.Hour, func() bool {
-			r := w.rolloutOf(g.id).Status.Rollback
-			return w.good() && r != nil && r.CompletedTime != nil &&
-				simGet[*appsv1.DaemonSet](w.api, g.sets[0]).Spec.Template.Spec.Containers[0].Image == was
-		})
+// badAtLast pushes a bad version of what is known to be good: it has to be rolled
+// back, and every set of the group has what it had.
+func (w *simWorld) badAtLast(g *simGroup, set int, kind string, meanwhile ...func(*simGroup)) {
+	if !w.until("L1: every node gets to a good target", 6*time.Hour, w.good) {
+		return
 	}
+	was, undone := w.imagesOf(g), w.undone
+	w.versions++
+	w.setImage(g, set, fmt.Sprint(kind, "-", w.versions))
+	w.keepSpec(g)
+	for _, happens := range meanwhile {
+		happens(g)
+	}
+	w.until("rollback: the good version is back", 6*time.Hour, func() bool {
+		r := w.rolloutOf(g.id).Status.Rollback
+		return w.good() && r != nil && r.CompletedTime != nil && slices.Equal(w.imagesOf(g), was)
+	})
+	if w.undone == undone && !w.failed() {
+		w.violate("rollback: the good version of %s is back, and no manager brought it back", g.id)
+	}
+}
+
+// imagesOf are the images of the sets of a group.
+func (w *simWorld) imagesOf(g *simGroup) []string {
+	var images []string
+	for _, key := range g.sets {
+		images = append(images, simGet[*appsv1.DaemonSet](w.api, key).Spec.Template.Spec.Containers[0].Image)
+	}
+	return images
 }
 
 // good: every node is at the target, and that is known to be good.
@@ -142,39 +129,20 @@ func (c *simClient) Patch(_ context.Context, object client.Object, patch client.
 			c.m.w.checkAsked(before, simGet[*topsv1.GcuResource](c.m.w.api, key))
 			return nil
 		}
-		return c.m.w.undoByUs(pass, key, patch.Type(), data)
+		return c.m.w.undoByUs(pass, object, patch.Type(), data)
 	})
 }
 
-// undoByUs is a rollback by a manager; the checks see the true state just before.
-func (w *simWorld) undoByUs(pass *simPass, key simKey, kind types.PatchType, data []byte) error {
-	stored := simGet[*appsv1.DaemonSet](w.api, key)
-	if stored == nil {
-		return apierrors.NewNotFound(simResource(key), key.name)
-	}
-	if kind != types.StrategicMergePatchType {
-		return fmt.Errorf("the model knows no patch of type %s", kind)
-	}
-	before, err := json.Marshal(stored)
-	if err != nil {
+// undoByUs is a rollback by a manager.
+func (w *simWorld) undoByUs(pass *simPass, object client.Object, kind types.PatchType, data []byte) error {
+	before := simGet[*appsv1.DaemonSet](w.api, simKeyOf(object))
+	if err := w.api.patch(object, kind, data, "Spec"); err != nil {
 		return err
 	}
-	after, err := strategicpatch.StrategicMergePatch(before, data, stored)
-	if err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	var next appsv1.DaemonSet
-	if err := json.Unmarshal(after, &next); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	if next.ResourceVersion != stored.ResourceVersion || next.UID != stored.UID {
-		return simConflict(key, "the object has been modified")
-	}
-	w.checkUndo(pass, stored, &next)
-	next.Generation++
+	after := simGet[*appsv1.DaemonSet](w.api, simKeyOf(object))
+	w.checkUndo(pass, before, after)
 	w.undone++
-	w.say("%s is rolled back to %s", key, next.Spec.Template.Spec.Containers[0].Image)
-	w.api.put(&next)
+	w.say("%s is rolled back to %s", after.Name, after.Spec.Template.Spec.Containers[0].Image)
 	return nil
 }
 

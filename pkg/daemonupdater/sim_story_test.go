@@ -29,8 +29,10 @@ func (w *simWorld) chaos() {
 	w.finale()
 }
 
-// golden is a small rollout without faults, with a stale cache in some seeds.
+// golden is a small rollout without faults, with a stale cache in some seeds. It is
+// the same until its manager is killed.
 func (w *simWorld) golden() {
+	w.orderly = true
 	w.populate(4)
 	w.knobs.stale = w.rng.IntN(2) * 4
 	w.push(w.groups[0], false)
@@ -56,10 +58,10 @@ func (w *simWorld) settle() {
 	w.calm = true
 	w.say("faults stop")
 	w.doPlanned()
-	if w.crashAfter == 0 && w.chance(2) {
+	if !w.orderly && w.chance(2) {
 		w.stuck = w.hosts[w.rng.IntN(len(w.hosts))].name
 	}
-	if w.ops != nil && w.stuck == "" && w.crashAfter == 0 && w.chance(3) {
+	if w.ops != nil && w.stuck == "" && !w.orderly && w.chance(3) {
 		w.ops.guarded = w.hosts[w.rng.IntN(len(w.hosts))].name
 	}
 	for _, h := range w.hosts {
@@ -137,6 +139,8 @@ func (w *simWorld) beQuiet() {
 // until plays until something holds.
 func (w *simWorld) until(what string, within time.Duration, holds func() bool) bool {
 	end := w.now.Add(within)
+	w.patient = within >= time.Hour
+	defer func() { w.patient = false }()
 	for !holds() {
 		if w.failed() {
 			return false

@@ -19,6 +19,7 @@ type simView struct {
 	at      map[string]int // changes applied, by kind
 	objects map[simKey]client.Object
 	keys    map[string][]simKey
+	index   map[simKey][]string // by controllerUID
 }
 
 // simEvent is what an informer tells: before is nil for an object that is new,
@@ -26,7 +27,7 @@ type simView struct {
 type simEvent struct{ before, after client.Object }
 
 func newSimView(api *simAPI) *simView {
-	return &simView{api: api, at: map[string]int{}, objects: map[simKey]client.Object{}, keys: map[string][]simKey{}}
+	return &simView{api: api, at: map[string]int{}, objects: map[simKey]client.Object{}, keys: map[string][]simKey{}, index: map[simKey][]string{}}
 }
 
 func (v *simView) behind(kind string) int { return len(v.api.log[kind]) - v.at[kind] }
@@ -69,7 +70,7 @@ func (v *simView) set(key simKey, object client.Object) {
 		delete(v.objects, key)
 		v.keys[key.kind] = slices.Delete(v.keys[key.kind], i, i+1)
 	case object != nil:
-		v.objects[key] = object
+		v.objects[key], v.index[key] = object, indexByController(object)
 		if !had {
 			v.keys[key.kind] = slices.Insert(v.keys[key.kind], i, key)
 		}
@@ -97,17 +98,21 @@ func (v *simView) list(list client.ObjectList, opts []client.ListOption) error {
 		}
 		owner = value
 	}
-	items := reflect.ValueOf(list).Elem().FieldByName("Items")
-	items.SetLen(0)
+	var found []client.Object
 	for _, key := range v.keys[simKind(list)] {
 		object := v.objects[key]
 		switch {
 		case options.Namespace != "" && key.namespace != options.Namespace:
-		case owner != "" && !slices.Contains(indexByController(object), owner):
+		case owner != "" && !slices.Contains(v.index[key], owner):
 		case options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(object.GetLabels())):
 		default:
-			items.Set(reflect.Append(items, reflect.ValueOf(object.DeepCopyObject()).Elem()))
+			found = append(found, object)
 		}
+	}
+	items := reflect.ValueOf(list).Elem().FieldByName("Items")
+	items.Set(reflect.MakeSlice(items.Type(), len(found), len(found)))
+	for i, object := range found {
+		items.Index(i).Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
 	}
 	return nil
 }

@@ -55,11 +55,13 @@ type simWorld struct {
 	planned  []simPlanned
 
 	calm       bool // no more faults
+	orderly    bool // no faults at all, and no node that never gets there
+	patient    bool // it is waited for something that takes hours
 	steps      int
 	passes     int
 	writes     int
 	crashAfter int // kill the manager after this many writes; 0 never
-	edits      int
+	changes    int // of the API server, before the last step
 	history    []string
 	violations []string
 	panicked   error
@@ -225,14 +227,11 @@ func (w *simWorld) failed() bool {
 // step lets a little time pass, then everybody act.
 func (w *simWorld) step() {
 	w.steps++
-	pass := w.seconds(1, 15)
-	if w.chance(3) {
-		pass = time.Duration(20+w.rng.IntN(1500)) * time.Millisecond
-	}
-	w.now = w.now.Add(pass)
+	w.now = w.now.Add(w.nextStep())
 	w.settleAccounts() // a pod is available by time alone
 	w.doPlanned()
 	w.kubernetes()
+	w.restoreSpecs()
 	w.runMachines()
 	if w.calm {
 		w.calmAdministrator()
@@ -244,6 +243,20 @@ func (w *simWorld) step() {
 		w.turn(m)
 	}
 	w.checkAll()
+}
+
+// nextStep draws how long nothing happens. After a step in which nothing changed that
+// is longer, once the faults are over.
+func (w *simWorld) nextStep() time.Duration {
+	quiet := w.calm && w.patient && w.api.counter == w.changes
+	w.changes = w.api.counter
+	switch {
+	case quiet:
+		return w.seconds(10, 60)
+	case w.chance(3):
+		return time.Duration(20+w.rng.IntN(1500)) * time.Millisecond
+	}
+	return w.seconds(1, 15)
 }
 
 // doPlanned does what is due, or everything when faults are over.

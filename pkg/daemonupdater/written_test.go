@@ -18,7 +18,7 @@ func TestACacheThatIsTwoWritesBehindShowsNoNews(t *testing.T) {
 	c.mustReconcile()
 	var version string
 	for i := 1; i <= 2; i++ {
-		c.now = epoch.Add(time.Duration(i) * 200 * time.Millisecond)
+		c.now = epoch.Add(time.Duration(i) * reportInterval / 5)
 		c.newRevision(fmt.Sprint("r", i), int64(10+i)) // another target is stored at once
 		if after := c.mustReconcile(); after == retryAhead {
 			t.Fatalf("write %d: decides again at once, want the last write to be remembered", i+1)

@@ -186,7 +186,7 @@ func TestInEveryOrderACordonEndsWithWhoMadeIt(t *testing.T) {
 			"the operation dies and is over": func(*rapid.T) { w.running = "" },
 			"the operation ends": func(t *rapid.T) {
 				if w.running == "" {
-					t.Skip("none is running")
+					return
 				}
 				w.carryOut(t, DecideUncordon(w.node, w.running))
 				if w.node.Mark == w.running {

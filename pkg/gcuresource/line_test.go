@@ -93,6 +93,8 @@ func (l *line) pass(write bool, verb string, object any, name string, do func() 
 	return err
 }
 
+var errKilled = errors.New("the operator was killed")
+
 // killedAfter lets nothing through after write n.
 func killedAfter(n int) func(*line) {
 	return func(l *line) {

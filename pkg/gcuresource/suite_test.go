@@ -48,6 +48,8 @@ type stage struct {
 	t      *testing.T
 	mu     sync.Mutex
 	writes []string
+	// passes are how many have begun over each gr and each node.
+	passes map[string]int
 	// fault stands between the controllers and the API server; nil lets all pass.
 	fault func(write string, send func() error) error
 	// stop ends the controllers.
@@ -60,7 +62,7 @@ type stage struct {
 // then they stop, and the nodes and the CRD of nfd are removed.
 func newStage(t *testing.T, nodes ...string) *stage {
 	t.Helper()
-	s := &stage{Client: testClient(t), t: t}
+	s := &stage{Client: testClient(t), t: t, passes: map[string]int{}}
 	for _, name := range nodes {
 		s.addNode(name)
 	}
@@ -111,13 +113,22 @@ func nfdCRD() *unstructured.Unstructured {
 	return crd
 }
 
-// recording is the manager's client; it notes every write.
+// recording is the manager's client; it notes every write, and the first read of a pass.
 func (s *stage) recording(config *rest.Config, options client.Options) (client.Client, error) {
 	inner, err := client.NewWithWatch(config, options)
 	if err != nil {
 		return nil, err
 	}
 	return interceptor.NewClient(inner, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			_, node := o.(*corev1.Node)
+			if _, gr := o.(*topsv1.GcuResource); node || gr && len(opts) == 0 { // with options it is for a line of the log
+				s.mu.Lock()
+				s.passes[key.Name]++
+				s.mu.Unlock()
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return s.write("create "+o.GetName(), func() error { return c.Create(ctx, o, opts...) })
 		},
@@ -146,6 +157,16 @@ func (s *stage) write(name string, send func() error) error {
 		return send()
 	}
 	return fault(name, send)
+}
+
+// begun returns how many passes have begun over each of some grs and nodes.
+func (s *stage) begun(names ...string) (passes []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		passes = append(passes, s.passes[name])
+	}
+	return passes
 }
 
 // written returns the writes since the last call.

@@ -1,30 +1,21 @@
 package ota_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota"
-	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 func TestPostShowsTheRequestInTheNodeUpgrade(t *testing.T) {
@@ -60,30 +51,6 @@ func TestPostShowsTheRequestInTheNodeUpgrade(t *testing.T) {
 	}
 }
 
-func TestRefusalsOfTheRealServer(t *testing.T) {
-	s := newSite(t, sharedPlane(t), "refusals")
-	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "refusals-other"}}
-	s.create(other)
-	s.outdated("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = other.Name })
-	s.outdated("bare", func(p *corev1.Pod) { p.OwnerReferences = nil })
-	s.outdated("current", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
-	leaving := s.outdated("leaving", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/stay"} })
-	if err := s.admin.Delete(t.Context(), leaving); err != nil {
-		t.Fatal(err)
-	}
-	s.start()
-	for pod, want := range map[string]int{
-		"elsewhere": 403, "leaving": 403, "current": 403, "bare": 400, "missing": 404, "Malformed_Name": 400, "a%2F..%2Fb": 400,
-	} {
-		if status, body := s.post(pod); status != want || strings.Count(body, "\n") != 1 {
-			t.Errorf("POST for %s: %d %q, want %d with one line", pod, status, body, want)
-		}
-	}
-	if requests := s.requests(); len(requests) != 0 {
-		t.Errorf("refused requests are shown: %+v", requests)
-	}
-}
-
 func TestPodsListsOnlyThisNode(t *testing.T) {
 	s := newSite(t, sharedPlane(t), "pods")
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pods-other"}}
@@ -98,48 +65,6 @@ func TestPodsListsOnlyThisNode(t *testing.T) {
 	}
 	if list.Kind != "PodList" || list.APIVersion != "v1" || len(list.Items) != 1 || list.Items[0].Name != "here" {
 		t.Errorf("GET /pods is a %s %s with %d items", list.APIVersion, list.Kind, len(list.Items))
-	}
-}
-
-func TestParallelPostsAreOneRequest(t *testing.T) {
-	s := newSite(t, sharedPlane(t), "parallel")
-	s.outdated("driver-x", nil)
-	s.start()
-	var posts sync.WaitGroup
-	for range 50 {
-		posts.Go(func() {
-			if status, body := s.post("driver-x"); status != http.StatusOK {
-				t.Errorf("POST: %d %q", status, body)
-			}
-		})
-	}
-	posts.Wait()
-	if requests := s.requests(); len(requests) != 1 {
-		t.Errorf("50 POSTs made %d requests", len(requests))
-	}
-	if files := s.journalFiles(); len(files) != 1 {
-		t.Errorf("the journal holds %v", files)
-	}
-}
-
-func TestPostAnswersQuickly(t *testing.T) {
-	s := newSite(t, sharedPlane(t), "latency")
-	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
-	for _, name := range names {
-		s.outdated(name, nil)
-	}
-	s.start()
-	s.until("the first contact is made", func() bool { status, _ := s.post("nobody"); return status == http.StatusNotFound })
-	var took []time.Duration
-	for _, name := range names {
-		start := time.Now()
-		s.mustPost(name)
-		took = append(took, time.Since(start))
-	}
-	slices.Sort(took)
-	t.Logf("POST took %s at the median, %s at most", took[len(took)/2], took[len(took)-1])
-	if median := took[len(took)/2]; median > 200*time.Millisecond {
-		t.Errorf("POST took %s at the median, want at most 200ms", median)
 	}
 }
 
@@ -221,94 +146,6 @@ func TestTasksOfTheOperatorSurvive(t *testing.T) {
 	if len(nodeUpgrade.Status.Tasks) != 1 || nodeUpgrade.Status.Tasks[0].State != topsv1.TaskFailed {
 		t.Errorf("tasks are %+v, want the failed one", nodeUpgrade.Status.Tasks)
 	}
-}
-
-// killedAtApply is an API server at which every apply meets the end of the agent.
-type killedAtApply struct {
-	ota.Cluster
-	disk func()
-}
-
-func (k killedAtApply) ApplyStatus(context.Context, string, *topsv1.NodeUpgrade) error {
-	k.disk()
-	return errors.New("killed")
-}
-
-func TestKilledBetweenJournalAndApplyResumes(t *testing.T) {
-	s := newSite(t, sharedPlane(t), "killed")
-	s.outdated("driver-x", nil)
-	left := filepath.Join(t.TempDir(), "state")
-	inbox, err := ota.NewInbox(ota.Options{
-		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Puller: noPuller{}, Clock: clock.RealClock{}, Log: testr.New(t),
-		Cluster: killedAtApply{Cluster: s.cluster, disk: func() {
-			// What a kill at this moment leaves on the disk.
-			if err := os.CopyFS(left, os.DirFS(s.stateDir)); err != nil {
-				t.Errorf("copying the state: %v", err)
-			}
-		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := inbox.Ask(t.Context(), s.namespace, "driver-x"); err == nil {
-		t.Fatal("the request was accepted although the apply did not end")
-	}
-	if requests := s.requests(); len(requests) != 0 {
-		t.Fatalf("requests are shown without an apply: %+v", requests)
-	}
-	s.stateDir = left
-	s.start()
-	s.until("the restarted agent shows the request", func() bool { return len(s.requests()) == 1 })
-}
-
-func TestNodeUpgradeOfAnEarlierNodeIsNotUsed(t *testing.T) {
-	s := newSite(t, sharedPlane(t), "earlier")
-	s.outdated("driver-x", nil)
-	s.create(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name, OwnerReferences: []metav1.OwnerReference{{
-		APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: "an-earlier-one",
-	}}}})
-	s.start()
-	status, body := s.post("driver-x")
-	if status != http.StatusServiceUnavailable || !strings.Contains(body, "kubectl delete nodeupgrade earlier") {
-		t.Errorf("POST: %d %q, want 503 that says what to do", status, body)
-	}
-	if files := s.journalFiles(); len(files) != 0 {
-		t.Errorf("the journal holds %v after a refusal", files)
-	}
-}
-
-func TestAgentHoldsNoOtherRights(t *testing.T) {
-	s := newSite(t, sharedPlane(t), "rights")
-	pod := s.outdated("driver-x", nil)
-	agent, err := client.New(s.agent, client.Options{Scheme: s.admin.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, err := range map[string]error{
-		"deleting a pod":         agent.Delete(t.Context(), pod),
-		"deleting a NodeUpgrade": agent.Delete(t.Context(), &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}),
-		"updating a node":        agent.Update(t.Context(), s.node),
-		"listing DaemonSets":     agent.List(t.Context(), &appsv1.DaemonSetList{}),
-		"writing a pod's status": agent.Status().Update(t.Context(), pod),
-		"listing nodes":          agent.List(t.Context(), &corev1.NodeList{}),
-		"listing secrets":        agent.List(t.Context(), &corev1.SecretList{}),
-		"evicting a pod":         agent.SubResource("eviction").Create(t.Context(), pod, pod),
-	} {
-		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v, want it forbidden", what, err)
-		}
-	}
-}
-
-func TestStoppedServerIsAnswered503AndNothingIsJournaled(t *testing.T) {
-	server := apiserver.Start(t)
-	s := newSite(t, planeOf(t, server), "stopped")
-	s.outdated("driver-x", nil)
-	if err := server.ControlPlane.APIServer.Stop(); err != nil {
-		t.Fatalf("stopping the API server: %v", err)
-	}
-	s.start()
-	s.expectDisconnected()
 }
 
 // expectDisconnected checks what an agent without an API server does.

@@ -1,22 +1,25 @@
 package ota
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/topsops/gcu-operator/test/need"
 )
 
 // smallDisk is a file system of its own that holds next to nothing.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("not run as root: that a full disk refuses new work was not tested on a real one")
+		need.Skip(t, "a disk that is full needs root, to mount one")
 	}
 	directory := t.TempDir()
 	if err := syscall.Mount("tmpfs", directory, "tmpfs", 0, "size=128k"); err != nil {
-		t.Skipf("no file system can be mounted here (%v): that a full disk refuses new work was not tested on a real one", err)
+		need.Skip(t, fmt.Sprintf("a disk that is full needs a file system, which cannot be mounted here: %v", err))
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(directory, 0); err != nil {

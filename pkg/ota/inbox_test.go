@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,6 +61,33 @@ func TestAskKeepsAndShowsARequestOnce(t *testing.T) {
 	}
 }
 
+// Each call may take as long as the way to the API server does.
+func TestARequestTakesFourCalls(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod(), podNamed(1)), t.TempDir())
+	b.mustAsk(t, "driver-x")
+	before := b.cluster.calls
+	b.mustAsk(t, "pod-1")
+	if got := b.cluster.calls - before; got > 4 {
+		t.Errorf("%d calls: the Node, the NodeUpgrade, the pod and the apply are four", got)
+	}
+}
+
+func TestFiftyAtOnceAskForOneRequest(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	var asking sync.WaitGroup
+	for range 50 {
+		asking.Go(func() {
+			if err := b.Ask(t.Context(), "kube-system", "driver-x"); err != nil {
+				t.Errorf("asking: %v", err)
+			}
+		})
+	}
+	asking.Wait()
+	if shown, kept := b.cluster.shown(), b.journaled(t); len(shown) != 1 || len(kept) != 1 {
+		t.Errorf("shown %v, kept %v", shown, kept)
+	}
+}
+
 func TestAskRefusesBeforeAnyCallWhenNamesAreMalformed(t *testing.T) {
 	cluster := newFakeCluster()
 	b := newBench(t, cluster, t.TempDir())
@@ -79,7 +107,7 @@ func TestAskKeepsNothingWhenItCannotBeShown(t *testing.T) {
 		"the API server is away":           {func(c *fakeCluster) { c.away = errAway }, "Nothing was recorded"},
 		"the apply fails":                  {func(c *fakeCluster) { c.applyFails = errAway }, "Nothing was recorded"},
 		"the Node does not exist":          {func(c *fakeCluster) { c.node = nil }, "getting Node node-a"},
-		"the Node was made anew":           {func(c *fakeCluster) { c.node.UID = "later" }, "earlier one"},
+		"the Node was made anew":           {func(c *fakeCluster) { c.node.UID = "later" }, "kubectl delete nodeupgrade node-a"},
 		"the NodeUpgrade is being deleted": {func(c *fakeCluster) { now := c.node.CreationTimestamp; c.nodeUpgrade.DeletionTimestamp = &now }, "being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {

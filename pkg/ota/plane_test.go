@@ -42,11 +42,9 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m))
 }
 
-// sharedPlane is the one of the tests that leave it running.
-func sharedPlane(t *testing.T) *controlPlane { return planeOf(t, apiserver.Shared(t)) }
-
-func planeOf(t *testing.T, server *apiserver.Server) *controlPlane {
+func sharedPlane(t *testing.T) *controlPlane {
 	t.Helper()
+	server := apiserver.Shared(t)
 	return &controlPlane{server.Client(t, apiserver.Admin), server.As(apiserver.NodeAgent)}
 }
 

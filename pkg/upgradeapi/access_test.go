@@ -286,13 +286,14 @@ func TestTLS(t *testing.T) {
 	for dir, want := range map[string]string{"": "localhost", folder: "gum.example.com"} {
 		d := newDesk(t)
 		d.serve(&Server{API: New(d.api.Options), TLS: true, CertDir: dir, Log: d.api.Log})
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // whose name it has is what is looked at
+		// Whose name it has is looked at, and that it is HTTP/1.1: the bounds of connections are those of requests.
+		transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 		response, err := (&http.Client{Transport: transport}).Do(d.request(t.Context(), http.MethodGet, "/gum/v1/gr", ""))
 		d.must(err)
 		_ = response.Body.Close()
 		transport.CloseIdleConnections()
-		if leaf := response.TLS.PeerCertificates[0]; response.StatusCode != http.StatusOK || leaf.VerifyHostname(want) != nil {
-			t.Errorf("%d, certificate of %v, want %s", response.StatusCode, leaf.DNSNames, want)
+		if leaf := response.TLS.PeerCertificates[0]; response.StatusCode != http.StatusOK || response.ProtoMajor != 1 || leaf.VerifyHostname(want) != nil {
+			t.Errorf("%s %s, certificate of %v, want %s", response.Proto, response.Status, leaf.DNSNames, want)
 		}
 	}
 	server := &Server{API: New(Options{Clock: clock.RealClock{}}), Address: "127.0.0.1:0", TLS: true, CertDir: t.TempDir()}

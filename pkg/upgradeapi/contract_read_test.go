@@ -178,11 +178,3 @@ func TestRolloutAndRevisions(t *testing.T) {
 		t.Errorf("revisions (-want +got):\n%s", diff)
 	}
 }
-
-func TestTheDocumentIsServed(t *testing.T) {
-	d := newDesk(t)
-	got := d.send(http.MethodGet, "/gum/v1/openapi.yaml", "")
-	if got.status != http.StatusOK || got.body != string(Document) || got.header.Get("Content-Type") != "application/yaml" {
-		t.Errorf("%d %s", got.status, got.header)
-	}
-}

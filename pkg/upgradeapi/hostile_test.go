@@ -1,9 +1,7 @@
 package upgradeapi
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -71,18 +69,6 @@ func quoted(text string) string {
 	return strings.ReplaceAll(fmt.Sprintf("%q", text), `\x00`, `\u0000`)
 }
 
-func TestBadBlueprintsChangeNothing(t *testing.T) {
-	d := newDesk(t)
-	d.create("strict")
-	for _, bad := range badBlueprints() {
-		d.file(bad.name, bad.content)
-		d.fails(http.MethodPut, "/gum/v1/gr/strict", fmt.Sprintf(`{"file": %q}`, bad.name), http.StatusBadRequest, bad.says)
-	}
-	if now := d.gr("strict"); now.Spec.Driver.Version != "1.0.0" {
-		t.Errorf("it was upgraded to %s", now.Spec.Driver.Version)
-	}
-}
-
 func TestABlueprintOfKubectlIsNoOtherGr(t *testing.T) {
 	d := newDesk(t)
 	d.create("exported")
@@ -98,53 +84,6 @@ func TestABlueprintOfKubectlIsNoOtherGr(t *testing.T) {
 	got := d.succeeds(http.MethodPut, "/gum/v1/gr/exported?dryRun=true", `{"file": "exported.json", "mode": "recreate"}`).object(t)
 	if got.GetUID() != "" || got.GetFinalizers() != nil || got.GetLabels()["site"] != "b" || got.GetAnnotations()["note"] != "y" || got.GetAnnotations()[topsv1.AnnotationRollbackTo] != "" {
 		t.Errorf("recreated: %+v", got)
-	}
-}
-
-func TestLargeBodiesAreRefused(t *testing.T) {
-	d := newDesk(t)
-	d.create("large")
-	body := `{"spec": {"driver": {"version": "` + strings.Repeat("x", maxBlueprintBytes) + `"}}}`
-	for _, method := range []string{http.MethodPut, http.MethodDelete} {
-		d.fails(method, "/gum/v1/gr/large", body, http.StatusRequestEntityTooLarge, "larger than 1048576 bytes")
-	}
-	if now := d.gr("large"); now.DeletionTimestamp != nil || now.Spec.Driver.Version != "1.0.0" {
-		t.Errorf("got %+v", now)
-	}
-}
-
-// A caller who sends half a header, or half a body, does not keep others from
-// being answered, and is hung up on.
-func TestSlowCallersAreHungUpOn(t *testing.T) {
-	d := newDesk(t)
-	d.create("slow")
-	var ended []chan error
-	for i := range 200 {
-		connection, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
-		d.must(err)
-		text := "GET /gum/v1/gr HTTP/1.1\r\nHost: a\r\nX-Slow: "
-		if i%2 == 0 {
-			text = "DELETE /gum/v1/gr/slow HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"
-		}
-		_, err = io.WriteString(connection, text)
-		d.must(err)
-		end := make(chan error, 1)
-		ended = append(ended, end)
-		go func() {
-			defer connection.Close()
-			d.must(connection.SetReadDeadline(time.Now().Add(patience)))
-			_, err := io.Copy(io.Discard, bufio.NewReader(connection))
-			end <- err
-		}()
-	}
-	d.succeeds(http.MethodGet, "/gum/v1/gr/slow", "")
-	for i, end := range ended {
-		if err := <-end; err != nil && !strings.Contains(err.Error(), "reset") {
-			t.Fatalf("connection %d is still open: %v", i, err)
-		}
-	}
-	if d.gr("slow").DeletionTimestamp != nil {
-		t.Error("half a request was carried out")
 	}
 }
 
@@ -185,15 +124,5 @@ func TestTooManyRequestsAreAnswered(t *testing.T) {
 		if got := d.fails(http.MethodGet, path, "", http.StatusTooManyRequests, "too many requests"); got.header.Get("Retry-After") != "1" {
 			t.Errorf("got %v", got.header)
 		}
-	}
-}
-
-// A page that somebody opens must not use the way of their browser to the port.
-func TestPagesOfOthersAreRefused(t *testing.T) {
-	d := newDesk(t)
-	d.create("browsed")
-	got := d.send(http.MethodPost, "/gum/v1/gr/browsed/pause", "", "Sec-Fetch-Site", "cross-site", "Origin", "https://example.com")
-	if got.status != http.StatusForbidden || d.gr("browsed").Annotations != nil {
-		t.Errorf("%d %s", got.status, got.body)
 	}
 }

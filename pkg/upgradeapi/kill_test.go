@@ -126,7 +126,7 @@ func TestAManagerThatDiesLosesNothing(t *testing.T) {
 	}
 	for i, story := range stories {
 		for last := 0; last <= story.writes; last++ {
-			for _, sent := range []bool{false, true} {
+			for _, sent := range []bool{false, true}[:min(last+1, 2)] { // it lives once
 				t.Run(fmt.Sprintf("%s, dead at write %d, which got through: %t", story.name, last, sent), func(t *testing.T) {
 					m := &mortal{Client: apiserver.Shared(t).Client(t, apiserver.Operator), last: last, sent: sent}
 					d := newDesk(t, func(o *Options) { o.Client = m })

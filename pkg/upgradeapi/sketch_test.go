@@ -8,6 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
 // sketch plays an API server that has one gr, named gr, and tells what it is asked
@@ -164,6 +168,8 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 		{name: "a deletion is of the gr that was read", method: http.MethodDelete, status: 200, want: []string{"delete gr with UID uid-1"}},
 		{name: "a deletion is none when the gr is going to be created again", s: raced, method: http.MethodDelete, status: 409, want: []string{"delete gr with UID uid-1"}},
 		{name: "who may update does not delete", change: func(o *Options) { o.Access = only("update") }, method: http.MethodDelete, status: 403},
+		{name: "a large spec is not read to its end", method: http.MethodPut, body: `{"spec": {"driver": {"version": "` + strings.Repeat("x", maxBlueprintBytes) + `"}}}`, status: 413},
+		{name: "nor is a large body of a deletion", method: http.MethodDelete, body: strings.Repeat(" ", maxBlueprintBytes) + "{}", status: 413},
 		{name: "a pause is of the gr that was read", method: http.MethodPost, path: "/pause", status: 200, want: []string{`patch gr {"metadata":{"annotations":{"topsops.enflame.com/paused":"true"},"uid":"uid-1"}}`}},
 		{name: "a page of another site pauses nothing", method: http.MethodPost, path: "/pause", headers: http.Header{"Sec-Fetch-Site": {"cross-site"}}, status: 403},
 		{name: "a token nobody knows does nothing", change: func(o *Options) { o.Access = NewTokenAccess(o.Client, clock.RealClock{}) }, headers: http.Header{"Authorization": {"Bearer x"}},
@@ -228,10 +234,25 @@ func TestWhatIsRememberedOfARequest(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnswered(t *testing.T) {
-	w, _ := sketched(nil, httptest.NewRequest(http.MethodDelete, "/gum/v1/gr/gr", http.NoBody), func(o *Options) { o.Client = nil })
-	if e := envelopeIn(t, w); w.Code != http.StatusInternalServerError || e.Operation != OperationDelete {
+func TestAPanicIsAnsweredAndTold(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	r := httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr", strings.NewReader(`{"spec": {}}`))
+	r.Header.Set("X-Request-Id", "ticket-1")
+	w, _ := sketched(nil, r, func(o *Options) {
+		o.Client, o.Log = nil, logging.New(io.Discard, logging.Options{Format: logging.JSON, File: file})
+	})
+	if e := envelopeIn(t, w); w.Code != http.StatusInternalServerError || e.Operation != OperationUpgrade || e.Error != "the manager failed, its log says where: request ticket-1" {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	log, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{` ERROR upgradeapi/serve\.go:\d+ Failing a request requestID=ticket-1 stack=".*upgradeapi\.\(\*API\)\.upgrade.*" error="panic: `,
+		` INFO upgradeapi/serve\.go:\d+ Answering request requestID=ticket-1 operation=Upgrade .* status=500 `} {
+		if !regexp.MustCompile(want).Match(log) {
+			t.Errorf("no line like %s:\n%s", want, log)
+		}
 	}
 }
 
@@ -290,11 +311,20 @@ func callSketch(t *testing.T, s *sketch, server *Server, log logr.Logger, text s
 	return connection
 }
 
-// Who sends half a body is hung up on.
-func TestASlowBodyIsNotWaitedFor(t *testing.T) {
-	connection := callSketch(t, &sketch{}, &Server{ReadTimeout: 50 * time.Millisecond}, logr.Discard(), "DELETE /gum/v1/gr/gr HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
-	if got, err := io.ReadAll(connection); err != nil || !strings.Contains(string(got), "the body could not be read") {
-		t.Errorf("answered with %q (%v)", got, err)
+// Who sends half a header, or half a body, is hung up on, and nothing is done.
+func TestASlowCallerIsNotWaitedFor(t *testing.T) {
+	for text, want := range map[string]string{
+		"DELETE /gum/v1/gr/gr HTTP/1.1\r\nHost: a\r\nX-Slow: ":                     "",
+		"DELETE /gum/v1/gr/gr HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{": "the body could not be read",
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel() // a header has seconds
+			s := &sketch{}
+			connection := callSketch(t, s, &Server{ReadTimeout: 50 * time.Millisecond}, logr.Discard(), text)
+			if got, err := io.ReadAll(connection); err != nil || !strings.Contains(string(got), want) || len(s.asked) > 0 {
+				t.Errorf("answered with %q (%v), after %q", got, err, s.asked)
+			}
+		})
 	}
 }
 
@@ -307,14 +337,14 @@ func TestASlowReaderIsNotWaitedFor(t *testing.T) {
 			once()
 		}
 	}, funcr.Options{Verbosity: 4})
-	s := &sketch{annotations: map[string]string{"large": strings.Repeat("x", 32<<20)}}
+	s := &sketch{annotations: map[string]string{"large": strings.Repeat("x", 8<<20)}}
 	connection := callSketch(t, s, &Server{WriteTimeout: 500 * time.Millisecond}, log, "GET /gum/v1/gr/gr HTTP/1.1\r\nHost: a\r\n\r\n")
 	select {
 	case <-left:
 	case <-time.After(patience):
 		t.Fatal("it is waited for")
 	}
-	if got, err := io.ReadAll(connection); len(got) >= 32<<20 {
+	if got, err := io.ReadAll(connection); len(got) >= 8<<20 {
 		t.Errorf("all %d bytes have come (%v)", len(got), err)
 	}
 }

@@ -90,9 +90,10 @@ func (d *desk) serve(s *Server) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
-	d.stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	stop := sync.OnceValue(func() error { cancel(); return <-ended })
+	d.stop = stop
 	d.t.Cleanup(func() {
-		if err := d.stop(); err != nil {
+		if err := stop(); err != nil {
 			d.t.Error(err)
 		}
 	})

@@ -2,7 +2,6 @@ package upgradeplan
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "write the golden files of printed plans anew")
+	"github.com/topsops/gcu-operator/test/golden"
+)
 
 // The worked example of the upgrade framework's design (contract statement 93,
 // decision D23). Its two golden plans are that document's, and are never updated.
@@ -122,26 +121,9 @@ func TestPlansPrintAsTheirGoldenFiles(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			plan := mustPlan(t, c.book, c.nodes, c.size)
-			golden(t, c.name+".table", Table(plan, c.label))
-			golden(t, c.name+".mermaid", Mermaid(plan, c.label))
+			golden.Check(t, c.name+".table", Table(plan, c.label))
+			golden.Check(t, c.name+".mermaid", Mermaid(plan, c.label))
 		})
-	}
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got), run go test -update:\n%s", path, diff)
 	}
 }
 

@@ -5,14 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -20,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/need"
 )
 
 // Namespace is where the operator is.
@@ -34,9 +42,6 @@ const (
 
 // config is the folder of what is shipped.
 var config = filepath.Join("..", "..", "config")
-
-// CRDs is the folder of the shipped CRDs.
-var CRDs = filepath.Join(config, "crd")
 
 // Server is a running API server.
 type Server struct {
@@ -54,25 +59,43 @@ var shared struct {
 }
 
 // Run runs the tests of a package, and stops the server that they share. It returns
-// the exit code for TestMain.
+// the exit code for TestMain, which is not 0 either when goroutines are left.
 func Run(m *testing.M) int {
 	code := m.Run()
-	if shared.server == nil {
-		return code
+	if shared.server != nil {
+		if err := shared.server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+			return 1
+		}
 	}
-	if err := shared.server.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+	if code != 0 {
+		return code // what failed may have left anything
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := goleak.Find(
+		// What compresses the old files of a log ends with the process, as lumberjack makes it.
+		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"),
+		// A cache of controller-runtime that ends while an event comes never takes it from its filter.
+		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"),
+	); err != nil {
+		fmt.Fprintln(os.Stderr, "the tests have passed, and left goroutines behind:", err)
 		return 1
 	}
-	return code
+	return 0
 }
 
 // Shared returns the server that the tests of a package share, with the CRDs and the
 // accounts. TestMain must call Run.
 func Shared(t *testing.T) *Server {
 	t.Helper()
-	need(t)
-	shared.once.Do(func() { shared.server, shared.err = start(true) })
+	return SharedWith(t, (*Server).install)
+}
+
+// SharedWith is Shared for a package that installs something else, once.
+func SharedWith(t *testing.T, install func(*Server) error) *Server {
+	t.Helper()
+	mayStart(t)
+	shared.once.Do(func() { shared.server, shared.err = start(install) })
 	if shared.err != nil {
 		t.Fatalf("starting the API server: %v", shared.err)
 	}
@@ -82,19 +105,8 @@ func Shared(t *testing.T) *Server {
 // Start returns a server like the shared one that ends with the test.
 func Start(t *testing.T) *Server {
 	t.Helper()
-	return startFor(t, true)
-}
-
-// StartBare returns a server without CRDs and accounts that ends with the test.
-func StartBare(t *testing.T) *Server {
-	t.Helper()
-	return startFor(t, false)
-}
-
-func startFor(t *testing.T, installed bool) *Server {
-	t.Helper()
-	need(t)
-	s, err := start(installed)
+	mayStart(t)
+	s, err := start((*Server).install)
 	if err != nil {
 		t.Fatalf("starting the API server: %v", err)
 	}
@@ -106,39 +118,72 @@ func startFor(t *testing.T, installed bool) *Server {
 	return s
 }
 
-func need(t *testing.T) {
+func mayStart(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("-short: it needs an API server")
+		need.Skip(t, "with -short there is no API server, which it needs")
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
 	}
 }
 
-func start(installed bool) (*Server, error) {
+func start(install func(*Server) error) (*Server, error) {
 	s := &Server{Environment: &envtest.Environment{}, Scheme: runtime.NewScheme()}
 	if err := errors.Join(clientgoscheme.AddToScheme(s.Scheme), topsv1.AddToScheme(s.Scheme)); err != nil {
 		return nil, err
-	}
-	if installed {
-		s.CRDDirectoryPaths, s.ErrorIfCRDPathMissing = []string{CRDs}, true
 	}
 	var err error
 	if s.admin, err = s.Start(); err != nil {
 		return nil, err
 	}
 	s.admin.QPS = -1
-	if installed {
-		err = s.makeAccounts()
-	}
-	if err != nil {
+	if err := install(s); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
 }
 
-// makeAccounts makes the accounts with their rights, from the files that are shipped.
+// install makes the CRDs, and the accounts with their rights, from the files that are
+// shipped.
+func (s *Server) install() error {
+	if err := s.InstallCRDs(); err != nil {
+		return err
+	}
+	return s.makeAccounts()
+}
+
+// InstallCRDs makes the shipped CRDs, and waits until their kinds are served.
+func (s *Server) InstallCRDs() error {
+	_, err := envtest.InstallCRDs(s.admin, crds())
+	return err
+}
+
+// RemoveCRDs deletes the shipped CRDs with all objects of their kinds, and waits until
+// they are gone.
+func (s *Server) RemoveCRDs(ctx context.Context) error {
+	if err := envtest.UninstallCRDs(s.admin, crds()); err != nil {
+		return err
+	}
+	c, err := client.New(s.admin, client.Options{Scheme: s.Scheme})
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		left := &metav1.PartialObjectMetadataList{}
+		left.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+		err := c.List(ctx, left)
+		return !slices.ContainsFunc(left.Items, func(crd metav1.PartialObjectMetadata) bool {
+			return strings.HasSuffix(crd.Name, "."+topsv1.GroupVersion.Group)
+		}), err
+	})
+}
+
+func crds() envtest.CRDInstallOptions {
+	return envtest.CRDInstallOptions{Paths: []string{filepath.Join(config, "crd")}, ErrorIfPathMissing: true}
+}
+
+// makeAccounts makes the accounts with their rights.
 func (s *Server) makeAccounts() error {
 	c, err := client.New(s.admin, client.Options{Scheme: s.Scheme})
 	if err != nil {

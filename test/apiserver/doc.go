@@ -2,7 +2,11 @@
 // rights that are shipped. There are no controllers and no kubelets: the tests play them.
 //
 // It is started by controller-runtime's envtest from what KUBEBUILDER_ASSETS names; make
-// test sets it. A test that cannot have a server fails, and is skipped with -short only.
+// test sets it. A test that cannot have a server fails. With -short it is skipped, which
+// fails in CI: -short is for what is in a hurry, such as make mutants.
+//
+// The tests of a package share one server, each with names of its own. After the last one
+// the server ends, and no goroutine may be left.
 //
 // The manifests are read from config/, as seen from a package two folders below the
 // project, where all tests that use this are.

@@ -39,7 +39,7 @@ type bed struct {
 	race     race
 	cluster  *harness.Cluster
 	manager  *harness.Process
-	watcher  *watcher
+	fleets   map[string]*fleet
 	gauge    *gauge
 	progress io.Writer
 	parent   string
@@ -59,7 +59,7 @@ func newBed(ctx context.Context, project harness.Project, c race, progress io.Wr
 
 // startBed starts everything but the DaemonSets.
 func startBed(ctx context.Context, project harness.Project, c race, progress io.Writer) (*bed, error) {
-	b := &bed{race: c, progress: progress, version: map[string]int{}}
+	b := &bed{race: c, progress: progress, version: map[string]int{}, fleets: map[string]*fleet{}}
 	ctx, b.cancel = context.WithCancel(ctx)
 	var err error
 	if b.parent, err = os.MkdirTemp("", "gcu-bench-"); err != nil {
@@ -80,8 +80,12 @@ func startBed(ctx context.Context, project harness.Project, c race, progress io.
 	if b.gauge, err = newGauge(ctx, b.cluster, b.manager); err != nil {
 		return b, err
 	}
-	b.watcher, err = watchPods(ctx, b.cluster, namespace)
-	return b, err
+	for _, name := range []string{ours, theirs} {
+		if b.fleets[name], err = watchFleet(ctx, b.cluster, nameLabel+"="+name); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
 }
 
 // stop ends the manager and the cluster, and removes their files.
@@ -110,12 +114,12 @@ func (b *bed) deploy(ctx context.Context) error {
 	}
 	for _, name := range []string{ours, theirs} {
 		b.version[name] = 1
-		reached := b.watcher.begin(name, "1", b.race.nodes)
+		reached := b.fleets[name].begin("1", b.race.nodes)
 		if err := b.cluster.Client.Create(ctx, b.daemonSet(name)); err != nil {
 			return fmt.Errorf("creating DaemonSet %s: %w", name, err)
 		}
 		if err := await(ctx, reached, deployTimeout); err != nil {
-			return fmt.Errorf("waiting for the first pods of %s, %d of %d Ready: %w", name, b.watcher.result(name).updated, b.race.nodes, err)
+			return fmt.Errorf("waiting for the first pods of %s, %d of %d Ready: %w", name, b.fleets[name].result().updated, b.race.nodes, err)
 		}
 	}
 	b.say("both DaemonSets deployed in %.0f s", time.Since(begin).Seconds())

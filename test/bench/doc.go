@@ -11,7 +11,7 @@
 //	cases.go     the cases with their targets
 //	bed.go       a cluster with a manager and the two DaemonSets
 //	roll.go      one rollout, measured
-//	watcher.go   who counts: eyes of its own on the pods
+//	watcher.go   who counts: a fleet that is followed to a version, by the tests' observer
 //	manager.go   what the manager's process and client used
 //	machine.go   the machine, and how busy it was
 //	quiet.go     a system in which nothing happens

@@ -93,7 +93,7 @@ func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll,
 	}
 	b.version[name]++
 	version := strconv.Itoa(b.version[name])
-	reached := b.watcher.begin(name, version, b.race.reachable())
+	reached := b.fleets[name].begin(version, b.race.reachable())
 	if err := b.setVersion(ctx, name, version); err != nil {
 		return roll{}, err
 	}
@@ -108,7 +108,7 @@ func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll,
 	if err := pause(ctx, settle); err != nil {
 		return r, err
 	}
-	r.sighting = b.watcher.result(name)
+	r.sighting = b.fleets[name].result()
 	after, err := b.gauge.read(ctx)
 	r.used = after.since(before)
 	return r, err

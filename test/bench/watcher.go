@@ -2,51 +2,36 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// watcher watches the pods of DaemonSets with eyes of its own, sharing no code
-// with the operator. A node is down for a DaemonSet from the moment its pod is
-// being deleted until a successor is Ready. A node that is merely cut off is not
-// down: nobody made it so.
-type watcher struct {
-	mu     sync.Mutex
-	fleets map[string]*fleet
-}
-
-// fleet is what was seen of one DaemonSet since begin.
+// fleet follows one DaemonSet to a version. Which of its nodes are down is seen by
+// the observer that the tests use.
 type fleet struct {
+	observer *harness.Observer
+	clock    clock.PassiveClock
+
+	mu sync.Mutex
 	// version is the one to reach, want the number of nodes to reach it.
 	version string
 	want    int
 	began   time.Time
 	reached chan struct{}
-
-	pods   map[string]podSeen   // node -> the newest pod
-	down   map[string]time.Time // node -> when its pod was deleted
-	atGoal map[string]bool      // nodes with a Ready pod of the version
-	seen   sighting
-	last   time.Time
+	// done is how long it took until that was reached; 0 when it was not.
+	done time.Duration
+	// pods are the newest ones, by node; atGoal the nodes with a Ready pod of the version.
+	pods   map[string]*corev1.Pod
+	atGoal map[string]bool
 }
 
-type podSeen struct {
-	uid     string
-	version string
-	ready   bool
-	ending  bool
-}
-
-// sighting is what the watcher counted.
+// sighting is what was counted.
 type sighting struct {
 	// done is how long it took until every wanted node was at the version.
 	done time.Duration
@@ -55,139 +40,93 @@ type sighting struct {
 	// most is the largest number of nodes down at once, mean the average over time.
 	most int
 	mean float64
-	// restart is the mean time from the deletion of a pod to the next one being Ready.
+	// restart is the mean time from the deletion of a pod to the next one being available.
 	restart time.Duration
-
-	nodeSeconds float64
-	restarts    int
-	restartSum  time.Duration
 }
 
-// watchPods starts a watcher of the pods of a namespace; it ends with ctx.
-func watchPods(ctx context.Context, c *harness.Cluster, namespace string) (*watcher, error) {
-	clientset, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	w := &watcher{fleets: map[string]*fleet{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(namespace))
-	informer := factory.Core().V1().Pods().Informer()
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { w.see(object.(*corev1.Pod), false) },
-		UpdateFunc: func(_, object any) { w.see(object.(*corev1.Pod), false) },
-		DeleteFunc: func(object any) {
-			if pod, ok := object.(*corev1.Pod); ok {
-				w.see(pod, true)
-			}
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching pods: %w", err)
-	}
-	factory.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil, fmt.Errorf("watching pods: %w", ctx.Err())
-	}
-	return w, nil
+func newFleet(clock clock.PassiveClock) *fleet {
+	return &fleet{clock: clock, observer: harness.NewObserver(clock), pods: map[string]*corev1.Pod{}, atGoal: map[string]bool{}}
 }
 
-// begin starts counting anew for a DaemonSet that is to reach a version on want
-// nodes. The channel is closed when it has.
-func (w *watcher) begin(daemonSet, version string, want int) <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := w.fleet(daemonSet)
-	now := time.Now()
-	f.version, f.want, f.began, f.last = version, want, now, now
+// watchFleet starts to follow the DaemonSet whose pods a selector matches; it ends with ctx.
+func watchFleet(ctx context.Context, c *harness.Cluster, selector string) (*fleet, error) {
+	f := newFleet(clock.RealClock{})
+	var err error
+	f.observer, err = harness.Observe(ctx, c, selector, f.see)
+	return f, err
+}
+
+// begin starts counting anew for a version that want nodes are to reach. The channel
+// is closed when they have.
+func (f *fleet) begin(version string, want int) <-chan struct{} {
+	f.observer.Reset()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version, f.want, f.began, f.done = version, want, f.clock.Now(), 0
 	f.reached, f.atGoal = make(chan struct{}), map[string]bool{}
-	f.seen = sighting{most: len(f.down)}
-	for node, pod := range f.pods {
-		f.judge(node, pod, now)
+	for _, pod := range f.pods {
+		f.judge(pod, pod.DeletionTimestamp != nil)
 	}
 	return f.reached
 }
 
 // result returns what was counted since begin.
-func (w *watcher) result(daemonSet string) sighting {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := w.fleet(daemonSet)
-	s := f.seen
-	s.updated = len(f.atGoal)
-	span := s.done
-	if span == 0 {
-		span = time.Since(f.began)
+func (f *fleet) result() sighting {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	end := f.began.Add(f.done)
+	if f.done == 0 {
+		end = f.clock.Now()
 	}
-	s.mean = s.nodeSeconds / span.Seconds()
-	if s.restarts > 0 {
-		s.restart = s.restartSum / time.Duration(s.restarts)
+	s := sighting{done: f.done, updated: len(f.atGoal), deleted: f.observer.Replaced(), most: f.observer.Most()}
+	var down, restarts time.Duration
+	ended := 0
+	for _, o := range f.observer.Outages() {
+		if !o.To.IsZero() {
+			restarts += o.To.Sub(o.From)
+			ended++
+		}
+		from, to := o.From, o.To
+		if from.Before(f.began) {
+			from = f.began
+		}
+		if to.IsZero() || to.After(end) {
+			to = end
+		}
+		down += max(0, to.Sub(from))
 	}
+	if ended > 0 {
+		s.restart = restarts / time.Duration(ended)
+	}
+	s.mean = down.Seconds() / end.Sub(f.began).Seconds()
 	return s
 }
 
-func (w *watcher) fleet(daemonSet string) *fleet {
-	f := w.fleets[daemonSet]
-	if f == nil {
-		f = &fleet{pods: map[string]podSeen{}, down: map[string]time.Time{}, atGoal: map[string]bool{}}
-		w.fleets[daemonSet] = f
-	}
-	return f
-}
-
-func (w *watcher) see(pod *corev1.Pod, gone bool) {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "DaemonSet" || pod.Spec.NodeName == "" {
+func (f *fleet) see(pod *corev1.Pod, gone bool) {
+	if metav1.GetControllerOf(pod) == nil || pod.Spec.NodeName == "" {
 		return
 	}
-	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fleet(owner.Name).see(pod, gone, now)
-}
-
-func (f *fleet) see(pod *corev1.Pod, gone bool, now time.Time) {
-	node, seen := pod.Spec.NodeName, podSeen{
-		uid: string(pod.UID), version: pod.Labels[versionLabel], ready: isReady(pod),
-		ending: gone || pod.DeletionTimestamp != nil,
-	}
-	if other, known := f.pods[node]; known && other.uid != seen.uid && seen.ending {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ending := gone || pod.DeletionTimestamp != nil
+	if other := f.pods[pod.Spec.NodeName]; ending && other != nil && other.UID != pod.UID {
 		return // the end of a pod whose successor was seen already
 	}
-	f.advance(now)
-	f.pods[node] = seen
-	f.judge(node, seen, now)
-	f.seen.most = max(f.seen.most, len(f.down))
+	f.pods[pod.Spec.NodeName] = pod
+	f.judge(pod, ending)
 }
 
 // judge notes what follows for a node from its newest pod.
-func (f *fleet) judge(node string, pod podSeen, now time.Time) {
-	deleted, isDown := f.down[node]
-	switch {
-	case pod.ending && !isDown:
-		f.down[node] = now
-		f.seen.deleted++
-	case !pod.ending && pod.ready && isDown:
-		delete(f.down, node)
-		f.seen.restarts++
-		f.seen.restartSum += now.Sub(deleted)
-	}
-	if pod.ending || !pod.ready || pod.version != f.version {
-		delete(f.atGoal, node)
+func (f *fleet) judge(pod *corev1.Pod, ending bool) {
+	if ending || !isReady(pod) || pod.Labels[versionLabel] != f.version {
+		delete(f.atGoal, pod.Spec.NodeName)
 		return
 	}
-	f.atGoal[node] = true
-	if f.reached != nil && f.seen.done == 0 && len(f.atGoal) >= f.want {
-		f.seen.done = max(now.Sub(f.began), time.Millisecond)
+	f.atGoal[pod.Spec.NodeName] = true
+	if f.reached != nil && f.done == 0 && len(f.atGoal) >= f.want {
+		f.done = max(f.clock.Now().Sub(f.began), time.Millisecond)
 		close(f.reached)
 	}
-}
-
-// advance adds the time that passed with the nodes now down.
-func (f *fleet) advance(now time.Time) {
-	if !f.last.IsZero() && f.seen.done == 0 {
-		f.seen.nodeSeconds += float64(len(f.down)) * now.Sub(f.last).Seconds()
-	}
-	f.last = now
 }
 
 func isReady(pod *corev1.Pod) bool {

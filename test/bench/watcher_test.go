@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // podOn makes a pod of DaemonSet d; its UID is node and version.
@@ -30,39 +31,42 @@ func podOn(node, version string, ready, ending bool) *corev1.Pod {
 	return pod
 }
 
-func TestWatcher(t *testing.T) {
-	w := &watcher{fleets: map[string]*fleet{}}
-	for _, node := range []string{"a", "b", "c"} {
-		w.see(podOn(node, "1", true, false), false)
+func TestAFleetIsFollowedToAVersion(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	clock := clocktesting.NewFakePassiveClock(now)
+	f := newFleet(clock)
+	at := func(seconds int, pod *corev1.Pod, gone bool) {
+		clock.SetTime(now.Add(time.Duration(seconds) * time.Second))
+		f.observer.See(pod, gone)
+		f.see(pod, gone)
 	}
-	reached := w.begin("d", "2", 2)
+	for _, node := range []string{"a", "b", "c"} {
+		at(0, podOn(node, "1", true, false), false)
+	}
+	reached := f.begin("2", 2)
 
-	w.see(podOn("a", "1", true, true), false)
-	w.see(podOn("b", "1", true, true), false)
-	w.see(podOn("a", "2", false, false), false)
-	w.see(podOn("a", "1", true, true), true) // the end of the old pod, seen late
-	w.see(podOn("a", "2", true, false), false)
-	w.see(podOn("c", "1", false, false), false) // cut off: nobody made it so
+	at(1, podOn("a", "1", true, true), false)
+	at(2, podOn("b", "1", true, true), false)
+	at(3, podOn("a", "2", false, false), false)
+	at(4, podOn("a", "1", true, true), true) // the end of the old pod, seen late
+	at(5, podOn("a", "2", true, false), false)
+	at(6, podOn("c", "1", false, false), false) // cut off: nobody made it so
 	select {
 	case <-reached:
 		t.Fatal("two nodes are wanted, one is updated")
 	default:
 	}
-	w.see(podOn("b", "1", true, true), true)
-	w.see(podOn("b", "2", true, false), false)
+	at(7, podOn("b", "1", true, true), true)
+	at(8, podOn("b", "2", true, false), false)
 	select {
 	case <-reached:
 	default:
 		t.Fatal("both wanted nodes are updated")
 	}
 
-	got := w.result("d")
-	want := []int{2, 2, 2, 2}
-	if diff := cmp.Diff(want, []int{got.updated, got.deleted, got.most, got.restarts}); diff != "" {
-		t.Errorf("updated, deleted, most, restarts (-want +got):\n%s", diff)
-	}
-	if got.done == 0 {
-		t.Error("the time it took is not known")
+	want := sighting{done: 8 * time.Second, updated: 2, deleted: 2, most: 2, mean: 10. / 8, restart: 5 * time.Second}
+	if diff := cmp.Diff(want, f.result(), cmp.AllowUnexported(sighting{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -34,7 +34,8 @@ type command struct{ path string }
 func build(t *testing.T) command {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "testcluster")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, ".")
+	// The same program wherever and whenever it is built.
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building testcluster: %v\n%s", err, out)

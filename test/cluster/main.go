@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"embed"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,16 +14,9 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/cli"
 )
 
-// controlPlaneModule is the Go module that the control plane is built from: this
-// module's own go.mod and go.sum, which pin every version, and the etcd command.
-// It travels inside the binary, so that testcluster runs from any directory.
-//
-//go:embed go.mod go.sum etcd/main.go pause/main.go
-var controlPlaneModule embed.FS
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := cli.New(controlPlaneModule).ExecuteContext(ctx)
+	err := cli.New().ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		// Joined errors come with line breaks.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -83,8 +83,17 @@ func checkNodeOff(t *testing.T, r *running) {
 	if err := r.client.CoreV1().Pods("default").Delete(t.Context(), victim.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}); err != nil {
 		t.Fatal(err)
 	}
-	// A pod on a live node is gone after the grace period; this one must not be.
-	time.Sleep(4 * time.Second)
+	// One on a live node, deleted after it, is gone after the grace period; this one must not be.
+	other := podOf(t, r, liveNode, "demo")
+	if err := r.client.CoreV1().Pods("default").Delete(t.Context(), other.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(ctx context.Context) string {
+		if _, err := r.client.CoreV1().Pods("default").Get(ctx, other.Name, get); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("the pod on %s is still there (%v)", liveNode, err)
+		}
+		return ""
+	})
 	pod, err := r.client.CoreV1().Pods("default").Get(t.Context(), victim.Name, get)
 	if err != nil {
 		t.Fatalf("the pod on the lost node does not hang: %v", err)

@@ -14,9 +14,12 @@ import (
 // steps build on each other.
 func TestRealNodes(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("NOT TESTED: real nodes, that is kubelets, containerd, docker, cut links, power loss and the removal of it all, need root")
+		t.Fatal("real nodes, that is kubelets, containerd, docker, cut links, power loss and the removal of it all, need root")
 	}
 	tc := build(t)
+	if unchanged(t, tc) {
+		return
+	}
 	sysctls := readSysctls(t)
 	abandoned := tc.interruptedUp(t, "abandoned")
 	abandoned.forget(t)

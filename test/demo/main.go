@@ -56,7 +56,11 @@ func demo(ctx context.Context, keep bool) (err error) {
 	if err != nil {
 		return errors.Join(interrupted(ctx, err), os.RemoveAll(parent))
 	}
-	cluster.Keep = keep
+	if keep {
+		if err := cluster.Keep(); err != nil {
+			return err
+		}
+	}
 	tale := story.New(cluster, narrator)
 	err = interrupted(ctx, tale.Tell(ctx))
 	if keep && ctx.Err() == nil {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -14,11 +13,11 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// newTemplate: the template changes again while half of the nodes are updated
-// and two are in flight. Each pod is replaced once by that, straight to the third
-// version.
-func (s *scenarios) newTemplate(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "template", rolling("2"))
+// The template changes again while half of the nodes are updated and two are in flight.
+// Each pod is replaced once by that, straight to the third version.
+func TestATemplateChangedHalfWayReplacesEachPodOnce(t *testing.T) {
+	s, ctx := enter(t)
+	f := newDaemonSet(ctx, t, s, "template", rolling("2"))
 	o := f.observe(ctx)
 	f.halfWay(ctx, "app:2", 3, 2)
 	before := f.uids(ctx)
@@ -27,14 +26,15 @@ func (s *scenarios) newTemplate(ctx context.Context, t *testing.T) {
 	}
 	o.Reset()
 	f.setFree(ctx, "app:3")
-	f.complete(ctx, "app:3", scenarioNodes)
+	f.complete(ctx, "app:3", stageNodes)
 	deletedExactly(t, o, before)
 	atMost(t, o, 2)
 }
 
-// toOTA: the strategy changes to OTA half-way and back.
-func (s *scenarios) toOTA(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "to-ota", rolling("1"))
+// The strategy changes to OTA half-way and back.
+func TestTheStrategyChangesHalfWayToOTAAndBack(t *testing.T) {
+	s, ctx := enter(t)
+	f := newDaemonSet(ctx, t, s, "to-ota", rolling("1"))
 	o := f.observe(ctx)
 	f.halfWay(ctx, "app:2", 2, 1)
 	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationUpdateStrategy] = "OTA" })
@@ -59,46 +59,24 @@ func (s *scenarios) toOTA(ctx context.Context, t *testing.T) {
 		}
 		return nil
 	})
-	f.staysAs(ctx, f.uids(ctx))
+	f.undisturbed(ctx, f.uids(ctx))
 	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationUpdateStrategy] = "AdvancedRollingUpdate" })
 	f.admit(ctx, "app:2", 3)
-	f.complete(ctx, "app:2", scenarioNodes)
+	f.complete(ctx, "app:2", stageNodes)
 	f.allHave(ctx, "")
 	atMost(t, o, 1)
-	if replaced := o.Replaced(); replaced != scenarioNodes {
-		t.Errorf("%d pods were replaced, want each of %d once", replaced, scenarioNodes)
+	if replaced := o.Replaced(); replaced != stageNodes {
+		t.Errorf("%d pods were replaced, want each of %d once", replaced, stageNodes)
 	}
 }
 
-// smallerBudget: four nodes are in flight when the budget is lowered to one. No
-// node is started before none of them is left.
-func (s *scenarios) smallerBudget(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "smaller", rolling("4"))
-	o := f.observe(ctx)
-	f.halfWay(ctx, "app:2", 0, 4)
-	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationMaxUnavailable] = "1" })
-	f.reaches(ctx, "under the smaller budget", func(st *topsv1.DaemonRolloutStatus) bool { return st.MaxUnavailable == 1 })
-	for updated := 1; updated <= 3; updated++ {
-		f.admit(ctx, "app:2", 1)
-		f.isAt(ctx, "app:2", updated, 4-updated)
-	}
-	f.staysAs(ctx, f.uids(ctx))
-	if most := o.Most(); most != 4 {
-		t.Errorf("%d nodes were down at once before, want 4", most)
-	}
-	o.Reset()
-	f.admit(ctx, "app:2", 3)
-	f.complete(ctx, "app:2", scenarioNodes)
-	atMost(t, o, 1)
-}
-
-// otherPolicy: the DaemonSet names another policy half-way, first one that does
-// not exist.
-func (s *scenarios) otherPolicy(ctx context.Context, t *testing.T) {
+// The DaemonSet names another policy half-way, first one that does not exist.
+func TestAPolicyChangedHalfWayBindsAtOnce(t *testing.T) {
+	s, ctx := enter(t)
 	for name, most := range map[string]int32{"narrow": 1, "wide": 3} {
 		s.policy(ctx, t, name, topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(most))})
 	}
-	f := newDaemonSet(ctx, t, s.Cluster, "other-policy", underPolicy("narrow"))
+	f := newDaemonSet(ctx, t, s, "other-policy", s.underPolicy("narrow"))
 	o := f.observe(ctx)
 	f.halfWay(ctx, "app:2", 1, 1)
 	atMost(t, o, 1)
@@ -107,8 +85,8 @@ func (s *scenarios) otherPolicy(ctx context.Context, t *testing.T) {
 		return reasonOf(st, topsv1.RolloutAccepted) == "UpgradePolicyNotFound"
 	})
 	f.admit(ctx, "app:2", 1)
-	f.staysAs(ctx, f.uids(ctx))
-	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationUpgradePolicy] = "wide" })
+	f.undisturbed(ctx, f.uids(ctx))
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationUpgradePolicy] = s.name("wide") })
 	f.isAt(ctx, "app:2", 2, 3)
 	// A policy that changes binds as well: from here on one by one.
 	s.editPolicy(ctx, t, "wide", func(spec *topsv1.UpgradePolicySpec) { spec.MaxUnavailable = ptr.To(intstr.FromInt32(1)) })
@@ -116,15 +94,16 @@ func (s *scenarios) otherPolicy(ctx context.Context, t *testing.T) {
 	f.admit(ctx, "app:2", 2)
 	f.isAt(ctx, "app:2", 4, 1)
 	f.admit(ctx, "app:2", 2)
-	f.complete(ctx, "app:2", scenarioNodes)
+	f.complete(ctx, "app:2", stageNodes)
 	atMost(t, o, 3)
 }
 
-// otherUpdateType: Kubernetes is told to roll the DaemonSet half-way. We stop and
-// say so, and go on when it is OnDelete again. Kubernetes itself starts nothing
-// meanwhile, for the node in flight uses up its budget of one.
-func (s *scenarios) otherUpdateType(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "other-type", rolling("2"))
+// Kubernetes is told to roll the DaemonSet half-way. We stop and say so, and go on when
+// it is OnDelete again. Kubernetes itself starts nothing meanwhile, for the node in
+// flight uses up its budget of one.
+func TestAnUpdateTypeChangedHalfWayStopsUsUntilItIsOnDeleteAgain(t *testing.T) {
+	s, ctx := enter(t)
+	f := newDaemonSet(ctx, t, s, "other-type", rolling("2"))
 	o := f.observe(ctx)
 	f.halfWay(ctx, "app:2", 2, 2)
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
@@ -137,15 +116,15 @@ func (s *scenarios) otherUpdateType(ctx context.Context, t *testing.T) {
 		return meta.IsStatusConditionFalse(st.Conditions, topsv1.RolloutAccepted) && reasonOf(st, topsv1.RolloutAccepted) == "UpdateTypeNotOnDelete"
 	})
 	f.admit(ctx, "app:2", 1) // a slot is free: it must not be used
-	f.staysAs(ctx, f.uids(ctx))
+	f.undisturbed(ctx, f.uids(ctx))
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
 	})
 	f.isAt(ctx, "app:2", 3, 2)
 	f.admit(ctx, "app:2", 3)
-	f.complete(ctx, "app:2", scenarioNodes)
+	f.complete(ctx, "app:2", stageNodes)
 	atMost(t, o, 2)
-	if replaced := o.Replaced(); replaced != scenarioNodes {
-		t.Errorf("%d pods were replaced, want each of %d once", replaced, scenarioNodes)
+	if replaced := o.Replaced(); replaced != stageNodes {
+		t.Errorf("%d pods were replaced, want each of %d once", replaced, stageNodes)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,31 +16,30 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-const (
-	settleTime = 60 * time.Second
-	// quietTime is how long a test watches that nothing happens.
-	quietTime = 3 * time.Second
-)
-
-// fixture is one DaemonSet of a scenario.
+// fixture is one DaemonSet of a story.
 type fixture struct {
-	t       *testing.T
-	cluster *harness.Cluster
-	name    string
+	t     *testing.T
+	stage *stage
+	name  string
+	// fences is the number of fences so far, post the DaemonSet that shows them.
+	fences int
+	post   *fixture
+	// admitted are the pods of held versions that are to be Ready.
+	admitted map[types.UID]bool
 }
 
-// newDaemonSet creates an OnDelete DaemonSet with annotations and waits until
-// its pods are Ready everywhere.
-func newDaemonSet(ctx context.Context, t *testing.T, c *harness.Cluster, name string, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *fixture {
+// newDaemonSet creates an OnDelete DaemonSet with annotations on the nodes of the
+// stage, and waits until its pods are Ready everywhere.
+func newDaemonSet(ctx context.Context, t *testing.T, s *stage, name string, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *fixture {
 	t.Helper()
-	f := createDaemonSet(ctx, t, c, name, annotations, change...)
+	f := createDaemonSet(ctx, t, s, name, annotations, change...)
 	f.eventually(ctx, func() error {
 		live, err := f.get(ctx)
 		if err != nil {
 			return err
 		}
 		if live.Status.DesiredNumberScheduled == 0 || live.Status.NumberReady != live.Status.DesiredNumberScheduled {
-			return fmt.Errorf("%d of %d pods of %s are Ready", live.Status.NumberReady, live.Status.DesiredNumberScheduled, name)
+			return fmt.Errorf("%d of %d pods of %s are Ready", live.Status.NumberReady, live.Status.DesiredNumberScheduled, f.name)
 		}
 		return nil
 	})
@@ -49,8 +47,9 @@ func newDaemonSet(ctx context.Context, t *testing.T, c *harness.Cluster, name st
 }
 
 // createDaemonSet does not wait for the pods.
-func createDaemonSet(ctx context.Context, t *testing.T, c *harness.Cluster, name string, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *fixture {
+func createDaemonSet(ctx context.Context, t *testing.T, s *stage, name string, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *fixture {
 	t.Helper()
+	name = s.name(name)
 	labels := map[string]string{"app": name}
 	ds := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations},
@@ -59,32 +58,25 @@ func createDaemonSet(ctx context.Context, t *testing.T, c *harness.Cluster, name
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "app:1"}}},
+				Spec:       corev1.PodSpec{NodeSelector: s.selector(), Containers: []corev1.Container{{Name: "main", Image: "app:1"}}},
 			},
 		},
 	}
 	for _, f := range change {
 		f(ds)
 	}
-	if err := c.Client.Create(ctx, ds); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Client.Delete(context.WithoutCancel(ctx), ds) })
-	return &fixture{t, c, name}
+	s.create(ctx, t, ds)
+	return &fixture{t: t, stage: s, name: name, admitted: map[types.UID]bool{}}
 }
 
 func (f *fixture) eventually(ctx context.Context, check func() error) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	if err := harness.Eventually(ctx, check); err != nil {
-		f.t.Fatal(err)
-	}
+	f.stage.eventually(ctx, f.t, check)
 }
 
 func (f *fixture) get(ctx context.Context) (*appsv1.DaemonSet, error) {
 	var ds appsv1.DaemonSet
-	return &ds, f.cluster.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: f.name}, &ds)
+	return &ds, f.stage.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: f.name}, &ds)
 }
 
 // change edits the DaemonSet, again when somebody else edited it meanwhile.
@@ -96,7 +88,7 @@ func (f *fixture) change(ctx context.Context, edit func(*appsv1.DaemonSet)) {
 			return err
 		}
 		edit(ds)
-		return f.cluster.Client.Update(ctx, ds)
+		return f.stage.Client.Update(ctx, ds)
 	})
 }
 
@@ -108,7 +100,7 @@ func (f *fixture) setImage(ctx context.Context, image string) {
 
 func (f *fixture) pods(ctx context.Context) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := f.cluster.Client.List(ctx, &list, client.InNamespace("default"), client.MatchingLabels{"app": f.name})
+	err := f.stage.Client.List(ctx, &list, client.InNamespace("default"), client.MatchingLabels{"app": f.name})
 	return list.Items, err
 }
 
@@ -128,27 +120,9 @@ func (f *fixture) uids(ctx context.Context) map[types.UID]bool {
 	return uids
 }
 
-// staysAs fails when a pod of before is deleted within quietTime.
-func (f *fixture) staysAs(ctx context.Context, before map[types.UID]bool) {
-	f.t.Helper()
-	for end := time.Now().Add(quietTime); time.Now().Before(end); {
-		now := f.uids(ctx)
-		for uid := range before {
-			if !now[uid] {
-				f.t.Fatalf("pod %s of %s was deleted", uid, f.name)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			f.t.Fatal(ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
 func (f *fixture) rollout(ctx context.Context) (*topsv1.DaemonRollout, error) {
 	var rollout topsv1.DaemonRollout
-	return &rollout, f.cluster.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: f.name}, &rollout)
+	return &rollout, f.stage.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: f.name}, &rollout)
 }
 
 // reaches waits until the status of the rollout is as wanted.
@@ -203,7 +177,7 @@ func (f *fixture) newestRevision(ctx context.Context) string {
 			return fmt.Errorf("the DaemonSet controller has not seen generation %d of %s", ds.Generation, f.name)
 		}
 		var list appsv1.ControllerRevisionList
-		if err := f.cluster.Client.List(ctx, &list, client.InNamespace("default"), client.MatchingLabels{"app": f.name}); err != nil {
+		if err := f.stage.Client.List(ctx, &list, client.InNamespace("default"), client.MatchingLabels{"app": f.name}); err != nil {
 			return err
 		}
 		for _, revision := range list.Items {
@@ -222,7 +196,7 @@ func (f *fixture) observe(ctx context.Context) *harness.Observer {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	f.t.Cleanup(cancel)
-	o, err := harness.Observe(ctx, f.cluster, "app="+f.name)
+	o, err := harness.Observe(ctx, f.stage.Cluster, "app="+f.name)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -23,30 +23,37 @@ import (
 
 // drivers is a gr whose driver is upgraded by operations on the nodes.
 type drivers struct {
-	*scenarios
+	*stage
 	t    *testing.T
 	name string
 }
 
-// newDrivers deploys a gr with a driver, a device plugin and an exporter, upgraded
-// node by node under a policy.
-func (s *scenarios) newDrivers(ctx context.Context, t *testing.T, name string, policy topsv1.UpgradePolicySpec) *drivers {
+// newDrivers deploys a gr with a driver, a device plugin and gfd, upgraded node by node
+// under a policy.
+func (s *stage) newDrivers(ctx context.Context, t *testing.T, name string, policy topsv1.UpgradePolicySpec) *drivers {
 	t.Helper()
-	return s.newHeavy(ctx, t, name, policy, "3/3", topsv1.GcuResourceSpec{
-		Driver: &topsv1.BaseFields{Version: "v1"}, DevicePlugin: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}})
+	gr := s.name(name)
+	return s.newHeavy(ctx, t, name, policy, "3/3", topsv1.GcuResourceSpec{Driver: s.component(gr+"-driver", "v1"),
+		DevicePlugin: s.component(gr+"-plugin", "v1"), GFD: s.component(gr+"-gfd", "v1")})
+}
+
+// component is a component of that name on the nodes of the stage. The exporter is for
+// the story that needs it: its Service has the same node port in every gr.
+func (s *stage) component(name, version string) *topsv1.BaseFields {
+	return &topsv1.BaseFields{Name: name, Version: version, NodeSelector: s.selector()}
 }
 
 // newHeavy deploys a gr, upgraded node by node under a policy.
-func (s *scenarios) newHeavy(ctx context.Context, t *testing.T, name string, policy topsv1.UpgradePolicySpec, ready string, spec topsv1.GcuResourceSpec) *drivers {
+func (s *stage) newHeavy(ctx context.Context, t *testing.T, name string, policy topsv1.UpgradePolicySpec, ready string, spec topsv1.GcuResourceSpec) *drivers {
 	t.Helper()
-	s.create(ctx, t, &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policy})
-	annotations := rolling("1")
-	annotations[topsv1.AnnotationUpgradePolicy] = name
-	s.create(ctx, t, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: spec})
-	s.shows(ctx, t, name, "deployed", func(gr *topsv1.GcuResource) bool {
+	s.policy(ctx, t, name, policy)
+	annotations := s.underPolicy(name)
+	annotations[topsv1.AnnotationMaxUnavailable] = "1"
+	s.create(ctx, t, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: s.name(name), Annotations: annotations}, Spec: spec})
+	s.shows(ctx, t, s.name(name), "deployed", func(gr *topsv1.GcuResource) bool {
 		return gr.Status.Phase == topsv1.PhaseRunning && gr.Status.ReadyResource == ready
 	})
-	return &drivers{scenarios: s, t: t, name: name}
+	return &drivers{stage: s, t: t, name: s.name(name)}
 }
 
 // upgrade changes the version of the driver and waits until the rollout has it.
@@ -90,6 +97,7 @@ func (d *drivers) training(ctx context.Context, replicas, minAvailable int32) {
 	deployment := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 		Replicas: ptr.To(replicas), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			NodeSelector: d.selector(),
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
 				WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}}},
 			Containers: []corev1.Container{{Name: "main", Image: "training:1", Env: []corev1.EnvVar{{Name: "ENFLAME_VISIBLE_DEVICES", Value: "all"}}}},
@@ -123,35 +131,11 @@ func (d *drivers) podsByNode(ctx context.Context, key, value string) map[string]
 	return byNode
 }
 
-// closed returns the nodes that take no pods, and what the operator left on nodes.
-func (d *drivers) closed(ctx context.Context) (cordoned, left []string) {
-	d.t.Helper()
-	var nodes corev1.NodeList
-	if err := d.Client.List(ctx, &nodes); err != nil {
-		d.t.Fatal(err)
-	}
-	for _, node := range nodes.Items {
-		if node.Spec.Unschedulable {
-			cordoned = append(cordoned, node.Name)
-		}
-		if mark, ok := node.Annotations[topsv1.AnnotationCordonedBy]; ok {
-			left = append(left, node.Name+" is marked by "+mark)
-		}
-		for _, taint := range node.Spec.Taints {
-			if taint.Key == topsv1.TaintDriverUpgrade {
-				left = append(left, node.Name+" is closed by "+taint.Value)
-			}
-		}
-	}
-	slices.Sort(cordoned)
-	return cordoned, left
-}
-
 // givenBack waits until no node but those is cordoned, and nothing of ours is left.
 func (d *drivers) givenBack(ctx context.Context, but ...string) {
 	d.t.Helper()
 	d.eventually(ctx, d.t, func() error {
-		if cordoned, left := d.closed(ctx); !slices.Equal(cordoned, but) || len(left) > 0 {
+		if cordoned, left := d.closed(ctx, d.t); !slices.Equal(cordoned, but) || len(left) > 0 {
 			return fmt.Errorf("cordoned %v, want %v; left %v", cordoned, but, left)
 		}
 		return nil
@@ -163,28 +147,24 @@ func soon() topsv1.UpgradePolicySpec {
 	return topsv1.UpgradePolicySpec{Validation: &topsv1.ValidationPolicy{SoakSeconds: 1}}
 }
 
-// driverUpgrade: each node is emptied of what uses its GCUs, gets the driver, and
-// then new pods of what uses the device; a node that a person cordoned stays so.
-func (s *scenarios) driverUpgrade(ctx context.Context, t *testing.T) {
+// Each node is emptied of what uses its GCUs, gets the driver, and then new pods of what
+// uses the device; a node that a person cordoned stays so.
+func TestADriverIsUpgradedOnEmptiedNodes(t *testing.T) {
+	s, ctx := enter(t)
+	s.startAgents(ctx, t)
 	d := s.newDrivers(ctx, t, "drivers", soon())
 	d.training(ctx, 3, 2)
 	before := d.podsByNode(ctx, "app", d.name+"-training")
-	const foreign = "node-0002"
-	if _, err := s.Kubectl(ctx, "cordon", foreign); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := s.Kubectl(context.WithoutCancel(ctx), "uncordon", foreign); err != nil {
-			t.Error(err)
-		}
-	})
+	foreign := s.nodes[1]
+	s.kubectl(ctx, t, "cordon", foreign)
+	t.Cleanup(func() { s.kubectl(context.WithoutCancel(ctx), t, "uncordon", foreign) })
 	d.upgrade(ctx, "v2")
 	d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool {
-		return complete(r) && r.Updated == scenarioNodes && r.Total == scenarioNodes
+		return complete(r) && r.Updated == stageNodes && r.Total == stageNodes
 	})
 	d.givenBack(ctx, foreign)
 
-	drivers, plugins := d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-driver"), d.podsByNode(ctx, "app.kubernetes.io/name", "enflame-gcu-k8s-plugin")
+	drivers, plugins := d.podsByNode(ctx, "app.kubernetes.io/name", d.name+"-driver"), d.podsByNode(ctx, "app.kubernetes.io/name", d.name+"-plugin")
 	for node, driver := range drivers {
 		if image := driver.Spec.Containers[0].Image; !hasTag(image, "v2") {
 			t.Errorf("the driver of %s has image %s", node, image)
@@ -226,9 +206,11 @@ func complete(r *topsv1.DaemonRolloutStatus) bool {
 	})
 }
 
-// drainRefused: a node whose pods may not be evicted is given back and put off with
-// the name of the budget; the others go on.
-func (s *scenarios) drainRefused(ctx context.Context, t *testing.T) {
+// A node whose pods may not be evicted is given back and put off with the name of the
+// budget; the others go on.
+func TestANodeThatCannotBeEmptiedIsPutOff(t *testing.T) {
+	s, ctx := enter(t)
+	s.startAgents(ctx, t)
 	policy := soon()
 	policy.Drain = &topsv1.DrainPolicy{TimeoutSeconds: 6}
 	d := s.newDrivers(ctx, t, "refused", policy)
@@ -236,9 +218,9 @@ func (s *scenarios) drainRefused(ctx context.Context, t *testing.T) {
 	stays := d.podsByNode(ctx, "app", d.name+"-training")
 	d.upgrade(ctx, "v2")
 	d.reaches(ctx, "done where it may be", func(r *topsv1.DaemonRolloutStatus) bool {
-		return r.Updated == scenarioNodes-2 && r.InFlightNodes == 0 && slices.ContainsFunc(r.Waiting, func(w topsv1.WaitingNote) bool {
+		return r.Updated == stageNodes-2 && r.InFlightNodes == 0 && slices.ContainsFunc(r.Waiting, func(w topsv1.WaitingNote) bool {
 			return w.Reason == "Deferred" && w.Nodes == 2 && strings.Contains(w.Message, "DrainTimeout") &&
-				strings.Contains(w.Message, "PodDisruptionBudget default/refused-training refuses")
+				strings.Contains(w.Message, "PodDisruptionBudget default/"+d.name+"-training refuses")
 		})
 	})
 	d.givenBack(ctx)
@@ -249,15 +231,16 @@ func (s *scenarios) drainRefused(ctx context.Context, t *testing.T) {
 	}
 }
 
-// deletedHalfWay: when a gr is deleted in the middle of an operation its node is
-// given back.
-func (s *scenarios) deletedHalfWay(ctx context.Context, t *testing.T) {
+// When a gr is deleted in the middle of an operation its node is given back.
+func TestAGcuResourceDeletedHalfWayLeavesNoNodeCordoned(t *testing.T) {
+	s, ctx := enter(t)
+	s.startAgents(ctx, t)
 	policy := soon()
 	policy.Validation.SoakSeconds = 600
 	d := s.newDrivers(ctx, t, "half-way", policy)
 	d.upgrade(ctx, "v2")
 	s.eventually(ctx, t, func() error {
-		if cordoned, left := d.closed(ctx); len(cordoned) != 1 || len(left) == 0 {
+		if cordoned, left := d.closed(ctx, d.t); len(cordoned) != 1 || len(left) == 0 {
 			return fmt.Errorf("cordoned %v, ours %v", cordoned, left)
 		}
 		return nil
@@ -267,11 +250,7 @@ func (s *scenarios) deletedHalfWay(ctx context.Context, t *testing.T) {
 	}
 	d.givenBack(ctx)
 	s.eventually(ctx, t, func() error {
-		var list topsv1.NodeUpgradeList
-		if err := s.Client.List(ctx, &list); err != nil {
-			return err
-		}
-		for _, u := range list.Items {
+		for _, u := range s.upgrades(ctx, t) {
 			if u.Spec.Operation != nil {
 				return fmt.Errorf("%s is still asked for operation %s", u.Name, u.Spec.Operation.ID)
 			}
@@ -283,20 +262,22 @@ func (s *scenarios) deletedHalfWay(ctx context.Context, t *testing.T) {
 	})
 }
 
-// twoResources: two grs upgrade what each has of a node at the same time, on one node
-// one after the other.
-func (s *scenarios) twoResources(ctx context.Context, t *testing.T) {
-	first := s.newHeavy(ctx, t, "first", soon(), "1/1", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "v1"}})
-	second := s.newHeavy(ctx, t, "second", soon(), "2/2", topsv1.GcuResourceSpec{Toolkit: &topsv1.BaseFields{Version: "v1"}, Exporter: &topsv1.BaseFields{}})
+// Two grs upgrade what each has of a node at the same time, on one node one after the
+// other.
+func TestTwoGcuResourcesUpgradeOneNodeOneAfterTheOther(t *testing.T) {
+	s, ctx := enter(t)
+	s.startAgents(ctx, t)
+	first := s.newHeavy(ctx, t, "first", soon(), "1/1", topsv1.GcuResourceSpec{Driver: s.component(s.name("first")+"-driver", "v1")})
+	second := s.newHeavy(ctx, t, "second", soon(), "2/2", topsv1.GcuResourceSpec{Toolkit: s.component(s.name("second")+"-toolkit", "v1"), GFD: s.component(s.name("second")+"-gfd", "v1")})
 	ended := first.endedOperations(ctx)
 	first.upgrade(ctx, "v2")
 	second.upgradeOf(ctx, "toolkit", "v2")
 	for _, d := range []*drivers{first, second} {
-		d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == scenarioNodes })
+		d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == stageNodes })
 	}
 	first.givenBack(ctx)
-	if len(ended) != scenarioNodes {
-		t.Errorf("%d nodes have a NodeUpgrade, want %d", len(ended), scenarioNodes)
+	if len(ended) != stageNodes {
+		t.Errorf("%d nodes have a NodeUpgrade, want %d", len(ended), stageNodes)
 	}
 	for node, before := range ended {
 		now := first.endedOperations(ctx)[node]
@@ -321,13 +302,19 @@ func (s *scenarios) twoResources(ctx context.Context, t *testing.T) {
 // endedOperations returns the history of every node.
 func (d *drivers) endedOperations(ctx context.Context) map[string][]topsv1.OperationRecord {
 	d.t.Helper()
-	var list topsv1.NodeUpgradeList
-	if err := d.Client.List(ctx, &list); err != nil {
-		d.t.Fatal(err)
-	}
 	ended := map[string][]topsv1.OperationRecord{}
-	for _, u := range list.Items {
+	for _, u := range d.upgrades(ctx, d.t) {
 		ended[u.Name] = u.Status.History
 	}
 	return ended
+}
+
+// upgrades returns the NodeUpgrades of the stage.
+func (s *stage) upgrades(ctx context.Context, t *testing.T) []topsv1.NodeUpgrade {
+	t.Helper()
+	var list topsv1.NodeUpgradeList
+	if err := s.Client.List(ctx, &list); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(list.Items, func(u topsv1.NodeUpgrade) bool { return !slices.Contains(s.nodes, u.Name) })
 }

@@ -3,8 +3,10 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,38 +28,38 @@ metadata: {name: batch}
 spec: {volcano: {}}
 `
 
-// examples deploys each example as a user would, waits with kubectl until it runs,
-// and deletes it: nothing is left but what is kept.
-func (s *scenarios) examples(ctx context.Context, t *testing.T) {
-	nodes := s.nodeNames(ctx, t)
-	s.labelled(ctx, t, nodes[0], "node-role.kubernetes.io/control-plane=", "gcu-pool=blue")
-	for _, name := range nodes[1:] {
-		s.labelled(ctx, t, name, "gcu-pool=green")
+// Each example is deployed as a user would, and deleted when kubectl says that it runs:
+// nothing is left but what is kept. That of the demo is shown by TestStory.
+func TestEveryExampleDeploysRunsAndGoesWithoutATrace(t *testing.T) {
+	s, ctx := enterAlone(t)
+	if err := s.Install(ctx); err != nil {
+		t.Fatal(err)
 	}
-	tests := []struct {
-		file  string
-		ready map[string]string // of each gr
-	}{
-		{"gcu-resource.json", map[string]string{"enflame-gcu-resource": "5/5"}},
-		{"gcu-resource.yaml", map[string]string{"enflame-gcu-resource": "5/5"}},
-		{"gcu-resource-driver.json", map[string]string{"enflame-gcu-resource": "6/6"}},
-		{"gcushare.yaml", map[string]string{"enflame-gcu-shared": "6/6"}},
-		{"nightingale.yaml", map[string]string{"enflame-gcu-monitoring": "1/1"}},
-		{"two-resources.yaml", map[string]string{"enflame-gcu-software": "4/4", "enflame-gcu-exporter": "1/1"}},
-		{"driver-versions.yaml", map[string]string{"gcu-driver-blue": "1/1", "gcu-driver-green": "1/1", "gcu-software": "5/5"}},
-		{volcanoFile, map[string]string{"batch": "1/1"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.file, func(t *testing.T) {
-			file := s.onTheseNodes(t, tt.file, nodes)
-			s.kubectl(ctx, t, "create", "-f", file)
-			for name, ready := range tt.ready {
-				s.kubectl(ctx, t, "wait", "--for=jsonpath={.status.phase}=Running", "gr/"+name, "--timeout=2m")
-				if line := s.kubectl(ctx, t, "get", "gr", name, "--no-headers"); !strings.Contains(line, " "+ready+" ") {
-					t.Errorf("kubectl get gr prints %q, want READY %s", line, ready)
+	s.startManager(ctx, t)
+	s.labelled(ctx, t, s.nodes[:1], "node-role.kubernetes.io/control-plane=", "gcu-pool=blue")
+	s.labelled(ctx, t, s.nodes[1:], "gcu-pool=green")
+	for _, together := range []map[string]map[string]string{ // file -> READY of each gr
+		{"gcu-resource.json": {"enflame-gcu-resource": "5/5"}},
+		{"gcu-resource.yaml": {"enflame-gcu-resource": "5/5"}, "nightingale.yaml": {"enflame-gcu-monitoring": "1/1"}},
+		{"two-resources.yaml": {"enflame-gcu-software": "4/4", "enflame-gcu-exporter": "1/1"}, volcanoFile: {"batch": "1/1"}},
+		{"driver-versions.yaml": {"gcu-driver-blue": "1/1", "gcu-driver-green": "1/1", "gcu-software": "5/5"}},
+		{"gcushare.yaml": {"enflame-gcu-shared": "6/6"}},
+	} {
+		t.Run(strings.Join(slices.Sorted(maps.Keys(together)), " and "), func(t *testing.T) {
+			var files []string
+			for example := range together {
+				files = append(files, "-f", s.onTheseNodes(t, example))
+			}
+			s.kubectl(ctx, t, append([]string{"create"}, files...)...)
+			for _, grs := range together {
+				for name, ready := range grs {
+					s.kubectl(ctx, t, "wait", "--for=jsonpath={.status.phase}=Running", "gr/"+name, "--timeout=2m")
+					if line := s.kubectl(ctx, t, "get", "gr", name, "--no-headers"); !strings.Contains(line, " "+ready+" ") {
+						t.Errorf("kubectl get gr prints %q, want READY %s", line, ready)
+					}
 				}
 			}
-			s.kubectl(ctx, t, "delete", "-f", file, "--timeout=2m")
+			s.kubectl(ctx, t, append([]string{"delete", "--timeout=2m"}, files...)...)
 			s.nothingLeft(ctx, t)
 		})
 	}
@@ -65,39 +67,29 @@ func (s *scenarios) examples(ctx context.Context, t *testing.T) {
 
 // onTheseNodes returns an example, with nodes of this cluster in place of the ones
 // it names, as a file of its own.
-func (s *scenarios) onTheseNodes(t *testing.T, example string, nodes []string) string {
+func (s *stage) onTheseNodes(t *testing.T, example string) string {
 	t.Helper()
 	text := []byte(volcano)
 	if example != volcanoFile {
 		var err error
-		if text, err = os.ReadFile(filepath.Join("..", "..", "examples", example)); err != nil {
+		if text, err = os.ReadFile(s.Project.Path("examples", example)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(s.Dir, "example.yaml") // JSON is YAML; no t.TempDir: kubectl splits a path at its commas
-	text = []byte(strings.NewReplacer("node-1", nodes[1], "node-2", nodes[2]).Replace(string(text)))
+	file := filepath.Join(s.Dir, "example-"+example+".yaml") // JSON is YAML; no t.TempDir: kubectl splits a path at its commas
+	text = []byte(strings.NewReplacer("node-1", s.nodes[1], "node-2", s.nodes[2]).Replace(string(text)))
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
 }
 
-// kubectl runs kubectl and returns what it printed.
-func (s *scenarios) kubectl(ctx context.Context, t *testing.T, args ...string) string {
+// labelled gives labels to nodes until the test ends.
+func (s *stage) labelled(ctx context.Context, t *testing.T, nodes []string, labels ...string) {
 	t.Helper()
-	out, err := s.Kubectl(ctx, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-// labelled gives labels to a node until the test ends.
-func (s *scenarios) labelled(ctx context.Context, t *testing.T, node string, labels ...string) {
-	t.Helper()
-	s.kubectl(ctx, t, append([]string{"label", "node", node}, labels...)...)
+	s.kubectl(ctx, t, slices.Concat([]string{"label", "node"}, nodes, labels)...)
 	t.Cleanup(func() {
-		args := []string{"label", "node", node}
+		args := slices.Concat([]string{"label", "node"}, nodes)
 		for _, l := range labels {
 			key, _, _ := strings.Cut(l, "=")
 			args = append(args, key+"-")
@@ -106,13 +98,8 @@ func (s *scenarios) labelled(ctx context.Context, t *testing.T, node string, lab
 	})
 }
 
-func (s *scenarios) nodeNames(ctx context.Context, t *testing.T) []string {
-	t.Helper()
-	return strings.Fields(s.kubectl(ctx, t, "get", "nodes", "--output=jsonpath={.items[*].metadata.name}"))
-}
-
 // nothingLeft waits until no object and no label of a gr is left, but what is kept.
-func (s *scenarios) nothingLeft(ctx context.Context, t *testing.T) {
+func (s *stage) nothingLeft(ctx context.Context, t *testing.T) {
 	t.Helper()
 	s.eventually(ctx, t, func() error {
 		for _, list := range []client.ObjectList{

@@ -2,104 +2,205 @@ package e2e
 
 import (
 	"context"
-	"strings"
+	"fmt"
+	"slices"
+	"strconv"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+	"github.com/topsops/gcu-operator/test/need"
 )
 
-// moreOffline: half of the nodes are offline under a budget of one; the others
-// are upgraded, and the half as it comes back.
-func (s *scenarios) moreOffline(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "offline", rolling("1"))
-	off := []string{"node-0001", "node-0003", "node-0005"}
-	if _, err := s.NodesOff(ctx, off...); err != nil {
-		t.Fatal(err)
-	}
+// fleetNodes is the number of nodes that are of no stage.
+var fleetNodes = map[bool]int{false: 200, true: 1000}[need.Long()]
+
+const (
+	askingNow  = 50
+	fleetLimit = 10
+	// fleetPatience is the patience with one step of a fleet.
+	fleetPatience = 5 * time.Minute
+	// foreignCondition is what another writer says of a pod.
+	foreignCondition corev1.PodConditionType = "example.com/Seen"
+)
+
+// Every pod of a fleet under OTA learns of a new version, none is replaced by that, and
+// those whose nodes ask are.
+func TestAFleetIsMarkedAndServed(t *testing.T) {
+	t.Parallel()
+	crowd.start(t)
+	ctx := testContext(t, storyTime)
+	s := &stage{Cluster: crowd.cluster, id: strconv.FormatInt(lastID.Add(1), 10)}
+	annotations := ota()
+	annotations[topsv1.AnnotationMaxUnavailable] = fmt.Sprint(fleetLimit)
+	f := createDaemonSet(ctx, t, s, "fleet", annotations, onNoStage)
+	f.within(ctx, fleetPatience, func(pods []corev1.Pod) error { return count(pods, isReady, "Ready") })
 	o := f.observe(ctx)
+	f.sayForeign(ctx)
+	before := f.uids(ctx)
+
 	f.setImage(ctx, "app:2")
-	r := f.reaches(ctx, "done where it can be", func(st *topsv1.DaemonRolloutStatus) bool {
-		return st.Updated == 3 && st.SkippedNodes == 3 && reasonOf(st, topsv1.RolloutProgressing) == "CompleteExceptOffline"
-	})
-	for i, skipped := range r.Status.Skipped {
-		if skipped.Node != off[i] || skipped.Reason != "NodeOffline" || skipped.Since.IsZero() {
-			t.Errorf("skipped %+v, want %s because it is offline, with since when", skipped, off[i])
-		}
-	}
-	if _, err := s.NodesOn(ctx, off...); err != nil {
-		t.Fatal(err)
-	}
-	f.complete(ctx, "app:2", scenarioNodes)
-	if most := o.Most(); most > 1 {
-		t.Errorf("%d nodes were down at once, allowed is 1", most)
-	}
-	if replaced := o.Replaced(); replaced != scenarioNodes {
-		t.Errorf("%d pods were replaced, want each of %d once", replaced, scenarioNodes)
-	}
+	target := f.newestRevision(ctx)
+	f.within(ctx, fleetPatience, func(pods []corev1.Pod) error { return count(pods, isMarked(target), "marked") })
+	f.undisturbed(ctx, before)
+	deletedExactly(t, o, nil)
+
+	f.asking(ctx, o)
 }
 
-// nodeObjectDeleted: a node vanishes in the middle and comes back as a new one
-// of the same name.
-func (s *scenarios) nodeObjectDeleted(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "vanish", rolling("1"))
+// onNoStage leaves the nodes of stages to their stories.
+func onNoStage(ds *appsv1.DaemonSet) {
+	ds.Spec.Template.Spec.NodeSelector = nil
+	ds.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: stageLabel, Operator: corev1.NodeSelectorOpDoesNotExist}}}}}}}
+}
+
+// asking: some nodes ask at once. Their pods are replaced, within the budget, and
+// no others.
+func (f *fixture) asking(ctx context.Context, o *harness.Observer) {
+	f.t.Helper()
+	pods, err := f.pods(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	asking := pods[:askingNow] // sorted by their random names: any nodes
+	target := f.newestRevision(ctx)
+	ds, err := f.get(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range asking {
+		f.t.Cleanup(func() { f.stage.forget(context.WithoutCancel(ctx), f.t, asking[i].Spec.NodeName) })
+	}
+	f.parallel(ctx, len(asking), func(i int) error {
+		return f.ask(ctx, topsv1.NamespacedRef{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID}, &asking[i], target)
+	})
+	f.eventually(ctx, func() error {
+		for i := range asking {
+			if err := f.answered(ctx, asking[i].Spec.NodeName); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f.undisturbed(ctx, f.uids(ctx))
+	deletedExactly(f.t, o, uidsOf(asking))
+	atMost(f.t, o, fleetLimit)
+	f.within(ctx, fleetPatience, func(pods []corev1.Pod) error {
+		marked := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return !isMarked(target)(&pod) })
+		if len(pods) != fleetNodes || len(marked) != fleetNodes-askingNow {
+			return fmt.Errorf("%d of %d pods are marked, want all but those %d that asked", len(marked), len(pods), askingNow)
+		}
+		return nil
+	})
+}
+
+// ask makes a request as the agent of a pod's node does.
+func (f *fixture) ask(ctx context.Context, ds topsv1.NamespacedRef, pod *corev1.Pod, target string) error {
 	var node corev1.Node
-	if err := s.Client.Get(ctx, client.ObjectKey{Name: "node-0004"}, &node); err != nil {
-		t.Fatal(err)
+	if err := f.stage.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); err != nil {
+		return err
 	}
-	f.setImage(ctx, "app:2")
-	f.reaches(ctx, "started", func(st *topsv1.DaemonRolloutStatus) bool { return len(st.InFlight) > 0 })
-	if err := s.Client.Delete(ctx, &node); err != nil {
-		t.Fatal(err)
+	upgrade := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: node.Name, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+	}}}
+	if err := f.stage.Client.Create(ctx, upgrade); err != nil {
+		return err
 	}
-	f.reaches(ctx, "done on the nodes left", func(st *topsv1.DaemonRolloutStatus) bool {
-		return st.Total == scenarioNodes-1 && st.Updated == scenarioNodes-1
-	})
-	again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations},
-		Status: corev1.NodeStatus{Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity}}
-	if err := s.Client.Create(ctx, again); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.agents.Restart(ctx, s.Cluster, node.Name); err != nil {
-		t.Fatal(err)
-	}
-	f.complete(ctx, "app:2", scenarioNodes)
+	upgrade.Status.Requests = []topsv1.UpgradeRequest{{
+		ID: string(pod.UID), DaemonSet: ds, Revision: target, RequestTime: metav1.Now(),
+		Pod: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+	}}
+	return f.stage.Client.Status().Update(ctx, upgrade)
 }
 
-// kubectlRollout: restart, history and undo work on a controlled DaemonSet. An
-// undo half-way, with a node in flight, replaces the pods of the new revision and
-// leaves those alone that are at the old one still.
-func (s *scenarios) kubectlRollout(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "undo", rolling("1"))
-	if _, err := s.Kubectl(ctx, "rollout", "restart", "daemonset/undo"); err != nil {
-		t.Fatal(err)
+// answered returns nil when the request of a node is.
+func (f *fixture) answered(ctx context.Context, node string) error {
+	var upgrade topsv1.NodeUpgrade
+	if err := f.stage.Client.Get(ctx, client.ObjectKey{Name: node}, &upgrade); err != nil {
+		return err
 	}
-	f.reaches(ctx, "restarted", func(st *topsv1.DaemonRolloutStatus) bool {
-		return int(st.Touched) == scenarioNodes && int(st.Updated) == scenarioNodes
+	tasks := upgrade.Status.Tasks
+	if len(tasks) != 1 || tasks[0].State != topsv1.TaskDone || tasks[0].Reason != "Replaced" {
+		return fmt.Errorf("tasks of %s are %+v, want one Done because Replaced", node, tasks)
+	}
+	return nil
+}
+
+// sayForeign puts the condition of another writer on every pod.
+func (f *fixture) sayForeign(ctx context.Context) {
+	f.t.Helper()
+	pods, err := f.pods(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":"True","reason":"Foreign"}]}}`, foreignCondition)
+	f.parallel(ctx, len(pods), func(i int) error {
+		return f.stage.Client.Status().Patch(ctx, &pods[i], client.RawPatch(types.StrategicMergePatchType, patch))
 	})
-	o := f.observe(ctx)
-	f.halfWay(ctx, "app:2", 3, 1)
-	updated, left := f.uidsRunning(ctx, "app:2"), f.uidsRunning(ctx, "app:1")
-	if len(updated) != 4 || len(left) != 2 {
-		t.Fatalf("%d pods are at the new revision and %d at the old one, want 4 and 2", len(updated), len(left))
+}
+
+// isMarked tells of a pod whether it says that this revision is the newest and
+// not its own, and still says what another writer put there.
+func isMarked(target string) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool {
+		foreign := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == foreignCondition && c.Status == corev1.ConditionTrue && c.Reason == "Foreign"
+		})
+		return foreign && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == topsv1.PodNeedUpgrade && c.Status == corev1.ConditionTrue && c.Message == "controllerrevision: "+target
+		})
 	}
-	if history, err := s.Kubectl(ctx, "rollout", "history", "daemonset/undo"); err != nil || strings.Count(history, "<none>") < 3 {
-		t.Errorf("history shows fewer than three revisions (%v):\n%s", err, history)
-	}
-	o.Reset()
-	if _, err := s.Kubectl(ctx, "rollout", "undo", "daemonset/undo"); err != nil {
-		t.Fatal(err)
-	}
-	f.complete(ctx, "app:1", scenarioNodes)
-	deletedExactly(t, o, updated)
-	now := f.uidsRunning(ctx, "app:1")
-	for uid := range left {
-		if !now[uid] {
-			t.Errorf("pod %s was at the old revision all the time and is gone", uid)
+}
+
+// count returns nil when all pods of the fleet are something.
+func count(pods []corev1.Pod, is func(*corev1.Pod) bool, what string) error {
+	n := 0
+	for i := range pods {
+		if is(&pods[i]) {
+			n++
 		}
 	}
-	atMost(t, o, 1)
+	if n != fleetNodes || len(pods) != fleetNodes {
+		return fmt.Errorf("%d of %d pods are %s, want %d", n, len(pods), what, fleetNodes)
+	}
+	return nil
+}
+
+// within looks at all pods every second until check returns nil.
+func (f *fixture) within(ctx context.Context, limit time.Duration, check func([]corev1.Pod) error) {
+	f.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, time.Second, limit, true, func(ctx context.Context) (bool, error) {
+		pods, err := f.pods(ctx)
+		if err == nil {
+			err = check(pods)
+		}
+		last = err
+		return err == nil, nil
+	})
+	if err != nil {
+		f.t.Fatalf("after %s: %v", limit, last)
+	}
+}
+
+// parallel does n things at once, some at a time.
+func (f *fixture) parallel(ctx context.Context, n int, work func(i int) error) {
+	f.t.Helper()
+	errs := make([]error, n)
+	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) { errs[i] = work(i) })
+	for _, err := range errs {
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
 }

@@ -27,14 +27,15 @@ import (
 // they are made, and compared with what then happens.
 type foretelling struct {
 	*drivers
-	desk *desk
 	left *harness.Departures
 }
 
-// foretold: what a preview tells is what happens, node by node and task by task: of an
-// upgrade of several components that is limited, of the rest of it, and of one that only
-// replaces pods.
-func (s *scenarios) foretold(ctx context.Context, t *testing.T) {
+// What a preview tells is what happens, node by node and task by task: of an upgrade of
+// several components that is limited, of the rest of it, and of one that only replaces
+// pods.
+func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
+	s, ctx := enter(t)
+	s.startAgents(ctx, t)
 	policy := soon()
 	policy.Waves = []topsv1.Wave{{Name: "canary", Size: ptr.To(intstr.FromInt32(1)), SoakSeconds: 1},
 		{Name: "some", Size: ptr.To(intstr.FromInt32(3)), Approval: topsv1.ApprovalManual}}
@@ -42,37 +43,37 @@ func (s *scenarios) foretold(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := s.newHeavy(ctx, t, "foretold", policy, "4/4", foretoldSpec("v1", "v1", "v1"))
-	f := &foretelling{drivers: d, desk: s.serveAPI(ctx, t), left: left}
-	all := s.nodeNames(ctx, t)
+	f := &foretelling{left: left}
+	f.drivers = s.newHeavy(ctx, t, "foretold", policy, "3/3", s.foretoldSpec("v1", "v1", "v1"))
+	all := s.nodes
 	for _, node := range []string{all[1], all[3]} {
 		f.trainingOn(ctx, node)
 	}
 	f.reaches(ctx, "there", complete)
 
 	cut := []string{all[0], all[1], all[2], all[4]}
-	told := f.foretell(ctx, foretoldSpec("v2", "v2", "v1"), cut, []string{"driver", "exporter"})
-	if len(told.Nodes) != len(cut) || len(told.Left) != scenarioNodes-len(cut) || told.Nodes[0].Wave != "canary" {
+	told := f.foretell(ctx, f.foretoldSpec("v2", "v2", "v1"), cut, []string{component.Driver, component.DevicePlugin})
+	if len(told.Nodes) != len(cut) || len(told.Left) != stageNodes-len(cut) || told.Nodes[0].Wave != "canary" {
 		t.Errorf("foretold are %d nodes, the first in wave %q, and %d left", len(told.Nodes), told.Nodes[0].Wave, len(told.Left))
 	}
-	f.upgradeTo(ctx, told, foretoldSpec("v2", "v2", "v1"), "--nodes", names(cut), "--components", "driver,exporter")
+	f.upgradeTo(ctx, told, f.foretoldSpec("v2", "v2", "v1"), "--nodes", names(cut), "--components", names([]string{component.Driver, component.DevicePlugin}))
 	f.happened(ctx, told)
 
 	// What is left: nothing is written, the limit is taken away.
 	told = f.foretell(ctx, topsv1.GcuResourceSpec{}, nil, nil)
-	if len(told.Nodes) != scenarioNodes-len(cut) {
-		t.Errorf("%d nodes are left to do, want %d", len(told.Nodes), scenarioNodes-len(cut))
+	if len(told.Nodes) != stageNodes-len(cut) {
+		t.Errorf("%d nodes are left to do, want %d", len(told.Nodes), stageNodes-len(cut))
 	}
 	f.upgradeTo(ctx, told, topsv1.GcuResourceSpec{}, "--all")
 	f.happened(ctx, told)
 
-	told = f.foretell(ctx, foretoldSpec("v2", "v3", "v3"), nil, nil)
-	if len(told.Nodes) != scenarioNodes || len(told.Left) > 0 {
+	told = f.foretell(ctx, f.foretoldSpec("v2", "v3", "v3"), nil, nil)
+	if len(told.Nodes) != stageNodes || len(told.Left) > 0 {
 		t.Errorf("foretold are %d nodes and %+v left", len(told.Nodes), told.Left)
 	}
-	f.upgradeTo(ctx, told, foretoldSpec("v2", "v3", "v3"))
+	f.upgradeTo(ctx, told, f.foretoldSpec("v2", "v3", "v3"))
 	f.happened(ctx, told)
-	if told = f.foretell(ctx, foretoldSpec("v2", "v3", "v3"), nil, nil); len(told.Nodes) > 0 || len(told.Components) > 0 {
+	if told = f.foretell(ctx, f.foretoldSpec("v2", "v3", "v3"), nil, nil); len(told.Nodes) > 0 || len(told.Components) > 0 {
 		t.Errorf("when all is done %+v is foretold", told)
 	}
 	f.goesBack(ctx, all)
@@ -81,32 +82,21 @@ func (s *scenarios) foretold(ctx context.Context, t *testing.T) {
 // goesBack: to go back in the middle is foretold for the nodes that are forward only.
 func (f *foretelling) goesBack(ctx context.Context, all []string) {
 	f.t.Helper()
-	forward := foretoldSpec("v2", "v4", "v3")
+	forward := f.foretoldSpec("v2", "v4", "v3")
 	told := f.foretell(ctx, forward, all[:2], nil)
 	f.upgradeTo(ctx, told, forward, "--nodes", names(all[:2]))
 	f.happened(ctx, told)
-	told = f.foretell(ctx, foretoldSpec("v2", "v3", "v3"), nil, nil)
+	told = f.foretell(ctx, f.foretoldSpec("v2", "v3", "v3"), nil, nil)
 	if len(told.Nodes) != 2 || len(told.Left) > 0 {
 		f.t.Errorf("on the way back %d nodes are foretold and %+v left, want two and none", len(told.Nodes), told.Left)
 	}
-	f.upgradeTo(ctx, told, foretoldSpec("v2", "v3", "v3"))
+	f.upgradeTo(ctx, told, f.foretoldSpec("v2", "v3", "v3"))
 	f.happened(ctx, told)
 }
 
-func foretoldSpec(driver, exporter, gfd string) topsv1.GcuResourceSpec {
-	return topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: driver}, DevicePlugin: &topsv1.BaseFields{},
-		Exporter: &topsv1.BaseFields{Version: exporter}, GFD: &topsv1.BaseFields{Version: gfd}}
-}
-
-func names(list []string) string {
-	text := ""
-	for i, n := range list {
-		if i > 0 {
-			text += ","
-		}
-		text += n
-	}
-	return text
+func (s *stage) foretoldSpec(driver, plugin, gfd string) topsv1.GcuResourceSpec {
+	gr := s.name("foretold")
+	return topsv1.GcuResourceSpec{Driver: s.component(gr+"-driver", driver), DevicePlugin: s.component(gr+"-plugin", plugin), GFD: s.component(gr+"-gfd", gfd)}
 }
 
 // trainingOn starts a pod that uses GCUs and comes back to its node.
@@ -178,7 +168,7 @@ func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec,
 			Operation, Result, Error string
 			Content                  *preview.Preview
 		}{}
-		said := f.desk.shell(ctx, f.t, "curl --silent --max-time 60 'http://<node-ip>:32765/gum/v1/gr/"+f.name+"/plan?approved=true' -d @"+asked)
+		said := f.plane.shell(ctx, f.t, "curl --silent --max-time 60 'http://<node-ip>:32765/gum/v1/gr/"+f.name+"/plan?approved=true' -d @"+asked)
 		if err := json.Unmarshal([]byte(said), &answer); err != nil || answer.Result != "Success" {
 			return fmt.Errorf("%w: %s", err, said)
 		}
@@ -214,7 +204,7 @@ func (f *foretelling) upgradeTo(ctx context.Context, told *preview.Preview, spec
 			return f.Client.Update(ctx, r)
 		})
 	}
-	f.gcu(ctx, f.t, f.Kubeconfig, 0, nil, append(args, "--wait", "--timeout", "4m")...)
+	f.gcu(ctx, f.t, f.Kubeconfig, 0, nil, append(args, "--wait", "--timeout", "10m")...)
 	f.givenBack(ctx)
 }
 
@@ -234,10 +224,13 @@ func (f *foretelling) happened(ctx context.Context, told *preview.Preview) {
 	var order []string
 	replaced, evicted := map[string][]string{}, map[string][]string{}
 	for _, d := range f.left.Take() {
+		if !slices.Contains(f.nodes, d.Node) {
+			continue
+		}
 		if !slices.Contains(order, d.Node) {
 			order = append(order, d.Node)
 		}
-		if name := componentOf(d.DaemonSet); name != "" {
+		if name := f.componentOf(d.DaemonSet); name != "" {
 			replaced[d.Node] = append(replaced[d.Node], name)
 		} else {
 			evicted[d.Node] = append(evicted[d.Node], d.Pod)
@@ -291,8 +284,7 @@ func inOrderOf(list, order []string) []string {
 	return list
 }
 
-// componentOf is the component that a DaemonSet is of by its built-in name.
-func componentOf(daemonSet string) string {
-	return map[string]string{"enflame-gcu-driver": component.Driver, "enflame-gcu-k8s-plugin": component.DevicePlugin,
-		"enflame-gcu-exporter": component.Exporter, "enflame-gcu-feature-discovery": component.GFD}[daemonSet]
+// componentOf is the component that a DaemonSet is of, "" when it is not ours.
+func (f *foretelling) componentOf(daemonSet string) string {
+	return map[string]string{f.name + "-driver": component.Driver, f.name + "-plugin": component.DevicePlugin, f.name + "-gfd": component.GFD}[daemonSet]
 }

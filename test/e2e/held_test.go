@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
@@ -62,12 +63,14 @@ func (f *fixture) admitWhere(ctx context.Context, image string, n int, where fun
 			return err
 		}
 		for i := range pods {
-			if n == 0 || isReady(&pods[i]) || !where(pods[i].Spec.NodeName) {
+			uid := pods[i].UID
+			if n == 0 || f.admitted[uid] || isReady(&pods[i]) || !where(pods[i].Spec.NodeName) {
 				continue
 			}
 			if err := f.markReady(ctx, &pods[i]); err != nil {
 				return err
 			}
+			f.admitted[uid] = true
 			n--
 		}
 		if n > 0 {
@@ -75,6 +78,32 @@ func (f *fixture) admitWhere(ctx context.Context, image string, n int, where fun
 		}
 		return nil
 	})
+}
+
+// keepAdmitted makes pods that were admitted Ready again: when a busy machine lets a node's
+// lease run out, Kubernetes takes that from all of its pods, and a held one has nobody else
+// to get it back from.
+func (f *fixture) keepAdmitted(ctx context.Context) error {
+	pods, err := f.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		if !f.admitted[pods[i].UID] || pods[i].DeletionTimestamp != nil || isReady(&pods[i]) {
+			continue
+		}
+		var node corev1.Node
+		if err := f.stage.Client.Get(ctx, client.ObjectKey{Name: pods[i].Spec.NodeName}, &node); err != nil {
+			return err
+		}
+		if ready, _ := daemonset.NodeReady(&node); !ready {
+			continue // it is to be lost
+		}
+		if err := f.markReady(ctx, &pods[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // halfWay rolls a held version out: it becomes Ready on some nodes, and is
@@ -91,6 +120,9 @@ func (f *fixture) halfWay(ctx context.Context, image string, updated, inFlight i
 func (f *fixture) isAt(ctx context.Context, image string, updated, inFlight int) {
 	f.t.Helper()
 	f.reaches(ctx, fmt.Sprintf("at %d updated and %d in flight", updated, inFlight), func(st *topsv1.DaemonRolloutStatus) bool {
+		if err := f.keepAdmitted(ctx); err != nil {
+			f.t.Logf("keeping pods Ready: %v", err) // it is tried again
+		}
 		return int(st.Updated) == updated && len(st.InFlight) == inFlight
 	})
 	f.eventually(ctx, func() error {
@@ -156,7 +188,7 @@ func (f *fixture) markReadySince(ctx context.Context, pod *corev1.Pod, since met
 			c.Status, c.Reason, c.Message, c.LastTransitionTime = corev1.ConditionTrue, "", "", since
 		}
 	}
-	return f.cluster.Client.Status().Patch(ctx, pod, client.StrategicMergeFrom(before))
+	return f.stage.Client.Status().Patch(ctx, pod, client.StrategicMergeFrom(before))
 }
 
 func isReady(pod *corev1.Pod) bool {
@@ -206,13 +238,4 @@ func atMost(t *testing.T, o *harness.Observer, allowed int) {
 	if most := o.Most(); most > allowed {
 		t.Errorf("%d nodes were down at once, allowed are %d", most, allowed)
 	}
-}
-
-// nodesOf returns the names of the nodes that hold a slot.
-func nodesOf(slots []topsv1.NodeSlot) []string {
-	names := make([]string, len(slots))
-	for i := range slots {
-		names[i] = slots[i].Node
-	}
-	return names
 }

@@ -16,88 +16,71 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// nodeThenPod: a node that was lost is back before its pod is Ready again. Its
-// slot is held until both are.
-func (s *scenarios) nodeThenPod(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "node-then-pod", rolling("1"))
+// A node that is lost after it was touched keeps its slot until it is back and its pod
+// is Ready, whichever is first.
+func TestANodeLostAfterItWasTouchedKeepsItsSlot(t *testing.T) {
+	s, ctx := enter(t)
+	f := newDaemonSet(ctx, t, s, "lost", rolling("1"))
 	o := f.observe(ctx)
-	node := s.loseFirst(ctx, f)
+	f.halfWay(ctx, "app:2", 0, 1)
+	node := f.loseStarted(ctx)
+	f.holdsSlot(ctx, node, 0, "the node is lost and its pod is not Ready")
 	if _, err := s.NodesOn(ctx, node); err != nil {
 		t.Fatal(err)
 	}
-	f.holdsSlot(ctx, node, "the node is Ready and its pod is not")
-	f.admit(ctx, "app:2", 1)
-	f.goesOn(ctx, node)
-	f.setFree(ctx, "app:3")
-	f.complete(ctx, "app:3", scenarioNodes)
-	atMost(t, o, 1)
-}
+	f.holdsSlot(ctx, node, 0, "the node is Ready and its pod is not")
+	f.admitOn(ctx, "app:2", node)
+	f.isAt(ctx, "app:2", 1, 1)
 
-// podThenNode: the pod of a lost node is Ready before the node is.
-func (s *scenarios) podThenNode(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "pod-then-node", rolling("1"))
-	o := f.observe(ctx)
-	node := s.loseFirst(ctx, f)
-	f.admit(ctx, "app:2", 1)
-	f.holdsSlot(ctx, node, "the pod is Ready and its node is not")
+	node = f.loseStarted(ctx)
+	f.admitOn(ctx, "app:2", node)
+	f.holdsSlot(ctx, node, 1, "the pod is Ready and its node is not")
 	if !isReady(f.on(ctx, node)) {
 		t.Fatalf("the pod on %s did not stay Ready, so this shows nothing", node)
 	}
 	if _, err := s.NodesOn(ctx, node); err != nil {
 		t.Fatal(err)
 	}
-	f.goesOn(ctx, node)
+	f.isAt(ctx, "app:2", 2, 1)
 	f.setFree(ctx, "app:3")
-	f.complete(ctx, "app:3", scenarioNodes)
+	f.complete(ctx, "app:3", stageNodes)
 	atMost(t, o, 1)
 }
 
-// loseFirst rolls a held version out until its first pod runs, and loses that
-// pod's node.
-func (s *scenarios) loseFirst(ctx context.Context, f *fixture) (node string) {
+// loseStarted loses the only node in flight.
+func (f *fixture) loseStarted(ctx context.Context) string {
 	f.t.Helper()
-	f.halfWay(ctx, "app:2", 0, 1)
-	pods, err := f.running(ctx, "app:2")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	node = pods[0].Spec.NodeName
-	if _, err := s.NodesOff(ctx, node); err != nil {
+	r := f.reaches(ctx, "busy with one node", func(st *topsv1.DaemonRolloutStatus) bool { return len(st.InFlight) == 1 })
+	node := r.Status.InFlight[0].Node
+	if _, err := f.stage.NodesOff(ctx, node); err != nil {
 		f.t.Fatal(err)
 	}
 	return node
 }
 
 // holdsSlot fails unless one node alone holds a slot and nothing is started.
-func (f *fixture) holdsSlot(ctx context.Context, node, while string) {
+func (f *fixture) holdsSlot(ctx context.Context, node string, updated int32, while string) {
 	f.t.Helper()
-	f.staysAs(ctx, f.uids(ctx))
+	f.undisturbed(ctx, f.uids(ctx))
 	r, err := f.rollout(ctx)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if got := nodesOf(r.Status.InFlight); !slices.Equal(got, []string{node}) || r.Status.Updated != 0 || r.Status.SkippedNodes != 0 {
-		f.t.Errorf("while %s: in flight %v, %d updated, %d skipped; want %s alone to hold a slot", while, got, r.Status.Updated, r.Status.SkippedNodes, node)
+	if got := r.Status.InFlight; len(got) != 1 || got[0].Node != node || r.Status.Updated != updated || r.Status.SkippedNodes != 0 {
+		f.t.Errorf("while %s: in flight %+v, %d updated, %d skipped; want %s alone to hold a slot", while, got, r.Status.Updated, r.Status.SkippedNodes, node)
 	}
 }
 
-// goesOn waits until a node is updated and another one holds the slot.
-func (f *fixture) goesOn(ctx context.Context, node string) {
-	f.t.Helper()
-	f.reaches(ctx, "going on with the next node", func(st *topsv1.DaemonRolloutStatus) bool {
-		return st.Updated == 1 && len(st.InFlight) == 1 && st.InFlight[0].Node != node
-	})
-}
-
-// lastStraggler: one node never gets Ready. The others are done without it, it
-// is named, it fails by the deadline, and it may heal.
-func (s *scenarios) lastStraggler(ctx context.Context, t *testing.T) {
+// One node never gets Ready. The others are done without it, it is named, it fails by
+// the deadline, and it may heal.
+func TestTheLastStragglerIsNamedFailsAndHeals(t *testing.T) {
+	s, ctx := enter(t)
 	s.policy(ctx, t, "straggler", topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(3)), ProgressDeadlineSeconds: ptr.To[int32](600)})
-	f := newDaemonSet(ctx, t, s.Cluster, "straggler", underPolicy("straggler"))
+	f := newDaemonSet(ctx, t, s, "straggler", s.underPolicy("straggler"))
 	o := f.observe(ctx)
-	f.halfWay(ctx, "app:2", scenarioNodes-1, 1)
+	f.halfWay(ctx, "app:2", stageNodes-1, 1)
 	r := f.reaches(ctx, "waiting for the straggler alone", func(st *topsv1.DaemonRolloutStatus) bool {
-		return int(st.Updated) == scenarioNodes-1 && len(st.InFlight) == 1 && st.Pending == 0
+		return int(st.Updated) == stageNodes-1 && len(st.InFlight) == 1 && st.Pending == 0
 	})
 	node := r.Status.InFlight[0].Node
 	wanted := fmt.Sprintf("1 in flight (%s)", node)
@@ -116,33 +99,24 @@ func (s *scenarios) lastStraggler(ctx context.Context, t *testing.T) {
 		t.Errorf("failed = %+v because %s; want %s because of its deadline", failed, reasonOf(&r.Status, topsv1.RolloutProgressing), node)
 	}
 	f.admit(ctx, "app:2", 1)
-	f.complete(ctx, "app:2", scenarioNodes)
+	f.complete(ctx, "app:2", stageNodes)
 	f.reaches(ctx, "without failures", func(st *topsv1.DaemonRolloutStatus) bool { return len(st.Failed) == 0 && st.FailedNodes == 0 })
 	atMost(t, o, 3)
-	if replaced := o.Replaced(); replaced != scenarioNodes {
-		t.Errorf("%d pods were replaced, want each of %d once", replaced, scenarioNodes)
+	if replaced := o.Replaced(); replaced != stageNodes {
+		t.Errorf("%d pods were replaced, want each of %d once", replaced, stageNodes)
 	}
 }
 
-// takesNodesDown: a version takes its nodes down when it starts, before its pods
-// are Ready.
-func (s *scenarios) takesNodesDown(ctx context.Context, t *testing.T) {
+// A version takes its nodes down after its pods are Ready. minReadySeconds, longer than
+// it takes to notice, holds the slots till then.
+func TestAVersionThatTakesNodesDownHaltsWithinTheBudget(t *testing.T) {
+	s, ctx := enter(t)
 	s.policy(ctx, t, "deadly", deadlyPolicy())
-	f := newDaemonSet(ctx, t, s.Cluster, "deadly", underPolicy("deadly"))
-	o := f.observe(ctx)
-	f.halfWay(ctx, "app:bad", 0, 2)
-	s.haltsAndRecovers(ctx, f, o)
-}
-
-// takesNodesDownLater: a version takes its nodes down after its pods are Ready.
-// minReadySeconds, longer than it takes to notice, holds the slots till then.
-func (s *scenarios) takesNodesDownLater(ctx context.Context, t *testing.T) {
-	s.policy(ctx, t, "deadly-later", deadlyPolicy())
-	f := newDaemonSet(ctx, t, s.Cluster, "deadly-later", underPolicy("deadly-later"))
+	f := newDaemonSet(ctx, t, s, "deadly", s.underPolicy("deadly"))
 	o := f.observe(ctx)
 	f.readyForAnHour(ctx)
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
-		ds.Spec.MinReadySeconds = 60
+		ds.Spec.MinReadySeconds = 600
 		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
 	})
 	f.eventually(ctx, func() error {
@@ -153,40 +127,6 @@ func (s *scenarios) takesNodesDownLater(ctx context.Context, t *testing.T) {
 		return err
 	})
 	s.haltsAndRecovers(ctx, f, o)
-}
-
-// takesUpdatedNodesDown: a version takes its nodes down after they gave their
-// slots back. They failed all the same, until they are back.
-func (s *scenarios) takesUpdatedNodesDown(ctx context.Context, t *testing.T) {
-	s.policy(ctx, t, "deadly-after", topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(2))})
-	f := newDaemonSet(ctx, t, s.Cluster, "deadly-after", underPolicy("deadly-after"))
-	f.setImage(ctx, "app:bad")
-	r := f.reaches(ctx, "begun", func(st *topsv1.DaemonRolloutStatus) bool { return st.Updated >= 2 })
-	var lost []string
-	f.eventually(ctx, func() error {
-		pods, err := f.running(ctx, "app:bad")
-		lost = lost[:0]
-		for i := range pods {
-			if node := pods[i].Spec.NodeName; isReady(&pods[i]) && !slices.Contains(nodesOf(r.Status.InFlight), node) && len(lost) < 2 {
-				lost = append(lost, node)
-			}
-		}
-		if err == nil && len(lost) < 2 {
-			err = fmt.Errorf("%v are updated, want two nodes", lost)
-		}
-		return err
-	})
-	if _, err := s.NodesOff(ctx, lost...); err != nil {
-		t.Fatal(err)
-	}
-	f.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool {
-		return meta.IsStatusConditionTrue(st.Conditions, topsv1.RolloutHalted) && st.FailedNodes == 2 &&
-			!meta.IsStatusConditionTrue(st.Conditions, topsv1.RolloutComplete)
-	})
-	if _, err := s.NodesOn(ctx, lost...); err != nil {
-		t.Fatal(err)
-	}
-	f.complete(ctx, "app:bad", scenarioNodes)
 }
 
 // deadlyPolicy allows two nodes at once, and one of them to be lost for a moment.
@@ -200,7 +140,7 @@ func deadlyPolicy() topsv1.UpgradePolicySpec {
 // haltsAndRecovers loses the two nodes that run a bad version. The rollout halts
 // and gets no further, a good version goes where it can, and everywhere when the
 // nodes are back.
-func (s *scenarios) haltsAndRecovers(ctx context.Context, f *fixture, o *harness.Observer) {
+func (s *stage) haltsAndRecovers(ctx context.Context, f *fixture, o *harness.Observer) {
 	f.t.Helper()
 	bad, err := f.running(ctx, "app:bad")
 	if err != nil {
@@ -218,7 +158,7 @@ func (s *scenarios) haltsAndRecovers(ctx context.Context, f *fixture, o *harness
 			f.t.Errorf("failed = %+v, want one of %v because it was lost", failed, lost)
 		}
 	}
-	f.staysAs(ctx, f.uids(ctx))
+	f.undisturbed(ctx, f.uids(ctx))
 	if replaced := o.Replaced(); replaced != 2 || o.Most() != 2 {
 		f.t.Errorf("the bad version replaced %d pods and took %d nodes down at once, want 2", replaced, o.Most())
 	}
@@ -229,7 +169,7 @@ func (s *scenarios) haltsAndRecovers(ctx context.Context, f *fixture, o *harness
 		delete(ds.Spec.Template.Labels, behaviourLabel)
 	})
 	f.reaches(ctx, "good where it can be", func(st *topsv1.DaemonRolloutStatus) bool {
-		return int(st.Updated) == scenarioNodes-2 && st.SkippedNodes == 2 && reasonOf(st, topsv1.RolloutProgressing) == "CompleteExceptOffline"
+		return int(st.Updated) == stageNodes-2 && st.SkippedNodes == 2 && reasonOf(st, topsv1.RolloutProgressing) == "CompleteExceptOffline"
 	})
 	if most := o.MostOf(s.nodesWithout(lost)...); most > 2 {
 		f.t.Errorf("%d of the nodes that are left were down at once, allowed are 2", most)
@@ -237,19 +177,8 @@ func (s *scenarios) haltsAndRecovers(ctx context.Context, f *fixture, o *harness
 	if _, err := s.NodesOn(ctx, lost...); err != nil {
 		f.t.Fatal(err)
 	}
-	f.complete(ctx, "app:good", scenarioNodes)
-	if replaced := o.Replaced(); replaced != scenarioNodes+2 {
-		f.t.Errorf("%d pods were replaced, want the 2 bad ones twice and the %d others once", replaced, scenarioNodes-2)
+	f.complete(ctx, "app:good", stageNodes)
+	if replaced := o.Replaced(); replaced != stageNodes+2 {
+		f.t.Errorf("%d pods were replaced, want the 2 bad ones twice and the %d others once", replaced, stageNodes-2)
 	}
-}
-
-// nodesWithout returns the names of the nodes that are not among some.
-func (s *scenarios) nodesWithout(some []string) []string {
-	var names []string
-	for i := 1; i <= scenarioNodes; i++ {
-		if name := fmt.Sprintf("node-%04d", i); !slices.Contains(some, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -1,96 +1,54 @@
-// Package e2e runs the programs of this project against real control planes.
-// One cluster of 20 nodes carries the story of the demo; a smaller, faster one
-// carries the scenarios, each with a DaemonSet of its own; one of a thousand nodes
-// shows what only a fleet can.
+// Package e2e runs the programs of this project against two real control planes. On
+// one, many stories run side by side, each on six nodes of its own, with one manager
+// for all; a fleet is beside them. The other is for the stories that need a cluster
+// for themselves, one after the other: that of the demo, those in which managers die,
+// and the examples, which take every GCU node.
+//
+// A story names what it makes after itself, and looks at that and its own nodes only, so
+// it may run beside any other, in any order. Where it shows that something does not
+// happen, it does not wait for a while but for a fence (fence_test.go).
 package e2e
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/topsops/gcu-operator/test/harness"
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // interrupted ends when somebody presses Ctrl-C, so that clusters are taken down.
 var interrupted context.Context
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// Stories mostly wait; what bounds them are the nodes.
+	if err := flag.Set("test.parallel", "64"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	log.SetLogger(logr.Discard()) // of the clients
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	interrupted = ctx
 	code := m.Run()
+	if err := errors.Join(crowd.stop(code != 0), single.stop(code != 0)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	stop()
 	os.Exit(code)
 }
 
-// testContext ends a little before the test's deadline and on Ctrl-C.
+// testContext ends on Ctrl-C, and before the deadline of the whole run.
 func testContext(t *testing.T, timeout time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(interrupted, timeout)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// startCluster starts a test cluster that ends with the test.
-func startCluster(ctx context.Context, t *testing.T, args ...string) *harness.Cluster {
-	t.Helper()
-	project, err := harness.FindProject()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := project.Program("testcluster"); err != nil {
-		t.Fatalf("%v (run make test)", err)
-	}
-	// Not t.TempDir: its path may be too long for a socket, and its removal would race with logs.
-	parent, err := os.MkdirTemp("", "gcu-e2e-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the logs are kept in %s", parent)
-			return
-		}
-		if err := os.RemoveAll(parent); err != nil {
-			t.Error(err)
-		}
-	})
-	cluster, err := harness.StartCluster(ctx, project, filepath.Join(parent, "cluster"), testWriter{t}, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			keepLogs(t, cluster.Dir, parent)
-		}
-		if err := cluster.Stop(testWriter{t}); err != nil {
-			t.Error(err)
-		}
-	})
-	return cluster
-}
-
-// keepLogs saves the programs' logs from a cluster folder that is about to go.
-func keepLogs(t *testing.T, from, to string) {
-	logs, err := filepath.Glob(filepath.Join(from, "*.log"))
-	if err != nil {
-		t.Error(err)
-	}
-	for _, log := range logs {
-		if err := os.Rename(log, filepath.Join(to, filepath.Base(log))); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// testWriter passes on what a program says to the test's log.
-type testWriter struct{ t *testing.T }
-
-func (w testWriter) Write(p []byte) (int, error) {
-	fmt.Fprint(os.Stderr, string(p))
-	return len(p), nil
 }

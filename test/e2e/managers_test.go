@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,51 +16,52 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// killedManager: the manager is killed in the middle of a rollout, twice.
-func (s *scenarios) killedManager(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "killed", rolling("1"))
-	o := f.observe(ctx)
-	f.setImage(ctx, "app:2")
-	for done := int32(1); done <= 2; done++ {
-		f.reaches(ctx, "under way", func(st *topsv1.DaemonRolloutStatus) bool { return st.Updated >= done && len(st.InFlight) > 0 })
-		s.manager.Kill()
-		s.startManager(ctx, t)
+// A manager that is killed in the middle of a rollout goes on where it stopped.
+func TestAKilledManagerGoesOnWhereItStoppedWithinTheBudget(t *testing.T) {
+	s, ctx := enterAlone(t)
+	if err := s.Install(ctx); err != nil {
+		t.Fatal(err)
 	}
-	f.complete(ctx, "app:2", scenarioNodes)
+	manager := s.startManager(ctx, t)
+	f := newDaemonSet(ctx, t, s, "killed", rolling("1"))
+	o := f.observe(ctx)
+	before := f.uids(ctx)
+	f.setImage(ctx, "app:2")
+	f.reaches(ctx, "under way", func(st *topsv1.DaemonRolloutStatus) bool { return st.Updated >= 1 && len(st.InFlight) > 0 })
+	manager.Kill()
+	s.startManager(ctx, t)
+	f.complete(ctx, "app:2", stageNodes)
+	deletedExactly(t, o, before)
 	atMost(t, o, 1)
 }
 
-// twoManagers: a second manager works beside the leader without asking for the
-// lease, as when a lease was lost unnoticed. The ledger alone keeps them within
-// the budget, and each pod is deleted once. Both may ask for the deletion that the
-// ledger names: the pod's UID goes with it, so the second time changes nothing.
-func (s *scenarios) twoManagers(ctx context.Context, t *testing.T) {
-	second, err := s.StartManager(ctx, "--leader-elect=false")
-	if err != nil {
+// A second manager works beside the leader without asking for the lease, as when a lease
+// was lost unnoticed. The ledger alone keeps them within the budget, and each pod is
+// deleted once. Both may ask for the deletion that the ledger names: the pod's UID goes
+// with it, so the second time changes nothing.
+func TestTwoManagersAtOnceStayWithinTheBudget(t *testing.T) {
+	s, ctx := enterAlone(t)
+	if err := s.Install(ctx); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := second.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	f := newDaemonSet(ctx, t, s.Cluster, "two", rolling("2"))
+	managers := map[string]*harness.Process{"the leader": s.startManager(ctx, t), "the second manager": s.startManager(ctx, t, "--leader-elect=false")}
+	f := newDaemonSet(ctx, t, s, "two", rolling("2"))
 	o := f.observe(ctx)
-	inTurn(ctx, t, s.manager, second)
+	inTurn(ctx, t, slices.Collect(maps.Values(managers))...)
 	for version := 2; version <= 5; version++ {
 		before, image := f.uids(ctx), fmt.Sprintf("app:%d", version)
 		o.Reset()
 		f.setImage(ctx, image)
-		f.complete(ctx, image, scenarioNodes)
+		f.complete(ctx, image, stageNodes)
 		deletedExactly(t, o, before)
 		atMost(t, o, 2)
 	}
-	for name, manager := range map[string]*harness.Process{"the leader": s.manager, "the second manager": second} {
+	for name, manager := range managers {
 		text, err := get(ctx, manager.URL+"/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(text, `gcu_rollout_max_unavailable{rollout="default/two"} 2`) {
+		if !strings.Contains(text, fmt.Sprintf("gcu_rollout_max_unavailable{rollout=%q} 2", "default/"+f.name)) {
 			t.Errorf("%s did not decide about this rollout, so this shows nothing", name)
 		}
 	}

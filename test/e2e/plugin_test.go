@@ -21,7 +21,7 @@ import (
 
 // gcu runs the built plugin with a kubeconfig, and fails unless it ends with an exit
 // code and says all of the words.
-func (s *scenarios) gcu(ctx context.Context, t *testing.T, kubeconfig string, code int, words []string, args ...string) string {
+func (s *stage) gcu(ctx context.Context, t *testing.T, kubeconfig string, code int, words []string, args ...string) string {
 	t.Helper()
 	program, err := s.Project.Program("kubectl-gcu")
 	if err != nil {
@@ -50,9 +50,11 @@ func (s *scenarios) gcu(ctx context.Context, t *testing.T, kubeconfig string, co
 	return said.String()
 }
 
-// plugin: a person deploys, upgrades, pauses, resumes and goes back with kubectl gcu.
-func (s *scenarios) plugin(ctx context.Context, t *testing.T) {
-	const name = "plugged"
+// A person deploys, upgrades, pauses, resumes and goes back with kubectl gcu.
+func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
+	s, ctx := enter(t)
+	s.startAgents(ctx, t, s.nodes[0])
+	name := s.name("plugged")
 	gcu := func(code int, args []string, words ...string) string {
 		t.Helper()
 		return s.gcu(ctx, t, s.Kubeconfig, code, words, args...)
@@ -60,7 +62,7 @@ func (s *scenarios) plugin(ctx context.Context, t *testing.T) {
 	file := func(version string) string {
 		path := filepath.Join(t.TempDir(), version+".yaml")
 		text := "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata:\n  name: " + name +
-			"\n  annotations: {topsops.enflame.com/update-strategy: AdvancedRollingUpdate, topsops.enflame.com/max-unavailable: \"1\"}\nspec:\n  exporter: {version: " + version + "}\n"
+			"\n  annotations: {topsops.enflame.com/update-strategy: AdvancedRollingUpdate, topsops.enflame.com/max-unavailable: \"1\"}\nspec:\n  gfd: {name: " + name + ", version: " + version + ", nodeSelector: {" + stageLabel + ": \"" + s.label + "\"}}\n"
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -68,53 +70,63 @@ func (s *scenarios) plugin(ctx context.Context, t *testing.T) {
 	}
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.kubectl(ctx, t, "create", "-f", file("v1"))
-	t.Cleanup(func() { _ = s.Client.Delete(context.WithoutCancel(ctx), gr) })
-	gcu(0, []string{"status", name, "--watch", "--timeout", "60s"}, "Done", "exporter", "v1")
+	t.Cleanup(func() { s.remove(context.WithoutCancel(ctx), t, gr) })
+	gcu(0, []string{"status", name, "--watch", "--timeout", "4m"}, "Done", "gfd", "v1")
 	s.shows(ctx, t, name, "known to be good", func(*topsv1.GcuResource) bool {
 		var dro topsv1.DaemonRollout
 		err := s.Client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: name}, &dro)
 		return err == nil && meta.IsStatusConditionTrue(dro.Status.Conditions, topsv1.RolloutComplete) && dro.Status.LastKnownGood != nil
 	})
-	if nodes := gcu(0, []string{"nodes", name}, "updated", "AtTarget"); strings.Count(nodes, " updated ") != scenarioNodes {
+	if nodes := gcu(0, []string{"nodes", name}, "updated", "AtTarget"); strings.Count(nodes, " updated ") != stageNodes {
 		t.Errorf("not every node is updated:\n%s", nodes)
 	}
 
+	before := s.podsOf(ctx, t, name)
 	gcu(0, []string{"pause", name}, "is paused")
-	gcu(0, []string{"upgrade", "-f", file("v2")}, "exporter.version: v1 -> v2")
-	gcu(3, []string{"upgrade", "-f", file("v3"), "--wait", "--timeout", "5s"}, "exporter.version: v2 -> v3", "timed out after 5s")
+	gcu(0, []string{"upgrade", "-f", file("v2")}, "gfd.version: v1 -> v2")
+	gcu(3, []string{"upgrade", "-f", file("v3"), "--wait", "--timeout", "5s"}, "gfd.version: v2 -> v3", "timed out after 5s")
+	s.shows(ctx, t, name, "held", func(*topsv1.GcuResource) bool {
+		var dro topsv1.DaemonRollout
+		err := s.Client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: name}, &dro)
+		return err == nil && dro.Status.HeldNodes == stageNodes
+	})
 	gcu(0, []string{"status", name}, "Waiting (Paused)", "kubectl gcu resume "+name)
-	gcu(0, []string{"nodes", name, "--state", "held"}, "Paused", "node-0001")
+	gcu(0, []string{"nodes", name, "--state", "held"}, "Paused", s.nodes[0])
+	if left := survivors(before, s.podsOf(ctx, t, name)); left != stageNodes {
+		t.Errorf("%d of %d pods are left under a pause", left, stageNodes)
+	}
 	gcu(0, []string{"resume", name}, "is not paused any more")
-	gcu(0, []string{"status", name, "--watch", "--timeout", "120s"}, "GcuResource "+name+": Done", "6 of 6 updated")
+	gcu(0, []string{"status", name, "--watch", "--timeout", "4m"}, "GcuResource "+name+": Done", "6 of 6 updated")
 
-	history := gcu(0, []string{"history", name}, "exporter.version: v2 -> v3", "exporter.version: v1 -> v2", "present")
+	history := gcu(0, []string{"history", name}, "gfd.version: v2 -> v3", "gfd.version: v1 -> v2", "present")
 	if strings.Count(history, "\n") != 4 {
 		t.Errorf("the history has not three specs:\n%s", history)
 	}
-	gcu(0, []string{"rollback", name, "--to", "1"}, "goes back to revision 1", "exporter.version: v3 -> v1")
+	gcu(0, []string{"rollback", name, "--to", "1"}, "goes back to revision 1", "gfd.version: v3 -> v1")
 	s.shows(ctx, t, name, "restored", func(gr *topsv1.GcuResource) bool {
 		_, asked := gr.Annotations[topsv1.AnnotationRollbackTo]
-		return !asked && gr.Spec.Exporter.Version == "v1"
+		return !asked && gr.Spec.GFD.Version == "v1"
 	})
-	gcu(0, []string{"status", name, "--watch", "--timeout", "120s"}, "GcuResource "+name+": Done")
-	gcu(4, []string{"task", "retry", "node-0001", "driver_verify"}, "node-0001")
+	gcu(0, []string{"status", name, "--watch", "--timeout", "4m"}, "GcuResource "+name+": Done")
+	gcu(4, []string{"task", "retry", s.nodes[0], "driver_verify"}, s.nodes[0])
 	gcu(0, []string{"support-bundle", "--file", filepath.Join(t.TempDir(), "bundle.tar.gz")}, "is written")
 	s.viewer(ctx, t, name)
 }
 
 // viewer: who has the role view on the cluster can read, and hears what he may not do.
-func (s *scenarios) viewer(ctx context.Context, t *testing.T, name string) {
+func (s *stage) viewer(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	s.create(ctx, t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "viewer"}})
-	s.create(ctx, t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "viewer"},
+	viewer := s.name("viewer")
+	s.create(ctx, t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: viewer}})
+	s.create(ctx, t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: viewer},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "viewer"}}})
-	kubeconfig, err := s.ServiceAccountKubeconfig(ctx, "default/viewer", "")
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: viewer}}})
+	kubeconfig, err := s.ServiceAccountKubeconfig(ctx, "default/"+viewer, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.gcu(ctx, t, kubeconfig, 0, []string{"GcuResource " + name + ": Done"}, "status", name)
-	s.gcu(ctx, t, kubeconfig, 0, []string{"exporter.version"}, "history", name)
+	s.gcu(ctx, t, kubeconfig, 0, []string{"gfd.version"}, "history", name)
 	s.gcu(ctx, t, kubeconfig, 5, []string{"missing right: list nodes cluster-wide"}, "nodes", name)
 	s.gcu(ctx, t, kubeconfig, 5, []string{"missing right: patch gcuresources.topsops.enflame.com"}, "pause", name)
 }

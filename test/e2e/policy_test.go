@@ -3,9 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -14,52 +14,23 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-func (s *scenarios) policyRefused(ctx context.Context, t *testing.T) {
-	percent := func(v string) *intstr.IntOrString { return ptr.To(intstr.Parse(v)) }
-	tests := []struct {
-		name string
-		spec topsv1.UpgradePolicySpec
-		says string
-	}{
-		{"a budget of nothing", topsv1.UpgradePolicySpec{MaxUnavailable: percent("0")}, "at least 1"},
-		{"a budget of more than everything", topsv1.UpgradePolicySpec{MaxUnavailable: percent("101%")}, "1% to 100%"},
-		{"a wave with a selector and a size", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
-			{Name: "a", Size: percent("1"), Selector: &metav1.LabelSelector{}}}}, "either a selector or a size"},
-		{"a wave with neither", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "a"}}}, "either a selector or a size"},
-		{"two waves of one name", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
-			{Name: "a", Size: percent("1")}, {Name: "a", Size: percent("2")}}}, "same name"},
-		{"a wave named as the nodes that are in none", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
-			{Name: "rest", Size: percent("100%")}}}, "in no wave"},
-		{"a window that starts at no time of day", topsv1.UpgradePolicySpec{Window: &topsv1.MaintenanceWindow{
-			Start: "25:00", DurationMinutes: 60}}, "spec.window.start"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			err := s.Client.Create(ctx, &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: tt.spec})
-			if err == nil || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("creating it: %v; want it refused with a message with %q", err, tt.says)
-			}
-		})
-	}
-}
-
-// waves: nothing happens before the policy is there; then the first wave goes,
-// the second waits for a person, and the rest follows.
-func (s *scenarios) waves(ctx context.Context, t *testing.T) {
-	f := newDaemonSet(ctx, t, s.Cluster, "waves", map[string]string{
-		topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationUpgradePolicy: "waves",
-	})
+// Nothing happens before the policy is there; then the first wave goes, the second waits
+// for a person, and the rest follows.
+func TestWavesFollowOneAnotherAndAManualOneWaitsForAPerson(t *testing.T) {
+	s, ctx := enter(t)
+	canary := s.nodes[1]
+	f := newDaemonSet(ctx, t, s, "waves", s.underPolicy("waves"))
 	o := f.observe(ctx)
 	before := f.uids(ctx)
 	f.setImage(ctx, "app:2")
 	f.reaches(ctx, "blocked", func(st *topsv1.DaemonRolloutStatus) bool {
 		return reasonOf(st, topsv1.RolloutAccepted) == "UpgradePolicyNotFound"
 	})
-	f.staysAs(ctx, before)
+	f.undisturbed(ctx, before)
 	s.policy(ctx, t, "waves", topsv1.UpgradePolicySpec{
 		MaxUnavailable: ptr.To(intstr.FromInt32(3)),
 		Waves: []topsv1.Wave{
-			{Name: "canary", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/hostname": "node-0002"}}},
+			{Name: "canary", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: canary}}},
 			{Name: "half", Size: ptr.To(intstr.FromString("50%")), Approval: topsv1.ApprovalManual},
 		},
 	})
@@ -71,40 +42,30 @@ func (s *scenarios) waves(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range pods {
-		if is := pods[i].Spec.Containers[0].Image == "app:2"; is != (pods[i].Spec.NodeName == "node-0002") {
+		if is := pods[i].Spec.Containers[0].Image == "app:2"; is != (pods[i].Spec.NodeName == canary) {
 			t.Errorf("pod on %s runs %s", pods[i].Spec.NodeName, pods[i].Spec.Containers[0].Image)
 		}
 	}
-	f.staysAs(ctx, f.uids(ctx))
+	f.undisturbed(ctx, f.uids(ctx))
 	approval := fmt.Sprintf("%s=%s/half", topsv1.AnnotationApprovedWaves, r.Status.Revision)
 	if _, err := s.Kubectl(ctx, "annotate", "dro", f.name, approval); err != nil {
 		t.Fatal(err)
 	}
-	f.complete(ctx, "app:2", scenarioNodes)
-	if most := o.Most(); most > 3 {
-		t.Errorf("%d nodes were down at once, allowed are 3", most)
-	}
+	f.complete(ctx, "app:2", stageNodes)
+	atMost(t, o, 3)
 }
 
 // policy creates an UpgradePolicy that ends with the test.
-func (s *scenarios) policy(ctx context.Context, t *testing.T, name string, spec topsv1.UpgradePolicySpec) {
+func (s *stage) policy(ctx context.Context, t *testing.T, name string, spec topsv1.UpgradePolicySpec) {
 	t.Helper()
-	policy := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
-	if err := s.Client.Create(ctx, policy); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Client.Delete(context.WithoutCancel(ctx), policy); err != nil {
-			t.Error(err)
-		}
-	})
+	s.create(ctx, t, &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: s.name(name)}, Spec: spec})
 }
 
 // editPolicy changes an UpgradePolicy.
-func (s *scenarios) editPolicy(ctx context.Context, t *testing.T, name string, edit func(*topsv1.UpgradePolicySpec)) {
+func (s *stage) editPolicy(ctx context.Context, t *testing.T, name string, edit func(*topsv1.UpgradePolicySpec)) {
 	t.Helper()
 	var policy topsv1.UpgradePolicy
-	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, &policy); err != nil {
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.name(name)}, &policy); err != nil {
 		t.Fatal(err)
 	}
 	edit(&policy.Spec)
@@ -113,7 +74,7 @@ func (s *scenarios) editPolicy(ctx context.Context, t *testing.T, name string, e
 	}
 }
 
-// underPolicy are the annotations of a DaemonSet that names a policy.
-func underPolicy(name string) map[string]string {
-	return map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationUpgradePolicy: name}
+// underPolicy are the annotations of a DaemonSet that names a policy of the story.
+func (s *stage) underPolicy(name string) map[string]string {
+	return map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationUpgradePolicy: s.name(name)}
 }

@@ -1,23 +1,29 @@
 package e2e
 
 import (
-	"strconv"
+	"context"
+	"os"
 	"testing"
-	"time"
 
-	"github.com/topsops/gcu-operator/test/story"
+	demo "github.com/topsops/gcu-operator/test/story"
 )
 
-// TestStory tells the story of the demo; a step that does not come out fails it.
+// TestStory tells the story of the demo; a step that does not come out fails it. What it
+// deployed goes without a trace.
 func TestStory(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t, 8*time.Minute)
-	cluster := startCluster(ctx, t, "--nodes", strconv.Itoa(story.Nodes), "--zones", "2")
-	tale := story.New(cluster, story.NewNarrator(testWriter{t}, false))
+	s, ctx := enterAlone(t)
+	tale := demo.New(s.Cluster, demo.NewNarrator(os.Stderr, false))
+	t.Cleanup(func() {
+		if err := tale.Stop(); err != nil {
+			t.Error(err)
+		}
+		for i := range demo.Nodes {
+			s.forget(context.WithoutCancel(ctx), t, nodeName(i))
+		}
+	})
 	if err := tale.Tell(ctx); err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
-	if err := tale.Stop(); err != nil {
-		t.Error(err)
-	}
+	s.kubectl(ctx, t, "delete", "-f", "examples/gcu-resource-driver.json", "-f", "test/story/upgrade-policy.yaml", "--timeout=2m")
+	s.nothingLeft(ctx, t)
 }

@@ -2,16 +2,16 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 )
 
-// Agents are the node agents of all nodes of a cluster, each with a Host.
+// Agents are the node agents of nodes of a cluster, each with a Host.
 type Agents struct {
 	names  []string
 	byNode map[string]*Process
@@ -22,27 +22,20 @@ type Agents struct {
 // startedAtOnce bounds the agents that are starting.
 const startedAtOnce = 8
 
-// StartAgents starts a node agent on every node of the cluster, on machines that
-// have a version of the driver loaded.
-func (c *Cluster) StartAgents(ctx context.Context, driverVersion string) (*Agents, error) {
-	var nodes corev1.NodeList
-	if err := c.Client.List(ctx, &nodes); err != nil {
-		return nil, fmt.Errorf("listing the nodes: %w", err)
-	}
+// StartAgents starts a node agent on nodes of the cluster, on machines that have a
+// version of the driver loaded.
+func (c *Cluster) StartAgents(ctx context.Context, driverVersion string, nodes ...string) (*Agents, error) {
 	folder, err := os.MkdirTemp("", "gcu-h-") // short, for the sockets below it
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the machines: %w", err)
 	}
-	a := &Agents{byNode: map[string]*Process{}, hosts: map[string]*Host{}, folder: folder}
-	for i := range nodes.Items {
-		name := nodes.Items[i].Name
+	a := &Agents{byNode: map[string]*Process{}, hosts: map[string]*Host{}, folder: folder, names: slices.Sorted(slices.Values(nodes))}
+	for _, name := range a.names {
 		if a.hosts[name], err = NewHost(filepath.Join(folder, name), driverVersion); err != nil {
-			a.Close()
+			a.close()
 			return nil, err
 		}
-		a.names = append(a.names, name)
 	}
-	slices.Sort(a.names)
 	processes := make([]*Process, len(a.names))
 	var starting errgroup.Group
 	starting.SetLimit(startedAtOnce)
@@ -59,19 +52,6 @@ func (c *Cluster) StartAgents(ctx context.Context, driverVersion string) (*Agent
 		}
 	}
 	return a, err
-}
-
-// Restart replaces the agent of a node, as its DaemonSet does: for a Node object that
-// is another one now, for which the token of the agent is not valid.
-func (a *Agents) Restart(ctx context.Context, c *Cluster, node string) error {
-	if err := a.signal([]string{node}, (*Process).Stop); err != nil {
-		return err
-	}
-	p, err := c.StartAgent(ctx, node, a.hosts[node].Root)
-	if p != nil {
-		a.byNode[node] = p
-	}
-	return err
 }
 
 // Of returns the agent of a node, nil when there is none.
@@ -118,11 +98,21 @@ func (a *Agents) signal(nodes []string, send func(*Process) error) error {
 	return nil
 }
 
-// Close takes the machines away, after their agents have ended. Nil has none.
-func (a *Agents) Close() {
+// Stop ends the agents and takes their machines away. Nil has none.
+func (a *Agents) Stop() error {
 	if a == nil {
-		return
+		return nil
 	}
+	var errs []error
+	for _, p := range a.Processes() {
+		errs = append(errs, p.Stop())
+	}
+	a.close()
+	return errors.Join(errs...)
+}
+
+// close takes the machines away.
+func (a *Agents) close() {
 	for _, h := range a.hosts {
 		h.Close()
 	}

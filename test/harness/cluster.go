@@ -3,12 +3,14 @@ package harness
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -44,8 +46,16 @@ func (p Project) Path(elements ...string) string {
 	return filepath.Join(append([]string{p.Root}, elements...)...)
 }
 
-// Program returns the path of a built program, or an error that says how to build it.
+// Program returns the path of a built program, or an error that says how to build it. It
+// is that of the folder that the environment variable PROGRAMS names from the project's
+// root, where it is there, else that of bin.
 func (p Project) Program(name string) (string, error) {
+	if folder := os.Getenv("PROGRAMS"); folder != "" {
+		path := p.Path(folder, name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
 	path := p.Path("bin", name)
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("%s is not built: run make build", path)
@@ -62,16 +72,20 @@ type Cluster struct {
 	// Config and Client act as the administrator, unthrottled.
 	Config *rest.Config
 	Client client.Client
-	// Keep lets the programs started on the cluster outlive this process.
-	Keep bool
 
 	kubectl string
+	// guard ends the cluster when this process has ended in whatever way; nil when
+	// the cluster is to outlive it.
+	guard io.WriteCloser
 }
 
 // StartCluster starts a test cluster with the arguments of testcluster up after
 // --dir. Progress goes to the writer.
 func StartCluster(ctx context.Context, project Project, dir string, progress io.Writer, args ...string) (*Cluster, error) {
 	c := &Cluster{Project: project, Dir: dir}
+	if err := c.startGuard(); err != nil {
+		return nil, err
+	}
 	kubeconfig, err := c.testcluster(ctx, progress, append([]string{"up"}, args...)...)
 	if err != nil {
 		return nil, err
@@ -97,11 +111,41 @@ func StartCluster(ctx context.Context, project Project, dir string, progress io.
 	return c, nil
 }
 
+// startGuard starts a process that waits for the end of this one, after which
+// nobody can clean up: a panic, a test's timeout, a SIGKILL. It keeps the logs.
+func (c *Cluster) startGuard() error {
+	program, err := c.Project.Program("testcluster")
+	if err != nil {
+		return err
+	}
+	guard := exec.Command("sh", "-c", `read -r keep || "$0" down --keep-logs --dir "$1"`, program, c.Dir)
+	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it is not to hear our Ctrl-C
+	if c.guard, err = guard.StdinPipe(); err != nil {
+		return fmt.Errorf("guarding the cluster: %w", err)
+	}
+	if err := guard.Start(); err != nil {
+		return fmt.Errorf("guarding the cluster: %w", err)
+	}
+	go func() { _ = guard.Wait() }() // what it did is in the cluster's folder
+	return nil
+}
+
+// Keep lets the cluster and the programs that are started on it from now on outlive
+// this process.
+func (c *Cluster) Keep() error {
+	_, err := io.WriteString(c.guard, "keep\n")
+	err = errors.Join(err, c.guard.Close())
+	c.guard = nil
+	return err
+}
+
 // Stop ends the cluster and removes its data. It works after the caller's
 // context is done.
 func (c *Cluster) Stop(progress io.Writer) error {
-	_, err := c.testcluster(context.Background(), progress, "down")
-	return err
+	if _, err := c.testcluster(context.Background(), progress, "down"); err != nil || c.guard == nil {
+		return err
+	}
+	return c.Keep() // there is nothing left to guard
 }
 
 // NodesOff makes nodes NotReady, waits until they are, and returns a line per node.

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 )
 
 // Departure is a pod whose deletion was seen.
@@ -28,10 +27,9 @@ type Departures struct {
 // WatchDepartures starts to watch all pods; it ends with ctx.
 func WatchDepartures(ctx context.Context, c *Cluster) (*Departures, error) {
 	d := &Departures{seen: map[types.UID]bool{}}
-	return d, watchPods(ctx, c, "", cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, object any) { d.see(object.(*corev1.Pod), false) },
-		DeleteFunc: deleted(d.see),
-	})
+	err := watchPods(ctx, c, "", d.see)
+	d.Take() // those that were on their way out before
+	return d, err
 }
 
 func (d *Departures) see(pod *corev1.Pod, gone bool) {

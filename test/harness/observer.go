@@ -1,110 +1,251 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // Observer watches the pods of DaemonSets with eyes of its own: it shares no
 // code with the operator. A node counts as down from the moment a pod on it is
 // being deleted until every pod that was deleted there has an available
-// successor. A node that is merely cut off does not count, nobody made it so.
+// successor: one that has been Ready for the minReadySeconds of its DaemonSet. A
+// node that is merely cut off does not count, nobody made it so.
 type Observer struct {
-	mu   sync.Mutex
-	down map[string]map[string]bool // node -> DaemonSet -> deleted and not yet replaced
+	clock clock.PassiveClock
+
+	mu sync.Mutex
+	// minReady is the minReadySeconds of the DaemonSets that have one, by namespace/name.
+	minReady map[string]time.Duration
+	// live are the pods that are not being deleted.
+	live map[place]*corev1.Pod
+	// down are the places whose pod was deleted and has no available successor, by node.
+	down map[string]map[place]bool
 	// gone are the pods whose deletion was seen, at any time: UID -> node.
 	gone map[types.UID]string
 	// last is how those pods were seen last.
 	last map[types.UID]*corev1.Pod
-	// atReset are the nodes that were down at the last Reset, turns what came after.
-	atReset []string
+	// settled is when it was last decided which pods are available.
+	settled time.Time
+	// atReset is what was down at the last Reset, turns what came after.
+	atReset []turn
 	turns   []turn
 	deleted []types.UID
 }
+
+// place is where a DaemonSet has a pod; its name is namespace/name.
+type place struct{ node, daemonSet string }
 
 // turn is a node going down or coming up.
 type turn struct {
 	node string
 	down bool
+	at   time.Time
+}
+
+// Outage is a time during which a node was down.
+type Outage struct {
+	Node string
+	From time.Time
+	// To is zero when it is still down.
+	To time.Time
+}
+
+// NewObserver returns an observer of what it is told with See and SeeDaemonSet.
+func NewObserver(clock clock.PassiveClock) *Observer {
+	return &Observer{clock: clock, settled: clock.Now(), minReady: map[string]time.Duration{}, live: map[place]*corev1.Pod{},
+		down: map[string]map[place]bool{}, gone: map[types.UID]string{}, last: map[types.UID]*corev1.Pod{}}
 }
 
 // Observe starts an observer of the pods a selector matches in all namespaces;
-// it ends with ctx.
-func Observe(ctx context.Context, c *Cluster, selector string) (*Observer, error) {
-	o := &Observer{down: map[string]map[string]bool{}, gone: map[types.UID]string{}, last: map[types.UID]*corev1.Pod{}}
-	return o, watchPods(ctx, c, selector, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { o.see(object.(*corev1.Pod), false) },
-		UpdateFunc: func(_, object any) { o.see(object.(*corev1.Pod), false) },
-		DeleteFunc: deleted(o.see),
+// it ends with ctx. What it has seen is passed on to others.
+func Observe(ctx context.Context, c *Cluster, selector string, others ...func(pod *corev1.Pod, gone bool)) (*Observer, error) {
+	o := NewObserver(clock.RealClock{})
+	if err := watchDaemonSets(ctx, c, o.SeeDaemonSet); err != nil {
+		return nil, err
+	}
+	return o, watchPods(ctx, c, selector, func(pod *corev1.Pod, gone bool) {
+		o.See(pod, gone)
+		for _, see := range others {
+			see(pod, gone)
+		}
 	})
 }
 
-// watchPods hands the pods a selector matches in all namespaces to a handler, and
+// watchDaemonSets hands all DaemonSets to see, and returns when it has those that
+// are there; it ends with ctx.
+func watchDaemonSets(ctx context.Context, c *Cluster, see func(*appsv1.DaemonSet)) error {
+	clientset, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	informer := informers.NewSharedInformerFactory(clientset, 0).Apps().V1().DaemonSets().Informer()
+	return runInformer(ctx, informer, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { see(object.(*appsv1.DaemonSet)) },
+		UpdateFunc: func(_, object any) { see(object.(*appsv1.DaemonSet)) },
+	})
+}
+
+// watchPods hands the pods a selector matches in all namespaces to see, and
 // returns when it has those that are there; it ends with ctx.
-func watchPods(ctx context.Context, c *Cluster, selector string, handler cache.ResourceEventHandler) error {
+func watchPods(ctx context.Context, c *Cluster, selector string, see func(pod *corev1.Pod, gone bool)) error {
 	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 0,
 		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = selector }))
-	informer := factory.Core().V1().Pods().Informer()
-	if _, err := informer.AddEventHandler(handler); err != nil {
-		return fmt.Errorf("watching pods: %w", err)
+	return runInformer(ctx, factory.Core().V1().Pods().Informer(), podHandler(see))
+}
+
+// podHandler is a handler of events of pods.
+func podHandler(see func(pod *corev1.Pod, gone bool)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { see(object.(*corev1.Pod), false) },
+		UpdateFunc: func(_, object any) { see(object.(*corev1.Pod), false) },
+		DeleteFunc: func(object any) {
+			// The watch was interrupted while the pod went.
+			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = missed.Obj
+			}
+			see(object.(*corev1.Pod), true)
+		},
 	}
-	factory.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return fmt.Errorf("watching pods: %w", ctx.Err())
+}
+
+// runInformer runs an informer until ctx ends, and returns when it is synchronised.
+func runInformer(ctx context.Context, informer cache.SharedInformer, handler cache.ResourceEventHandler) error {
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return fmt.Errorf("watching: %w", err)
+	}
+	go informer.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return fmt.Errorf("watching: %w", ctx.Err())
 	}
 	return nil
 }
 
-// deleted is a handler of pods that are gone.
-func deleted(see func(pod *corev1.Pod, gone bool)) func(any) {
-	return func(object any) {
-		if pod, ok := object.(*corev1.Pod); ok {
-			see(pod, true)
-		}
-	}
+// SeeDaemonSet notes how long pods of a DaemonSet have to be Ready.
+func (o *Observer) SeeDaemonSet(ds *appsv1.DaemonSet) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.settle()
+	o.minReady[ds.Namespace+"/"+ds.Name] = time.Duration(ds.Spec.MinReadySeconds) * time.Second
+	o.settle()
 }
 
-func (o *Observer) see(pod *corev1.Pod, gone bool) {
+// See notes the state of a pod, or that it is gone.
+func (o *Observer) See(pod *corev1.Pod, gone bool) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "DaemonSet" || pod.Spec.NodeName == "" {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	node, sets := pod.Spec.NodeName, o.down[pod.Spec.NodeName]
-	if sets == nil {
-		sets = map[string]bool{}
-		o.down[node] = sets
+	o.settle()
+	at := place{node: pod.Spec.NodeName, daemonSet: pod.Namespace + "/" + owner.Name}
+	if !gone && pod.DeletionTimestamp == nil {
+		o.live[at] = pod
+	} else {
+		o.seeDeleted(at, pod)
 	}
-	wasDown, key := len(sets) > 0, pod.Namespace+"/"+owner.Name
-	switch {
-	case gone || pod.DeletionTimestamp != nil:
-		o.last[pod.UID] = pod
-		// Once: a pod whose containers have ended may have a successor before it is gone.
-		if _, known := o.gone[pod.UID]; !known {
-			sets[key] = true
-			o.gone[pod.UID] = node
-			o.deleted = append(o.deleted, pod.UID)
+	o.settle()
+}
+
+// seeDeleted counts the deletion of a pod once: a pod whose containers have ended
+// may have a successor before it is gone.
+func (o *Observer) seeDeleted(at place, pod *corev1.Pod) {
+	o.last[pod.UID] = pod
+	if o.live[at] != nil && o.live[at].UID == pod.UID {
+		delete(o.live, at)
+	}
+	if _, known := o.gone[pod.UID]; known {
+		return
+	}
+	o.gone[pod.UID] = at.node
+	o.deleted = append(o.deleted, pod.UID)
+	if o.down[at.node] == nil {
+		o.down[at.node] = map[place]bool{}
+	}
+	if len(o.down[at.node]) == 0 {
+		o.turns = append(o.turns, turn{at.node, true, o.settled})
+	}
+	o.down[at.node][at] = true
+}
+
+// settle lets the nodes come up whose pods have become available by now.
+func (o *Observer) settle() {
+	now := o.clock.Now()
+	var up []turn
+	for node, places := range o.down {
+		wasDown, since := len(places) > 0, time.Time{}
+		for at := range places {
+			available, ok := o.availableSince(at)
+			if !ok || available.After(now) {
+				continue
+			}
+			if available.After(since) {
+				since = available
+			}
+			delete(places, at)
 		}
-	case isReady(pod):
-		delete(sets, key)
+		if wasDown && len(places) == 0 {
+			if since.Before(o.settled) {
+				since = o.settled
+			}
+			up = append(up, turn{node, false, since})
+		}
 	}
-	if isDown := len(sets) > 0; isDown != wasDown {
-		o.turns = append(o.turns, turn{node, isDown})
+	slices.SortFunc(up, func(a, b turn) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node, b.node)) })
+	o.turns = append(o.turns, up...)
+	o.settled = now
+}
+
+// availableSince returns since when the pod at a place is available, which may lie
+// ahead; false when it is not going to be.
+func (o *Observer) availableSince(at place) (time.Time, bool) {
+	pod := o.live[at]
+	if pod == nil {
+		return time.Time{}, false
 	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.LastTransitionTime.Add(o.minReady[at.daemonSet]), c.Status == corev1.ConditionTrue
+		}
+	}
+	return time.Time{}, false
+}
+
+// Outages returns when nodes were down since the last Reset, in order of their
+// beginning; those that were down already began before it.
+func (o *Observer) Outages() []Outage {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.settle()
+	var outages []Outage
+	open := map[string]int{}
+	for _, t := range slices.Concat(o.atReset, o.turns) {
+		if t.down {
+			open[t.node] = len(outages)
+			outages = append(outages, Outage{Node: t.node, From: t.at})
+		} else {
+			outages[open[t.node]].To = t.at
+		}
+	}
+	return outages
 }
 
 // Most returns the largest number of nodes that were down at once since the
@@ -119,14 +260,8 @@ func (o *Observer) MostOf(nodes ...string) int {
 func (o *Observer) most(counts func(node string) bool) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := 0
-	for _, node := range o.atReset {
-		if counts(node) {
-			now++
-		}
-	}
-	most := now
-	for _, t := range o.turns {
+	now, most := 0, 0
+	for _, t := range slices.Concat(o.atReset, o.turns) {
 		switch {
 		case !counts(t.node):
 		case t.down:
@@ -166,19 +301,18 @@ func (o *Observer) Last(uid types.UID) *corev1.Pod {
 func (o *Observer) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.settle()
+	open := map[string]turn{}
+	for _, t := range slices.Concat(o.atReset, o.turns) {
+		if t.down {
+			open[t.node] = t
+		} else {
+			delete(open, t.node)
+		}
+	}
 	o.atReset, o.turns, o.deleted = nil, nil, nil
-	for node, sets := range o.down {
-		if len(sets) > 0 {
-			o.atReset = append(o.atReset, node)
-		}
+	for _, t := range open {
+		o.atReset = append(o.atReset, t)
 	}
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	slices.SortFunc(o.atReset, func(a, b turn) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node, b.node)) })
 }

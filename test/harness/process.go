@@ -16,7 +16,7 @@ import (
 const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 30 * time.Second
-	pollInterval = 100 * time.Millisecond
+	pollInterval = 200 * time.Millisecond
 )
 
 // Accounts of the shipped manifests.
@@ -78,7 +78,7 @@ func (c *Cluster) StartAgent(ctx context.Context, node, hostRoot string) (*Proce
 	}
 	address := freeAddress()
 	p, err := c.start("node-agent", "node-agent-"+node+".log", []string{"--kubeconfig", kubeconfig, "--node-name", node,
-		"--ota-bind-address", address, "--state-dir", filepath.Join(c.Dir, "node-agent-"+node), "--log-format", "json",
+		"--ota-bind-address", address, "--state-dir", filepath.Join(hostRoot, "state"), "--log-format", "json",
 		"--first-contact-spread", "0s", "--ota-auth", "none", "--ota-socket", filepath.Join(hostRoot, "ota.sock"),
 		"--host-root", hostRoot, "--container-runtime", "containerd", "--log-dir="})
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Cluster) start(program, logName string, args []string) (*Process, error
 	p.command.Stdout, p.command.Stderr = log, log
 	// It is not to hear the Ctrl-C meant for us.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if !c.Keep {
+	if c.guard != nil {
 		p.command.SysProcAttr.Pdeathsig = syscall.SIGKILL // nor to outlive us
 	}
 	if err := p.command.Start(); err != nil {
@@ -121,6 +121,16 @@ func (p *Process) Name() string { return filepath.Base(p.command.Path) }
 
 // PID is the process id.
 func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Ended reports whether the process has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // Stop ends the process and waits for it.
 func (p *Process) Stop() error {
@@ -152,10 +162,8 @@ func (p *Process) waitFor(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return Eventually(ctx, func() error {
-		select {
-		case <-p.done:
+		if p.Ended() {
 			return Final(fmt.Errorf("%s ended while starting, see %s", p.command.Path, p.Log))
-		default:
 		}
 		response, err := http.Get(url)
 		if err != nil {

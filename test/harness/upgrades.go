@@ -29,16 +29,8 @@ func WatchUpgrades(ctx context.Context, c *Cluster, see func(*topsv1.NodeUpgrade
 			return watcher.Watch(ctx, &topsv1.NodeUpgradeList{}, &client.ListOptions{Raw: &options})
 		},
 	}, &topsv1.NodeUpgrade{}, 0)
-	handler := cache.ResourceEventHandlerFuncs{
+	return runInformer(ctx, informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { see(object.(*topsv1.NodeUpgrade)) },
 		UpdateFunc: func(_, object any) { see(object.(*topsv1.NodeUpgrade)) },
-	}
-	if _, err := informer.AddEventHandler(handler); err != nil {
-		return fmt.Errorf("watching NodeUpgrades: %w", err)
-	}
-	go informer.RunWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return fmt.Errorf("watching NodeUpgrades: %w", ctx.Err())
-	}
-	return nil
+	})
 }

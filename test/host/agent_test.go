@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
@@ -88,7 +90,7 @@ func runAgent(spec string) error {
 	command := hostagent.Command{Argv: o.Command, Directory: filepath.Join(a.State, "commands")}
 	o.ServiceManager = killer{command, a}
 	if a.Kill == beforeRecord {
-		o.Clock = &killingClock{}
+		o.Log = killAtDecision()
 	}
 	e, err := hostagent.New(o)
 	if err != nil {
@@ -137,18 +139,14 @@ func (k killer) Restart(ctx context.Context, e hostagent.Engine, operation strin
 	return k.Command.Restart(ctx, e, operation)
 }
 
-// killingClock ends the agent when it takes the time for the record of the
-// request: New and the start of the task have taken it before.
-type killingClock struct {
-	clock.RealClock
-	taken int
-}
-
-func (c *killingClock) Now() time.Time {
-	if c.taken++; c.taken == 3 {
-		die()
-	}
-	return c.RealClock.Now()
+// killAtDecision is a log that ends the agent at its first decision on the restart, which nothing
+// has recorded yet.
+func killAtDecision() logr.Logger {
+	return funcr.New(func(_, line string) {
+		if strings.Contains(line, "Decided on a restart of the runtime") {
+			die()
+		}
+	}, funcr.Options{Verbosity: 4})
 }
 
 // run runs the agent to its end: its result, or nil when it was killed.

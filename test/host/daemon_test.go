@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/test/install"
+	"github.com/topsops/gcu-operator/test/need"
 )
 
 const (
@@ -228,31 +230,15 @@ func mountsBelow(root string) []string {
 	return mounts
 }
 
-// needHost skips, with the reason, where real daemons cannot be had.
+// needHost ends a test where real daemons cannot be had, and installs them where they are missing.
 func needHost(t *testing.T) {
 	t.Helper()
+	const what = "restarting and pulling with a real dockerd and containerd"
 	if os.Getuid() != 0 {
-		t.Skip("NOT TESTED: restarting and pulling with a real dockerd and containerd needs root")
+		need.Skip(t, what+" needs root")
 	}
-	var missing []string
-	for program, debian := range map[string]string{"dockerd": "docker.io", "containerd": "containerd", "runc": "runc", "dbus-daemon": "dbus-daemon"} {
-		if _, err := exec.LookPath(program); err != nil {
-			missing = append(missing, debian)
-		}
-	}
-	if len(missing) == 0 {
-		return
-	}
-	slices.Sort(missing)
-	if _, err := os.Stat("/run/systemd/system"); err == nil {
-		t.Skipf("NOT TESTED: install %s; it is not done here, because systemd would start them", strings.Join(missing, ", "))
-	}
-	for _, arguments := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, missing...)} {
-		command := exec.Command("apt-get", arguments...)
-		command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if output, err := command.CombinedOutput(); err != nil {
-			t.Skipf("NOT TESTED: %s cannot be installed: apt-get %s: %v\n%s", strings.Join(missing, ", "), arguments[0], err, output)
-		}
+	if err := install.Programs(t.Context(), "dockerd", "containerd", "runc", "dbus-daemon"); err != nil {
+		need.Skip(t, what+": "+err.Error())
 	}
 }
 

@@ -1,6 +1,7 @@
 // Mutants tests the tests: it applies seeded defects to the code that plans and
-// rolls out upgrades, one at a time and without touching the tree, and fails
-// unless the tests catch every one.
+// rolls out upgrades, each for itself and without touching the tree, and fails
+// unless the tests catch every one: those of the file's package first, then the same with
+// an API server (KUBEBUILDER_ASSETS), then all.
 //
 //	mutants [NAME...]
 //
@@ -17,10 +18,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // packages whose tests have to catch the defects.
@@ -41,25 +46,32 @@ func run(ctx context.Context, only []string) error {
 	if err != nil {
 		return err
 	}
-	if output, err := test(ctx, "", packages); err != nil {
+	if output, err := test(ctx, "", attempt{packages, quickly}); err != nil {
 		return fmt.Errorf("the tests fail without any defect:\n%s", output)
 	}
-	survived := 0
-	for i, m := range chosen {
-		begin := time.Now()
-		caught, err := m.try(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
-		}
-		word := "caught  "
-		if !caught {
-			word = "SURVIVED"
-			survived++
-		}
-		fmt.Printf("%2d/%d %s %-28s %s (%s)\n", i+1, len(chosen), word, m.name, m.says, time.Since(begin).Round(100*time.Millisecond))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.NumCPU())
+	var tried, survived atomic.Int64
+	for _, m := range chosen {
+		group.Go(func() error {
+			begin := time.Now()
+			by, err := m.try(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+			if by == "" {
+				by = "SURVIVED"
+				survived.Add(1)
+			}
+			fmt.Printf("%3d/%d %-28s %s: %s (%s)\n", tried.Add(1), len(chosen), by, m.name, m.says, time.Since(begin).Round(100*time.Millisecond))
+			return nil
+		})
 	}
-	fmt.Printf("mutants: %d defects, %d caught, %d survived\n", len(chosen), len(chosen)-survived, survived)
-	if survived > 0 {
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	fmt.Printf("mutants: %d defects, %d caught, %d survived\n", len(chosen), int64(len(chosen))-survived.Load(), survived.Load())
+	if survived.Load() > 0 {
 		return errors.New("the tests do not notice the defects that survived")
 	}
 	return nil
@@ -80,45 +92,62 @@ func choose(only []string) ([]mutant, error) {
 	return chosen, nil
 }
 
-// try builds the tests with the defect laid over the file and tells whether
-// they fail. A defect that does not apply, or does not compile, is an error.
-func (m mutant) try(ctx context.Context) (caught bool, err error) {
+// try builds the tests with the defect laid over the file and returns which tests fail,
+// such as "caught by its package"; "" when none does. A defect that does not apply, or does
+// not compile, is an error.
+func (m mutant) try(ctx context.Context) (by string, err error) {
 	source, err := os.ReadFile(m.file)
 	if err != nil {
-		return false, fmt.Errorf("reading the file to change: %w", err)
+		return "", fmt.Errorf("reading the file to change: %w", err)
 	}
 	if n := strings.Count(string(source), m.from); n != 1 {
-		return false, fmt.Errorf("%q stands %d times in %s, expected once", m.from, n, m.file)
+		return "", fmt.Errorf("%q stands %d times in %s, expected once", m.from, n, m.file)
 	}
 	dir, err := os.MkdirTemp("", "gcu-mutant-")
 	if err != nil {
-		return false, fmt.Errorf("making a folder: %w", err)
+		return "", fmt.Errorf("making a folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	overlay, err := m.overlay(dir, string(source))
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	for _, group := range m.packages() {
-		output, failed := test(ctx, overlay, group)
+	own := []string{"./" + filepath.Dir(m.file)}
+	for _, step := range []struct {
+		by string
+		attempt
+	}{
+		{"caught", attempt{own, quickly}},
+		{"caught on an API server", attempt{own, inFull}},
+		{"caught elsewhere", attempt{packages, quickly}},
+		{"caught elsewhere, in full", attempt{packages, inFull}},
+	} {
+		output, failed := test(ctx, overlay, step.attempt)
 		if ctx.Err() != nil {
-			return false, errors.New("interrupted")
+			return "", errors.New("interrupted")
 		}
 		if failed != nil && strings.Contains(output, "[build failed]") {
-			return false, fmt.Errorf("it does not compile:\n%s", output)
+			return "", fmt.Errorf("it does not compile:\n%s", output)
 		}
 		if failed != nil {
-			return true, nil
+			return step.by, nil
 		}
 	}
-	return false, nil
+	return "", nil
 }
 
-// packages are those of the file, whose tests are quick and mostly see the
-// defect, and then all.
-func (m mutant) packages() [][]string {
-	return [][]string{{"./" + filepath.Dir(m.file)}, packages}
+// attempt is a run of tests that may catch a defect.
+type attempt struct {
+	packages []string
+	flags    []string
 }
+
+// Flags of go test.
+var (
+	// quickly leaves out what needs an API server, and most seeds.
+	quickly = []string{"-short", "-timeout=5m"}
+	inFull  = []string{"-timeout=15m"}
+)
 
 // overlay writes the changed file and the map that lays it over the original.
 func (m mutant) overlay(dir, source string) (string, error) {
@@ -141,14 +170,16 @@ func (m mutant) overlay(dir, source string) (string, error) {
 	return path, nil
 }
 
-// test runs the tests of packages, with an overlay unless it is "". A defect may
-// keep them from coming to an end.
-func test(ctx context.Context, overlay string, packages []string) (output string, err error) {
-	args := []string{"test", "-short", "-failfast", "-vet=off", "-count=1", "-timeout=2m"}
+// test runs tests, with an overlay unless it is "". A defect may keep them from coming to
+// an end.
+func test(ctx context.Context, overlay string, a attempt) (output string, err error) {
+	args := append([]string{"test", "-failfast", "-vet=off", "-count=1"}, a.flags...)
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
-	command := exec.CommandContext(ctx, "go", append(args, packages...)...)
+	command := exec.CommandContext(ctx, "go", append(args, a.packages...)...)
+	// In CI a test that is left out by -short would fail, and every defect be caught.
+	command.Env = append(os.Environ(), "CI=", "FRESH=0")
 	data, err := command.CombinedOutput()
 	return string(data), err
 }

@@ -19,17 +19,12 @@ import (
 // canaryLabel is on the node that the policies upgrade first.
 const canaryLabel = "example.com/canary"
 
-// canary makes a node the one that is upgraded first, and names it.
-func (s *stage) canary() string {
-	s.t.Helper()
-	canary := s.victim()
-	s.kubectl("label", "nodes", "--all", canaryLabel+"-")
-	s.kubectl("label", "node", canary, canaryLabel+"=true")
-	return canary
-}
+// canary is the one.
+const canary = "real-1"
 
 // failingDriver: the installer ends with an error, again and again.
 func (s *stage) failingDriver() {
+	s.deploy()
 	s.takenBack("distrustful", "fail", operation.ReasonCrashLoop, "its module was made for another kernel")
 }
 
@@ -45,8 +40,8 @@ type driverState struct {
 	file          string
 }
 
-// driversBut looks at all nodes but one.
-func (s *stage) driversBut(canary string) map[string]driverState {
+// driversOfOthers looks at all nodes but the canary.
+func (s *stage) driversOfOthers() map[string]driverState {
 	s.t.Helper()
 	states := map[string]driverState{}
 	for _, node := range allNodes {
@@ -62,10 +57,10 @@ func (s *stage) driversBut(canary string) map[string]driverState {
 	return states
 }
 
-// untouched checks that all nodes but one are as they were.
-func (s *stage) untouched(canary string, before map[string]driverState) {
+// untouched checks that all nodes but the canary are as they were.
+func (s *stage) untouched(before map[string]driverState) {
 	s.t.Helper()
-	for node, now := range s.driversBut(canary) {
+	for node, now := range s.driversOfOthers() {
 		if now != before[node] {
 			s.t.Errorf("node %s was touched: it had %+v, and has %+v", node, before[node], now)
 		}
@@ -75,14 +70,13 @@ func (s *stage) untouched(canary string, before map[string]driverState) {
 // takenBack rolls a driver out that fails on the canary, and is rolled back.
 func (s *stage) takenBack(policy, bad, reason, says string) {
 	s.t.Helper()
-	canary := s.canary()
-	s.deployed(policy)
-	good, version, _ := s.goodDriver()
-	before, observer := s.driversBut(canary), s.observe()
+	s.knownToBeGood(policy)
+	good := s.gr().Spec.Driver.Version
+	before, observer := s.driversOfOthers(), s.observe()
 	s.set("driver", bad)
 	s.eventually("the driver has failed on the canary", func() error { return s.failed(canary, reason, says) })
-	s.isBack(good, version)
-	s.untouched(canary, before)
+	s.isBack(good)
+	s.untouched(before)
 	if most := observer.Most(); most != 1 {
 		s.t.Errorf("%d nodes were down at once", most)
 	}
@@ -95,10 +89,11 @@ func (s *stage) takenBack(policy, bad, reason, says string) {
 }
 
 // isBack waits until a rollback is over, and everything is as it was.
-func (s *stage) isBack(good, version string) {
+func (s *stage) isBack(good string) {
 	s.t.Helper()
 	s.grIsBack(good)
-	s.eventually("all nodes have the driver from before", func() error { return s.driverIs(good, version) })
+	s.eventually("all nodes have the driver from before", func() error { return s.driverIs(good, allNodes...) })
+	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
 	s.eventually("the rollback is complete", func() error {
 		back := s.rollout().Status.Rollback
 		if back == nil || back.CompletedTime == nil || !strings.Contains(back.Message, "1 of 1 started nodes failed") {
@@ -123,10 +118,9 @@ func (s *stage) grIsBack(good string) {
 // cuttingDriver: the first node of a rollout loses its network with the new driver. A
 // person repairs the link; the driver is taken back.
 func (s *stage) cuttingDriver() {
-	canary := s.canary()
-	s.deployed("distrustful")
-	good, version, _ := s.goodDriver()
-	before := s.driversBut(canary)
+	s.knownToBeGood("distrustful")
+	good := s.gr().Spec.Driver.Version
+	before := s.driversOfOthers()
 	route := strings.Fields(s.on(canary, "ip", "route", "show", "default"))
 	s.set("driver", "cut-network")
 	s.eventually("the canary is cut off", func() error {
@@ -136,11 +130,11 @@ func (s *stage) cuttingDriver() {
 		return nil
 	})
 	s.grIsBack(good)
-	s.untouched(canary, before)
+	s.untouched(before)
 	s.on(canary, "ip", "link", "set", "eth0", "up")
 	s.on(canary, append([]string{"ip", "route", "add"}, route...)...)
-	s.isBack(good, version)
-	s.untouched(canary, before)
+	s.isBack(good)
+	s.untouched(before)
 }
 
 // failed tells what is missing until an operation has ended on a node with a reason.
@@ -159,22 +153,20 @@ func (s *stage) failed(node, reason, says string) error {
 // hangingDriver: the driver ignores that it is to end. The rollout stays halted until a
 // person rolls out a version that works.
 func (s *stage) hangingDriver() {
-	canary := s.canary()
-	s.deployed("wary")
-	_, _, other := s.goodDriver()
-	before, observer := s.driversBut(canary), s.observe()
+	s.knownToBeGood("wary")
+	next := other(s.gr().Spec.Driver.Version)
+	before, observer := s.driversOfOthers(), s.observe()
 	s.set("driver", "hang")
 	s.eventually("the driver has failed on the canary", func() error {
 		return s.failed(canary, operation.ReasonProgressDeadline, "is not available yet")
 	})
 	s.eventually("the rollout is halted", func() error { return s.halted(canary) })
-	s.never("another node is touched", func() bool { return observer.Most() > 1 })
-	s.untouched(canary, before)
+	s.untouched(before)
 	s.tellsOfHalt(canary)
 
 	hung := s.podOn(driverSet, canary)
 	s.kubectl("patch", "gup", "wary", "--type=merge", "--patch", `{"spec":{"progressDeadlineSeconds":600}}`)
-	file, upgraded := s.grFile(func(spec *topsv1.GcuResourceSpec) { spec.Driver.Version = other }), make(chan error, 1)
+	file, upgraded := s.grFile(func(spec *topsv1.GcuResourceSpec) { spec.Driver.Version = next }), make(chan error, 1)
 	go func() {
 		_, err := s.tryGCU("upgrade", "--filename", file, "--wait")
 		upgraded <- err
@@ -192,8 +184,7 @@ func (s *stage) hangingDriver() {
 	}
 	s.wasGivenTime(observer.Last(hung.UID), asked)
 	check(s.t, <-upgraded)
-	good, version, _ := s.goodDriver()
-	check(s.t, s.driverIs(good, version))
+	check(s.t, s.driverIs(next, allNodes...))
 	s.eventually("all cards are used again", s.trains)
 	if most := observer.Most(); most != 1 {
 		s.t.Errorf("%d nodes were down at once", most)

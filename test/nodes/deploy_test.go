@@ -11,14 +11,37 @@ import (
 // defaultResource: the default blueprint as it is (contract statement 32), on nodes
 // that have a driver.
 func (s *stage) defaultResource() {
-	const features = "/etc/kubernetes/node-feature-discovery/features.d"
 	for _, node := range allNodes {
 		s.installDriver(node)
-		// nfd finds the cards; the stand-in is told.
-		s.on(node, "sh", "-c", "mkdir -p "+features+" && echo pci-1e36.present=true >"+features+"/pci")
 	}
+	s.findCards()
 	s.kubectl("apply", "-f", "examples/gcu-resource.yaml")
 	s.eventually("the gr shows 5/5 Running", func() error { return s.isRunning("5/5") })
+	s.startEngineAnew()
+	s.showsCards()
+	s.cleared()
+}
+
+// grWithDriver deploys a gr that brings the driver too.
+func (s *stage) grWithDriver() {
+	s.findCards()
+	s.deploy()
+	s.showsCards()
+}
+
+// findCards tells the nodes what nfd finds elsewhere.
+func (s *stage) findCards() {
+	s.t.Helper()
+	const features = "/etc/kubernetes/node-feature-discovery/features.d"
+	for _, node := range allNodes {
+		s.on(node, "sh", "-c", "mkdir -p "+features+" && echo pci-1e36.present=true >"+features+"/pci")
+	}
+}
+
+// showsCards waits until everybody sees the cards: the operator by the node agents, the
+// scheduler by the labels, and who collects metrics.
+func (s *stage) showsCards() {
+	s.t.Helper()
 	s.eventually("a node agent tells of each node", func() error {
 		for _, node := range allNodes {
 			host := s.upgrade(node).Status.Host
@@ -28,7 +51,6 @@ func (s *stage) defaultResource() {
 		}
 		return nil
 	})
-	s.startEngineAnew()
 	s.eventually("nodes are labelled with their cards", func() error {
 		for _, node := range allNodes {
 			if labels := s.node(node).Labels; labels["enflame.com/gcu.count"] != "2" || labels["enflame.com/gcu.present"] != "true" ||
@@ -43,12 +65,11 @@ func (s *stage) defaultResource() {
 			s.t.Errorf("the exporter of %s answers %q", node, metrics)
 		}
 	}
-	s.clear()
-	s.nodesAreClean()
 }
 
-// uninstall takes the operator away, as it was installed.
+// uninstall takes the gr and the operator away, as they were installed.
 func (s *stage) uninstall() {
+	s.cleared()
 	s.kubectl("delete", "-k", "config/default", "--wait=true")
 	s.eventually("no pod is left", func() error {
 		var pods corev1.PodList
@@ -65,10 +86,10 @@ func (s *stage) uninstall() {
 			s.t.Errorf("%s is left", strings.TrimSpace(name))
 		}
 	}
-	s.eventually("no container is left on a node", func() error {
+	s.eventually("no container runs on a node", func() error {
 		for _, node := range allNodes {
-			if containers := s.on(node, "ctr", "--namespace=k8s.io", "containers", "list", "--quiet"); strings.TrimSpace(containers) != "" {
-				return fmt.Errorf("node %s has containers %s", node, containers)
+			if running := s.processes(node); len(running) > 0 {
+				return fmt.Errorf("node %s has containers %v", node, running)
 			}
 		}
 		return nil

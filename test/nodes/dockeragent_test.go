@@ -7,14 +7,19 @@ import (
 )
 
 const (
-	// dockerNode is the one with a dockerd. Its kubelet is on containerd all the same.
-	dockerNode = "real-3"
 	// agentContainer is a node agent as a container of docker, bystander another one that
 	// is to be running always.
 	agentContainer = "gcu-node-agent"
 	bystander      = "bystander"
 	operatorImage  = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:latest"
 )
+
+// letAgentsRestartEngines gives the agents the command that restarts containerd here,
+// and the rights that it takes: the nodes have no systemd.
+func (s *stage) letAgentsRestartEngines() {
+	s.t.Helper()
+	s.kubectl("patch", "daemonset", agentSet, "--namespace="+system, "--patch-file=test/nodes/testdata/agent-without-systemd.yaml")
+}
 
 // handOver is the command by which an agent in a container has the node restart an
 // engine, as an option of node-agent each (node-agent --help).
@@ -32,7 +37,6 @@ func handOver(engine string) []string {
 func (s *stage) moveAgentToDocker() {
 	s.t.Helper()
 	s.kubectl("label", "node", dockerNode, "example.com/node-agent=docker")
-	s.kubectl("patch", "daemonset", agentSet, "--namespace="+system, "--patch-file=test/nodes/testdata/agent-not-everywhere.yaml")
 	s.eventually("no pod is the node agent of "+dockerNode, func() error {
 		for _, pod := range s.pods(system, nameLabel, agentSet) {
 			if pod.Spec.NodeName == dockerNode {

@@ -9,57 +9,56 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// driverIs tells what is missing until all nodes have a version of the driver, pods of
+// driverIs tells what is missing until nodes have a version of the driver, pods of
 // all components, and no mark of an upgrade. It is asked often: what is on the nodes is
 // looked at last, which takes a program on each.
-func (s *stage) driverIs(tag, version string) error {
-	for _, node := range allNodes {
+func (s *stage) driverIs(tag string, nodes ...string) error {
+	for _, node := range nodes {
 		if err := s.runs(driverSet, node, tag); err != nil {
 			return err
 		}
 		if err := s.givenBack(node); err != nil {
 			return err
 		}
+		for _, set := range criticalSets {
+			if pod := s.podOn(set, node); set != agentSet && (pod == nil || !ready(pod)) {
+				return fmt.Errorf("node %s has no pod of %s that is ready", node, set)
+			}
+		}
 	}
-	if err := s.isRunning("6/6"); err != nil {
-		return err
-	}
-	for _, node := range allNodes {
+	for _, node := range nodes {
 		loaded, err := s.OnNode(s.ctx, node, nil, "cat", "/sys/module/enflame/version")
 		if err != nil {
 			return err
 		}
-		if strings.TrimSpace(loaded) != version {
+		if strings.TrimSpace(loaded) != versionOf(tag) {
 			return fmt.Errorf("node %s has driver %q", node, loaded)
 		}
 	}
 	return nil
 }
 
-// driverWasNotForced checks that no driver was ever asked to go while a card was in
-// use: its pod would have ended with an error, and begun again.
+// driverWasNotForced checks that no driver was asked to go while a card was in use: its
+// container would have ended with this code. That of a lost node has another one.
 func (s *stage) driverWasNotForced() {
 	s.t.Helper()
 	for _, pod := range s.pods(system, nameLabel, driverSet) {
 		for _, c := range pod.Status.ContainerStatuses {
-			if c.RestartCount > 0 {
-				s.t.Errorf("driver pod %s has begun %d times anew: %+v", pod.Name, c.RestartCount, c.LastTerminationState.Terminated)
+			if end := c.LastTerminationState.Terminated; end != nil && end.ExitCode == 1 {
+				s.t.Errorf("driver pod %s could not unload the one before: %+v", pod.Name, end)
 			}
 		}
 	}
 }
 
-// deployed deploys the gr, unless a story before left it, with a good driver and with a
-// training on all cards.
-func (s *stage) deployed(policy string) {
+// knownToBeGood waits until the driver that is there may be gone back to, and sets the policy of the
+// next upgrade.
+func (s *stage) knownToBeGood(policy string) {
 	s.t.Helper()
-	if s.kubectl("get", "gr", "--output=name") == "" {
-		s.deploy("AdvancedRollingUpdate", policy)
-		s.train()
-	}
-	s.kubectl("annotate", "--overwrite", "gr", grName, topsv1.AnnotationUpgradePolicy+"="+policy)
+	s.settings(topsv1.AnnotationUpgradePolicy + "=" + policy)
 	s.eventually("the driver is known to be good", func() error {
 		status := s.rollout().Status
 		if good := status.LastKnownGood; good == nil || good.Revision != status.Revision {
@@ -69,21 +68,28 @@ func (s *stage) deployed(policy string) {
 	})
 }
 
-// goodDriver returns the version of the driver that the gr asks for, what it says of
-// itself, and another version that works.
-func (s *stage) goodDriver() (tag, version, other string) {
-	s.t.Helper()
-	if tag = s.gr().Spec.Driver.Version; tag == "latest" {
-		return tag, "1.0.0", "2.0.0"
+// versionOf is what the driver or toolkit of an image says of itself.
+func versionOf(tag string) string {
+	if tag == "latest" {
+		return "1.0.0"
 	}
-	return tag, tag, "latest"
+	return tag
 }
 
-// driverUnderTraining: the cards are in use on all nodes when the driver is to be
-// replaced. A PodDisruptionBudget keeps the training where it is, until it is relaxed.
+// other is the one of two versions that work which there is not.
+func other(tag string) string {
+	if tag == "latest" {
+		return "2.0.0"
+	}
+	return "latest"
+}
+
+// driverUnderTraining: the cards are in use on all nodes when the driver is to be replaced.
+// A PodDisruptionBudget keeps the training where it is, until it is relaxed. In the middle of the
+// drain of one node that is cut off, in the middle of the other's the manager is killed.
 func (s *stage) driverUnderTraining() {
-	s.deployed("brisk")
-	before := s.pods("default", "app", "training")
+	before := append(s.trainingOn(victims[0]), s.trainingOn(victims[1])...)
+	s.settings(topsv1.AnnotationUpgradePolicy + "=brisk")
 	s.kubectl("apply", "-f", "test/nodes/testdata/budget.yaml")
 	s.eventually("the budget allows nothing", func() error {
 		allowed := s.kubectl("get", "pdb", "training", "--output=jsonpath={.status.expectedPods} {.status.disruptionsAllowed}")
@@ -92,17 +98,22 @@ func (s *stage) driverUnderTraining() {
 		}
 		return nil
 	})
-	observer := s.observe()
+	departures, err := harness.WatchDepartures(s.ctx, s.Cluster)
+	check(s.t, err)
+	observer, manager := s.observe(), s.managerPod()
+	s.limitedTo(victims...)
 	s.set("driver", "2.0.0")
 	s.blocked(before)
 	s.kubectl("patch", "pdb", "training", "--type=merge", "--patch", `{"spec":{"minAvailable":2}}`)
-	s.eventually("all nodes have the new driver", func() error { return s.driverIs("2.0.0", "2.0.0") })
-	s.eventually("all cards are used again", s.trains)
-	if most := observer.Most(); most != 1 {
-		s.t.Errorf("%d nodes were down at once", most)
-	}
+
+	first, evicted := s.drainBegins("")
+	s.cutInItsDrain(first, evicted, observer)
+	second, evicted := s.drainBegins(first)
+	s.managerKilled(manager, second, evicted)
+	s.endsWell(observer, departures)
 	s.driverWasNotForced()
 	s.trainsAnew(before)
+	check(s.t, s.managerBegan(manager, 1))
 	s.kubectl("delete", "pdb", "training")
 }
 
@@ -130,17 +141,17 @@ func (s *stage) blocked(training []corev1.Pod) {
 			s.t.Errorf("pod %s does not train any more: %+v", pod.Name, now.Status)
 		}
 	}
-	for _, node := range allNodes {
+	for _, node := range victims {
 		if err := s.runs(driverSet, node, "latest"); err != nil {
 			s.t.Error(err)
 		}
 	}
 }
 
-// trainsAnew checks that all pods of the training were begun with the new driver.
+// trainsAnew checks that the training of the victims was begun anew, with the new driver.
 func (s *stage) trainsAnew(before []corev1.Pod) {
 	s.t.Helper()
-	for _, pod := range s.pods("default", "app", "training") {
+	for _, pod := range append(s.trainingOn(victims[0]), s.trainingOn(victims[1])...) {
 		if slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
 			s.t.Errorf("pod %s trains on although its driver was replaced", pod.Name)
 		}
@@ -152,13 +163,6 @@ func (s *stage) trainsAnew(before []corev1.Pod) {
 			s.t.Errorf("pod %s says %s", pod.Name, log)
 		}
 	}
-}
-
-// cleared takes away what the stories about drivers have in common.
-func (s *stage) cleared() {
-	s.kubectl("label", "nodes", "--all", canaryLabel+"-")
-	s.clear()
-	s.nodesAreClean()
 }
 
 func nodeReady(node *corev1.Node) bool { return nodeIs(node, corev1.NodeReady) }

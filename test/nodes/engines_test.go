@@ -2,7 +2,8 @@ package nodes
 
 import (
 	"fmt"
-	"strconv"
+	"os"
+	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,9 +12,10 @@ import (
 
 // engine is a container engine of a node as the node itself shows it.
 type engine struct {
+	name string
 	// process is its id and the moment it began.
 	process string
-	// starts is how often it has begun since the node was booted, by its log.
+	// starts is how often it has begun since the node was made, by its log.
 	starts int
 }
 
@@ -23,33 +25,30 @@ var firstLine = map[string]string{"docker": `msg="Starting up"`, "containerd": `
 // engine looks at an engine of a node. It must be running.
 func (s *stage) engine(node, name string) engine {
 	s.t.Helper()
-	const look = `pid=$(cat /run/service/$1/supervise/pid) && stat=$(cat /proc/$pid/stat) && set -- "$1" "$2" ${stat##*)} && ` +
-		`echo "$pid/${22} $(grep -c "$2" /var/log/services/$1.log)"`
-	fields := strings.Fields(s.on(node, "sh", "-c", look, "sh", name, firstLine[name]))
-	if len(fields) != 2 {
-		s.t.Fatalf("node %s shows %q of %s", node, fields, name)
-	}
-	starts, err := strconv.Atoi(fields[1])
-	check(s.t, err)
-	return engine{fields[0], starts}
+	const look = `pid=$(cat /run/service/$1/supervise/pid) && stat=$(cat /proc/$pid/stat) && set -- ${stat##*)} && echo "$pid/${20}"`
+	return engine{name, strings.TrimSpace(s.on(node, "sh", "-c", look, "sh", name)), s.starts(node, name)}
 }
 
-// engines looks at an engine of all nodes.
-func (s *stage) engines(name string) map[string]engine {
+// serviceLog is what a service of a node has written: the logs of the nodes are in the folder of the
+// cluster, so that nothing has to be run on the node to read them.
+func (s *stage) serviceLog(node, name string) string {
 	s.t.Helper()
-	all := map[string]engine{}
-	for _, node := range allNodes {
-		all[node] = s.engine(node, name)
-	}
-	return all
+	log, err := os.ReadFile(filepath.Join(s.Dir, "logs", node, name+".log"))
+	check(s.t, err)
+	return string(log)
+}
+
+func (s *stage) starts(node, engine string) int {
+	s.t.Helper()
+	return strings.Count(s.serviceLog(node, engine), firstLine[engine])
 }
 
 // wasRestarted checks that an engine was restarted a number of times since it was looked at.
-func (s *stage) wasRestarted(times int, node, name string, before engine) {
+func (s *stage) wasRestarted(times int, node string, before engine) {
 	s.t.Helper()
-	now := s.engine(node, name)
+	now := s.engine(node, before.name)
 	if now.starts != before.starts+times || (now.process == before.process) != (times == 0) {
-		s.t.Errorf("%s of %s is %+v, and was %+v: it is to have been restarted %d times", name, node, now, before, times)
+		s.t.Errorf("%s of %s is %+v, and was %+v: it is to have been restarted %d times", before.name, node, now, before, times)
 	}
 }
 

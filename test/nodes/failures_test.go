@@ -5,93 +5,66 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// cutDuringDrain: the cable of a node is pulled while its pods are being evicted. The
+// cutInItsDrain pulls the cable of a node while its pods are being evicted, and plugs it in again. The
 // node keeps its slot, nobody is started in its place, and what ends there while nobody
 // can hear of it is not evicted again.
-func (s *stage) cutDuringDrain() {
-	departures := s.deployUnderSlowTraining()
-	observer := s.observe()
-	s.set("driver", "2.0.0")
-	victim, evicted := s.drainBegins(map[string]bool{s.managerNode(): true})
-	_, err := s.NodesOff(s.ctx, victim)
+func (s *stage) cutInItsDrain(node string, evicted *corev1.Pod, observer *harness.Observer) {
+	s.t.Helper()
+	_, err := s.NodesOff(s.ctx, node)
 	check(s.t, err)
 	// The cluster does not know that the pod has ended: the node was cut in its drain.
 	if pod, err := s.pod(evicted); err != nil || pod.DeletionTimestamp == nil {
 		s.t.Fatalf("pod %s is not being evicted: %v", evicted.Name, err)
 	}
 	s.eventually("the operation waits for the node, at its drain", func() error {
-		op := s.upgrade(victim).Status.Operation
-		if op == nil || op.Task != victim+"_node_evict" || op.Reason != "NodeOffline" {
+		op := s.upgrade(node).Status.Operation
+		if op == nil || op.Task != node+"_node_evict" || op.Reason != "NodeOffline" {
 			return fmt.Errorf("it is %+v", op)
 		}
 		return nil
 	})
-	before := observer.Replaced()
 	s.eventually("on the node the pod has ended", func() error {
-		tasks, err := s.OnNode(s.ctx, victim, nil, "ctr", "--namespace=k8s.io", "containers", "list")
-		if err == nil && strings.Contains(tasks, "gcu-workload") {
-			err = fmt.Errorf("there is %s", tasks)
+		if process, err := harness.PodProcess(evicted, "standin"); err == nil {
+			return fmt.Errorf("it is process %d", process)
 		}
-		return err
+		return nil
 	})
-	s.never("another node is begun in its place", func() bool {
-		slots := s.rollout().Status.InFlight
-		return len(slots) != 1 || slots[0].Node != victim || observer.Replaced() != before
-	})
-	if version := s.on(victim, "cat", "/sys/module/enflame/version"); strings.TrimSpace(version) != "1.0.0" {
+	before := observer.Replaced()
+	s.decided()
+	if slots := s.rollout().Status.InFlight; len(slots) != 1 || slots[0].Node != node || observer.Replaced() != before {
+		s.t.Errorf("another node was begun in the place of %s: %+v", node, slots)
+	}
+	if version := s.on(node, "cat", "/sys/module/enflame/version"); strings.TrimSpace(version) != "1.0.0" {
 		s.t.Errorf("on the node that is cut off the driver is %s", version)
 	}
-	_, err = s.NodesOn(s.ctx, victim)
+	_, err = s.NodesOn(s.ctx, node)
 	check(s.t, err)
-	s.endsWell(observer, departures)
-	s.driverWasNotForced()
-	s.clear()
-	s.nodesAreClean()
 }
 
-// managerKilled: the manager is killed while it drains a node: once right away, and once
-// after it was stopped for so long that the drain it waits for was over twice.
-func (s *stage) managerKilled() {
-	departures := s.deployUnderSlowTraining()
-	observer := s.observe()
-	manager := s.managerPod()
-	s.set("driver", "2.0.0")
-	drained := map[string]bool{}
-	for i := range 2 {
-		node, evicted := s.drainBegins(drained)
-		drained[node] = true
-		process, err := harness.PodProcess(manager, "manager")
-		check(s.t, err)
-		if i == 1 {
-			begin := time.Now()
-			check(s.t, syscall.Kill(process, syscall.SIGSTOP))
-			s.eventually("the drain of "+node+" is over while the manager is stopped", func() error {
-				if _, err := s.pod(evicted); !apierrors.IsNotFound(err) {
-					return fmt.Errorf("pod %s is there: %w", evicted.Name, err)
-				}
-				return nil
-			})
-			time.Sleep(time.Since(begin)) // as long again
+// managerKilled stops the manager while it drains a node, until that is over, and kills it: what it was
+// about to do when it was stopped was decided long ago.
+func (s *stage) managerKilled(manager *corev1.Pod, node string, evicted *corev1.Pod) {
+	s.t.Helper()
+	process, err := harness.PodProcess(manager, "manager")
+	check(s.t, err)
+	check(s.t, syscall.Kill(process, syscall.SIGSTOP))
+	s.eventually("the drain of "+node+" is over while the manager is stopped", func() error {
+		if _, err := s.pod(evicted); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("pod %s is there: %w", evicted.Name, err)
 		}
-		check(s.t, syscall.Kill(process, syscall.SIGKILL))
-		s.eventually("the manager runs again", func() error { return s.managerBegan(manager, i+1) })
-	}
-	s.endsWell(observer, departures)
-	s.driverWasNotForced()
-	check(s.t, s.managerBegan(manager, 2))
-	s.clear()
-	s.nodesAreClean()
+		return nil
+	})
+	check(s.t, syscall.Kill(process, syscall.SIGKILL))
+	s.eventually("the manager runs again", func() error { return s.managerBegan(manager, 1) })
 }
 
 // managerBegan tells what is missing until the manager's container has begun anew so many
@@ -107,27 +80,17 @@ func (s *stage) managerBegan(pod *corev1.Pod, times int) error {
 	return nil
 }
 
-// deployUnderSlowTraining deploys the gr with a driver, has all cards used by pods that
-// need long to end, and begins to watch which pods go.
-func (s *stage) deployUnderSlowTraining() *harness.Departures {
+// drainBegins waits until a pod of a node is being evicted, and returns both. One node does
+// not count.
+func (s *stage) drainBegins(but string) (node string, evicted *corev1.Pod) {
 	s.t.Helper()
-	s.deploy("AdvancedRollingUpdate", "brisk")
-	s.kubectl("apply", "-f", "test/nodes/testdata/slow-training.yaml")
-	s.eventually("all cards are used", s.trains)
-	departures, err := harness.WatchDepartures(s.ctx, s.Cluster)
-	check(s.t, err)
-	return departures
-}
-
-// drainBegins waits until a pod of a node is being evicted, and returns both. Some nodes
-// do not count.
-func (s *stage) drainBegins(except map[string]bool) (node string, evicted *corev1.Pod) {
-	s.t.Helper()
-	node = s.nodeAt("node_evict", except)
-	s.eventually("a pod of "+node+" is being evicted", func() error {
+	s.eventually("a pod is being evicted", func() error {
 		for _, pod := range s.pods("default", "app", "training") {
-			if pod.Spec.NodeName == node && pod.DeletionTimestamp != nil {
-				evicted = &pod
+			if pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || pod.Spec.NodeName == but {
+				continue
+			}
+			if op := s.upgrade(pod.Spec.NodeName).Status.Operation; op != nil && op.Task == pod.Spec.NodeName+"_node_evict" {
+				node, evicted = pod.Spec.NodeName, &pod
 				return nil
 			}
 		}
@@ -136,18 +99,18 @@ func (s *stage) drainBegins(except map[string]bool) (node string, evicted *corev
 	return node, evicted
 }
 
-// endsWell waits until all nodes have driver 2.0.0 and all cards are used again, and
-// checks that one node at a time was down, and which pods went: of each node those that
+// endsWell waits until the victims have driver 2.0.0 and all cards are used again, and
+// checks that one node at a time was down, and which pods went: of each victim those that
 // use its driver, once.
 func (s *stage) endsWell(observer *harness.Observer, departures *harness.Departures) {
 	s.t.Helper()
-	s.eventually("all nodes have the new driver", func() error { return s.driverIs("2.0.0", "2.0.0") })
+	s.eventually("the nodes have the new driver", func() error { return s.driverIs("2.0.0", victims...) })
 	s.eventually("all cards are used again", s.trains)
 	if most := observer.Most(); most != 1 {
 		s.t.Errorf("%d nodes were down at once", most)
 	}
 	var want, got []string
-	for _, node := range allNodes {
+	for _, node := range victims {
 		for _, owner := range []string{driverSet, pluginSet, exporterSet, "enflame-gcu-feature-discovery", "default/training"} {
 			want = append(want, node+" "+owner)
 		}
@@ -174,26 +137,4 @@ func (s *stage) pod(of *corev1.Pod) (*corev1.Pod, error) {
 	var now corev1.Pod
 	err := s.Client.Get(s.ctx, client.ObjectKeyFromObject(of), &now)
 	return &now, err
-}
-
-// nodeAt waits until the operation of a node is at a task, and returns the node. Some
-// do not count.
-func (s *stage) nodeAt(task string, except map[string]bool) (node string) {
-	s.t.Helper()
-	s.eventually("the operation of a node is at "+task, func() error {
-		var at []string
-		for _, name := range allNodes {
-			op := s.upgrade(name).Status.Operation
-			if op == nil || except[name] {
-				continue
-			}
-			if op.Phase == topsv1.OperationRunning && op.Task == name+"_"+task {
-				node = name
-				return nil
-			}
-			at = append(at, op.Task)
-		}
-		return fmt.Errorf("they are at %q", at)
-	})
-	return node
 }

@@ -12,15 +12,18 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/test/harness"
+	"github.com/topsops/gcu-operator/test/need"
 )
 
 // enabled is set by make test-nodes: go test ./... starts no real nodes.
 const enabled = "TEST_NODES"
 
-const notTested = "NOT TESTED: the operator as pods on real kubelets: evictions, device plugin, OTA at the node, cut links, power loss, rollback"
+// lostAfter is how long a node may be silent before the cluster finds it NotReady.
+const lostAfter = "12s"
 
 // interrupted ends when somebody presses Ctrl-C, so that the cluster is taken down.
 var interrupted context.Context
@@ -34,16 +37,21 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// startCluster starts a cluster of real nodes that ends with the test, with all images
-// and with the operator in it.
-func startCluster(ctx context.Context, t *testing.T) *harness.Cluster {
+// needRealNodes ends a test where real nodes cannot be had. Where they were asked for,
+// that is a failure.
+func needRealNodes(t *testing.T) {
 	t.Helper()
 	if os.Getenv(enabled) == "" {
-		t.Skip(notTested + " (make test-nodes runs it)")
+		need.Skip(t, "the operator as pods on real kubelets: evictions, device plugin, OTA at the node, cut links, power loss, rollback (make test-nodes runs it)")
 	}
 	if runtime.GOOS != "linux" || os.Getuid() != 0 {
-		t.Skip(notTested + " (it needs Linux and root)")
+		t.Fatalf("%s is set, and real nodes need Linux and root", enabled)
 	}
+}
+
+// startCluster starts a cluster of real nodes that ends with the test, with all images.
+func startCluster(ctx context.Context, t *testing.T) *harness.Cluster {
+	t.Helper()
 	project, err := harness.FindProject()
 	check(t, err)
 	parent, err := os.MkdirTemp("", "gcu-nodes-")
@@ -56,7 +64,7 @@ func startCluster(ctx context.Context, t *testing.T) *harness.Cluster {
 		check(t, os.RemoveAll(parent))
 	})
 	cluster, err := harness.StartCluster(ctx, project, filepath.Join(parent, "cluster"), os.Stderr,
-		"--real-nodes", fmt.Sprint(len(allNodes)), "--docker-node", allNodes[2])
+		"--real-nodes", fmt.Sprint(len(allNodes)), "--docker-node", dockerNode, "--node-monitor-grace-period", lostAfter)
 	check(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -66,8 +74,19 @@ func startCluster(ctx context.Context, t *testing.T) *harness.Cluster {
 			t.Error(err)
 		}
 	})
-	check(t, cluster.LoadImages(ctx, os.Stderr, project.Path("bin", "images", "operator.tar"), project.Path("bin", "images", "standins.tar")))
+	check(t, loadImages(ctx, cluster, allNodes...))
 	return cluster
+}
+
+// loadImages loads the images of the operator and of the stand-ins into nodes.
+func loadImages(ctx context.Context, c *harness.Cluster, nodes ...string) error {
+	loading, ctx := errgroup.WithContext(ctx)
+	for _, node := range nodes {
+		loading.Go(func() error {
+			return c.LoadImages(ctx, os.Stderr, "--node", node, c.Project.Path("bin", "images", "operator.tar"), c.Project.Path("bin", "images", "standins.tar"))
+		})
+	}
+	return loading.Wait()
 }
 
 // keepLogs saves logs from a cluster folder that is about to go.

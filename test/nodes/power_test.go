@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -22,6 +26,8 @@ const (
 	// noticedEvery is how many losses there are for one that the cluster notices: the
 	// power is back before the others are.
 	noticedEvery = 4
+	// mostRollouts is how many there are for what passed by in those before.
+	mostRollouts = 8
 )
 
 // lightImages are those of the components that are back with the device, as a rule before
@@ -31,12 +37,15 @@ var lightImages = map[string]string{
 	"gfd_replace":      "artifact.enflame.cn/galaxy_docker_hub/gcu/gcu-gfd:latest",
 }
 
-// tasksOf are the tasks of an operation that changes a component, without their host, in
+func isLight(task string) bool { return lightImages[task] != "" }
+
+// tasksOfUpgrade are the tasks of an operation that changes driver and toolkit, without their host, in
 // the order of the book.
-func tasksOf(t *testing.T, component string) []string {
+func tasksOfUpgrade(t *testing.T) []string {
 	t.Helper()
 	const host = "host"
-	mission, err := upgradeplan.Plan(upgradeplan.DefaultBook(), []upgradeplan.Node{{Name: host, Changed: []string{component}, Deployed: []string{
+	changed := []string{upgradeplan.TargetDriver, upgradeplan.TargetToolkit}
+	mission, err := upgradeplan.Plan(upgradeplan.DefaultBook(), []upgradeplan.Node{{Name: host, Changed: changed, Deployed: []string{
 		upgradeplan.TargetNFD, upgradeplan.TargetDriver, upgradeplan.TargetToolkit, upgradeplan.TargetDevicePlugin,
 		upgradeplan.TargetExporter, upgradeplan.TargetGFD}}}, 0)
 	check(t, err)
@@ -69,7 +78,8 @@ func underWay(nu *topsv1.NodeUpgrade) []string {
 //
 // To be surely in the middle of one that takes a moment only, the manager is stopped
 // (SIGSTOP) as soon as a task is seen to be recorded as begun, until the power is gone:
-// what is recorded then is what the node was at.
+// what is recorded then is what the node was at. A node that is off or boots is not hit; the
+// others may be meanwhile.
 type powerCut struct {
 	*stage
 	observer *harness.Observer
@@ -79,8 +89,9 @@ type powerCut struct {
 	mu     sync.Mutex
 	left   map[string]bool
 	passed map[string]bool
-	// may says which tasks a node may be hit at; nil: none now.
-	may    map[string]func(task string) bool
+	// may says which tasks a node may be hit at now.
+	may powerPlan
+	// caught are nodes that are at such a task, for which the manager is stopped.
 	caught chan string
 	losses int
 }
@@ -90,7 +101,7 @@ func (s *stage) newPowerCut(tasks []string) *powerCut {
 	s.t.Helper()
 	manager, err := harness.PodProcess(s.managerPod(), "manager")
 	check(s.t, err)
-	p := &powerCut{stage: s, observer: s.observe(), manager: manager, left: map[string]bool{}, passed: map[string]bool{}, caught: make(chan string, 1)}
+	p := &powerCut{stage: s, observer: s.observe(), manager: manager, left: map[string]bool{}, passed: map[string]bool{}, caught: make(chan string, len(victims))}
 	for _, task := range tasks {
 		p.left[task] = true
 	}
@@ -112,18 +123,19 @@ func (p *powerCut) see(nu *topsv1.NodeUpgrade) {
 	if may == nil || !slices.ContainsFunc(underWay(nu), func(task string) bool { return p.left[task] && may(task) }) {
 		return
 	}
-	p.may = nil
+	delete(p.may, nu.Name)
 	if err := syscall.Kill(p.manager, syscall.SIGSTOP); err != nil {
 		return // then nothing is caught, and the story says what was not hit
 	}
 	p.caught <- nu.Name
 }
 
-// arm says at which tasks nodes may be hit from now on.
-func (p *powerCut) arm(may map[string]func(task string) bool) {
+// arm says at which tasks a node may be hit from now on.
+func (p *powerCut) arm(node string, may func(task string) bool) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.may = may
+	p.may[node] = may
+	p.mu.Unlock()
+	p.see(p.upgrade(node)) // it may be at one already
 }
 
 func (p *powerCut) remaining() []string {
@@ -134,105 +146,105 @@ func (p *powerCut) remaining() []string {
 
 // rollout waits until a rollout that was begun is done, and hits nodes meanwhile at the
 // tasks they may be hit at.
-func (p *powerCut) rollout(may map[string]func(task string) bool, done func() error) {
+func (p *powerCut) rollout(plan powerPlan, done func() error) {
 	p.t.Helper()
-	hits := map[string]int{}
-	for node := p.next(may, done); node != ""; node = p.next(may, done) {
-		p.hit(node)
-		if hits[node]++; hits[node] == lossesPerRollout {
-			delete(may, node)
-		}
+	p.may = powerPlan{}
+	for node, may := range plan {
+		p.arm(node, may)
 	}
+	hidden, hits := slices.ContainsFunc(p.remaining(), isLight), map[string]int{}
+	var booting errgroup.Group
+	p.eventually("the nodes have the new version", func() error {
+		for len(p.caught) > 0 {
+			node := <-p.caught
+			p.hit(node)
+			hits[node]++
+			again := hits[node] < lossesPerRollout
+			booting.Go(func() error {
+				if err := p.boot(node); err != nil {
+					return err
+				}
+				if hidden {
+					p.showLightImages(node)
+				}
+				if again { // at once: its next task may be a short one
+					p.arm(node, plan[node])
+				}
+				return nil
+			})
+		}
+		return done()
+	})
+	check(p.t, booting.Wait())
 	p.eventually("all cards are used again", p.trains)
-	if most := p.observer.Most(); most != 1 {
+	if most := p.observer.Most(); most > len(victims) {
 		p.t.Errorf("%d nodes were down at once", most)
 	}
 	p.observer.Reset()
-	p.driversWereNotForced()
+	p.driverWasNotForced()
 }
 
-// next waits until a node is at a task that it may be hit at, and returns it; "" when the
-// rollout is done first.
-func (p *powerCut) next(may map[string]func(task string) bool, done func() error) (node string) {
-	p.t.Helper()
-	p.arm(may)
-	for name := range may {
-		p.see(p.upgrade(name)) // it may be at one already
-	}
-	p.eventually("a node is to lose its power, or all have the new version", func() error {
-		select {
-		case node = <-p.caught:
-			return nil
-		default:
-			return done()
-		}
-	})
-	p.arm(nil)
-	if node == "" && len(p.caught) > 0 {
-		node = <-p.caught // right then
-	}
-	return node
-}
-
-// hit takes the power of a node, gives it back, and waits until its agent is back. The
-// manager is stopped until the power is gone.
+// hit takes the power of a node. The manager is stopped until the power is gone, and goes on
+// unless it was stopped for another node too.
 func (p *powerCut) hit(node string) {
 	p.t.Helper()
-	boot := p.upgrade(node).Status.Host.BootID
 	before := underWay(p.upgrade(node))
 	check(p.t, p.KillNodes(p.ctx, node))
 	after := underWay(p.upgrade(node))
-	check(p.t, syscall.Kill(p.manager, syscall.SIGCONT))
-	if !slices.Equal(before, after) {
-		p.t.Logf("%s lost its power between %q and %q", node, before, after)
-	} else {
+	p.mu.Lock()
+	if slices.Equal(before, after) {
 		p.t.Logf("%s lost its power in the middle of %q", node, after)
-		p.mu.Lock()
 		for _, task := range after {
 			delete(p.left, task)
 		}
-		p.mu.Unlock()
+	} else {
+		p.t.Logf("%s lost its power between %q and %q", node, before, after)
 	}
-	if p.losses++; p.losses%noticedEvery == 0 {
-		p.eventually("the cluster has noticed that "+node+" is gone", func() error {
+	if len(p.caught) == 0 {
+		check(p.t, syscall.Kill(p.manager, syscall.SIGCONT))
+	}
+	p.mu.Unlock()
+}
+
+// boot gives a node its power back, and returns when its agent is back.
+func (p *powerCut) boot(node string) error {
+	p.mu.Lock()
+	p.losses++
+	noticed := p.losses%noticedEvery == 0
+	p.mu.Unlock()
+	boot := p.upgrade(node).Status.Host.BootID
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if noticed {
+		if err := harness.Eventually(ctx, func() error {
 			if nodeReady(p.node(node)) {
-				return fmt.Errorf("it is Ready")
+				return fmt.Errorf("node %s is Ready without power", node)
 			}
 			return nil
-		})
+		}); err != nil {
+			return err
+		}
 	}
-	check(p.t, p.StartNodes(p.ctx, node))
-	p.eventually("the agent of "+node+" tells of another boot", func() error {
+	if err := p.StartNodes(ctx, node); err != nil {
+		return err
+	}
+	return harness.Eventually(ctx, func() error {
 		if now := p.upgrade(node).Status.Host.BootID; now == boot {
-			return fmt.Errorf("it is %s", now)
+			return fmt.Errorf("the agent of %s tells of boot %s still", node, now)
 		}
 		return nil
 	})
-	p.showLightImages(node)
-}
-
-// driversWereNotForced checks that no driver was asked to go while a card was in use: its
-// container would have ended with this code. That of a lost node has another one.
-func (p *powerCut) driversWereNotForced() {
-	p.t.Helper()
-	for _, pod := range p.pods(system, nameLabel, driverSet) {
-		for _, c := range pod.Status.ContainerStatuses {
-			if end := c.LastTerminationState.Terminated; end != nil && end.ExitCode == 1 {
-				p.t.Errorf("driver pod %s could not unload the one before: %+v", pod.Name, end)
-			}
-		}
-	}
 }
 
 // isOver checks that every task was hit, and that operations have the tasks of the book.
-func (p *powerCut) isOver(want []string) {
+func (p *powerCut) isOver() {
 	p.t.Helper()
 	if left := p.remaining(); len(left) > 0 {
 		p.t.Errorf("no node lost its power in the middle of %q", left)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(maps.Keys(p.passed))); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(tasksOfUpgrade(p.t))), slices.Sorted(maps.Keys(p.passed))); diff != "" {
 		p.t.Errorf("the tasks of the operations are not those of the book (-book +operations):\n%s", diff)
 	}
 }
@@ -259,37 +271,93 @@ func (s *stage) showLightImages(node string) {
 	}
 }
 
-// driverPowerLoss: nodes lose everything but their disk in the middle of each task of a
-// driver upgrade. What passed by before the power went is tried again in another rollout.
-func (s *stage) driverPowerLoss() {
-	s.deploy("AdvancedRollingUpdate", "brisk")
-	s.train()
-	tasks := tasksOf(s.t, upgradeplan.TargetDriver)
-	p := s.newPowerCut(tasks)
-	victims := s.victims()
-	isLight := func(task string) bool { return lightImages[task] != "" }
-	isHeavy := func(task string) bool { return !isLight(task) }
-	every2nd := func(task string) bool { return isHeavy(task) && slices.Index(tasks, task)%2 == 1 }
-	for i, version := range []string{"2.0.0", "1.0.0", "2.0.0", "1.0.0"} {
-		if len(p.remaining()) == 0 {
-			break
+// powerLoss: nodes lose everything but their disk in the middle of the tasks that matter of an
+// upgrade of driver and toolkit: what the node agent does, what ends processes, what takes a
+// moment and is not to be done again.
+func (s *stage) powerLoss() {
+	s.losePower([]string{"driver_prepull", "node_evict", "driver_replace", "node_restart-runtime", "node_uncordon"}, func([]string) powerPlan {
+		return powerPlan{
+			victims[0]: func(task string) bool { return task != "node_restart-runtime" && task != "node_uncordon" },
+			victims[1]: func(task string) bool { return task == "node_restart-runtime" || task == "node_uncordon" },
 		}
-		may := map[string]func(string) bool{victims[0]: isHeavy, victims[1]: isHeavy}
-		if slices.ContainsFunc(p.remaining(), isLight) {
-			may[victims[0]] = isLight
+	})
+}
+
+// powerLossEverywhere is the same in the middle of each task. What passed by before the power
+// went is tried again in another rollout.
+func (s *stage) powerLossEverywhere() {
+	s.letAgentsRestartEngines()
+	s.deploy()
+	tasks := tasksOfUpgrade(s.t)
+	ofRestart := func(task string) bool { return task == "node_restart-runtime" || task == "runtime_verify" }
+	s.losePower(tasks, func(left []string) powerPlan {
+		plan := powerPlan{
+			victims[0]: func(task string) bool { return !isLight(task) && !ofRestart(task) },
+			// One task after the other would be less of an upgrade.
+			victims[1]: func(task string) bool { return ofRestart(task) || !isLight(task) && slices.Index(tasks, task)%2 == 1 },
+		}
+		if slices.ContainsFunc(left, isLight) {
+			plan[victims[0]] = isLight
 			s.hideLightImages(victims[0])
 		}
-		if i == 0 {
-			may[victims[1]] = every2nd // one after the other would be less of an upgrade
+		return plan
+	})
+}
+
+// powerPlan says at which tasks nodes may lose their power.
+type powerPlan map[string]func(task string) bool
+
+// losePower upgrades the victims until their power was lost in the middle of all tasks. The second one
+// runs its containers with another default runtime than it is configured for, so that the engine
+// has to be restarted there.
+func (s *stage) losePower(tasks []string, plan func(left []string) powerPlan) {
+	s.t.Helper()
+	s.limitedTo(victims...)
+	s.settings(fmt.Sprintf("%s=%d", topsv1.AnnotationMaxUnavailable, len(victims)))
+	p := s.newPowerCut(tasks)
+	for i := 0; i < mostRollouts && len(p.remaining()) > 0; i++ {
+		if slices.Contains(p.remaining(), "node_restart-runtime") {
+			s.loseDefaultRuntime(victims[1])
 		}
-		tag := version
-		if version == "1.0.0" {
-			tag = "latest"
-		}
-		s.set("driver", tag)
-		p.rollout(may, func() error { return s.driverIs(tag, version) })
+		may, now := plan(p.remaining()), s.gr().Spec
+		driver, toolkit := other(now.Driver.Version), other(now.Toolkit.Version)
+		s.setBoth(driver, toolkit)
+		p.rollout(may, func() error {
+			if err := s.toolkitIs(toolkit, victims...); err != nil {
+				return err
+			}
+			return s.driverIs(driver, victims...)
+		})
 	}
-	p.isOver(tasks)
-	s.clear()
-	s.nodesAreClean()
+	p.isOver()
+}
+
+// setBoth changes the versions of driver and toolkit. The operator, which writes one DaemonSet after
+// the other, begins when both are there, so that one operation changes both.
+func (s *stage) setBoth(driver, toolkit string) {
+	s.t.Helper()
+	s.settings(topsv1.AnnotationPaused + "=true")
+	s.kubectl("patch", "gr", grName, "--type=merge", "--patch", fmt.Sprintf(`{"spec":{"driver":{"version":%q},"toolkit":{"version":%q}}}`, driver, toolkit))
+	s.eventually("driver and toolkit are to change", func() error {
+		for set, version := range map[string]string{driverSet: driver, toolkitSet: toolkit} {
+			var ds appsv1.DaemonSet
+			if err := s.Client.Get(s.ctx, client.ObjectKey{Namespace: system, Name: set}, &ds); err != nil {
+				return err
+			}
+			if image := ds.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+version) {
+				return fmt.Errorf("%s has image %s", set, image)
+			}
+		}
+		return nil
+	})
+	s.settings(topsv1.AnnotationPaused + "-")
+}
+
+// loseDefaultRuntime has the containerd of a node run with a configuration that does not
+// name the default runtime of the one on the disk.
+func (s *stage) loseDefaultRuntime(node string) {
+	s.t.Helper()
+	const config = "/etc/containerd/config.toml"
+	s.on(node, "sh", "-ec", "cp "+config+" /run/config.toml; sed -i 's/default_runtime_name = .*/default_runtime_name = \"runc\"/' "+config+
+		"; /etc/init.d/containerd restart; cp /run/config.toml "+config)
 }

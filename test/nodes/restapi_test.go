@@ -25,8 +25,8 @@ const (
 	upgradeAPIPort = "32765"
 )
 
-// restAPI: somebody at a node upgrades and deletes the gr with the lines of the guide of
-// gcu-upgrade-manager.
+// restAPI: the manager of examples/rest-api reads the blueprints of its node, and somebody at another
+// node upgrades and deletes the gr with the lines of the guide of gcu-upgrade-manager.
 func (s *stage) restAPI() {
 	s.kubectl("create", "-f", grBlueprint)
 	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
@@ -34,44 +34,17 @@ func (s *stage) restAPI() {
 	const desk, person = "real-2", "real-1"
 	s.kubectl("label", "node", desk, deskLabel+"=here")
 	s.kubectl("apply", "--server-side", "-k", "examples/rest-api")
-	s.managerIsUp()
-	if node := s.managerNode(); node != desk {
-		s.t.Fatalf("the manager is on %s", node)
-	}
+	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=2m")
+	s.eventually("one manager is left, on the desk", func() error {
+		if pods := s.pods(system, nameLabel, "gcu-operator"); len(pods) != 1 || pods[0].Spec.NodeName != desk {
+			return fmt.Errorf("there are %d", len(pods))
+		}
+		return nil
+	})
 	s.says(person, guide.List, guide.Get, guide.Driver)
 	s.upgradedInPlace(desk, person)
-	s.createdAnew(desk, person)
 	s.goneWhenAnswered(person)
-
-	s.kubectl("create", "-f", grBlueprint)
-	s.eventually("the driver is being deployed", func() error { return s.runs(driverSet, desk, "latest") })
-	s.says(person, guide.Delete)
-	s.eventually("the gr is gone", func() error {
-		output := s.curl(person, guide.Gone.Command)
-		if line := guide.Gone.Missing(output); line != "" {
-			return fmt.Errorf("no %q in %s", line, output)
-		}
-		return nil
-	})
-	s.nothingRuns()
 	s.logged(desk)
-	s.kubectl("apply", "--server-side", "-k", "config/default")
-	s.managerIsUp()
-	s.kubectl("label", "node", desk, deskLabel+"-")
-	s.clear()
-	s.nodesAreClean()
-}
-
-// managerIsUp waits until the manager is what was applied last.
-func (s *stage) managerIsUp() {
-	s.t.Helper()
-	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=2m")
-	s.eventually("one manager is left", func() error {
-		if n := len(s.pods(system, nameLabel, "gcu-operator")); n != 1 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
 }
 
 // curl runs a line of the guide on a node. There is no kube-proxy, which forwards the
@@ -164,39 +137,6 @@ func (s *stage) upgradedInPlace(desk, person string) {
 	}
 }
 
-// createdAnew: the gr is deleted, and created with two components, as in the guide.
-func (s *stage) createdAnew(desk, person string) {
-	s.t.Helper()
-	before, old, observer := s.grPods(), s.gr(), s.observe()
-	s.blueprint(desk, func(gr *topsv1.GcuResource) {
-		gr.Spec = topsv1.GcuResourceSpec{Driver: gr.Spec.Driver, Toolkit: gr.Spec.Toolkit}
-		gr.Spec.Driver.Version = "2.0.0"
-	})
-	s.says(person, guide.Recreate)
-	s.eventually("the gr shows 2/2 Running", func() error { return s.isRunning("2/2") })
-	for uid, set := range before {
-		if _, went := observer.Deleted()[uid]; !went {
-			s.t.Errorf("a pod of %s was not deleted", set)
-		}
-	}
-	now := s.gr()
-	if now.UID == old.UID || now.Generation != 1 || now.Status.ObservedGeneration != 1 {
-		s.t.Errorf("gr %s of generation %d, which shows generation %d, is not a new one", now.UID, now.Generation, now.Status.ObservedGeneration)
-	}
-	if c := now.Status.Conditions; len(c) != 1 || c[0].Action != topsv1.ActionDeploy || c[0].Status != "success" {
-		s.t.Errorf("its conditions are %+v", c)
-	}
-	for _, node := range allNodes {
-		check(s.t, s.runs(driverSet, node, "2.0.0"))
-		if loaded := s.on(node, "cat", "/sys/module/enflame/version"); strings.TrimSpace(loaded) != "2.0.0" {
-			s.t.Errorf("node %s has driver %s", node, loaded)
-		}
-	}
-	if n := len(s.grPods()); n != 2*len(allNodes) {
-		s.t.Errorf("there are %d pods", n)
-	}
-}
-
 // goneWhenAnswered: a deletion in the foreground answers when nothing is left.
 func (s *stage) goneWhenAnswered(person string) {
 	s.t.Helper()
@@ -222,7 +162,7 @@ func (s *stage) nothingRuns() {
 func (s *stage) logged(desk string) {
 	s.t.Helper()
 	log := s.on(desk, "cat", requestLog)
-	for _, line := range []string{`{\"file\": \"gr.json\"}`, `\"mode\": \"recreate\"`, `{\"policy\": \"foreground\"}`} {
+	for _, line := range []string{`{\"file\": \"gr.json\"}`, `{\"policy\": \"foreground\"}`} {
 		if !strings.Contains(log, line) {
 			s.t.Errorf("the log of requests has no %s:\n%s", line, log)
 		}

@@ -12,18 +12,11 @@ import (
 )
 
 // toolkitIs tells what is missing until nodes have a version of the toolkit, and are
-// given back.
-func (s *stage) toolkitIs(tag, version string, nodes ...string) error {
+// given back. What is on the nodes is looked at last, which takes a program on each.
+func (s *stage) toolkitIs(tag string, nodes ...string) error {
 	for _, node := range nodes {
 		if err := s.runs(toolkitSet, node, tag); err != nil {
 			return err
-		}
-		installed, err := s.OnNode(s.ctx, node, nil, "cat", "/etc/enflame-container-runtime/config.toml")
-		if err != nil {
-			return err
-		}
-		if strings.TrimSpace(installed) != fmt.Sprintf("version = %q", version) {
-			return fmt.Errorf("node %s has toolkit %s", node, installed)
 		}
 		if op := s.upgrade(node).Status.Operation; op == nil || op.Phase != topsv1.OperationDone {
 			return fmt.Errorf("node %s is at %+v", node, op)
@@ -35,7 +28,19 @@ func (s *stage) toolkitIs(tag, version string, nodes ...string) error {
 			return err
 		}
 	}
-	return s.cardsAreOffered()
+	if err := s.cardsAreOffered(); err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		installed, err := s.OnNode(s.ctx, node, nil, "cat", "/etc/enflame-container-runtime/config.toml")
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(installed) != fmt.Sprintf("version = %q", versionOf(tag)) {
+			return fmt.Errorf("node %s has toolkit %s", node, installed)
+		}
+	}
+	return nil
 }
 
 // restartResult is what the agent of a node told of the restart that was asked for last.
@@ -64,18 +69,14 @@ func (s *stage) trainingOn(node string) []corev1.Pod {
 	return slices.DeleteFunc(s.pods("default", "app", "training"), func(p corev1.Pod) bool { return p.Spec.NodeName != node })
 }
 
-// emptyWhenRestarted waits until an engine of one of several nodes has begun anew, and
+// emptyWhenRestarted waits until the engine of one of several nodes has begun anew, and
 // checks that this node was emptied of training before.
-func (s *stage) emptyWhenRestarted(name string, before map[string]engine) {
+func (s *stage) emptyWhenRestarted(before map[string]engine) {
 	s.t.Helper()
 	var node string
-	s.eventually(name+" is restarted", func() error {
+	s.eventually("an engine is restarted", func() error {
 		for _, n := range slices.Sorted(maps.Keys(before)) {
-			starts, err := s.OnNode(s.ctx, n, nil, "grep", "--count", firstLine[name], "/var/log/services/"+name+".log")
-			if err != nil {
-				return err
-			}
-			if strings.TrimSpace(starts) != fmt.Sprint(before[n].starts) {
+			if s.starts(n, before[n].name) != before[n].starts {
 				node = n
 				return nil
 			}
@@ -83,45 +84,55 @@ func (s *stage) emptyWhenRestarted(name string, before map[string]engine) {
 		return fmt.Errorf("it is %+v", before)
 	})
 	if left := s.trainingOn(node); len(left) > 0 {
-		s.t.Errorf("%s of %s was restarted under pod %s", name, node, left[0].Name)
+		s.t.Errorf("%s of %s was restarted under pod %s", before[node].name, node, left[0].Name)
 	}
 	if !s.node(node).Spec.Unschedulable {
-		s.t.Errorf("%s of %s was restarted while the node took new pods", name, node)
+		s.t.Errorf("%s of %s was restarted while the node took new pods", before[node].name, node)
 	}
 }
 
-// dockerRestart: the agent that asks for the restart of docker is a container of
-// docker, and is ended by it.
-func (s *stage) dockerRestart() {
-	s.deploy("AdvancedRollingUpdate", "brisk")
+// runtimeRestarts: the toolkit of all nodes gets another version, and their engines have to be
+// restarted for it. The agent that asks for the restart of docker is a container of docker, and is
+// ended by it. containerd is restarted under the kubelet, the pods, and the agent that asks
+// for it.
+func (s *stage) runtimeRestarts() {
+	s.letAgentsRestartEngines()
+	s.deploy()
 	s.moveAgentToDocker()
 	// The toolkit has configured docker, and nobody has restarted it since.
 	s.dockerNeedsRestart(true)
-	s.train()
-	containerds, docker, cycles := s.engines("containerd"), s.engine(dockerNode, "docker"), s.restartCycles(dockerNode)
+	s.everywhere(victims, func(node string) error {
+		// Somebody has other plans with containerd. The agent looks again when it is asked.
+		_, err := s.OnNode(s.ctx, node, nil, "sh", "-ec",
+			`sed -i -E 's/default_runtime_name = .*/default_runtime_name = "runc"/' /etc/containerd/config.toml; /etc/init.d/containerd restart`)
+		return err
+	})
+	engines := map[string]engine{dockerNode: s.engine(dockerNode, "docker")}
+	for _, node := range victims {
+		engines[node] = s.engine(node, "containerd")
+	}
+	other, pods := s.engine(dockerNode, "containerd"), s.containers()
 	agent, agentProcess, _ := s.inDocker(agentContainer)
 	_, otherProcess, _ := s.inDocker(bystander)
-	observer := s.observe()
+	cycles := s.restartCycles(dockerNode)
+	s.settings(topsv1.AnnotationMaxUnavailable + "=" + fmt.Sprint(len(allNodes)))
 	s.set("toolkit", "2.0.0")
-	s.emptyWhenRestarted("docker", map[string]engine{dockerNode: docker})
-	s.eventually("all nodes have the new toolkit", func() error { return s.toolkitIs("2.0.0", "2.0.0", allNodes...) })
+	s.emptyWhenRestarted(engines)
+	s.eventually("all nodes have the new toolkit", func() error { return s.toolkitIs("2.0.0", allNodes...) })
 	s.eventually("all cards are used again", s.trains)
-	if most := observer.Most(); most != 1 {
-		s.t.Errorf("%d nodes were down at once", most)
+	for node, was := range engines {
+		s.wasRestarted(1, node, was)
+		if result := s.restartResult(node); result.State != topsv1.HostTaskDone || result.Reason != "Restarted" {
+			s.t.Errorf("the agent of %s tells %+v", node, result)
+		}
 	}
-	s.wasRestarted(1, dockerNode, "docker", docker)
-	for node, before := range containerds {
-		s.wasRestarted(0, node, "containerd", before)
-	}
-	id, process, restarts := s.inDocker(agentContainer)
-	if id != agent || process == agentProcess || restarts != "0" {
+	s.wasRestarted(0, dockerNode, other)
+	s.podsRanOn(pods)
+	if id, process, restarts := s.inDocker(agentContainer); id != agent || process == agentProcess || restarts != "0" {
 		s.t.Errorf("the agent was process %s and is process %s, it ended %s times by itself: docker was to end it", agentProcess, process, restarts)
 	}
 	if _, process, _ := s.inDocker(bystander); process == otherProcess {
 		s.t.Errorf("the other container of docker still is process %s: the restart was to end it", process)
-	}
-	if result := s.restartResult(dockerNode); result.State != topsv1.HostTaskDone || result.Reason != "Restarted" {
-		s.t.Errorf("the agent that came back tells %+v", result)
 	}
 	if now := s.restartCycles(dockerNode); now != cycles+1 {
 		s.t.Errorf("restart-docker.log tells of %d restarts more, not 1", now-cycles)
@@ -132,20 +143,23 @@ func (s *stage) dockerRestart() {
 // its pod is ready, because another version was there before, and docker is not yet
 // configured anew.
 func (s *stage) liveRestore() {
+	s.letAgentsRestartEngines()
+	s.deploy()
+	s.moveAgentToDocker()
 	s.configureDocker(`{"live-restore": true}`)
 	s.dockerNeedsRestart(false)
-	s.kubectl("annotate", "gr", grName, topsv1.AnnotationUpgradeOnly+"=nodes="+dockerNode)
+	s.limitedTo(dockerNode)
 	docker := s.engine(dockerNode, "docker")
 	before := map[string]string{}
 	for _, name := range []string{agentContainer, bystander} {
 		_, before[name], _ = s.inDocker(name)
 	}
 	s.kubectl("patch", "gr", grName, "--type=merge",
-		`--patch={"spec":{"toolkit":{"version":"latest","env":[{"name":"STANDIN_DELAY","value":"8s"}]}}}`)
-	s.emptyWhenRestarted("docker", map[string]engine{dockerNode: docker})
-	s.eventually("the node has the other toolkit", func() error { return s.toolkitIs("latest", "1.0.0", dockerNode) })
+		`--patch={"spec":{"toolkit":{"version":"2.0.0","env":[{"name":"STANDIN_DELAY","value":"8s"}]}}}`)
+	s.emptyWhenRestarted(map[string]engine{dockerNode: docker})
+	s.eventually("the node has the other toolkit", func() error { return s.toolkitIs("2.0.0", dockerNode) })
 	s.eventually("all cards are used again", s.trains)
-	s.wasRestarted(1, dockerNode, "docker", docker)
+	s.wasRestarted(1, dockerNode, docker)
 	for name, was := range before {
 		if _, process, _ := s.inDocker(name); process != was {
 			s.t.Errorf("container %s was process %s, and is process %s: the restart was not to end it", name, was, process)
@@ -166,7 +180,7 @@ func (s *stage) brokenDocker() {
 	_, otherProcess, _ := s.inDocker(bystander)
 	cycles := s.restartCycles(dockerNode)
 	s.writeDockerConfig(`{"live-restore": true, "storage-driver": "none"}`)
-	s.kubectl("patch", "gr", grName, "--type=merge", `--patch={"spec":{"toolkit":{"version":"2.0.0","env":null}}}`)
+	s.kubectl("patch", "gr", grName, "--type=merge", `--patch={"spec":{"toolkit":{"version":"latest","env":null}}}`)
 	s.eventually("the operation says what is wrong, and what to do", func() error {
 		op := s.upgrade(dockerNode).Status.Operation
 		for _, text := range []string{"docker does not answer", "/etc/docker/daemon.json", "/etc/init.d/docker restart"} {
@@ -182,7 +196,7 @@ func (s *stage) brokenDocker() {
 	pid, _, _ := strings.Cut(agentProcess, "/")
 	s.on(dockerNode, "kill", "-9", pid)
 	s.on(dockerNode, "sed", "-i", `/"storage-driver"/d; s/^    },$/    }/`, "/etc/docker/daemon.json") // it was the last entry
-	s.eventually("the node has the new toolkit", func() error { return s.toolkitIs("2.0.0", "2.0.0", dockerNode) })
+	s.eventually("the node has the new toolkit", func() error { return s.toolkitIs("latest", dockerNode) })
 	s.eventually("all cards are used again", s.trains)
 	if id, process, _ := s.inDocker(agentContainer); id != agent || process == agentProcess {
 		s.t.Errorf("the agent was process %s of container %s, and is %s of %s", agentProcess, agent, process, id)
@@ -193,47 +207,4 @@ func (s *stage) brokenDocker() {
 	if now := s.restartCycles(dockerNode); now != cycles+1 {
 		s.t.Errorf("the agent asked %d times for a restart, not once", now-cycles)
 	}
-}
-
-// containerdRestart: containerd is restarted under the kubelet, the pods, and the
-// agent that asks for it.
-func (s *stage) containerdRestart() {
-	s.on(dockerNode, "docker", "rm", "--force", agentContainer, bystander)
-	s.on(dockerNode, "rm", "-r", "/etc/gcu-node-agent")
-	s.kubectl("label", "node", dockerNode, "example.com/node-agent-")
-	s.kubectl("annotate", "gr", grName, topsv1.AnnotationUpgradeOnly+"-")
-	for _, node := range allNodes {
-		// Somebody has other plans with containerd too.
-		s.on(node, "sed", "-i", "-E", `s/default_runtime_name = .*/default_runtime_name = "runc"/`, "/etc/containerd/config.toml")
-		s.on(node, "/etc/init.d/containerd", "restart")
-	}
-	s.letAgentsRestartEngines()
-	s.eventually("the agents tell of containerd", func() error {
-		for _, node := range allNodes {
-			if host := s.upgrade(node).Status.Host; host == nil || host.Runtime == nil || host.Runtime.Engine != "containerd" || host.Runtime.Default != "runc" {
-				return fmt.Errorf("the agent of %s tells %+v", node, host)
-			}
-		}
-		return nil
-	})
-	s.eventually("all cards are used", s.trains)
-	containerds, docker, before := s.engines("containerd"), s.engine(dockerNode, "docker"), s.containers()
-	observer := s.observe()
-	s.set("toolkit", "latest")
-	s.emptyWhenRestarted("containerd", containerds)
-	s.eventually("all nodes have the other toolkit", func() error { return s.toolkitIs("latest", "1.0.0", allNodes...) })
-	s.eventually("all cards are used again", s.trains)
-	if most := observer.Most(); most != 1 {
-		s.t.Errorf("%d nodes were down at once", most)
-	}
-	for node, was := range containerds {
-		s.wasRestarted(1, node, "containerd", was)
-		if result := s.restartResult(node); result.State != topsv1.HostTaskDone || result.Reason != "Restarted" {
-			s.t.Errorf("the agent of %s tells %+v", node, result)
-		}
-	}
-	s.wasRestarted(0, dockerNode, "docker", docker)
-	s.podsRanOn(before)
-	s.clear()
-	s.nodesAreClean()
 }

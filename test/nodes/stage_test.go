@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +19,16 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-var allNodes = []string{"real-1", "real-2", "real-3"}
+var (
+	allNodes = []string{"real-1", "real-2", "real-3"}
+	victims  = allNodes[:2]
+)
+
+const (
+	managerNode = "real-3"
+	// dockerNode is the one with a dockerd. Its kubelet is on containerd all the same.
+	dockerNode = "real-3"
+)
 
 const (
 	grName = "enflame-gcu-resource"
@@ -37,7 +47,8 @@ const (
 	patience = 4 * time.Minute
 )
 
-// stage is what a story plays on.
+// stage is what a story plays on. The manager runs on managerNode, which loses neither its
+// link nor its power; so victims are the other nodes.
 type stage struct {
 	*harness.Cluster
 	t   *testing.T
@@ -160,25 +171,6 @@ func (s *stage) managerPod() *corev1.Pod {
 	return &pods[0]
 }
 
-// managerNode is where the manager runs, which the stories leave alone.
-func (s *stage) managerNode() string {
-	s.t.Helper()
-	return s.managerPod().Spec.NodeName
-}
-
-// victim is a node on which the manager does not run.
-func (s *stage) victim() string {
-	s.t.Helper()
-	return s.victims()[0]
-}
-
-// victims are the nodes on which the manager does not run.
-func (s *stage) victims() []string {
-	s.t.Helper()
-	manager := s.managerNode()
-	return slices.DeleteFunc(slices.Clone(allNodes), func(n string) bool { return n == manager })
-}
-
 // givenBack tells what is missing until a node takes pods as before an upgrade.
 func (s *stage) givenBack(node string) error {
 	s.t.Helper()
@@ -203,8 +195,15 @@ func (s *stage) isRunning(want string) error {
 // install installs the operator as a user does.
 func (s *stage) install() {
 	s.t.Helper()
+	for _, node := range victims {
+		s.kubectl("cordon", node)
+	}
 	s.kubectl("apply", "--server-side", "-k", "config/default")
 	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=2m")
+	for _, node := range victims {
+		s.kubectl("uncordon", node)
+	}
+	s.kubectl("label", "node", canary, canaryLabel+"=true")
 }
 
 // installDriver installs a driver on a node itself, as the default gr expects it.
@@ -221,16 +220,22 @@ func (s *stage) installDriver(node string) {
 // toolkit: what was started before has no cards (contract statement 60).
 func (s *stage) startEngineAnew() {
 	s.t.Helper()
-	for _, node := range allNodes {
-		if s.upgrade(node).Status.Host != nil && s.upgrade(node).Status.Host.Runtime.Default == "enflame" {
-			continue
-		}
-		s.on(node, "/etc/init.d/containerd", "restart")
-		if pod := s.podOn(pluginSet, node); pod != nil {
-			s.kubectl("delete", "pod", "--namespace="+system, pod.Name)
-		}
-	}
+	s.everywhere(allNodes, func(node string) error {
+		_, err := s.OnNode(s.ctx, node, nil, "/etc/init.d/containerd", "restart")
+		return err
+	})
+	s.kubectl("delete", "pods", "--namespace="+system, "--selector="+nameLabel+"="+pluginSet, "--wait=false")
 	s.eventually("all nodes offer their cards", s.cardsAreOffered)
+}
+
+// everywhere does something on nodes at the same time.
+func (s *stage) everywhere(nodes []string, do func(node string) error) {
+	s.t.Helper()
+	var done errgroup.Group
+	for _, node := range nodes {
+		done.Go(func() error { return do(node) })
+	}
+	check(s.t, done.Wait())
 }
 
 func (s *stage) cardsAreOffered() error {
@@ -243,28 +248,56 @@ func (s *stage) cardsAreOffered() error {
 	return nil
 }
 
-// deploy deploys the gr of the examples that has a driver, with a strategy and a policy.
-func (s *stage) deploy(strategy, policy string) {
+// deploy deploys the gr of the examples that has a driver, and has all cards used.
+func (s *stage) deploy() {
 	s.t.Helper()
 	s.kubectl("apply", "-f", "test/nodes/testdata/upgrade-policies.yaml")
 	s.kubectl("apply", "-f", "examples/gcu-resource-driver.json")
-	s.kubectl("annotate", "gr", grName, topsv1.AnnotationUpdateStrategy+"="+strategy, topsv1.AnnotationMaxUnavailable+"=1", topsv1.AnnotationUpgradePolicy+"="+policy)
-	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
+	s.settings(topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable+"=1", topsv1.AnnotationUpgradePolicy+"=brisk")
+	s.eventually("the toolkit is installed", func() error {
+		for _, node := range allNodes {
+			if err := s.runs(toolkitSet, node, "latest"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	s.startEngineAnew()
+	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
+	s.kubectl("apply", "-f", "test/nodes/testdata/training.yaml")
+	s.eventually("all cards are used", s.trains)
+}
+
+// settings sets annotations of the gr.
+func (s *stage) settings(annotations ...string) {
+	s.t.Helper()
+	s.kubectl(append([]string{"annotate", "--overwrite", "gr", grName}, annotations...)...)
+}
+
+// limitedTo limits upgrades to nodes.
+func (s *stage) limitedTo(nodes ...string) {
+	s.t.Helper()
+	s.settings(topsv1.AnnotationUpgradeOnly + "=nodes=" + strings.Join(nodes, ","))
+}
+
+// decided waits until the manager has decided on the rollout once more: whatever is to come
+// of what there is has come then. The rollout records the last annotation of this name.
+func (s *stage) decided() {
+	s.t.Helper()
+	token := fmt.Sprint(time.Now().UnixNano())
+	s.kubectl("annotate", "--overwrite", "--namespace="+system, "dro", grName, topsv1.AnnotationResume+"="+token)
+	s.eventually("the rollout was decided on once more", func() error {
+		if now := s.rollout().Status.Resumed; now != token {
+			return fmt.Errorf("it has acted on %q", now)
+		}
+		return nil
+	})
 }
 
 // set changes the version of a component.
 func (s *stage) set(component, version string) {
 	s.t.Helper()
 	s.kubectl("patch", "gr", grName, "--type=merge", "--patch", fmt.Sprintf(`{"spec":{%q:{"version":%q}}}`, component, version))
-}
-
-// train starts the training, and returns its pods when all run.
-func (s *stage) train() []corev1.Pod {
-	s.t.Helper()
-	s.kubectl("apply", "-f", "test/nodes/testdata/training.yaml")
-	s.eventually("all cards are used", s.trains)
-	return s.pods("default", "app", "training")
 }
 
 // trains tells what is missing until a training pod runs on each node.
@@ -281,8 +314,8 @@ func (s *stage) trains() error {
 	return nil
 }
 
-// clear takes everything away that a story may have made.
-func (s *stage) clear() {
+// cleared takes away what the stories have in common, and checks that nothing of it is left.
+func (s *stage) cleared() {
 	s.t.Helper()
 	s.kubectl("delete", "pdb,deployment", "--all", "--wait=true")
 	s.kubectl("delete", "gr,gup", "--all", "--wait=true")
@@ -307,6 +340,7 @@ func (s *stage) clear() {
 		}
 		return nil
 	})
+	s.nodesAreClean()
 }
 
 // nodesAreClean checks that nobody sees on a node that it was upgraded, nor that the

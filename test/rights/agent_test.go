@@ -52,8 +52,8 @@ type logLine struct {
 // start runs the program for a node, on a machine of its own, until the test ends.
 func (p *plane) start(t *testing.T, node string, config *rest.Config) *agent {
 	t.Helper()
-	folder := filepath.Join(shared.folder, node)
-	host, err := harness.NewHost(folder, "1.0.0")
+	root := filepath.Join(folder, node)
+	host, err := harness.NewHost(root, "1.0.0")
 	check(t, err)
 	t.Cleanup(host.Close)
 	command := exec.Command(p.program, "--kubeconfig", kubeconfig(t, config), "--node-name", node, "--ota-bind-address", "127.0.0.1:0",

@@ -103,7 +103,7 @@ func (p *plane) agentWithSecret(t *testing.T, name string) *rest.Config {
 // sign makes a JSON Web Token with the key of the API server.
 func (p *plane) sign(t *testing.T, claims map[string]string) string {
 	t.Helper()
-	pem, err := os.ReadFile(filepath.Join(p.environment.ControlPlane.GetAPIServer().CertDir, "sa-signer.key"))
+	pem, err := os.ReadFile(filepath.Join(p.ControlPlane.GetAPIServer().CertDir, "sa-signer.key"))
 	check(t, err)
 	key, err := keyutil.ParsePrivateKeyPEM(pem)
 	check(t, err)

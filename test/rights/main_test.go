@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,15 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 const (
@@ -31,68 +28,47 @@ const (
 	managerAccount = "gcu-operator"
 )
 
-// plane is a real kube-apiserver with etcd, without controllers, and the shipped
-// manifests on it.
+// plane is an API server with the shipped manifests on it.
 type plane struct {
-	environment *envtest.Environment
-	config      *rest.Config
-	admin       client.Client
+	*apiserver.Server
+	config *rest.Config
+	admin  client.Client
 	// program is the node agent.
 	program string
 }
 
-var shared struct {
-	once   sync.Once
-	folder string
-	plane  *plane
-	err    error
-}
+// folder has what the tests share; its name is short, for the sockets below it.
+var folder string
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	code := m.Run()
-	if shared.plane != nil {
-		if err := errors.Join(shared.plane.environment.Stop(), os.RemoveAll(shared.folder)); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping the control plane:", err)
-			code = 1
-		}
+	var err error
+	if folder, err = os.MkdirTemp("", "gcu-r-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	code := apiserver.Run(m)
+	_ = os.RemoveAll(folder)
 	os.Exit(code)
 }
 
 // sharedPlane returns the control plane of all tests.
 func sharedPlane(t *testing.T) *plane {
 	t.Helper()
-	shared.once.Do(func() { shared.plane, shared.err = startPlane() })
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.plane
+	server := apiserver.SharedWith(t, func(s *apiserver.Server) error {
+		p, err := planeOf(s)
+		return errors.Join(err, p.install(), p.awaitPolicy(), build(p.program))
+	})
+	p, err := planeOf(server)
+	check(t, err)
+	return p
 }
 
-func startPlane() (*plane, error) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		return nil, errors.New("KUBEBUILDER_ASSETS is not set, and this test needs a real API server: run make test")
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), topsv1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
+func planeOf(server *apiserver.Server) (*plane, error) {
+	p := &plane{Server: server, config: server.As(apiserver.Admin), program: filepath.Join(folder, "node-agent")}
 	var err error
-	if shared.folder, err = os.MkdirTemp("", "gcu-r-"); err != nil { // short, for the sockets below it
-		return nil, err
-	}
-	p := &plane{environment: &envtest.Environment{Scheme: scheme}, program: filepath.Join(shared.folder, "node-agent")}
-	if p.config, err = p.environment.Start(); err != nil {
-		return nil, fmt.Errorf("starting the control plane: %w", err)
-	}
-	if p.admin, err = client.New(p.config, client.Options{Scheme: scheme}); err == nil {
-		err = errors.Join(p.install(), p.awaitPolicy(), build(p.program))
-	}
-	if err != nil {
-		return nil, errors.Join(err, p.environment.Stop(), os.RemoveAll(shared.folder))
-	}
-	return p, nil
+	p.admin, err = client.New(p.config, client.Options{Scheme: server.Scheme})
+	return p, err
 }
 
 // install applies what is shipped, as the README says.
@@ -101,7 +77,7 @@ func (p *plane) install() error {
 	if err := client.IgnoreAlreadyExists(p.admin.Create(context.Background(), home)); err != nil {
 		return err
 	}
-	admin, err := p.environment.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
+	admin, err := p.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
 		return err
 	}
@@ -137,7 +113,7 @@ func (p *plane) awaitPolicy() error {
 
 // clientOf returns a client of somebody.
 func (p *plane) clientOf(config *rest.Config) (client.Client, error) {
-	return client.New(config, client.Options{Scheme: p.admin.Scheme(), Mapper: p.admin.RESTMapper()})
+	return client.New(config, client.Options{Scheme: p.Scheme, Mapper: p.admin.RESTMapper()})
 }
 
 // as returns a client of somebody.

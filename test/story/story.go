@@ -35,8 +35,6 @@ const (
 	driverBefore = "1.0.0"
 
 	chapterTimeout = 4 * time.Minute
-	// quiet is how long the story watches that nothing else happens.
-	quiet = 3 * time.Second
 )
 
 var offlineNodes = []string{"node-0003", "node-0011", "node-0018"}
@@ -67,11 +65,10 @@ func (s *Story) Programs() []*harness.Process {
 // Stop ends the programs the story started.
 func (s *Story) Stop() error {
 	var errs []error
-	for _, p := range s.Programs() {
-		errs = append(errs, p.Stop())
+	if s.manager != nil {
+		errs = append(errs, s.manager.Stop())
 	}
-	s.agents.Close()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.agents.Stop())...)
 }
 
 // Tell tells the story; an error says which step did not come out.
@@ -134,7 +131,11 @@ func (s *Story) install(ctx context.Context) error {
 		return err
 	}
 	s.narrator.says("the manager is ready (its log: %s)", s.manager.Log)
-	if s.agents, err = s.cluster.StartAgents(ctx, driverBefore); err != nil {
+	nodes := make([]string, Nodes)
+	for i := range nodes {
+		nodes[i] = fmt.Sprintf("node-%04d", i+1)
+	}
+	if s.agents, err = s.cluster.StartAgents(ctx, driverBefore, nodes...); err != nil {
 		return err
 	}
 	s.narrator.says("%d node agents serve, each with the simulated machine of its node", len(s.agents.Processes()))
@@ -317,11 +318,14 @@ func (s *Story) upgradeOneNode(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking the node agent: %w", err)
 	}
-	err = s.follow(ctx, func(r *topsv1.DaemonRollout) bool { return r.Status.Updated == 1 && r.Status.InFlightNodes == 0 })
+	// With one node updated, and each of the others known to wait for its own person.
+	err = s.follow(ctx, func(r *topsv1.DaemonRollout) bool {
+		return r.Status.Updated == 1 && r.Status.InFlightNodes == 0 && r.Status.HeldNodes == Nodes-1
+	})
 	if err != nil {
 		return err
 	}
-	if err := s.stays(ctx, target); err != nil {
+	if err := s.onlyOne(ctx, target); err != nil {
 		return err
 	}
 	s.narrator.says("exactly %s runs the new driver, the other %d nodes were left alone", otaNode, Nodes-1)
@@ -331,20 +335,19 @@ func (s *Story) upgradeOneNode(ctx context.Context) error {
 	return s.show(ctx, "get", "nu")
 }
 
-// stays watches for a while that only the node that asked has the new driver.
-func (s *Story) stays(ctx context.Context, target string) error {
-	for end := time.Now().Add(quiet); time.Now().Before(end); {
-		pods, err := s.driverPods(ctx)
-		if err != nil {
-			return err
-		}
-		if nodes := nodesAt(pods, target); len(nodes) != 1 || nodes[0] != otaNode {
-			return fmt.Errorf("nodes with the new driver are %v, expected only %s", nodes, otaNode)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+// onlyOne fails unless only the node that asked has the new driver, and no pod was
+// deleted on another one.
+func (s *Story) onlyOne(ctx context.Context, target string) error {
+	pods, err := s.driverPods(ctx)
+	if err != nil {
+		return err
+	}
+	if nodes := nodesAt(pods, target); len(nodes) != 1 || nodes[0] != otaNode {
+		return fmt.Errorf("nodes with the new driver are %v, expected only %s", nodes, otaNode)
+	}
+	for pod, node := range s.observer.Deleted() {
+		if node != otaNode {
+			return fmt.Errorf("pod %s was deleted on %s, which nobody asked for", pod, node)
 		}
 	}
 	return nil

@@ -1,7 +1,7 @@
 package rollout
 
 import (
-	"flag"
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -15,11 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-)
-
-var (
-	simSeeds = flag.Int("sim.seeds", 500, "number of seeds TestSimulation runs")
-	simSeed  = flag.Uint64("sim.seed", 0, "run only this seed and print what happens")
+	"github.com/topsops/gcu-operator/test/simseeds"
 )
 
 // TestSimulation plays whole rollouts against a model of the cluster under a
@@ -30,29 +26,11 @@ var (
 // design section 7 against the true state, and at the end that every node got
 // to the target.
 func TestSimulation(t *testing.T) {
-	if testing.Short() {
-		*simSeeds = min(*simSeeds, 100)
-	}
-	seeds := make([]uint64, 0, *simSeeds)
-	for s := range *simSeeds {
-		seeds = append(seeds, uint64(s)+1)
-	}
-	if *simSeed != 0 {
-		seeds = []uint64{*simSeed}
-	}
-	steps := 0
-	for _, seed := range seeds {
+	simseeds.Simulation{Name: "plan", Short: 100, Play: func(_ *testing.T, seed uint64) simseeds.Run {
 		w := newWorld(seed)
 		w.run()
-		steps += w.steps
-		if len(w.violations) > 0 {
-			t.Fatalf("seed %d (run again with -sim.seed=%d -v):\n%s", seed, seed, strings.Join(w.violations, "\n"))
-		}
-		if *simSeed != 0 {
-			t.Log("\n" + strings.Join(w.history, "\n"))
-		}
-	}
-	t.Logf("simulation: %d seeds, %d steps, 0 violations", len(seeds), steps)
+		return simseeds.Run{Violation: w.violation, History: w.history, Steps: w.steps}
+	}}.Test(t)
 }
 
 // version is what a pod template does to the node it runs on.
@@ -98,7 +76,7 @@ type world struct {
 	steps      int
 	calm       bool // no more faults
 	history    []string
-	violations []string
+	violation  string
 }
 
 // simManager is one replica of the manager with the view its cache has.
@@ -162,14 +140,14 @@ func (w *world) say(format string, args ...any) {
 
 func (w *world) violate(format string, args ...any) {
 	w.say("VIOLATION "+format, args...)
-	w.violations = append(w.violations, w.history[max(0, len(w.history)-30):]...)
+	w.violation = cmp.Or(w.violation, fmt.Sprintf(format, args...))
 }
 
 func (w *world) run() {
 	w.push(false, false)
 	for range 150 + w.rng.IntN(150) {
 		w.step()
-		if len(w.violations) > 0 {
+		if w.violation != "" {
 			return
 		}
 	}
@@ -188,7 +166,7 @@ func (w *world) settle() {
 	w.push(false, false)
 	for range 3000 {
 		w.step()
-		if len(w.violations) > 0 || w.done() {
+		if w.violation != "" || w.done() {
 			return
 		}
 	}

@@ -1,19 +1,16 @@
 package topscloud
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden file")
 
 func TestConvert(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "newer.yaml"))
@@ -44,20 +41,7 @@ func TestConvert(t *testing.T) {
 	for _, n := range notes {
 		got += n.String() + "\n"
 	}
-	file := filepath.Join("testdata", "ours.txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	golden.Check(t, "ours.txt", got)
 }
 
 func TestConvertRefuses(t *testing.T) {

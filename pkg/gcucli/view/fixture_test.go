@@ -1,21 +1,17 @@
 package view
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // now is the time of all fixtures.
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -65,28 +61,6 @@ func fixtures(t *testing.T) []string {
 		names = append(names, strings.TrimSuffix(filepath.Base(f), ".yaml"))
 	}
 	return names
-}
-
-// golden compares text with a file, or writes it with -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", "golden", name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
 }
 
 // inYAML is a value as -o yaml prints it.

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/topsops/gcu-operator/test/golden"
 )
 
 func TestGoldenStatus(t *testing.T) {
@@ -19,9 +21,9 @@ func TestGoldenStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := load(t, name)
 			s := StatusOf(f.Resource, f.Rollout, f.Upgrades, f.NotShown, now)
-			golden(t, name+".status.txt", s.Text(Style{Now: now})+"\n"+s.Line()+"\n"+s.Progress(Style{Now: now}, 79)+"\n")
-			golden(t, name+".status.wide.txt", s.Text(Style{Now: now, Wide: true}))
-			golden(t, name+".status.out.yaml", inYAML(t, s))
+			golden.Check(t, "golden/"+name+".status.txt", s.Text(Style{Now: now})+"\n"+s.Line()+"\n"+s.Progress(Style{Now: now}, 79)+"\n")
+			golden.Check(t, "golden/"+name+".status.wide.txt", s.Text(Style{Now: now, Wide: true}))
+			golden.Check(t, "golden/"+name+".status.out.yaml", inYAML(t, s))
 		})
 	}
 }
@@ -30,9 +32,9 @@ func TestGoldenNodes(t *testing.T) {
 	for _, name := range fixtures(t) {
 		t.Run(name, func(t *testing.T) {
 			nodes := NodesOf(load(t, name).fleet())
-			golden(t, name+".nodes.txt", NodesText(nodes, Style{Now: now}))
-			golden(t, name+".nodes.wide.txt", NodesText(nodes, Style{Now: now, Wide: true}))
-			golden(t, name+".nodes.out.yaml", inYAML(t, nodes))
+			golden.Check(t, "golden/"+name+".nodes.txt", NodesText(nodes, Style{Now: now}))
+			golden.Check(t, "golden/"+name+".nodes.wide.txt", NodesText(nodes, Style{Now: now, Wide: true}))
+			golden.Check(t, "golden/"+name+".nodes.out.yaml", inYAML(t, nodes))
 		})
 	}
 }
@@ -40,8 +42,8 @@ func TestGoldenNodes(t *testing.T) {
 func TestGoldenWaves(t *testing.T) {
 	f := load(t, "rolling")
 	waves := WavesOf(f.Rollout, f.Policy, now)
-	golden(t, "rolling.waves.txt", WavesText(waves, Style{Now: now})+WhichWait(waves)+"\n")
-	golden(t, "rolling.waves.out.yaml", inYAML(t, waves))
+	golden.Check(t, "golden/rolling.waves.txt", WavesText(waves, Style{Now: now})+WhichWait(waves)+"\n")
+	golden.Check(t, "golden/rolling.waves.out.yaml", inYAML(t, waves))
 }
 
 func TestColoursMarkWordsAndNothingElse(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/golden"
 )
 
 // Every reason of a node has advice, except where there is nothing to say.
@@ -184,8 +185,8 @@ func TestGoldenHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "history.txt", HistoryText(history, Style{Now: now}))
-	golden(t, "history.out.yaml", inYAML(t, history))
+	golden.Check(t, "golden/history.txt", HistoryText(history, Style{Now: now}))
+	golden.Check(t, "golden/history.out.yaml", inYAML(t, history))
 	for wish, want := range map[string]string{"": "my-gr-b", "1": "my-gr-a", "my-gr-c": "my-gr-c"} {
 		if r, err := FindRevision(history, wish); err != nil || r.Name != want {
 			t.Errorf("revision %q is %v, %v, want %s", wish, r, err, want)

@@ -1,7 +1,6 @@
 package component
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,9 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // newGR returns a gr as the API server would store it, with the given spec.
 func newGR(spec topsv1.GcuResourceSpec) *topsv1.GcuResource {
@@ -78,20 +76,7 @@ func TestComponentsRenderAsTheirGoldenFiles(t *testing.T) {
 				}
 				documents = append(documents, string(raw))
 			}
-			got := strings.Join(documents, "---\n")
-			path := filepath.Join("testdata", name+".yaml")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s differs (-want +got), run go test -update:\n%s", path, diff)
-			}
+			golden.Check(t, name+".yaml", strings.Join(documents, "---\n"))
 		})
 	}
 }

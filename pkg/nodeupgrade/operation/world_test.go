@@ -3,8 +3,10 @@ package operation
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,12 +23,14 @@ const theNode = "n1"
 // world is one node as it truly is, with its part of the API server, its kubelet,
 // its agent and the disk of it.
 type world struct {
-	t    *testing.T
-	seed uint64
-	rng  *rand.Rand
-	now  time.Time
-	log  []string
+	t   *testing.T // nil in the simulation
+	rng *rand.Rand
+	now time.Time
+	log []string
+	// violation is what did not hold.
+	violation string
 
+	steps    int
 	version  int // of the API server
 	nu       topsv1.NodeUpgrade
 	nuAt     int
@@ -70,7 +74,7 @@ type hostTruth struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), ready: true, version: 100}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), ready: true, version: 100}
 	w.since = w.now.Add(-time.Hour)
 	w.node = drain.NodeFacts{Name: theNode, ResourceVersion: w.bump()}
 	for i, c := range []string{upgradeplan.TargetNFD, upgradeplan.TargetDriver, upgradeplan.TargetToolkit, upgradeplan.TargetDevicePlugin, upgradeplan.TargetExporter} {
@@ -91,11 +95,13 @@ func (w *world) note(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf("%s ", w.now.Format("15:04:05"))+fmt.Sprintf(format, args...))
 }
 
+// violate ends the test, or in the simulation the goroutine that plays the seed.
 func (w *world) violate(format string, args ...any) {
-	for _, line := range w.log[max(0, len(w.log)-60):] {
-		w.t.Log(line)
+	w.violation = fmt.Sprintf(format, args...)
+	if w.t == nil {
+		runtime.Goexit()
 	}
-	w.t.Fatalf("seed %d: "+format, append([]any{w.seed}, args...)...)
+	w.t.Fatalf("%s\n%s", strings.Join(w.log, "\n"), w.violation)
 }
 
 func (w *world) member(component string) *truth {
@@ -123,7 +129,7 @@ func (w *world) offer(id string, components ...string) {
 	}
 	mission, err := upgradeplan.Plan(upgradeplan.DefaultBook(), []upgradeplan.Node{plan}, 0)
 	if err != nil {
-		w.t.Fatal(err)
+		w.violate("%v", err)
 	}
 	for _, stage := range mission[0][0] {
 		var names topsv1.JobStage

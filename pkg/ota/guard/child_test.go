@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/topsops/gcu-operator/test/need"
 )
 
 // askAs has the test program ask at a socket, as a process of another user.
@@ -18,14 +22,14 @@ func TestMain(m *testing.M) {
 		fmt.Print(status, " ", err)
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // TestAProcessOfAnotherUserIsKeptOff: what the kernel says of a whole process, which
 // gave its rights away before it began.
 func TestAProcessOfAnotherUserIsKeptOff(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("not run as root: that processes of other users are kept off the socket was not tested")
+		need.Skip(t, "that processes of other users are kept off the socket needs root")
 	}
 	path := openSocket(t, strangeGroup)
 	if err := os.Chmod(path, 0o666); err != nil { // the mode of the file alone is not to matter

@@ -11,6 +11,10 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"k8s.io/utils/clock"
+
+	"github.com/topsops/gcu-operator/test/need"
 )
 
 func TestATokenIsMadeOnce(t *testing.T) {
@@ -81,7 +85,7 @@ const (
 func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("not run as root: that other users are kept off the socket was not tested")
+		need.Skip(t, "that other users are kept off the socket needs root")
 	}
 	done := make(chan struct{})
 	go func() {
@@ -143,7 +147,7 @@ func openSocket(t *testing.T, group int) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveDoor(t, Door{Listener: listener, Caller: Peer(group)}, hello)
+	serveDoor(t, clock.RealClock{}, Door{Listener: listener, Caller: Peer(group)}, hello)
 	return path
 }
 
@@ -170,7 +174,7 @@ func TestTheSocketIsForRoot(t *testing.T) {
 
 func TestTheSocketIsForAGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("not run as root: that a group may use the socket was not tested")
+		need.Skip(t, "that a group may use the socket needs root")
 	}
 	path := openSocket(t, strangeGroup)
 	for name, test := range map[string]struct {
@@ -192,7 +196,7 @@ func TestTheSocketIsForAGroup(t *testing.T) {
 
 func TestAMemberOfManyGroupsIsAMember(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("not run as root: that a group may use the socket was not tested")
+		need.Skip(t, "that a group may use the socket needs root")
 	}
 	path := openSocket(t, strangeGroup)
 	groups := []uint32{strangeGroup}

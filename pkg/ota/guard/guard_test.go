@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 const testToken = "0123456789abcdef0123456789abcdef"
@@ -82,21 +84,26 @@ func TestHosts(t *testing.T) {
 // serve serves a door on loopback and returns its address.
 func serve(t *testing.T, d Door, handler http.HandlerFunc) string {
 	t.Helper()
+	return serveBy(t, clock.RealClock{}, d, handler)
+}
+
+func serveBy(t *testing.T, c clock.Clock, d Door, handler http.HandlerFunc) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Listener = listener
-	serveDoor(t, d, handler)
+	serveDoor(t, c, d, handler)
 	return listener.Addr().String()
 }
 
-func serveDoor(t *testing.T, d Door, handler http.HandlerFunc) {
+func serveDoor(t *testing.T, c clock.Clock, d Door, handler http.HandlerFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(ctx, Options{Doors: []Door{d}, Handler: handler, DrainTimeout: 5 * time.Second, Clock: clock.RealClock{}, Log: logr.Discard(),
+		served <- Serve(ctx, Options{Doors: []Door{d}, Handler: handler, DrainTimeout: 5 * time.Second, Clock: c, Log: logr.Discard(),
 			Deny: func(w http.ResponseWriter, _ *http.Request, d *Denial) { http.Error(w, d.Message, d.Status) }})
 	}()
 	t.Cleanup(func() {
@@ -205,7 +212,8 @@ func TestConnectionsThatAreServedAreLeftAlone(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	var blocking atomic.Bool
 	blocking.Store(true)
-	address := serve(t, Door{Caller: Bearer(testToken)}, func(w http.ResponseWriter, r *http.Request) {
+	times := clocktesting.NewFakeClock(time.Unix(0, 0))
+	address := serveBy(t, times, Door{Caller: Bearer(testToken)}, func(w http.ResponseWriter, r *http.Request) {
 		if blocking.Load() {
 			entered <- struct{}{}
 			<-release
@@ -225,12 +233,17 @@ func TestConnectionsThatAreServedAreLeftAlone(t *testing.T) {
 		status, _ := get(t, address, "GET", "/", token) // waits for room
 		answers <- status
 	}()
+	for range 3 { // it is looked at again, after everybody's grace
+		untilSomebodyWaits(t, times)
+		times.Step(grace)
+	}
+	untilSomebodyWaits(t, times)
 	select {
 	case <-entered:
 		t.Errorf("more than %d are served at once", MaxConnections)
 	case status := <-answers:
 		t.Errorf("one more than %d is answered with %d before there is room", MaxConnections, status)
-	case <-time.After(3 * grace): // longer than any connection is left alone that is not served
+	default:
 	}
 	blocking.Store(false)
 	close(release)
@@ -238,6 +251,15 @@ func TestConnectionsThatAreServedAreLeftAlone(t *testing.T) {
 		if status := <-answers; status != http.StatusOK {
 			t.Errorf("who was served, or waited, is answered with %d", status)
 		}
+	}
+}
+
+// untilSomebodyWaits returns when a connection waits for room.
+func untilSomebodyWaits(t *testing.T, times *clocktesting.FakeClock) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return times.HasWaiters(), nil })
+	if err != nil {
+		t.Fatalf("nobody waits for room: %v", err)
 	}
 }
 

@@ -36,9 +36,9 @@ func Locate(files fs.FS, cacheRoot string) (Assets, error) {
 	if err != nil {
 		return Assets{}, err
 	}
-	goMod, err := fs.ReadFile(files, "go.mod")
+	goMod, err := fs.ReadFile(files, modFile)
 	if err != nil {
-		return Assets{}, fmt.Errorf("reading the embedded go.mod: %w", err)
+		return Assets{}, fmt.Errorf("reading the embedded %s: %w", modFile, err)
 	}
 	version, err := moduleVersion(string(goMod), kubernetesModule)
 	if err != nil {

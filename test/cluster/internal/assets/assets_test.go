@@ -22,12 +22,11 @@ require (
 )
 `
 
-func module(mod, etcd string) fstest.MapFS {
+func module(mod, pause string) fstest.MapFS {
 	return fstest.MapFS{
-		"go.mod":        {Data: []byte(mod)},
-		"go.sum":        {Data: []byte("sums")},
-		"etcd/main.go":  {Data: []byte(etcd)},
-		"pause/main.go": {Data: []byte("package main")},
+		modFile:         {Data: []byte(mod)},
+		sumFile:         {Data: []byte("sums")},
+		"pause/main.go": {Data: []byte(pause)},
 	}
 }
 
@@ -61,7 +60,7 @@ func TestLocateNamesTheFolderByAllThatGoesIntoTheBinaries(t *testing.T) {
 		t.Errorf("the same module is once in %s and once in %s", base, again)
 	}
 	if other := locate(module(goMod, "package main // changed")); other == base {
-		t.Error("a changed etcd command has the same folder")
+		t.Error("a changed pause command has the same folder")
 	}
 	if other := locate(module(goMod+"// changed", "package main")); other == base {
 		t.Error("a changed go.mod has the same folder")
@@ -120,12 +119,12 @@ func TestLockIsHeldByOneAtATime(t *testing.T) {
 
 func TestGoBuildTellsWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
-	files := fstest.MapFS{"go.mod": {Data: []byte("module example\n")}, "go.sum": {}, "etcd/main.go": {Data: []byte("package main\nfunc main() { nonsense() }\n")}, "pause/main.go": {}}
+	files := fstest.MapFS{modFile: {Data: []byte("module example\n")}, sumFile: {}, "pause/main.go": {Data: []byte("package main\nfunc main() { nonsense() }\n")}}
 	if err := writeModule(files, dir); err != nil {
 		t.Fatal(err)
 	}
 	output := filepath.Join(dir, "out")
-	err := goBuild(t.Context(), dir, "./etcd", output, []string{"-trimpath"})
+	err := goBuild(t.Context(), dir, "./pause", output, []string{"-trimpath"})
 	if err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
 		t.Errorf("got %v, want the compiler's message", err)
 	}

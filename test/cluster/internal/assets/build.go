@@ -69,9 +69,9 @@ func (a Assets) removePartial() error {
 }
 
 func (a Assets) buildOne(ctx context.Context, source string, b binary, out *progress.Printer, count string) error {
-	goMod, err := fs.ReadFile(a.files, "go.mod")
+	goMod, err := fs.ReadFile(a.files, modFile)
 	if err != nil {
-		return fmt.Errorf("reading the embedded go.mod: %w", err)
+		return fmt.Errorf("reading the embedded %s: %w", modFile, err)
 	}
 	version, err := moduleVersion(string(goMod), b.module)
 	if err != nil {

@@ -2,6 +2,7 @@ package assets
 
 import (
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
@@ -10,8 +11,21 @@ import (
 	"strings"
 )
 
-// moduleFiles are the files of the module the binaries are built from.
-var moduleFiles = []string{"go.mod", "go.sum", "etcd/main.go", "pause/main.go"}
+// ControlPlane is the Go module that the control plane is built from: its go.mod and
+// go.sum, which pin every version, and the pause command. Under their usual names the two
+// would make this folder a module of its own. It travels inside the binary, so that
+// testcluster runs from any directory.
+//
+//go:embed control-plane.mod control-plane.sum pause/main.go
+var ControlPlane embed.FS
+
+// Files of the module: their names here, and when it is built.
+const (
+	modFile = "control-plane.mod"
+	sumFile = "control-plane.sum"
+)
+
+var moduleFiles = []struct{ name, built string }{{modFile, "go.mod"}, {sumFile, "go.sum"}, {"pause/main.go", "pause/main.go"}}
 
 // binary is one program of the control plane.
 type binary struct {
@@ -26,7 +40,7 @@ const kubernetesModule = "k8s.io/kubernetes"
 
 // binaries are what a cluster needs, the cheap ones to build first.
 var binaries = []binary{
-	{name: "etcd", pkg: "./etcd", module: "go.etcd.io/etcd/server/v3"},
+	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3"},
 	{name: "kube-apiserver", pkg: kubernetesModule + "/cmd/kube-apiserver", module: kubernetesModule},
 	{name: "kube-controller-manager", pkg: kubernetesModule + "/cmd/kube-controller-manager", module: kubernetesModule},
 	{name: "kube-scheduler", pkg: kubernetesModule + "/cmd/kube-scheduler", module: kubernetesModule},
@@ -65,12 +79,12 @@ func buildFlags(kubernetesVersion string) []string {
 // goes into them, so that a cached binary is never of another version.
 func cacheKey(files fs.FS, kubernetesVersion string) (string, error) {
 	hash := sha256.New()
-	for _, name := range moduleFiles {
-		data, err := fs.ReadFile(files, name)
+	for _, file := range moduleFiles {
+		data, err := fs.ReadFile(files, file.name)
 		if err != nil {
-			return "", fmt.Errorf("reading the embedded %s: %w", name, err)
+			return "", fmt.Errorf("reading the embedded %s: %w", file.name, err)
 		}
-		fmt.Fprintf(hash, "%s %d\n%s", name, len(data), data)
+		fmt.Fprintf(hash, "%s %d\n%s", file.name, len(data), data)
 	}
 	fmt.Fprintf(hash, "%q", buildFlags(kubernetesVersion))
 	return kubernetesVersion + "-" + hex.EncodeToString(hash.Sum(nil))[:12], nil
@@ -78,12 +92,12 @@ func cacheKey(files fs.FS, kubernetesVersion string) (string, error) {
 
 // writeModule writes the module's files into dir.
 func writeModule(files fs.FS, dir string) error {
-	for _, name := range moduleFiles {
-		data, err := fs.ReadFile(files, name)
+	for _, file := range moduleFiles {
+		data, err := fs.ReadFile(files, file.name)
 		if err != nil {
-			return fmt.Errorf("reading the embedded %s: %w", name, err)
+			return fmt.Errorf("reading the embedded %s: %w", file.name, err)
 		}
-		path := filepath.Join(dir, filepath.FromSlash(name))
+		path := filepath.Join(dir, filepath.FromSlash(file.built))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("writing the control plane's module: %w", err)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/topsops/gcu-operator/test/install"
 )
 
 func (r *root) buildCommand() *cobra.Command {
@@ -45,6 +47,18 @@ func (r *root) kubectlPathCommand() *cobra.Command {
 		Example: `  "$(testcluster kubectl-path)" --kubeconfig /tmp/tc/admin.kubeconfig get nodes`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.printBuilt(cmd, "kubectl") },
+	}
+}
+
+func (r *root) installCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "install PROGRAM...",
+		Short: "Install programs of Debian that are missing",
+		Long: `Install programs that are not found, from Debian's packages, with apt-get. Fails where
+that cannot be done, and says what to install.`,
+		Example: "  testcluster install busybox",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return install.Programs(cmd.Context(), args...) },
 	}
 }
 

@@ -5,19 +5,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"testing/fstest"
 )
 
-// testModule is enough of a module to locate the cache.
-var testModule = fstest.MapFS{
-	"go.mod":        {Data: []byte("module example\nrequire k8s.io/kubernetes v1.36.3\n")},
-	"go.sum":        {},
-	"etcd/main.go":  {},
-	"pause/main.go": {},
-}
-
 func run(args ...string) (string, error) {
-	cmd := New(testModule)
+	cmd := New()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
@@ -62,7 +53,7 @@ func TestBadInputIsAnErrorWithoutUsage(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithExamples(t *testing.T) {
-	for _, cmd := range New(testModule).Commands() {
+	for _, cmd := range New().Commands() {
 		if cmd.Example == "" || cmd.Long == "" || cmd.Short == "" {
 			t.Errorf("%s has no help", cmd.Name())
 		}

@@ -2,8 +2,6 @@
 package cli
 
 import (
-	"io/fs"
-
 	"github.com/spf13/cobra"
 
 	"github.com/topsops/gcu-operator/test/cluster/internal/assets"
@@ -11,15 +9,11 @@ import (
 )
 
 // root holds what all commands share.
-type root struct {
-	module   fs.FS
-	cacheDir string
-}
+type root struct{ cacheDir string }
 
-// New returns the command line. module holds go.mod, go.sum and etcd/main.go,
-// the module that the control plane is built from.
-func New(module fs.FS) *cobra.Command {
-	r := &root{module: module}
+// New returns the command line.
+func New() *cobra.Command {
+	r := &root{}
 	cmd := &cobra.Command{
 		Use:   "testcluster",
 		Short: "A real Kubernetes control plane with simulated and real nodes, on this machine",
@@ -40,7 +34,7 @@ own containerd. Nodes can be lost and brought back.`,
 	cmd.PersistentFlags().StringVar(&r.cacheDir, "cache-dir", "",
 		"folder for the built control plane (default: gcu-operator-testcluster in the user's cache folder)")
 	cmd.AddCommand(
-		r.buildCommand(), r.assetsCommand(), r.kubectlPathCommand(),
+		r.buildCommand(), r.assetsCommand(), r.kubectlPathCommand(), r.installCommand(),
 		r.upCommand(), r.downCommand(), r.statusCommand(),
 		r.nodeCommand(nodeOff), r.nodeCommand(nodeOn), r.nodeCommand(nodeKill), r.nodeCommand(nodeStart),
 		r.nodeExecCommand(), r.buildImageCommand(), r.loadImageCommand(),
@@ -48,7 +42,7 @@ own containerd. Nodes can be lost and brought back.`,
 	return cmd
 }
 
-func (r *root) locate() (assets.Assets, error) { return assets.Locate(r.module, r.cacheDir) }
+func (r *root) locate() (assets.Assets, error) { return assets.Locate(assets.ControlPlane, r.cacheDir) }
 
 // steps returns a printer for progress, which goes to the error stream: what a
 // command answers is on the output stream alone.

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/topsops/gcu-operator/test/need"
 )
 
 func TestValidate(t *testing.T) {
@@ -67,8 +68,8 @@ func TestNamesOfInterfacesAreShortEnough(t *testing.T) {
 	}
 }
 
-// install installs two nodes on a disk of the test.
-func install(t *testing.T) Nodes {
+// installed has two nodes installed on a disk of the test.
+func installed(t *testing.T) Nodes {
 	t.Helper()
 	dir := t.TempDir()
 	given := func(name string) string {
@@ -85,7 +86,7 @@ func install(t *testing.T) Nodes {
 	})
 	if err != nil {
 		if os.Getuid() != 0 {
-			t.Skipf("NOT TESTED: installing nodes needs root: %v", err)
+			need.Skip(t, "installing nodes needs root: "+err.Error())
 		}
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func install(t *testing.T) Nodes {
 }
 
 func TestInstallGivesEachNodeItsOwnConfiguration(t *testing.T) {
-	n := install(t)
+	n := installed(t)
 	for path, want := range map[string]string{
 		"real-1/layer/etc/kubernetes/kubelet.kubeconfig": "real-1",
 		"real-2/layer/etc/kubernetes/kubelet.kubeconfig": "real-2",
@@ -139,17 +140,5 @@ func TestABundleAsksForNoCapabilityThatWeLack(t *testing.T) {
 	text, err := json.Marshal(have)
 	if err != nil || strings.Count(string(text), "CAP_") != 3*n {
 		t.Errorf("got %s (%v), want the same %d in three sets", text, err, n)
-	}
-}
-
-func TestMissingPackagesAreNamedOnce(t *testing.T) {
-	find := func(program string) (string, error) {
-		if program == "ctr" || program == "containerd" || program == "dockerd" {
-			return "", exec.ErrNotFound
-		}
-		return program, nil
-	}
-	if got, want := missingPackages(find), []string{"containerd", "docker.io"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,0 +1,307 @@
+package daemonupdater
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// simSchedule is a world in which nothing is drawn: a test says who does what, and
+// in which order. Seeds found these orders once; the checks of the simulation hold
+// in them as well.
+type simSchedule struct {
+	*simWorld
+	g *simGroup
+	// a and b are two managers, each with a cache of its own.
+	a, b *simManager
+}
+
+// schedule plays a story on three nodes, with one group whose DaemonSets have these
+// names; one node at a time.
+func schedule(t *testing.T, sets []string, story func(*simSchedule)) {
+	t.Helper()
+	s := &simSchedule{}
+	play(t, 1, func(w *simWorld) {
+		s.simWorld, w.calm, w.policies = w, true, nil
+		for _, name := range []string{"n00", "n01", "n02"} {
+			w.hosts = append(w.hosts, &simHost{name: name, up: true})
+			w.addNode(w.hosts[len(w.hosts)-1])
+		}
+		id := simFleet
+		if len(sets) == 1 {
+			id = simSingle
+		}
+		w.addGroup(id, sets...)
+		s.g = w.groups[0]
+		w.annotate(s.g, topsv1.AnnotationMaxUnavailable, "1")
+		s.waits("all pods are available", w.arrived)
+		s.a, s.b = &simManager{w: w, name: "a"}, &simManager{w: w, name: "b"}
+		for _, m := range []*simManager{s.a, s.b} {
+			m.restart()
+			m.sees()
+			m.passes(s.g.id)
+		}
+		w.managers = []*simManager{s.a, s.b}
+		story(s)
+	})
+	if s.failed() {
+		t.Error(s.violations[0])
+	}
+	if t.Failed() {
+		for _, line := range s.history {
+			t.Log(line)
+		}
+	}
+}
+
+// sees lets the cache of a manager catch up with some kinds of objects, with all if
+// none are named.
+func (m *simManager) sees(kinds ...string) {
+	for _, kind := range simKinds {
+		if len(kinds) == 0 || slices.Contains(kinds, kind) {
+			m.note(kind, m.view.advance(kind, m.view.behind(kind)))
+		}
+	}
+	m.enqueue()
+}
+
+// seesAllBut lets the cache of a manager catch up with everything but one kind.
+func (m *simManager) seesAllBut(kind string) {
+	m.sees(slices.DeleteFunc(slices.Clone(simKinds), func(k string) bool { return k == kind })...)
+}
+
+// passes lets a manager make one pass.
+func (m *simManager) passes(g Group) {
+	m.begin(g)
+	m.drive()
+}
+
+// sleepsBeforeDeleting lets a manager make a pass as far as its first deletion; drive
+// lets it go on.
+func (m *simManager) sleepsBeforeDeleting(g Group) {
+	m.begin(g)
+	for !m.pass.done {
+		i := slices.IndexFunc(m.parked, func(c *simCall) bool { return c.verb != "delete" })
+		if i < 0 {
+			m.w.say("%s sleeps before %s", m.name, m.parked[0])
+			return
+		}
+		m.serveAt(i)
+	}
+	m.w.violate("%s deletes nothing", m.name)
+	m.finish()
+}
+
+// waits lets time pass, second by second, until something holds.
+func (s *simSchedule) waits(what string, holds func() bool) {
+	for range 3600 {
+		if holds() {
+			s.say("%s", what)
+			return
+		}
+		s.goesBy(time.Second)
+	}
+	s.violate("it never comes to that: %s", what)
+}
+
+// goesBy lets time pass.
+func (s *simSchedule) goesBy(d time.Duration) {
+	s.now = s.now.Add(d)
+	s.kubernetes()
+	s.settleAccounts()
+}
+
+// gets gives a DaemonSet of the group another image, and its controller time to see it.
+func (s *simSchedule) gets(set int, image string) {
+	s.setImage(s.g, set, image)
+	s.kubernetes()
+}
+
+func (s *simSchedule) podOf(set int, node string) *corev1.Pod {
+	key := s.g.sets[set]
+	return simGet[*corev1.Pod](s.api, simKey{simPods, key.namespace, key.name + "-" + node})
+}
+
+// begins lets manager a start the first node, and returns it.
+func (s *simSchedule) begins() string {
+	s.a.sees()
+	s.a.passes(s.g.id)
+	return s.inFlight(1)
+}
+
+// inFlight holds that n nodes are in flight, and returns the first.
+func (s *simSchedule) inFlight(n int) string {
+	r := s.rolloutOf(s.g.id)
+	if r == nil || len(r.Status.InFlight) != n {
+		s.violate("%d nodes have to be in flight: %s", n, s.describe())
+		return "n00"
+	}
+	if n == 0 {
+		return ""
+	}
+	return r.Status.InFlight[0].Node
+}
+
+func TestANodeInFlightKeepsItsSlotWhenItsGroupTurnsToOTA(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.gets(0, "good-1")
+		node := s.begins()
+		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "OTA")
+		s.goesBy(reportInterval) // until then a slot that is given back is not stored
+		s.a.sees()
+		s.a.passes(s.g.id)
+		s.inFlight(1)
+		s.waits("the new pod is available", func() bool { return s.atTarget(s.g, node) })
+		s.a.sees()
+		s.a.passes(s.g.id)
+		s.inFlight(0)
+	})
+}
+
+func TestALostNodeKeepsItsSlotWhenItsGroupTurnsToOTAAndTheCacheIsBehind(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.gets(0, "good-1")
+		s.b.sees()
+		node := s.begins()
+		s.power(s.host(node), false)
+		s.waits("the node is offline", func() bool { return !simNodeReady(simGet[*corev1.Node](s.api, simNodeKey(node))) })
+		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "OTA")
+		s.b.seesAllBut(simPods) // to b the pod is alive, and nobody asked for it
+		s.b.passes(s.g.id)
+		s.inFlight(1)
+		s.goesBy(reportInterval)
+		s.b.sees()
+		s.b.passes(s.g.id)
+		s.inFlight(1)
+	})
+}
+
+func TestANodeWhosePodIsOutdatedAgainKeepsItsSlotUnderOTAUntilThatPodIsAvailable(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.gets(0, "good-1")
+		node := s.begins()
+		s.waits("the new pod is there", func() bool {
+			pod := s.podOf(0, node)
+			return pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != ""
+		})
+		s.gets(0, "good-2")
+		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "OTA")
+		s.a.sees()
+		s.a.passes(s.g.id)
+		s.inFlight(1)
+		s.waits("the new pod is available", func() bool { return s.nodeAvailable(s.g.sets, node) })
+		s.a.sees()
+		s.a.passes(s.g.id)
+		s.inFlight(0)
+	})
+}
+
+func TestASlotIsNotGivenBackByAManagerThatSeesThePodBeforeItWasDeleted(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.gets(0, "good-1")
+		s.b.sees()
+		node := s.begins() // its pod is deleted
+		s.gets(0, "good-0")
+		s.b.seesAllBut(simPods) // to b the pod is alive and has the target again
+		s.b.passes(s.g.id)
+		s.inFlight(1)
+		s.waits("the new pod is available", func() bool { return s.atTarget(s.g, node) })
+		s.b.sees()
+		s.b.passes(s.g.id)
+		s.inFlight(0)
+	})
+}
+
+func TestADeletionThatComesLateFindsNoPodWhenItsSlotNamesAnotherOne(t *testing.T) {
+	schedule(t, []string{"driver", "plugin"}, func(s *simSchedule) {
+		s.gets(0, "good-1")
+		s.gets(1, "good-1")
+		s.a.sees()
+		s.a.sleepsBeforeDeleting(s.g.id)
+		node := s.inFlight(1)
+		was := s.rolloutOf(s.g.id).Status.InFlight[0].PodUID
+		named := 0
+		if s.podOf(0, node).UID != was {
+			named = 1
+		}
+		s.gets(named, "good-0") // nothing is wrong with the pod that is named
+		for range 3 {
+			s.b.sees()
+			s.b.passes(s.g.id)
+		}
+		if uid := s.rolloutOf(s.g.id).Status.InFlight[0].PodUID; uid == was {
+			s.violate("the slot still names %s", uid)
+		}
+		s.a.drive()
+		s.isThere(was)
+	})
+}
+
+func TestADeletionThatComesLateFindsNoPodWhenItsGroupWasReleased(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.gets(0, "good-1")
+		for _, h := range s.hosts {
+			s.setFinalizer(simKeyOf(s.podOf(0, h.name)), false) // b does not see that they were written to
+		}
+		s.a.sees()
+		s.a.sleepsBeforeDeleting(s.g.id)
+		was := s.podOf(0, s.inFlight(1)).UID
+		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "")
+		s.b.seesAllBut(simPods)
+		s.b.passes(s.g.id)
+		if s.rolloutOf(s.g.id) == nil {
+			s.violate("the rollout is deleted while a pod that it names can still be deleted")
+		}
+		for range 2 {
+			s.b.sees()
+			s.b.passes(s.g.id)
+		}
+		if s.rolloutOf(s.g.id) != nil {
+			s.violate("the rollout is still there")
+		}
+		s.a.drive()
+		s.isThere(was)
+	})
+}
+
+// isThere holds that a pod is there and is not being deleted.
+func (s *simSchedule) isThere(uid types.UID) {
+	pods := simAll[*corev1.Pod](s.api, simPods)
+	if !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == uid && p.DeletionTimestamp == nil }) {
+		s.violate("pod %s was deleted late", uid)
+	}
+}
+
+func TestANodeDoesNotStartInAWindowThatIsShorterThanTheOneTookThatIsDoneJustNow(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		day := &topsv1.MaintenanceWindow{Start: "00:00", DurationMinutes: 20, TimeZone: "UTC"}
+		s.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}, Spec: topsv1.UpgradePolicySpec{Window: day}})
+		s.annotate(s.g, topsv1.AnnotationUpgradePolicy, "nightly")
+		s.gets(0, "good-1")
+		for _, h := range s.hosts {
+			s.setFinalizer(simKeyOf(s.podOf(0, h.name)), true)
+		}
+		node := s.begins()
+		s.goesBy(8 * time.Minute)
+		s.setFinalizer(simKeyOf(s.podOf(0, node)), false)
+		s.waits("the node took eight minutes", func() bool { return s.atTarget(s.g, node) })
+		s.waits("the window closes in five minutes", func() bool { return s.now.Sub(epoch) >= 15*time.Minute })
+		s.a.sees()
+		s.a.passes(s.g.id)
+		s.inFlight(0)
+		if diff := cmp.Diff(int32(1), s.rolloutOf(s.g.id).Status.Updated); diff != "" {
+			s.violate("nodes updated (-want +got):\n%s", diff)
+		}
+		s.goesBy(23*time.Hour + 50*time.Minute)
+		s.a.sees()
+		s.a.passes(s.g.id)
+		s.inFlight(1)
+	})
+}

@@ -1,0 +1,43 @@
+package gcuresource
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func TestPoliciesThatMakeNoSenseAreRefused(t *testing.T) {
+	amount := func(v string) *intstr.IntOrString { return ptr.To(intstr.Parse(v)) }
+	for _, tt := range []struct {
+		name string
+		spec topsv1.UpgradePolicySpec
+		says string
+	}{
+		{"a budget of nothing", topsv1.UpgradePolicySpec{MaxUnavailable: amount("0")}, "at least 1"},
+		{"a budget of more than everything", topsv1.UpgradePolicySpec{MaxUnavailable: amount("101%")}, "1% to 100%"},
+		{"a wave with a selector and a size", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
+			{Name: "a", Size: amount("1"), Selector: &metav1.LabelSelector{}}}}, "either a selector or a size"},
+		{"a wave with neither", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "a"}}}, "either a selector or a size"},
+		{"two waves of one name", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
+			{Name: "a", Size: amount("1")}, {Name: "a", Size: amount("2")}}}, "same name"},
+		{"a wave named as the nodes that are in none", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
+			{Name: "rest", Size: amount("100%")}}}, "in no wave"},
+		{"a window that starts at no time of day", topsv1.UpgradePolicySpec{Window: &topsv1.MaintenanceWindow{
+			Start: "25:00", DurationMinutes: 60}}, "spec.window.start"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			policy := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: tt.spec}
+			err := testClient(t).Create(context.Background(), policy, client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("creating it: %v; want it refused with a message with %q", err, tt.says)
+			}
+		})
+	}
+}

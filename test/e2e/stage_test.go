@@ -1,0 +1,389 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
+	demo "github.com/topsops/gcu-operator/test/story"
+)
+
+const (
+	// stageNodes is the number of nodes of a story, spread evenly over zones.
+	stageNodes = 6
+	stageZones = 3
+	// stages is the number of stories that run side by side.
+	stages = 8
+	// stageLabel names the stage a node belongs to; nodes of the fleet have none.
+	stageLabel = "example.com/stage"
+	// gcuLabel is on a node that has a GCU.
+	gcuLabel = "feature.node.kubernetes.io/pci-1200_1e36.present"
+
+	// storyTime bounds a story, with the wait for its turn.
+	storyTime = 20 * time.Minute
+	// settleTime is the patience with one step of a story.
+	settleTime = 4 * time.Minute
+)
+
+// controlPlane is a cluster that starts when a test first needs it.
+type controlPlane struct {
+	nodes int
+	// prepare makes the cluster ready for its tests.
+	prepare func(c *controlPlane, ctx context.Context) error
+
+	once    sync.Once
+	err     error
+	parent  string
+	cluster *harness.Cluster
+	// manager is the one that all tests share; nil when each has its own.
+	manager *harness.Process
+	// address is where that serves the REST API, blueprints and logs its folders.
+	address, blueprints, logs string
+	// free are the stages that no test has.
+	free chan string
+}
+
+var (
+	// crowd is for stories that run side by side, and a fleet.
+	crowd = &controlPlane{nodes: stages*stageNodes + fleetNodes, prepare: (*controlPlane).prepareCrowd, free: stageNames(stages)}
+	// single is for stories that are alone.
+	single = &controlPlane{nodes: demo.Nodes, prepare: (*controlPlane).prepareSingle, free: stageNames(1)}
+)
+
+func stageNames(n int) chan string {
+	free := make(chan string, n)
+	for i := range n {
+		free <- strconv.Itoa(i + 1)
+	}
+	return free
+}
+
+// start starts the cluster unless it runs.
+func (c *controlPlane) start(t *testing.T) {
+	t.Helper()
+	c.once.Do(func() { c.err = c.up(interrupted) })
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+}
+
+func (c *controlPlane) up(ctx context.Context) error {
+	project, err := harness.FindProject()
+	if err != nil {
+		return err
+	}
+	// Not a test's TempDir: its path may be too long for a socket.
+	if c.parent, err = os.MkdirTemp("", "gcu-e2e-"); err != nil {
+		return err
+	}
+	// A busy machine must not make nodes NotReady that nobody took away: their pods would
+	// be unavailable, and those that a story has made Ready itself would stay so.
+	c.cluster, err = harness.StartCluster(ctx, project, filepath.Join(c.parent, "cluster"), os.Stderr, "--nodes", strconv.Itoa(c.nodes),
+		"--zones", strconv.Itoa(stageZones), "--pod-ready-delay", "300ms", "--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "24s")
+	if err != nil {
+		return err
+	}
+	return c.prepare(c, ctx)
+}
+
+func (c *controlPlane) prepareCrowd(ctx context.Context) error {
+	// The fleet has no GCUs, so that the GcuResources of stories have nothing to do with it.
+	err := c.label(ctx, stages*stageNodes, c.nodes, func(int) string { return fmt.Sprintf("%q:null", gcuLabel) })
+	if err = errors.Join(err, c.cluster.Install(ctx), c.assignStages(ctx, stages)); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	c.address, c.blueprints, c.logs = listener.Addr().String(), filepath.Join(c.parent, "blueprints"), filepath.Join(c.parent, "api-logs")
+	if err := errors.Join(listener.Close(), os.Mkdir(c.blueprints, 0o755), os.Mkdir(c.logs, 0o755)); err != nil {
+		return err
+	}
+	// It has no rival, and is not to end when a slow machine lets its lease expire.
+	c.manager, err = c.cluster.StartManager(ctx, "--leader-elect=false", "--upgrade-api-bind-address", c.address, "--upgrade-api-auth=none",
+		"--blueprint-dir", c.blueprints, "--upgrade-api-log-dir", c.logs)
+	return err
+}
+
+func (c *controlPlane) prepareSingle(ctx context.Context) error { return c.assignStages(ctx, 1) }
+
+// assignStages labels the nodes of stages.
+func (c *controlPlane) assignStages(ctx context.Context, n int) error {
+	return c.label(ctx, 0, n*stageNodes, func(i int) string { return fmt.Sprintf("%q:%q", stageLabel, strconv.Itoa(i/stageNodes+1)) })
+}
+
+// label changes the labels of nodes from one number to before another.
+func (c *controlPlane) label(ctx context.Context, from, to int, label func(i int) string) error {
+	var patching errgroup.Group
+	patching.SetLimit(stages)
+	for i := from; i < to; i++ {
+		patching.Go(func() error {
+			node := &corev1.Node{}
+			node.Name = nodeName(i)
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%s}}}`, label(i))
+			return c.cluster.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
+		})
+	}
+	return patching.Wait()
+}
+
+// nodeName is the name of a node, counted from 0.
+func nodeName(i int) string { return fmt.Sprintf("node-%04d", i+1) }
+
+// stop ends the cluster, and keeps the logs of the programs when a test has failed.
+func (c *controlPlane) stop(failed bool) error {
+	if c.parent == "" {
+		return nil
+	}
+	var errs []error
+	if c.manager != nil {
+		if c.manager.Ended() {
+			errs = append(errs, fmt.Errorf("the manager of all stories has ended, see %s", c.parent))
+		}
+		errs = append(errs, c.manager.Stop())
+	}
+	if failed = failed || errors.Join(errs...) != nil; failed && c.cluster != nil {
+		errs = append(errs, keepLogs(c.cluster.Dir, c.parent))
+	}
+	if c.cluster != nil {
+		errs = append(errs, c.cluster.Stop(os.Stderr))
+	}
+	if failed {
+		fmt.Fprintf(os.Stderr, "the logs are kept in %s\n", c.parent)
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, os.RemoveAll(c.parent))...)
+}
+
+// keepLogs saves the programs' logs from a cluster folder that is about to go.
+func keepLogs(from, to string) error {
+	logs, err := filepath.Glob(filepath.Join(from, "*.log"))
+	for _, log := range logs {
+		err = errors.Join(err, os.Rename(log, filepath.Join(to, filepath.Base(log))))
+	}
+	return err
+}
+
+// stage is what a story has of a cluster: nodes of its own.
+type stage struct {
+	*harness.Cluster
+	plane *controlPlane
+	// label is the value of stageLabel, id is of this story alone.
+	label, id string
+	nodes     []string
+	// manager is that of the cluster.
+	manager *harness.Process
+	// agents are those that were started.
+	agents *harness.Agents
+}
+
+// lastID is the id of the stage that was entered last.
+var lastID atomic.Int64
+
+// enter gives a story a stage beside others, until it ends.
+func enter(t *testing.T) (*stage, context.Context) {
+	t.Helper()
+	t.Parallel()
+	return enterOf(t, crowd)
+}
+
+// enterAlone gives a story a whole cluster without a manager, until it ends.
+func enterAlone(t *testing.T) (*stage, context.Context) {
+	t.Helper()
+	t.Parallel()
+	return enterOf(t, single)
+}
+
+func enterOf(t *testing.T, plane *controlPlane) (*stage, context.Context) {
+	t.Helper()
+	ctx := testContext(t, storyTime)
+	var label string
+	select {
+	case label = <-plane.free:
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
+	}
+	t.Cleanup(func() { plane.free <- label })
+	plane.start(t)
+	s := &stage{Cluster: plane.cluster, plane: plane, manager: plane.manager, label: label, id: strconv.FormatInt(lastID.Add(1), 10)}
+	first, err := strconv.Atoi(label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range stageNodes {
+		s.nodes = append(s.nodes, nodeName((first-1)*stageNodes+i))
+	}
+	t.Cleanup(func() { s.leave(context.WithoutCancel(ctx), t) })
+	return s, ctx
+}
+
+// leave makes the nodes as they were, and fails when the operator left a mark on one.
+func (s *stage) leave(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := s.agents.Stop(); err != nil {
+		t.Error(err)
+	}
+	if t.Failed() { // wherever that was
+		_, err := s.NodesOn(ctx, s.nodes...)
+		for _, node := range s.nodes {
+			_, again := s.Kubectl(ctx, "uncordon", node)
+			err = errors.Join(err, again)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	s.forget(ctx, t, s.nodes...)
+	s.eventually(ctx, t, func() error {
+		if cordoned, left := s.closed(ctx, t); len(cordoned)+len(left) > 0 {
+			return fmt.Errorf("cordoned are %v, left %v", cordoned, left)
+		}
+		return nil
+	})
+}
+
+// forget removes what is stored of nodes.
+func (s *stage) forget(ctx context.Context, t *testing.T, nodes ...string) {
+	t.Helper()
+	for _, node := range nodes {
+		upgrade := &topsv1.NodeUpgrade{}
+		upgrade.Name = node
+		if err := client.IgnoreNotFound(s.Client.Delete(ctx, upgrade)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// name makes a name that no other story has.
+func (s *stage) name(name string) string { return name + "-" + s.id }
+
+// selector selects the nodes of the stage.
+func (s *stage) selector() map[string]string { return map[string]string{stageLabel: s.label} }
+
+// startAgents starts the node agents of nodes, all when none is named.
+func (s *stage) startAgents(ctx context.Context, t *testing.T, nodes ...string) {
+	t.Helper()
+	if len(nodes) == 0 {
+		nodes = s.nodes
+	}
+	var err error
+	if s.agents, err = s.StartAgents(ctx, "1.0.0", nodes...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startManager starts a manager that ends with the test.
+func (s *stage) startManager(ctx context.Context, t *testing.T, args ...string) *harness.Process {
+	t.Helper()
+	manager, err := s.StartManager(ctx, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := manager.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return manager
+}
+
+// nodesWithout returns the nodes of the stage that are not among some.
+func (s *stage) nodesWithout(some []string) []string {
+	return slices.DeleteFunc(slices.Clone(s.nodes), func(node string) bool { return slices.Contains(some, node) })
+}
+
+// closed returns the nodes of the stage that take no pods, and what the operator left
+// on nodes of it.
+func (s *stage) closed(ctx context.Context, t *testing.T) (cordoned, left []string) {
+	t.Helper()
+	for _, name := range s.nodes {
+		var node corev1.Node
+		if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			t.Error(err)
+			continue
+		}
+		if node.Spec.Unschedulable {
+			cordoned = append(cordoned, node.Name)
+		}
+		if mark, ok := node.Annotations[topsv1.AnnotationCordonedBy]; ok {
+			left = append(left, node.Name+" is marked by "+mark)
+		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == topsv1.TaintDriverUpgrade {
+				left = append(left, node.Name+" is closed by "+taint.Value)
+			}
+		}
+	}
+	return cordoned, left
+}
+
+// kubectl runs kubectl and returns what it printed.
+func (s *stage) kubectl(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := s.Kubectl(ctx, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (s *stage) eventually(ctx context.Context, t *testing.T, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	if err := harness.Eventually(ctx, check); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// create makes an object that goes when the test ends, with what it owns, unless the
+// operator takes that away.
+func (s *stage) create(ctx context.Context, t *testing.T, object client.Object) {
+	t.Helper()
+	if err := s.Client.Create(ctx, object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.remove(context.WithoutCancel(ctx), t, object) })
+}
+
+func (s *stage) remove(ctx context.Context, t *testing.T, object client.Object) {
+	t.Helper()
+	var options []client.DeleteOption
+	if _, ours := object.(*topsv1.GcuResource); !ours {
+		options = append(options, client.PropagationPolicy("Foreground"))
+	}
+	if err := client.IgnoreNotFound(s.Client.Delete(ctx, object, options...)); err != nil {
+		t.Error(err)
+	}
+	if t.Failed() {
+		return // it may be stuck
+	}
+	s.eventually(ctx, t, func() error {
+		err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil {
+			return fmt.Errorf("%T %s is still there", object, object.GetName())
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// names joins with commas.
+func names(list []string) string { return strings.Join(list, ",") }

@@ -1,0 +1,74 @@
+// Package install installs the programs that tests need and that a machine lacks, from
+// Debian's packages. It is the one place that knows in which package a program is.
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// packages are those of the programs that are in one of another name.
+var packages = map[string]string{
+	"busybox":             "busybox-static",
+	"ctr":                 "containerd",
+	"dockerd":             "docker.io",
+	"ip":                  "iproute2",
+	"runsvdir":            "runit",
+	"/usr/lib/cni/bridge": "containernetworking-plugins",
+}
+
+// lookPath finds a program.
+var lookPath = exec.LookPath
+
+// Missing returns the packages of the programs that are not found, sorted.
+func Missing(programs ...string) []string {
+	var missing []string
+	for _, program := range programs {
+		if _, err := lookPath(program); err == nil {
+			continue
+		}
+		name := packages[program]
+		if name == "" {
+			name = program
+		}
+		missing = append(missing, name)
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing)
+}
+
+// Programs installs the packages of the programs that are not found, with apt-get. Where
+// that cannot be done, the error says what to do.
+func Programs(ctx context.Context, programs ...string) error {
+	missing := Missing(programs...)
+	if len(missing) == 0 {
+		return nil
+	}
+	command := "apt-get install --no-install-recommends " + strings.Join(missing, " ")
+	if _, err := os.Stat("/run/systemd/system"); err == nil {
+		return fmt.Errorf("programs are missing: run %s (it is not done here, because systemd would start them)", command)
+	}
+	if _, err := lookPath("apt-get"); err != nil || os.Getuid() != 0 {
+		return fmt.Errorf("programs are missing: install what on Debian root would with: %s", command)
+	}
+	for _, args := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, missing...)} {
+		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if printed, err := cmd.CombinedOutput(); err != nil {
+			return errors.Join(fmt.Errorf("installing %s: apt-get %s: %w", strings.Join(missing, " "), args[0], err), lastLine(printed))
+		}
+	}
+	return nil
+}
+
+// lastLine is what a program said last, as an error.
+func lastLine(printed []byte) error {
+	lines := bytes.Split(bytes.TrimSpace(printed), []byte("\n"))
+	return errors.New(string(lines[len(lines)-1]))
+}

@@ -1,0 +1,72 @@
+package nodes
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// otaSocket is where the node agent serves root.
+const otaSocket = "/run/gcu-node-agent/ota.sock"
+
+// overTheAir is the second example of the OpenYurt document, with its own requests: a
+// person at a node sees what there is, and upgrades it. When another one has done the same,
+// the third node still is as it was.
+func (s *stage) overTheAir() {
+	s.settings(topsv1.AnnotationUpdateStrategy+"=OTA", topsv1.AnnotationUpgradeOnly+"-")
+	observer := s.observe()
+	s.set("exporter", "2.0.0")
+	s.eventually("all exporters can be upgraded", func() error {
+		for _, pod := range s.pods(system, nameLabel, exporterSet) {
+			if needs := needUpgrade(&pod); needs != corev1.ConditionTrue {
+				return fmt.Errorf("%s of pod %s is %q", topsv1.PodNeedUpgrade, pod.Name, needs)
+			}
+		}
+		return nil
+	})
+	for i, node := range victims {
+		s.upgradedBySomebodyAt(node)
+		if replaced := observer.Replaced(); replaced != i+1 {
+			s.t.Errorf("%d pods were replaced, %d were asked for", replaced, i+1)
+		}
+	}
+	check(s.t, s.runs(exporterSet, managerNode, "latest"))
+}
+
+// upgradedBySomebodyAt has a person at a node upgrade the one pod that can be.
+func (s *stage) upgradedBySomebodyAt(node string) {
+	s.t.Helper()
+	var list corev1.PodList
+	check(s.t, json.Unmarshal([]byte(s.on(node, "curl", "--silent", "--unix-socket", otaSocket, "http://localhost/pods")), &list))
+	var exporter *corev1.Pod
+	for i := range list.Items {
+		if pod := &list.Items[i]; needUpgrade(pod) == corev1.ConditionTrue {
+			if exporter != nil {
+				s.t.Errorf("%s and %s can be upgraded", exporter.Name, pod.Name)
+			}
+			exporter = pod
+		}
+	}
+	if exporter == nil || exporter.Labels[nameLabel] != exporterSet || exporter.Spec.NodeName != node {
+		s.t.Fatalf("the node shows %+v", exporter)
+	}
+	answer := s.on(node, "curl", "--silent", "--request", "POST", "--unix-socket", otaSocket,
+		"http://localhost/openyurt.io/v1/namespaces/"+exporter.Namespace+"/pods/"+exporter.Name+"/upgrade")
+	if want := "Start updating pod " + exporter.Namespace + "/" + exporter.Name; strings.TrimSpace(answer) != want {
+		s.t.Errorf("the node answers %q, want %q", answer, want)
+	}
+	s.eventually("node "+node+" is upgraded", func() error { return s.runs(exporterSet, node, "2.0.0") })
+}
+
+func needUpgrade(pod *corev1.Pod) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == topsv1.PodNeedUpgrade {
+			return c.Status
+		}
+	}
+	return ""
+}

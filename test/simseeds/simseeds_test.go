@@ -1,0 +1,161 @@
+package simseeds
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMain lets TestSample play no fresh seeds but those that are asked for.
+func TestMain(m *testing.M) {
+	if os.Getenv("FRESH") == "" {
+		os.Setenv("FRESH", "0")
+	}
+	m.Run()
+}
+
+// TestSample plays a simulation whose seeds do what VIOLATED, PANICS and REACHED say of them.
+func TestSample(t *testing.T) {
+	Simulation{Name: "plan", Short: 5, Reaches: []string{"a rare thing"}, Play: func(_ *testing.T, seed uint64) Run {
+		run := Run{Steps: 2, Reached: map[string]int{"a rare thing": 1}, History: []string{"it begins", fmt.Sprint("seed ", seed, " is played")}}
+		switch fmt.Sprint(seed) {
+		case os.Getenv("VIOLATED"):
+			run.Violation = "S1: two nodes are down"
+		case os.Getenv("PANICS"):
+			panic("nobody expects this")
+		}
+		if os.Getenv("REACHED") == "nothing" {
+			run.Reached = nil
+		}
+		return run
+	}}.Test(t)
+}
+
+// sample runs TestSample as go test does, with an environment.
+func sample(t *testing.T, environment ...string) (output string, passes bool) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(program, "-test.run=^TestSample$", "-test.v")
+	command.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains([]string{"SEED", "SEEDS", "FRESH", "OF"}, name)
+	}), environment...)
+	data, err := command.CombinedOutput()
+	return string(data), err == nil
+}
+
+func TestAFailureIsPrintedWithTheCommandThatPlaysItAgain(t *testing.T) {
+	tests := []struct {
+		name        string
+		environment []string
+		passes      bool
+		says        []string
+	}{
+		{"nothing fails", []string{"SEEDS=150", "FRESH=0"}, true,
+			[]string{"150 fixed seeds, then for 0s fresh ones from ", "150 seeds, 0 of them fresh, 300 steps, reached map[a rare thing:150], 0 violations"}},
+		{"a seed fails", []string{"SEEDS=20", "FRESH=0", "VIOLATED=7"}, false,
+			[]string{"seed 7: S1: two nodes are down", "make sim SEED=7 OF=plan plays it again", "it begins\n", "seed 7 is played"}},
+		{"one seed is played with its history", []string{"SEED=7", "VIOLATED=7"}, false, []string{"it begins\nseed 7 is played", "seed 7: S1: two nodes are down"}},
+		{"a seed that does not return", []string{"SEEDS=20", "FRESH=0", "PANICS=7"}, false, []string{"seed 7 does not come to its end: make sim SEED=7 OF=plan", "nobody expects this"}},
+		{"what has to be reached is not", []string{"SEEDS=100", "FRESH=0", "REACHED=nothing"}, false, []string{"100 seeds of the simulation of plan never reach: a rare thing"}},
+		{"another simulation is played", []string{"OF=node", "VIOLATED=7"}, true, []string{"only the simulation of node is played"}},
+		{"one that does not exist", []string{"OF=nodes"}, false, []string{`no simulation is named "nodes": there are rollouts, `}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			output, passes := sample(t, tt.environment...)
+			if passes != tt.passes {
+				t.Errorf("passes: %v, want %v", passes, tt.passes)
+			}
+			for _, says := range tt.says {
+				if !strings.Contains(output, says) {
+					t.Errorf("does not say %q", says)
+				}
+			}
+			if t.Failed() {
+				t.Log(output)
+			}
+		})
+	}
+}
+
+func TestOptionsOf(t *testing.T) {
+	type environment map[string]string
+	tests := []struct {
+		name  string
+		env   environment
+		short bool
+		own   int // fixed seeds
+		want  options
+		err   string
+	}{
+		{name: "400 fixed seeds, and fresh ones", want: options{fixed: 400, fresh: 9 * time.Second}},
+		{name: "fewer when they take long", own: 120, want: options{fixed: 120, fresh: 9 * time.Second}},
+		{name: "few and no fresh ones with -short", short: true, want: options{fixed: 20}},
+		{name: "as many as asked for, with -short too", env: environment{"SEEDS": "9", "FRESH": "1m"}, short: true, want: options{fixed: 9, fresh: time.Minute}},
+		{name: "fresh ones alone", env: environment{"SEEDS": "0"}, want: options{fresh: 9 * time.Second}},
+		{name: "no fresh ones", env: environment{"FRESH": "0"}, want: options{fixed: 400}},
+		{name: "one seed of one simulation", env: environment{"SEED": "104", "OF": "plan"}, want: options{seed: 104, fixed: 400, fresh: 9 * time.Second, of: "plan"}},
+		{name: "seed 0 is none", env: environment{"SEED": "0"}, err: "SEED=0 is no seed"},
+		{name: "a word is no seed", env: environment{"SEED": "x"}, err: "SEED=x is no seed"},
+		{name: "a word is no number", env: environment{"SEEDS": "many"}, err: "SEEDS=many is no number of seeds"},
+		{name: "a number is no duration", env: environment{"FRESH": "9"}, err: "FRESH=9 is no duration"},
+		{name: "nothing is played for less than no time", env: environment{"FRESH": "-9s"}, err: "FRESH=-9s is no duration"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := optionsOf(func(name string) string { return tt.env[name] }, Simulation{Name: "plan", Fixed: tt.own, Short: 20}, tt.short)
+			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Fatalf("error %v, want %q", err, tt.err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(options{})); err == nil && diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEverySeedIsHandedOutOnce(t *testing.T) {
+	var mu sync.Mutex
+	now, times := time.Unix(0, 0), map[uint64]int{}
+	q := &queue{fixed: 50, base: 1000, fresh: 10 * time.Second, reached: map[string]int{}, now: func() time.Time {
+		now = now.Add(time.Second)
+		return now
+	}}
+	var shards sync.WaitGroup
+	for range 4 {
+		shards.Go(func() {
+			for seed, ok := q.next(); ok; seed, ok = q.next() {
+				mu.Lock()
+				times[seed]++
+				mu.Unlock()
+			}
+		})
+	}
+	shards.Wait()
+	want := map[uint64]int{}
+	for seed := range uint64(60) {
+		if want[seed+1] = 1; seed >= 50 {
+			delete(want, seed+1)
+			want[950+seed] = 1
+		}
+	}
+	if diff := cmp.Diff(want, times); diff != "" {
+		t.Errorf("times that seeds were played (-want +got):\n%s", diff)
+	}
+	q.add(Run{Violation: "S1"})
+	q.fresh, q.until = time.Hour, time.Time{}
+	if seed, ok := q.next(); ok {
+		t.Errorf("seed %d is played after one that failed", seed)
+	}
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// outcome is what became of a step.
+type outcome struct {
+	step
+	results
+	took time.Duration
+	// err is why the step failed; nil when it passed.
+	err error
+}
+
+// folder returns where a run keeps the logs and results of its steps.
+func folder(run string) string { return filepath.Join("bin", "suite", run) }
+
+// play runs steps, lane beside lane, and prints what became of them. It fails when one of
+// them did; the others run all the same.
+func play(ctx context.Context, run string, steps []step) error {
+	if err := os.MkdirAll(folder(run), 0o755); err != nil {
+		return fmt.Errorf("making the folder of the results: %w", err)
+	}
+	out := &lines{to: os.Stdout}
+	begin := time.Now()
+	outcomes := make([]outcome, len(steps))
+	var group sync.WaitGroup
+	for _, l := range lanes {
+		group.Go(func() {
+			for i, s := range steps {
+				if s.lane == l {
+					outcomes[i] = playStep(ctx, s, run, out)
+				}
+			}
+		})
+	}
+	group.Wait()
+	report(os.Stdout, outcomes, time.Since(begin))
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	failed := 0
+	for _, o := range outcomes {
+		if o.err != nil {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d steps failed; their output is in %s", failed, len(outcomes), folder(run))
+	}
+	return nil
+}
+
+// playStep runs a step. What it prints goes to out, line by line, and to its log.
+func playStep(ctx context.Context, s step, run string, out *lines) outcome {
+	begin := time.Now()
+	o := outcome{step: s}
+	path := filepath.Join(folder(run), s.name)
+	o.err = s.execute(ctx, path, out)
+	if s.test != nil {
+		var err error
+		if o.results, err = readFile(path + ".json"); err == nil && os.Getenv("CI") != "" {
+			err = o.complete()
+		}
+		o.err = errors.Join(o.err, err)
+	}
+	if s.lane == fuzzing && o.failed == 1 {
+		if log, err := os.ReadFile(path + ".log"); err == nil && onlyTimeIsUp(string(log)) {
+			o.err, o.passed, o.failed = nil, 1, 0
+		}
+	}
+	o.took = time.Since(begin)
+	return o
+}
+
+func (s step) execute(ctx context.Context, path string, out *lines) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	log, err := os.Create(path + ".log")
+	if err != nil {
+		return fmt.Errorf("making its log: %w", err)
+	}
+	defer func() { _ = log.Close() }() // what is lost of it was printed
+	argv := s.argv
+	if s.test != nil {
+		argv = append([]string{os.Getenv("GOTESTSUM"), "--format=testdox", "--jsonfile=" + path + ".json", "--", "-vet=off", "-count=1"}, s.test...)
+	}
+	if s.lane == fuzzing {
+		argv = append([]string{"nice", "-n", "19"}, argv...)
+	}
+	command := exec.Command(argv[0], argv[1:]...)
+	command.Env = append(os.Environ(), s.env...)
+	// Its own group: all that it starts hears the end, and nothing of it a Ctrl-C before us.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	reader, writer := io.Pipe()
+	command.Stdout, command.Stderr = writer, writer
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		out.copy(io.TeeReader(reader, log))
+	}()
+	if err = command.Start(); err == nil {
+		stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-command.Process.Pid, syscall.SIGTERM) })
+		err = command.Wait()
+		stop()
+	}
+	_ = writer.Close()
+	<-copied
+	return err
+}
+
+// onlyTimeIsUp reports whether a fuzz target failed for nothing but the end of its time,
+// which Go before 1.27 takes for a failure when a worker is busy just then
+// (golang/go#75804). An input that fails is written to testdata.
+func onlyTimeIsUp(log string) bool {
+	return strings.Contains(log, "    context deadline exceeded\n") && !strings.Contains(log, "Failing input written to")
+}
+
+func readFile(path string) (results, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return results{}, err
+	}
+	defer func() { _ = file.Close() }() // it was read
+	return read(file)
+}
+
+// lines is a writer of whole lines for several steps.
+type lines struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+// copy writes what it reads, a line at a time.
+func (l *lines) copy(from io.Reader) {
+	buffered := bufio.NewReader(from)
+	for {
+		line, err := buffered.ReadBytes('\n')
+		l.mu.Lock()
+		_, _ = l.to.Write(line)
+		l.mu.Unlock()
+		if err != nil {
+			_, _ = io.Copy(io.Discard, from)
+			return
+		}
+	}
+}

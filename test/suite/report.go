@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// shownTests is how many of the slowest tests a report names.
+const shownTests = 20
+
+// report prints the slowest tests, those that were skipped, and a row for each step.
+func report(w io.Writer, outcomes []outcome, took time.Duration) {
+	var all []results
+	for _, o := range outcomes {
+		all = append(all, o.results)
+	}
+	sum := join(all)
+	if slowest := sum.slowest(shownTests); len(slowest) > 0 {
+		fmt.Fprintf(w, "\nThe slowest %d tests\n", len(slowest))
+		for _, t := range slowest {
+			fmt.Fprintln(w, t)
+		}
+	}
+	if len(sum.skipped) > 0 {
+		fmt.Fprintln(w, "\nSkipped")
+		for _, t := range sum.skipped {
+			fmt.Fprintln(w, t)
+		}
+	}
+	fmt.Fprintf(w, "\n%-30s %8s %7s %7s %8s  %s\n", "STEP", "TIME", "PASSED", "FAILED", "SKIPPED", "RESULT")
+	for _, o := range outcomes {
+		fmt.Fprintf(w, "%-30s %8s %7d %7d %8d  %s\n", o.name, o.took.Round(time.Second), o.passed, o.failed, len(o.skipped), o.says())
+	}
+	fmt.Fprintf(w, "\nAll steps in %s\n%d passed, %d failed, %d skipped\n", took.Round(time.Second), sum.passed, sum.failed, len(sum.skipped))
+}
+
+// says is the result of a step in a line.
+func (o *outcome) says() string {
+	if o.err == nil {
+		return "ok: " + o.shows
+	}
+	return "FAILED: " + strings.ReplaceAll(o.err.Error(), "\n", "; ")
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// event is a line of go test -json.
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	// Elapsed is in seconds.
+	Elapsed float64
+}
+
+// timed is a test, or a part of one, with the time that it took.
+type timed struct {
+	Package, Test string
+	Took          time.Duration
+}
+
+func (t timed) String() string {
+	return fmt.Sprintf("%8.1fs  %s %s", t.Took.Seconds(), t.Package, t.Test)
+}
+
+// results is what became of the tests of a step.
+type results struct {
+	passed, failed int
+	skipped        []timed
+	// tests are all that ended, those that a test consists of among them.
+	tests []timed
+}
+
+// read reads what go test -json wrote. A line that is not an event is an error.
+func read(in io.Reader) (results, error) {
+	var r results
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return results{}, fmt.Errorf("reading the results of go test: %w: %.80q", err, lines.Text())
+		}
+		r.add(e)
+	}
+	return r, lines.Err()
+}
+
+func (r *results) add(e event) {
+	if e.Test == "" { // a package
+		return
+	}
+	t := timed{Package: e.Package, Test: e.Test, Took: time.Duration(e.Elapsed * float64(time.Second))}
+	switch e.Action {
+	case "pass":
+		r.passed++
+	case "fail":
+		r.failed++
+	case "skip":
+		r.skipped = append(r.skipped, t)
+	default:
+		return
+	}
+	r.tests = append(r.tests, t)
+}
+
+// join returns the results of all steps as one.
+func join(all []results) results {
+	var sum results
+	for _, r := range all {
+		sum.passed += r.passed
+		sum.failed += r.failed
+		sum.skipped = append(sum.skipped, r.skipped...)
+		sum.tests = append(sum.tests, r.tests...)
+	}
+	return sum
+}
+
+// slowest returns the n tests that took longest, the longest first. A test is left out
+// when a part of it is there: the part says more.
+func (r *results) slowest(n int) []timed {
+	parents := map[timed]bool{}
+	for _, t := range r.tests {
+		for name := t.Test; ; {
+			i := strings.LastIndex(name, "/")
+			if i < 0 {
+				break
+			}
+			name = name[:i]
+			parents[timed{Package: t.Package, Test: name}] = true
+		}
+	}
+	var leaves []timed
+	for _, t := range r.tests {
+		if !parents[timed{Package: t.Package, Test: t.Test}] {
+			leaves = append(leaves, t)
+		}
+	}
+	slices.SortFunc(leaves, func(a, b timed) int {
+		return cmp.Or(cmp.Compare(b.Took, a.Took), cmp.Compare(a.Package, b.Package), cmp.Compare(a.Test, b.Test))
+	})
+	return leaves[:min(n, len(leaves))]
+}
+
+// Reasons why a step failed although its program did not.
+var (
+	errSkipped = errors.New("tests were skipped")
+	errNoTests = errors.New("no test ran")
+)
+
+// complete returns an error when tests did not run that should have: some were skipped,
+// or there were none.
+func (r *results) complete() error {
+	switch {
+	case len(r.skipped) > 0:
+		names := make([]string, len(r.skipped))
+		for i, t := range r.skipped {
+			names[i] = t.Package + " " + t.Test
+		}
+		return fmt.Errorf("%w: %s", errSkipped, strings.Join(names, "; "))
+	case r.passed+r.failed == 0:
+		return errNoTests
+	}
+	return nil
+}
