@@ -156,15 +156,28 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason = reasonPaused
 	case awaitsRequests(d):
 		c.Reason = reasonAwaitingRequests
-	case len(d.Waiting) > 0 && d.Waiting[0].Reason == rollout.ReasonBudgetExhausted && len(d.Ledger.Failures) > 0:
+	case waiting(d).Reason == rollout.ReasonBudgetExhausted && len(d.Ledger.Failures) > 0:
 		c.Reason = reasonNodesFailed
 		c.Message = "failed nodes use up max-unavailable, repair them or roll out another revision; " + c.Message
 	case len(d.Waiting) > 0:
-		c.Reason, c.Message = string(d.Waiting[0].Reason), d.Waiting[0].Message+"; "+c.Message
+		c.Reason, c.Message = string(waiting(d).Reason), waiting(d).Message+"; "+c.Message
 	default:
 		c.Reason = reasonNodesFailed
 	}
 	return c
+}
+
+// waiting is why most nodes wait, leaving out those that a person keeps back one by one
+// unless there are no others: what they wait for does not hold the rollout. It is zero
+// when no node waits.
+func waiting(d rollout.Decision) rollout.Waiting {
+	if len(d.Waiting) == 0 {
+		return rollout.Waiting{}
+	}
+	i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool {
+		return w.Reason != rollout.ReasonLeftOut && w.Reason != rollout.ReasonNodeHeld
+	})
+	return d.Waiting[max(i, 0)]
 }
 
 // awaitsRequests tells whether a node waits for its person.

@@ -32,6 +32,13 @@ func change(in rollout.Input, f func(*rollout.Input)) rollout.Input {
 	return in
 }
 
+// leftOut is an outdated node that the upgrade is limited to others than.
+func leftOut(name string) rollout.Node {
+	n := planned(name, oldHash)
+	n.LeftOut = true
+	return n
+}
+
 func pausedInput(in *rollout.Input) { in.Settings.Paused = true }
 
 func failedNodes(names ...string) func(*rollout.Input) {
@@ -103,6 +110,10 @@ var stateWords = []struct {
 	{"a wave that waits for a person", change(inputWith(planned("a", oldHash)), func(in *rollout.Input) {
 		in.Policy.Waves = []rollout.Wave{{Name: "first", Size: &everyNode, Manual: true}}
 	}), saying("Progressing", "False/AwaitingApproval")},
+	{"a wave that waits for a person, and most nodes are left out", change(inputWith(planned("a", oldHash), leftOut("b"), leftOut("c")), func(in *rollout.Input) {
+		in.Policy.Waves = []rollout.Wave{{Name: "first", Size: &everyNode, Manual: true}}
+	}), saying("Progressing", "False/AwaitingApproval")},
+	{"every node that is outdated is left out", inputWith(planned("a", newHash), leftOut("b")), saying("Progressing", "False/LeftOut")},
 	{"a policy that is missing", change(inputWith(planned("a", oldHash)), blockedInput("UpgradePolicyNotFound")),
 		saying("Accepted", "False/UpgradePolicyNotFound", "Progressing", "False/UpgradePolicyNotFound")},
 	{"too many nodes failed", change(inputWith(plannedBroken("a", newHash), plannedBroken("b", newHash), planned("c", oldHash)), failedNodes("a", "b")),

@@ -45,11 +45,11 @@ func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
 	}
 	f := &foretelling{left: left}
 	f.drivers = s.newHeavy(ctx, t, "foretold", policy, "3/3", s.foretoldSpec("v1", "v1", "v1"))
-	all := s.nodes
+	f.reaches(ctx, "there", complete)
+	all := f.order(ctx)
 	for _, node := range []string{all[1], all[3]} {
 		f.trainingOn(ctx, node)
 	}
-	f.reaches(ctx, "there", complete)
 
 	cut := []string{all[0], all[1], all[2], all[4]}
 	told := f.foretell(ctx, f.foretoldSpec("v2", "v2", "v1"), cut, []string{component.Driver, component.DevicePlugin})
@@ -77,6 +77,19 @@ func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
 		t.Errorf("when all is done %+v is foretold", told)
 	}
 	f.goesBack(ctx, all)
+}
+
+// order is that of the nodes of the stage in an upgrade, which their names decide.
+func (f *foretelling) order(ctx context.Context) []string {
+	f.t.Helper()
+	var all []string
+	for _, n := range f.foretell(ctx, f.foretoldSpec("v2", "v2", "v1"), nil, nil).Nodes {
+		all = append(all, n.Name)
+	}
+	if len(all) != stageNodes {
+		f.t.Fatalf("foretold are the nodes %v, not all of %v", all, f.nodes)
+	}
+	return all
 }
 
 // goesBack: to go back in the middle is foretold for the nodes that are forward only.
@@ -184,7 +197,7 @@ func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec,
 	return byPlugin
 }
 
-// upgradeTo makes the upgrade, approves its wave when there is anything to approve, and
+// upgradeTo makes the upgrade, approves its wave when a node is in it or after it, and
 // waits for its end; without a spec only its limit is changed.
 func (f *foretelling) upgradeTo(ctx context.Context, told *preview.Preview, spec topsv1.GcuResourceSpec, args ...string) {
 	f.t.Helper()
@@ -194,7 +207,7 @@ func (f *foretelling) upgradeTo(ctx context.Context, told *preview.Preview, spec
 	}
 	before := f.rollout(ctx).Status.Revision
 	f.gcu(ctx, f.t, f.Kubeconfig, 0, []string{"is changed"}, args...)
-	if slices.ContainsFunc(told.Nodes, func(n preview.Node) bool { return n.Wave == "some" }) {
+	if slices.ContainsFunc(told.Nodes, func(n preview.Node) bool { return n.Wave != "canary" }) {
 		f.eventually(ctx, f.t, func() error {
 			r := f.rollout(ctx)
 			if spec.Driver != nil && r.Status.Revision == before {
