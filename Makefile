@@ -4,8 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN := $(CURDIR)/bin
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 # Tools are compiled once for all checkouts.
-TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gcu-operator-tools
+TOOLS := $(CACHE)/gcu-operator-tools
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -94,7 +95,7 @@ race-programs:
 test-unit: ## Run the tests that need no cluster
 	go test -short ./api/... ./cmd/node-agent ./images ./pkg/daemonset ./pkg/daemonupdater/... ./pkg/gcucli/... ./pkg/gcuresource/component ./pkg/hostagent ./pkg/journal ./pkg/logging ./pkg/message ./pkg/nodeapi ./pkg/nodeupgrade/operation ./pkg/preview ./pkg/upgradeplan
 
-SIMULATIONS := ./pkg/daemonupdater ./pkg/daemonupdater/rollout ./pkg/nodeupgrade/operation
+SIMULATIONS := ./pkg/daemonupdater ./pkg/nodeupgrade/operation
 
 .PHONY: sim
 sim: ## Play all simulations (SEEDS=n, FRESH=1m; SEED=k OF=rollouts plays one again and prints it)
@@ -114,7 +115,7 @@ generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles
 
 # The findings that golangci-lint keeps name files: a cache shared between two
 # checkouts reports one's findings in the other.
-lint: export GOLANGCI_LINT_CACHE = $(BIN)/golangci-lint-cache
+lint: export GOLANGCI_LINT_CACHE = $(CACHE)/gcu-operator-lint$(CURDIR)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint, go vet among its linters

@@ -74,9 +74,9 @@ type Cluster struct {
 	Client client.Client
 
 	kubectl string
-	// guard ends the cluster when this process has ended in whatever way; nil when
-	// the cluster is to outlive it.
-	guard io.WriteCloser
+	// dismissGuard ends the process that ends the cluster when this one has ended in
+	// whatever way; nil when the cluster is to outlive it.
+	dismissGuard func() error
 }
 
 // StartCluster starts a test cluster with the arguments of testcluster up after
@@ -120,29 +120,32 @@ func (c *Cluster) startGuard() error {
 	}
 	guard := exec.Command("sh", "-c", `read -r keep || "$0" down --keep-logs --dir "$1"`, program, c.Dir)
 	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it is not to hear our Ctrl-C
-	if c.guard, err = guard.StdinPipe(); err != nil {
+	stdin, err := guard.StdinPipe()
+	if err != nil {
 		return fmt.Errorf("guarding the cluster: %w", err)
 	}
 	if err := guard.Start(); err != nil {
 		return fmt.Errorf("guarding the cluster: %w", err)
 	}
-	go func() { _ = guard.Wait() }() // what it did is in the cluster's folder
+	c.dismissGuard = func() error {
+		_, err := io.WriteString(stdin, "keep\n")
+		return errors.Join(err, stdin.Close(), guard.Wait())
+	}
 	return nil
 }
 
 // Keep lets the cluster and the programs that are started on it from now on outlive
 // this process.
 func (c *Cluster) Keep() error {
-	_, err := io.WriteString(c.guard, "keep\n")
-	err = errors.Join(err, c.guard.Close())
-	c.guard = nil
+	err := c.dismissGuard()
+	c.dismissGuard = nil
 	return err
 }
 
 // Stop ends the cluster and removes its data. It works after the caller's
 // context is done.
 func (c *Cluster) Stop(progress io.Writer) error {
-	if _, err := c.testcluster(context.Background(), progress, "down"); err != nil || c.guard == nil {
+	if _, err := c.testcluster(context.Background(), progress, "down"); err != nil || c.dismissGuard == nil {
 		return err
 	}
 	return c.Keep() // there is nothing left to guard

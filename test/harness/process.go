@@ -103,7 +103,7 @@ func (c *Cluster) start(program, logName string, args []string) (*Process, error
 	p.command.Stdout, p.command.Stderr = log, log
 	// It is not to hear the Ctrl-C meant for us.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if c.guard != nil {
+	if c.dismissGuard != nil {
 		p.command.SysProcAttr.Pdeathsig = syscall.SIGKILL // nor to outlive us
 	}
 	if err := p.command.Start(); err != nil {

@@ -4,7 +4,7 @@
 // again with the command that is printed with it.
 //
 // What is played is said in the environment, where make puts what it is given (as
-// in make sim SEED=7 OF=plan):
+// in make sim SEED=7 OF=node):
 //
 //	SEED   plays only this seed, and prints its history
 //	SEEDS  is the number of fixed seeds, 1 to SEEDS
@@ -28,11 +28,13 @@ import (
 )
 
 // Names of all simulations, which OF accepts.
-var Names = []string{"rollouts", "rollbacks", "operations", "plan", "node"}
+var Names = []string{"rollouts", "rollbacks", "operations", "node"}
+
+// freshTime is the share of each simulation in 45 s of fresh seeds.
+var freshTime = 45 * time.Second / time.Duration(len(Names))
 
 const (
 	fixedSeeds = 400
-	freshTime  = 9 * time.Second
 	// freshBase is above all seeds that are fixed, and freshBases many are drawn from:
 	// they stay short enough to be typed.
 	freshBase, freshBases = 1_000_000, 1_000_000_000

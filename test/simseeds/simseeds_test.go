@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 // TestSample plays a simulation whose seeds do what VIOLATED, PANICS and REACHED say of them.
 func TestSample(t *testing.T) {
-	Simulation{Name: "plan", Short: 5, Reaches: []string{"a rare thing"}, Play: func(_ *testing.T, seed uint64) Run {
+	Simulation{Name: "node", Short: 5, Reaches: []string{"a rare thing"}, Play: func(_ *testing.T, seed uint64) Run {
 		run := Run{Steps: 2, Reached: map[string]int{"a rare thing": 1}, History: []string{"it begins", fmt.Sprint("seed ", seed, " is played")}}
 		switch fmt.Sprint(seed) {
 		case os.Getenv("VIOLATED"):
@@ -64,11 +64,11 @@ func TestAFailureIsPrintedWithTheCommandThatPlaysItAgain(t *testing.T) {
 		{"nothing fails", []string{"SEEDS=150", "FRESH=0"}, true,
 			[]string{"150 fixed seeds, then for 0s fresh ones from ", "150 seeds, 0 of them fresh, 300 steps, reached map[a rare thing:150], 0 violations"}},
 		{"a seed fails", []string{"SEEDS=20", "FRESH=0", "VIOLATED=7"}, false,
-			[]string{"seed 7: S1: two nodes are down", "make sim SEED=7 OF=plan plays it again", "it begins\n", "seed 7 is played"}},
+			[]string{"seed 7: S1: two nodes are down", "make sim SEED=7 OF=node plays it again", "it begins\n", "seed 7 is played"}},
 		{"one seed is played with its history", []string{"SEED=7", "VIOLATED=7"}, false, []string{"it begins\nseed 7 is played", "seed 7: S1: two nodes are down"}},
-		{"a seed that does not return", []string{"SEEDS=20", "FRESH=0", "PANICS=7"}, false, []string{"seed 7 does not come to its end: make sim SEED=7 OF=plan", "nobody expects this"}},
-		{"what has to be reached is not", []string{"SEEDS=100", "FRESH=0", "REACHED=nothing"}, false, []string{"100 seeds of the simulation of plan never reach: a rare thing"}},
-		{"another simulation is played", []string{"OF=node", "VIOLATED=7"}, true, []string{"only the simulation of node is played"}},
+		{"a seed that does not return", []string{"SEEDS=20", "FRESH=0", "PANICS=7"}, false, []string{"seed 7 does not come to its end: make sim SEED=7 OF=node", "nobody expects this"}},
+		{"what has to be reached is not", []string{"SEEDS=100", "FRESH=0", "REACHED=nothing"}, false, []string{"100 seeds of the simulation of node never reach: a rare thing"}},
+		{"another simulation is played", []string{"OF=rollouts", "VIOLATED=7"}, true, []string{"only the simulation of rollouts is played"}},
 		{"one that does not exist", []string{"OF=nodes"}, false, []string{`no simulation is named "nodes": there are rollouts, `}},
 	}
 	for _, tt := range tests {
@@ -99,13 +99,13 @@ func TestOptionsOf(t *testing.T) {
 		want  options
 		err   string
 	}{
-		{name: "400 fixed seeds, and fresh ones", want: options{fixed: 400, fresh: 9 * time.Second}},
-		{name: "fewer when they take long", own: 120, want: options{fixed: 120, fresh: 9 * time.Second}},
+		{name: "400 fixed seeds, and fresh ones", want: options{fixed: 400, fresh: freshTime}},
+		{name: "fewer when they take long", own: 120, want: options{fixed: 120, fresh: freshTime}},
 		{name: "few and no fresh ones with -short", short: true, want: options{fixed: 20}},
 		{name: "as many as asked for, with -short too", env: environment{"SEEDS": "9", "FRESH": "1m"}, short: true, want: options{fixed: 9, fresh: time.Minute}},
-		{name: "fresh ones alone", env: environment{"SEEDS": "0"}, want: options{fresh: 9 * time.Second}},
+		{name: "fresh ones alone", env: environment{"SEEDS": "0"}, want: options{fresh: freshTime}},
 		{name: "no fresh ones", env: environment{"FRESH": "0"}, want: options{fixed: 400}},
-		{name: "one seed of one simulation", env: environment{"SEED": "104", "OF": "plan"}, want: options{seed: 104, fixed: 400, fresh: 9 * time.Second, of: "plan"}},
+		{name: "one seed of one simulation", env: environment{"SEED": "104", "OF": "node"}, want: options{seed: 104, fixed: 400, fresh: freshTime, of: "node"}},
 		{name: "seed 0 is none", env: environment{"SEED": "0"}, err: "SEED=0 is no seed"},
 		{name: "a word is no seed", env: environment{"SEED": "x"}, err: "SEED=x is no seed"},
 		{name: "a word is no number", env: environment{"SEEDS": "many"}, err: "SEEDS=many is no number of seeds"},
@@ -114,7 +114,7 @@ func TestOptionsOf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := optionsOf(func(name string) string { return tt.env[name] }, Simulation{Name: "plan", Fixed: tt.own, Short: 20}, tt.short)
+			got, err := optionsOf(func(name string) string { return tt.env[name] }, Simulation{Name: "node", Fixed: tt.own, Short: 20}, tt.short)
 			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Fatalf("error %v, want %q", err, tt.err)
 			}

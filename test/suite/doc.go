@@ -4,7 +4,8 @@
 //	suite test|nodes|long [--only STEP,...] [--list]
 //
 // A step is a program, mostly go test under gotestsum. Steps of one lane run one after
-// the other, lanes at the same time: fuzzing runs beside all others, at the lowest priority.
+// the other, lanes at the same time: simulations and fuzzing run beside
+// all others, at the lowest priority.
 //
 //	steps of a lane --> program --> lines on the terminal, bin/suite/STEP.log
 //	                            --> bin/suite/STEP.json (go test) --> results

@@ -28,12 +28,13 @@ const (
 	// busy steps keep the processors busy. Stories on clusters are among them: nodes whose
 	// leases run out, because something else has the processors, are another story.
 	busy lane = "busy"
-	// fuzzing steps use one processor, at the lowest priority.
-	fuzzing lane = "fuzzing"
+	// idle steps take what the busy ones leave of the processors, at the lowest priority:
+	// time is none of their conditions.
+	idle lane = "idle"
 )
 
 // lanes are all of them.
-var lanes = []lane{busy, fuzzing}
+var lanes = []lane{busy, idle}
 
 var (
 	// withRace is the environment of go test -race; a program built so ends at the first race.
@@ -65,11 +66,13 @@ func plain(all []string) []string {
 // testSteps are those of make test.
 func testSteps(packages []string, targets []target) []step {
 	return append([]step{
+		{name: "simulations", lane: idle, test: append([]string{"-timeout=20m", "-run=" + anySimulation}, simulated()...),
+			shows: "the rules of rollouts, rollbacks and operations, whatever happens when"},
 		{name: "e2e", lane: busy, test: []string{"-timeout=20m", e2ePackage},
 			shows: "the programs on a real control plane with simulated nodes"},
 		{name: "race", lane: busy, test: append([]string{"-race", "-timeout=20m"}, raced...), env: withRace,
 			shows: "what shares memory, with the race detector"},
-		{name: "packages", lane: busy, test: append([]string{"-timeout=20m"}, plain(packages)...),
+		{name: "packages", lane: busy, test: append([]string{"-timeout=20m", "-skip=" + anySimulation}, plain(packages)...),
 			shows: "every other package, against an API server where it needs one"},
 	}, fuzzSteps(targets, 10*time.Second)...)
 }
@@ -113,25 +116,39 @@ func longSteps(packages []string, targets []target) []step {
 	return append(steps, fuzzSteps(targets, 10*time.Minute)...)
 }
 
+// anySimulation matches the tests that play seeds.
+const anySimulation = "^TestSimulation"
+
 // simulations are the tests that play seeds, by the names that make sim takes (OF=).
 var simulations = []struct{ name, test, pkg string }{
-	{"plan", "TestSimulation", "./pkg/daemonupdater/rollout"},
 	{"rollouts", "TestSimulation", "./pkg/daemonupdater"},
 	{"rollbacks", "TestSimulationOfRollbacks", "./pkg/daemonupdater"},
 	{"operations", "TestSimulationOfOperations", "./pkg/daemonupdater"},
 	{"node", "TestSimulation", "./pkg/nodeupgrade/operation"},
 }
 
+// simulated returns the packages with simulations.
+func simulated() []string {
+	var packages []string
+	for _, s := range simulations {
+		packages = append(packages, s.pkg)
+	}
+	return slices.Compact(packages)
+}
+
 // target is a fuzz target of a package.
 type target struct{ pkg, name string }
+
+// fuzzingOnly leaves out the tests of the package of a fuzz target.
+const fuzzingOnly = "-run=^$"
 
 // fuzzSteps fuzz each target for a time, beginning with what earlier runs found: go keeps
 // that in its cache.
 func fuzzSteps(targets []target, each time.Duration) []step {
 	steps := make([]step, len(targets))
 	for i, t := range targets {
-		steps[i] = step{name: fmt.Sprintf("fuzz-%s-%s", path.Base(t.pkg), t.name), lane: fuzzing,
-			test:  []string{"-run=^$", "-fuzz=^" + t.name + "$", "-fuzztime=" + each.String(), "-fuzzminimizetime=1s", "-parallel=1", t.pkg},
+		steps[i] = step{name: fmt.Sprintf("fuzz-%s-%s", path.Base(t.pkg), t.name), lane: idle,
+			test:  []string{fuzzingOnly, "-fuzz=^" + t.name + "$", "-fuzztime=" + each.String(), "-fuzzminimizetime=1s", "-parallel=1", t.pkg},
 			shows: fmt.Sprintf("%s of %s, for %s", t.name, t.pkg, each)}
 	}
 	return steps

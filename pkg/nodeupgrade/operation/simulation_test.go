@@ -292,7 +292,7 @@ func (w *world) checkEnd() {
 	if op.Held && (op.Phase == topsv1.OperationAborted || op.Phase == topsv1.OperationDone || op.Phase == topsv1.OperationDeferred) {
 		w.violate("S3: the node is held after %s", op.Phase)
 	}
-	if op.Phase == topsv1.OperationDone {
+	if op.Phase == topsv1.OperationDone && op.ID == w.asked { // a later one was for other targets, and is withdrawn
 		w.checkDone(op)
 	}
 }

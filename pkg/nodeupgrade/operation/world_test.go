@@ -42,9 +42,10 @@ type world struct {
 	members  []*truth
 	host     hostTruth
 	workload int
-	grantIn  int  // turns until the operation gets its slot; 0: it has one, or never gets it
-	excused  bool // a person uncordoned the node under an operation: nobody can be quick enough
-	blocked  bool // a budget refuses every eviction
+	asked    string // the operation that was asked for last
+	grantIn  int    // turns until the operation gets its slot; 0: it has one, or never gets it
+	excused  bool   // a person uncordoned the node under an operation: nobody can be quick enough
+	blocked  bool   // a budget refuses every eviction
 	next     int
 }
 
@@ -138,7 +139,7 @@ func (w *world) offer(id string, components ...string) {
 		}
 		op.Job = append(op.Job, names)
 	}
-	w.nu.Spec.Operation = op
+	w.nu.Spec.Operation, w.asked = op, id
 	w.touch()
 	w.note("operation %s of %v", id, components)
 }
