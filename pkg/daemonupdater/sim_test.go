@@ -36,7 +36,7 @@ func TestSimulationOfOperations(t *testing.T) {
 	klog.SetOutput(io.Discard)
 	reaches := []string{rolledBack, string(topsv1.OperationDone), string(topsv1.OperationFailed), string(topsv1.OperationDeferred),
 		string(topsv1.OperationAborted), string(topsv1.OperationQuarantined)}
-	simseeds.Simulation{Name: "operations", Fixed: 120, Short: 38, Reaches: reaches, Play: killedInBetween((*simWorld).operations, (*simWorld).goldenOperations)}.Test(t)
+	simseeds.Simulation{Name: "operations", Short: 38, Reaches: reaches, Play: killedInBetween((*simWorld).operations, (*simWorld).goldenOperations)}.Test(t)
 }
 
 // rolledBack is reached when a manager went back to an earlier version.

@@ -13,7 +13,6 @@
 package simseeds
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -46,8 +45,6 @@ const (
 type Simulation struct {
 	// Name is one of Names.
 	Name string
-	// Fixed is the number of fixed seeds of one whose seeds take long; 0 is 400.
-	Fixed int
 	// Short is the number of fixed seeds with go test -short, which has no fresh ones.
 	Short int
 	// Play plays one seed, the same every time.
@@ -147,7 +144,7 @@ type options struct {
 
 // optionsOf reads the environment.
 func optionsOf(getenv func(string) string, s Simulation, short bool) (options, error) {
-	o := options{fixed: cmp.Or(s.Fixed, fixedSeeds), fresh: freshTime, of: getenv("OF")}
+	o := options{fixed: fixedSeeds, fresh: freshTime, of: getenv("OF")}
 	if short {
 		o.fixed, o.fresh = s.Short, 0
 	}
@@ -218,5 +215,8 @@ func (q *queue) add(run Run) {
 	q.failed = q.failed || run.Violation != ""
 	for what, n := range run.Reached {
 		q.reached[what] += n
+	}
+	if q.played%10_000 == 0 {
+		fmt.Printf("%d seeds are played\n", q.played)
 	}
 }

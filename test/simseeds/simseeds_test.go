@@ -95,12 +95,10 @@ func TestOptionsOf(t *testing.T) {
 		name  string
 		env   environment
 		short bool
-		own   int // fixed seeds
 		want  options
 		err   string
 	}{
 		{name: "400 fixed seeds, and fresh ones", want: options{fixed: 400, fresh: freshTime}},
-		{name: "fewer when they take long", own: 120, want: options{fixed: 120, fresh: freshTime}},
 		{name: "few and no fresh ones with -short", short: true, want: options{fixed: 20}},
 		{name: "as many as asked for, with -short too", env: environment{"SEEDS": "9", "FRESH": "1m"}, short: true, want: options{fixed: 9, fresh: time.Minute}},
 		{name: "fresh ones alone", env: environment{"SEEDS": "0"}, want: options{fresh: freshTime}},
@@ -114,7 +112,7 @@ func TestOptionsOf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := optionsOf(func(name string) string { return tt.env[name] }, Simulation{Name: "node", Fixed: tt.own, Short: 20}, tt.short)
+			got, err := optionsOf(func(name string) string { return tt.env[name] }, Simulation{Name: "node", Short: 20}, tt.short)
 			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Fatalf("error %v, want %q", err, tt.err)
 			}
