@@ -234,7 +234,7 @@ var ofRollouts = []mutant{
 	{"lanes-keep-nodes", "a node stays in the queue it was in before it changed", fleet,
 		"if l := n.lane; l != nil {", "if l := n.lane; l != nil && l.nodes.Len() == 1 {"},
 	{"labels-ignored", "a node that is labelled otherwise stays in its wave", fleet,
-		"(old == nil || !maps.Equal(old.Labels, node.Labels))", "old == nil"},
+		"!maps.Equal(old.Labels, node.Labels)", "!maps.Equal(old.Labels, old.Labels)"},
 	{"marks-stay", "slots of the last decision are taken for slots of this one", fleet,
 		"n.marked, n.queued, n.slot, n.failure = false, false, nil, nil", "n.marked = false"},
 	{"dirty-nodes-not-read", "a node that an event was about is not read again", updater + "view.go",
