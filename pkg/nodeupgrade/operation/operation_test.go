@@ -114,6 +114,23 @@ func TestAHeldNodeWaitsForAPersonOrAnotherOperation(t *testing.T) {
 	}
 }
 
+// While a node is held a person may have uncordoned it: it is emptied again before its
+// runtime is restarted.
+func TestAHeldNodeIsEmptiedAgainBeforeItIsDisturbed(t *testing.T) {
+	f := reach(t, "node_restart-runtime", everything...)
+	f.Node.Ready, f.Node.Since = false, f.Now
+	later(time.Hour)(&f)
+	f.Record = newMachine(t).Next(f).Record
+	if op := f.Record.Operation; !op.Held || op.Reason != ReasonNodeLost {
+		t.Fatalf("the node is not held but %s %s", op.Phase, op.Reason)
+	}
+	f.Node.Ready, f.Node.Since, f.Drained = true, f.Now, Drained{Message: "pods are left"}
+	override("skip:n1_toolkit_prepull")(&f)
+	if got := told(newMachine(t).Next(f)); got != "Running node_evict InProgress EvictAll" {
+		t.Error(got)
+	}
+}
+
 func TestAnOperationThatIsNotUnderstoodTouchesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Facts)

@@ -41,8 +41,19 @@ func (s *step) override() {
 		rec.State, rec.Again = topsv1.OperationTaskUndoing, ""
 	}
 	if s.op.Held {
-		s.op.Held, s.op.EndTime, s.op.StartTime = false, nil, now
-		s.phase(topsv1.OperationRunning)
+		s.resume(now)
+	}
+}
+
+// resume continues a held operation. What was in progress begins again, after what has to
+// be true before it: a person may have uncordoned the node meanwhile, and pods be back.
+func (s *step) resume(now metav1.Time) {
+	s.op.Held, s.op.EndTime, s.op.StartTime = false, nil, now
+	s.phase(topsv1.OperationRunning)
+	for i := range s.op.Tasks {
+		if t := &s.op.Tasks[i]; t.State == topsv1.OperationTaskRunning {
+			t.State, t.StartTime = topsv1.OperationTaskPending, nil
+		}
 	}
 }
 
