@@ -46,16 +46,20 @@ func run(ctx context.Context, only []string) error {
 	if err != nil {
 		return err
 	}
+	changes, err := changesOf(".", chosen)
+	if err != nil {
+		return err
+	}
 	if output, err := test(ctx, "", attempt{packages, quickly}); err != nil {
 		return fmt.Errorf("the tests fail without any defect:\n%s", output)
 	}
 	var group errgroup.Group
 	group.SetLimit(runtime.NumCPU())
 	var tried, survived atomic.Int64
-	for _, m := range chosen {
+	for _, c := range changes {
 		group.Go(func() error {
 			begin := time.Now()
-			by, err := m.try(ctx)
+			by, err := c.try(ctx)
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
@@ -66,7 +70,7 @@ func run(ctx context.Context, only []string) error {
 				by = "SURVIVED"
 				survived.Add(1)
 			}
-			fmt.Printf("%3d/%d %-28s %s: %s (%s)\n", tried.Add(1), len(chosen), by, m.name, m.says, time.Since(begin).Round(100*time.Millisecond))
+			fmt.Printf("%3d/%d %-28s %s: %s (%s)\n", tried.Add(1), len(chosen), by, c.name, c.says, time.Since(begin).Round(100*time.Millisecond))
 			return nil
 		})
 	}
@@ -95,27 +99,20 @@ func choose(only []string) ([]mutant, error) {
 	return chosen, nil
 }
 
-// try builds the tests with the defect laid over the file and returns which tests fail,
-// such as "caught by its package"; "" when none does. A defect that does not apply, or does
-// not compile, is an error.
-func (m mutant) try(ctx context.Context) (by string, err error) {
-	source, err := os.ReadFile(m.file)
-	if err != nil {
-		return "", fmt.Errorf("reading the file to change: %w", err)
-	}
-	if n := strings.Count(string(source), m.from); n != 1 {
-		return "", fmt.Errorf("%q stands %d times in %s, expected once", m.from, n, m.file)
-	}
+// try builds the tests with the changed file laid over the original and returns which tests
+// fail, such as "caught elsewhere"; "" when none does. A defect that does not compile is
+// an error.
+func (c change) try(ctx context.Context) (by string, err error) {
 	dir, err := os.MkdirTemp("", "gcu-mutant-")
 	if err != nil {
 		return "", fmt.Errorf("making a folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	overlay, err := m.overlay(dir, string(source))
+	overlay, err := c.overlay(dir)
 	if err != nil {
 		return "", err
 	}
-	own := []string{"./" + filepath.Dir(m.file)}
+	own := []string{"./" + filepath.Dir(c.file)}
 	for _, step := range []struct {
 		by string
 		attempt
@@ -153,13 +150,13 @@ var (
 )
 
 // overlay writes the changed file and the map that lays it over the original.
-func (m mutant) overlay(dir, source string) (string, error) {
-	original, err := filepath.Abs(m.file)
+func (c change) overlay(dir string) (string, error) {
+	original, err := filepath.Abs(c.file)
 	if err != nil {
-		return "", fmt.Errorf("finding %s: %w", m.file, err)
+		return "", fmt.Errorf("finding %s: %w", c.file, err)
 	}
-	changed := filepath.Join(dir, filepath.Base(m.file))
-	if err := os.WriteFile(changed, []byte(strings.Replace(source, m.from, m.to, 1)), 0o600); err != nil {
+	changed := filepath.Join(dir, filepath.Base(c.file))
+	if err := os.WriteFile(changed, []byte(c.source), 0o600); err != nil {
 		return "", fmt.Errorf("writing the changed file: %w", err)
 	}
 	data, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})

@@ -1,26 +1,147 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestEveryDefectApplies: the code that a defect changes is still there, once.
+// TestEveryDefectApplies: every function is still there, and every pattern matches in it, once.
 func TestEveryDefectApplies(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range mutants {
-		source, err := os.ReadFile(filepath.Join("..", "..", m.file))
+		if names[m.name] {
+			t.Errorf("%s: its name is taken", m.name)
+		}
+		names[m.name] = true
+	}
+	if _, err := changesOf("../..", mutants); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEveryDefectCompiles: the names that a replacement spells still exist.
+func TestEveryDefectCompiles(t *testing.T) {
+	changes, err := changesOf("../..", mutants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := compiled(t)
+	files := token.NewFileSet()
+	config := types.Config{Importer: importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(packages[path].Export)
+	})}
+	of := map[string]listed{}
+	for _, p := range packages {
+		of[p.Dir] = p
+	}
+	for _, c := range changes {
+		changed, err := filepath.Abs(filepath.Join("..", "..", c.file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(string(source), m.from); n != 1 {
-			t.Errorf("%s: %q stands %d times in %s, want once", m.name, m.from, n, m.file)
+		p := of[filepath.Dir(changed)]
+		var parsed []*ast.File
+		for _, name := range p.GoFiles {
+			var source any
+			if name == filepath.Base(changed) {
+				source = c.source
+			}
+			file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), source, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			parsed = append(parsed, file)
 		}
-		if names[m.name] || m.from == m.to {
-			t.Errorf("%s: its name is taken, or it changes nothing", m.name)
+		if _, err := config.Check(p.ImportPath, files, parsed, nil); err != nil {
+			t.Errorf("%s does not compile: %v", c.name, err)
 		}
-		names[m.name] = true
+	}
+}
+
+// listed is a package as go list prints it; Export is the file with its export data.
+type listed struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+}
+
+// compiled compiles the packages with defects, and returns them and what they import.
+func compiled(t *testing.T) map[string]listed {
+	t.Helper()
+	arguments := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
+	for _, m := range mutants {
+		if pattern := "./" + m.folder + "/..."; !slices.Contains(arguments, pattern) {
+			arguments = append(arguments, pattern)
+		}
+	}
+	command := exec.Command("go", arguments...)
+	command.Dir = "../.."
+	output, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string]listed{}
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		var p listed
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages[p.ImportPath] = p
+	}
+}
+
+// TestErrorsOfDefects: the error of a defect that does not apply names it, and says where it would.
+func TestErrorsOfDefects(t *testing.T) {
+	module := t.TempDir()
+	for path, source := range map[string]string{
+		"a/limits.go":   "package a\n\ntype budget[T any] struct{ limit T }\n\nfunc (b *budget[T]) full(n int) bool { return n >= 5 || n >= 6 }\n\nfunc over(n int) bool { return n >= 4 }\n",
+		"a/b/limits.go": "package b\n\nfunc over(n int) bool { return n >= 4 }\n",
+		"c/limits.go":   "package c\n\nfunc open(n int) bool { return n > 4 }\n",
+		"c/x_test.go":   "package c\n\nfunc open(n int) bool { return n > 4 }\n",
+	} {
+		path = filepath.Join(module, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		mutant
+		want string // of the error; or, after the name of the file, of the changed source
+	}{
+		{mutant{"open", "", "c", "open", "$n > $limit", "$n >= $limit"}, "c/limits.go: package c\n\nfunc open(n int) bool { return n >= 4 }\n"},
+		{mutant{"full", "", "a", "budget.full", "$n >= 6", "true"}, "return n >= 5 || true"},
+		{mutant{"ambiguous", "", "a", "budget.full", "$n >= $limit", "false"}, "ambiguous: budget.full in a: the pattern is ambiguous: it matches in lines [5"},
+		{mutant{"none", "", "a", "budget.full", "$n < $limit", "false"}, "none: budget.full in a: the pattern matches nothing"},
+		{mutant{"twice", "", "a", "over", "$n >= $limit", "false"}, "twice: a has several functions over: in a/b/limits.go and a/limits.go"},
+		{mutant{"narrower", "", "a/b", "over", "$n >= $limit", "false"}, "a/b/limits.go: "},
+		{mutant{"renamed", "", "c", "isOpen", "$n > $limit", "false"}, `renamed: isOpen in c: no such function; functions in which "$n > $limit" matches once: [open]`},
+	} {
+		changes, err := changesOf(module, []mutant{c.mutant})
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = changes[0].file + ": " + changes[0].source
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s\nwant %s", c.name, got, c.want)
+		}
 	}
 }
