@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/topsops/gcu-operator/test/freeport"
 )
 
 // link is the network between one agent and the API server: a port that
@@ -29,14 +31,11 @@ func newLink(t *testing.T, host string) *link {
 	if u, err := url.Parse(host); err == nil && u.Host != "" {
 		server = u.Host
 	}
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{server: server, address: probe.Addr().String()}
-	if err := probe.Close(); err != nil {
-		t.Fatal(err)
-	}
+	l := &link{server: server, address: address}
 	t.Cleanup(func() { l.down(t) })
 	return l
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/topsops/gcu-operator/test/freeport"
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
@@ -129,12 +129,7 @@ func (l *apiLoad) round(ctx context.Context, address string, lasts time.Duration
 
 // serveAPI puts a manager with the REST API in the place of the bed's.
 func (b *bed) serveAPI(ctx context.Context) (address string, stop func() error, err error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, fmt.Errorf("finding a port: %w", err)
-	}
-	address = listener.Addr().String()
-	if err := listener.Close(); err != nil {
+	if address, err = freeport.Address(); err != nil {
 		return "", nil, fmt.Errorf("finding a port: %w", err)
 	}
 	folder, err := os.MkdirTemp("", "gcu-bench-api-")

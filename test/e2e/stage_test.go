@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/freeport"
 	"github.com/topsops/gcu-operator/test/harness"
 	demo "github.com/topsops/gcu-operator/test/story"
 )
@@ -109,12 +109,11 @@ func (c *controlPlane) prepareCrowd(ctx context.Context) error {
 	if err = errors.Join(err, c.cluster.Install(ctx), c.assignStages(ctx, stages)); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	if c.address, err = freeport.Address(); err != nil {
 		return err
 	}
-	c.address, c.blueprints, c.logs = listener.Addr().String(), filepath.Join(c.parent, "blueprints"), filepath.Join(c.parent, "api-logs")
-	if err := errors.Join(listener.Close(), os.Mkdir(c.blueprints, 0o755), os.Mkdir(c.logs, 0o755)); err != nil {
+	c.blueprints, c.logs = filepath.Join(c.parent, "blueprints"), filepath.Join(c.parent, "api-logs")
+	if err := errors.Join(os.Mkdir(c.blueprints, 0o755), os.Mkdir(c.logs, 0o755)); err != nil {
 		return err
 	}
 	// It has no rival, and is not to end when a slow machine lets its lease expire.

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/topsops/gcu-operator/test/freeport"
 )
 
 const (
@@ -56,7 +57,14 @@ func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, e
 	if err != nil {
 		return nil, err
 	}
-	metrics, probes := freeAddress(), freeAddress()
+	metrics, err := freeport.Address()
+	if err != nil {
+		return nil, err
+	}
+	probes, err := freeport.Address()
+	if err != nil {
+		return nil, err
+	}
 	args = append([]string{"--kubeconfig", kubeconfig, "--leader-elect", "--metrics-bind-address", metrics,
 		"--health-probe-bind-address", probes, "--log-format", "json", "--log-dir=",
 		"--upgrade-api-bind-address=0"}, args...)
@@ -76,7 +84,10 @@ func (c *Cluster) StartAgent(ctx context.Context, node, hostRoot string) (*Proce
 	if err != nil {
 		return nil, err
 	}
-	address := freeAddress()
+	address, err := freeport.Address()
+	if err != nil {
+		return nil, err
+	}
 	p, err := c.start("node-agent", "node-agent-"+node+".log", []string{"--kubeconfig", kubeconfig, "--node-name", node,
 		"--ota-bind-address", address, "--state-dir", filepath.Join(hostRoot, "state"), "--log-format", "json",
 		"--first-contact-spread", "0s", "--ota-auth", "none", "--ota-socket", filepath.Join(hostRoot, "ota.sock"),
@@ -202,14 +213,4 @@ func Eventually(ctx context.Context, check func() error) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// freeAddress returns a loopback address nobody listens on.
-func freeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "127.0.0.1:0"
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
