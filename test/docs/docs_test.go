@@ -99,6 +99,7 @@ var (
 	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading   = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
 	fenced    = regexp.MustCompile("(?ms)^[ \t]*```([a-z]*)[^\n]*\n(.*?)^[ \t]*```")
+	span      = regexp.MustCompile("`([^`\n]+)`")
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
@@ -115,7 +116,8 @@ func anchors(text string) map[string]bool {
 
 func TestLinksLeadSomewhere(t *testing.T) {
 	for _, p := range pages(t) {
-		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(p.text, ""), -1) {
+		prose := span.ReplaceAllString(fenced.ReplaceAllString(p.text, ""), "")
+		for _, m := range link.FindAllStringSubmatch(prose, -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, "://") {
 				continue
@@ -149,6 +151,28 @@ func TestSourcesNamePagesThatExist(t *testing.T) {
 	}
 }
 
+// TestPagesNameTestsAndFilesThatExist keeps the indexes for maintainers true.
+func TestPagesNameTestsAndFilesThatExist(t *testing.T) {
+	sources := filesOf(t, ".go")
+	var all strings.Builder
+	for _, name := range sources {
+		if strings.HasSuffix(name, "_test.go") {
+			all.WriteString(read(t, name))
+		}
+	}
+	isTest, isSource := regexp.MustCompile(`^(?:Test|Fuzz)[A-Z]\w+$`), regexp.MustCompile(`^[\w/.-]+\.go$`)
+	for _, p := range pages(t) {
+		for _, piece := range code(p.text) {
+			if isTest.MatchString(piece) && !strings.Contains(all.String(), "func "+piece+"(") {
+				t.Errorf("%s: there is no %s", p.name, piece)
+			}
+			if isSource.MatchString(piece) && !slices.ContainsFunc(sources, func(name string) bool { return strings.HasSuffix("/"+name, "/"+piece) }) {
+				t.Errorf("%s: there is no file %s", p.name, piece)
+			}
+		}
+	}
+}
+
 // code returns the commands and names of a page: the lines of its code blocks, with
 // continuation lines joined, and its code spans.
 func code(text string) []string {
@@ -160,7 +184,7 @@ func code(text string) []string {
 		}
 		return ""
 	})
-	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(prose, -1) {
+	for _, m := range span.FindAllStringSubmatch(prose, -1) {
 		pieces = append(pieces, strings.ReplaceAll(m[1], `\|`, "|"))
 	}
 	return pieces
