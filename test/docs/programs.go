@@ -41,7 +41,7 @@ func readPrograms(root string) (programs, error) {
 	if err != nil {
 		return programs{}, err
 	}
-	defer os.RemoveAll(bin) //nolint:errcheck // a directory of the system's temporary ones
+	defer os.RemoveAll(bin)
 	build := exec.Command("go", "build", "-o", bin, "./cmd/manager", "./cmd/node-agent", "./cmd/kubectl-gcu")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
