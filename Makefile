@@ -114,7 +114,7 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, roles
 		paths=./cmd/manager/... paths=./pkg/gcuresource/... paths=./pkg/daemonupdater/... paths=./pkg/drain/... paths=./pkg/nodeupgrade/... paths=./pkg/upgradeapi/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) rbac:roleName=gcu-node-agent,fileName=node_agent_role.yaml \
 		paths=./cmd/node-agent/... output:rbac:dir=config/rbac
-	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1 --config=test/docs/api.yaml --renderer=markdown --max-depth=20 --output-path=docs/reference/api.md
+	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1 --config=test/docs/api/config.yaml --templates-dir=test/docs/api --renderer=markdown --max-depth=20 --output-path=docs/reference/api.md
 	go run ./test/docs
 
 # The findings that golangci-lint keeps name files: a cache shared between two
