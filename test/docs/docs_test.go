@@ -144,7 +144,7 @@ func TestSourcesNamePagesThatExist(t *testing.T) {
 	for _, name := range filesOf(t, ".go", ".yaml", ".yml", ".sh", "") {
 		for _, m := range named.FindAllStringSubmatch(read(t, name), -1) {
 			found, err := filepath.Glob(filepath.Join(root, m[1]) + "*")
-			if err != nil || (len(found) == 0 && !strings.HasPrefix(m[1], "docs/test")) {
+			if err != nil || len(found) == 0 {
 				t.Errorf("%s names %s, which does not exist", name, m[1])
 			}
 		}

@@ -42,7 +42,7 @@ func readPrograms(root string) (programs, error) {
 		return programs{}, err
 	}
 	defer os.RemoveAll(bin)
-	build := exec.Command("go", "build", "-o", bin, "./cmd/manager", "./cmd/node-agent", "./cmd/kubectl-gcu")
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", bin, "./cmd/manager", "./cmd/node-agent", "./cmd/kubectl-gcu")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return programs{}, fmt.Errorf("building the programs: %w\n%s", err, out)
