@@ -14,10 +14,12 @@ CONTROLLER_GEN_VERSION := v0.23.0
 GOLANGCI_LINT_VERSION := v2.12.2
 GOTESTSUM_VERSION := v1.13.0
 GREMLINS_VERSION := v0.6.0
+CRD_REF_DOCS_VERSION := v0.3.0
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 GOTESTSUM := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 GREMLINS := $(TOOLS)/gremlins-$(GREMLINS_VERSION)
+CRD_REF_DOCS := $(TOOLS)/crd-ref-docs-$(CRD_REF_DOCS_VERSION)
 
 # go-install PATH VERSION FILE
 define go-install
@@ -106,12 +108,14 @@ mutants: control-plane ## Test the tests: seeded defects must be caught (NAMES="
 	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" go run ./test/mutants $(NAMES)
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Generate deep copies, CRDs and roles
+generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, roles and the reference in docs
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=config/crd
 	$(CONTROLLER_GEN) rbac:roleName=gcu-operator,fileName=manager_role.yaml \
 		paths=./cmd/manager/... paths=./pkg/gcuresource/... paths=./pkg/daemonupdater/... paths=./pkg/drain/... paths=./pkg/nodeupgrade/... paths=./pkg/upgradeapi/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) rbac:roleName=gcu-node-agent,fileName=node_agent_role.yaml \
 		paths=./cmd/node-agent/... output:rbac:dir=config/rbac
+	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1 --config=test/docs/api/config.yaml --templates-dir=test/docs/api --renderer=markdown --max-depth=20 --output-path=docs/reference/api.md
+	go run ./test/docs
 
 # The findings that golangci-lint keeps name files: a cache shared between two
 # checkouts reports one's findings in the other.
@@ -147,3 +151,6 @@ $(GOTESTSUM):
 
 $(GREMLINS):
 	$(call go-install,github.com/go-gremlins/gremlins/cmd/gremlins,$(GREMLINS_VERSION),$@)
+
+$(CRD_REF_DOCS):
+	$(call go-install,github.com/elastic/crd-ref-docs,$(CRD_REF_DOCS_VERSION),$@)

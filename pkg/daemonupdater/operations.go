@@ -22,7 +22,7 @@ func (m member) component() string {
 }
 
 // heavy tells whether a change of a component is more than a replaced pod
-// (design section 2.5).
+// (design section 2).
 func heavy(book *upgradeplan.Book, component string) bool {
 	disruption := book.Disruption([]string{component}, false)
 	return disruption != "" && disruption != upgradeplan.ReplacePod

@@ -71,7 +71,7 @@ func planeOf(server *apiserver.Server) (*plane, error) {
 	return p, err
 }
 
-// install applies what is shipped, as the README says.
+// install applies what is shipped, as docs/install.md says.
 func (p *plane) install() error {
 	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}} // which the API server makes too
 	if err := client.IgnoreAlreadyExists(p.admin.Create(context.Background(), home)); err != nil {

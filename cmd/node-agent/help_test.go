@@ -1,0 +1,23 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestEveryCommandOfOTASaysHowItIsUsed: help with an example, and completion.
+func TestEveryCommandOfOTASaysHowItIsUsed(t *testing.T) {
+	for _, name := range []string{"status", "upgrade", "watch", "hold", "release", "rollback"} {
+		var stdout, stderr buffer
+		if code := run(t.Context(), []string{"ota", name, "--help"}, &stdout, &stderr); code != exitOK ||
+			!strings.Contains(stdout.String(), "Examples:\n  node-agent ota "+name) {
+			t.Errorf("node-agent ota %s --help: exit code %d, %s%s", name, code, stdout.String(), stderr.String())
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		var stdout, stderr buffer
+		if code := run(t.Context(), []string{"completion", shell}, &stdout, &stderr); code != exitOK || stdout.String() == "" {
+			t.Errorf("completion for %s: exit code %d, %s", shell, code, stderr.String())
+		}
+	}
+}

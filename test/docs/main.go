@@ -1,0 +1,61 @@
+// Command docs writes the generated part of the documentation: docs/reference/cli.md and
+// flags.md from the programs' --help, metrics.md from the manager's registry, and
+// docs/rollout.svg from a golden output of kubectl gcu. docs/reference/api.md is
+// crd-ref-docs' work; see the Makefile. Its tests check the documentation as a whole:
+// links, commands, flags, and that nothing generated is out of date.
+//
+//	go run ./test/docs [ROOT]     (default: the current directory)
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	root := "."
+	if len(os.Args) > 1 {
+		root = os.Args[1]
+	}
+	if err := write(root); err != nil {
+		fmt.Fprintln(os.Stderr, "docs:", err)
+		os.Exit(1)
+	}
+}
+
+// write generates all files below root, the top of the source tree.
+func write(root string) error {
+	p, err := readPrograms(root)
+	if err != nil {
+		return err
+	}
+	files, err := generate(root, p)
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generate returns the text of each generated file by its path below root.
+func generate(root string, p programs) (map[string]string, error) {
+	golden, err := os.ReadFile(filepath.Join(root, "pkg/gcucli/view/testdata/golden/rolling.status.txt"))
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := metricsPage()
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{
+		"docs/reference/cli.md":     cliPage(p),
+		"docs/reference/flags.md":   flagsPage(p),
+		"docs/reference/metrics.md": metrics,
+		"docs/rollout.svg":          picture("kubectl gcu status my-gr", string(golden)),
+	}, nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater"
+	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
+)
+
+// recorder is a registerer that remembers what was registered.
+type recorder struct {
+	prometheus.Registerer
+	collectors []prometheus.Collector
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r *recorder) MustRegister(collectors ...prometheus.Collector) {
+	r.collectors = append(r.collectors, collectors...)
+}
+
+var described = regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)",.* constLabels: \{\}, variableLabels: \{([^}]*)\}`)
+
+// metricsPage is the reference of the metrics that the manager registers.
+func metricsPage() (string, error) {
+	var r recorder
+	clock := func() time.Time { return time.Time{} }
+	daemonupdater.NewMetrics(&r, clock)
+	nodeupgrade.NewMetrics(&r, clock)
+	drain.NewMetrics(&r)
+	var rows []string
+	for _, collector := range r.collectors {
+		kind := "gauge"
+		switch collector.(type) {
+		case *prometheus.CounterVec:
+			kind = "counter"
+		case *prometheus.HistogramVec:
+			kind = "histogram"
+		}
+		descriptions := make(chan *prometheus.Desc, 1)
+		collector.Describe(descriptions)
+		text := (<-descriptions).String()
+		m := described.FindStringSubmatch(text)
+		if m == nil {
+			return "", fmt.Errorf("cannot read the description of a metric: %s", text)
+		}
+		labels := ""
+		if m[3] != "" {
+			labels = "`" + strings.ReplaceAll(m[3], ",", "`, `") + "`"
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", m[1], kind, labels, m[2]))
+	}
+	slices.Sort(rows)
+	return generated + "# Metrics\n\nThe manager's own metrics, served with those of controller-runtime. What to watch is in [Operate](../operate.md#metrics).\n\n" +
+		"| metric | type | labels | meaning |\n|---|---|---|---|\n" + strings.Join(rows, ""), nil
+}

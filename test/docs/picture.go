@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"html"
+	"regexp"
+	"strings"
+)
+
+// The terminal in the picture.
+const (
+	columns    = 140
+	charWidth  = 7.25
+	lineHeight = 17
+	margin     = 14
+)
+
+// coloured are the words of the output that a terminal shows in a colour, and the bar.
+var coloured = regexp.MustCompile(`#{2,}|>{2,}|x{2,}|o{3,}\.*|\b(?:Running|updated|complete)\b|\b(?:upgrading|Working|RollingOut|in-flight|pending|skipped)\b|\bfailed\b`)
+
+// colours are by the first letter of such a word or piece.
+func colour(word string) string {
+	switch {
+	case strings.HasPrefix(word, "x"), word == "failed":
+		return "#ff7b72"
+	case strings.HasPrefix(word, "#"), word == "Running", word == "updated", word == "complete":
+		return "#7ee787"
+	case strings.HasPrefix(word, "o"):
+		return "#8b949e"
+	}
+	return "#e3b341"
+}
+
+// picture draws a command and its output as an SVG of a terminal, up to the first line
+// that follows the report. Lines are cut at the terminal's edge.
+func picture(command, output string) string {
+	report, _, _ := strings.Cut(output, "\n\nWorking:")
+	lines := append([]string{"$ " + command}, strings.Split(report, "\n")...)
+	width, height := columns*charWidth+2*margin, len(lines)*lineHeight+2*margin
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d" role="img">
+<title>%s</title>
+<rect width="100%%" height="100%%" rx="8" fill="#0d1117"/>
+<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace" font-size="12" fill="#e6edf3" xml:space="preserve">
+`, width, height, width, height, html.EscapeString(command))
+	for i, line := range lines {
+		if line == "" {
+			continue
+		}
+		if len(line) > columns {
+			line = line[:columns-1] + "…"
+		}
+		fmt.Fprintf(&b, `<text x="%d" y="%d" textLength="%.1f">%s</text>`+"\n",
+			margin, margin+(i+1)*lineHeight-5, float64(len([]rune(line)))*charWidth, paint(line))
+	}
+	b.WriteString("</g>\n</svg>\n")
+	return b.String()
+}
+
+// paint marks up the coloured words of a line.
+func paint(line string) string {
+	var b strings.Builder
+	last := 0
+	for _, at := range coloured.FindAllStringIndex(line, -1) {
+		word := line[at[0]:at[1]]
+		b.WriteString(html.EscapeString(line[last:at[0]]))
+		fmt.Fprintf(&b, `<tspan fill="%s">%s</tspan>`, colour(word), html.EscapeString(word))
+		last = at[1]
+	}
+	b.WriteString(html.EscapeString(line[last:]))
+	return b.String()
+}
