@@ -5,6 +5,7 @@
 //	Availability    is a pod of it available      availability.go
 //	SettingsOf      how may it be upgraded        settings.go
 //	TargetRevision  what is its newest template   revision.go
+//	PodOf           which pod of a node counts    pods.go
 //
 // The answers follow the DaemonSet controller of Kubernetes, so that this
 // operator and that controller never disagree about where a pod belongs.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // parallelism bounds the requests of one pass that are under way at once.
@@ -82,15 +84,16 @@ func (r *Reconciler) recheck(ctx context.Context, o *observation, deletions []ro
 	return unchanged, nil
 }
 
-// readAgain reads a DaemonSet past the cache, and tells whether it is still there
+// replacer replaces pods.
+func (r *Reconciler) replacer() podreplace.Replacer {
+	return podreplace.Replacer{Client: r.Client, Live: r.Live}
+}
+
+// readAgain reads a DaemonSet past the cache, and reports whether it is still there
 // and controlled as it was observed.
 func (r *Reconciler) readAgain(ctx context.Context, m member) (live *appsv1.DaemonSet, same bool, err error) {
-	live = &appsv1.DaemonSet{}
-	err = r.Live.Get(ctx, client.ObjectKeyFromObject(m.daemonSet), live)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, false, fmt.Errorf("reading DaemonSet %s again: %w", m.key(), err)
-	}
-	return live, err == nil && sameControl(m.daemonSet, live), nil
+	live, same, err = r.replacer().Recheck(ctx, m.daemonSet)
+	return live, same && sameSettings(m.daemonSet, live), err
 }
 
 // liveRevisions reads the revisions of a DaemonSet past the cache.
@@ -115,55 +118,35 @@ func sameTarget(m member, live *appsv1.DaemonSet, revisions []*appsv1.Controller
 	return err1 == nil && err2 == nil && observed == now
 }
 
-func sameControl(observed, live *appsv1.DaemonSet) bool {
-	if live.UID != observed.UID || live.Generation != observed.Generation || live.DeletionTimestamp != nil {
-		return false
-	}
+// sameSettings reports whether two versions of a DaemonSet have the same upgrade annotations.
+func sameSettings(observed, live *appsv1.DaemonSet) bool {
 	before, err1 := daemonset.SettingsOf(observed)
 	now, err2 := daemonset.SettingsOf(live)
 	return err1 == nil && err2 == nil && before == now
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.Deletion) error {
-	m := o.members[d.Member]
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.daemonSet.Namespace, Name: d.Pod}}
+	ds := o.members[d.Member].daemonSet
 	reason := deleteReasonOutdated
 	if d.WasUnavailable {
 		reason = deleteReasonUnavailable
 	}
-	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KObj(pod), "DaemonSet", klog.KObj(m.daemonSet), "Node", d.Node, "reason", reason)
-	err := r.Delete(ctx, pod, preconditionsOf(d))
-	switch {
-	case err == nil:
+	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KRef(ds.Namespace, d.Pod), "DaemonSet", klog.KObj(ds), "Node", d.Node, "reason", reason)
+	deleted, err := r.replacer().Delete(ctx, podreplace.Pod{Namespace: ds.Namespace, Name: d.Pod, UID: d.UID, ResourceVersion: d.Version})
+	if deleted {
 		r.deleted.add(d.UID, o.group, d.Node)
 		r.Metrics.podDeleted(o.group, reason)
-		return nil
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // it is gone, or was written to and is seen again soon
 	}
-	return fmt.Errorf("deleting Pod %s/%s on node %s: %w", pod.Namespace, pod.Name, d.Node, err)
+	return err
 }
 
-// preconditionsOf a deletion: this very pod, as the ledger names it.
-func preconditionsOf(d rollout.Deletion) client.Preconditions {
-	p := client.Preconditions{UID: &d.UID}
-	if d.Version != "" {
-		p.ResourceVersion = &d.Version
-	}
-	return p
-}
-
-// fencePods writes to pods, so that no deletion that was decided before finds
-// them as they were. A pod that is gone needs no fence.
-func (r *Reconciler) fencePods(ctx context.Context, o *observation, in *rollout.Input, pods []rollout.Pod) error {
+// fencePods fences the pods of nodes that give a slot back unused.
+func (r *Reconciler) fencePods(ctx context.Context, o *observation, now time.Time, pods []rollout.Pod) error {
 	return each(ctx, len(pods), func(i int) error {
 		ds := o.members[pods[i].Member].daemonSet
-		data, err := fencePatch(&pods[i], in)
-		if err != nil {
-			return err
-		}
 		log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pods[i].Name))
-		return r.patchPod(ctx, ds.Namespace, pods[i].Name, data)
+		pod := podreplace.Pod{Namespace: ds.Namespace, Name: pods[i].Name, UID: pods[i].UID, ResourceVersion: pods[i].Version}
+		return r.replacer().Fence(ctx, pod, now, "its node gives its slot back without replacing the pod")
 	})
 }
 

@@ -183,7 +183,7 @@ func nodeOf(o *observation, found *found, revision string, known zones, now time
 		placement := daemonset.ShouldRun(m.daemonSet, node)
 		var pod *corev1.Pod
 		if len(pods) > 0 {
-			pod = chosen(pods[i])
+			pod = daemonset.PodOf(pods[i])
 		}
 		if (pod == nil && !placement.Create) || (pod != nil && !placement.Keep) {
 			continue
@@ -193,28 +193,6 @@ func nodeOf(o *observation, found *found, revision string, known zones, now time
 		n.Pods = append(n.Pods, p)
 	}
 	return n
-}
-
-// chosen picks one pod of a node: one that is not terminating before one that
-// is, then the oldest, which is the one the DaemonSet controller keeps.
-func chosen(pods []*corev1.Pod) *corev1.Pod {
-	var best *corev1.Pod
-	for _, pod := range pods {
-		if best == nil || better(pod, best) {
-			best = pod
-		}
-	}
-	return best
-}
-
-func better(a, b *corev1.Pod) bool {
-	if (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) {
-		return a.DeletionTimestamp == nil
-	}
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
 }
 
 func podOf(index int, pod *corev1.Pod, minReadySeconds int32, now time.Time) rollout.Pod {

@@ -94,12 +94,6 @@ func TestInputOfPicksNodesAndPods(t *testing.T) {
 	}
 	gone := offline(node("a"))
 	gone.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
-	second := func(change func(*corev1.Pod)) *corev1.Pod {
-		p := podOn(driver, "a", newHash)
-		p.Name, p.UID = "driver-second", "uid-second"
-		change(p)
-		return p
-	}
 	unbound := podOn(driver, "", newHash)
 	unbound.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}}}}}
@@ -123,15 +117,6 @@ func TestInputOfPicksNodesAndPods(t *testing.T) {
 			map[string][]string{"a": {"kube-system/driver=missing"}}},
 		{"a pod not yet bound is on the node its affinity names", []memberAndPods{memberWith(driver, unbound)}, []*corev1.Node{node("a")},
 			map[string][]string{"a": {"kube-system/driver=driver-"}}},
-		{"the successor is seen while its predecessor terminates",
-			[]memberAndPods{memberWith(driver, deleting(podOn(driver, "a", oldHash)), second(func(*corev1.Pod) {}))}, []*corev1.Node{node("a")},
-			map[string][]string{"a": {"kube-system/driver=driver-second"}}},
-		{"of two pods the older is seen, which the DaemonSet controller keeps",
-			[]memberAndPods{memberWith(driver, second(func(p *corev1.Pod) { p.CreationTimestamp = ago(time.Minute) }), podOn(driver, "a", oldHash))}, []*corev1.Node{node("a")},
-			map[string][]string{"a": {"kube-system/driver=driver-a"}}},
-		{"of two pods of one age always the same is seen",
-			[]memberAndPods{memberWith(driver, second(func(*corev1.Pod) {}), podOn(driver, "a", oldHash))}, []*corev1.Node{node("a")},
-			map[string][]string{"a": {"kube-system/driver=driver-a"}}},
 		{"a node that runs only some members has only their pods", []memberAndPods{memberWith(onGcu), memberWith(exporter, podOn(exporter, "b", oldHash))}, []*corev1.Node{labelled, node("b")},
 			map[string][]string{"a": {"kube-system/driver=missing", "kube-system/exporter=missing"}, "b": {"kube-system/exporter=exporter-b"}}},
 	}

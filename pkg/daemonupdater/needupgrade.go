@@ -172,18 +172,6 @@ func changeTo(present *corev1.PodCondition, want corev1.PodCondition, in *rollou
 	return change
 }
 
-// fencePatch changes PodNeedUpgrade of a pod, whatever it was before, so that the
-// pod gets another resourceVersion.
-func fencePatch(pod *rollout.Pod, in *rollout.Input) ([]byte, error) {
-	status, target := corev1.ConditionFalse, in.Members[pod.Member].Target
-	if pod.Revision != target {
-		status = corev1.ConditionTrue
-	}
-	return conditionPatch(&podView{name: pod.Name, uid: pod.UID}, map[string]any{
-		"type": topsv1.PodNeedUpgrade, "status": status, "message": topsv1.PodNeedUpgradeMessagePrefix + target, "lastProbeTime": wholeSecond(in.Now),
-	})
-}
-
 // conditionPatch is a strategic merge patch: conditions merge by type, so those
 // of others are not touched. The UID keeps it off a successor of the same name.
 func conditionPatch(pod *podView, changes ...any) ([]byte, error) {

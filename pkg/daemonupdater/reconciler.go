@@ -37,7 +37,7 @@ const cacheLag = 2 * time.Second
 const retryAhead = 50 * time.Millisecond
 
 // +kubebuilder:rbac:groups=apps,resources=daemonsets;controllerrevisions,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs=get;list;watch;create;delete
@@ -162,7 +162,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.In
 	if failed == nil {
 		failed = r.deletePods(ctx, o, due, unchanged)
 	}
-	fenced := errors.Join(r.fencePods(ctx, o, &in, d.Fence), r.give(ctx, o, &in, d.Orders))
+	fenced := errors.Join(r.fencePods(ctx, o, in.Now, d.Fence), r.give(ctx, o, &in, d.Orders))
 	soon, undone := r.rollBack(ctx, o, in, rb)
 	again, reported := r.report(ctx, o, in, d)
 	return soonest(soonest(wait, soon), again), errors.Join(failed, fenced, undone, reported)
@@ -261,7 +261,7 @@ func (r *Reconciler) report(ctx context.Context, o *observation, in rollout.Inpu
 // what was left on its pods and nodes, and deletions that may still be under way,
 // then the rollout itself.
 func (r *Reconciler) release(ctx context.Context, o *observation, in rollout.Input, d rollout.Decision) (again time.Duration, err error) {
-	err = errors.Join(r.confirmUnseen(ctx, o, d.Unseen, in.Now), r.fencePods(ctx, o, &in, d.Fence), r.give(ctx, o, &in, d.Orders))
+	err = errors.Join(r.confirmUnseen(ctx, o, d.Unseen, in.Now), r.fencePods(ctx, o, in.Now, d.Fence), r.give(ctx, o, &in, d.Orders))
 	if again, failed := r.report(ctx, o, in, d); err != nil || failed != nil || again > 0 {
 		return again, errors.Join(err, failed)
 	}

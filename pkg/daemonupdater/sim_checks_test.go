@@ -15,6 +15,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // simAccount is what the checks know of a group beyond its objects.
@@ -335,7 +336,7 @@ func (w *simWorld) checkPatch(before, after client.Object) {
 func others(pod *corev1.Pod) []corev1.PodConditionType {
 	var list []corev1.PodConditionType
 	for _, c := range pod.Status.Conditions {
-		if c.Type != topsv1.PodNeedUpgrade && c.Type != topsv1.PodImageReady {
+		if !slices.Contains([]corev1.PodConditionType{topsv1.PodNeedUpgrade, topsv1.PodImageReady, podreplace.Fenced}, c.Type) {
 			list = append(list, c.Type)
 		}
 	}

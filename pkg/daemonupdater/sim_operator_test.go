@@ -16,6 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // simMachineOf decides about operations.
@@ -325,8 +326,8 @@ func (w *simWorld) touchPod(m *simManager, p *simJobPass, e operation.Effect) bo
 	w.say("%s: %s %s for %s", m.name, e.Kind, pod.Name, e.Operation)
 	if e.Kind == operation.FencePod {
 		simEdit(w.api, key, func(p *corev1.Pod) {
-			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "Fenced" })
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "Fenced", Status: corev1.ConditionTrue, Message: e.Operation})
+			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == podreplace.Fenced })
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: podreplace.Fenced, Status: corev1.ConditionTrue, Message: e.Operation})
 		})
 		return true
 	}

@@ -3,10 +3,10 @@
 // and remembers nothing: who runs a node's job calls it, and keeps what a pass
 // returns for the next one.
 //
-//	Cordon ─► Pass ─► Judge ─┬─ Done ────► (the driver) ─► Uncordon
-//	           ▲             ├─ GoOn      after a while, or when a pod goes
-//	           └─────────────┤
-//	                         └─ TimedOut ► Uncordon; the node is tried again later
+//	Cordon ─► Pass ─┬─ done ──────► (the driver) ─► Uncordon
+//	           ▲    ├─ not done    after a while, or when a pod goes
+//	           └────┤
+//	                └─ out of time ► Uncordon; the node is tried again later
 //
 //	Sweep, at the start and now and then: uncordon what dead operations left
 //

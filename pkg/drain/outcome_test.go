@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,8 +13,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 func withCause(err *apierrors.StatusError, cause metav1.CauseType, says string) error {
@@ -63,35 +60,6 @@ func outcomes(ready bool, states ...State) Result {
 		r.Pods = append(r.Pods, Outcome{Pod: named("ns", fmt.Sprintf("p%d", i)), State: s})
 	}
 	return r
-}
-
-func TestJudge(t *testing.T) {
-	policy := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.TimeoutSeconds = 60 }))
-	for _, tc := range []struct {
-		name  string
-		after time.Duration
-		r     Result
-		want  Verdict
-	}{
-		{"is done when no pod is left", 0, outcomes(true), Verdict{Phase: PhaseDone}},
-		{"is done with skipped pods", 0, outcomes(true, Skipped, Skipped), Verdict{Phase: PhaseDone}},
-		{"is done when the node is seen empty late", time.Hour, outcomes(true), Verdict{Phase: PhaseDone}},
-		{"goes on while a pod terminates", 0, outcomes(true, Skipped, Terminating), Verdict{PhaseGoOn, RetryInterval, "terminating: ns/p1"}},
-		{"goes on after it evicted the last pod", 0, outcomes(true, Evicted), Verdict{PhaseGoOn, RetryInterval, "evicted: ns/p0"}},
-		{"goes on when the pod was another one", 0, outcomes(true, Gone), Verdict{PhaseGoOn, RetryInterval, "gone: ns/p0"}},
-		{"comes back when the time is over", 58 * time.Second, outcomes(true, Running), Verdict{PhaseGoOn, 2 * time.Second, "waiting for Jobs to complete: ns/p0"}},
-		{"times out", time.Minute, outcomes(true, Terminating), Verdict{PhaseTimedOut, 0, "terminating: ns/p0"}},
-		{"takes a node that is not Ready for empty at no time", 0, outcomes(false),
-			Verdict{PhaseGoOn, RetryInterval, "the node is not Ready, so no kubelet can confirm that pods are gone"}},
-		{"waits for a pod that nobody confirms no longer than for others", time.Minute, outcomes(false, Unconfirmed),
-			Verdict{PhaseTimedOut, 0, "the node is not Ready, so no kubelet can confirm that pods are gone; not confirmed: ns/p0"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Judge(tc.r, policy, start, start.Add(tc.after))); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
 }
 
 func TestTheMessageNamesPodsAndWhatHoldsThem(t *testing.T) {

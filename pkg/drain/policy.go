@@ -16,7 +16,7 @@ type Policy struct {
 	podSelector        labels.Selector
 	resources, devices []string
 	gracePeriodSeconds *int64
-	timeout, jobs      time.Duration
+	jobs               time.Duration
 	deleteEmptyDir     bool
 	deleteUnmanaged    bool
 }
@@ -28,7 +28,6 @@ func PolicyOf(spec *topsv1.DrainPolicy) (Policy, error) {
 	s := withDefaults(spec)
 	p := Policy{
 		scope: s.Scope, podSelector: labels.Everything(), resources: s.Resources, devices: s.DevicePaths,
-		timeout:         time.Duration(s.TimeoutSeconds) * time.Second,
 		jobs:            time.Duration(s.WaitForJobsSeconds) * time.Second,
 		deleteEmptyDir:  s.EmptyDir == topsv1.DrainDelete,
 		deleteUnmanaged: s.Unmanaged == topsv1.DrainDelete,

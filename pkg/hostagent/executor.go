@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/journal"
@@ -48,10 +47,8 @@ type Options struct {
 	// Settle is how long an agent that finds a restart asked for, and neither done
 	// nor going on, waits before it asks again; 30 seconds when zero.
 	Settle time.Duration
-	// Registerer of the metrics; nil: none.
-	Registerer prometheus.Registerer
-	Clock      clock.Clock
-	Log        logr.Logger
+	Clock  clock.Clock
+	Log    logr.Logger
 }
 
 // Executor does the host-side tasks of one node. Its methods may be called from
@@ -61,7 +58,6 @@ type Executor struct {
 	host     host
 	services mainPIDs
 	manager  ServiceManager
-	restarts *prometheus.CounterVec
 	opened   time.Time
 
 	mutex   sync.Mutex
@@ -94,9 +90,6 @@ func New(o Options) (*Executor, error) {
 	}
 	for _, key := range content.Lost {
 		e.lost[key] = true
-	}
-	if e.restarts, err = newRestarts(o.Registerer); err != nil {
-		return nil, err
 	}
 	e.chooseManager()
 	return e, nil

@@ -138,9 +138,6 @@ type Prepull struct {
 	Secrets []corev1.Secret
 	// Note is said in the message of the result: what is wrong with the secrets.
 	Note string
-	// Always pulls also when an image is present: for pull policy Always, whose
-	// tag may have moved.
-	Always bool
 	// Engine is Auto when empty.
 	Engine Engine
 	// Timeout for all the images; 15 minutes when zero.

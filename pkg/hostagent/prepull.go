@@ -67,10 +67,8 @@ func (e *Executor) fetch(ctx context.Context, o Operation, image string) (id str
 
 // pull pulls an image that is not there, with each credential that fits it in turn.
 func pull(ctx context.Context, client engine, image string, p Prepull) (id string, reason Reason, err error) {
-	if !p.Always {
-		if id, err := client.image(ctx, image); err != nil || id != "" {
-			return id, pick(err == nil, ReasonPresent, ReasonPullFailed), err
-		}
+	if id, err := client.image(ctx, image); err != nil || id != "" {
+		return id, pick(err == nil, ReasonPresent, ReasonPullFailed), err
 	}
 	credentials, err := credentialsFor(image, p.Secrets)
 	if err != nil {

@@ -2,27 +2,9 @@ package hostagent
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
-
-// newRestarts makes the counter of ended restarts; a nil registerer gets none.
-func newRestarts(registerer prometheus.Registerer) (*prometheus.CounterVec, error) {
-	restarts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "gcu_runtime_restarts_total",
-		Help: "Restarts of the container runtime that the node agent asked for, by result (Done, Failed).",
-	}, []string{"runtime", "result"})
-	if registerer == nil {
-		return restarts, nil
-	}
-	if err := registerer.Register(restarts); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
-	}
-	return restarts, nil
-}
 
 // restart observes, decides and acts until the restart has ended.
 func (e *Executor) restart(ctx context.Context, o Operation, r record) (Result, error) {
@@ -45,7 +27,6 @@ func (e *Executor) restart(ctx context.Context, o Operation, r record) (Result, 
 			result, err := e.end(r, d.state, d.reason, d.message)
 			if err == nil {
 				e.tell(o, s, r, d)
-				e.restarts.WithLabelValues(string(s.engine), string(d.state)).Inc()
 			}
 			return result, err
 		case begin:

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,14 +17,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=delete
-// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
-
-// podFenced is the condition that a fence leaves on a pod.
-const podFenced corev1.PodConditionType = "topsops.enflame.com/Fenced"
 
 // carryOut makes the changes that were decided and stored, in order, up to the first
 // that fails.
@@ -52,7 +46,8 @@ func (r *Reconciler) effect(ctx context.Context, o *observation, e operation.Eff
 	case operation.DeletePod:
 		return r.deletePod(ctx, o, e)
 	case operation.FencePod:
-		return r.fencePod(ctx, e, o.facts.Now)
+		log.FromContext(ctx).Info("Fencing Pod, its operation ends", "Pod", klog.KRef(e.Pod.Namespace, e.Pod.Name), "operation", e.Operation)
+		return r.replacer().Fence(ctx, podOf(e), o.facts.Now, fmt.Sprintf("operation %s ends without replacing the pod", e.Operation))
 	}
 	return fmt.Errorf("nothing is known of the effect %s", e.Kind)
 }
@@ -101,46 +96,27 @@ func (r *Reconciler) deletePod(ctx context.Context, o *observation, e operation.
 	if owner == nil || o.daemonSets[owner.UID] == nil {
 		return fmt.Errorf("owner of pod %s/%s: %w", e.Pod.Namespace, e.Pod.Name, errMoved)
 	}
-	ds := &appsv1.DaemonSet{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, ds); err != nil {
-		return fmt.Errorf("reading DaemonSet %s/%s again: %w", pod.Namespace, owner.Name, err)
+	ds, unchanged, err := r.replacer().Recheck(ctx, o.daemonSets[owner.UID])
+	if err != nil {
+		return err
 	}
-	if !sameControl(o.daemonSets[owner.UID], ds) {
+	if !unchanged {
 		return fmt.Errorf("DaemonSet %s/%s: %w", pod.Namespace, owner.Name, errMoved)
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KObj(pod), "DaemonSet", klog.KObj(ds), "Node", o.upgrade.Name, "operation", e.Operation)
-	err := r.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Pod.Namespace, Name: e.Pod.Name}},
-		client.Preconditions{UID: &e.Pod.UID, ResourceVersion: &e.Pod.ResourceVersion})
-	if err != nil {
-		return fmt.Errorf("deleting Pod %s/%s: %w", e.Pod.Namespace, e.Pod.Name, err)
+	deleted, err := r.replacer().Delete(ctx, podOf(e))
+	if err == nil && !deleted {
+		return fmt.Errorf("pod %s/%s: %w", e.Pod.Namespace, e.Pod.Name, errMoved)
 	}
-	return nil
+	return err
 }
 
-// sameControl tells whether a DaemonSet is the one that was observed, unchanged, and
-// its pods are replaced by nobody but us.
-func sameControl(observed, live *appsv1.DaemonSet) bool {
-	return live.UID == observed.UID && live.Generation == observed.Generation && live.DeletionTimestamp == nil &&
-		live.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+// replacer replaces pods.
+func (r *Reconciler) replacer() podreplace.Replacer {
+	return podreplace.Replacer{Client: r.Client, Live: r.Live}
 }
 
-// fencePod writes a condition that means nothing to a pod as it was named: a
-// deletion that was decided before does not find it so any more.
-func (r *Reconciler) fencePod(ctx context.Context, e operation.Effect, now time.Time) error {
-	data, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": e.Pod.UID, "resourceVersion": e.Pod.ResourceVersion},
-		"status": map[string]any{"conditions": []any{map[string]any{
-			"type": podFenced, "status": corev1.ConditionTrue, "lastTransitionTime": metav1.NewTime(now).Rfc3339Copy(),
-			"message": fmt.Sprintf("operation %s ends without replacing the pod", e.Operation),
-		}}},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding a condition: %w", err)
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Pod.Namespace, Name: e.Pod.Name}}
-	log.FromContext(ctx).Info("Fencing Pod, its operation ends", "Pod", klog.KObj(pod), "operation", e.Operation)
-	if err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data)); err != nil {
-		return fmt.Errorf("fencing Pod %s/%s: %w", e.Pod.Namespace, e.Pod.Name, err)
-	}
-	return nil
+// podOf is the pod that an effect is about, in the version that was recorded.
+func podOf(e operation.Effect) podreplace.Pod {
+	return podreplace.Pod{Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID, ResourceVersion: e.Pod.ResourceVersion}
 }

@@ -8,12 +8,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // decided plays until the driver's pod is about to be deleted, and returns what was
@@ -138,11 +138,11 @@ func TestADeletionThatWasNotMadeIsFenced(t *testing.T) {
 	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.Abort = true })
 	s.ends("Aborted Aborted", "", "devicePlugin v1, driver v1")
 	err := s.r.carryOut(s.ctx, o, []operation.Effect{e})
-	if !apierrors.IsConflict(err) {
+	if !errors.Is(err, errMoved) {
 		t.Errorf("the deletion that was decided before: %v", err)
 	}
 	pods := s.podsOf(driver)
-	fenced := slices.ContainsFunc(pods[0].Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == podFenced })
+	fenced := slices.ContainsFunc(pods[0].Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == podreplace.Fenced })
 	if len(pods) != 1 || pods[0].DeletionTimestamp != nil || !fenced {
 		t.Errorf("the pod: %+v", pods)
 	}

@@ -3,7 +3,7 @@ package rollout
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // A manager may be interrupted between the ledger and a deletion for any time,
@@ -28,7 +28,7 @@ func (p *planner) spent(slot Slot, node *nodeFacts) bool {
 		return true // it never named one
 	}
 	pod := p.named(&slot, node)
-	if pod == nil || newer(pod.Version, slot.PodVersion) {
+	if pod == nil || daemonset.Newer(pod.Version, slot.PodVersion) {
 		return true
 	}
 	if pod.UID == slot.Pod && pod.Version == slot.PodVersion && !pod.Terminating {
@@ -52,14 +52,4 @@ func (p *planner) named(slot *Slot, node *nodeFacts) *Pod {
 }
 
 // older tells whether what is seen of a pod is from before what a slot names.
-func older(seen, named string) bool { return seen != named && !newer(seen, named) }
-
-// newer tells whether a resourceVersion is later than another. An API server
-// whose versions are no numbers is taken by its word that they differ.
-func newer(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	if err != nil {
-		return version != than
-	}
-	return order > 0
-}
+func older(seen, named string) bool { return seen != named && !daemonset.Newer(seen, named) }

@@ -42,32 +42,14 @@ func NodeOf(node *corev1.Node, accelerator func(resource string) bool) Node {
 func MemberOf(component string, ds *appsv1.DaemonSet, newest string, pods []*corev1.Pod, now time.Time) Member {
 	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest,
 		UID: ds.UID, Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
-	var chosen *corev1.Pod
-	for _, pod := range pods {
+	owned := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
 		owner := daemonset.Owner(pod)
-		if owner == nil || owner.UID != ds.UID {
-			continue
-		}
-		if chosen == nil || before(pod, chosen) {
-			chosen = pod
-		}
-	}
-	if chosen != nil {
-		m.Pod = podOf(chosen, ds.Spec.MinReadySeconds, now)
+		return owner == nil || owner.UID != ds.UID
+	})
+	if pod := daemonset.PodOf(owned); pod != nil {
+		m.Pod = podOf(pod, ds.Spec.MinReadySeconds, now)
 	}
 	return m
-}
-
-// before puts pods that terminate first, then older ones: the successor of a pod
-// counts once that is gone.
-func before(a, b *corev1.Pod) bool {
-	if (a.DeletionTimestamp != nil) != (b.DeletionTimestamp != nil) {
-		return a.DeletionTimestamp != nil
-	}
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.UID < b.UID
 }
 
 func podOf(pod *corev1.Pod, minReadySeconds int32, now time.Time) *Pod {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -91,7 +92,7 @@ func (s *step) fence() bool {
 func (s *step) fencePod(named topsv1.NamedPod) (pending bool) {
 	for _, m := range s.f.Members {
 		pod := m.Pod
-		if pod == nil || pod.UID != named.UID || pod.Terminating || newer(pod.ResourceVersion, named.ResourceVersion) {
+		if pod == nil || pod.UID != named.UID || pod.Terminating || daemonset.Newer(pod.ResourceVersion, named.ResourceVersion) {
 			continue
 		}
 		pending = true

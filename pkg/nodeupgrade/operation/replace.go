@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -135,7 +135,7 @@ func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
 	case i < 0:
 		rec.Users = append(slices.Clip(rec.Users), pod)
 	case rec.Users[i] == pod:
-	case !newer(pod.ResourceVersion, rec.Users[i].ResourceVersion):
+	case !daemonset.Newer(pod.ResourceVersion, rec.Users[i].ResourceVersion):
 		return false
 	default:
 		rec.Users = slices.Clone(rec.Users)
@@ -155,7 +155,7 @@ func (s *step) skipped(action string) bool {
 
 // deletePod names a pod, which is stored first, and deletes it as it was named.
 func (s *step) deletePod(rec *topsv1.OperationTask, pod *Pod) verdict {
-	if rec.Pod != nil && !newer(pod.ResourceVersion, rec.Pod.ResourceVersion) && pod.NamedPod != *rec.Pod {
+	if rec.Pod != nil && !daemonset.Newer(pod.ResourceVersion, rec.Pod.ResourceVersion) && pod.NamedPod != *rec.Pod {
 		return waiting(ReasonInProgress, "pod %s is seen as it was before it was named", pod.Name)
 	}
 	named := pod.NamedPod
@@ -191,14 +191,4 @@ func closes(t upgradeplan.Task) bool {
 		return t.Target == upgradeplan.TargetDriver || t.Target == upgradeplan.TargetRuntime
 	}
 	return false
-}
-
-// newer tells whether a resourceVersion is later than another. An API server
-// whose versions are no numbers is taken by its word that they differ.
-func newer(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	if err != nil {
-		return version != than
-	}
-	return order > 0
 }
