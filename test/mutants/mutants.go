@@ -13,6 +13,7 @@ type mutant struct {
 const (
 	updater = "pkg/daemonupdater"
 	sets    = "pkg/daemonset"
+	pods    = "pkg/podreplace"
 	tasks   = "pkg/upgradeplan"
 	drain   = "pkg/drain"
 	nodes   = "pkg/nodeupgrade"

@@ -74,8 +74,8 @@ var ofOperations = []mutant{
 		"len($Of($Skipped))", "len($Of($Skipped))+len($Of(Terminating))"},
 	{"lost-node-empty", "a node that is not Ready counts as empty", drain, "Result.Done",
 		"$NodeReady && len($Of($Skipped)) == len($Pods)", "len($Of($Skipped)) == len($Pods)"},
-	{"drain-for-ever", "a drain that waits for a lost node does not time out", drain, "Judge",
-		"$left <= 0", "$left <= 0 && r.NodeReady"},
+	{"drain-for-ever", "a drain does not time out", nodes, "limits.of",
+		"case upgradeplan.ActionEvict: return $drain", "case upgradeplan.ActionEvict: return 1000 * $drain"},
 
 	// The job on a node.
 	{"driver-undrained", "the driver is replaced on a node that is not empty", nodes, "step.readyForDriver",
