@@ -84,19 +84,25 @@ func TestContractOwnedObjects(t *testing.T) {
 	}
 }
 
+// podOf returns the pod spec of a workload, an empty one for other objects.
+func podOf(t *testing.T, d Desired) corev1.PodSpec {
+	t.Helper()
+	if !d.Ref.Workload() {
+		return corev1.PodSpec{}
+	}
+	var workload appsv1.Deployment // a DaemonSet and a Job have the same template
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &workload); err != nil {
+		t.Fatal(err)
+	}
+	return workload.Spec.Template.Spec
+}
+
 // imagesOf returns the image of each container of a component's workloads.
 func imagesOf(t *testing.T, r Rendered) map[string]string {
 	t.Helper()
 	images := map[string]string{}
 	for _, d := range r.Objects {
-		if d.Ref.GroupVersionKind != DeploymentKind && d.Ref.GroupVersionKind != DaemonSetKind {
-			continue
-		}
-		var workload appsv1.Deployment // a DaemonSet has the same template
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &workload); err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range workload.Spec.Template.Spec.Containers {
+		for _, c := range podOf(t, d).Containers {
 			images[d.Ref.Namespace+"/"+d.Ref.Name+"/"+c.Name] = c.Image
 		}
 	}
@@ -210,11 +216,7 @@ func TestGcushareFollowsItsFields(t *testing.T) {
 		affinity := func(s topsv1.GcuResourceSpec) *corev1.Affinity {
 			for _, d := range render(t, newGR(s))["gcushareScheduler"].Objects {
 				if d.Ref.GroupVersionKind == DeploymentKind {
-					var deployment appsv1.Deployment
-					if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &deployment); err != nil {
-						t.Fatal(err)
-					}
-					return deployment.Spec.Template.Spec.Affinity
+					return podOf(t, d).Affinity
 				}
 			}
 			return nil

@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -59,43 +58,6 @@ func example(t *testing.T, name string) *topsv1.GcuResource {
 		t.Fatalf("decoding %s: %v", name, err)
 	}
 	return gr
-}
-
-func TestAGRThatSetsNothingGetsTheManifests(t *testing.T) {
-	for name, r := range render(t, newGR(allComponents())) {
-		t.Run("contract 11 and 89: "+name, func(t *testing.T) {
-			manifest, err := manifestOf(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var want, got []map[string]any
-			for _, o := range manifest {
-				d, err := desired(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want = append(want, d.Object.Object)
-			}
-			for _, d := range r.Objects {
-				got = append(got, withoutMarks(d.Object))
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("objects (-manifest +rendered):\n%s", diff)
-			}
-		})
-	}
-}
-
-// withoutMarks returns an object without what says whose it is.
-func withoutMarks(o *unstructured.Unstructured) map[string]any {
-	plain := o.DeepCopy()
-	plain.SetOwnerReferences(nil)
-	plain.SetLabels(map[string]string{LabelName: o.GetLabels()[LabelName]})
-	if o.GroupVersionKind() == DaemonSetKind {
-		plain.SetAnnotations(nil)
-	}
-	unstructured.RemoveNestedField(plain.Object, "spec", "template", "metadata", "labels", topsv1.LabelGcuResource)
-	return plain.Object
 }
 
 func TestRenderOrder(t *testing.T) {
