@@ -42,11 +42,11 @@ type Entry struct {
 	Excludes []string
 	// Readiness says when it runs.
 	Readiness Readiness
-	// fields returns what a spec says of it, nil when nothing. Of nfd, nightingale
-	// and volcano they are those of the first level.
+	// fields returns its fields in a spec, those of the first level for nfd,
+	// nightingale and volcano; nil when the spec does not name it.
 	fields func(*topsv1.GcuResourceSpec) *topsv1.BaseFields
-	// patch changes its built-in objects in the ways that only its own spec has; it
-	// may be nil. The fields are applied afterwards.
+	// patch applies what else its spec has to its built-in objects, before the
+	// fields are applied; nil when there is nothing else.
 	patch func(objects, *topsv1.GcuResourceSpec)
 }
 

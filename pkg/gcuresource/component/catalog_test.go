@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -114,6 +115,12 @@ func TestContractFirstLevels(t *testing.T) {
 	t.Run("contract 20: namespace and notDeploy of nightingale win over those of a part, its name is its own", func(t *testing.T) {
 		r := render(t, newGR(topsv1.GcuResourceSpec{Nightingale: &topsv1.NightingaleSpec{Namespace: "first", Redis: child}}))["nightingale"]
 		if got := imagesOf(t, r)["first/renamed/renamed"]; got != "artifact.enflame.cn/enflame_docker_images/enflame/redis:v9" {
+			t.Errorf("images are %v", imagesOf(t, r))
+		}
+	})
+	t.Run("contract 20: the namespace of a part has no effect when the first level has none either", func(t *testing.T) {
+		r := render(t, newGR(topsv1.GcuResourceSpec{Nightingale: &topsv1.NightingaleSpec{Redis: child}}))["nightingale"]
+		if _, found := imagesOf(t, r)["enflame/renamed/renamed"]; !found {
 			t.Errorf("images are %v", imagesOf(t, r))
 		}
 	})
@@ -229,6 +236,42 @@ func TestGcushareFollowsItsFields(t *testing.T) {
 			t.Errorf("it must run on %v", got)
 		}
 	})
+}
+
+func TestTheVolumeOfTheDatabaseFollowsItsFields(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		spec topsv1.NightingaleSpec
+		want [4]string // the PersistentVolume, its path, the claim, that of the pod
+	}{
+		{"contract 30: volume and claim", topsv1.NightingaleSpec{MySQLPV: &topsv1.HostPathVolume{Name: "v", HostPath: "/data"}, MySQLPVC: &topsv1.VolumeClaim{Name: "c"}},
+			[4]string{"v", "/data", "c", "c"}},
+		{"contract 30: the volume only", topsv1.NightingaleSpec{MySQLPV: &topsv1.HostPathVolume{Name: "v", HostPath: "/data"}},
+			[4]string{"v", "/data", "mysql-pvc", "mysql-pvc"}},
+		{"contract 30: the claim only", topsv1.NightingaleSpec{MySQLPVC: &topsv1.VolumeClaim{Name: "c"}},
+			[4]string{"mysql-pv", "/var/lib/topscloud/nightingale/mysql", "c", "c"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got [4]string
+			for _, d := range render(t, newGR(topsv1.GcuResourceSpec{Nightingale: &tc.spec}))["nightingale"].Objects {
+				switch {
+				case d.Ref.Kind == "PersistentVolume":
+					got[0] = d.Ref.Name
+					got[1], _, _ = unstructured.NestedString(d.Object.Object, "spec", "hostPath", "path")
+				case d.Ref.Kind == "PersistentVolumeClaim":
+					got[2] = d.Ref.Name
+					if volume, _, _ := unstructured.NestedString(d.Object.Object, "spec", "volumeName"); volume != tc.want[0] {
+						t.Errorf("it claims %s", volume)
+					}
+				case d.Ref.Kind == "Deployment" && d.Ref.Name == "mysql":
+					got[3] = podOf(t, d).Volumes[0].PersistentVolumeClaim.ClaimName
+				}
+			}
+			if got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
 }
 
 // No password is in a manifest.

@@ -34,8 +34,8 @@ func (l objects) byWorkload() map[string]objects {
 	return parts
 }
 
-// apply applies the fields of a spec to the objects of one workload. A field
-// that is not set, and fields that are nil, leave the built-in value.
+// apply applies the fields of a spec to the objects of one workload. A field that
+// is not set leaves the built-in value; fields may be nil.
 func (l objects) apply(fields *topsv1.BaseFields) {
 	if fields == nil {
 		return
@@ -75,15 +75,15 @@ func templateOf(o object) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// setName gives a workload another name than the built-in one, and the label of
-// what belongs to it (contract statement 13). The other objects keep their names.
-// What is Shared and webhooks keep the label too: they are not the workload's own.
+// setName replaces the built-in name of a workload and the label of what belongs to
+// it (contract statement 13). Only the workload is renamed. Webhooks and what is
+// MadeOnce keep their label.
 func (l objects) setName(name string) {
 	if name == "" {
 		return
 	}
 	for _, o := range l {
-		if ref := refOf(o); ref.Shared() || ref.Webhook() {
+		if ref := refOf(o); ref.MadeOnce() || ref.Webhook() {
 			continue
 		}
 		o.SetLabels(map[string]string{LabelName: name})
@@ -100,8 +100,8 @@ func (l objects) setName(name string) {
 	}
 }
 
-// setPodName labels the pods of a workload with its name, and gives the name to
-// the container that is called like the workload (contract statement 13).
+// setPodName labels the pods of a workload with its name. A container with the
+// built-in name of the workload gets the new one too (contract statement 13).
 func setPodName(selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, name string) {
 	for i := range template.Spec.Containers {
 		if c := &template.Spec.Containers[i]; c.Name == selector.MatchLabels[LabelName] {
@@ -112,8 +112,8 @@ func setPodName(selector *metav1.LabelSelector, template *corev1.PodTemplateSpec
 	template.Labels = map[string]string{LabelName: name}
 }
 
-// setNamespace moves the objects to another namespace than the built-in one
-// (contract statement 14). A Namespace among them is that one.
+// setNamespace replaces the built-in namespace: of the objects, of the subjects of
+// bindings, and the Namespace itself (contract statement 14).
 func (l objects) setNamespace(namespace string) {
 	if namespace == "" {
 		return
@@ -134,18 +134,18 @@ func (l objects) setNamespace(namespace string) {
 	}
 }
 
-// setImage makes the image of a container repository/image:version, each the
-// built-in one unless it is set (contract statements 11 and 15 to 17), and sets
-// when it is pulled (contract statement 12).
+// setImage replaces repository, name and version of a container's image, which is
+// repository/image:version (contract statements 11 and 15 to 17), and the pull
+// policy (contract statement 12).
 func setImage(c *corev1.Container, fields *topsv1.BaseFields) {
 	name, version, _ := strings.Cut(path.Base(c.Image), ":")
 	c.Image = cmp.Or(fields.Repository, path.Dir(c.Image)) + "/" + cmp.Or(fields.Image, name) + ":" + cmp.Or(fields.Version, version)
 	c.ImagePullPolicy = cmp.Or(fields.ImagePullPolicy, c.ImagePullPolicy)
 }
 
-// setEnv adds environment variables to a container. One with the name of a
-// built-in one takes its place, the others follow in their order (contract
-// statement 18, decision D20).
+// setEnv merges environment variables into those of a container. One with the name
+// of a built-in one replaces it in place, the others follow in their order
+// (contract statement 18, decision D20).
 func setEnv(c *corev1.Container, env []corev1.EnvVar) {
 	for _, v := range env {
 		i := slices.IndexFunc(c.Env, func(have corev1.EnvVar) bool { return have.Name == v.Name })
@@ -157,8 +157,8 @@ func setEnv(c *corev1.Container, env []corev1.EnvVar) {
 	}
 }
 
-// setNodeSelector replaces the built-in node selector unless the given one is
-// empty (contract statements 19 and 35, decision D11).
+// setNodeSelector replaces the built-in node selector (contract statements 19 and
+// 35, decision D11). An empty selector leaves it.
 func setNodeSelector(pod *corev1.PodSpec, selector map[string]string) {
 	if len(selector) > 0 {
 		pod.NodeSelector = maps.Clone(selector)

@@ -182,6 +182,9 @@ func TestServicesLeadToTheirPodsWhateverTheyAreCalled(t *testing.T) {
 			}
 		}
 		for _, d := range r.Objects {
+			if label := d.Object.GetLabels()[LabelName]; (d.Ref.MadeOnce() || d.Ref.Webhook()) && strings.HasPrefix(label, "my-") {
+				t.Errorf("%s has the label of %s", d.Ref, label)
+			}
 			if d.Ref.Kind != "Service" {
 				continue
 			}

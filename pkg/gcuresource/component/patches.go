@@ -17,9 +17,9 @@ import (
 // NightingaleSecret holds the password of nightingale's database.
 const NightingaleSecret = "nightingale-mysql"
 
-// nfdFields returns the first level of nfd. Its node selector is what the two
-// containers ask for together when it has none, the worker's value where they
-// differ: there is one DaemonSet (contract statements 20 and 29).
+// nfdFields returns the first level of nfd. There is one DaemonSet for its two
+// children: without a node selector on the first level it has those of both, the
+// worker's value where they differ (contract statements 20 and 29).
 func nfdFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	nfd := spec.NFD
 	if nfd == nil {
@@ -59,10 +59,9 @@ func devicePluginFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return cmp.Or(spec.DevicePlugin, spec.Plugin)
 }
 
-// gcusharePluginFields returns the fields of gcusharePlugin. The memory unit is an
-// environment variable (contract statement 27); the nodes whose cards are shared
-// have a label, which is selected beside what the spec selects (contract
-// statement 28).
+// gcusharePluginFields returns the fields of gcusharePlugin. The memory unit becomes
+// an environment variable (contract statement 27). A node selector of the spec
+// selects shared nodes only, by their label (contract statement 28).
 func gcusharePluginFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	share := spec.GcusharePlugin
 	if share == nil {
@@ -79,8 +78,9 @@ func gcusharePluginFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return &fields
 }
 
-// patchGcushareScheduler puts the lease of the scheduler into its namespace, and
-// lets its pod leave the control plane when the spec selects nodes (decision D18).
+// patchGcushareScheduler puts the lease of the scheduler into its namespace
+// (contract statement 14). A node selector of the spec replaces the affinity to the
+// control plane (decision D18).
 func patchGcushareScheduler(list objects, spec *topsv1.GcuResourceSpec) {
 	const lease = "resourceNamespace: "
 	fields := spec.GcushareScheduler
@@ -116,9 +116,9 @@ func nightingaleFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return &topsv1.BaseFields{NotDeploy: spec.Nightingale.NotDeploy, Namespace: spec.Nightingale.Namespace}
 }
 
-// partFields returns the fields that a part of nightingale or volcano has of its
-// own: its namespace has no effect, the first level has one (contract statement
-// 20). fields may be nil.
+// partFields returns the fields of a part of nightingale or volcano that have an
+// effect: all but the namespace, which is that of the first level (contract
+// statement 20). fields may be nil.
 func partFields(fields *topsv1.BaseFields) *topsv1.BaseFields {
 	if fields == nil {
 		return nil
@@ -143,7 +143,8 @@ func patchNightingale(list objects, spec *topsv1.GcuResourceSpec) {
 	parts["redis"].apply(partFields(n.Redis))
 }
 
-// setMySQLClient gives the init containers that wait for the database its image.
+// setMySQLClient gives the init containers that wait for the database its image
+// (contract statement 17): they use its client.
 func setMySQLClient(list objects, mysql *topsv1.BaseFields) {
 	if mysql == nil {
 		return
@@ -155,15 +156,14 @@ func setMySQLClient(list objects, mysql *topsv1.BaseFields) {
 	}
 }
 
-// setMySQLVolume names the volume of the database, its path on the node and the
-// claim on it (contract statement 30). Either may be nil.
+// setMySQLVolume sets the name of the database's volume, its path on the node, and
+// the name of the claim on it (contract statement 30). Either may be nil.
 func setMySQLVolume(mysql objects, volume *topsv1.HostPathVolume, claim *topsv1.VolumeClaim) {
 	for _, o := range mysql {
 		switch o := o.(type) {
 		case *corev1.PersistentVolume:
 			if volume != nil {
-				o.Name = volume.Name
-				o.Spec.HostPath.Path = volume.HostPath
+				o.Name, o.Spec.HostPath.Path = volume.Name, volume.HostPath
 			}
 		case *corev1.PersistentVolumeClaim:
 			if volume != nil {
@@ -190,24 +190,20 @@ func volcanoFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return &topsv1.BaseFields{NotDeploy: spec.Volcano.NotDeploy, Namespace: spec.Volcano.Namespace}
 }
 
-// patchVolcano applies the fields of the parts (contract statement 31). The Job
-// that makes the certificate of admission has the fields of admission except the
-// name.
+// patchVolcano applies the fields of the parts (contract statement 31). Those of
+// admission hold for the Job that creates its certificate, too.
 func patchVolcano(list objects, spec *topsv1.GcuResourceSpec) {
 	v := spec.Volcano
 	parts := list.byWorkload()
 	setWebhookNamespace(list, v.Namespace)
 	parts["volcano-admission"].apply(partFields(v.Admission))
+	parts["volcano-admission-init"].apply(partFields(v.Admission))
 	parts["volcano-controllers"].apply(partFields(v.Controller))
 	parts["volcano-scheduler"].apply(partFields(v.Scheduler))
-	if job := partFields(v.Admission); job != nil {
-		job.Name = ""
-		parts["volcano-admission-init"].apply(job)
-	}
 }
 
-// setWebhookNamespace tells everybody in which namespace the webhook manager is:
-// the webhooks, itself, and the Job that makes its certificate (contract
+// setWebhookNamespace passes the namespace of the webhook manager to the webhooks,
+// to the manager itself, and to the Job that creates its certificate (contract
 // statements 14 and 31).
 func setWebhookNamespace(list objects, namespace string) {
 	if namespace == "" {
@@ -243,14 +239,14 @@ func setWebhookNamespace(list objects, namespace string) {
 	}
 }
 
-// setWebhook leads a webhook to a namespace and spares that and kube-system:
-// webhooks refuse when nobody answers, and without these two nothing would come up
-// again.
-func setWebhook(client *admissionv1.WebhookClientConfig, asked *metav1.LabelSelector, namespace string) {
+// setWebhook sets the namespace of the Service that a webhook calls, and excludes
+// it from the webhook with kube-system: requests fail when the Service does not
+// answer, and without these two nothing would come up again.
+func setWebhook(client *admissionv1.WebhookClientConfig, selector *metav1.LabelSelector, namespace string) {
 	client.Service.Namespace = namespace
-	spared := []string{"kube-system", namespace}
-	slices.Sort(spared)
-	for i := range asked.MatchExpressions {
-		asked.MatchExpressions[i].Values = slices.Compact(spared)
+	excluded := []string{"kube-system", namespace}
+	slices.Sort(excluded)
+	for i := range selector.MatchExpressions {
+		selector.MatchExpressions[i].Values = slices.Compact(excluded)
 	}
 }
