@@ -28,7 +28,7 @@ spec:
 		{"a field the API does not have", "port: 80", "prot: 80", `unknown field "spec.ports[0].prot"`},
 		{"a value of another type", "port: 80", "port: http", "cannot unmarshal"},
 		{"a key given twice", "  name: s", "  name: s\n  name: t", `key "name" already set`},
-		{"a kind that is not known", "kind: Service", "kind: Sevice", `no kind "Sevice"`},
+		{"a kind that is not known", "kind: Service", "kind: Gadget", `no kind "Gadget"`},
 		{"an object without the label of its workload", "app.kubernetes.io/name", "app", "without the label app.kubernetes.io/name"},
 		{"a separator that separates nothing", "spec:", "--- spec:", "invalid Yaml document separator"},
 	} {
