@@ -24,16 +24,6 @@ const LabelName = "app.kubernetes.io/name"
 // objects are the objects of a component, or of one of its workloads.
 type objects []object
 
-// byWorkload returns the objects of each workload, by its built-in name.
-func (l objects) byWorkload() map[string]objects {
-	parts := map[string]objects{}
-	for _, o := range l {
-		name := o.GetLabels()[LabelName]
-		parts[name] = append(parts[name], o)
-	}
-	return parts
-}
-
 // apply applies the fields of a spec to the objects of one workload. A field that
 // is not set leaves the built-in value; fields may be nil.
 func (l objects) apply(fields *topsv1.BaseFields) {
@@ -43,10 +33,10 @@ func (l objects) apply(fields *topsv1.BaseFields) {
 	l.setNamespace(fields.Namespace)
 	for _, pod := range l.pods() {
 		setNodeSelector(pod, fields.NodeSelector)
-		for i := range pod.Containers {
-			setImage(&pod.Containers[i], fields)
-			setEnv(&pod.Containers[i], fields.Env)
-		}
+	}
+	for _, c := range l.containers() {
+		setImage(c, fields)
+		setEnv(c, fields.Env)
 	}
 	l.setName(fields.Name)
 }
@@ -60,6 +50,17 @@ func (l objects) pods() []*corev1.PodSpec {
 		}
 	}
 	return pods
+}
+
+// containers returns the containers of the workloads, without init containers.
+func (l objects) containers() []*corev1.Container {
+	var containers []*corev1.Container
+	for _, pod := range l.pods() {
+		for i := range pod.Containers {
+			containers = append(containers, &pod.Containers[i])
+		}
+	}
+	return containers
 }
 
 // templateOf returns the pod template of a workload, nil for other objects.

@@ -41,13 +41,10 @@ func nfdFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 // statement 29).
 func patchNFD(list objects, spec *topsv1.GcuResourceSpec) {
 	fields := map[string]*topsv1.BaseFields{"nfd-master": spec.NFD.Master, "nfd-worker": spec.NFD.Worker}
-	for _, pod := range list.pods() {
-		for i := range pod.Containers {
-			c := &pod.Containers[i]
-			if own := fields[c.Name]; own != nil {
-				setImage(c, own)
-				setEnv(c, own.Env)
-			}
+	for _, c := range list.containers() {
+		if own := fields[c.Name]; own != nil {
+			setImage(c, own)
+			setEnv(c, own.Env)
 		}
 	}
 }
@@ -116,31 +113,33 @@ func nightingaleFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return &topsv1.BaseFields{NotDeploy: spec.Nightingale.NotDeploy, Namespace: spec.Nightingale.Namespace}
 }
 
-// partFields returns the fields of a part of nightingale or volcano that have an
-// effect: all but the namespace, which is that of the first level (contract
-// statement 20). fields may be nil.
-func partFields(fields *topsv1.BaseFields) *topsv1.BaseFields {
-	if fields == nil {
-		return nil
+// applyParts applies the fields of the parts of nightingale or volcano, by the
+// built-in name of their workload; nil ones are left out. The namespace of a part
+// has no effect, the first level has one (contract statement 20).
+func (l objects) applyParts(fields map[string]*topsv1.BaseFields) {
+	parts := map[string]objects{}
+	for _, o := range l {
+		name := o.GetLabels()[LabelName]
+		parts[name] = append(parts[name], o)
 	}
-	own := *fields
-	own.Namespace = ""
-	return &own
+	for name, part := range parts {
+		if fields[name] == nil {
+			continue
+		}
+		own := *fields[name]
+		own.Namespace = ""
+		part.apply(&own)
+	}
 }
 
 // patchNightingale applies the fields of the parts (contract statement 30). The
 // Services keep their names, by which the parts find each other.
 func patchNightingale(list objects, spec *topsv1.GcuResourceSpec) {
 	n := spec.Nightingale
-	parts := list.byWorkload()
-	setMySQLVolume(parts["mysql"], n.MySQLPV, n.MySQLPVC)
+	setMySQLVolume(list, n.MySQLPV, n.MySQLPVC)
 	setMySQLClient(list, n.MySQL)
-	parts["agentd"].apply(partFields(n.Agentd))
-	parts["mysql"].apply(partFields(n.MySQL))
-	parts["nserver"].apply(partFields(n.NServer))
-	parts["nwebapi"].apply(partFields(n.NWebAPI))
-	parts["prometheus"].apply(partFields(n.Prometheus))
-	parts["redis"].apply(partFields(n.Redis))
+	list.applyParts(map[string]*topsv1.BaseFields{"agentd": n.Agentd, "mysql": n.MySQL, "nserver": n.NServer, "nwebapi": n.NWebAPI,
+		"prometheus": n.Prometheus, "redis": n.Redis})
 }
 
 // setMySQLClient gives the init containers that wait for the database its image
@@ -158,8 +157,8 @@ func setMySQLClient(list objects, mysql *topsv1.BaseFields) {
 
 // setMySQLVolume sets the name of the database's volume, its path on the node, and
 // the name of the claim on it (contract statement 30). Either may be nil.
-func setMySQLVolume(mysql objects, volume *topsv1.HostPathVolume, claim *topsv1.VolumeClaim) {
-	for _, o := range mysql {
+func setMySQLVolume(list objects, volume *topsv1.HostPathVolume, claim *topsv1.VolumeClaim) {
+	for _, o := range list {
 		switch o := o.(type) {
 		case *corev1.PersistentVolume:
 			if volume != nil {
@@ -194,12 +193,9 @@ func volcanoFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 // admission hold for the Job that creates its certificate, too.
 func patchVolcano(list objects, spec *topsv1.GcuResourceSpec) {
 	v := spec.Volcano
-	parts := list.byWorkload()
 	setWebhookNamespace(list, v.Namespace)
-	parts["volcano-admission"].apply(partFields(v.Admission))
-	parts["volcano-admission-init"].apply(partFields(v.Admission))
-	parts["volcano-controllers"].apply(partFields(v.Controller))
-	parts["volcano-scheduler"].apply(partFields(v.Scheduler))
+	list.applyParts(map[string]*topsv1.BaseFields{"volcano-admission": v.Admission, "volcano-admission-init": v.Admission,
+		"volcano-controllers": v.Controller, "volcano-scheduler": v.Scheduler})
 }
 
 // setWebhookNamespace passes the namespace of the webhook manager to the webhooks,
@@ -222,18 +218,15 @@ func setWebhookNamespace(list objects, namespace string) {
 		}
 	}
 	const flag = "--webhook-namespace="
-	for _, pod := range list.pods() {
-		for i := range pod.Containers {
-			c := &pod.Containers[i]
-			for j := range c.Args {
-				if strings.HasPrefix(c.Args[j], flag) {
-					c.Args[j] = flag + namespace
-				}
+	for _, c := range list.containers() {
+		for i := range c.Args {
+			if strings.HasPrefix(c.Args[i], flag) {
+				c.Args[i] = flag + namespace
 			}
-			for j := range c.Env {
-				if c.Env[j].Name == "NAMESPACE" {
-					c.Env[j].Value = namespace
-				}
+		}
+		for i := range c.Env {
+			if c.Env[i].Name == "NAMESPACE" {
+				c.Env[i].Value = namespace
 			}
 		}
 	}
