@@ -37,7 +37,7 @@ func programs(t *testing.T, names ...string) string {
 	return dir
 }
 
-const manifests = "../pkg/gcuresource/component/testdata"
+const manifests = "../pkg/gcuresource/component/manifests"
 
 func TestTheImageOfTheOperatorHasThePrograms(t *testing.T) {
 	dir := programs(t, "manager", "node-agent", "busybox")

@@ -39,7 +39,7 @@ func run(programs, output, rootfs, version string) error {
 	if err != nil {
 		return err
 	}
-	files, err := operatorFiles(programs, filepath.Join("pkg", "gcuresource", "component", "testdata"), busybox)
+	files, err := operatorFiles(programs, filepath.Join("pkg", "gcuresource", "component", "manifests"), busybox)
 	if err != nil {
 		return err
 	}

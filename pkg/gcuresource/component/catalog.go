@@ -30,19 +30,6 @@ const (
 	EveryReplica Readiness = "EveryReplica"
 )
 
-// Disruption says what replacing the pod of a component does to the node it is
-// on (design section 6).
-type Disruption string
-
-const (
-	// ReplacesPod disturbs nobody else.
-	ReplacesPod Disruption = "ReplacePod"
-	// RestartsRuntime restarts the container runtime of the node.
-	RestartsRuntime Disruption = "RestartRuntime"
-	// EvictsAccelerators needs every pod gone that uses the node's cards.
-	EvictsAccelerators Disruption = "EvictAcceleratorPods"
-)
-
 // Entry is one component of the catalog.
 type Entry struct {
 	// Name is the component's key in the spec.
@@ -55,64 +42,49 @@ type Entry struct {
 	Excludes []string
 	// Readiness says when it runs.
 	Readiness Readiness
-	// Disruption is what replacing its pod does to a node.
-	Disruption Disruption
-	// requested tells whether a spec asks for it (contract statements 22 to 24).
-	requested func(*topsv1.GcuResourceSpec) bool
-	// render returns its objects in the order in which a status lists them
-	// (contract statement 49).
-	render func(*topsv1.GcuResourceSpec) ([]object, error)
+	// fields returns its fields in a spec, those of the first level for nfd,
+	// nightingale and volcano; nil when the spec does not name it.
+	fields func(*topsv1.GcuResourceSpec) *topsv1.BaseFields
+	// patch applies what else its spec has to its built-in objects, before the
+	// fields are applied; nil when there is nothing else.
+	patch func(objects, *topsv1.GcuResourceSpec)
 }
 
 // catalog has every component of the API in deployment order (contract
 // statement 46, components.md section 1.0). The index of an entry, counted
 // from 1, is its place in AnnotationOrder.
 var catalog = []Entry{
-	{Name: NFD, Readiness: OnEveryNode, Disruption: ReplacesPod, render: always(renderNFD),
-		requested: func(s *topsv1.GcuResourceSpec) bool { return s.NFD != nil && !s.NFD.NotDeploy }},
-	{Name: Driver, Needs: []string{NFD}, Readiness: OnEveryNode, Disruption: EvictsAccelerators, render: always(renderDriver),
-		requested: func(s *topsv1.GcuResourceSpec) bool { return asked(s.Driver) }},
-	{Name: Toolkit, Needs: []string{Driver}, Readiness: OnEveryNode, Disruption: RestartsRuntime, render: always(renderToolkit),
-		requested: func(s *topsv1.GcuResourceSpec) bool { return asked(s.Toolkit) }},
+	{Name: NFD, Readiness: OnEveryNode, fields: nfdFields, patch: patchNFD},
+	{Name: Driver, Needs: []string{NFD}, Readiness: OnEveryNode,
+		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.Driver }},
+	{Name: Toolkit, Needs: []string{Driver}, Readiness: OnEveryNode,
+		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.Toolkit }},
 	{Name: DevicePlugin, Needs: []string{Driver, Toolkit}, Excludes: []string{GcusharePlugin, GcushareScheduler},
-		Readiness: OnEveryNode, Disruption: ReplacesPod, render: always(renderDevicePlugin),
-		requested: func(s *topsv1.GcuResourceSpec) bool { return asked(devicePlugin(s)) }},
+		Readiness: OnEveryNode, fields: devicePluginFields},
 	{Name: GcusharePlugin, Needs: []string{Driver, Toolkit}, Excludes: []string{DevicePlugin},
-		Readiness: OnEveryNode, Disruption: ReplacesPod, render: always(renderGcusharePlugin),
-		requested: SharesCards},
+		Readiness: OnEveryNode, fields: gcusharePluginFields},
 	{Name: GcushareScheduler, Needs: []string{GcusharePlugin}, Excludes: []string{DevicePlugin},
-		Readiness: EveryReplica, Disruption: ReplacesPod, render: always(renderGcushareScheduler),
-		requested: func(s *topsv1.GcuResourceSpec) bool { return asked(s.GcushareScheduler) }},
-	{Name: Nightingale, Readiness: EveryReplica, Disruption: ReplacesPod, render: always(renderNightingale),
-		requested: func(s *topsv1.GcuResourceSpec) bool { return s.Nightingale != nil && !s.Nightingale.NotDeploy }},
-	{Name: Exporter, Needs: []string{Driver}, Readiness: OnEveryNode, Disruption: ReplacesPod, render: always(renderExporter),
-		requested: func(s *topsv1.GcuResourceSpec) bool { return asked(s.Exporter) }},
-	{Name: GFD, Needs: []string{NFD, Driver, Toolkit}, Readiness: OnEveryNode, Disruption: ReplacesPod, render: always(renderGFD),
-		requested: func(s *topsv1.GcuResourceSpec) bool { return asked(s.GFD) }},
-	{Name: Volcano, Readiness: EveryReplica, Disruption: ReplacesPod, render: renderVolcano,
-		requested: func(s *topsv1.GcuResourceSpec) bool { return s.Volcano != nil && !s.Volcano.NotDeploy }},
+		Readiness: EveryReplica, patch: patchGcushareScheduler,
+		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.GcushareScheduler }},
+	{Name: Nightingale, Readiness: EveryReplica, fields: nightingaleFields, patch: patchNightingale},
+	{Name: Exporter, Needs: []string{Driver}, Readiness: OnEveryNode, patch: patchExporter,
+		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.Exporter }},
+	{Name: GFD, Needs: []string{NFD, Driver, Toolkit}, Readiness: OnEveryNode,
+		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.GFD }},
+	{Name: Volcano, Readiness: EveryReplica, fields: volcanoFields, patch: patchVolcano},
 }
 
-// always is a render function that cannot fail.
-func always(render func(*topsv1.GcuResourceSpec) []object) func(*topsv1.GcuResourceSpec) ([]object, error) {
-	return func(spec *topsv1.GcuResourceSpec) ([]object, error) { return render(spec), nil }
+// requested reports whether a spec asks for the component: it names it and does
+// not set notDeploy (contract statements 10 and 22 to 24).
+func (e *Entry) requested(spec *topsv1.GcuResourceSpec) bool {
+	fields := e.fields(spec)
+	return fields != nil && !fields.NotDeploy
 }
 
-func asked(fields *topsv1.BaseFields) bool { return fields != nil && !fields.NotDeploy }
-
-// devicePlugin returns the fields of the device plugin, which has a second
-// name in the spec (decision D2). The API server refuses a spec with both.
-func devicePlugin(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
-	if spec.DevicePlugin != nil {
-		return spec.DevicePlugin
-	}
-	return spec.Plugin
-}
-
-// SharesCards tells whether a spec deploys gcusharePlugin, which runs on nodes
+// SharesCards reports whether a spec deploys gcusharePlugin, which runs on nodes
 // with LabelGcushare only.
 func SharesCards(spec *topsv1.GcuResourceSpec) bool {
-	return spec.GcusharePlugin != nil && asked(&spec.GcusharePlugin.BaseFields)
+	return Find(GcusharePlugin).requested(spec)
 }
 
 // Find returns the entry of a component, nil for a name that is not in the

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -37,22 +38,6 @@ func TestTheCatalogIsConsistent(t *testing.T) {
 		if r.Namespace != workloads[0].Namespace {
 			t.Errorf("%s is in namespace %s, its workload in %s", entry.Name, r.Namespace, workloads[0].Namespace)
 		}
-	}
-}
-
-// Design section 6.
-func TestWhatReplacingAComponentDisturbs(t *testing.T) {
-	got := map[Disruption][]string{}
-	for i := range catalog {
-		got[catalog[i].Disruption] = append(got[catalog[i].Disruption], catalog[i].Name)
-	}
-	want := map[Disruption][]string{
-		EvictsAccelerators: {"driver"},
-		RestartsRuntime:    {"toolkit"},
-		ReplacesPod:        {"nfd", "devicePlugin", "gcusharePlugin", "gcushareScheduler", "nightingale", "exporter", "gfd", "volcano"},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("disruption (-want +got):\n%s", diff)
 	}
 }
 
@@ -100,19 +85,25 @@ func TestContractOwnedObjects(t *testing.T) {
 	}
 }
 
+// podOf returns the pod spec of a workload, an empty one for other objects.
+func podOf(t *testing.T, d Desired) corev1.PodSpec {
+	t.Helper()
+	if !d.Ref.Workload() {
+		return corev1.PodSpec{}
+	}
+	var workload appsv1.Deployment // a DaemonSet and a Job have the same template
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &workload); err != nil {
+		t.Fatal(err)
+	}
+	return workload.Spec.Template.Spec
+}
+
 // imagesOf returns the image of each container of a component's workloads.
 func imagesOf(t *testing.T, r Rendered) map[string]string {
 	t.Helper()
 	images := map[string]string{}
 	for _, d := range r.Objects {
-		if d.Ref.GroupVersionKind != DeploymentKind && d.Ref.GroupVersionKind != DaemonSetKind {
-			continue
-		}
-		var workload appsv1.Deployment // a DaemonSet has the same template
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &workload); err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range workload.Spec.Template.Spec.Containers {
+		for _, c := range podOf(t, d).Containers {
 			images[d.Ref.Namespace+"/"+d.Ref.Name+"/"+c.Name] = c.Image
 		}
 	}
@@ -124,6 +115,12 @@ func TestContractFirstLevels(t *testing.T) {
 	t.Run("contract 20: namespace and notDeploy of nightingale win over those of a part, its name is its own", func(t *testing.T) {
 		r := render(t, newGR(topsv1.GcuResourceSpec{Nightingale: &topsv1.NightingaleSpec{Namespace: "first", Redis: child}}))["nightingale"]
 		if got := imagesOf(t, r)["first/renamed/renamed"]; got != "artifact.enflame.cn/enflame_docker_images/enflame/redis:v9" {
+			t.Errorf("images are %v", imagesOf(t, r))
+		}
+	})
+	t.Run("contract 20: the namespace of a part has no effect when the first level has none either", func(t *testing.T) {
+		r := render(t, newGR(topsv1.GcuResourceSpec{Nightingale: &topsv1.NightingaleSpec{Redis: child}}))["nightingale"]
+		if _, found := imagesOf(t, r)["enflame/renamed/renamed"]; !found {
 			t.Errorf("images are %v", imagesOf(t, r))
 		}
 	})
@@ -226,11 +223,7 @@ func TestGcushareFollowsItsFields(t *testing.T) {
 		affinity := func(s topsv1.GcuResourceSpec) *corev1.Affinity {
 			for _, d := range render(t, newGR(s))["gcushareScheduler"].Objects {
 				if d.Ref.GroupVersionKind == DeploymentKind {
-					var deployment appsv1.Deployment
-					if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &deployment); err != nil {
-						t.Fatal(err)
-					}
-					return deployment.Spec.Template.Spec.Affinity
+					return podOf(t, d).Affinity
 				}
 			}
 			return nil
@@ -238,11 +231,47 @@ func TestGcushareFollowsItsFields(t *testing.T) {
 		if affinity(spec) == nil {
 			t.Error("it may run anywhere")
 		}
-		spec.GcushareScheduler.NodeSelector = onGCUNodes()
+		spec.GcushareScheduler.NodeSelector = map[string]string{"pool": "a"}
 		if got := affinity(spec); got != nil {
 			t.Errorf("it must run on %v", got)
 		}
 	})
+}
+
+func TestTheVolumeOfTheDatabaseFollowsItsFields(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		spec topsv1.NightingaleSpec
+		want [4]string // the PersistentVolume, its path, the claim, that of the pod
+	}{
+		{"contract 30: volume and claim", topsv1.NightingaleSpec{MySQLPV: &topsv1.HostPathVolume{Name: "v", HostPath: "/data"}, MySQLPVC: &topsv1.VolumeClaim{Name: "c"}},
+			[4]string{"v", "/data", "c", "c"}},
+		{"contract 30: the volume only", topsv1.NightingaleSpec{MySQLPV: &topsv1.HostPathVolume{Name: "v", HostPath: "/data"}},
+			[4]string{"v", "/data", "mysql-pvc", "mysql-pvc"}},
+		{"contract 30: the claim only", topsv1.NightingaleSpec{MySQLPVC: &topsv1.VolumeClaim{Name: "c"}},
+			[4]string{"mysql-pv", "/var/lib/topscloud/nightingale/mysql", "c", "c"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got [4]string
+			for _, d := range render(t, newGR(topsv1.GcuResourceSpec{Nightingale: &tc.spec}))["nightingale"].Objects {
+				switch {
+				case d.Ref.Kind == "PersistentVolume":
+					got[0] = d.Ref.Name
+					got[1], _, _ = unstructured.NestedString(d.Object.Object, "spec", "hostPath", "path")
+				case d.Ref.Kind == "PersistentVolumeClaim":
+					got[2] = d.Ref.Name
+					if volume, _, _ := unstructured.NestedString(d.Object.Object, "spec", "volumeName"); volume != tc.want[0] {
+						t.Errorf("it claims %s", volume)
+					}
+				case d.Ref.Kind == "Deployment" && d.Ref.Name == "mysql":
+					got[3] = podOf(t, d).Volumes[0].PersistentVolumeClaim.ClaimName
+				}
+			}
+			if got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
 }
 
 // No password is in a manifest.

@@ -1,16 +1,27 @@
 // Package component is the catalog of what a GcuResource (gr) can deploy: one
 // Entry per component, in deployment order, with what it needs, what it
-// excludes, when it runs, what replacing it disturbs, and its objects.
+// excludes, when it runs, and how a spec changes its objects.
 //
-// Render turns a gr into typed objects and those into what is applied. It is
-// pure: the same gr always gives the same objects. The golden files in testdata
-// are the built-in manifests as YAML; a person reads them there, and an image of
-// the operator carries them in /opt/gcu-operator (contract statements 11 and 89).
+// The objects themselves are YAML, manifests/<component>.yaml, with the built-in
+// values. They are embedded, and an image of the operator has the same files in
+// /opt/gcu-operator to be read (contract statements 11 and 89). To change a
+// default, an image or a rule of a role, edit the file; its objects are applied in
+// the order of the status (contract statement 49), by the ranks of Ref. No Go code
+// builds an object: named functions replace the values that a spec sets, each with
+// the number of the statement it implements.
 //
-//	catalog.go          the entries
-//	render.go           gr -> objects, with owner, labels, annotations
-//	object.go           what is special about kinds: kept, made once, applied first or last
-//	fields.go           BaseFields over built-in values
-//	manifest.go, rbac.go, volume.go   building blocks
-//	nfd.go, driver.go … one file per component
+//	manifests/NAME.yaml ─ decoded once, strictly ─▶ copies
+//	  ─ patch (patches.go): what only this component's spec has
+//	  ─ apply (fields.go): BaseFields
+//	  ─ fill (render.go): owner, labels, annotations ─▶ Rendered
+//
+// Render is pure: the same gr always gives the same objects.
+//
+//	catalog.go      the entries
+//	manifest.go     YAML -> objects
+//	fields.go       a function per field of BaseFields
+//	patches.go      a function per other field of a spec
+//	render.go       gr -> what is applied
+//	object.go       what is special about kinds: kept, made once, applied first or last
+//	volcanocrds.go  the CRDs of volcano, compressed as released
 package component

@@ -2,81 +2,166 @@ package component
 
 import (
 	"cmp"
+	"maps"
+	"path"
 	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Defaults of BaseFields that hold for every component (contract statements 12 to 16).
-const (
-	defaultRepository = "artifact.enflame.cn/enflame_docker_images/enflame"
-	defaultVersion    = "latest"
-	defaultNamespace  = "kube-system"
-	defaultPullPolicy = corev1.PullIfNotPresent
-)
+// LabelName is on every object of a component: the name of its workload. On the
+// pods of a DaemonSet it is the only label, so that nothing but a real change
+// makes a new revision.
+const LabelName = "app.kubernetes.io/name"
 
-// builtIn are the values of a component's built-in manifest that BaseFields can change.
-type builtIn struct {
-	name         string
-	image        string
-	env          []corev1.EnvVar
-	nodeSelector map[string]string
-}
+// objects are the objects of a component, or of one of its workloads.
+type objects []object
 
-// settings are the values a component is rendered with.
-type settings struct {
-	name         string
-	namespace    string
-	image        string
-	pullPolicy   corev1.PullPolicy
-	env          []corev1.EnvVar
-	nodeSelector map[string]string
-}
-
-// onGCUNodes is the built-in node selector of the GCU components (contract statement 35).
-func onGCUNodes() map[string]string {
-	return map[string]string{topsv1.LabelGcuPresent: "true"}
-}
-
-// with returns the settings that come out when the fields of a spec are laid
-// over the built-in values. fields may be nil. Env is merged by name (decision
-// D20), nodeSelector replaces (decision D11).
-func (b builtIn) with(fields *topsv1.BaseFields) settings {
+// apply applies the fields of a spec to the objects of one workload. A field that
+// is not set leaves the built-in value; fields may be nil.
+func (l objects) apply(fields *topsv1.BaseFields) {
 	if fields == nil {
-		fields = &topsv1.BaseFields{}
+		return
 	}
-	s := settings{
-		name:         cmp.Or(fields.Name, b.name),
-		namespace:    cmp.Or(fields.Namespace, defaultNamespace),
-		image:        imageOf(fields, b.image),
-		pullPolicy:   corev1.PullPolicy(cmp.Or(string(fields.ImagePullPolicy), string(defaultPullPolicy))),
-		env:          mergeEnv(b.env, fields.Env),
-		nodeSelector: b.nodeSelector,
+	l.setNamespace(fields.Namespace)
+	for _, pod := range l.pods() {
+		setNodeSelector(pod, fields.NodeSelector)
 	}
-	if len(fields.NodeSelector) > 0 {
-		s.nodeSelector = fields.NodeSelector
+	for _, c := range l.containers() {
+		setImage(c, fields)
+		setEnv(c, fields.Env)
 	}
-	return s
+	l.setName(fields.Name)
 }
 
-// imageOf returns repository/image:version (contract statement 17).
-func imageOf(fields *topsv1.BaseFields, image string) string {
-	return cmp.Or(fields.Repository, defaultRepository) + "/" + cmp.Or(fields.Image, image) + ":" + cmp.Or(fields.Version, defaultVersion)
+// pods returns the pod specs of the workloads.
+func (l objects) pods() []*corev1.PodSpec {
+	var pods []*corev1.PodSpec
+	for _, o := range l {
+		if template := templateOf(o); template != nil {
+			pods = append(pods, &template.Spec)
+		}
+	}
+	return pods
 }
 
-// mergeEnv lays the given variables over the built-in ones: one of the same
-// name takes its place, the others follow in their order.
-func mergeEnv(builtIn, given []corev1.EnvVar) []corev1.EnvVar {
-	merged := slices.Clone(builtIn)
-	for _, v := range given {
-		i := slices.IndexFunc(merged, func(have corev1.EnvVar) bool { return have.Name == v.Name })
-		if i < 0 {
-			merged = append(merged, v)
+// containers returns the containers of the workloads, without init containers.
+func (l objects) containers() []*corev1.Container {
+	var containers []*corev1.Container
+	for _, pod := range l.pods() {
+		for i := range pod.Containers {
+			containers = append(containers, &pod.Containers[i])
+		}
+	}
+	return containers
+}
+
+// templateOf returns the pod template of a workload, nil for other objects.
+func templateOf(o object) *corev1.PodTemplateSpec {
+	switch o := o.(type) {
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template
+	case *appsv1.Deployment:
+		return &o.Spec.Template
+	case *batchv1.Job:
+		return &o.Spec.Template
+	}
+	return nil
+}
+
+// setName replaces the built-in name of a workload and the label of what belongs to
+// it (contract statement 13). Only the workload is renamed. Webhooks and what is
+// MadeOnce keep their label.
+func (l objects) setName(name string) {
+	if name == "" {
+		return
+	}
+	for _, o := range l {
+		if ref := refOf(o); ref.MadeOnce() || ref.Webhook() {
 			continue
 		}
-		merged[i] = v
+		o.SetLabels(map[string]string{LabelName: name})
+		switch o := o.(type) {
+		case *appsv1.DaemonSet:
+			o.Name = name
+			setPodName(o.Spec.Selector, &o.Spec.Template, name)
+		case *appsv1.Deployment:
+			o.Name = name
+			setPodName(o.Spec.Selector, &o.Spec.Template, name)
+		case *corev1.Service:
+			o.Spec.Selector = map[string]string{LabelName: name}
+		}
 	}
-	return merged
+}
+
+// setPodName labels the pods of a workload with its name. A container with the
+// built-in name of the workload gets the new one too (contract statement 13).
+func setPodName(selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, name string) {
+	for i := range template.Spec.Containers {
+		if c := &template.Spec.Containers[i]; c.Name == selector.MatchLabels[LabelName] {
+			c.Name = name
+		}
+	}
+	selector.MatchLabels = map[string]string{LabelName: name}
+	template.Labels = map[string]string{LabelName: name}
+}
+
+// setNamespace replaces the built-in namespace: of the objects, of the subjects of
+// bindings, and the Namespace itself (contract statement 14).
+func (l objects) setNamespace(namespace string) {
+	if namespace == "" {
+		return
+	}
+	for _, o := range l {
+		if o.GetNamespace() != "" {
+			o.SetNamespace(namespace)
+		}
+		switch o := o.(type) {
+		case *corev1.Namespace:
+			o.Name = namespace
+			o.Labels = map[string]string{LabelName: namespace}
+		case *rbacv1.ClusterRoleBinding:
+			for i := range o.Subjects {
+				o.Subjects[i].Namespace = namespace
+			}
+		}
+	}
+}
+
+// setImage replaces repository, name and version of a container's image, which is
+// repository/image:version (contract statements 11 and 15 to 17), and the pull
+// policy (contract statement 12).
+func setImage(c *corev1.Container, fields *topsv1.BaseFields) {
+	name, version, _ := strings.Cut(path.Base(c.Image), ":")
+	c.Image = cmp.Or(fields.Repository, path.Dir(c.Image)) + "/" + cmp.Or(fields.Image, name) + ":" + cmp.Or(fields.Version, version)
+	c.ImagePullPolicy = cmp.Or(fields.ImagePullPolicy, c.ImagePullPolicy)
+}
+
+// setEnv merges environment variables into those of a container. One with the name
+// of a built-in one replaces it in place, the others follow in their order
+// (contract statement 18, decision D20).
+func setEnv(c *corev1.Container, env []corev1.EnvVar) {
+	for _, v := range env {
+		i := slices.IndexFunc(c.Env, func(have corev1.EnvVar) bool { return have.Name == v.Name })
+		if i < 0 {
+			c.Env = append(c.Env, v)
+			continue
+		}
+		c.Env[i] = v
+	}
+}
+
+// setNodeSelector replaces the built-in node selector (contract statements 19 and
+// 35, decision D11). An empty selector leaves it.
+func setNodeSelector(pod *corev1.PodSpec, selector map[string]string) {
+	if len(selector) > 0 {
+		pod.NodeSelector = maps.Clone(selector)
+	}
 }

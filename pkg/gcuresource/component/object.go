@@ -29,7 +29,7 @@ type Ref struct {
 	Name      string
 }
 
-// String is the kind and the name, as a message tells them.
+// String is the kind and the name, as in messages.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -37,7 +37,7 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// Kept tells whether an object stays in the cluster when its gr goes. Deleting
+// Kept reports whether an object stays in the cluster when its gr goes. Deleting
 // a CRD would delete the objects of users (decision D16), deleting a namespace
 // whatever else is in it, and deleting the password of a database whose files
 // stay on their host would lock them.
@@ -45,16 +45,16 @@ func (r Ref) Kept() bool {
 	return r.Kind == "CustomResourceDefinition" || r.Shared()
 }
 
-// Shared tells whether an object is made when it is missing, and is otherwise
+// Shared reports whether an object is made when it is missing, and is otherwise
 // used as it is, whoever made it: somebody may bring his own namespace or his
 // own password. A status does not list it (contract statement 49).
 func (r Ref) Shared() bool { return r.Kind == "Namespace" || r.Kind == "Secret" }
 
-// MadeOnce tells whether an object that exists is not applied again: it is
+// MadeOnce reports whether an object that exists is not applied again: it is
 // Shared, or a Job, whose template cannot be changed.
 func (r Ref) MadeOnce() bool { return r.Shared() || r.Kind == "Job" }
 
-// Workload tells whether pods come from the object.
+// Workload reports whether pods come from the object.
 func (r Ref) Workload() bool {
 	switch r.GroupVersionKind {
 	case DaemonSetKind, DeploymentKind, JobKind:
@@ -63,7 +63,7 @@ func (r Ref) Workload() bool {
 	return false
 }
 
-// Webhook tells whether the object makes the API server ask pods of its
+// Webhook reports whether the object makes the API server ask pods of its
 // component before it stores something. It comes when those run and goes before
 // them: in between it would refuse pods in the whole cluster (components.md
 // section 1.10).

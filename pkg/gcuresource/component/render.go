@@ -20,30 +20,34 @@ import (
 
 // Render returns the components a gr asks for in deployment order. revision
 // names the revision of its spec. The same gr and revision always give the same
-// objects. An error means that a built-in manifest cannot be encoded, which is a
-// defect of this program.
+// objects. An error means that a built-in manifest cannot be decoded or encoded,
+// which is a defect of this program.
 func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
-	var list []Rendered
+	var components []Rendered
 	for i := range catalog {
 		entry := &catalog[i]
 		if !entry.requested(&gr.Spec) {
 			continue
 		}
 		r := Rendered{Name: entry.Name, Order: i + 1, Readiness: entry.Readiness}
-		objects, err := entry.render(&gr.Spec)
-		if err == nil {
-			err = r.fill(gr, revision, objects)
-		}
+		list, err := manifestOf(entry.Name)
 		if err != nil {
+			return nil, err
+		}
+		if entry.patch != nil {
+			entry.patch(list, &gr.Spec)
+		}
+		list.apply(entry.fields(&gr.Spec))
+		if err := r.fill(gr, revision, list); err != nil {
 			return nil, fmt.Errorf("rendering component %s: %w", entry.Name, err)
 		}
-		list = append(list, r)
+		components = append(components, r)
 	}
-	return list, nil
+	return components, nil
 }
 
-func (r *Rendered) fill(gr *topsv1.GcuResource, revision string, objects []object) error {
-	for _, o := range objects {
+func (r *Rendered) fill(gr *topsv1.GcuResource, revision string, list objects) error {
+	for _, o := range list {
 		own(gr, r.Name, o)
 		if ds, ok := o.(*appsv1.DaemonSet); ok {
 			annotate(gr, r.Order, ds)
@@ -70,12 +74,10 @@ func own(gr *topsv1.GcuResource, component string, o object) {
 	labels[topsv1.LabelGcuResource] = gr.Name
 	labels[topsv1.LabelComponent] = component
 	o.SetLabels(labels)
-	// The pods of these have owners that come and go: the label tells whose they are.
-	switch o := o.(type) {
-	case *appsv1.Deployment:
-		o.Spec.Template.Labels[topsv1.LabelGcuResource] = gr.Name
-	case *batchv1.Job:
-		o.Spec.Template.Labels[topsv1.LabelGcuResource] = gr.Name
+	// The pods of these have owners that come and go: the label says whose they are.
+	switch o.(type) {
+	case *appsv1.Deployment, *batchv1.Job:
+		metav1.SetMetaDataLabel(&templateOf(o).ObjectMeta, topsv1.LabelGcuResource, gr.Name)
 	}
 	if refOf(o).Kept() {
 		return

@@ -3,18 +3,15 @@ package component
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/test/golden"
 )
 
 // newGR returns a gr as the API server would store it, with the given spec.
@@ -63,39 +60,6 @@ func example(t *testing.T, name string) *topsv1.GcuResource {
 	return gr
 }
 
-func TestComponentsRenderAsTheirGoldenFiles(t *testing.T) {
-	gr := newGR(allComponents())
-	gr.Annotations[topsv1.AnnotationUpdateStrategy] = "OTA"
-	for name, r := range render(t, gr) {
-		t.Run(name, func(t *testing.T) {
-			var documents []string
-			for _, d := range r.Objects {
-				raw, err := yaml.Marshal(readable(d))
-				if err != nil {
-					t.Fatal(err)
-				}
-				documents = append(documents, string(raw))
-			}
-			golden.Check(t, name+".yaml", strings.Join(documents, "---\n"))
-		})
-	}
-}
-
-// readable is an object as the golden file shows it: the schemas of volcano's
-// CRDs are too long to read.
-func readable(d Desired) map[string]any {
-	if d.Ref.Kind != "CustomResourceDefinition" || !strings.HasSuffix(d.Ref.Name, ".volcano.sh") {
-		return d.Object.Object
-	}
-	short := d.Object.DeepCopy()
-	versions, _, _ := unstructured.NestedSlice(short.Object, "spec", "versions")
-	for i := range versions {
-		versions[i].(map[string]any)["schema"] = "as released with volcano v1.7.0, without descriptions"
-	}
-	_ = unstructured.SetNestedSlice(short.Object, versions, "spec", "versions")
-	return short.Object
-}
-
 func TestRenderOrder(t *testing.T) {
 	off := &topsv1.BaseFields{NotDeploy: true}
 	for _, tc := range []struct {
@@ -133,41 +97,53 @@ func TestTheTwoDefaultBlueprintsAreTheSame(t *testing.T) {
 	}
 }
 
-func TestFieldsAreLaidOverTheBuiltInValues(t *testing.T) {
-	b := builtIn{name: "built-in", image: "gcu-driver", nodeSelector: onGCUNodes(),
-		env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}}
-	base := settings{name: "built-in", namespace: "kube-system", pullPolicy: "IfNotPresent", nodeSelector: onGCUNodes(), env: b.env,
-		image: "artifact.enflame.cn/enflame_docker_images/enflame/gcu-driver:latest"}
+func TestFieldsReplaceTheBuiltInValues(t *testing.T) {
+	const image = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-plugin:latest"
+	nodeName := corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}
+	devices := corev1.EnvVar{Name: "ENFLAME_VISIBLE_DEVICES", Value: "all"}
 	for _, tc := range []struct {
 		name   string
-		fields *topsv1.BaseFields
-		want   func(*settings)
+		fields topsv1.BaseFields
+		want   func(*appsv1.DaemonSet, *corev1.Container)
 	}{
-		{"contract 11, 12, 13, 14 and 16: no fields give the defaults", nil, func(*settings) {}},
-		{"empty fields give the defaults", &topsv1.BaseFields{}, func(*settings) {}},
+		{"contract 11, 12, 13, 14 and 16: no fields give the defaults", topsv1.BaseFields{}, func(*appsv1.DaemonSet, *corev1.Container) {}},
 		{"contract 17: the image is repository/image:version",
-			&topsv1.BaseFields{Repository: "artifact.enflame.cn/galaxy_docker_hub/gcu", Image: "other", Version: "v2"},
-			func(s *settings) { s.image = "artifact.enflame.cn/galaxy_docker_hub/gcu/other:v2" }},
-		{"name, namespace and pull policy replace", &topsv1.BaseFields{Name: "n", Namespace: "ns", ImagePullPolicy: "Always"},
-			func(s *settings) { s.name, s.namespace, s.pullPolicy = "n", "ns", "Always" }},
-		{"contract 18: env is merged by name, in a stable order",
-			&topsv1.BaseFields{Env: []corev1.EnvVar{{Name: "C", Value: "3"}, {Name: "A", Value: "9"}}},
-			func(s *settings) {
-				s.env = []corev1.EnvVar{{Name: "A", Value: "9"}, {Name: "B", Value: "2"}, {Name: "C", Value: "3"}}
+			topsv1.BaseFields{Repository: "artifact.enflame.cn/galaxy_docker_hub/gcu", Image: "other", Version: "v2"},
+			func(_ *appsv1.DaemonSet, c *corev1.Container) {
+				c.Image = "artifact.enflame.cn/galaxy_docker_hub/gcu/other:v2"
 			}},
-		{"contract 19 and 35: nodeSelector replaces the built-in one", &topsv1.BaseFields{NodeSelector: map[string]string{"zone": "a"}},
-			func(s *settings) { s.nodeSelector = map[string]string{"zone": "a"} }},
+		{"contract 15: the repository may have a port", topsv1.BaseFields{Repository: "registry:5000"},
+			func(_ *appsv1.DaemonSet, c *corev1.Container) { c.Image = "registry:5000/gcu-plugin:latest" }},
+		{"namespace and pull policy replace", topsv1.BaseFields{Namespace: "ns", ImagePullPolicy: "Always"},
+			func(ds *appsv1.DaemonSet, c *corev1.Container) { ds.Namespace, c.ImagePullPolicy = "ns", "Always" }},
+		{"contract 13: the name goes into selector and container too", topsv1.BaseFields{Name: "n"},
+			func(ds *appsv1.DaemonSet, c *corev1.Container) {
+				ds.Name, c.Name = "n", "n"
+				ds.Labels[LabelName], ds.Spec.Selector.MatchLabels[LabelName], ds.Spec.Template.Labels[LabelName] = "n", "n", "n"
+			}},
+		{"contract 18: env is merged by name, in a stable order",
+			topsv1.BaseFields{Env: []corev1.EnvVar{{Name: "C", Value: "3"}, {Name: "NODE_NAME", Value: "9"}}},
+			func(_ *appsv1.DaemonSet, c *corev1.Container) {
+				c.Env = []corev1.EnvVar{{Name: "NODE_NAME", Value: "9"}, devices, {Name: "C", Value: "3"}}
+			}},
+		{"contract 19 and 35: nodeSelector replaces the built-in one", topsv1.BaseFields{NodeSelector: map[string]string{"zone": "a"}},
+			func(ds *appsv1.DaemonSet, _ *corev1.Container) {
+				ds.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"}
+			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			want := base
-			tc.want(&want)
-			if diff := cmp.Diff(want, b.with(tc.fields), cmp.AllowUnexported(settings{})); diff != "" {
-				t.Errorf("settings (-want +got):\n%s", diff)
+			got := render(t, newGR(topsv1.GcuResourceSpec{DevicePlugin: &tc.fields}))["devicePlugin"].PerNode
+			want := render(t, newGR(topsv1.GcuResourceSpec{DevicePlugin: &topsv1.BaseFields{}}))["devicePlugin"].PerNode
+			c := &want.Spec.Template.Spec.Containers[0]
+			if diff := cmp.Diff([]corev1.EnvVar{nodeName, devices}, c.Env); diff != "" || c.Image != image || c.ImagePullPolicy != "IfNotPresent" ||
+				want.Name != "enflame-gcu-k8s-plugin" || want.Namespace != "kube-system" {
+				t.Errorf("the defaults are %s/%s, %+v\n%s", want.Namespace, want.Name, c, diff)
+			}
+			tc.want(want, c)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("DaemonSet (-want +got):\n%s", diff)
 			}
 		})
-	}
-	if b.env[0].Value != "1" {
-		t.Error("merging changed the built-in values")
 	}
 }
 

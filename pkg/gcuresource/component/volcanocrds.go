@@ -6,9 +6,9 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 //go:generate go run ./volcanocrds v1.7.0 volcanocrds/volcano-crds.json.gz
@@ -20,29 +20,21 @@ import (
 //go:embed volcanocrds/volcano-crds.json.gz
 var volcanoCRDFile []byte
 
-var readVolcanoCRDs = sync.OnceValues(func() ([]apiextensionsv1.CustomResourceDefinition, error) {
+// volcanoCRDs returns the CRDs of volcano as the operator applies them: with the
+// label of a component's objects, without the metadata of their project.
+func volcanoCRDs() (objects, error) {
 	plain, err := gzip.NewReader(bytes.NewReader(volcanoCRDFile))
 	if err != nil {
 		return nil, fmt.Errorf("unpacking the CRDs of volcano: %w", err)
 	}
-	var list []apiextensionsv1.CustomResourceDefinition
-	if err := json.NewDecoder(plain).Decode(&list); err != nil {
+	var crds []apiextensionsv1.CustomResourceDefinition
+	if err := json.NewDecoder(plain).Decode(&crds); err != nil {
 		return nil, fmt.Errorf("decoding the CRDs of volcano: %w", err)
 	}
-	return list, nil
-})
-
-// volcanoCRDs returns the CRDs of volcano as the operator applies them.
-func volcanoCRDs() ([]object, error) {
-	crds, err := readVolcanoCRDs()
-	if err != nil {
-		return nil, err
-	}
-	list := make([]object, len(crds))
+	var list objects
 	for i := range crds {
-		crd := crds[i].DeepCopy()
-		crd.ObjectMeta = metaOf("", crd.Name, crd.Name)
-		list[i] = crd
+		crds[i].ObjectMeta = metav1.ObjectMeta{Name: crds[i].Name, Labels: map[string]string{LabelName: crds[i].Name}}
+		list = append(list, &crds[i])
 	}
 	return list, nil
 }
