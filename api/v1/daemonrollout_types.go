@@ -258,7 +258,7 @@ type RolloutRollback struct {
 	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
 }
 
-// RollingBack tells whether the policy answers the failure of the present revision with a
+// RollingBack reports whether the policy answers the failure of the present revision with a
 // rollback, which is not over yet.
 func (s *DaemonRolloutStatus) RollingBack() bool {
 	return s.Rollback != nil && s.Rollback.From == s.Revision && s.Rollback.CompletedTime == nil

@@ -46,7 +46,7 @@ type RuntimeReport struct {
 	// default is the name of the default runtime of the running daemon.
 	// +optional
 	Default string `json:"default,omitempty"`
-	// restartStopsContainers tells whether a restart stops the containers; absent
+	// restartStopsContainers reports whether a restart stops the containers; absent
 	// when it is not known, which counts as yes.
 	// +optional
 	RestartStopsContainers *bool `json:"restartStopsContainers,omitempty"`

@@ -59,7 +59,7 @@ func (c *cli) completeLists(names func(context.Context, *cluster) ([]string, err
 	}
 }
 
-// said tells whether a flag was given.
+// said reports whether a flag was given.
 func (l *limit) said() bool {
 	return slices.ContainsFunc([]string{"nodes", "components", "all"}, l.command.Flags().Changed)
 }

@@ -106,7 +106,7 @@ func (c *cli) resume(ctx context.Context, cl *cluster, name string) error {
 	case !unpaused:
 		c.say("gr %s is neither paused nor halted, and no node failed: there is nothing to resume", name)
 	case dro != nil && dro.Status.FailedNodes > 0:
-		c.say("%s failed, which does not halt it; kubectl gcu resume %s once more forgives that", message.Count(int(dro.Status.FailedNodes), "node"), name)
+		c.say("%s failed, which does not halt it; kubectl gcu resume %s again clears the failure", message.Count(int(dro.Status.FailedNodes), "node"), name)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (c *cli) forgive(ctx context.Context, cl *cluster, name string) error {
 	return nil
 }
 
-// halted tells whether too many nodes failed.
+// halted reports whether too many nodes failed.
 func halted(dro *topsv1.DaemonRollout) bool {
 	return meta.IsStatusConditionTrue(dro.Status.Conditions, topsv1.RolloutHalted)
 }

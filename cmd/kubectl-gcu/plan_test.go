@@ -50,7 +50,7 @@ func TestPlanOfARealServer(t *testing.T) {
 	s := newSite(t)
 	gr := s.plannable("planned")
 	file := grFile("planned", "1.1")
-	s.says(s.gcu("plan", "planned"), exitOK, "GcuResource planned: nothing is to be done")
+	s.says(s.gcu("plan", "planned"), exitOK, "GcuResource planned: nothing to do")
 	s.says(s.gcuWith(t.Context(), file, "plan", "-f", "-"), exitOK, "3 of 3 nodes upgraded, at most 1 unavailable at once", "driver.version: 1.0 -> 1.1",
 		"gcu-driver:1.0 -> gcu-driver:1.1", "upgraded node by node", "EvictAccelerator", "replace driver")
 	s.says(s.gcuWith(t.Context(), file, "plan", "-f", "-", "-o", "wide", "--nodes", "planned-2,planned-3"), exitOK, "limited to 2 nodes (planned-2, planned-3)",

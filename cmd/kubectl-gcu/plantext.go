@@ -50,7 +50,7 @@ func planSum(p *preview.Preview) string {
 	case len(p.Nodes) == 0 && atOnce:
 		return "no node is upgraded; see what happens at once"
 	case len(p.Nodes) == 0 && len(p.Left) == 0:
-		return "nothing is to be done"
+		return "nothing to do"
 	case len(p.Nodes) == 0:
 		return "no node is upgraded"
 	}

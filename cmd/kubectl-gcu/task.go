@@ -159,7 +159,7 @@ func (c *cluster) awaitTask(ctx context.Context, node, task string, o asked, sta
 	})
 }
 
-// taskIs tells whether a task is in a state, and else what is waited for; the error
+// taskIs reports whether a task is in a state, and else what is waited for; the error
 // says that it will not be.
 func taskIs(upgrade *topsv1.NodeUpgrade, task string, o asked, state topsv1.OperationTaskState) (bool, string, error) {
 	op := upgrade.Status.Operation
@@ -168,7 +168,7 @@ func taskIs(upgrade *topsv1.NodeUpgrade, task string, o asked, state topsv1.Oper
 	}
 	if op.Override != o.value {
 		if upgrade.Annotations[topsv1.AnnotationTaskOverride] != o.value {
-			return false, "", notYet("node %s: somebody asked for something else before the operator read it", upgrade.Name)
+			return false, "", notYet("node %s: another override was set before the operator read this one", upgrade.Name)
 		}
 		return false, "the operator has not read it yet", nil
 	}

@@ -211,7 +211,7 @@ func (c *cli) upgrade(ctx context.Context, cl *cluster, wanted *unstructured.Uns
 			judged = live.GetGeneration()
 		}
 		if live.GetGeneration() != judged {
-			return 0, refused("somebody else changed the spec of gr %s in this moment: nothing was changed, look at it and try again", name)
+			return 0, refused("the spec of gr %s was changed concurrently: nothing was written; review it and try again", name)
 		}
 		next, err := cl.writeSpec(ctx, live, wanted)
 		if !apierrors.IsConflict(err) {
@@ -268,7 +268,7 @@ func (c *cli) announce(ctx context.Context, cl *cluster, live, wanted *unstructu
 		c.say("  not limited to %s any more", onlyWords(was))
 	}
 	if live.GetAnnotations()[topsv1.AnnotationUpdateStrategy] == "" && live.GetAnnotations()[topsv1.OpenYurtAnnotationUpdateStrategy] == "" {
-		c.say("it has no annotation %s: nobody replaces pods that exist", topsv1.AnnotationUpdateStrategy)
+		c.say("it has no annotation %s: existing pods are not replaced", topsv1.AnnotationUpdateStrategy)
 	}
 	return err
 }
@@ -328,11 +328,11 @@ func (c *cli) awaitSpec(ctx context.Context, cl *cluster, name string, generatio
 		if to := gr.Annotations[topsv1.AnnotationRolledBackTo]; to != "" {
 			return notYet("gr %s was rolled back to %s; kubectl gcu status %s says why", name, to, name)
 		}
-		return notYet("the spec of gr %s was changed again by somebody else", name)
+		return notYet("the spec of gr %s was changed again by another client", name)
 	})
 }
 
-// limitReached tells whether all is done that the upgrade of a gr is limited to. The
+// limitReached reports whether all is done that the upgrade of a gr is limited to. The
 // rollout may tell of what it was limited to a moment ago, so it is asked what follows.
 func (c *cli) limitReached(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (bool, error) {
 	told, err := cl.asker().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})

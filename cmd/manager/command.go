@@ -68,7 +68,7 @@ type upgradeAPIOptions struct {
 	logDir       string
 }
 
-// on tells whether the REST API is served.
+// on reports whether the REST API is served.
 func (o upgradeAPIOptions) on() bool { return o.addr != "0" }
 
 func newCommand() *cobra.Command {
@@ -111,8 +111,8 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 
 func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.addr, "upgrade-api-bind-address", defaultAPIAddr, "`address` of the REST API of gcu-upgrade-manager; 0 serves none")
-	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token asks the API server who calls and what they may do with gcuresources, over TLS; none asks nobody, over plain HTTP")
-	flags.StringVar(&o.certDir, "upgrade-api-tls-cert-dir", "", "`directory` with tls.crt and tls.key for mode token; empty: a certificate nobody has signed")
+	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token authenticates and authorizes requests with the API server, over TLS; none authenticates nothing, over plain HTTP")
+	flags.StringVar(&o.certDir, "upgrade-api-tls-cert-dir", "", "`directory` with tls.crt and tls.key for mode token; empty: a self-signed certificate")
 	flags.StringVar(&o.blueprintDir, "blueprint-dir", defaultBlueprintDir, "`directory` of the blueprints that a PUT may name")
 	flags.StringVar(&o.logDir, "upgrade-api-log-dir", defaultAPILogDir, "`directory` of the rotating log file "+apiLogFile+"; empty: standard error only")
 }

@@ -107,7 +107,7 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {ota.HoldState{Held: true, Hold: hold}}}, 0, "This node is held: nothing is started on it, what is in flight goes on\n", ""},
 		"a hold of an administrator is told": {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{AdministratorHold: hold}}}, 0,
 			"This node is not held; an administrator holds it since 2023-11-14T22:13:20Z: surgery\n", ""},
-		"a release without a connection": {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{Offline: "queued"}}}, 0, "This node is not held; the operator is told when", ""},
+		"a release without a connection": {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{Offline: "queued"}}}, 0, "This node is not held; it is sent when", ""},
 		"a rollback":                     {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {ota.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
 		"a rollback in time": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(ota.Waiting, "taken back")}, "GET /v1/operations/op-1": {operationIn(ota.Withdrawn, "driver: in time")}}, 0,
 			"op-1  Waiting  taken back\nop-1  Withdrawn  driver: in time\n", ""},

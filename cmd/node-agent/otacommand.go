@@ -131,7 +131,7 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 			})
 		},
 	}
-	command.Flags().BoolVar(&latest, "latest", false, "take whatever is the newest revision when the operator is told; matters while the API server is away")
+	command.Flags().BoolVar(&latest, "latest", false, "upgrade to the newest revision when the operator receives the request; matters while the API server is unreachable")
 	command.Flags().BoolVar(&noWait, "no-wait", false, "return when the order is recorded")
 	command.Flags().StringVar(&key, "idempotency-key", "", "`word` with which a repeated order is the same operation")
 	return command
@@ -183,13 +183,13 @@ func watch(ctx context.Context, c *client, p *printer, o ota.Operation, wanted o
 func (o *otaOptions) holdCommand() *cobra.Command {
 	var message string
 	command := &cobra.Command{
-		Use: "hold", Short: "Have this node left alone; what is in flight goes on", Args: cobra.NoArgs,
+		Use: "hold", Short: "Exclude this node from upgrades; what is in flight continues", Args: cobra.NoArgs,
 		Example: `  node-agent ota hold -m "surgery until 18:00"`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.setHold(command, "/v1/hold", map[string]string{"message": message})
 		},
 	}
-	command.Flags().StringVarP(&message, "message", "m", "", "`text` that says why, to whoever waits for this node")
+	command.Flags().StringVarP(&message, "message", "m", "", "`text` shown to whoever waits for this node")
 	return command
 }
 

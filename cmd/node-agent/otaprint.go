@@ -108,7 +108,7 @@ func (p *printer) hold(s ota.HoldState) error {
 		text += "; an administrator holds it" + holdWords(s.AdministratorHold)
 	}
 	if s.Offline != "" {
-		text += "; the operator is told when the API server can be used"
+		text += "; it is sent when the API server is reachable"
 	}
 	_, err := fmt.Fprintln(p.out, text)
 	return err

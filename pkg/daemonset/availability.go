@@ -27,7 +27,7 @@ func NodeReady(node *corev1.Node) (ready bool, since metav1.Time) {
 	return false, node.CreationTimestamp
 }
 
-// Availability tells whether a pod is available: Ready for minReadySeconds and
+// Availability reports whether a pod is available: Ready for minReadySeconds and
 // not being deleted. When only time is missing, wait is how long (0 otherwise).
 func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
 	if pod.DeletionTimestamp != nil || !isReady(pod) {
@@ -44,7 +44,7 @@ func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (availa
 	return left <= 0, max(0, left)
 }
 
-// CrashLooping tells whether a container of the pod is in CrashLoopBackOff
+// CrashLooping reports whether a container of the pod is in CrashLoopBackOff
 // after at least three restarts, and names it.
 func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
 	if c := crashLooping(pod); c != nil {
@@ -84,7 +84,7 @@ func LastWords(pod *corev1.Pod) string {
 	return last
 }
 
-// BecameReady tells whether an update of a pod made it Ready.
+// BecameReady reports whether an update of a pod made it Ready.
 func BecameReady(before, after *corev1.Pod) bool { return isReady(after) && !isReady(before) }
 
 func isReady(pod *corev1.Pod) bool {

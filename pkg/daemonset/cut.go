@@ -18,12 +18,12 @@ type Cut struct {
 	Components []string
 }
 
-// HasNode tells whether a node is in the cut. Nil has all.
+// HasNode reports whether a node is in the cut. Nil has all.
 func (c *Cut) HasNode(name string) bool {
 	return c == nil || len(c.Nodes) == 0 || slices.Contains(c.Nodes, name)
 }
 
-// HasComponent tells whether a component is in the cut. Nil has all.
+// HasComponent reports whether a component is in the cut. Nil has all.
 func (c *Cut) HasComponent(key string) bool {
 	return c == nil || len(c.Components) == 0 || slices.Contains(c.Components, key)
 }

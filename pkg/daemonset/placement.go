@@ -90,7 +90,7 @@ func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
 	return false
 }
 
-// NodeChanged tells whether an update of a node can change where pods belong or
+// NodeChanged reports whether an update of a node can change where pods belong or
 // whether the node counts: readiness, labels, taints, or another Node object.
 func NodeChanged(before, after *corev1.Node) bool {
 	wasReady, _ := NodeReady(before)

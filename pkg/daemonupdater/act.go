@@ -28,7 +28,7 @@ const parallelism = 16
 
 // errMoved says that the world is not as the pass saw it; the next pass decides
 // again.
-var errMoved = errors.New("it changed since it was read")
+var errMoved = errors.New("changed since it was read")
 
 // undone returns the deletions that this process has not made already; of those it
 // has, the cache may not show it yet.
@@ -109,7 +109,7 @@ func (r *Reconciler) liveRevisions(ctx context.Context, m member, live *appsv1.D
 	return pointers(list.Items, func(c *appsv1.ControllerRevision) string { return c.Name }), nil
 }
 
-// sameTarget tells whether the newest revision of a DaemonSet is still the one
+// sameTarget reports whether the newest revision of a DaemonSet is still the one
 // that was observed: the cache of revisions may be behind that of pods, and then
 // a pod at the newest revision looks outdated.
 func sameTarget(m member, live *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision) bool {

@@ -27,7 +27,7 @@ const (
 	reasonSettingsDisagree = "SettingsDisagree"
 )
 
-// transient tells whether a reason for touching nothing passes by itself.
+// transient reports whether a reason for touching nothing passes by itself.
 func transient(b *rollout.Blocked) bool {
 	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree
 }
@@ -55,7 +55,7 @@ type observation struct {
 	unseen bool
 }
 
-// foreign tells whether the group is none of ours and never was: it has no
+// foreign reports whether the group is none of ours and never was: it has no
 // strategy, and no rollout that would have to be undone. Then nothing more of it
 // is read.
 func (o *observation) foreign() bool {
@@ -227,7 +227,7 @@ func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
 	return open
 }
 
-// unanswered tells whether a request has no final answer, or an answer no request.
+// unanswered reports whether a request has no final answer, or an answer no request.
 func unanswered(upgrade *topsv1.NodeUpgrade) bool {
 	final := finalTasks(upgrade)
 	for _, r := range upgrade.Status.Requests {

@@ -95,14 +95,14 @@ func nodeSlot(s *rollout.Slot) topsv1.NodeSlot {
 	}
 }
 
-// mustPrecede tells whether a new status has to be stored before anything else
+// mustPrecede reports whether a new status has to be stored before anything else
 // happens, because the ledger in it differs. The rest of a status may follow later.
 func mustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
 	return stored.Revision != next.Revision || stored.Resumed != next.Resumed || len(stored.Failed) != len(next.Failed) ||
 		!allStored(next.InFlight, stored.InFlight, stored.Queued) || !allStored(next.Queued, stored.Queued) || !sameMemory(stored, next)
 }
 
-// allStored tells whether every slot is in one of the stored lists. A slot that is
+// allStored reports whether every slot is in one of the stored lists. A slot that is
 // stored and not needed any more may be dropped later, and that a queued node was
 // started may be said later.
 func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {

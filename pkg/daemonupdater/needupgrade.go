@@ -34,7 +34,7 @@ func markingOf(in *rollout.Input, d *rollout.Decision) marking {
 const maxPatches = 500
 
 // conditionPatches returns the patches that bring PodNeedUpgrade and PodImageReady of
-// the pods of the group to what they should be, at most maxPatches of them; more tells whether
+// the pods of the group to what they should be, at most maxPatches of them; more reports whether
 // there are others. Only nodes are looked at about which something changed: when
 // it returns, those that need no patch are not among view.unmarked any more.
 func conditionPatches(o *observation, in *rollout.Input, d *rollout.Decision) (patches []podPatch, more bool, err error) {
@@ -109,7 +109,7 @@ func markOf(outdated bool, in *rollout.Input, verdict *rollout.Verdict) mark {
 	return noMark
 }
 
-// isStopped tells whether a node is passed over until something else happens.
+// isStopped reports whether a node is passed over until something else happens.
 func isStopped(v *rollout.Verdict) bool {
 	return v.State == rollout.Skipped || v.Reason == rollout.ReasonPaused || v.Reason == rollout.ReasonHalted
 }

@@ -141,7 +141,7 @@ func (r *Reconciler) readRollout(ctx context.Context, o *observation) (*topsv1.D
 	return newRollout(o, key), nil
 }
 
-// isGone tells whether a rollout that this process created, and that the cache
+// isGone reports whether a rollout that this process created, and that the cache
 // should show by now, was deleted by somebody.
 func (r *Reconciler) isGone(ctx context.Context, last writtenRollout) (bool, error) {
 	if !slices.Contains(last.basedOn, "") || r.Clock().Sub(last.at) < cacheLag {

@@ -21,7 +21,7 @@ func (m member) component() string {
 	return m.daemonSet.Labels[topsv1.LabelComponent]
 }
 
-// heavy tells whether a change of a component is more than a replaced pod
+// heavy reports whether a change of a component is more than a replaced pod
 // (design section 2).
 func heavy(book *upgradeplan.Book, component string) bool {
 	disruption := book.Disruption([]string{component}, false)
@@ -74,7 +74,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	return job, disturbed
 }
 
-// isStalled tells whether something is amiss with an operation that is being prepared:
+// isStalled reports whether something is amiss with an operation that is being prepared:
 // the node or an image is not as it should be, or the node agent cannot do its part.
 func isStalled(upgrade *topsv1.NodeUpgrade, shown *topsv1.OperationStatus) bool {
 	if shown.Granted {
@@ -94,7 +94,7 @@ func wordsOf(what, message string) string {
 	return what + ": " + message
 }
 
-// hasEnded tells whether an operation of a node is over: it is never carried out
+// hasEnded reports whether an operation of a node is over: it is never carried out
 // again.
 func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
 	if shown := upgrade.Status.Operation; shown != nil && shown.ID == id && shown.Phase.Final() {
@@ -103,7 +103,7 @@ func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
 	return slices.ContainsFunc(upgrade.Status.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
 }
 
-// holds tells whether an operation has ended and keeps its node.
+// holds reports whether an operation has ended and keeps its node.
 func holds(upgrade *topsv1.NodeUpgrade, id string) bool {
 	shown := upgrade.Status.Operation
 	return shown != nil && shown.ID == id && shown.Held

@@ -85,7 +85,7 @@ func (r *Reconciler) confirmSlot(ctx context.Context, o *observation, order *rol
 	return nil
 }
 
-// ofOtherNode tells whether a NodeUpgrade belongs to a Node object of before that had
+// ofOtherNode reports whether a NodeUpgrade belongs to a Node object of before that had
 // the name.
 func ofOtherNode(upgrade *topsv1.NodeUpgrade, order *rollout.Order) bool {
 	return slices.ContainsFunc(upgrade.OwnerReferences, func(o metav1.OwnerReference) bool {

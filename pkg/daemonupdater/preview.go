@@ -124,7 +124,7 @@ func (p Previewer) Preview(ctx context.Context, q Question) (*Preview, error) {
 		out.Blocked = in.Blocked.Message
 		return out, nil
 	case in.Settings.Strategy == daemonset.NoStrategy:
-		out.Blocked = fmt.Sprintf("there is no annotation %s: nobody replaces pods", topsv1.AnnotationUpdateStrategy)
+		out.Blocked = fmt.Sprintf("annotation %s is not set: pods are not replaced", topsv1.AnnotationUpdateStrategy)
 		return out, nil
 	}
 	if q.Approved {
@@ -302,7 +302,7 @@ func unknownToBook(o *observation, in *rollout.Input, book *upgradeplan.Book, no
 	return names
 }
 
-// stopsContainers tells whether the container runtime of a node would be restarted for
+// stopsContainers reports whether the container runtime of a node would be restarted for
 // a toolkit, and all containers with it.
 func stopsContainers(upgrade *topsv1.NodeUpgrade) bool {
 	return upgrade != nil && upgrade.Status.Host != nil && operation.StopsContainers(upgrade.Status.Host.Runtime, "")

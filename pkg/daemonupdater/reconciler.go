@@ -130,7 +130,7 @@ func resultOf(ctx context.Context, again time.Duration, err error) (ctrl.Result,
 	case err == nil:
 		return ctrl.Result{RequeueAfter: again}, nil
 	case isAhead(err):
-		log.FromContext(ctx).V(4).Info("The world is ahead of the cache, deciding again", "cause", err.Error())
+		log.FromContext(ctx).V(4).Info("Stale cache, requeueing", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: retryAhead}, nil
 	}
 	return ctrl.Result{}, err
@@ -168,7 +168,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observation, in rollout.In
 	return soonest(soonest(wait, soon), again), errors.Join(failed, fenced, undone, reported)
 }
 
-// isAhead tells whether every error says that something changed since it was
+// isAhead reports whether every error says that something changed since it was
 // read: then the next pass decides with what is there now.
 func isAhead(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -25,14 +25,14 @@ type rollback struct {
 	hindered string
 }
 
-// asksRollback tells whether a group is halted and its policy asks for a rollback.
+// asksRollback reports whether a group is halted and its policy asks for a rollback.
 func asksRollback(o *observation, in rollout.Input, d rollout.Decision) bool {
 	return d.Halted != "" && in.Blocked == nil && o.policy != nil &&
 		o.policy.Spec.Failure != nil && o.policy.Spec.Failure.Action == topsv1.FailureRollback
 }
 
 // rollbackOf decides whether a halted group goes back to its last known good
-// revision. kept tells whether what is needed for that still exists. A revision
+// revision. kept reports whether what is needed for that still exists. A revision
 // that fails while it is the last known good one stays halted, so there is no
 // loop. It is pure, and gives the same answer until the target has changed.
 func rollbackOf(o *observation, in rollout.Input, d rollout.Decision, kept bool) rollback {
@@ -52,7 +52,7 @@ func rollbackOf(o *observation, in rollout.Input, d rollout.Decision, kept bool)
 	return rollback{to: good}
 }
 
-// atGood tells whether the group is at the last known good revision: its
+// atGood reports whether the group is at the last known good revision: its
 // templates are, or its DaemonSets come from that spec already.
 func atGood(good *topsv1.KnownGoodRevision, o *observation, in rollout.Input) bool {
 	spec, agreed := specRevisionOf(o)
@@ -71,7 +71,7 @@ func nameOf(good *topsv1.KnownGoodRevision) string {
 	return good.Revision
 }
 
-// keptIn tells whether each DaemonSet still has the ControllerRevision of a
+// keptIn reports whether each DaemonSet still has the ControllerRevision of a
 // good revision. Those of a gr are made from its spec and not looked for.
 func keptIn(good *topsv1.KnownGoodRevision, members []member) bool {
 	for _, m := range members {
@@ -169,7 +169,7 @@ func whyOf(d rollout.Decision) string {
 	return why
 }
 
-// isGood tells whether the group is complete and at least one reachable node
+// isGood reports whether the group is complete and at least one reachable node
 // shows that the revision works. An empty fleet shows nothing, nor does one that
 // is offline.
 func isGood(in rollout.Input, d rollout.Decision) bool { return isComplete(in, d) && d.Proven() }
@@ -215,14 +215,14 @@ func followed(before *topsv1.DaemonRolloutStatus, o *observation, in rollout.Inp
 	return nil
 }
 
-// arriving tells whether the target of the group is what a rollback went to: the
+// arriving reports whether the target of the group is what a rollback went to: the
 // same templates, or what the restored spec is rendered to now.
 func arriving(r *topsv1.RolloutRollback, o *observation, in rollout.Input) bool {
 	spec, agreed := specRevisionOf(o)
 	return in.Revision == r.To || (agreed && spec != "" && spec == r.GcuResourceRevision)
 }
 
-// changingBack tells whether some DaemonSets of a gr come from the restored spec
+// changingBack reports whether some DaemonSets of a gr come from the restored spec
 // and the others not yet.
 func changingBack(r *topsv1.RolloutRollback, o *observation) bool {
 	return r.GcuResourceRevision != "" && slices.ContainsFunc(o.members, func(m member) bool {
@@ -230,7 +230,7 @@ func changingBack(r *topsv1.RolloutRollback, o *observation) bool {
 	})
 }
 
-// sameMemory tells whether two statuses agree on good revisions and rollbacks.
+// sameMemory reports whether two statuses agree on good revisions and rollbacks.
 func sameMemory(a, b *topsv1.DaemonRolloutStatus) bool {
 	return equality.Semantic.DeepEqual(a.LastKnownGood, b.LastKnownGood) && equality.Semantic.DeepEqual(a.Rollback, b.Rollback)
 }

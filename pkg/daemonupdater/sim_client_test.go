@@ -228,7 +228,7 @@ func (w *simWorld) serve(m *simManager, c *simCall) {
 	c.reply <- err
 }
 
-// killsNow counts a write, and tells whether its manager is killed after it.
+// killsNow counts a write, and reports whether its manager is killed after it.
 func (w *simWorld) killsNow() bool {
 	w.writes++
 	return w.writes == w.crashAfter

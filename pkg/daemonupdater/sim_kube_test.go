@@ -243,7 +243,7 @@ func simTainted(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// simAdmits tells whether the taints of a node let the pods of a DaemonSet onto it.
+// simAdmits reports whether the taints of a node let the pods of a DaemonSet onto it.
 func simAdmits(node *corev1.Node, ds *appsv1.DaemonSet) bool {
 	return !simTainted(node, corev1.TaintNodeUnreachable) &&
 		(len(ds.Spec.Template.Spec.Tolerations) > 0 || !simTainted(node, topsv1.TaintDriverUpgrade))

@@ -143,7 +143,7 @@ func (w *simWorld) scheduleWorkload(h *simHost) {
 	m.workload = append(m.workload, p)
 }
 
-// guards tells whether a budget refuses the eviction of a pod now.
+// guards reports whether a budget refuses the eviction of a pod now.
 func (w *simWorld) guards(h *simHost, p *simWorkload) bool {
 	return h.name == w.ops.guarded || w.now.Before(p.guarded) && !w.calm
 }

@@ -102,7 +102,7 @@ func (s simSeen) clone() simSeen {
 	return simSeen{maps.Clone(s.nodes), maps.Clone(s.pods), maps.Clone(s.upgrades)}
 }
 
-// ready tells whether a node was seen, and Ready.
+// ready reports whether a node was seen, and Ready.
 func (s simSeen) ready(node string) bool {
 	n := s.nodes[node]
 	return n != nil && simNodeReady(n)

@@ -117,7 +117,7 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	}
 }
 
-// simLives tells whether an operation is not over.
+// simLives reports whether an operation is not over.
 func simLives(op *topsv1.OperationStatus) bool { return op != nil && (!op.Phase.Final() || op.Held) }
 
 // atWork is the operation that may have a node out of service, "" for none.
@@ -310,7 +310,7 @@ func (s simSeen) disturbed(node string) bool {
 	return u != nil && (simAtWork(u) != "" || u.Spec.Operation != nil && u.Spec.Operation.Granted && !simOver(u, u.Spec.Operation.ID))
 }
 
-// simOver tells whether an operation is over on its node.
+// simOver reports whether an operation is over on its node.
 func simOver(u *topsv1.NodeUpgrade, id string) bool {
 	if op := u.Status.Operation; op != nil && op.ID == id {
 		return !simLives(op)

@@ -66,7 +66,7 @@ func (m *simManager) operate(start bool) {
 	}
 }
 
-// observeNode looks at a node and decides; nil when nothing is to be done about it.
+// observeNode looks at a node and decides; nil when nothing to do about it.
 func (m *simManager) observeNode(h *simHost) *simJobPass {
 	u, _ := m.view.objects[simKey{kind: simUpgrades, name: h.name}].(*topsv1.NodeUpgrade)
 	node := simGet[*corev1.Node](m.w.api, simNodeKey(h.name))

@@ -312,7 +312,7 @@ func (w *simWorld) calmAdministrator() {
 	}
 }
 
-// simApproved tells whether the annotation of a rollout has an entry.
+// simApproved reports whether the annotation of a rollout has an entry.
 func simApproved(r *topsv1.DaemonRollout, entry string) bool {
 	return slices.Contains(simApprovals(r), entry)
 }

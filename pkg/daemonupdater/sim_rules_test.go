@@ -255,7 +255,7 @@ func (w *simWorld) checkWindow(pass *simPass, after *topsv1.DaemonRollout, name 
 	}
 }
 
-// simOpen tells whether one of the last minutes was one at which the window opens.
+// simOpen reports whether one of the last minutes was one at which the window opens.
 func simOpen(window *topsv1.MaintenanceWindow, at time.Time) bool {
 	for ago := range time.Duration(window.DurationMinutes) {
 		minute := at.Truncate(time.Minute).Add(-ago * time.Minute)

@@ -65,7 +65,7 @@ func statusOf(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.
 	return status
 }
 
-// onlyMoved tells whether all there is to tell is that a few nodes moved on as
+// onlyMoved reports whether all there is to tell is that a few nodes moved on as
 // they should: no condition says anything else, and nobody is newly skipped, held
 // or failed.
 func onlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
@@ -180,7 +180,7 @@ func waiting(d rollout.Decision) rollout.Waiting {
 	return d.Waiting[max(i, 0)]
 }
 
-// awaitsRequests tells whether a node waits for its person.
+// awaitsRequests reports whether a node waits for its person.
 func awaitsRequests(d rollout.Decision) bool {
 	return slices.ContainsFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingRequest })
 }

@@ -83,7 +83,7 @@ func (b *taskBoard) memberOf(request *topsv1.UpgradeRequest) int {
 	return slices.IndexFunc(b.o.members, func(m member) bool { return m.daemonSet.UID == request.DaemonSet.UID })
 }
 
-// replacesOwnerOf tells whether a member has the name of the DaemonSet a request
+// replacesOwnerOf reports whether a member has the name of the DaemonSet a request
 // is about and is not that DaemonSet.
 func (b *taskBoard) replacesOwnerOf(request *topsv1.UpgradeRequest) bool {
 	return slices.ContainsFunc(b.o.members, func(m member) bool {

@@ -188,7 +188,7 @@ func (r *Reconciler) askForSpec(ctx context.Context, o *observation, to *topsv1.
 	return 0, nil
 }
 
-// carriedOver tells whether the upgrade annotations of a gr are on its DaemonSet.
+// carriedOver reports whether the upgrade annotations of a gr are on its DaemonSet.
 func carriedOver(gr *topsv1.GcuResource, ds *appsv1.DaemonSet) bool {
 	for _, key := range topsv1.UpgradeAnnotations {
 		if gr.Annotations[key] != ds.Annotations[key] {

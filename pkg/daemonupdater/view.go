@@ -256,13 +256,13 @@ func (v *view) set(o *observation, name string, f *found, known zones, now time.
 	v.fleet.Remove(name)
 }
 
-// alive tells whether a pod is on a node and not going away.
+// alive reports whether a pod is on a node and not going away.
 func (v *view) alive(node string, uid types.UID) bool {
 	n := v.nodes[node]
 	return n != nil && slices.ContainsFunc(n.pods, func(p podView) bool { return p.uid == uid && !p.terminating })
 }
 
-// unfenced tells whether a slot is left of a node that is still there.
+// unfenced reports whether a slot is left of a node that is still there.
 func (v *view) unfenced(d *rollout.Decision) bool {
 	return slices.ContainsFunc(d.Ledger.Slots, func(s rollout.Slot) bool { return v.fleet.Node(s.Node) != nil })
 }

@@ -146,7 +146,7 @@ func (r *Reconciler) groupsOnNode(ctx context.Context, node client.Object) []Gro
 	return groups
 }
 
-// controlled tells whether a DaemonSet has a strategy or claims to have one.
+// controlled reports whether a DaemonSet has a strategy or claims to have one.
 func controlled(s daemonset.Settings, err error) bool {
 	return err != nil || s.Strategy != daemonset.NoStrategy
 }

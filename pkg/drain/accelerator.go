@@ -14,7 +14,7 @@ const visibleDevices = "ENFLAME_VISIBLE_DEVICES"
 
 var noDevices = []string{"", "none", "void"}
 
-// usesAccelerator tells whether a pod uses a GCU: a container or init container
+// usesAccelerator reports whether a pod uses a GCU: a container or init container
 // has one of the resources or asks the runtime for devices, or a volume is one of
 // the devices.
 func usesAccelerator(pod *corev1.Pod, p *Policy) bool {
@@ -45,7 +45,7 @@ func asksForDevices(v corev1.EnvVar) bool {
 	return v.Name == visibleDevices && v.ValueFrom == nil && !slices.Contains(noDevices, v.Value)
 }
 
-// matchesAny tells whether s is one of the patterns, or begins like one that ends with *.
+// matchesAny reports whether s is one of the patterns, or begins like one that ends with *.
 func matchesAny(s string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		if beginning, ok := strings.CutSuffix(pattern, "*"); ok {

@@ -86,14 +86,14 @@ type NodeChange struct {
 	Unschedulable *bool
 	// Mark is the new mark, "" removes it; nil leaves it alone.
 	Mark *string
-	// Cordoned tells whether the node is unschedulable once this is carried out.
+	// Cordoned reports whether the node is unschedulable once this is carried out.
 	Cordoned bool
 	// Reason for a program, Message for a person.
 	Reason  CordonReason
 	Message string
 }
 
-// Needed tells whether there is anything to write.
+// Needed reports whether there is anything to write.
 func (c NodeChange) Needed() bool { return c.Unschedulable != nil || c.Mark != nil }
 
 // patch is the change as one JSON merge patch, which the API server refuses when
@@ -134,12 +134,12 @@ func DecideCordon(n NodeFacts, operation string) NodeChange {
 		return heldByOther(n)
 	case n.Unschedulable && (n.Mark == "" || n.SetByOther):
 		return NodeChange{Cordoned: true, Reason: ReasonForeignCordon,
-			Message: "somebody else cordoned the node: it stays cordoned afterwards"}
+			Message: "the node was cordoned by someone else: it stays cordoned afterwards"}
 	case n.Unschedulable:
 		return NodeChange{Cordoned: true, Reason: ReasonAlreadyCordoned, Message: "the node is cordoned for this operation"}
 	case n.Mark == operation:
 		return NodeChange{Unschedulable: &yes, Mark: &operation, Cordoned: true, Reason: ReasonCordonedAgain,
-			Message: "somebody uncordoned the node during the operation: it is cordoned again"}
+			Message: "the node was uncordoned during the operation: cordoning it again"}
 	}
 	return NodeChange{Unschedulable: &yes, Mark: &operation, Cordoned: true, Reason: ReasonCordoned,
 		Message: "the node is cordoned for this operation"}
@@ -153,17 +153,17 @@ func DecideUncordon(n NodeFacts, operation string) NodeChange {
 	switch {
 	case n.Mark == "" && n.Unschedulable:
 		return NodeChange{Cordoned: true, Reason: ReasonForeignCordon,
-			Message: "somebody else cordoned the node: it stays cordoned"}
+			Message: "the node was cordoned by someone else: it stays cordoned"}
 	case n.Mark == "":
 		return NodeChange{Reason: ReasonNotCordoned, Message: "the node is not cordoned"}
 	case n.Mark != operation:
 		return heldByOther(n)
 	case !n.Unschedulable:
 		return NodeChange{Mark: &none, Reason: ReasonNotCordoned,
-			Message: "somebody uncordoned the node during the operation"}
+			Message: "the node was uncordoned during the operation"}
 	case n.SetByOther:
 		return NodeChange{Mark: &none, Cordoned: true, Reason: ReasonForeignCordon,
-			Message: "somebody cordoned the node again during the operation: it stays cordoned"}
+			Message: "the node was cordoned again during the operation: it stays cordoned"}
 	}
 	return NodeChange{Unschedulable: &no, Mark: &none, Reason: ReasonUncordoned, Message: "the node is uncordoned"}
 }

@@ -86,7 +86,7 @@ func inQuestion(f *Facts, p *Policy) []*corev1.Pod {
 	return found
 }
 
-// Concerns tells whether a drain under the policy is about a pod, whatever becomes of it.
+// Concerns reports whether a drain under the policy is about a pod, whatever becomes of it.
 func (p Policy) Concerns(pod *corev1.Pod) bool { return !finished(pod) && inScope(pod, &p) }
 
 func finished(pod *corev1.Pod) bool {
@@ -166,7 +166,7 @@ func askedToLeave(pod *corev1.Pod) time.Time {
 	return end.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 }
 
-// ofJob tells whether a pod belongs to a Job, of Kubernetes or of another group
+// ofJob reports whether a pod belongs to a Job, of Kubernetes or of another group
 // such as volcano's: both end by themselves.
 func ofJob(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)

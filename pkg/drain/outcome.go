@@ -89,14 +89,14 @@ func (r Result) Of(s State) []Outcome {
 	return found
 }
 
-// Done tells whether the node was seen empty: it is Ready and has none but
+// Done reports whether the node was seen empty: it is Ready and has none but
 // skipped pods. The scheduler may have bound a pod in the moment of the cordon,
 // so ask again right before the driver is touched (invariant S8).
 func (r Result) Done() bool {
 	return r.NodeReady && len(r.Of(Skipped)) == len(r.Pods)
 }
 
-// Stuck tells whether somebody else has to act before the node gets empty: a
+// Stuck reports whether somebody else has to act before the node gets empty: a
 // budget refuses, or the policy blocks.
 func (r Result) Stuck() bool {
 	return len(r.Of(Refused)) > 0 || len(r.Of(Blocked)) > 0

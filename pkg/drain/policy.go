@@ -52,7 +52,7 @@ func (p Policy) All() Policy {
 	return p
 }
 
-// Accelerates tells whether a resource of a node is one of the accelerator.
+// Accelerates reports whether a resource of a node is one of the accelerator.
 func (p Policy) Accelerates(resource string) bool { return matchesAny(resource, p.resources) }
 
 // withDefaults says the defaults of the CRD again, for an UpgradePolicy without

@@ -64,7 +64,7 @@ type applyError struct {
 func (e *applyError) Error() string { return "applying " + e.ref.String() + ": " + e.err.Error() }
 func (e *applyError) Unwrap() error { return e.err }
 
-// stale tells whether an error means that the cache is behind: the next pass
+// stale reports whether an error means that the cache is behind: the next pass
 // sees what is there.
 func stale(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
@@ -91,7 +91,7 @@ func failureOf(err error) *Failure {
 	return &Failure{Reason: ReasonApplyFailed, Message: err.Error(), Retry: !fault}
 }
 
-// nodePortTaken tells whether a Service was refused for its node port: the API
+// nodePortTaken reports whether a Service was refused for its node port: the API
 // server frees that of a deleted one a little after it is gone.
 func nodePortTaken(err error) bool {
 	var status apierrors.APIStatus

@@ -120,7 +120,7 @@ func (r *Reconciler) podsOf(ctx context.Context, ref component.Ref, gr *topsv1.G
 	return pods, nil
 }
 
-// belongs tells whether a pod with the labels of a workload comes from it.
+// belongs reports whether a pod with the labels of a workload comes from it.
 func belongs(pod *corev1.Pod, ref component.Ref, gr *topsv1.GcuResource, foreign types.UID) bool {
 	if ref.GroupVersionKind != component.DaemonSetKind {
 		return pod.Labels[topsv1.LabelGcuResource] == gr.Name

@@ -136,7 +136,7 @@ func (c *Component) perNodeRef() component.Ref {
 	return component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: c.PerNode.Namespace, Name: c.PerNode.Name}
 }
 
-// exists tells whether the component is there, at least in part.
+// exists reports whether the component is there, at least in part.
 func (c *Component) exists() bool {
 	return c.DaemonSet != nil || len(c.Deployments) > 0 || len(c.Jobs) > 0
 }
@@ -179,7 +179,7 @@ func older(a, b *topsv1.GcuResource) bool {
 	return a.Name < b.Name
 }
 
-// ours tells whether an existing object belongs to the gr: controlled by its
+// ours reports whether an existing object belongs to the gr: controlled by its
 // UID. What is kept has no owner; any gr may have it once this operator made it.
 func ours(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) bool {
 	if ref.Kept() {
@@ -197,7 +197,7 @@ func conflictFailure(ref component.Ref, live metav1.Object) *Failure {
 		": delete it, or give the component another name or set its notDeploy: true"}
 }
 
-// upToDate tells whether an object needs no apply: it is there and made once, or
+// upToDate reports whether an object needs no apply: it is there and made once, or
 // the same content was applied before, and nobody changed the object since.
 func upToDate(d *component.Desired, live *metav1.PartialObjectMetadata, applied map[types.UID]Applied) bool {
 	if live == nil {
@@ -218,7 +218,7 @@ func upToDate(d *component.Desired, live *metav1.PartialObjectMetadata, applied 
 	return live.Generation <= last.Generation && carries(live, d)
 }
 
-// carries tells whether the labels, annotations and owner of a Desired are on the object.
+// carries reports whether the labels, annotations and owner of a Desired are on the object.
 func carries(live *metav1.PartialObjectMetadata, d *component.Desired) bool {
 	if !includes(live.Labels, d.Object.GetLabels()) || !includes(live.Annotations, d.Object.GetAnnotations()) {
 		return false

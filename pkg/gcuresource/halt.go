@@ -12,7 +12,7 @@ import (
 // ReasonHalted means that nodes failed, and that no other one is started before a person acts.
 const ReasonHalted = "Halted"
 
-// isAbout tells whether a rollout is that of the newest spec: what it says of a version
+// isAbout reports whether a rollout is that of the newest spec: what it says of a version
 // that was given up means nothing for the next. It is pure.
 func isAbout(rollout *topsv1.DaemonRollout, obs *Observation) bool {
 	spec, err := revisionOf(obs.Resource)

@@ -20,7 +20,7 @@ var deviceLabel = regexp.MustCompile(`^feature\.node\.kubernetes\.io/pci-([0-9a-
 // devicePrefix spares most labels the expression.
 const devicePrefix = "feature.node.kubernetes.io/pci-"
 
-// hasDevice tells whether node-feature-discovery found a GCU on the node.
+// hasDevice reports whether node-feature-discovery found a GCU on the node.
 func hasDevice(node *corev1.Node) bool {
 	for key, value := range node.Labels {
 		if value == "true" && strings.HasPrefix(key, devicePrefix) && deviceLabel.MatchString(key) {
@@ -30,7 +30,7 @@ func hasDevice(node *corev1.Node) bool {
 	return false
 }
 
-// isGCUNode tells whether a node has a device, or somebody labelled it so.
+// isGCUNode reports whether a node has a device, or somebody labelled it so.
 func isGCUNode(node *corev1.Node) bool {
 	return node.Labels[topsv1.LabelGcuPresent] == "true" || hasDevice(node)
 }
@@ -93,7 +93,7 @@ func wantedBy(grs []topsv1.GcuResource, node *corev1.Node, label string) wanted 
 	return w
 }
 
-// sharesCardsOf tells whether a spec shares the cards of a node: one that it
+// sharesCardsOf reports whether a spec shares the cards of a node: one that it
 // names, or any GCU node when it names none.
 func sharesCardsOf(spec *topsv1.GcuResourceSpec, node *corev1.Node) bool {
 	if !component.SharesCards(spec) {

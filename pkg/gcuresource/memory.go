@@ -97,7 +97,7 @@ func (m *memory) forget(gr string) {
 	delete(m.kept, gr)
 }
 
-// failed notes that a pass over a gr failed, and tells whether that lasts.
+// failed notes that a pass over a gr failed, and reports whether that lasts.
 func (m *memory) failed(gr string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +110,7 @@ func (m *memory) failed(gr string, now time.Time) bool {
 	return now.Sub(m.failing[gr]) >= patience
 }
 
-// lasts tells whether passes over a gr have been failing for long.
+// lasts reports whether passes over a gr have been failing for long.
 func (m *memory) lasts(gr string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

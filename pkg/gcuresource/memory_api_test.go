@@ -198,7 +198,7 @@ func (m *memoryAPI) create(key objectKey, content, applied map[string]any) (*ent
 	return m.store(key, u, applied), nil
 }
 
-// admits tells whether something may be created in a namespace.
+// admits reports whether something may be created in a namespace.
 func (m *memoryAPI) admits(key objectKey) error {
 	namespace := m.entries[objectKey{corev1.SchemeGroupVersion.WithKind("Namespace"), "", key.namespace}]
 	if namespace == nil {

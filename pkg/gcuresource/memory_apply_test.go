@@ -55,7 +55,7 @@ func (m *memoryAPI) apply(key objectKey, u *unstructured.Unstructured, force boo
 	return m.replace(key, before, content, u.Object), nil
 }
 
-// contradicts tells whether a wanted field has another value that its owner did not apply.
+// contradicts reports whether a wanted field has another value that its owner did not apply.
 func contradicts(live, applied, wanted map[string]any) bool {
 	for k, v := range wanted {
 		have, ok := live[k]

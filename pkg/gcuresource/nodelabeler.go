@@ -105,7 +105,7 @@ func (l *NodeLabeler) allNodes(ctx context.Context, _ client.Object) []reconcile
 	return requests
 }
 
-// labelsChanged tells whether an update of a node can change what decideLabel says.
+// labelsChanged reports whether an update of a node can change what decideLabel says.
 func labelsChanged(e event.UpdateEvent) bool {
 	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
 		e.ObjectOld.GetAnnotations()[topsv1.AnnotationOwnedLabels] != e.ObjectNew.GetAnnotations()[topsv1.AnnotationOwnedLabels]

@@ -18,7 +18,7 @@ type Plan struct {
 	Wait time.Duration
 }
 
-// applies tells whether anything is to be applied.
+// applies reports whether anything is to be applied.
 func (p *Plan) applies() bool {
 	return slices.ContainsFunc(p.Steps, func(s Step) bool { return len(s.Apply) > 0 })
 }

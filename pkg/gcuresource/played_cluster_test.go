@@ -241,7 +241,7 @@ func (c *cluster) collect() error {
 	return nil
 }
 
-// orphaned tells whether the DaemonSet or gr that controls an object is gone.
+// orphaned reports whether the DaemonSet or gr that controls an object is gone.
 func (c *cluster) orphaned(o client.Object) (bool, error) {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {

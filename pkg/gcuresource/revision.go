@@ -96,7 +96,7 @@ func revisionOf(gr *topsv1.GcuResource) (string, error) {
 	return revisionName(gr, data), nil
 }
 
-// rolledBack tells whether the present spec of a gr is one that was restored.
+// rolledBack reports whether the present spec of a gr is one that was restored.
 // The annotation was written together with the spec, so this survives anything.
 func rolledBack(gr *topsv1.GcuResource) bool {
 	to, ok := gr.Annotations[topsv1.AnnotationRolledBackTo]
@@ -107,7 +107,7 @@ func rolledBack(gr *topsv1.GcuResource) bool {
 	return err == nil && to == current
 }
 
-// isKept tells whether the newest revision is that of the present spec.
+// isKept reports whether the newest revision is that of the present spec.
 func (h *history) isKept() bool {
 	return len(h.revisions) > 0 && h.revisions[0].Name == h.current
 }
@@ -194,7 +194,7 @@ func (h *history) revision(gr *topsv1.GcuResource, namespace string) *appsv1.Con
 	}
 }
 
-// leftover tells whether a revision belonged to a gr of this name that is gone:
+// leftover reports whether a revision belonged to a gr of this name that is gone:
 // names of cluster scoped objects are unique.
 func leftover(gr *topsv1.GcuResource, r *appsv1.ControllerRevision) bool {
 	owner := metav1.GetControllerOf(r)

@@ -140,11 +140,11 @@ func TestStatusOfAnUpgrade(t *testing.T) {
 		{"OTA: available outdated pods leave it Running", map[string]string{topsv1.OpenYurtAnnotationUpdateStrategy: "ota"},
 			"Running", "2/2", ReasonWaitingForNodes, half + "; strategy OTA: each node upgrades when its node asks", "False AsExpected: nothing is wrong"},
 		{"no strategy: it says what to set", nil, "Running", "2/2", ReasonNoStrategy,
-			half + "; no update-strategy annotation: nobody replaces pods, set topsops.enflame.com/update-strategy", "False AsExpected: nothing is wrong"},
+			half + "; no update-strategy annotation: pods are not replaced; set topsops.enflame.com/update-strategy", "False AsExpected: nothing is wrong"},
 		{"wrong settings are told and never defaulted",
 			map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable: "0"},
 			"Running", "2/2", "InvalidMaxUnavailable",
-			half + `; nobody replaces pods: annotation topsops.enflame.com/max-unavailable is "0": set it to a whole number of nodes of at least 1, or to a percentage from 1% to 100%`,
+			half + `; pods are not replaced: annotation topsops.enflame.com/max-unavailable is "0": set it to a whole number of nodes of at least 1, or to a percentage from 1% to 100%`,
 			`True InvalidMaxUnavailable: annotation topsops.enflame.com/max-unavailable is "0": set it to a whole number of nodes of at least 1, or to a percentage from 1% to 100%`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

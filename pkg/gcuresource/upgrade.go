@@ -116,7 +116,7 @@ func upgradeOf(obs *Observation, steps []Step) upgrade {
 	return u
 }
 
-// passed tells whether pods of changed components were all replaced while no
+// passed reports whether pods of changed components were all replaced while no
 // operator was there to tell.
 func passed(changed []string, steps []Step) bool {
 	return slices.ContainsFunc(steps, func(s Step) bool {
@@ -124,7 +124,7 @@ func passed(changed []string, steps []Step) bool {
 	})
 }
 
-// count adds up the pods. changed tells whether a template is newer than a pod,
+// count adds up the pods. changed reports whether a template is newer than a pod,
 // onNodes whether pods of a DaemonSet lag behind.
 func (u *upgrade) count(steps []Step) (changed, onNodes bool) {
 	for i := range steps {
@@ -141,11 +141,11 @@ func (u *upgrade) count(steps []Step) (changed, onNodes bool) {
 // upgradeWords says who replaces outdated pods.
 func upgradeWords(settings daemonset.Settings, err error) (reason, message string) {
 	if f := settingsFailure(err); f != nil {
-		return f.Reason, "; nobody replaces pods: " + f.Message
+		return f.Reason, "; pods are not replaced: " + f.Message
 	}
 	switch {
 	case settings.Strategy == daemonset.NoStrategy:
-		return ReasonNoStrategy, "; no update-strategy annotation: nobody replaces pods, set " + topsv1.AnnotationUpdateStrategy
+		return ReasonNoStrategy, "; no update-strategy annotation: pods are not replaced; set " + topsv1.AnnotationUpdateStrategy
 	case settings.Paused:
 		return ReasonPaused, "; paused: no new node is started until annotation " + topsv1.AnnotationPaused + " is removed"
 	case settings.Strategy == daemonset.OTA:
@@ -154,19 +154,19 @@ func upgradeWords(settings daemonset.Settings, err error) (reason, message strin
 	return ReasonUpgrading, ""
 }
 
-// wasUpgrading tells whether an upgrade or a rollback was under way.
+// wasUpgrading reports whether an upgrade or a rollback was under way.
 func wasUpgrading(gr *topsv1.GcuResource) bool {
 	return isOpen(gr.Status.Conditions, topsv1.ActionUpgrade) || isOpen(gr.Status.Conditions, topsv1.ActionRollback)
 }
 
-// isOpen tells whether the condition of an action says that it is under way.
+// isOpen reports whether the condition of an action says that it is under way.
 func isOpen(conditions []topsv1.ActionCondition, action string) bool {
 	return slices.ContainsFunc(conditions, func(c topsv1.ActionCondition) bool {
 		return c.Action == action && c.Status == underWay[action]
 	})
 }
 
-// finishesUpgrade tells whether a status ends what was under way.
+// finishesUpgrade reports whether a status ends what was under way.
 func finishesUpgrade(gr *topsv1.GcuResource, status *topsv1.GcuResourceStatus) bool {
 	return wasUpgrading(gr) && !wasUpgrading(&topsv1.GcuResource{Status: *status})
 }
@@ -195,7 +195,7 @@ func upgradeActions(obs *Observation, list []topsv1.ActionCondition, u *upgrade,
 	return refusedRollback(obs, list, now)
 }
 
-// unreported tells whether a spec was restored that changed no pod, so that its
+// unreported reports whether a spec was restored that changed no pod, so that its
 // rollback was never under way.
 func unreported(obs *Observation, list []topsv1.ActionCondition, u *upgrade) bool {
 	return u.action == topsv1.ActionRollback && obs.Rollback == nil &&

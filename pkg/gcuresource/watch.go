@@ -172,12 +172,12 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return requests
 }
 
-// deletionChanged tells whether a deletion was asked for.
+// deletionChanged reports whether a deletion was asked for.
 func deletionChanged(e event.UpdateEvent) bool {
 	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 }
 
-// podChanged tells whether an update of a pod can change a decision: where it
+// podChanged reports whether an update of a pod can change a decision: where it
 // is, whether it is available, what is wrong with it.
 func podChanged(e event.UpdateEvent) bool {
 	before, okBefore := e.ObjectOld.(*corev1.Pod)
@@ -203,7 +203,7 @@ func podReadySince(pod *corev1.Pod) metav1.Time {
 	return metav1.Time{}
 }
 
-// nodeChanged tells whether an update of a node can change a decision: which
+// nodeChanged reports whether an update of a node can change a decision: which
 // components belong there, and whether it counts.
 func nodeChanged(e event.UpdateEvent) bool {
 	before, okBefore := e.ObjectOld.(*corev1.Node)
@@ -211,7 +211,7 @@ func nodeChanged(e event.UpdateEvent) bool {
 	return !okBefore || !okAfter || daemonset.NodeChanged(before, after)
 }
 
-// haltChanged tells whether a rollout is halted, or not any more, or for another reason or
+// haltChanged reports whether a rollout is halted, or not any more, or for another reason or
 // spec: of all that changes in it, that is what a gr shows.
 func haltChanged(e event.UpdateEvent) bool {
 	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)

@@ -80,7 +80,7 @@ func defaultRuntimeOf(config string) (string, error) {
 		} `json:"containerd"`
 	}
 	if err := json.Unmarshal([]byte(config), &parsed); err != nil {
-		return "", fmt.Errorf("decoding the configuration that containerd tells: %w", err)
+		return "", fmt.Errorf("decoding the configuration reported by containerd: %w", err)
 	}
 	if parsed.Containerd.DefaultRuntimeName == "" {
 		return "", errors.New("containerd does not tell its default runtime")

@@ -112,7 +112,7 @@ func first(s sighting) decision {
 	case !s.canRestart:
 		return failed(report, ReasonNoServiceManager, "this host has no systemd, and no restart command is set for %s", s.engine)
 	case s.instanceErr != nil:
-		return decision{report, Running, ReasonInstanceUnknown, fmt.Sprintf("which process %s is cannot be told: %v", s.engine, s.instanceErr)}
+		return decision{report, Running, ReasonInstanceUnknown, fmt.Sprintf("cannot determine the process of %s: %v", s.engine, s.instanceErr)}
 	}
 	return decision{begin, Running, ReasonInProgress, fmt.Sprintf("restarting %s for default runtime %s", s.engine, s.want.DefaultRuntime)}
 }
@@ -193,7 +193,7 @@ func because(s sighting) string {
 	case s.begun.Refused != "":
 		return ": " + s.begun.Refused
 	case s.busyErr != nil:
-		return fmt.Sprintf(", and whether a restart is going on cannot be told: %v", s.busyErr)
+		return fmt.Sprintf(", and cannot determine whether a restart is in progress: %v", s.busyErr)
 	}
 	return ""
 }

@@ -105,7 +105,7 @@ func (h host) config(e Engine) string {
 	return h.paths.ContainerdConfig
 }
 
-// exists tells whether there is anything at a path.
+// exists reports whether there is anything at a path.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -54,7 +54,7 @@ const (
 	Failed  State = "Failed"
 )
 
-// ended tells whether an attempt is over in this state.
+// ended reports whether an attempt is over in this state.
 func ended(s State) bool { return s == Done || s == Failed }
 
 // Reason of a state: a closed list.

@@ -96,7 +96,7 @@ func keyOfRegistry(registry string) (string, error) {
 	return parsed.Host + at, nil
 }
 
-// covers tells whether a key is for a repository: the same port, a host that matches part
+// covers reports whether a key is for a repository: the same port, a host that matches part
 // by part, with wildcards, and a path that begins with that of the key.
 func covers(key, repository string) bool {
 	keyHost, keyPath, _ := strings.Cut(key, "/")

@@ -45,7 +45,7 @@ func askedOf(nodeUpgrade *topsv1.NodeUpgrade) []asked {
 	return all
 }
 
-// ofHost tells whether the agent does a task; all others are the operator's.
+// ofHost reports whether the agent does a task; all others are the operator's.
 func ofHost(t upgradeplan.Task) bool {
 	switch t.Action {
 	case upgradeplan.ActionPrepull:
@@ -101,7 +101,7 @@ func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 // clockSkew is how far the clocks of two operators may be apart.
 const clockSkew = 5 * time.Minute
 
-// outdated tells whether the operation of a task is older than the last one of which this
+// outdated reports whether the operation of a task is older than the last one of which this
 // agent has ended a task: then it comes from a state of the API server before that one,
 // such as a backup, and what it asks for was done, or given up, long ago.
 func (a asked) outdated(recorded []hostagent.Result) bool {
@@ -111,7 +111,7 @@ func (a asked) outdated(recorded []hostagent.Result) bool {
 	})
 }
 
-// answered tells whether a result is of this attempt, or a later one, and final.
+// answered reports whether a result is of this attempt, or a later one, and final.
 func (a asked) answered(state hostagent.State, attempt int) bool {
 	return (state == hostagent.Done || state == hostagent.Failed) && attempt >= a.attempt
 }

@@ -41,7 +41,7 @@ func reportOf(facts hostagent.Facts, now time.Time) *topsv1.HostReport {
 	return report
 }
 
-// due tells whether a report is to be applied: it says anything else than the one
+// due reports whether a report is to be applied: it says anything else than the one
 // that is there, or that one is old. Free disk space alone changes all the time, and
 // is shown with the next.
 func due(shown, report *topsv1.HostReport) bool {

@@ -92,7 +92,7 @@ func New(o Options) *Worker {
 	}
 }
 
-// Restarting tells whether a restart of the runtime is recorded as begun and not ended.
+// Restarting reports whether a restart of the runtime is recorded as begun and not ended.
 func (w *Worker) Restarting() bool {
 	return slices.ContainsFunc(w.options.Executor.Results(), func(r hostagent.Result) bool {
 		return r.State == hostagent.Running && strings.HasSuffix(r.Task, "_"+upgradeplan.ActionRestartRuntime)

@@ -41,7 +41,7 @@ func (d *drains) set(node, operation string, attempts drain.Attempts) {
 	d.of[node] = drainOf{operation: operation, attempts: attempts}
 }
 
-// forget drops a node, and tells whether it was there.
+// forget drops a node, and reports whether it was there.
 func (d *drains) forget(node string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

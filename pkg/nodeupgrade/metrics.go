@@ -37,7 +37,7 @@ func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metri
 		}, []string{"target", "action", "result"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "gcu_node_upgrade_task_duration_seconds",
-			Help:    "Time from the begin of a task on a node until it was done or failed.",
+			Help:    "Time from task start on a node until it was done or failed.",
 			Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 3600},
 		}, []string{"target", "action"}),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{

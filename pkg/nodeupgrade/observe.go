@@ -248,7 +248,7 @@ func (o *observation) add(component string, ds *appsv1.DaemonSet, newest string)
 	o.facts.Members = append(o.facts.Members, operation.MemberOf(component, ds, newest, o.pods, o.facts.Now))
 }
 
-// shows tells whether a member has a pod.
+// shows reports whether a member has a pod.
 func (o *observation) shows(uid types.UID) bool {
 	for i := range o.facts.Members {
 		if pod := o.facts.Members[i].Pod; pod != nil && pod.UID == uid {

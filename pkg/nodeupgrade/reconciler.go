@@ -30,7 +30,7 @@ const lookAgain = 200 * time.Millisecond
 
 // errMoved says that the world is not as it was seen; the next reconcile decides
 // again.
-var errMoved = errors.New("it changed since it was read")
+var errMoved = errors.New("changed since it was read")
 
 // Reconciler carries out the operation of one node per reconcile. All fields must be
 // set.
@@ -78,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return resultOf(ctx, d.After, r.carryOut(ctx, o, d.Effects))
 }
 
-// idle tells whether nothing is to be done about a node: it has no operation that is
+// idle reports whether nothing to do about a node: it has no operation that is
 // not over, and shows no mark of one. A mark that a NodeUpgrade left which is gone is
 // swept up.
 func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
@@ -98,13 +98,13 @@ func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
 	return true, r.sweep(ctx)
 }
 
-// active tells whether a NodeUpgrade has an operation that is to begin or not over.
+// active reports whether a NodeUpgrade has an operation that is to begin or not over.
 func active(upgrade *topsv1.NodeUpgrade) bool {
 	wanted, op := upgrade.Spec.Operation, upgrade.Status.Operation
 	return live(op) || wanted != nil && (op == nil || op.ID != wanted.ID)
 }
 
-// live tells whether an operation is not over: what it did to the node is meant.
+// live reports whether an operation is not over: what it did to the node is meant.
 func live(op *topsv1.OperationStatus) bool {
 	return op != nil && (!op.Phase.Final() || op.Held)
 }

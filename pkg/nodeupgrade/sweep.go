@@ -111,7 +111,7 @@ func closedFor(node *corev1.Node) string {
 	return ""
 }
 
-// marked tells whether the cache shows a node with the cordon or the taint of an
+// marked reports whether the cache shows a node with the cordon or the taint of an
 // operation.
 func (r *Reconciler) marked(ctx context.Context, name string) (bool, error) {
 	var node corev1.Node

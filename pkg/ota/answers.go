@@ -12,7 +12,7 @@ import (
 type Status struct {
 	// Node is its name.
 	Node string `json:"node"`
-	// Connected tells whether the API server could be used for this answer; if not,
+	// Connected reports whether the API server could be used for this answer; if not,
 	// it says what was seen at AsOf.
 	Connected bool         `json:"connected"`
 	AsOf      *metav1.Time `json:"asOf,omitempty"`
@@ -121,7 +121,7 @@ type Operations struct {
 	Operations []Operation `json:"operations"`
 }
 
-// HoldState tells whether this node is left alone, as its person wants.
+// HoldState reports whether this node is left alone, as its person wants.
 type HoldState struct {
 	Held bool             `json:"held"`
 	Hold *topsv1.NodeHold `json:"hold,omitempty"`

@@ -89,7 +89,7 @@ func again(s *snapshot, p *part, nodeName string) verdict {
 	all := placedIn(s)
 	i := slices.IndexFunc(all, func(on placed) bool { return on.owner.Ref.UID == p.DaemonSet.UID && on.pod.Name == p.Pod.Name })
 	if i < 0 || all[i].pod.UID != p.Pod.UID {
-		p.drop(reasonPodReplaced, fmt.Sprintf("pod %s was replaced, or its DaemonSet is gone, before the operator was told", p.Pod.Name))
+		p.drop(reasonPodReplaced, fmt.Sprintf("pod %s was replaced, or its DaemonSet is gone, before the operator received it", p.Pod.Name))
 		return verdict{}
 	}
 	v := decide(all[i].pod, nodeName)

@@ -41,7 +41,7 @@ type book struct {
 	records []record
 	holds   *journal.Journal[holdRecord]
 	hold    *topsv1.NodeHold
-	// holdKnown is false when the journal does not tell whether the node is held.
+	// holdKnown is false when the journal does not report whether the node is held.
 	holdKnown bool
 }
 

@@ -19,7 +19,7 @@ type verdict struct {
 	Revision  string
 }
 
-// decide tells whether the person at nodeName may ask for an upgrade of the
+// decide reports whether the person at nodeName may ask for an upgrade of the
 // pod: it runs there, stays, is owned by a DaemonSet, and its condition
 // PodNeedUpgrade is True (contract statement 100).
 func decide(pod *corev1.Pod, nodeName string) verdict {

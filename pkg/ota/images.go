@@ -57,7 +57,7 @@ func (p *pulls) close() {
 	p.all.Wait()
 }
 
-// begin pulls the images of a target, unless that is under way. It tells whether there
+// begin pulls the images of a target, unless that is under way. It reports whether there
 // was room.
 func (p *pulls) begin(pull topsv1.ImagePull, target topsv1.OperationTarget) bool {
 	p.mu.Lock()
@@ -91,7 +91,7 @@ func (p *pulls) isUnderWay(id string) bool {
 	return p.underWay[id]
 }
 
-// any tells whether this process began a pull.
+// any reports whether this process began a pull.
 func (p *pulls) any() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -132,7 +132,7 @@ func play(t *testing.T, at int) (end []string, passed int) {
 	return append(end, fmt.Sprint("held ", c.shownHold())), r.passed
 }
 
-// survives does a step, and tells whether the agent lived through it.
+// survives does a step, and reports whether the agent lived through it.
 func (b *bench) survives(s step) (status int, alive bool) {
 	defer func() {
 		if end := recover(); end == nil {

@@ -45,7 +45,7 @@ var ownStatuses = map[Reason]int{
 	ReasonImageNotReady: http.StatusConflict,
 }
 
-// isOurs tells whether a request is for a path of our own, which speaks JSON.
+// isOurs reports whether a request is for a path of our own, which speaks JSON.
 func isOurs(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1/") }
 
 func statusOf(r *http.Request, reason Reason) int {

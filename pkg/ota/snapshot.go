@@ -37,7 +37,7 @@ type seenNode struct {
 	mu      sync.Mutex
 	journal *journal.Journal[snapshot]
 	log     logr.Logger
-	// resourceVersions of the pods of the last snapshot, which tell whether it changed.
+	// resourceVersions of the pods of the last snapshot, which report whether it changed.
 	written string
 	// daemonSets of the last snapshot.
 	daemonSets []owner
@@ -173,7 +173,7 @@ func (in *Inbox) lookAt(ctx context.Context, pod *corev1.Pod, ref *metav1.OwnerR
 	return &o, nil
 }
 
-// shows tells whether a DaemonSet was seen with a newest revision, "" for none.
+// shows reports whether a DaemonSet was seen with a newest revision, "" for none.
 func (o *owner) shows(hash string) bool {
 	switch {
 	case o == nil:
@@ -206,7 +206,7 @@ type unusableError struct{ message string }
 
 func (e *unusableError) Error() string { return e.message }
 
-// away tells whether an error says that the API server cannot be used now, and not that
+// away reports whether an error says that the API server cannot be used now, and not that
 // it refuses.
 func away(err error) bool {
 	if _, unusable := errors.AsType[*unusableError](err); unusable {

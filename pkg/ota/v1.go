@@ -194,7 +194,7 @@ func decodeBody(r *http.Request, into any) *Refusal {
 	return nil
 }
 
-// isJSON tells whether the body of a request is said to be JSON, or there is none.
+// isJSON reports whether the body of a request is said to be JSON, or there is none.
 func isJSON(r *http.Request) bool {
 	given := r.Header.Get("Content-Type")
 	if given == "" {

@@ -147,7 +147,7 @@ func (in *Inbox) tell(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, now 
 	if err := in.book.put(next); err != nil {
 		return fmt.Errorf("recording that operation %s was told: %w", next.ID, err)
 	}
-	in.log.Info("The operator was told of an operation", "operation", next.ID, "state", next.state(), "requests", len(next.Parts))
+	in.log.Info("Sent an operation to the operator", "operation", next.ID, "state", next.state(), "requests", len(next.Parts))
 	in.publish(nil)
 	return nil
 }
@@ -221,7 +221,7 @@ func (in *Inbox) dropQueued() {
 	if i < 0 || !in.book.records[i].Queued || !in.untold(in.book.records[i]) {
 		return
 	}
-	r := in.book.records[i].ended(Dropped, string(ReasonNodeHeld), "this node was held before the operator was told", seconds(in.clock.Now()))
+	r := in.book.records[i].ended(Dropped, string(ReasonNodeHeld), "this node was held before the operator received it", seconds(in.clock.Now()))
 	if err := in.book.put(r); err != nil {
 		in.log.Error(err, "Could not record that an operation was dropped", "operation", r.ID)
 	}

@@ -49,9 +49,9 @@ func (in *Inbox) Withdraw(ctx context.Context) (Operation, error) {
 // withdrawQueued ends an operation that the operator was not told of.
 func (in *Inbox) withdrawQueued(r record) (Operation, error) {
 	if !in.untold(r) { // the operator may know a part of it
-		return Operation{}, refuse(ReasonDisconnected, "Operation %s is being told to the operator just now: repeat it in a moment.", r.ID)
+		return Operation{}, refuse(ReasonDisconnected, "Operation %s is being sent to the operator: try again in a moment.", r.ID)
 	}
-	r = r.ended(Withdrawn, reasonWithdrawn, "it was taken back before the operator was told", seconds(in.clock.Now()))
+	r = r.ended(Withdrawn, reasonWithdrawn, "it was taken back before the operator received it", seconds(in.clock.Now()))
 	if err := in.book.put(r); err != nil {
 		return Operation{}, notRecorded(err)
 	}
@@ -103,7 +103,7 @@ func (in *Inbox) current() (r record, waiting []string) {
 	return record{}, nil
 }
 
-// untold tells whether the operator cannot know of an operation: no request of it was
+// untold reports whether the operator cannot know of an operation: no request of it was
 // ever recorded.
 func (in *Inbox) untold(r record) bool {
 	return !slices.ContainsFunc(in.entries, func(e entry) bool { return e.Request.Operation == r.ID })

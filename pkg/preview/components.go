@@ -35,7 +35,7 @@ const (
 	Update Change = "Update"
 )
 
-// AtOnce tells whether a change does not wait for budget, waves and cut.
+// AtOnce reports whether a change does not wait for budget, waves and cut.
 func (c Change) AtOnce() bool { return c != Upgrade && c != Restart }
 
 // Component is one of which something changes.

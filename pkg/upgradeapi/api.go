@@ -174,7 +174,7 @@ func (c call) patchOptions() []client.PatchOption {
 // fieldOwner is the field manager of what callers asked for.
 const fieldOwner = "gcu-upgrade-manager"
 
-// validName tells whether a gr may have this name; no other is asked for.
+// validName reports whether a gr may have this name; no other is asked for.
 func validName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
 
 // components are the kinds of statement 64 with the components they mean, and

@@ -39,7 +39,7 @@ type limit struct {
 	All bool `json:"all"`
 }
 
-// said tells whether there is anything about a limit.
+// said reports whether there is anything about a limit.
 func (l limit) said() bool { return l.All || l.Nodes != nil || l.Components != nil }
 
 // cut returns the limit, nil for none.

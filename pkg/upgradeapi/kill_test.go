@@ -34,7 +34,7 @@ type mortal struct {
 
 var errDead = errors.New("the process is dead")
 
-// isStored tells whether a write is not a dry run.
+// isStored reports whether a write is not a dry run.
 func isStored(dryRun []string) bool { return !slices.Contains(dryRun, "All") }
 
 func (m *mortal) write(stored bool, send func() error) error {

@@ -41,7 +41,7 @@ func newLimits(rates Rates, clk clock.PassiveClock) *limits {
 	return &limits{rates: rates, clock: clk, known: cache.NewLRUExpireCacheWithClock(callers, clk)}
 }
 
-// allow tells whether a caller may send one more request now, and counts it.
+// allow reports whether a caller may send one more request now, and counts it.
 func (l *limits) allow(caller string, reads bool) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -64,7 +64,7 @@ func (a *API) resource(ctx context.Context, c call) (any, error) {
 	return &owned.Items[0], nil
 }
 
-// cached tells whether the cache may be shown of a gr.
+// cached reports whether the cache may be shown of a gr.
 func (a *API) cached(name string) bool {
 	_, lately := a.written.Get(name)
 	return a.Cache != nil && !lately

@@ -80,7 +80,7 @@ func recreationIn(stored *corev1.ConfigMap) (*recreation, error) {
 	return r, nil
 }
 
-// open tells whether the new gr is still to be created.
+// open reports whether the new gr is still to be created.
 func (r *recreation) open() bool { return r.created == "" }
 
 // step is what comes next of a recreation.

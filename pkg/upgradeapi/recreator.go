@@ -170,7 +170,7 @@ func remove(ctx context.Context, c client.Client, gr *topsv1.GcuResource, option
 	return ignoreNotFound(c.Delete(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: gr.Name}}, options...), "deleting GcuResource %s", gr.Name)
 }
 
-// forget deletes a stored recreation, unless it changed since it was read.
+// forget deletes a stored recreation, unless changed since it was read.
 func forget(ctx context.Context, c client.Client, stored *corev1.ConfigMap) error {
 	err := c.Delete(ctx, stored, client.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion})
 	return ignoreNotFound(err, "deleting ConfigMap %s", stored.Name)

@@ -105,7 +105,7 @@ func (a *API) panicked(entry *entry, cause any) error {
 // is counted by the address it comes from, before it is asked about.
 func (a *API) admit(ctx context.Context, r *http.Request, e endpoint, entry *entry) (authenticationv1.UserInfo, error) {
 	if err := sameOrigin.Check(r); err != nil {
-		return authenticationv1.UserInfo{}, refuse(http.StatusForbidden, "a browser sent this request for a page of somebody else: %v", err)
+		return authenticationv1.UserInfo{}, refuse(http.StatusForbidden, "cross-origin request rejected: %v", err)
 	}
 	if a.Access == nil {
 		if !a.limits.allow("address "+entry.remote, e.reads) {

@@ -92,7 +92,7 @@ func (s *Server) Start(ctx context.Context) error {
 	server.RegisterOnShutdown(s.API.Stop)
 	s.Log.Info("Serving the REST API", "address", listener.Addr().String(), "tls", s.TLS, "authentication", s.API.Access != nil)
 	if s.API.Access == nil {
-		s.Log.Error(nil, "The REST API asks nobody who they are: everybody who reaches the port may delete and upgrade")
+		s.Log.Error(nil, "The REST API does not authenticate requests: anyone who can reach the port has full access")
 	}
 	s.serving.Store(true)
 	defer s.serving.Store(false)

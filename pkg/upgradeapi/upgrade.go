@@ -93,7 +93,7 @@ func (a *API) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResource, f
 			return nil, err
 		}
 		if now.UID != gr.UID || now.Generation != generation {
-			return nil, conflict("GcuResource %s was changed by somebody else at the same time: look at it and send the request again", c.name)
+			return nil, conflict("GcuResource %s was changed concurrently: review it and send the request again", c.name)
 		}
 		gr = now
 	}
@@ -132,7 +132,7 @@ func (a *API) recreate(ctx context.Context, c call, old, gr *topsv1.GcuResource)
 		if err := forget(ctx, a.Client, stored); err != nil {
 			return nil, err
 		}
-		return nil, conflict("GcuResource %s was created anew by somebody else at the same time: look at it and send the request again", c.name)
+		return nil, conflict("GcuResource %s was recreated concurrently: review it and send the request again", c.name)
 	}
 	if err != nil { // accepted all the same: the Recreator repeats it
 		log.FromContext(ctx).Error(err, "Deleting the old GcuResource, it is tried again")

@@ -64,7 +64,7 @@ func (h *Host) LoadDriver(version string) error {
 	return h.write("sys/module/enflame/version", version+"\n")
 }
 
-// Pulled tells whether an image was pulled.
+// Pulled reports whether an image was pulled.
 func (h *Host) Pulled(image string) bool {
 	h.images.mu.Lock()
 	defer h.images.mu.Unlock()

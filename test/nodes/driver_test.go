@@ -167,7 +167,7 @@ func (s *stage) trainsAnew(before []corev1.Pod) {
 
 func nodeReady(node *corev1.Node) bool { return nodeIs(node, corev1.NodeReady) }
 
-// nodeIs tells whether a condition of a node is true.
+// nodeIs reports whether a condition of a node is true.
 func nodeIs(node *corev1.Node, condition corev1.NodeConditionType) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == condition && c.Status == corev1.ConditionTrue

@@ -62,7 +62,7 @@ func (s *stage) diskPressure() {
 	}
 }
 
-// underPressure tells whether the kubelet of a node says that its disk is too full.
+// underPressure reports whether the kubelet of a node says that its disk is too full.
 func (s *stage) underPressure(node string) bool {
 	s.t.Helper()
 	return nodeIs(s.node(node), corev1.NodeDiskPressure)

@@ -21,7 +21,7 @@ func (s *Slot) name(pod *Pod, member string) {
 	}
 }
 
-// spent tells whether the pod that a slot names cannot be deleted for it any
+// spent reports whether the pod that a slot names cannot be deleted for it any
 // more. It asks for a fence when the pod is as the slot names it.
 func (p *planner) spent(slot Slot, node *nodeFacts) bool {
 	if slot.PodVersion == "" || len(slot.Members) == 0 {
@@ -51,5 +51,5 @@ func (p *planner) named(slot *Slot, node *nodeFacts) *Pod {
 	return &node.Pods[i]
 }
 
-// older tells whether what is seen of a pod is from before what a slot names.
+// older reports whether what is seen of a pod is from before what a slot names.
 func older(seen, named string) bool { return seen != named && !daemonset.Newer(seen, named) }

@@ -148,13 +148,13 @@ func (f *nodeFacts) changesAt(at time.Time) {
 // note sets a flag of the node that holds when it holds for one of its pods.
 func note(flag *bool, holds bool) { *flag = *flag || holds }
 
-// isOutdated tells whether the pod exists, is not going away, and is not at a known target.
+// isOutdated reports whether the pod exists, is not going away, and is not at a known target.
 func (f *nodeFacts) isOutdated(pod *Pod) bool {
 	target := f.frame.members[pod.Member].Target
 	return pod.UID != "" && !pod.Terminating && target != "" && pod.Revision != target
 }
 
-// concerns tells whether a slot waits for this pod: under OTA only for the
+// concerns reports whether a slot waits for this pod: under OTA only for the
 // members the node asked for, and for those replaced under the slot, also before
 // the strategy was OTA.
 func (f *nodeFacts) concerns(pod *Pod) bool {
@@ -164,7 +164,7 @@ func (f *nodeFacts) concerns(pod *Pod) bool {
 	return f.slot != nil && slices.Contains(f.slot.Members, f.frame.members[pod.Member].Key)
 }
 
-// isMoving tells whether a pod is on its way: missing, terminating, or at its
+// isMoving reports whether a pod is on its way: missing, terminating, or at its
 // target and not available.
 func (f *nodeFacts) isMoving(pod *Pod) bool {
 	return pod.UID == "" || pod.Terminating || (!f.isOutdated(pod) && !pod.Available)
@@ -309,12 +309,12 @@ func (f *nodeFacts) askedAfter(failure *Failure) bool {
 	return false
 }
 
-// wanted tells whether a pod is to be replaced if it is outdated.
+// wanted reports whether a pod is to be replaced if it is outdated.
 func (f *nodeFacts) wanted(pod *Pod) bool {
 	return !f.LeftOut && !f.frame.members[pod.Member].LeftOut && f.allowed(pod)
 }
 
-// allowed tells whether the strategy replaces a pod that is outdated: always, or under
+// allowed reports whether the strategy replaces a pod that is outdated: always, or under
 // OTA only when its node asked for this very pod.
 func (f *nodeFacts) allowed(pod *Pod) bool {
 	if f.frame.strategy == daemonset.OTA {

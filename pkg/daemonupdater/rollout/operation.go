@@ -36,7 +36,7 @@ type Job struct {
 	Message string
 }
 
-// holds tells whether a node is held; nil is no operation.
+// holds reports whether a node is held; nil is no operation.
 func (j *Job) holds() bool { return j != nil && j.Held }
 
 // End is how an operation ended.
@@ -92,16 +92,16 @@ func (n *Node) ended(operation string) *End {
 	return &n.Ended[i]
 }
 
-// busy tells whether an operation of another group has the node out of service: then
+// busy reports whether an operation of another group has the node out of service: then
 // nothing is done there (invariant S6), and a slot for it is of no use.
 func (f *nodeFacts) busy() bool { return f.Disturbed && f.Job != nil && !f.Job.Ours }
 
-// atWork tells whether an operation is at work on the node, of whatever group: then no
+// atWork reports whether an operation is at work on the node, of whatever group: then no
 // pod is deleted but by it. It may have no slot here, when it is about a Node object of
 // before.
 func (f *nodeFacts) atWork() bool { return f.Job != nil && f.Job.Granted && !f.Job.Held }
 
-// stale tells whether an operation is about targets that are not those any more.
+// stale reports whether an operation is about targets that are not those any more.
 func (f *frame) stale(job *Job) bool {
 	return slices.ContainsFunc(f.members, func(m Member) bool {
 		target, ok := job.Targets[m.Key]
@@ -109,7 +109,7 @@ func (f *frame) stale(job *Job) bool {
 	})
 }
 
-// unprepared tells whether a candidate needs an operation that is not ready for its
+// unprepared reports whether a candidate needs an operation that is not ready for its
 // grant. A node that an ended operation keeps out of service is not prepared first:
 // another one could not begin there without giving the node back.
 func (f *nodeFacts) unprepared() bool {
@@ -119,12 +119,12 @@ func (f *nodeFacts) unprepared() bool {
 	return f.Job == nil || !f.Job.Prepared || f.frame.stale(f.Job)
 }
 
-// preparing tells whether an operation of this group waits for its grant, or will.
+// preparing reports whether an operation of this group waits for its grant, or will.
 func (f *nodeFacts) preparing() bool {
 	return f.Job != nil && f.Job.Ours && !f.Job.Granted && !f.Job.Held
 }
 
-// operating tells whether an operation of this group may touch the node, and has not
+// operating reports whether an operation of this group may touch the node, and has not
 // ended.
 func (f *nodeFacts) operating() bool {
 	return f.Job != nil && f.Job.Ours && f.Job.Granted && !f.Job.Held
@@ -168,7 +168,7 @@ func (p *planner) settleOperation(slot Slot, node *nodeFacts) {
 	}
 }
 
-// goesOn tells whether a node keeps its slot though its operation ended for nothing:
+// goesOn reports whether a node keeps its slot though its operation ended for nothing:
 // what that began is not over while the node is unavailable. It gets another operation
 // at once, or what is light follows; an offline node keeps the slot for as long as one
 // that was lost.
@@ -189,7 +189,7 @@ func (p *planner) goesOn(slot *Slot, node *nodeFacts, end *End) bool {
 }
 
 // operateOn gives a node that is out of service already an operation of its own, in the
-// slot that it has: it is not prepared first. It tells whether the node has one to be done.
+// slot that it has: it is not prepared first. It reports whether the node has one to be done.
 func (p *planner) operateOn(slot *Slot, node *nodeFacts) bool {
 	if !node.wants || node.Retry.After(p.in.Now) || node.Job != nil && !node.Job.Ours {
 		return false
@@ -220,7 +220,7 @@ func (p *planner) settleDone(slot Slot, node *nodeFacts, end *End) {
 	p.fleet.mark(node, nil, nil)
 }
 
-// begunAnew tells whether something heavy is to be replaced again since the
+// begunAnew reports whether something heavy is to be replaced again since the
 // operation of a slot was done: another one is needed. A pod that is older than the
 // slot only shows that the view is behind.
 func (f *nodeFacts) begunAnew(slot *Slot) bool {
@@ -291,7 +291,7 @@ func (p *planner) prepare(lanes []*lane) {
 	}
 }
 
-// goesBefore tells whether a node that is prepared, or will be, is there for the next
+// goesBefore reports whether a node that is prepared, or will be, is there for the next
 // slot that those of a lane could have. One that cannot be started when they can does
 // not keep them from being prepared: then nobody would be ready.
 func (p *planner) goesBefore(n *nodeFacts, l *lane) bool {
@@ -343,7 +343,7 @@ func (p *planner) operationOf(n *nodeFacts) string {
 	return p.newOperation(n)
 }
 
-// ToReplace tells whether a pod of a node is outdated, and may be replaced by an input.
+// ToReplace reports whether a pod of a node is outdated, and may be replaced by an input.
 func ToReplace(in *Input, node *Node, pod *Pod) bool {
 	f := nodeFacts{Node: *node, frame: &frame{strategy: in.Settings.Strategy, members: in.Members}}
 	return f.isOutdated(pod) && f.wanted(pod)
@@ -364,7 +364,7 @@ func (f *nodeFacts) toReplace() []string {
 // may be there still. A node that went offline after it was touched keeps its slot.
 func (f *nodeFacts) quiet() bool { return f.Ready && !f.absent }
 
-// isHeavy tells whether a pod is to be replaced by an operation.
+// isHeavy reports whether a pod is to be replaced by an operation.
 func (f *nodeFacts) isHeavy(pod *Pod) bool {
 	return f.frame.members[pod.Member].Heavy && f.isOutdated(pod) && f.wanted(pod)
 }

@@ -112,7 +112,7 @@ func (p *planner) lookup(name string, uid types.UID) *nodeFacts {
 	return nil
 }
 
-// replaced tells whether the name belongs to another Node object than uid.
+// replaced reports whether the name belongs to another Node object than uid.
 func (p *planner) replaced(name string, uid types.UID) bool {
 	node := p.fleet.nodes[name]
 	return node != nil && node.UID != uid
@@ -159,7 +159,7 @@ func (p *planner) settle(slot Slot, node *nodeFacts) {
 }
 
 // decideSlot takes a slot back that is not needed any more, or has an operation do what
-// is left to do under it. It tells whether that settles the slot.
+// is left to do under it. It reports whether that settles the slot.
 func (p *planner) decideSlot(slot *Slot, node *nodeFacts) bool {
 	p.fleet.mark(node, slot, nil)
 	retarget := slot.Revision != p.in.Revision
@@ -198,7 +198,7 @@ func (p *planner) learn(slot Slot, node *nodeFacts) {
 // usualWeight is the weight of the past in the moving average.
 const usualWeight = 8
 
-// expire tells whether the node of a slot has failed, and asks to be woken at
+// expire reports whether the node of a slot has failed, and asks to be woken at
 // its deadline when it has not. node is nil when the Node object is gone.
 func (p *planner) expire(slot Slot, node *nodeFacts) *Failure {
 	failure := Failure{Node: slot.Node, UID: slot.UID, Since: p.in.Now}

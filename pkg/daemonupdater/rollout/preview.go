@@ -122,7 +122,7 @@ func (p *preview) underWay(d *Decision) []string {
 	return names
 }
 
-// prepare lets every operation that was made be prepared at once. It tells whether
+// prepare lets every operation that was made be prepared at once. It reports whether
 // there was one.
 func (p *preview) prepare(d *Decision) bool {
 	prepared := false
@@ -140,7 +140,7 @@ func (p *preview) prepare(d *Decision) bool {
 }
 
 // finish lets the usual time pass and every started node arrive at its target. It
-// tells whether there was one.
+// reports whether there was one.
 func (p *preview) finish(d *Decision) bool {
 	arrived := false
 	now := p.in.Now.Add(p.pace)

@@ -101,7 +101,7 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
-// allAvailable tells whether a Ready node has every pod available.
+// allAvailable reports whether a Ready node has every pod available.
 func allAvailable(n Node) bool {
 	for _, p := range n.Pods {
 		if !p.Available || p.Terminating || p.UID == "" {

@@ -1,6 +1,6 @@
 package rollout
 
-// Proven tells whether the target works on at least one Ready node. An offline
+// Proven reports whether the target works on at least one Ready node. An offline
 // node counts as updated by the revision of its pods, which proves nothing.
 func (d *Decision) Proven() bool {
 	for _, n := range d.plan.fleet.nodes {

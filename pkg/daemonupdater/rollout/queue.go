@@ -27,7 +27,7 @@ func (p *planner) lookahead() int {
 	return min(p.limit, maxQueued)
 }
 
-// staysQueued tells whether a slot is that of a queued node, and nothing else is to
+// staysQueued reports whether a slot is that of a queued node, and nothing else is to
 // be done about it yet. When the pod it names is seen no more, somebody started the
 // node; one that is older than the slot says nothing about that. A node that is
 // gone is queued no more.
@@ -73,7 +73,7 @@ func (p *planner) serveQueue() {
 }
 
 // serveQueued starts a queued node, behind so many others, when it may be. It
-// tells whether the node keeps its slot.
+// reports whether the node keeps its slot.
 func (p *planner) serveQueued(slot *Slot, node *nodeFacts, behind int) (keeps bool) {
 	if !p.mayStay(node) {
 		if p.spent(*slot, node) {
@@ -103,7 +103,7 @@ func (p *planner) requeue(slot *Slot, node *nodeFacts) {
 	p.fleet.queue(node)
 }
 
-// mayStay tells whether a queued node may be started as far as everything but
+// mayStay reports whether a queued node may be started as far as everything but
 // room is concerned.
 func (p *planner) mayStay(node *nodeFacts) bool {
 	if p.in.Settings.Paused || p.halted != "" || node.lane == nil || node.heavy || node.failure != nil {

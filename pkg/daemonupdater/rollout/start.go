@@ -50,7 +50,7 @@ func (p *planner) serveLanes() {
 }
 
 // serve starts nodes from queues of one class in turn until each is empty or a
-// budget is used up. It tells whether they are healthy ones.
+// budget is used up. It reports whether they are healthy ones.
 func (p *planner) serve(queues []*queue) (healthyOnes bool) {
 	open := slices.Clone(queues)
 	for len(open) > 0 {

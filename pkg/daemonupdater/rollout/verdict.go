@@ -119,7 +119,7 @@ func (r Reason) State() State {
 	return Held
 }
 
-// byPeople tells whether nodes that wait for this reason wait for a person.
+// byPeople reports whether nodes that wait for this reason wait for a person.
 func (r Reason) byPeople() bool {
 	switch r {
 	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld:

@@ -22,7 +22,7 @@ type Window struct {
 // the longest window and the longest pause between two.
 const lookAround = 8
 
-// at tells whether the window is open at a moment in a zone, and when that
+// at reports whether the window is open at a moment in a zone, and when that
 // changes: its end, joined with windows that begin before it, or its next start.
 func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time.Time) {
 	local := now.In(zone)

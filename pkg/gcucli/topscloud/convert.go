@@ -22,7 +22,7 @@ var alias = map[string]string{"containerToolkit": "toolkit", "gcuExporter": "exp
 var foreign = map[string]string{
 	"nodeExporter":          "this operator does not deploy a node exporter: deploy it by itself",
 	"gcushareConfigManager": "this operator has no such component: gcusharePlugin runs with what its image holds",
-	"k8sDriverManager":      "this operator empties a node by itself before its driver is replaced: see drain of an UpgradePolicy",
+	"k8sDriverManager":      "this operator drains a node before it replaces the driver: see drain of an UpgradePolicy",
 }
 
 // names are defaults of the newer operator that differ from ours, by our key.
@@ -172,7 +172,7 @@ func (c *conversion) keep(field string, path []string, value any) (any, bool) {
 	return kept, true
 }
 
-// known tells whether our types have a value at a path of the spec.
+// known reports whether our types have a value at a path of the spec.
 func known(path []string, value any) error {
 	for _, key := range slices.Backward(path) {
 		value = map[string]any{key: value}

@@ -22,7 +22,7 @@ const (
 )
 
 const (
-	nothing = "nothing: it goes on by itself"
+	nothing = "nothing: it continues on its own"
 	repair  = "roll out another revision, or repair the node: kubectl describe nu NODE"
 )
 
@@ -44,12 +44,12 @@ var advice = map[string]string{
 	string(rollout.ReasonUnavailable):      "kubectl get pods -A --field-selector spec.nodeName=NODE, and look at the pod that is not available",
 	string(rollout.ReasonPreparing):        nothing,
 	string(rollout.ReasonNodeBusy):         "nothing: another gr's operation comes first",
-	string(rollout.ReasonDeferred):         "do what the message says; the node is tried again by itself",
+	string(rollout.ReasonDeferred):         "do what the message says; the node is retried automatically",
 	string(rollout.ReasonWaveNotReached):   nothing,
 	string(rollout.ReasonSoaking):          nothing,
 	string(rollout.ReasonAwaitingApproval): "kubectl gcu approve GR shows the waves; kubectl gcu approve GR WAVE approves one",
 	string(rollout.ReasonRecentlyReturned): nothing,
-	string(rollout.ReasonOutsideWindow):    "nothing: the window opens by itself",
+	string(rollout.ReasonOutsideWindow):    "nothing: wait for the window to open",
 	string(rollout.ReasonHalted):           "roll out another revision, kubectl gcu rollback GR, or repair the nodes and kubectl gcu resume GR",
 	string(rollout.ReasonPaused):           "kubectl gcu resume GR",
 	string(rollout.ReasonBlocked):          "correct the setting that the message names",
@@ -73,7 +73,7 @@ var advice = map[string]string{
 	operation.ReasonPrepullFailed:       "see that the node reaches the registry, and the pull secret",
 	operation.ReasonCordonHeld:          nothing,
 	operation.ReasonDrainBlocked:        "move the pod that the message names, or change its PodDisruptionBudget",
-	operation.ReasonDrainTimeout:        "move the pod that the message names; the node is tried again by itself",
+	operation.ReasonDrainTimeout:        "move the pod that the message names; the node is retried automatically",
 	operation.ReasonDeviceInUse:         "end the pod that the message names",
 	operation.ReasonProgressDeadline:    repair,
 	operation.ReasonCrashLoop:           repair,

@@ -124,14 +124,14 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 	return nil
 }
 
-// begins tells whether an upgrade of the gr goes on, as the operator says: what its rollout
+// begins reports whether an upgrade of the gr goes on, as the operator says: what its rollout
 // says of a halt is about the spec before.
 func begins(gr *topsv1.GcuResource) bool {
 	a := underWay(gr)
 	return a != nil && (a.Reason == "Upgrading" || a.Reason == "RollingBack")
 }
 
-// noneGoesOn tells whether every node that waits is kept back by a person.
+// noneGoesOn reports whether every node that waits is kept back by a person.
 func noneGoesOn(dro *topsv1.DaemonRollout) bool {
 	return !slices.ContainsFunc(dro.Status.Waiting, func(w topsv1.WaitingNote) bool { return !slices.Contains(keptBack, w.Reason) })
 }

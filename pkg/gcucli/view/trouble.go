@@ -79,7 +79,7 @@ func operationOf(upgrade *topsv1.NodeUpgrade, rolloutKey string) *Operation {
 	return o
 }
 
-// final tells whether the operation has ended.
+// final reports whether the operation has ended.
 func (o *Operation) final() bool { return topsv1.OperationPhase(o.Phase).Final() }
 
 // smooth are the reasons of an operation that goes on as it should.

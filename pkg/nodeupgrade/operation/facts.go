@@ -102,7 +102,7 @@ type Drained struct {
 	Message string
 }
 
-// NeedsDrained tells whether Next looks at Drained: the node is cordoned for the
+// NeedsDrained reports whether Next looks at Drained: the node is cordoned for the
 // operation, and a task that needs it empty is not over. Without it Drained may be
 // left zero, which is a node that is not known to be empty.
 func NeedsDrained(f Facts) bool {
@@ -111,7 +111,7 @@ func NeedsDrained(f Facts) bool {
 	return wanted && op.Phase == topsv1.OperationRunning && op.Granted && f.Node.Ready && f.Node.Cordon.Unschedulable && needsEmpty(op)
 }
 
-// needsEmpty tells whether a task is not over that needs the node empty.
+// needsEmpty reports whether a task is not over that needs the node empty.
 func needsEmpty(op *topsv1.OperationStatus) bool {
 	needs := false
 	for i := range op.Tasks {

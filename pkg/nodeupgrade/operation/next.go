@@ -51,7 +51,7 @@ func usersOfDevice(book upgradeplan.Book) ([]string, error) {
 	return users, nil
 }
 
-// Uses tells whether a component holds the device open, so that it is stopped
+// Uses reports whether a component holds the device open, so that it is stopped
 // while the driver is replaced.
 func (m *Machine) Uses(component string) bool { return slices.Contains(m.users, component) }
 
@@ -208,7 +208,7 @@ func (s *step) over() (phase topsv1.OperationPhase, reason, text string) {
 	return "", "", ""
 }
 
-// awaits tells whether the operation was prepared and waits for its slot, which
+// awaits reports whether the operation was prepared and waits for its slot, which
 // may take as long as it takes.
 func (s *step) awaits() bool { return !s.op.Granted && s.op.PreparedTime != nil }
 

@@ -53,7 +53,7 @@ func (s *step) release() {
 	s.finish()
 }
 
-// restartPending tells whether the agent may restart the runtime any moment: what it
+// restartPending reports whether the agent may restart the runtime any moment: what it
 // is asked for until the deadline it may begin then, and goes on with for as long.
 func (s *step) restartPending() bool {
 	for i := range s.op.Tasks {
@@ -73,7 +73,7 @@ func (s *step) restartPending() bool {
 }
 
 // fence makes deletions impossible that were decided and not seen to happen: a
-// manager that was interrupted may still carry them out. It tells whether there
+// manager that was interrupted may still carry them out. It reports whether there
 // are any.
 func (s *step) fence() bool {
 	pending := false
@@ -88,7 +88,7 @@ func (s *step) fence() bool {
 	return pending
 }
 
-// fencePod tells whether a pod is still as it was named, or older.
+// fencePod reports whether a pod is still as it was named, or older.
 func (s *step) fencePod(named topsv1.NamedPod) (pending bool) {
 	for _, m := range s.f.Members {
 		pod := m.Pod

@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// outdated tells whether a pod has to go: it has another revision, it uses the
+// outdated reports whether a pod has to go: it has another revision, it uses the
 // device and is from before the driver, or a person wants it replaced again.
 func (s *step) outdated(t upgradeplan.Task, rec *topsv1.OperationTask, pod *Pod, revision string) bool {
 	if pod.Revision != revision || rec.Again != "" && rec.Again == pod.UID {
@@ -23,19 +23,19 @@ func (s *step) outdated(t upgradeplan.Task, rec *topsv1.OperationTask, pod *Pod,
 		driver != nil && driver.Pod != nil && pod.Created.Before(driver.Pod.Created)
 }
 
-// replaced tells whether the pod of a component is what it is to be, and available.
+// replaced reports whether the pod of a component is what it is to be, and available.
 func (s *step) replaced(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
 	m := s.member(t.Target)
 	return m != nil && m.Pod != nil && !m.Pod.Terminating && m.Pod.Available && !s.outdated(t, rec, m.Pod, s.target(t.Target).Revision)
 }
 
-// atTarget tells whether the pod of a component has its wanted revision already.
+// atTarget reports whether the pod of a component has its wanted revision already.
 func (s *step) atTarget(t upgradeplan.Task) bool {
 	m := s.member(t.Target)
 	return m != nil && m.Pod != nil && m.Pod.Revision == s.target(t.Target).Revision
 }
 
-// settled tells whether a newer revision of the DaemonSet is no concern of a task.
+// settled reports whether a newer revision of the DaemonSet is no concern of a task.
 func (s *step) settled(t upgradeplan.Task) bool {
 	switch s.task(t).State {
 	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndoing, topsv1.OperationTaskUndone:

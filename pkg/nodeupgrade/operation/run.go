@@ -71,7 +71,7 @@ func prepares(t upgradeplan.Task) bool {
 }
 
 // prepare notes when nothing is left but what needs a grant. It takes that out of
-// what is next as long as there is none, and then tells whether to wait for it.
+// what is next as long as there is none, and then reports whether to wait for it.
 func (s *step) prepare(p *upgradeplan.Progress) (wait bool) {
 	free := slices.DeleteFunc(slices.Clone(p.Next), func(t upgradeplan.Task) bool { return !prepares(t) })
 	prepared := len(free) == 0 && len(p.Failed) == 0
@@ -120,7 +120,7 @@ func (s *step) outcome(strict bool) func(upgradeplan.Task) upgradeplan.Outcome {
 	}
 }
 
-// passed tells whether a task was seen done, later ones were begun since, and
+// passed reports whether a task was seen done, later ones were begun since, and
 // nothing contradicts it.
 func (s *step) passed(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
 	if rec.State != topsv1.OperationTaskDone {
@@ -145,7 +145,7 @@ func disturbs(t upgradeplan.Task) bool {
 	return t.Action == upgradeplan.ActionRestartRuntime || t.Action == upgradeplan.ActionReplace && t.Target == upgradeplan.TargetDriver
 }
 
-// begun tells whether one, or every, task of a kind was begun, or needs no begin.
+// begun reports whether one, or every, task of a kind was begun, or needs no begin.
 func (s *step) begun(kind func(upgradeplan.Task) bool, every bool) bool {
 	for t := range s.job.All() {
 		if !kind(t) {

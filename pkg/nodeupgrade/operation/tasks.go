@@ -75,7 +75,7 @@ func (s *step) attempt(t upgradeplan.Task, rec *topsv1.OperationTask) verdict {
 	return waiting(ReasonInProgress, "%s", text)
 }
 
-// disturbed tells whether more was begun than to prepare the node.
+// disturbed reports whether more was begun than to prepare the node.
 func (s *step) disturbed() bool {
 	return s.begun(func(t upgradeplan.Task) bool { return !prepares(t) }, false)
 }
@@ -122,7 +122,7 @@ func (s *step) precheck(rec *topsv1.OperationTask) verdict {
 	return waiting(ReasonInProgress, "the node is as it should be")
 }
 
-// StopsContainers tells whether a container runtime that is to have a default runtime,
+// StopsContainers reports whether a container runtime that is to have a default runtime,
 // "" for enflame, is restarted for it, and stops the containers of the node with that.
 // An engine that is not known does not.
 func StopsContainers(engine *topsv1.RuntimeReport, wanted string) bool {
@@ -132,7 +132,7 @@ func StopsContainers(engine *topsv1.RuntimeReport, wanted string) bool {
 	return engine.RestartStopsContainers == nil || *engine.RestartStopsContainers
 }
 
-// offersNone tells whether the node has cards, and could offer them, and does not.
+// offersNone reports whether the node has cards, and could offer them, and does not.
 func (s *step) offersNone() bool {
 	cards := s.f.Host != nil && s.f.Host.Devices != nil && *s.f.Host.Devices > 0
 	for _, offered := range s.f.Node.Allocatable {
@@ -147,7 +147,7 @@ func (s *step) restarts() bool {
 	return s.has(upgradeplan.ActionRestartRuntime, upgradeplan.TargetNode)
 }
 
-// silent tells whether the agent has not been heard of lately.
+// silent reports whether the agent has not been heard of lately.
 func (s *step) silent() bool {
 	return s.f.Host == nil || !s.f.Now.Before(s.f.Host.Time.Add(s.limits.silence))
 }
@@ -191,10 +191,10 @@ func (s *step) hostWaits(result *topsv1.HostTaskResult) verdict {
 	case result != nil && result.Message != "":
 		return waiting(ReasonInProgress, "%s", result.Message)
 	}
-	return waiting(ReasonInProgress, "the node agent is at it")
+	return waiting(ReasonInProgress, "in progress on the node agent")
 }
 
-// cordoned tells whether the node takes no new pods, by us or by somebody else.
+// cordoned reports whether the node takes no new pods, by us or by somebody else.
 func (s *step) cordoned() bool {
 	change := drain.DecideCordon(s.f.Node.Cordon, s.op.ID)
 	return change.Cordoned && !change.Needed() && change.Reason != drain.ReasonHeldByOther

@@ -322,7 +322,7 @@ func (w *world) agent(dies func() bool) {
 }
 
 // restartRuntime is what pkg/hostagent does: the record first, then the restart,
-// and after a death the instance tells whether it happened.
+// and after a death the instance reports whether it happened.
 func (w *world) restartRuntime(op string, dies func() bool) bool {
 	if w.host.runtime == "enflame" {
 		return true

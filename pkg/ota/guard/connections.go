@@ -132,7 +132,7 @@ func (c *connection) setServed(served bool) {
 	}
 }
 
-// unread tells whether a connection has brought something that was not read yet: then
+// unread reports whether a connection has brought something that was not read yet: then
 // we are slow, and not its caller.
 func unread(c net.Conn) bool {
 	inner, ok := c.(syscall.Conn)

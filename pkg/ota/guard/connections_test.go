@@ -39,7 +39,7 @@ func boundedOn(t *testing.T) (*bounded, *clocktesting.FakeClock) {
 	return b, clock
 }
 
-// isOpen tells whether our end still reads what its caller sends.
+// isOpen reports whether our end still reads what its caller sends.
 func isOpen(ours, theirs net.Conn) bool {
 	if _, err := io.WriteString(theirs, "x"); err != nil {
 		return false

@@ -159,7 +159,7 @@ func (d Door) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial 
 	return d.Caller(r)
 }
 
-// open tells whether everybody may send a request.
+// open reports whether everybody may send a request.
 func open(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == "/healthz"
 }

@@ -87,7 +87,7 @@ func Peer(group int) Caller {
 		uid, groups, err := peerOf(connectionOf(r.Context()))
 		switch {
 		case err != nil:
-			return &Denial{Status: http.StatusForbidden, Reason: "Forbidden", Message: fmt.Sprintf("It cannot be told who calls: %v.", err)}
+			return &Denial{Status: http.StatusForbidden, Reason: "Forbidden", Message: fmt.Sprintf("The caller cannot be identified: %v.", err)}
 		case uid == 0 || group != NoGroup && slices.Contains(groups, uint32(group)):
 			return nil
 		}

@@ -92,7 +92,7 @@ func (t Toolkit) install() error {
 	return nil
 }
 
-// means tells whether an engine is to be configured.
+// means reports whether an engine is to be configured.
 func (t Toolkit) means(e engine) bool {
 	if t.Engine != "" && t.Engine != "auto" {
 		return t.Engine == e.name

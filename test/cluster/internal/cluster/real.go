@@ -87,5 +87,5 @@ func (s *State) labelReal(ctx context.Context, client kubernetes.Interface, zone
 	return nil
 }
 
-// IsReal tells whether a node is a real one.
+// IsReal reports whether a node is a real one.
 func (s *State) IsReal(name string) bool { return s.Real != nil && s.Real.Has(name) }

@@ -21,7 +21,7 @@ const (
 	shownNames = 5
 )
 
-// Ready tells whether a node is Ready and accepts pods: the taints of a node
+// Ready reports whether a node is Ready and accepts pods: the taints of a node
 // that was not ready are gone, too.
 func Ready(n *corev1.Node) bool {
 	tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
@@ -30,7 +30,7 @@ func Ready(n *corev1.Node) bool {
 	return !tainted && readyStatus(n) == corev1.ConditionTrue
 }
 
-// notReady tells whether the cluster has noticed that a node is lost.
+// notReady reports whether the cluster has noticed that a node is lost.
 func notReady(n *corev1.Node) bool { return readyStatus(n) != corev1.ConditionTrue }
 
 func readyStatus(n *corev1.Node) corev1.ConditionStatus {

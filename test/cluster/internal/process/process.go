@@ -83,7 +83,7 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// Exited tells whether the process has ended, and how.
+// Exited reports whether the process has ended, and how.
 func (p *Process) Exited() (bool, error) {
 	select {
 	case <-p.exited:
@@ -96,7 +96,7 @@ func (p *Process) Exited() (bool, error) {
 	}
 }
 
-// Alive tells whether the recorded process still runs. A zombie does not.
+// Alive reports whether the recorded process still runs. A zombie does not.
 func (r Record) Alive() bool {
 	stat, err := readStat(r.PID)
 	return err == nil && stat.startTicks == r.StartTicks && stat.state != 'Z' && stat.state != 'X'

@@ -68,7 +68,7 @@ func (n Nodes) SetLink(ctx context.Context, name string, up bool) error {
 	return nil
 }
 
-// linked tells whether a node's cable is plugged in.
+// linked reports whether a node's cable is plugged in.
 func (n Nodes) linked(name string) bool {
 	link, err := net.InterfaceByName(n.link(n.index(name)))
 	return err == nil && link.Flags&net.FlagUp != 0

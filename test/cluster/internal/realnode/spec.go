@@ -34,7 +34,7 @@ func (s Spec) Names() []string {
 	return names
 }
 
-// Has tells whether a node is one of them.
+// Has reports whether a node is one of them.
 func (s Spec) Has(name string) bool { return slices.Contains(s.Names(), name) }
 
 // Validate tells what is wrong with a Spec, in the words of the command's flags.
