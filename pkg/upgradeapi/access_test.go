@@ -218,7 +218,7 @@ func TestModeNoneWarns(t *testing.T) {
 	const warning = " ERROR upgradeapi/server.go"
 	open := newDesk(t)
 	open.succeeds(http.MethodGet, "/gum/v1/gr", "") // it serves, so it has said so
-	if text := open.logged(); !strings.Contains(text, warning) || !strings.Contains(text, "everybody who reaches the port may delete and upgrade") {
+	if text := open.logged(); !strings.Contains(text, warning) || !strings.Contains(text, "anyone who can reach the port has full access") {
 		t.Errorf("got %s", text)
 	}
 	guarded := newDesk(t, func(o *Options) { o.Access = NewTokenAccess(o.Client, clock.RealClock{}) })
