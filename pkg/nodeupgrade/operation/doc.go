@@ -37,19 +37,22 @@
 //
 // # Tasks
 //
-//	precheck         what the node shows is recorded, once it has had time to offer
-//	                 its cards after a boot, and it lacks nothing until more is
-//	                 begun than to prepare it
-//	prepull          the agent has the image, or the pod is replaced already
-//	cordon           nobody can be scheduled onto the node
-//	evict            the node is empty, until the last task that needs it so has begun
-//	replace          the pod has the revision, is available, and is younger than the
-//	                 driver's if it uses the device
-//	restart-runtime  the running engine has the default runtime; or the agent restarted it
-//	verify           the agent looked since, and shows driver, cards, runtime; the
-//	                 node offers as much as before
-//	soak             all pods are available for long enough
-//	uncordon         Releasing
+// Each kind of task has a type that says when it is done, what is tried while it is
+// current, and what a missed deadline means: precheck, prepull, cordon, evict, replace
+// (replaceDriver for the driver), restart, three verifications, soak, uncordon. The
+// table has a row for each, and an operation with another task is not accepted.
+//
+//	next.go     which of these: nothing, accept, go on, abandon
+//	life.go     the operation as a whole        override.go  what a person asks for
+//	run.go      the current tasks               release.go, end.go  its end
+//	table.go    the tasks                       drained.go   who needs the node empty
+//	precheck.go, prepull.go, cordon.go, evict.go, replace.go, driver.go, restart.go,
+//	verify.go, soak.go
+//	task.go     what a kind of task is
+//	changes.go  what a decision changes         view.go      what it looks at
+//	facts.go, objects.go, limits.go
+//
+// A file uses those below it.
 //
 // A task that was seen done stays done while later ones run, unless something
 // contradicts it, and all that can be seen is looked at again before Done.
