@@ -19,8 +19,8 @@ var ofCallers = []mutant{
 		"return b.add(file, scrub(text))", "return b.add(file, text)"},
 	{"loss-untold", "what an import loses is not told", plugin + "topscloud/convert.go",
 		"	c.notes = append(c.notes, Note{Field: field, Lost: true, Message: message})", "	_ = message"},
-	{"override-unchecked", "a task that the job does not have may be asked for", nodes + "override.go",
-		"	_, _, err = (&step{machine: m, wanted: wanted, job: job}).readOverride(value)\n	return err", "	_ = job\n	return nil"},
+	{"override-unchecked", "a task that the job does not have may be asked for", nodes + "next.go",
+		"	_, _, err = readOverride(&view{wanted: wanted, job: job, book: m.book}, value)\n	return err", "	_ = job\n	return nil"},
 	// The REST API.
 	{"recreated-twice", "a gr that was deleted after its recreation is created again", api + "recreation.go",
 		"case present == nil || present.UID != r.created ||", "case present == nil:\n\t\treturn stepCreate\n\tcase present.UID != r.created ||"},
