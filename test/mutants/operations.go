@@ -102,7 +102,7 @@ var ofOperations = []mutant{
 	{"old-evidence", "what the agent saw before the replacement verifies it", nodes + "verify.go",
 		"	if result := v.answered(t); !succeeded(result) {", "	if result := v.f.Host.Result(v.op.ID, t.String()); result == nil {"},
 	{"no-evidence-passes", "missing evidence passes at the deadline", nodes + "verify.go",
-		"v.blame(), ReasonVerifyFailed", "topsv1.OperationDone, ReasonVerifyFailed"},
+		"v.blame(), ReasonVerifyFailed", "\"Done\", ReasonVerifyFailed"},
 	{"soak-forgets", "a restart of a pod does not begin the soak anew", nodes + "soak.go",
 		"		if m.Pod.Since.After(from) {", "		if m.Pod.Since.Before(from) && m.Pod.Since.After(from) {"},
 	{"done-from-memory", "an operation is done though a pod is not at its target any more", nodes + "replace.go",

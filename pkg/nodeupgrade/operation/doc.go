@@ -40,25 +40,27 @@
 // Each kind of task has a type that says when it is done, what is tried while it is
 // current, and what a missed deadline means: precheck, prepull, cordon, evict, replace
 // (replaceDriver for the driver), restart, three verifications, soak, uncordon. The
-// table has a row for each, and an operation with another task is not accepted.
-//
-//	next.go     which of these: nothing, accept, go on, abandon
-//	life.go     the operation as a whole        override.go  what a person asks for
-//	run.go      the current tasks               release.go, end.go  its end
-//	table.go    the tasks                       drained.go   who needs the node empty
-//	precheck.go, prepull.go, cordon.go, evict.go, replace.go, driver.go, restart.go,
-//	verify.go, soak.go
-//	task.go     what a kind of task is
-//	changes.go  what a decision changes         view.go      what it looks at
-//	facts.go, objects.go, limits.go
-//
-// A file uses those below it.
+// table has a row for each; an operation with any other task is not accepted.
 //
 // A task that was seen done stays done while later ones run, unless something
 // contradicts it, and all that can be seen is looked at again before Done.
 //
 // Before the driver's pod is deleted the node is seen empty, closed for the users
 // of the device by a taint, and free of them ([ADR 0009]).
+//
+// # Files
+//
+// A file uses those below it:
+//
+//	next.go                      the decision
+//	life.go                      accepts, grants, abandons and cuts short an operation
+//	run.go, override.go          the current tasks; what a person asks of one
+//	release.go, end.go           gives the node back; records the end
+//	table.go, drained.go         all tasks; whether one needs the node empty
+//	precheck.go … soak.go        the tasks
+//	task.go                      what a kind of task has to say
+//	changes.go, view.go          what a decision changes, and what it looks at
+//	facts.go, objects.go, limits.go
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md
 package operation

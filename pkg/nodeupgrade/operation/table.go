@@ -16,10 +16,10 @@ type row struct {
 	component bool
 	kind
 	traits
-	// closed: the device stays closed until it is done, so that what uses it does not
-	// come back before the driver was seen to work, and the runtime is the one it needs.
+	// closed: until it is done the device stays closed, once it is: what uses it comes
+	// back when the driver was seen to work, and the runtime is the one it needs.
 	closed bool
-	// rechecked: that it was done once does not do, it is looked at again at the end.
+	// rechecked: to have been done is not enough at the end, the facts must show it.
 	rechecked bool
 	// kept: it cannot be skipped.
 	kept bool
@@ -27,7 +27,8 @@ type row struct {
 	last bool
 }
 
-// table is every task that an operation can have.
+// table has every task that an operation can have. The row of an action on a target
+// comes before the one of the action on any target.
 var table = []row{
 	{action: upgradeplan.ActionPrecheck, target: upgradeplan.TargetNode, kind: precheck{}, traits: traits{prepares: true}},
 	{action: upgradeplan.ActionPrepull, component: true, kind: prepull{}, traits: traits{prepares: true}},

@@ -12,16 +12,16 @@ import (
 type kind interface {
 	// done reports whether the facts show the task done.
 	done(v *view, t upgradeplan.Task) bool
-	// attempt works on the task while it is current.
+	// attempt works on the task while it is current, and returns how it stands.
 	attempt(c *changes, t upgradeplan.Task) verdict
-	// deadline is that of an attempt, which stands as why says.
+	// deadline returns that of an attempt that stands as why says.
 	deadline(v *view, why verdict) deadline
 	// lasts reports whether a task that was seen done still counts as done, though the
-	// facts do not show it.
+	// facts do not show it any more.
 	lasts(v *view, t upgradeplan.Task) bool
-	// retry forgets what would let the task be done at once when a person retries it.
+	// retry makes sure that a task that a person retries is not done at once.
 	retry(c *changes, t upgradeplan.Task)
-	// overtaken says that what the task brings is no longer wanted, "" that it is.
+	// overtaken returns why what the task brings is out of date, "" when it is not.
 	overtaken(v *view, t upgradeplan.Task) string
 }
 
