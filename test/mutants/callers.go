@@ -21,9 +21,9 @@ var ofCallers = []mutant{
 	{"loss-untold", "what an import loses is not told", plugin, "conversion.lose",
 		"$notes = append($notes, $Note{$Field: $field, $Lost: true, $Message: $message})", "_ = $message"},
 	{"override-unchecked", "a task that the job does not have may be asked for", nodes, "Machine.CheckOverride",
-		`_, _, $err = (&$step{$machine: $m, $wanted: $wanted, $job: $job}).$readOverride($value)
+		`_, _, $err = $readOverride($view, $value)
 		return $err`,
-		`_ = $job
+		`_ = $view
 		return nil`},
 	// The REST API.
 	{"recreated-twice", "a gr that was deleted after its recreation is created again", api, "recreation.next",

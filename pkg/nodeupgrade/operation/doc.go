@@ -37,25 +37,30 @@
 //
 // # Tasks
 //
-//	precheck         what the node shows is recorded, once it has had time to offer
-//	                 its cards after a boot, and it lacks nothing until more is
-//	                 begun than to prepare it
-//	prepull          the agent has the image, or the pod is replaced already
-//	cordon           nobody can be scheduled onto the node
-//	evict            the node is empty, until the last task that needs it so has begun
-//	replace          the pod has the revision, is available, and is younger than the
-//	                 driver's if it uses the device
-//	restart-runtime  the running engine has the default runtime; or the agent restarted it
-//	verify           the agent looked since, and shows driver, cards, runtime; the
-//	                 node offers as much as before
-//	soak             all pods are available for long enough
-//	uncordon         Releasing
+// Each kind of task has a type that says when it is done, what is tried while it is
+// current, and what a missed deadline means: precheck, prepull, cordon, evict, replace
+// (replaceDriver for the driver), restart, three verifications, soak, uncordon. The
+// table has a row for each; an operation with any other task is not accepted.
 //
 // A task that was seen done stays done while later ones run, unless something
 // contradicts it, and all that can be seen is looked at again before Done.
 //
 // Before the driver's pod is deleted the node is seen empty, closed for the users
 // of the device by a taint, and free of them ([ADR 0009]).
+//
+// # Files
+//
+// A file uses those below it:
+//
+//	next.go                      the decision
+//	life.go                      accepts, grants, abandons and cuts short an operation
+//	run.go, override.go          the current tasks; what a person asks of one
+//	release.go, end.go           gives the node back; records the end
+//	table.go, drained.go         all tasks; whether one needs the node empty
+//	precheck.go … soak.go        the tasks
+//	task.go                      what a kind of task has to say
+//	changes.go, view.go          what a decision changes, and what it looks at
+//	facts.go, objects.go, limits.go
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md
 package operation

@@ -7,7 +7,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain"
-	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // Facts are what a decision looks at. Everything may be as it was a while ago,
@@ -100,37 +99,6 @@ type Drained struct {
 	Stuck bool
 	// Message says what holds the drain.
 	Message string
-}
-
-// NeedsDrained reports whether Next looks at Drained: the node is cordoned for the
-// operation, and a task that needs it empty is not over. Without it Drained may be
-// left zero, which is a node that is not known to be empty.
-func NeedsDrained(f Facts) bool {
-	op := f.Record.Operation
-	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && !f.Wanted.Abort
-	return wanted && op.Phase == topsv1.OperationRunning && op.Granted && f.Node.Ready && f.Node.Cordon.Unschedulable && needsEmpty(op)
-}
-
-// needsEmpty reports whether a task is not over that needs the node empty.
-func needsEmpty(op *topsv1.OperationStatus) bool {
-	needs := false
-	for i := range op.Tasks {
-		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
-		evicts := t.Action == upgradeplan.ActionEvict
-		if err != nil || !evicts && !disturbs(t) {
-			continue
-		}
-		switch op.Tasks[i].State {
-		case topsv1.OperationTaskSkipped:
-			if evicts {
-				return false
-			}
-		case topsv1.OperationTaskDone, topsv1.OperationTaskUndone:
-		default:
-			needs = true
-		}
-	}
-	return needs
 }
 
 // Decision is what comes next.

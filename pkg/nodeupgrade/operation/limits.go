@@ -4,7 +4,6 @@ import (
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // defaultDrainTimeout is that of a DrainPolicy.
@@ -34,23 +33,4 @@ func seconds(given, otherwise int32) time.Duration {
 		given = otherwise
 	}
 	return time.Duration(given) * time.Second
-}
-
-// of is how long a task of an action may take.
-func (l limits) of(action string) time.Duration {
-	switch action {
-	case upgradeplan.ActionPrecheck:
-		return l.precheck
-	case upgradeplan.ActionPrepull:
-		return l.prepull
-	case upgradeplan.ActionEvict:
-		return l.drain
-	case upgradeplan.ActionRestartRuntime:
-		return l.restart
-	case upgradeplan.ActionVerify:
-		return l.verify
-	case upgradeplan.ActionSoak:
-		return l.soak + l.progress
-	}
-	return l.progress
 }

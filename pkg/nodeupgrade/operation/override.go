@@ -18,73 +18,49 @@ const (
 	verbUndo  = "undo"
 )
 
-// override acts on the annotation AnnotationTaskOverride, once for each value.
-func (s *step) override() {
-	value := s.f.Override
-	if value == s.op.Override {
+// applyOverride acts on the annotation AnnotationTaskOverride, once for each value.
+func applyOverride(c *changes) {
+	value := c.f.Override
+	if value == c.op.Override {
 		return
 	}
-	s.op.Override = value
-	verb, t, err := s.readOverride(value)
+	c.op.Override = value
+	verb, t, err := readOverride(c.view, value)
 	if value == "" || err != nil {
-		return // say tells what is wrong with it
+		return // the message says what is wrong with it
 	}
-	now := metav1.NewTime(s.f.Now)
-	rec := s.task(t)
+	now := metav1.NewTime(c.f.Now)
+	rec := c.task(t)
 	rec.Reason, rec.Message, rec.StartTime, rec.EndTime = "", "", nil, nil
 	switch verb {
 	case verbRetry:
-		s.retry(t, rec)
+		rec.State = topsv1.OperationTaskPending
+		rowOf(t).retry(c, t)
 	case verbSkip:
 		rec.State, rec.EndTime = topsv1.OperationTaskSkipped, &now
 	case verbUndo:
 		rec.State, rec.Again = topsv1.OperationTaskUndoing, ""
 	}
-	if s.op.Held {
-		s.resume(now)
+	if c.op.Held {
+		resume(c, now)
 	}
 }
 
 // resume continues a held operation. What was in progress begins again, after what has to
 // be true before it: a person may have uncordoned the node meanwhile, and pods be back.
-func (s *step) resume(now metav1.Time) {
-	s.op.Held, s.op.EndTime, s.op.StartTime = false, nil, now
-	s.phase(topsv1.OperationRunning)
-	for i := range s.op.Tasks {
-		if t := &s.op.Tasks[i]; t.State == topsv1.OperationTaskRunning {
+func resume(c *changes, now metav1.Time) {
+	c.op.Held, c.op.EndTime, c.op.StartTime = false, nil, now
+	c.phase(topsv1.OperationRunning)
+	for i := range c.op.Tasks {
+		if t := &c.op.Tasks[i]; t.State == topsv1.OperationTaskRunning {
 			t.State, t.StartTime = topsv1.OperationTaskPending, nil
 		}
 	}
 }
 
-func (s *step) retry(t upgradeplan.Task, rec *topsv1.OperationTask) {
-	rec.State = topsv1.OperationTaskPending
-	switch t.Action {
-	case upgradeplan.ActionReplace:
-		if m := s.member(t.Target); m != nil && m.Pod != nil {
-			rec.Again = m.Pod.UID
-		}
-	case upgradeplan.ActionPrecheck:
-		if !s.op.Touched {
-			s.op.Before = nil
-		}
-	}
-}
-
-// CheckOverride says why a value of the annotation AnnotationTaskOverride on the
-// NodeUpgrade of a node is ignored by an operation of it, nil when it is acted on.
-func (m *Machine) CheckOverride(wanted *topsv1.NodeOperation, node, value string) error {
-	job, err := jobOf(wanted, node)
-	if err != nil {
-		return err
-	}
-	_, _, err = (&step{machine: m, wanted: wanted, job: job}).readOverride(value)
-	return err
-}
-
 // readOverride reads VERB:TASK[:NOTE]. The error says what is wrong: a bad value
 // never becomes another one (invariant S12).
-func (s *step) readOverride(value string) (verb string, t upgradeplan.Task, err error) {
+func readOverride(v *view, value string) (verb string, t upgradeplan.Task, err error) {
 	parts := strings.SplitN(value, ":", 3)
 	if len(parts) < 2 || !slices.Contains([]string{verbRetry, verbSkip, verbUndo}, parts[0]) {
 		return "", t, fmt.Errorf("it is not of the form retry:TASK, skip:TASK or undo:TASK")
@@ -93,32 +69,31 @@ func (s *step) readOverride(value string) (verb string, t upgradeplan.Task, err 
 	if t, err = upgradeplan.ParseTask(parts[1]); err != nil {
 		return "", t, err
 	}
-	if s.stageOf(t) < 0 {
+	if v.stageOf(t) < 0 {
 		return "", t, fmt.Errorf("the job has no task %s", t)
 	}
 	switch {
-	case verb == verbSkip && (t.Action == upgradeplan.ActionCordon || t.Action == upgradeplan.ActionUncordon):
+	case verb == verbSkip && rowOf(t).kept:
 		return "", t, fmt.Errorf("task %s cannot be skipped: abort the operation", t)
 	case verb == verbUndo:
-		undo, ok := s.machine.book.Undo(t)
+		undo, ok := v.book.Undo(t)
 		if !ok || undo.Action != upgradeplan.ActionRestore {
 			return "", t, fmt.Errorf("task %s has no undo of its own: abort the operation", t)
 		}
-		if s.target(t.Target).Previous == "" {
+		if v.target(t.Target).Previous == "" {
 			return "", t, fmt.Errorf("task %s cannot be undone: the revision before is not known", t)
 		}
 	}
 	return verb, t, nil
 }
 
-// say is a message for people, which complains of an override that cannot be
-// carried out as long as it is there.
-func (s *step) say(text string) string {
-	if s.f.Override == "" || s.wanted == nil {
-		return text
+// complaint says for people what is wrong with the override that is there, "" nothing.
+func complaint(v *view) string {
+	if v.f.Override == "" {
+		return ""
 	}
-	if _, _, err := s.readOverride(s.f.Override); err != nil {
-		text = strings.TrimPrefix(fmt.Sprintf("%s; annotation %s is ignored: %v", text, topsv1.AnnotationTaskOverride, err), "; ")
+	if _, _, err := readOverride(v, v.f.Override); err != nil {
+		return fmt.Sprintf("annotation %s is ignored: %v", topsv1.AnnotationTaskOverride, err)
 	}
-	return text
+	return ""
 }

@@ -2,8 +2,6 @@ package operation
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -12,183 +10,129 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// outdated reports whether a pod has to go: it has another revision, it uses the
-// device and is from before the driver, or a person wants it replaced again.
-func (s *step) outdated(t upgradeplan.Task, rec *topsv1.OperationTask, pod *Pod, revision string) bool {
-	if pod.Revision != revision || rec.Again != "" && rec.Again == pod.UID {
-		return true
+// replace deletes the outdated pod of a component and waits for its successor. It is
+// done when the pod has the wanted revision, is available, and is younger than the
+// driver's if it uses the device. A missed deadline fails the operation, as a pod does
+// that restarts again and again.
+type replace struct{ base }
+
+func (replace) done(v *view, t upgradeplan.Task) bool {
+	m := v.member(t.Target)
+	return m != nil && m.Pod != nil && !m.Pod.Terminating && m.Pod.Available && !outdated(v, t, m.Pod, v.target(t.Target).Revision)
+}
+
+func (r replace) attempt(c *changes, t upgradeplan.Task) verdict {
+	pod, why := r.outgoing(c, t)
+	if pod == nil {
+		return why
 	}
-	driver := s.member(upgradeplan.TargetDriver)
-	return s.machine.Uses(t.Target) && s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) &&
-		driver != nil && driver.Pod != nil && pod.Created.Before(driver.Pod.Created)
+	return r.deletePod(c, t, pod)
 }
 
-// replaced reports whether the pod of a component is what it is to be, and available.
-func (s *step) replaced(t upgradeplan.Task, rec *topsv1.OperationTask) bool {
-	m := s.member(t.Target)
-	return m != nil && m.Pod != nil && !m.Pod.Terminating && m.Pod.Available && !s.outdated(t, rec, m.Pod, s.target(t.Target).Revision)
+func (replace) deadline(v *view, why verdict) deadline {
+	if why.reason == ReasonDeviceInUse || why.reason == ReasonDrainTimeout {
+		return deadline{v.limits.progress, v.blame(), why.reason}
+	}
+	return deadline{v.limits.progress, v.blame(), ReasonProgressDeadline}
 }
 
-// atTarget reports whether the pod of a component has its wanted revision already.
-func (s *step) atTarget(t upgradeplan.Task) bool {
-	m := s.member(t.Target)
-	return m != nil && m.Pod != nil && m.Pod.Revision == s.target(t.Target).Revision
+// lasts as others do, unless the pod is seen at another revision.
+func (r replace) lasts(v *view, t upgradeplan.Task) bool {
+	if m := v.member(t.Target); m != nil && m.Pod != nil && m.Pod.Revision != v.target(t.Target).Revision {
+		return false
+	}
+	return r.base.lasts(v, t)
 }
 
-// settled reports whether a newer revision of the DaemonSet is no concern of a task.
-func (s *step) settled(t upgradeplan.Task) bool {
-	switch s.task(t).State {
+// retry has the pod that is there replaced, though it is not outdated.
+func (replace) retry(c *changes, t upgradeplan.Task) {
+	if m := c.member(t.Target); m != nil && m.Pod != nil {
+		c.task(t).Again = m.Pod.UID
+	}
+}
+
+// overtaken says that the DaemonSet has a newer revision than the wanted one, which
+// is no concern of a task that was skipped or undone, or whose pod is at its target.
+func (replace) overtaken(v *view, t upgradeplan.Task) string {
+	switch v.recorded(t).State {
 	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndoing, topsv1.OperationTaskUndone:
-		return true
+		return ""
 	}
-	return s.atTarget(t)
+	member := v.member(t.Target)
+	target := v.target(t.Target)
+	if !v.atTarget(t) && member != nil && target != nil &&
+		member.Newest != "" && member.Newest != target.Revision {
+		return fmt.Sprintf("DaemonSet %s has newest revision %s, the operation is for %s", member.DaemonSet, member.Newest, target.Revision)
+	}
+	return ""
 }
 
-// replace deletes the pod that is outdated and waits for its successor. A task
-// that is undone does the same for the revision before.
-func (s *step) replace(t upgradeplan.Task, rec *topsv1.OperationTask) verdict {
-	m, revision := s.member(t.Target), s.target(t.Target).Revision
-	if rec.State == topsv1.OperationTaskUndoing {
-		revision = s.target(t.Target).Previous
+// outgoing returns the pod that can be deleted now, or nil and what is waited for. A
+// task that is undone goes back to the revision before.
+func (r replace) outgoing(c *changes, t upgradeplan.Task) (*Pod, verdict) {
+	m, revision := c.member(t.Target), c.target(t.Target).Revision
+	if c.recorded(t).State == topsv1.OperationTaskUndoing {
+		revision = c.target(t.Target).Previous
 	}
 	switch {
 	case m == nil:
-		return waiting(ReasonInProgress, "the DaemonSet of %s is not there", t.Target)
+		return nil, waiting(ReasonInProgress, "the DaemonSet of %s is not there", t.Target)
 	case m.Pod == nil:
-		return waiting(ReasonInProgress, "DaemonSet %s has no pod on the node yet", m.DaemonSet)
+		return nil, waiting(ReasonInProgress, "DaemonSet %s has no pod on the node yet", m.DaemonSet)
 	case m.Pod.Terminating:
-		return waiting(ReasonInProgress, "pod %s terminates", m.Pod.Name)
-	case !s.outdated(t, rec, m.Pod, revision):
-		return s.successor(rec, m.Pod)
+		return nil, waiting(ReasonInProgress, "pod %s terminates", m.Pod.Name)
+	case !outdated(c.view, t, m.Pod, revision):
+		return nil, r.successor(c, t, m.Pod)
 	case m.Uncontrolled:
-		return waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are left alone", m.DaemonSet)
+		return nil, waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are left alone", m.DaemonSet)
 	case m.Newest != revision:
-		return waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, revision)
+		return nil, waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, revision)
 	}
-	if t.Target == upgradeplan.TargetDriver {
-		if v, ready := s.readyForDriver(rec); !ready {
-			return v
-		}
-	}
-	return s.deletePod(rec, m.Pod)
+	return m.Pod, verdict{}
 }
 
 // successor judges a pod of the wanted revision that is not available: whoever put
 // it there, what becomes of it says something of the version.
-func (s *step) successor(rec *topsv1.OperationTask, pod *Pod) verdict {
-	s.op.Touched = s.op.Touched || rec.State != topsv1.OperationTaskUndoing
+func (replace) successor(c *changes, t upgradeplan.Task, pod *Pod) verdict {
+	rec := c.task(t)
+	c.op.Touched = c.op.Touched || rec.State != topsv1.OperationTaskUndoing
 	switch {
 	case pod.Available && rec.State == topsv1.OperationTaskUndoing:
-		now := metav1.NewTime(s.f.Now)
+		now := metav1.NewTime(c.f.Now)
 		rec.State, rec.EndTime = topsv1.OperationTaskUndone, &now
-		s.soon()
+		c.soon()
 		return waiting(ReasonInProgress, "pod %s is back at the revision before", pod.Name)
 	case pod.CrashLooping && !pod.Available:
 		text := fmt.Sprintf("pod %s restarts again and again", pod.Name)
 		if pod.LastWords != "" {
 			text += ": " + pod.LastWords
 		}
-		return verdict{phase: s.blame(), reason: ReasonCrashLoop, text: text}
+		return verdict{phase: c.blame(), reason: ReasonCrashLoop, text: text}
 	}
 	return waiting(ReasonInProgress, "pod %s is not available yet", pod.Name)
 }
 
-// readyForDriver empties the node, closes the device and stops what uses it, in
-// this order (invariant S8); what is deleted for that is named first. ready is true
-// when nothing is left that uses it.
-func (s *step) readyForDriver(rec *topsv1.OperationTask) (v verdict, ready bool) {
-	switch {
-	case !s.cordoned():
-		return waiting(ReasonCordonHeld, "the node is not cordoned"), false
-	case !s.f.Drained.Empty && !s.skipped(upgradeplan.ActionEvict):
-		s.evict()
-		return waiting(ReasonDrainTimeout, "%s", s.f.Drained.Message), false
-	case s.f.Node.Taint != "" && s.f.Node.Taint != s.op.ID:
-		return waiting(ReasonCordonHeld, "operation %s keeps the device closed", s.f.Node.Taint), false
-	case s.f.Node.Taint == "":
-		s.onNode(Effect{Kind: CloseDevice})
-		return waiting(ReasonInProgress, "the device is being closed"), false
-	}
-	var left []string
-	for i := range s.f.Members {
-		m := &s.f.Members[i]
-		if m.Pod == nil || !s.machine.Uses(m.Component) {
-			continue
-		}
-		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name)
-		if !m.Pod.Terminating && !m.Uncontrolled && nameUser(rec, m.Pod.NamedPod) {
-			s.effects = append(s.effects, Effect{Kind: DeletePod, Operation: s.op.ID, Pod: m.Pod.NamedPod})
-		}
-	}
-	if len(left) > 0 {
-		slices.Sort(left)
-		return waiting(ReasonDeviceInUse, "what uses the device is being stopped: %s", strings.Join(left, ", ")), false
-	}
-	return verdict{}, true
-}
-
-// nameUser notes a pod that uses the device as one that may be deleted. It returns false
-// for one that is seen as it was before it was named.
-func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
-	i := slices.IndexFunc(rec.Users, func(named topsv1.NamedPod) bool { return named.UID == pod.UID })
-	switch {
-	case i < 0:
-		rec.Users = append(slices.Clip(rec.Users), pod)
-	case rec.Users[i] == pod:
-	case !daemonset.Newer(pod.ResourceVersion, rec.Users[i].ResourceVersion):
-		return false
-	default:
-		rec.Users = slices.Clone(rec.Users)
-		rec.Users[i] = pod
-	}
-	return true
-}
-
-func (s *step) skipped(action string) bool {
-	for t := range s.job.All() {
-		if t.Action == action && s.task(t).State == topsv1.OperationTaskSkipped {
-			return true
-		}
-	}
-	return false
-}
-
 // deletePod names a pod, which is stored first, and deletes it as it was named.
-func (s *step) deletePod(rec *topsv1.OperationTask, pod *Pod) verdict {
+func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
+	rec := c.task(t)
 	if rec.Pod != nil && !daemonset.Newer(pod.ResourceVersion, rec.Pod.ResourceVersion) && pod.NamedPod != *rec.Pod {
 		return waiting(ReasonInProgress, "pod %s is seen as it was before it was named", pod.Name)
 	}
 	named := pod.NamedPod
 	rec.Pod = &named
-	s.op.Touched = true
-	s.effects = append(s.effects, Effect{Kind: DeletePod, Operation: s.op.ID, Pod: named})
+	c.op.Touched = true
+	c.onPod(DeletePod, named)
 	return waiting(ReasonInProgress, "pod %s is replaced", pod.Name)
 }
 
-// openDevice lets the users of the device come back once no task needs them away.
-func (s *step) openDevice() {
-	if s.f.Node.Taint != s.op.ID {
-		return
-	}
-	for t := range s.job.All() {
-		if state := s.task(t).State; closes(t) && state != topsv1.OperationTaskDone &&
-			state != topsv1.OperationTaskSkipped && state != topsv1.OperationTaskUndone {
-			return
-		}
-	}
-	s.onNode(Effect{Kind: OpenDevice})
-}
-
-// closes are the tasks during which what uses the device stays away: until the
-// driver was seen to work, and the runtime is the one its users need.
-func closes(t upgradeplan.Task) bool {
-	switch t.Action {
-	case upgradeplan.ActionRestartRuntime:
+// outdated reports whether a pod has to go: it has another revision, it uses the
+// device and is from before the driver, or a person wants it replaced again.
+func outdated(v *view, t upgradeplan.Task, pod *Pod, revision string) bool {
+	rec := v.recorded(t)
+	if pod.Revision != revision || rec.Again != "" && rec.Again == pod.UID {
 		return true
-	case upgradeplan.ActionReplace:
-		return t.Target == upgradeplan.TargetDriver || t.Target == upgradeplan.TargetToolkit
-	case upgradeplan.ActionVerify:
-		return t.Target == upgradeplan.TargetDriver || t.Target == upgradeplan.TargetRuntime
 	}
-	return false
+	driver := v.member(upgradeplan.TargetDriver)
+	return v.uses(t.Target) && v.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) &&
+		driver != nil && driver.Pod != nil && pod.Created.Before(driver.Pod.Created)
 }

@@ -1,0 +1,38 @@
+package operation
+
+import (
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// NeedsDrained reports whether Next looks at Drained: the node is cordoned for the
+// operation, and a task that needs it empty is not over. Without it Drained may be
+// left zero, which is a node that is not known to be empty.
+func NeedsDrained(f Facts) bool {
+	op := f.Record.Operation
+	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && !f.Wanted.Abort
+	return wanted && op.Phase == topsv1.OperationRunning && op.Granted && f.Node.Ready && f.Node.Cordon.Unschedulable && needsEmpty(op)
+}
+
+// needsEmpty reports whether a task is not over that needs the node empty.
+func needsEmpty(op *topsv1.OperationStatus) bool {
+	needs := false
+	for i := range op.Tasks {
+		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
+		row := rowOf(t)
+		evicts := t.Action == upgradeplan.ActionEvict
+		if err != nil || row == nil || !evicts && !row.disturbs {
+			continue
+		}
+		switch op.Tasks[i].State {
+		case topsv1.OperationTaskSkipped:
+			if evicts {
+				return false
+			}
+		case topsv1.OperationTaskDone, topsv1.OperationTaskUndone:
+		default:
+			needs = true
+		}
+	}
+	return needs
+}

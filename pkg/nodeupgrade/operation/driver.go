@@ -1,0 +1,94 @@
+package operation
+
+import (
+	"slices"
+	"strings"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// replaceDriver is replace for the driver, which nobody may use while it goes: before
+// its pod is deleted the node is empty, the device closed, and what uses it stopped. It
+// is done when replace is. A missed deadline fails the operation, for the reason that
+// kept the driver from being deleted.
+type replaceDriver struct{ replace }
+
+func (d replaceDriver) attempt(c *changes, t upgradeplan.Task) verdict {
+	pod, why := d.outgoing(c, t)
+	if pod == nil {
+		return why
+	}
+	if why, ready := d.ready(c, t); !ready {
+		return why
+	}
+	return d.deletePod(c, t, pod)
+}
+
+// ready empties the node, closes the device and stops what uses it, in this order
+// (invariant S8). It returns true when nothing is left that uses it.
+func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
+	switch {
+	case !c.cordoned():
+		return waiting(ReasonCordonHeld, "the node is not cordoned"), false
+	case !c.f.Drained.Empty && !skipped(c.view, upgradeplan.ActionEvict):
+		drainPass(c)
+		return waiting(ReasonDrainTimeout, "%s", c.f.Drained.Message), false
+	case c.f.Node.Taint != "" && c.f.Node.Taint != c.op.ID:
+		return waiting(ReasonCordonHeld, "operation %s keeps the device closed", c.f.Node.Taint), false
+	case c.f.Node.Taint == "":
+		c.onNode(Effect{Kind: CloseDevice})
+		return waiting(ReasonInProgress, "the device is being closed"), false
+	}
+	if left := d.stopUsers(c, t); len(left) > 0 {
+		return waiting(ReasonDeviceInUse, "what uses the device is being stopped: %s", strings.Join(left, ", ")), false
+	}
+	return verdict{}, true
+}
+
+// stopUsers deletes the pods that use the device, which are named first, and returns
+// those that are left.
+func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
+	rec := c.task(t)
+	var left []string
+	for i := range c.f.Members {
+		m := &c.f.Members[i]
+		if m.Pod == nil || !c.uses(m.Component) {
+			continue
+		}
+		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name)
+		if !m.Pod.Terminating && !m.Uncontrolled && nameUser(rec, m.Pod.NamedPod) {
+			c.onPod(DeletePod, m.Pod.NamedPod)
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// nameUser notes a pod that uses the device as one that may be deleted. It returns false
+// for one that is seen as it was before it was named.
+func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
+	i := slices.IndexFunc(rec.Users, func(named topsv1.NamedPod) bool { return named.UID == pod.UID })
+	switch {
+	case i < 0:
+		rec.Users = append(slices.Clip(rec.Users), pod)
+	case rec.Users[i] == pod:
+	case !daemonset.Newer(pod.ResourceVersion, rec.Users[i].ResourceVersion):
+		return false
+	default:
+		rec.Users = slices.Clone(rec.Users)
+		rec.Users[i] = pod
+	}
+	return true
+}
+
+// skipped reports whether a person skipped a task of an action.
+func skipped(v *view, action string) bool {
+	for t := range v.job.All() {
+		if t.Action == action && v.recorded(t).State == topsv1.OperationTaskSkipped {
+			return true
+		}
+	}
+	return false
+}

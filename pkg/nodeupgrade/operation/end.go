@@ -1,0 +1,82 @@
+package operation
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// historyLimit is how many operations are remembered.
+const historyLimit = 20
+
+// end decides how the operation ends. The node is given back, except when
+// something of a version that failed is on it: then it is kept cordoned until
+// another operation, a person, or the end of the rollout.
+func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
+	if phase == topsv1.OperationFailed && c.op.Purpose == topsv1.PurposeRollback {
+		phase = topsv1.OperationQuarantined
+	}
+	c.wait(reason, text)
+	if c.op.Touched && (phase == topsv1.OperationFailed || phase == topsv1.OperationQuarantined) {
+		c.op.Held = true
+		c.phase(phase)
+		archive(c)
+		return
+	}
+	c.op.Outcome = phase
+	c.phase(topsv1.OperationReleasing)
+	c.soon()
+}
+
+// letGo ends the hold of an operation that failed: the node is given back.
+func letGo(c *changes) {
+	c.op.Held, c.op.Outcome = false, c.op.Phase
+	c.phase(topsv1.OperationReleasing)
+}
+
+// finish ends the operation, with the node given back.
+func finish(c *changes) {
+	if c.op.Outcome == topsv1.OperationDone {
+		now := metav1.NewTime(c.f.Now)
+		for i := range c.op.Tasks {
+			if t := &c.op.Tasks[i]; t.State == topsv1.OperationTaskPending || t.State == topsv1.OperationTaskRunning {
+				t.State, t.EndTime = topsv1.OperationTaskDone, &now
+			}
+		}
+	}
+	c.op.Task = ""
+	c.phase(c.op.Outcome)
+	c.op.Outcome = ""
+	archive(c)
+}
+
+// archive puts the operation into the history, once.
+func archive(c *changes) {
+	if c.op.EndTime == nil {
+		now := metav1.NewTime(c.f.Now)
+		c.op.EndTime = &now
+	}
+	record := topsv1.OperationRecord{ID: c.op.ID, Purpose: c.op.Purpose, Revision: c.op.Revision, Phase: c.op.Phase,
+		Reason: c.op.Reason, Message: c.op.Message, StartTime: c.op.StartTime, EndTime: *c.op.EndTime, Result: resultOf(c.op.Tasks)}
+	history := slices.DeleteFunc(slices.Clone(c.history), func(r topsv1.OperationRecord) bool { return r.ID == c.op.ID })
+	history = append(history, record)
+	c.history = history[max(0, len(history)-historyLimit):]
+}
+
+// resultOf sorts tasks as the upgrade framework does (contract statement 93).
+func resultOf(tasks []topsv1.OperationTask) topsv1.OperationResult {
+	var r topsv1.OperationResult
+	for _, t := range tasks {
+		switch t.State {
+		case topsv1.OperationTaskDone:
+			r.Done = append(r.Done, t.Name)
+		case topsv1.OperationTaskFailed:
+			r.Fail = append(r.Fail, t.Name)
+		default:
+			r.Undo = append(r.Undo, t.Name)
+		}
+	}
+	return r
+}

@@ -1,0 +1,119 @@
+package operation
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain"
+)
+
+// accept records a new operation, which begins at the next decision.
+func accept(c *changes, wanted *topsv1.NodeOperation) {
+	now := metav1.NewTime(c.f.Now)
+	c.op = &topsv1.OperationStatus{ID: wanted.ID, Purpose: wanted.Purpose, Revision: wanted.Revision, Rollout: wanted.Rollout,
+		Phase: topsv1.OperationRunning, Reason: ReasonInProgress, Since: now, StartTime: now, Granted: wanted.Granted, Override: c.f.Override}
+	job, err := jobOf(wanted, c.f.Node.Name)
+	if err == nil {
+		_, err = drain.PolicyOf(wanted.Drain)
+	}
+	if err == nil && slices.ContainsFunc(c.history, func(r topsv1.OperationRecord) bool { return r.ID == wanted.ID }) {
+		err = fmt.Errorf("operation %s has ended before: another one needs another id", wanted.ID)
+	}
+	if err != nil {
+		c.op.Phase, c.op.Outcome = topsv1.OperationReleasing, topsv1.OperationAborted
+		c.op.Reason, c.op.Message = ReasonBadOperation, err.Error()
+		finish(c)
+		return
+	}
+	for t := range job.All() {
+		c.task(t)
+	}
+	c.soon()
+}
+
+// abandon ends an operation that is no longer wanted; wanted is what is instead of it,
+// nil nothing.
+func abandon(c *changes, wanted *topsv1.NodeOperation) {
+	switch {
+	case c.op.Phase == topsv1.OperationReleasing:
+	case c.op.Held:
+		letGo(c)
+	case wanted == nil:
+		end(c, topsv1.OperationAborted, ReasonWithdrawn, "the operation is not wanted any more")
+	default:
+		end(c, topsv1.OperationAborted, ReasonSuperseded, fmt.Sprintf("operation %s is wanted instead", wanted.ID))
+	}
+	release(c)
+}
+
+// goOn carries an operation on that is wanted.
+func goOn(c *changes) {
+	if c.op.Phase == topsv1.OperationReleasing {
+		release(c)
+		return
+	}
+	if c.wanted.Abort {
+		if c.op.Held {
+			letGo(c)
+		} else {
+			end(c, topsv1.OperationAborted, ReasonAborted, "a person aborted the operation")
+		}
+		release(c)
+		return
+	}
+	applyOverride(c)
+	if c.op.Held {
+		return
+	}
+	if c.wanted.Granted && !c.op.Granted {
+		grant(c)
+		return
+	}
+	if phase, reason, text := cutShort(c.view); phase != "" {
+		end(c, phase, reason, text)
+		return
+	}
+	if !c.f.Node.Ready {
+		c.wait(ReasonNodeOffline, "the node is not Ready: nothing is done on it until it is back")
+		c.at(c.f.Node.Since.Add(c.limits.lost))
+		if !awaits(c.view) {
+			c.at(c.op.StartTime.Add(c.limits.operation))
+		}
+		return
+	}
+	run(c)
+}
+
+// grant records that the node has its slot: the deadlines count from now. It may
+// have waited for long, so it is prechecked once more.
+func grant(c *changes) {
+	c.op.Granted, c.op.StartTime = true, metav1.NewTime(c.f.Now)
+	c.op.Before = nil
+	c.soon()
+}
+
+// cutShort says whether the operation ends for a reason that is no verdict of a task.
+func cutShort(v *view) (phase topsv1.OperationPhase, reason, text string) {
+	n := v.f.Node
+	switch {
+	case n.UID != v.wanted.NodeUID:
+		return topsv1.OperationAborted, ReasonNodeReplaced, "the Node object is not the one that the operation is about"
+	case !awaits(v) && !v.f.Now.Before(v.op.StartTime.Add(v.limits.operation)):
+		return v.blame(), ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", v.limits.operation)
+	case !n.Ready && !v.f.Now.Before(n.Since.Add(v.limits.lost)):
+		return v.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", v.limits.lost)
+	}
+	for t := range v.job.All() {
+		if text := rowOf(t).overtaken(v, t); text != "" {
+			return topsv1.OperationAborted, ReasonTargetChanged, text
+		}
+	}
+	return "", "", ""
+}
+
+// awaits reports whether the operation was prepared and waits for its slot, which may
+// take as long as it takes.
+func awaits(v *view) bool { return !v.op.Granted && v.op.PreparedTime != nil }

@@ -1,0 +1,96 @@
+package operation
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// offerGrace is how long a node that has cards and offers none is waited for before
+// it is taken for one that is broken: after a boot the plugin needs a moment.
+const offerGrace = 30 * time.Second
+
+// precheck looks whether the node can be upgraded, and records what it shows before.
+// It is done once that is recorded and, until more is begun than to prepare the node,
+// as long as the node lacks nothing. A missed deadline defers the operation.
+type precheck struct{ base }
+
+func (precheck) done(v *view, _ upgradeplan.Task) bool {
+	return v.op.Before != nil && (v.disturbed() || nodeLacks(v) == "")
+}
+
+// attempt records what the node shows once it lacks nothing. What it offers then is
+// what it has to offer afterwards, so a node that has just booted is given time.
+func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
+	if lacks := nodeLacks(c.view); lacks != "" {
+		return waiting(ReasonPrecheckFailed, "%s", lacks)
+	}
+	host := c.f.Host
+	if until := c.recorded(t).StartTime.Add(min(offerGrace, c.limits.precheck/2)); offersNone(c.view) && c.f.Now.Before(until) {
+		c.at(until)
+		return waiting(ReasonInProgress, "the node has cards and offers none of them yet")
+	}
+	c.op.Before = &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Allocatable: maps.Clone(c.f.Node.Allocatable)}
+	if host.Devices != nil {
+		c.op.Before.Devices = *host.Devices
+	}
+	c.op.DrainAll = restarts(c.view) && StopsContainers(host.Runtime, c.wanted.DefaultRuntime)
+	c.op.ForeignCordon = c.f.Node.Cordon.Unschedulable && c.f.Node.Cordon.Mark == ""
+	c.soon()
+	return waiting(ReasonInProgress, "the node is as it should be")
+}
+
+func (precheck) deadline(v *view, _ verdict) deadline {
+	return deadline{v.limits.precheck, topsv1.OperationDeferred, ReasonPrecheckFailed}
+}
+
+// lasts is false: a node that lacks something again is prechecked again.
+func (precheck) lasts(*view, upgradeplan.Task) bool { return false }
+
+// retry has what the node shows recorded again, unless something was already put on it.
+func (precheck) retry(c *changes, _ upgradeplan.Task) {
+	if !c.op.Touched {
+		c.op.Before = nil
+	}
+}
+
+// nodeLacks says what has to be there before the node is touched, "" for nothing.
+func nodeLacks(v *view) string {
+	host := v.f.Host
+	var lacks []string
+	lack := func(is bool, format string, args ...any) {
+		if is {
+			lacks = append(lacks, fmt.Sprintf(format, args...))
+		}
+	}
+	lack(v.silent(), "the node agent is silent")
+	lack(v.f.Node.OtherUpgrader != "", "%s works on the node", v.f.Node.OtherUpgrader)
+	if host != nil {
+		need := v.wanted.MinFreeDiskBytes
+		lack(need > 0 && host.FreeDiskBytes == nil, "the free disk space is not known")
+		lack(host.FreeDiskBytes != nil && *host.FreeDiskBytes < need, "the disk has less than %d bytes free", need)
+		lack(restarts(v) && host.Runtime == nil, "the container runtime is not known")
+		lack(v.has(upgradeplan.ActionVerify, upgradeplan.TargetDriver) && host.Devices == nil, "the cards could not be counted")
+	}
+	return strings.Join(lacks, "; ")
+}
+
+// offersNone reports whether the node has cards, and could offer them, and does not.
+func offersNone(v *view) bool {
+	cards := v.f.Host != nil && v.f.Host.Devices != nil && *v.f.Host.Devices > 0
+	for _, offered := range v.f.Node.Allocatable {
+		if offered > 0 {
+			return false
+		}
+	}
+	return cards && len(v.f.Node.Allocatable) > 0 && v.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
+}
+
+// restarts reports whether the job restarts the container runtime.
+func restarts(v *view) bool {
+	return v.has(upgradeplan.ActionRestartRuntime, upgradeplan.TargetNode)
+}

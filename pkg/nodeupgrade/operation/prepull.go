@@ -1,0 +1,40 @@
+package operation
+
+import (
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// pullInterval is before the second pull of an image; it doubles.
+const pullInterval = 30 * time.Second
+
+// prepull has the agent pull the image of a component while the node is still in
+// service. It is done when the agent has the image, or the pod already has the wanted
+// revision. A missed deadline defers the operation.
+type prepull struct{ base }
+
+func (prepull) done(v *view, t upgradeplan.Task) bool {
+	return v.atTarget(t) || succeeded(v.answered(t))
+}
+
+// attempt waits for the agent. A pull that failed is asked for again, at growing
+// intervals, until the deadline.
+func (prepull) attempt(c *changes, t upgradeplan.Task) verdict {
+	rec, result := c.task(t), c.answered(t)
+	if result == nil || result.State != topsv1.HostTaskFailed {
+		return hostWaits(c.view, result)
+	}
+	next := rec.StartTime.Add(pullInterval << min(rec.Attempts-1, 10))
+	if !c.f.Now.Before(next) {
+		rec.Attempts++
+	} else {
+		c.at(next)
+	}
+	return waiting(ReasonPrepullFailed, "%s", result.Message)
+}
+
+func (prepull) deadline(v *view, _ verdict) deadline {
+	return deadline{v.limits.prepull, topsv1.OperationDeferred, ReasonPrepullFailed}
+}

@@ -1,0 +1,61 @@
+package operation
+
+import (
+	"cmp"
+	"fmt"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// defaultRuntime is what a container engine is to use when an operation does not say.
+const defaultRuntime = "enflame"
+
+// restart has the agent restart the container runtime, which makes the default runtime
+// the one that was asked for. It is done when the running engine has it, or when the
+// agent reports the restart. A missed deadline fails the operation, or defers it when
+// the restart is left to an administrator.
+type restart struct{ base }
+
+func (restart) done(v *view, t upgradeplan.Task) bool {
+	return runtimeLacks(v) == "" || succeeded(v.f.Host.Result(v.op.ID, t.String()))
+}
+
+// attempt waits for the agent, which has been asked by the state of the task.
+func (restart) attempt(c *changes, t upgradeplan.Task) verdict {
+	c.op.Touched = true
+	result := c.f.Host.Result(c.op.ID, t.String())
+	if result != nil && result.State == topsv1.HostTaskFailed {
+		return verdict{phase: topsv1.OperationFailed, reason: ReasonRestartFailed, text: result.Message}
+	}
+	return hostWaits(c.view, result)
+}
+
+func (restart) deadline(v *view, why verdict) deadline {
+	if why.reason == ReasonLeftToAdministrator {
+		return deadline{v.limits.restart, topsv1.OperationDeferred, ReasonLeftToAdministrator}
+	}
+	return deadline{v.limits.restart, v.blame(), ReasonRestartFailed}
+}
+
+// runtimeLacks says what is wrong with the default runtime, "" nothing.
+func runtimeLacks(v *view) string {
+	wanted := cmp.Or(v.wanted.DefaultRuntime, defaultRuntime)
+	switch {
+	case v.f.Host == nil || v.f.Host.Runtime == nil:
+		return "the node agent has not told the default runtime"
+	case v.f.Host.Runtime.Default != wanted:
+		return fmt.Sprintf("the default runtime is %q, not %q", v.f.Host.Runtime.Default, wanted)
+	}
+	return ""
+}
+
+// StopsContainers reports whether a container runtime that is to have a default runtime,
+// "" for enflame, is restarted for it, and stops the containers of the node with that.
+// An engine that is not known does not.
+func StopsContainers(engine *topsv1.RuntimeReport, wanted string) bool {
+	if engine == nil || engine.Default == cmp.Or(wanted, defaultRuntime) {
+		return false
+	}
+	return engine.RestartStopsContainers == nil || *engine.RestartStopsContainers
+}

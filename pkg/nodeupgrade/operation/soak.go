@@ -1,0 +1,54 @@
+package operation
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// soak gives a fault time to show. It is done when the pods of all targets have stayed
+// available for the soak time; a restart of one begins it anew. A missed deadline,
+// which is the soak time and that of a pod to get available, fails the operation.
+type soak struct{ base }
+
+func (s soak) done(v *view, t upgradeplan.Task) bool {
+	_, text := s.lasting(v, t)
+	return text == ""
+}
+
+func (s soak) attempt(c *changes, t upgradeplan.Task) verdict {
+	at, text := s.lasting(c.view, t)
+	if !at.IsZero() {
+		c.at(at)
+	}
+	return waiting(ReasonInProgress, "%s", text)
+}
+
+func (soak) deadline(v *view, _ verdict) deadline {
+	return deadline{v.limits.soak + v.limits.progress, v.blame(), ReasonSoakFailed}
+}
+
+// lasting says when the soak ends if nothing happens, and what it waits for; ""
+// when it is over.
+func (soak) lasting(v *view, t upgradeplan.Task) (until time.Time, text string) {
+	rec := v.recorded(t)
+	if rec.StartTime == nil {
+		return time.Time{}, "it has not begun"
+	}
+	from := rec.StartTime.Time
+	for _, target := range v.wanted.Targets {
+		m := v.member(target.Component)
+		if m == nil || m.Pod == nil || m.Pod.Terminating || !m.Pod.Available {
+			return time.Time{}, fmt.Sprintf("the pod of %s is not available", target.Component)
+		}
+		if m.Pod.Since.After(from) {
+			from = m.Pod.Since
+		}
+	}
+	until = from.Add(v.limits.soak)
+	if v.f.Now.Before(until) {
+		return until, fmt.Sprintf("all pods have to stay available for %s", v.limits.soak)
+	}
+	return until, ""
+}

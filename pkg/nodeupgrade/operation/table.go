@@ -1,0 +1,102 @@
+package operation
+
+import (
+	"fmt"
+	"slices"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// row is what is known of a task with an action on a target.
+type row struct {
+	// action and target of the task; no target: any.
+	action, target string
+	// component: the operation must have the target as one of its own.
+	component bool
+	kind
+	traits
+	// closed: until it is done the device stays closed, once it is: what uses it comes
+	// back when the driver was seen to work, and the runtime is the one it needs.
+	closed bool
+	// rechecked: to have been done is not enough at the end, the facts must show it.
+	rechecked bool
+	// kept: it cannot be skipped.
+	kept bool
+	// last: the release of the node does it, and the end of the operation records it.
+	last bool
+}
+
+// table has every task that an operation can have. The row of an action on a target
+// comes before the one of the action on any target.
+var table = []row{
+	{action: upgradeplan.ActionPrecheck, target: upgradeplan.TargetNode, kind: precheck{}, traits: traits{prepares: true}},
+	{action: upgradeplan.ActionPrepull, component: true, kind: prepull{}, traits: traits{prepares: true}},
+	{action: upgradeplan.ActionCordon, target: upgradeplan.TargetNode, kind: cordon{}, kept: true},
+	{action: upgradeplan.ActionEvict, target: upgradeplan.TargetNode, kind: evict{}},
+	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetDriver, component: true, kind: replaceDriver{}, traits: traits{disturbs: true}, closed: true, rechecked: true},
+	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetDriver, kind: verifyDriver{}, closed: true, rechecked: true},
+	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetToolkit, component: true, kind: replace{}, closed: true, rechecked: true},
+	{action: upgradeplan.ActionRestartRuntime, target: upgradeplan.TargetNode, kind: restart{}, traits: traits{disturbs: true}, closed: true},
+	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetRuntime, kind: verifyRuntime{}, closed: true, rechecked: true},
+	{action: upgradeplan.ActionReplace, component: true, kind: replace{}, rechecked: true},
+	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetAllocatable, kind: verifyAllocatable{}, rechecked: true},
+	{action: upgradeplan.ActionSoak, target: upgradeplan.TargetNode, kind: soak{}},
+	{action: upgradeplan.ActionUncordon, target: upgradeplan.TargetNode, kind: uncordon{}, kept: true, last: true},
+}
+
+// rowOf returns the row of a task, nil when there is none.
+func rowOf(t upgradeplan.Task) *row {
+	i := slices.IndexFunc(table, func(r row) bool { return r.action == t.Action && (r.target == t.Target || r.target == "") })
+	if i < 0 {
+		return nil
+	}
+	return &table[i]
+}
+
+// jobOf reads the job of an operation. The error says what cannot be understood.
+func jobOf(op *topsv1.NodeOperation, node string) (job, error) {
+	j := job{traits: map[upgradeplan.Task]traits{}}
+	for _, names := range op.Job {
+		var stage upgradeplan.Stage
+		for _, name := range names {
+			t, err := upgradeplan.ParseTask(string(name))
+			if err != nil {
+				return job{}, err
+			}
+			stage = append(stage, t)
+		}
+		j.Job = append(j.Job, stage)
+	}
+	if err := j.Validate(); err != nil {
+		return job{}, err
+	}
+	if j.Host() != node {
+		return job{}, fmt.Errorf("the job is of host %s, not of this node", j.Host())
+	}
+	for t := range j.All() {
+		if err := known(op, t); err != nil {
+			return job{}, err
+		}
+		j.traits[t] = rowOf(t).traits
+	}
+	return j, nil
+}
+
+// known returns an error for a task that no row is about, or whose component the
+// operation does not have as a target.
+func known(op *topsv1.NodeOperation, t upgradeplan.Task) error {
+	i := slices.IndexFunc(table, func(r row) bool { return r.action == t.Action })
+	if i < 0 {
+		return fmt.Errorf("task %s: nothing is known of the action %s", t, t.Action)
+	}
+	switch row := rowOf(t); {
+	case row == nil && table[i].target == upgradeplan.TargetNode:
+		return fmt.Errorf("task %s: %s is done to the target node", t, t.Action)
+	case row == nil:
+		return fmt.Errorf("task %s: nothing is known of verifying %s", t, t.Target)
+	case row.component && !slices.ContainsFunc(op.Targets, func(o topsv1.OperationTarget) bool { return o.Component == t.Target }):
+		return fmt.Errorf("task %s: the operation has no target %s", t, t.Target)
+	}
+	return nil
+}
