@@ -12,11 +12,11 @@ import (
 func (c *cli) abortCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "abort NODE",
-		Short: "Winds the operation on a node up; the node ends uncordoned",
-		Long: `Winds the operation on a node up: what was begun is brought to a safe end, and the
-node is uncordoned if it was cordoned for it. An abort is not taken back. The node
-counts as failed until kubectl gcu resume, or until another revision comes.`,
-		Example: `  # Give a node back that a failed operation holds
+		Short: "Aborts the operation on a node and uncordons the node",
+		Long: `Aborts the operation on a node: what is in progress is brought to a safe state, and
+the node is uncordoned if it was cordoned for the operation. An abort cannot be
+reverted. The node counts as failed until kubectl gcu resume or a new revision.`,
+		Example: `  # Release a node that a failed operation keeps cordoned
   kubectl gcu abort node-1`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeNodesAtWork,

@@ -15,14 +15,14 @@ func (c *cli) approveCommand() *cobra.Command {
 	var o output
 	command := &cobra.Command{
 		Use:   "approve GR [WAVE]",
-		Short: "Approves a wave that waits for a person; without WAVE shows the waves",
-		Long: `Approves a wave of the UpgradePolicy of a gr that waits for a person. The approval
-holds for the present revision only. A wave that does not wait is not approved
-ahead. Without WAVE it shows the waves and which one waits.`,
-		Example: `  # Which wave waits?
+		Short: "Approves a wave that awaits approval; without WAVE lists the waves",
+		Long: `Approves a wave of the UpgradePolicy of a gr. The approval is valid for the current
+revision only, and only a wave that is waiting can be approved. Without WAVE it lists
+the waves and shows which one is waiting.`,
+		Example: `  # Which wave is waiting?
   kubectl gcu approve my-gr
 
-  # Let wave main begin
+  # Approve wave main
   kubectl gcu approve my-gr main`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.completeWaves,

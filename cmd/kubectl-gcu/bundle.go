@@ -21,16 +21,16 @@ func (c *cli) bundleCommand() *cobra.Command {
 	limits := logLimits{}
 	command := &cobra.Command{
 		Use:   "support-bundle",
-		Short: "Collects what helps to find a fault, without secrets, into a tarball",
-		Long: `Collects what helps to find a fault into a tarball: grs, rollouts, NodeUpgrades,
+		Short: "Collects diagnostics, without secrets, into a tarball",
+		Long: `Collects diagnostics into a tarball: grs, rollouts, NodeUpgrades,
 UpgradePolicies, what the grs deployed, their pods, nodes, events and revisions,
-logs of the operator and of node agents (first of nodes that are in trouble), and
-versions. What may not be read is left out and listed in errors.txt.
+logs of the operator and of node agents (troubled nodes first), and versions. What you
+are not allowed to read is left out and listed in errors.txt.
 
-Secrets and ConfigMaps are not read. Values of environment variables are taken out,
-but for a few that are known to be harmless, and so is in objects and logs whatever
-looks like a password, a token or a key. Names of nodes, pods, images and registries
-stay: look at it before you give it away.`,
+Secrets and ConfigMaps are not read. Values of environment variables are
+redacted, except a few that are known to be harmless, and so is anything in objects
+and logs that looks like a password, a token or a key. Names of nodes, pods, images and
+registries are kept: review the bundle before you share it.`,
 		Example: `  # Into gcu-support-<time>.tar.gz in this folder
   kubectl gcu support-bundle
 

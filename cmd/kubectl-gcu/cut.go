@@ -27,7 +27,7 @@ func (l *limit) bind(c *cli, command *cobra.Command) {
 	l.command = command
 	command.Flags().StringSliceVar(&l.nodes, "nodes", nil, "only these `nodes`, separated by commas")
 	command.Flags().StringSliceVar(&l.components, "components", nil, "only these `components`, by their keys in the spec, such as driver,toolkit")
-	command.Flags().BoolVar(&l.all, "all", false, "everything: what it was limited to is taken away")
+	command.Flags().BoolVar(&l.all, "all", false, "no limit: removes an earlier limit")
 	_ = command.RegisterFlagCompletionFunc("nodes", c.completeLists(func(ctx context.Context, cl *cluster) ([]string, error) {
 		return cl.nodeNames(ctx)
 	})) // the flags exist

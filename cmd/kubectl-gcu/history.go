@@ -15,11 +15,10 @@ func (c *cli) historyCommand() *cobra.Command {
 	var o output
 	command := &cobra.Command{
 		Use:   "history [GR]",
-		Short: "Lists the kept specs of a gr, and what changed between them",
-		Long: `Lists the specs of a gr that are kept, the newest first: the last ten. Each says
-what changed from the one before it, which one is the present spec, and which one
-was the last at which every reachable node was available. Without GR it tells of
-the only one.`,
+		Short: "Lists the revisions of a gr and what changed between them",
+		Long: `Lists the last ten revisions of the spec of a gr, newest first: what changed in each,
+which one is current, and which one was the last at which every reachable node was
+available. GR may be omitted when there is only one.`,
 		Example: `  # What changed, and when?
   kubectl gcu history
 
@@ -70,13 +69,12 @@ func (c *cli) rollbackCommand() *cobra.Command {
 	var to string
 	command := &cobra.Command{
 		Use:   "rollback [GR]",
-		Short: "Brings an earlier spec of a gr back",
-		Long: `Asks the operator to restore an earlier spec of a gr, the one before the present
-unless --to says which. It says what changes. The operator writes the spec, and
-the nodes are rolled back by the same rules as they are upgraded: kubectl gcu
-status tells how far they are. Pods that are at the earlier version already are
-left alone.`,
-		Example: `  # Back to the spec of before
+		Short: "Restores an earlier revision of a gr",
+		Long: `Asks the operator to restore an earlier revision of a gr, by default the previous one,
+and prints what changes. The operator writes the spec, and nodes are rolled back under
+the same rules as an upgrade: kubectl gcu status shows the progress. Pods that already
+run the earlier version are not restarted.`,
+		Example: `  # Back to the previous revision
   kubectl gcu rollback my-gr
 
   # Back to revision 3 of kubectl gcu history

@@ -26,18 +26,17 @@ func (c *cli) holdCommand() *cobra.Command {
 	var message string
 	command := &cobra.Command{
 		Use:   "hold NODE",
-		Short: "Leaves a node alone: no upgrade starts anything on it",
-		Long: `Leaves a node alone until kubectl gcu release NODE: no rollout of any gr starts
-anything on it, and what is in flight there goes on to its end. A wave that the node
-is in is not complete without it.
+		Short: "Excludes a node from upgrades",
+		Long: `Excludes a node from upgrades until kubectl gcu release NODE: no rollout starts it,
+and what is already in flight completes. A wave with a held node does not complete.
 
 It is annotation ` + topsv1.AnnotationHold + ` of the NodeUpgrade, which is created
-if need be. The person at the node may hold it too (node-agent ota hold); each
-releases his own hold, and the node is upgraded when there is none.`,
-		Example: `  # Leave a node alone, and say why
+if necessary. The node can also be held locally (node-agent ota hold); each hold is
+released where it was set, and the node is upgraded when none is left.`,
+		Example: `  # Hold a node, and say why
   kubectl gcu hold node-1 -m "a training run until Friday"
 
-  # Who holds what?
+  # Which nodes are held, and by whom?
   kubectl gcu nodes --state held`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeNodes,
@@ -53,16 +52,16 @@ releases his own hold, and the node is upgraded when there is none.`,
 			return c.hold(ctx, cl, args[0], said)
 		}),
 	}
-	command.Flags().StringVarP(&message, "message", "m", "", "why, for people")
+	command.Flags().StringVarP(&message, "message", "m", "", "the reason, shown to others")
 	return command
 }
 
 func (c *cli) releaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "release NODE",
-		Short: "Takes a hold back: the node is upgraded like any other again",
-		Long: `Takes back what kubectl gcu hold NODE asked for. A hold of the person at the node
-stays: it is released there, with node-agent ota release.`,
+		Short: "Releases a held node",
+		Long: `Removes the hold that kubectl gcu hold NODE set. A hold that was set on the node stays
+until it is released there, with node-agent ota release.`,
 		Example:           "  kubectl gcu release node-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeHeldNodes,

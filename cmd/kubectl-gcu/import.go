@@ -14,19 +14,18 @@ func (c *cli) importCommand() *cobra.Command {
 	o := output{format: formatYAML}
 	command := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Translates a GcuResource of topscloud.enflame.com into ours",
-		Long: `Translates a GcuResource of the newer operator, whose API group is
-topscloud.enflame.com, into one of topsops.enflame.com, and prints it. What could not
-be carried over, and what has another default here, is told on the error output.
-Nothing is written to the cluster. FILE may be - for the input.
+		Short: "Converts a GcuResource of topscloud.enflame.com",
+		Long: `Converts a GcuResource of the newer operator, whose API group is
+topscloud.enflame.com, into one of topsops.enflame.com, and prints it. What cannot be
+converted, and what has a different default here, is reported on standard error.
+Nothing is written to the cluster. FILE may be - for standard input.
 
-The API of the newer operator is not published: read the result before you use it,
-and remove the newer operator first, for two operators on one node get in each
-other's way.`,
-		Example: `  # Translate, read what was lost, and look at the result
+The API of the newer operator is not published: review the result before you use
+it, and remove the newer operator first: two operators on one node conflict.`,
+		Example: `  # Convert, and review what was lost and the result
   kubectl gcu import topscloud-gr.yaml > gr.yaml
 
-  # Off the cluster
+  # From the cluster
   kubectl get gcuresources.topscloud.enflame.com NAME -o yaml | kubectl gcu import - > gr.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: does(func(_ context.Context, args []string) error {

@@ -25,14 +25,14 @@ func (c *cli) nodesCommand() *cobra.Command {
 		Short: "Lists the nodes of a gr: state, reason, since when, operation",
 		Long: `Lists every node that should run a component of a gr, one line each: its state
 (` + strings.Join(view.States, ", ") + `), why, since when, the phase and
-the task of its operation, and what to do. Without GR it tells of the only one.`,
+the task of its operation, and what to do. GR may be omitted when there is only one.`,
 		Example: `  # All nodes
   kubectl gcu nodes
 
   # Those that failed, with the id of the operation
   kubectl gcu nodes my-gr --state failed -o wide
 
-  # The names of the nodes that do not go on by themselves
+  # The names of the nodes that need intervention
   kubectl gcu nodes my-gr -o json | jq -r '.items[] | select(.stuck) | .name'`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeResources,

@@ -18,9 +18,9 @@ const paused = "true"
 func (c *cli) pauseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause [GR]",
-		Short: "Starts no new node; what is in flight finishes",
+		Short: "Pauses a rollout: starts no new node; what is in flight completes",
 		Long: `Sets the annotation ` + topsv1.AnnotationPaused + ` of a gr to "true": no new node is
-started, and the nodes in flight finish. kubectl gcu resume takes it back.`,
+started, and nodes in flight complete. kubectl gcu resume removes it.`,
 		Example: `  # Pause the only gr
   kubectl gcu pause
 
@@ -66,15 +66,15 @@ func (c *cluster) setPaused(ctx context.Context, name string, to bool) (changed 
 func (c *cli) resumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume [GR]",
-		Short: "Lets a paused or halted rollout go on",
-		Long: `Takes the annotation ` + topsv1.AnnotationPaused + ` of a gr away. When its rollout has
-halted because too many nodes failed, the failures so far are forgiven: those nodes
-are tried again, and new ones are started. So are fewer failures of a gr that is not
-paused. Repair what made them fail first, or the rollout halts again.`,
-		Example: `  # Let the only gr go on
+		Short: "Resumes a paused or halted rollout",
+		Long: `Removes the annotation ` + topsv1.AnnotationPaused + ` of a gr. If its rollout halted
+because too many nodes failed, the failures are cleared: those nodes are retried, and
+new ones are started. It also clears the failures of a gr that is neither paused nor
+halted. Fix what made the nodes fail first, or the rollout halts again.`,
+		Example: `  # Resume the only gr
   kubectl gcu resume
 
-  # Let one of several go on
+  # Resume one of several
   kubectl gcu resume my-gr`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeResources,
@@ -124,7 +124,7 @@ func (c *cli) forgive(ctx context.Context, cl *cluster, name string) error {
 	if err != nil {
 		return err
 	}
-	c.say("the rollout of gr %s goes on: the failures so far are forgiven (%s)", name, message.Count(int(forgiven), "node"))
+	c.say("the rollout of gr %s resumes; failures cleared on %s", name, message.Count(int(forgiven), "node"))
 	return nil
 }
 

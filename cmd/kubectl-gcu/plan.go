@@ -25,29 +25,29 @@ func (c *cli) planCommand() *cobra.Command {
 	var l limit
 	command := &cobra.Command{
 		Use:   "plan [GR] [-f FILE] [--nodes …] [--components …]",
-		Short: "Says what an upgrade would do: which nodes when, and what is disturbed",
-		Long: `Says what kubectl gcu upgrade with the same flags would do, without doing it, as far
-as it can be known: what becomes of each component, which nodes are upgraded, in which
-order and waves, how many at once, with which tasks, which pods leave them and what
-would keep one, which nodes are left out and why, and how long it takes at the usual
-pace. It decides with what the operator decides with, from what the cluster shows now.
+		Short: "Shows what an upgrade would do: which nodes, when, and what is disrupted",
+		Long: `Shows what kubectl gcu upgrade with the same flags would do, without doing it: what
+happens to each component, which nodes are upgraded, in which order and waves, how
+many at once, with which tasks, which pods are evicted and what would block an
+eviction, which nodes are left out and why, and how long it takes at the usual pace.
+It uses the operator's own decisions and the current state of the cluster.
 
-Without -f it says what is still to be done; --nodes, --components and --all then say
-what would be if the upgrade were limited to these, or to nothing. A wave that a person
-has to approve is the end of the plan, unless --approved counts all as approved.
+Without -f it shows what is left to do; --nodes, --components and --all then show what
+would happen if the upgrade were limited to these, or not at all. The plan ends at a
+wave that needs approval, unless --approved treats all waves as approved.
 
-Nodes with the same tasks are one line; -o wide adds a line for each node. With -o json
-and -o yaml it is what GET /gum/v1/gr/GR/plan answers.`,
+Nodes with the same tasks share a line; -o wide adds a line for each node. With -o json
+and -o yaml the output equals the response of GET /gum/v1/gr/GR/plan.`,
 		Example: `  # What would this upgrade do?
   kubectl gcu plan -f gr.yaml --approved
 
   # And on two nodes, the driver only?
   kubectl gcu plan -f gr.yaml --nodes node-1,node-2 --components driver
 
-  # What is still to be done?
+  # What is left to do?
   kubectl gcu plan my-gr
 
-  # The pods that would have to go
+  # The pods that would be evicted
   kubectl gcu plan -f gr.yaml -o json | jq -r '.nodes[].evicts[]?'`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeResources,
@@ -74,7 +74,7 @@ and -o yaml it is what GET /gum/v1/gr/GR/plan answers.`,
 	}
 	o.bind(command)
 	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr as it would be; - reads the input")
-	command.Flags().BoolVar(&approved, "approved", false, "count every wave as approved")
+	command.Flags().BoolVar(&approved, "approved", false, "treat every wave as approved")
 	l.bind(c, command)
 	return command
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-const rootHelp = `Shows how the GCU software of a cluster stands, why, and what to do, and steers
-its upgrades.
+const rootHelp = `Shows the state of the GCU software of a cluster, explains it, says what to do, and
+controls its upgrades.
 
-Reading needs the right to view: get and list of the kinds of topsops.enflame.com,
-and for single nodes of nodes, pods, daemonsets and controllerrevisions. What may
-not be read is left out and said; what may not be written is said.
+Reading requires get and list on the kinds of topsops.enflame.com and, for single
+nodes, on nodes, pods, daemonsets and controllerrevisions. What you are not allowed
+to read is left out, and the output says so.
 
-Exit codes: 0 done, or as it was asked for already
-            1 an error, of the API server for example
+Exit codes: 0 done, or already as requested
+            1 an error, for example from the API server
             2 the command line or a file is wrong
-            3 not (yet) as wanted: it timed out, or it stopped
-            4 refused: the cluster is not in a state for it; nothing was changed
-            5 a right is missing; the message says which
+            3 not (yet) as requested: it timed out or stopped
+            4 refused: the state of the cluster does not allow it; nothing was changed
+            5 forbidden; the message names the missing right
             130 interrupted by Ctrl-C`
 
-const rootExample = `  # How do the grs stand, and what is to be done?
+const rootExample = `  # What is the state of the grs, and what needs attention?
   kubectl gcu status
 
-  # Upgrade, and wait until every reachable node has it
+  # Upgrade, and wait until every reachable node is updated
   kubectl gcu upgrade -f gr.yaml --wait --timeout 2h
 
   # Which nodes failed, and why?

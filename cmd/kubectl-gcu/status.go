@@ -19,14 +19,14 @@ func (c *cli) statusCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "status [GR]",
-		Short: "Says how a gr and its rollout stand, why, and what to do",
-		Long: `Says how a gr stands: each component, the rollout with the time it will take,
-what nodes wait for, and which nodes failed, are stuck or were skipped, each with
-why, since when and what to do. Without GR it tells of all grs.
+		Short: "Shows the state of a gr and its rollout, why, and what to do",
+		Long: `Shows the state of a gr: each component, the rollout and its estimated time, what
+nodes wait for, and which nodes failed, are stuck or were skipped, with the reason,
+since when, and what to do. Without GR it shows all grs.
 
-With --watch it goes on telling until the gr is done (exit code 0) or stopped (3):
-with a bar on a terminal, else with a line for every change. A gr that waits for a
-person, because it is paused for example, is watched on.`,
+With --watch it follows the gr until it is done (exit code 0) or stopped (3): with a
+progress bar on a terminal, otherwise with a line per change. It keeps watching a gr
+that waits for a person, for example because it is paused.`,
 		Example: `  # All grs
   kubectl gcu status
 

@@ -22,20 +22,20 @@ type taskVerb struct {
 }
 
 var taskVerbs = []taskVerb{
-	{"retry", "Does one task of an operation again", `Does one task of the operation on a node again, without those before it. A node
-that a failed operation holds goes on from there.`, "driver_verify", topsv1.OperationTaskDone},
-	{"skip", "Takes one task of an operation as done", `Takes one task of the operation on a node as done, without doing it. The cordon
-and its end cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationTaskSkipped},
-	{"undo", "Undoes one task of an operation", `Undoes one task of the operation on a node: of a component that was replaced, the
-pod of the revision before comes back.`, "driver_replace", topsv1.OperationTaskUndone},
+	{"retry", "Retries one task of an operation", `Retries one task of the operation on a node without repeating the tasks before it. An
+operation that failed continues from there.`, "driver_verify", topsv1.OperationTaskDone},
+	{"skip", "Skips one task of an operation", `Skips one task of the operation on a node: it counts as done. Cordon and uncordon
+cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationTaskSkipped},
+	{"undo", "Undoes one task of an operation", `Undoes one task of the operation on a node: for a component that was replaced, the pod
+of the previous revision is restored.`, "driver_replace", topsv1.OperationTaskUndone},
 }
 
 func (c *cli) taskCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "task",
 		Short: "Retries, skips or undoes one task of the operation on a node",
-		Long: `Retries, skips or undoes one task of the operation on a node, and leaves the others
-as they are. kubectl gcu nodes -o wide shows operations, kubectl describe nu NODE all
+		Long: `Retries, skips or undoes one task of the operation on a node without affecting the
+others. kubectl gcu nodes -o wide shows operations, kubectl describe nu NODE all
 tasks of one.`,
 		Example: `  # The driver was repaired by hand: verify it again
   kubectl gcu task retry node-1 driver_verify`,
@@ -53,7 +53,7 @@ func (c *cli) taskVerbCommand(v taskVerb) *cobra.Command {
 		Use:   v.name + " NODE TASK",
 		Short: v.short,
 		Long:  v.long + "\n\nTASK is NODE_TARGET_ACTION, or TARGET_ACTION for short.",
-		Example: "  # And wait until it is so\n  kubectl gcu task " + v.name + " node-1 " + v.example +
+		Example: "  # With --wait, until the task has ended\n  kubectl gcu task " + v.name + " node-1 " + v.example +
 			" --wait --timeout 10m",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.completeTasks,

@@ -30,25 +30,24 @@ func (c *cli) upgradeCommand() *cobra.Command {
 	var l limit
 	command := &cobra.Command{
 		Use:   "upgrade [GR] [-f FILE] [--nodes …] [--components …]",
-		Short: "Gives a gr the spec of a file, says what changes, and may wait",
-		Long: `Gives a gr that exists the spec of the gr in a file, as a whole, and says what
-changes. Nothing but the spec and what the upgrade is limited to is taken from the
-file. A file with another gr, by kind, name or uid, is refused, and so is a change
-when somebody else changed the spec in the same moment.
+		Short: "Upgrades a gr to the spec in a file, and prints what changes",
+		Long: `Replaces the spec of an existing gr with that of the gr in a file, and prints what
+changes. Only the spec and the limit of the upgrade are read from the file. A file with
+another gr, by kind, name or uid, is refused, and so is a concurrent change.
 
-With --nodes and --components it is limited to these, and what it leaves out waits
-(LeftOut). A later upgrade --nodes, or --all, without -f goes on with others, or with
-all. Every upgrade -f says anew what it is limited to, by these flags or by annotation
-` + topsv1.AnnotationUpgradeOnly + ` in the file; without them it is everything.
-A component that is new, gone or has another name is deployed and deleted at once,
-whatever the upgrade is limited to: kubectl gcu plan shows all of it before.
+--nodes and --components limit the upgrade; the rest waits (LeftOut). A later upgrade
+--nodes or --all without -f continues with other nodes, or with all. Every upgrade -f
+sets the limit anew, by these flags or by annotation
+` + topsv1.AnnotationUpgradeOnly + ` in the file; without them there is no limit.
+Components that are new, removed or renamed are deployed and deleted immediately,
+whatever the limit: kubectl gcu plan shows this beforehand.
 
-With --wait it ends when every reachable node has it, or all that it is limited to
-(exit code 0); when the rollout halts, is rolled back, or the time is over, with 3.`,
-		Example: `  # Say what changes, and begin
+With --wait it returns when every reachable node within the limit is updated (exit
+code 0), or when the rollout halts, is rolled back or times out (exit code 3).`,
+		Example: `  # Print what changes, and start
   kubectl gcu upgrade -f gr.yaml
 
-  # The same from a script, which waits
+  # From a script, and wait
   kustomize build . | kubectl gcu upgrade my-gr -f - --wait --timeout 2h
 
   # The driver first, on two nodes; then everywhere; then the rest

@@ -33,7 +33,7 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := s.says(s.gcuWith(t.Context(), grFile("upgraded", "1.1"), "upgrade", "upgraded", "-f", "-"), exitOK,
-		"  driver.version: 1.0 -> 1.1", "  exporter: {", "nobody replaces pods", "gr upgraded is changed")
+		"  driver.version: 1.0 -> 1.1", "  exporter: {", "existing pods are not replaced", "gr upgraded is changed")
 	if strings.Contains(a.out, "driver.repository") {
 		t.Errorf("defaults are told as changes:\n%s", a.out)
 	}
@@ -167,7 +167,7 @@ func TestUpgradeRefusesWhenTheSpecChangesInTheSameMoment(t *testing.T) {
 	c := &cli{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}
 	wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "raced"}, "spec": map[string]any{}}}
 	_, err = c.upgrade(t.Context(), &cluster{Client: raced, namespace: operatorNamespace}, wanted)
-	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "somebody else changed the spec") {
+	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "was changed concurrently") {
 		t.Errorf("exit code %d, %v", code, err)
 	}
 	s.read(gr)

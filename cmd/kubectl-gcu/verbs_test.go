@@ -93,7 +93,7 @@ func TestResumeForgivesWhatHaltedARollout(t *testing.T) {
 	s.gr("halting")
 	dro := s.rollout("halting", topsv1.DaemonRolloutStatus{FailedNodes: 2, Conditions: []metav1.Condition{
 		{Type: topsv1.RolloutHalted, Status: metav1.ConditionTrue, Reason: "Halted", LastTransitionTime: metav1.Now()}}})
-	s.says(s.gcu("resume", "halting"), exitOK, "goes on", "(2 nodes)")
+	s.says(s.gcu("resume", "halting"), exitOK, "resumes; failures cleared on 2 nodes")
 	s.read(dro)
 	first := dro.Annotations[topsv1.AnnotationResume]
 	onlyOursWrote(t, dro, topsv1.AnnotationResume)
@@ -108,12 +108,12 @@ func TestResumeOfAPausedGrForgivesNoFailureThatDoesNotHaltIt(t *testing.T) {
 	s := newSite(t)
 	s.gr("failing", topsv1.AnnotationPaused, "true")
 	dro := s.rollout("failing", topsv1.DaemonRolloutStatus{FailedNodes: 1})
-	s.says(s.gcu("resume", "failing"), exitOK, "is not paused any more", "1 node failed, which does not halt it; kubectl gcu resume failing once more")
+	s.says(s.gcu("resume", "failing"), exitOK, "is not paused any more", "1 node failed, which does not halt it; kubectl gcu resume failing again")
 	s.read(dro)
 	if len(dro.Annotations) != 0 {
 		t.Errorf("annotations are %v", dro.Annotations)
 	}
-	s.says(s.gcu("resume", "failing"), exitOK, "(1 node)")
+	s.says(s.gcu("resume", "failing"), exitOK, "failures cleared on 1 node")
 	s.read(dro)
 	if dro.Annotations[topsv1.AnnotationResume] == "" {
 		t.Error("the failure is not forgiven")

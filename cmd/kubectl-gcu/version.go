@@ -38,9 +38,9 @@ func (c *cli) versionCommand() *cobra.Command {
 	var clientOnly bool
 	command := &cobra.Command{
 		Use:   "version",
-		Short: "Tells the versions of the plugin, the operator and the node agents",
-		Long: `Tells the version of this plugin, of Kubernetes, the image of the operator, and how
-many node agents have which version. What cannot be read is said.`,
+		Short: "Prints the versions of the plugin, the operator and the node agents",
+		Long: `Prints the version of this plugin and of Kubernetes, the image of the operator, and how
+many node agents run which version.`,
 		Example: `  kubectl gcu version
 
   # Without asking the cluster

@@ -13,33 +13,32 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota"
 )
 
-const otaHelp = `Talk to the node agent of this node: what can be upgraded here, upgrade it, and
-how that goes. Run it on the node as root, or in the pod of the agent:
+const otaHelp = `Talk to the node agent of this node: see what can be upgraded here, upgrade it, and
+follow the progress. Run it on the node as root, or in the pod of the agent:
 
   kubectl exec -n kube-system POD -- node-agent ota status
 
 Exit codes: 0 when it is done; 1 when the agent refuses or does not answer; 2 when
-a flag is wrong; 3 when the operation ended in another way: it failed, was dropped
-or taken back; 4 when it has not ended within --timeout.`
+a flag is wrong; 3 when the operation failed, was dropped or withdrawn; 4 when it has
+not ended within --timeout.`
 
-const rollbackHelp = `Take back what was asked for at this node and has not started: a request that
-waits for room, or one that the operator was not told of yet. The node is then as
-it was before. It is followed until the operator has said that it was in time;
-exit code 3 says that it was not, and that the operation ended in another way.
+const rollbackHelp = `Withdraw what was requested on this node and has not started: a request that waits for
+a slot, or that the operator has not received yet. The command waits until the operator
+confirms; exit code 3 means that it was too late and the operation ended otherwise.
 
-What has started goes on to its end, and to an older version one node cannot go
-alone: then it is refused, and the answer says what to do.`
+An operation that has started continues, and a single node cannot return to an older
+version: then the command is refused, and the answer says what to do.`
 
 const otaExample = `  # All that is outdated, with a progress bar on a terminal
   node-agent ota upgrade
 
-  # One component, from a script; asked twice it is the same operation
+  # One component, from a script; repeating it returns the same operation
   node-agent ota upgrade driver --idempotency-key job-7 --timeout 2h -o json
 
-  # Not now after all: what waits is taken back
+  # Withdraw what has not started
   node-agent ota rollback
 
-  # Nothing is to be started here while a surgery is going on
+  # Start nothing on this node during a surgery
   node-agent ota hold -m "surgery until 18:00" && … && node-agent ota release`
 
 // otaOptions are the flags of node-agent ota.
@@ -90,7 +89,7 @@ func newOTACommand() *cobra.Command {
 
 func (o *otaOptions) statusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show the components on this node, and what is newer", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the components on this node, and available updates", Args: cobra.NoArgs,
 		Example: "  node-agent ota status\n  node-agent ota status -o json",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
@@ -108,7 +107,7 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 	var latest, noWait bool
 	var key string
 	command := &cobra.Command{
-		Use: "upgrade [COMPONENT]", Short: "Upgrade a component, or all that is outdated, and follow it to its end", Args: cobra.MaximumNArgs(1),
+		Use: "upgrade [COMPONENT]", Short: "Upgrade a component, or everything that is outdated, and follow it", Args: cobra.MaximumNArgs(1),
 		Example:           "  node-agent ota upgrade\n  node-agent ota upgrade driver --timeout 2h\n  node-agent ota upgrade --latest --no-wait",
 		ValidArgsFunction: o.completeComponents,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -139,7 +138,7 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 
 func (o *otaOptions) watchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch [OPERATION]", Short: "Follow an operation, or the newest one, to its end", Args: cobra.MaximumNArgs(1),
+		Use: "watch [OPERATION]", Short: "Follow an operation, by default the newest one", Args: cobra.MaximumNArgs(1),
 		Example:           "  node-agent ota watch\n  node-agent ota watch op-3f0c9f6b1f2a4d5e -o json",
 		ValidArgsFunction: o.completeOperations,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -195,7 +194,7 @@ func (o *otaOptions) holdCommand() *cobra.Command {
 
 func (o *otaOptions) releaseCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "release", Short: "Take a hold back", Args: cobra.NoArgs,
+		Use: "release", Short: "Release the hold of this node", Args: cobra.NoArgs,
 		Example: "  node-agent ota release",
 		RunE:    func(command *cobra.Command, _ []string) error { return o.setHold(command, "/v1/release", nil) },
 	}
@@ -213,7 +212,7 @@ func (o *otaOptions) setHold(command *cobra.Command, path string, body any) erro
 
 func (o *otaOptions) rollbackCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rollback", Short: "Take back what was asked for and has not started; else say how to go back", Args: cobra.NoArgs,
+		Use: "rollback", Short: "Withdraw a request that has not started; otherwise say how to go back", Args: cobra.NoArgs,
 		Long: rollbackHelp, Example: "  node-agent ota rollback",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
