@@ -73,7 +73,7 @@ type NodeOperation struct {
 	// taken back.
 	// +optional
 	Granted bool `json:"granted,omitempty"`
-	// abort winds the operation up; the node ends uncordoned. It is not taken back.
+	// abort aborts the operation and uncordons the node. It cannot be reverted.
 	// +optional
 	Abort bool `json:"abort,omitempty"`
 }

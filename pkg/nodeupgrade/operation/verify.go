@@ -8,18 +8,24 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// verify is what the three verifications have in common: a missed deadline fails the
+// verify looks for the evidence that something works: a row of the table for each of the
+// three verifications. It is done when nothing is lacking. A missed deadline fails the
 // operation, because missing evidence never passes.
-type verify struct{ base }
+type verify struct {
+	base
+	// lacks says what is lacking, "" nothing.
+	lacks func(v *view, t upgradeplan.Task) string
+}
+
+func (k verify) done(v *view, t upgradeplan.Task) bool { return k.lacks(v, t) == "" }
+
+func (k verify) attempt(c *changes, t upgradeplan.Task) verdict {
+	c.op.Touched = true // what is verified has its wanted revision, whoever put it there
+	return waiting(ReasonInProgress, "%s", k.lacks(c.view, t))
+}
 
 func (verify) deadline(v *view, _ verdict) deadline {
 	return deadline{v.limits.verify, v.blame(), ReasonVerifyFailed}
-}
-
-// unverified waits for the evidence that is lacking.
-func unverified(c *changes, lacks string) verdict {
-	c.op.Touched = true // what is verified has its wanted revision, whoever put it there
-	return waiting(ReasonInProgress, "%s", lacks)
 }
 
 // unread says why what the agent shows does not count yet, "" that it does. It counts
@@ -34,18 +40,9 @@ func unread(v *view, t upgradeplan.Task) string {
 	return ""
 }
 
-// verifyDriver looks whether the driver works. It is done when the agent has looked
-// since the task began, and shows the wanted driver loaded, with as many cards as
-// before. A missed deadline fails the operation.
-type verifyDriver struct{ verify }
-
-func (d verifyDriver) done(v *view, t upgradeplan.Task) bool { return d.lacks(v, t) == "" }
-
-func (d verifyDriver) attempt(c *changes, t upgradeplan.Task) verdict {
-	return unverified(c, d.lacks(c.view, t))
-}
-
-func (verifyDriver) lacks(v *view, t upgradeplan.Task) string {
+// driverLacks looks whether the driver works: nothing is lacking when the agent has looked
+// since the task began, and shows the wanted driver loaded, with as many cards as before.
+func driverLacks(v *view, t upgradeplan.Task) string {
 	if lacks := unread(v, t); lacks != "" {
 		return lacks
 	}
@@ -67,36 +64,18 @@ func (verifyDriver) lacks(v *view, t upgradeplan.Task) string {
 	return ""
 }
 
-// verifyRuntime looks whether the container engine has the wanted default runtime. It is
-// done when the agent has looked since the task began, and shows it. A missed deadline
-// fails the operation.
-type verifyRuntime struct{ verify }
-
-func (r verifyRuntime) done(v *view, t upgradeplan.Task) bool { return r.lacks(v, t) == "" }
-
-func (r verifyRuntime) attempt(c *changes, t upgradeplan.Task) verdict {
-	return unverified(c, r.lacks(c.view, t))
-}
-
-func (verifyRuntime) lacks(v *view, t upgradeplan.Task) string {
+// verifiedRuntimeLacks looks whether the container engine has the wanted default runtime:
+// nothing is lacking when the agent has looked since the task began, and shows it.
+func verifiedRuntimeLacks(v *view, t upgradeplan.Task) string {
 	if lacks := unread(v, t); lacks != "" {
 		return lacks
 	}
 	return runtimeLacks(v)
 }
 
-// verifyAllocatable looks whether the node offers its cards. It is done when it offers
-// as much of each resource as the precheck recorded. A missed deadline fails the
-// operation.
-type verifyAllocatable struct{ verify }
-
-func (a verifyAllocatable) done(v *view, _ upgradeplan.Task) bool { return a.lacks(v) == "" }
-
-func (a verifyAllocatable) attempt(c *changes, _ upgradeplan.Task) verdict {
-	return unverified(c, a.lacks(c.view))
-}
-
-func (verifyAllocatable) lacks(v *view) string {
+// allocatableLacks looks whether the node offers its cards: nothing is lacking when it
+// offers as much of each resource as the precheck recorded.
+func allocatableLacks(v *view, _ upgradeplan.Task) string {
 	if v.op.Before == nil {
 		return ""
 	}
