@@ -1,0 +1,105 @@
+// Command layers measures the structure of the production code: how files of a package
+// use each other, and how large files, functions and types are.
+//
+//	go run ./test/layers           a table of the packages
+//	go run ./test/layers --check   fails when a file uses one that uses it, or a size is over its limit
+//	go run ./test/layers --back pkg/ota
+//	                               names what is used against the layers of a package
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+)
+
+// Limits of sizes. A reader keeps what is below them in mind.
+const (
+	maxFile     = 400
+	maxFunction = 60
+	maxMethods  = 25
+)
+
+func main() {
+	if err := run(os.Stdout, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "layers: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(out *os.File, arguments []string) error {
+	flags := flag.NewFlagSet("layers", flag.ContinueOnError)
+	check := flags.Bool("check", false, "fail when files of a package use each other in a circle, or a size is over its limit")
+	back := flags.String("back", "", "name what is used against the layers of the packages below this `folder`")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	all, err := measure("./api/...", "./cmd/...", "./pkg/...")
+	if err != nil {
+		return err
+	}
+	switch {
+	case *check:
+		return checkAll(all)
+	case *back != "":
+		printBack(out, all, *back)
+	default:
+		printTable(out, all)
+	}
+	return nil
+}
+
+// checkAll returns what is wrong with the packages, nil when nothing is.
+func checkAll(all []measured) error {
+	var wrong []string
+	for _, p := range all {
+		for _, a := range p.uses.back() {
+			wrong = append(wrong, fmt.Sprintf("%s: %s uses %s of %s, which uses it: move one of them", p.folder, a.from, a.name, a.to))
+		}
+		for _, over := range []struct {
+			what  string
+			size  sized
+			limit int
+			unit  string
+		}{
+			{"file", p.longestFile, maxFile, "lines"},
+			{"function", p.longestFunction, maxFunction, "lines"},
+			{"type", p.largestType, maxMethods, "methods"},
+		} {
+			if over.size.size > over.limit {
+				wrong = append(wrong, fmt.Sprintf("%s: %s %s has %d %s, more than %d: divide it", p.folder, over.what, over.size.name, over.size.size, over.unit, over.limit))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%d findings:\n%s", len(wrong), strings.Join(wrong, "\n"))
+	}
+	return nil
+}
+
+func printBack(out *os.File, all []measured, folder string) {
+	for _, p := range all {
+		if p.folder != filepath.Clean(folder) && !strings.HasPrefix(p.folder, filepath.Clean(folder)+"/") {
+			continue
+		}
+		for _, a := range p.uses.back() {
+			fmt.Fprintf(out, "%s: %s uses %s of %s\n", p.folder, a.from, a.name, a.to)
+		}
+	}
+}
+
+func printTable(out *os.File, all []measured) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer func() { _ = w.Flush() }()
+	fmt.Fprintln(w, "PACKAGE\tFILES\tLINES\tUSES\tBACK\tLONGEST FILE\tLONGEST FUNCTION\tMOST METHODS")
+	var sum struct{ files, lines, uses, back int }
+	for _, p := range all {
+		uses, back := len(p.uses.arrows()), len(p.uses.back())
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%v\t%v\t%v\n", p.folder, p.files, p.lines, uses, back, p.longestFile, p.longestFunction, p.largestType)
+		sum.files, sum.lines, sum.uses, sum.back = sum.files+p.files, sum.lines+p.lines, sum.uses+uses, sum.back+back
+	}
+	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\t\t\t\n", sum.files, sum.lines, sum.uses, sum.back)
+}

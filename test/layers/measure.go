@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+const module = "github.com/topsops/gcu-operator/"
+
+// measured is what was found of one package. Generated files are left out.
+type measured struct {
+	folder          string
+	files, lines    int
+	uses            graph
+	longestFile     sized
+	longestFunction sized
+	largestType     sized
+}
+
+// sized is something with a size; its unit is the caller's.
+type sized struct {
+	name string
+	size int
+}
+
+func (s sized) String() string {
+	if s.name == "" {
+		return "-"
+	}
+	return fmt.Sprintf("%s %d", s.name, s.size)
+}
+
+// larger keeps the larger one, the first of those that are equal.
+func (s *sized) larger(name string, size int) {
+	if size > s.size {
+		*s = sized{name, size}
+	}
+}
+
+// measure measures the packages that match patterns, in the order of their paths.
+// It fails when one does not compile.
+func measure(patterns ...string) ([]measured, error) {
+	loaded, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
+	}, patterns...)
+	if err != nil {
+		return nil, fmt.Errorf("loading packages: %w", err)
+	}
+	slices.SortFunc(loaded, func(a, b *packages.Package) int { return cmp.Compare(a.PkgPath, b.PkgPath) })
+	var all []measured
+	for _, p := range loaded {
+		if len(p.Errors) > 0 {
+			return nil, fmt.Errorf("loading %s: %w", p.PkgPath, p.Errors[0])
+		}
+		all = append(all, measureOne(p))
+	}
+	return all, nil
+}
+
+func measureOne(p *packages.Package) measured {
+	m := measured{folder: strings.TrimPrefix(p.PkgPath, module), uses: graph{}}
+	methods := map[string]int{}
+	for _, file := range p.Syntax {
+		if ast.IsGenerated(file) {
+			continue
+		}
+		at := p.Fset.Position(file.Pos())
+		name, lines := filepath.Base(at.Filename), p.Fset.File(file.Pos()).LineCount()-1
+		m.files++
+		m.lines += lines
+		m.longestFile.larger(name, lines)
+		for _, declaration := range file.Decls {
+			f, is := declaration.(*ast.FuncDecl)
+			if !is {
+				continue
+			}
+			m.longestFunction.larger(f.Name.Name, length(p.Fset, f))
+			if f.Recv != nil {
+				methods[receiver(f)]++
+			}
+		}
+		m.uses.take(p, file, name)
+	}
+	for name, n := range methods {
+		if n == m.largestType.size && name < m.largestType.name {
+			m.largestType.name = name
+		}
+		m.largestType.larger(name, n)
+	}
+	return m
+}
+
+// take adds what a file uses of other files of its package.
+func (g graph) take(p *packages.Package, file *ast.File, name string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		identifier, is := n.(*ast.Ident)
+		if !is {
+			return true
+		}
+		used := p.TypesInfo.Uses[identifier]
+		if used == nil || used.Pkg() != p.Types || !lasting(used) {
+			return true
+		}
+		of := filepath.Base(p.Fset.Position(used.Pos()).Filename)
+		if of == name || of == "." || strings.HasPrefix(of, "zz_generated") {
+			return true
+		}
+		if g[name] == nil {
+			g[name] = map[string]string{}
+		}
+		if _, known := g[name][of]; !known {
+			g[name][of] = used.Name()
+		}
+		return true
+	})
+}
+
+// lasting reports whether an object is declared at the level of the package: a method
+// or a field counts where it stands.
+func lasting(o types.Object) bool {
+	switch o := o.(type) {
+	case *types.Func:
+		return true
+	case *types.Var:
+		return o.IsField() || o.Parent() == o.Pkg().Scope()
+	default:
+		return o.Parent() == o.Pkg().Scope()
+	}
+}
+
+func length(files *token.FileSet, n ast.Node) int {
+	return files.Position(n.End()).Line - files.Position(n.Pos()).Line + 1
+}
+
+// receiver is the name of the type that a method belongs to.
+func receiver(f *ast.FuncDecl) string {
+	t := f.Recv.List[0].Type
+	if star, is := t.(*ast.StarExpr); is {
+		t = star.X
+	}
+	switch t := t.(type) {
+	case *ast.IndexExpr:
+		return t.X.(*ast.Ident).Name
+	case *ast.IndexListExpr:
+		return t.X.(*ast.Ident).Name
+	case *ast.Ident:
+		return t.Name
+	}
+	return ""
+}
