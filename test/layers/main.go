@@ -75,7 +75,7 @@ func checkAll(all []measured) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("%d findings:\n%s", len(wrong), strings.Join(wrong, "\n"))
+		return fmt.Errorf("findings: %d\n%s", len(wrong), strings.Join(wrong, "\n"))
 	}
 	return nil
 }
