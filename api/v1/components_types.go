@@ -88,7 +88,7 @@ type NightingaleSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	NotDeploy bool `json:"notDeploy"`
-	// namespace of all its objects. Default enflame. It is made when it is missing,
+	// namespace of all its objects. Default enflame. It is created when missing,
 	// and stays.
 	// +optional
 	// +kubebuilder:default=enflame
@@ -127,7 +127,7 @@ type HostPathVolume struct {
 	// name of the PersistentVolume.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
-	// hostpath is the absolute directory on the node. It is made when it is missing,
+	// hostpath is the absolute directory on the node. It is created when missing,
 	// and stays with its files when the volume goes.
 	// +kubebuilder:validation:Pattern=`^/`
 	HostPath string `json:"hostpath"`
@@ -167,7 +167,7 @@ type VolcanoSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	NotDeploy bool `json:"notDeploy"`
-	// namespace of all its objects. Default volcano-system. It is made when it is
+	// namespace of all its objects. Default volcano-system. It is created when
 	// missing, and stays.
 	// +optional
 	// +kubebuilder:default=volcano-system

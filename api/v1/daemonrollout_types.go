@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// DaemonRollout says how the upgrade of one rollout group goes: the DaemonSets
-// of one gr, or one annotated DaemonSet. The operator creates and writes it;
+// DaemonRollout reports the upgrade of one rollout group: the DaemonSets of one gr,
+// or one annotated DaemonSet. The operator creates and writes it;
 // its status holds the ledger of nodes in flight, which is written before a
 // node is touched.
 //
@@ -30,7 +30,7 @@ type DaemonRollout struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which group this rollout is about.
+	// spec identifies the rollout group.
 	Spec DaemonRolloutSpec `json:"spec"`
 	// status is written by the operator.
 	// +optional
@@ -108,7 +108,7 @@ type DaemonRolloutStatus struct {
 	// pending nodes wait for room in a budget, or for their own pods.
 	// +optional
 	Pending int32 `json:"pending"`
-	// heldNodes wait for a person or for what a policy asks for: a wave, an
+	// heldNodes wait for a decision or for a rule of the policy: a wave, an
 	// approval, a window, an OTA request, the end of a pause or a halt.
 	// +optional
 	HeldNodes int32 `json:"heldNodes"`
@@ -129,8 +129,8 @@ type DaemonRolloutStatus struct {
 	// was acted on.
 	// +optional
 	Resumed string `json:"resumed,omitempty"`
-	// resumedTime is when that was; nodes that went offline before are not blamed
-	// on the revision.
+	// resumedTime is when that was; nodes that went offline earlier do not count as
+	// failures of the revision.
 	// +optional
 	ResumedTime *metav1.Time `json:"resumedTime,omitempty"`
 	// lastStartTime is when a node was last started.
@@ -143,18 +143,18 @@ type DaemonRolloutStatus struct {
 	// usual pace; 0 when there are none or the pace is not known.
 	// +optional
 	ETASeconds int32 `json:"etaSeconds,omitempty"`
-	// limitedTo is what the upgrade is limited to, as annotation upgrade-only has it,
-	// shortened when it is long; empty: nothing. The waves are told for this limit.
+	// limitedTo is the limit of the upgrade, from annotation upgrade-only, shortened when
+	// it is long; empty for no limit. status.waves refers to this limit.
 	// +optional
 	LimitedTo string `json:"limitedTo,omitempty"`
-	// waves says how far each wave of the policy is, in order. Nodes that the upgrade
-	// leaves out do not hold a wave up.
+	// waves has the progress of each wave of the policy, in order. Nodes that the upgrade
+	// leaves out do not delay a wave.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Waves []WaveStatus `json:"waves,omitempty"`
 
-	// waiting says why nodes are pending or held, one entry per reason, the most
+	// waiting lists why nodes are pending or held, one entry per reason, the most
 	// common one first.
 	// +optional
 	// +listType=map
@@ -190,7 +190,7 @@ type DaemonRolloutStatus struct {
 	// +optional
 	LastKnownGood *KnownGoodRevision `json:"lastKnownGood,omitempty"`
 	// rollback is the latest rollback by failure.action Rollback of the policy. It
-	// stays until another revision than that it went to becomes the target.
+	// stays until the target is another revision than the one it went back to.
 	// +optional
 	Rollback *RolloutRollback `json:"rollback,omitempty"`
 
@@ -201,7 +201,7 @@ type DaemonRolloutStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// WaveStatus is how far a wave is.
+// WaveStatus is the progress of a wave.
 type WaveStatus struct {
 	// name of the wave; "rest" for the nodes in no wave of the policy.
 	Name string `json:"name"`
@@ -258,8 +258,7 @@ type RolloutRollback struct {
 	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
 }
 
-// RollingBack reports whether the policy answers the failure of the present revision with a
-// rollback, which is not over yet.
+// RollingBack reports whether a rollback from the present revision is in progress.
 func (s *DaemonRolloutStatus) RollingBack() bool {
 	return s.Rollback != nil && s.Rollback.From == s.Revision && s.Rollback.CompletedTime == nil
 }
@@ -278,7 +277,7 @@ type NodeSlot struct {
 	// than maxUnavailable have earlier turns.
 	// +optional
 	Turn int64 `json:"turn,omitempty"`
-	// step is what the node is waiting for, in one word: Replacing, PodTerminating,
+	// step is what the node waits for, in one word: Replacing, PodTerminating,
 	// AwaitingPod, AwaitingAvailable, Operating or NodeLost; empty when it is queued.
 	// +optional
 	Step string `json:"step,omitempty"`
@@ -287,22 +286,22 @@ type NodeSlot struct {
 	// podUID is the pod that may be deleted: the intent, stored before the effect.
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
-	// podVersion is the resourceVersion of that pod: in any other it is not deleted.
+	// podVersion is the resourceVersion of that pod, the precondition of the deletion.
 	// +optional
 	PodVersion string `json:"podVersion,omitempty"`
-	// operation of the node's NodeUpgrade that does all that is done under this slot;
-	// empty when pods are just deleted. The slot is held until the operation has ended.
+	// operation of the node's NodeUpgrade that does the work under this slot; empty
+	// when pods are just deleted. The slot is kept until the operation has ended.
 	// +optional
 	Operation string `json:"operation,omitempty"`
 	// daemonSets whose pods were deleted under this slot, namespace/name, that of
-	// podUID last; it is held until all of them are available again. With an
+	// podUID last; the slot is kept until all of them are available again. With an
 	// operation, those whose pods it replaces.
 	// +optional
 	// +listType=atomic
 	DaemonSets []string `json:"daemonSets,omitempty"`
 }
 
-// NodeNote says why a node is skipped or failed.
+// NodeNote explains why a node is skipped or failed.
 type NodeNote struct {
 	// node it is about.
 	Node string `json:"node"`
@@ -311,20 +310,20 @@ type NodeNote struct {
 	UID types.UID `json:"uid,omitempty"`
 	// reason in one word.
 	Reason string `json:"reason"`
-	// message for a person.
+	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// since when.
+	// since is when it entered this state.
 	Since metav1.Time `json:"since"`
 }
 
-// WaitingNote says why some nodes are not being upgraded.
+// WaitingNote explains why some nodes are not being upgraded.
 type WaitingNote struct {
 	// reason in one word.
 	Reason string `json:"reason"`
 	// nodes is how many wait for this reason.
 	Nodes int32 `json:"nodes"`
-	// message for a person, that of one of the nodes.
+	// message is the explanation for one of the nodes.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

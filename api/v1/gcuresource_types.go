@@ -79,8 +79,8 @@ type GcuResourceSpec struct {
 }
 
 // Phase words of a GcuResource and of each of its components (contract
-// statements 39 and 43, decisions D3 and D6). The words of work under way are
-// lower case, Running is not.
+// statements 39 and 43, decisions D3 and D6). Phases of work in progress are
+// lower case; Running is not.
 const (
 	PhaseDeploying   = "deploying"
 	PhaseDeleting    = "deleting"
@@ -136,7 +136,7 @@ type GcuResourceStatus struct {
 	StandardConditions []metav1.Condition `json:"standardConditions,omitempty"`
 }
 
-// ActionCondition says how one action on the gr goes.
+// ActionCondition is the progress of one action on the gr.
 type ActionCondition struct {
 	// action is deploy, delete, upgrade or rollback.
 	Action string `json:"action"`
@@ -145,7 +145,7 @@ type ActionCondition struct {
 	Type string `json:"type,omitempty"`
 	// lastUpdateTime is when this condition last changed.
 	LastUpdateTime metav1.Time `json:"lastUpdateTime"`
-	// message says what is waited for and why; "success" when finished.
+	// message says what the action waits for and why; "success" when finished.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// progress is the share that is done, in percent; 100 when finished.
@@ -172,8 +172,8 @@ type ResourceStatus struct {
 	OwnResources []ResourceInfo `json:"ownResources,omitempty"`
 	// status has the words of phase.
 	Status string `json:"status"`
-	// message says what the component waits for or why it failed; empty when Running
-	// on every node.
+	// message says what the component waits for or why it failed; empty when it is
+	// Running on every node.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -2,10 +2,10 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// HostReport is what the node agent reads off the node, written as a whole.
+// HostReport is the state of the node as its agent reads it, written as a whole.
 type HostReport struct {
 	// time at which the node was read, by its own clock; renewed at least once a
-	// minute, so an old one tells that the agent is silent.
+	// minute, so an old time means that the agent is not running.
 	Time metav1.Time `json:"time"`
 	// bootID changes with each boot of the node.
 	// +optional
@@ -27,7 +27,7 @@ type HostReport struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Missing []string `json:"missing,omitempty"`
-	// results of the tasks that were asked of the agent.
+	// results of the tasks of the agent.
 	// +optional
 	// +listType=map
 	// +listMapKey=operation
@@ -52,15 +52,15 @@ type RuntimeReport struct {
 	RestartStopsContainers *bool `json:"restartStopsContainers,omitempty"`
 }
 
-// HostTaskResult is what became of one task on the host.
+// HostTaskResult is the result of one task on the host.
 type HostTaskResult struct {
-	// operation the task was asked in.
+	// operation the task belongs to.
 	// +kubebuilder:validation:MaxLength=63
 	Operation string `json:"operation"`
 	// task is host_target_action.
 	// +kubebuilder:validation:MaxLength=381
 	Task string `json:"task"`
-	// attempt of the task that was answered: its attempts when the agent read them.
+	// attempt of the task that this result is about.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 	// state of the task.
@@ -68,7 +68,7 @@ type HostTaskResult struct {
 	// reason in one word.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message for a person.
+	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// startTime of the first attempt.
@@ -85,9 +85,9 @@ type HostTaskResult struct {
 type HostTaskState string
 
 const (
-	// HostTaskRunning was begun.
+	// HostTaskRunning has started.
 	HostTaskRunning HostTaskState = "Running"
-	// HostTaskWaiting waits for a person.
+	// HostTaskWaiting waits for someone to act.
 	HostTaskWaiting HostTaskState = "Waiting"
 	// HostTaskDone succeeded.
 	HostTaskDone HostTaskState = "Done"
@@ -95,7 +95,7 @@ const (
 	HostTaskFailed HostTaskState = "Failed"
 )
 
-// Final reports whether a task in this state changes no more in this attempt.
+// Final reports whether the state is final for this attempt.
 func (s HostTaskState) Final() bool { return s == HostTaskDone || s == HostTaskFailed }
 
 // Result returns what the agent reports of a task of an operation; nil when it

@@ -7,7 +7,7 @@ import corev1 "k8s.io/api/core/v1"
 // mean the same; ours win when both are set.
 const (
 	// AnnotationUpdateStrategy is AdvancedRollingUpdate or OTA, in any case.
-	// Absent: nobody replaces pods.
+	// Absent: pods are not replaced.
 	AnnotationUpdateStrategy = "topsops.enflame.com/update-strategy"
 	// AnnotationMaxUnavailable is a count or a percentage of nodes, default 10%.
 	AnnotationMaxUnavailable = "topsops.enflame.com/max-unavailable"
@@ -26,20 +26,20 @@ const (
 	// revision.
 	AnnotationApprovedWaves = "topsops.enflame.com/approved-waves"
 
-	// AnnotationResume, on a DaemonRollout, lets a halted rollout go on: a new
-	// value, such as the date, forgives the failures so far.
+	// AnnotationResume, on a DaemonRollout, resumes a halted rollout: a new value,
+	// such as the date, clears the failure count.
 	AnnotationResume = "topsops.enflame.com/resume"
 
-	// AnnotationTaskOverride, on a NodeUpgrade, takes one task of the operation out
-	// of the course of things: VERB:TASK, with an optional :NOTE that makes a
-	// repeated value a new one. VERB is retry, skip or undo; TASK is the name of the
-	// task. A value is acted on once, and only by the operation that runs when it is set.
+	// AnnotationTaskOverride, on a NodeUpgrade, retries, skips or undoes one task of the
+	// running operation: VERB:TASK, with an optional :NOTE that makes a repeated value a
+	// new one. VERB is retry, skip or undo; TASK is the name of the task. A value is acted
+	// on once, and only by the operation that is running when it is set.
 	AnnotationTaskOverride = "topsops.enflame.com/task-override"
 
-	// AnnotationHold, on a NodeUpgrade, is the wish of an administrator that the node be
-	// left alone: no rollout starts anything on it, and what is in flight there goes on. It
-	// holds whatever its value, which is since when, as RFC 3339, and after a blank a
-	// message for people. The person at the node has one of his own, status.agent.hold.
+	// AnnotationHold, on a NodeUpgrade, is an administrator's hold: the node is excluded
+	// from upgrades, and what is in flight on it continues. Any value counts; the plugin
+	// writes the time, as RFC 3339, and after a blank a message. A hold made on the node
+	// itself is in status.agent.hold.
 	AnnotationHold = "topsops.enflame.com/hold"
 
 	// AnnotationRollbackTo, on a GcuResource, brings an earlier spec back: the name
@@ -108,7 +108,7 @@ const (
 	AnnotationRevision = "topsops.enflame.com/revision"
 
 	// LabelRecreation is on a ConfigMap in the operator's namespace that holds a gr
-	// which is to be created again, by the REST API, when the old one is gone; its
+	// that the REST API creates again when the old one is gone; its
 	// value is the gr's name.
 	LabelRecreation = "topsops.enflame.com/recreation"
 	// AnnotationRecreation is, on a gr that was created again, the UID of that ConfigMap.
@@ -134,7 +134,7 @@ const PodNeedUpgrade corev1.PodConditionType = "PodNeedUpgrade"
 const PodNeedUpgradeMessagePrefix = "controllerrevision: "
 
 // PodImageReady is the pod condition that says whether the images of the newest
-// revision are on the node of an outdated pod, when somebody there asked for them. Its
+// revision are on the node of an outdated pod, after a pull was requested there. Its
 // message is that of PodNeedUpgrade.
 const PodImageReady corev1.PodConditionType = "PodImageReady"
 

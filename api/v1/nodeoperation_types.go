@@ -5,25 +5,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NodeUpgradeSpec is what is asked of the node.
+// NodeUpgradeSpec is the desired state of the node.
 type NodeUpgradeSpec struct {
-	// operation to be carried out. Taken away, the operation is wound up: the node
-	// is uncordoned if it was cordoned for it. Default: none.
+	// operation to be carried out. Removing it ends the operation and uncordons the node
+	// if it was cordoned for it. Default: none.
 	// +optional
 	Operation *NodeOperation `json:"operation,omitempty"`
 }
 
-// NodeOperation is one job on the node, with all that it needs to know.
+// NodeOperation is one job on the node, with all of its inputs.
 //
-// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || (self.nodeUID == oldSelf.nodeUID && self.purpose == oldSelf.purpose && self.targets == oldSelf.targets && self.job == oldSelf.job)",message="an operation keeps its node, purpose, targets and job: give a changed one another id"
-// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || !(has(oldSelf.abort) && oldSelf.abort) || (has(self.abort) && self.abort)",message="an abort is not taken back: give the operation another id"
-// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || !(has(oldSelf.granted) && oldSelf.granted) || (has(self.granted) && self.granted)",message="a grant is not taken back: abort the operation"
+// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || (self.nodeUID == oldSelf.nodeUID && self.purpose == oldSelf.purpose && self.targets == oldSelf.targets && self.job == oldSelf.job)",message="an operation's node, purpose, targets and job cannot change: use another id"
+// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || !(has(oldSelf.abort) && oldSelf.abort) || (has(self.abort) && self.abort)",message="abort cannot be reverted: use another id"
+// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || !(has(oldSelf.granted) && oldSelf.granted) || (has(self.granted) && self.granted)",message="granted cannot be reverted: abort the operation"
 type NodeOperation struct {
-	// id of the operation, never used again: at most 63 letters, digits, '-' and '.'.
+	// id of the operation, never reused: at most 63 letters, digits, '-' and '.'.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$`
 	ID string `json:"id"`
-	// nodeUID is the Node object that is meant: not another one of the same name.
+	// nodeUID is the UID of the Node object; another Node of the same name is not meant.
 	NodeUID types.UID `json:"nodeUID"`
 	// rollout that gave the node its slot, as namespace/name of the DaemonRollout.
 	// +optional
@@ -32,7 +32,7 @@ type NodeOperation struct {
 	// +optional
 	Revision string `json:"revision,omitempty"`
 	// purpose is Upgrade, or Rollback to the last known good revision: a rollback
-	// that fails leaves the node in quarantine. Default Upgrade.
+	// that fails quarantines the node. Default Upgrade.
 	// +optional
 	// +kubebuilder:default=Upgrade
 	Purpose OperationPurpose `json:"purpose,omitempty"`
@@ -42,8 +42,8 @@ type NodeOperation struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Targets []OperationTarget `json:"targets"`
-	// job is the stages, one after the other; each has tasks that run at the same
-	// time, written as host_target_action.
+	// job lists the stages, which run one after the other; the tasks of a stage run at
+	// the same time and are written as host_target_action.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -69,8 +69,7 @@ type NodeOperation struct {
 	// +optional
 	Deadlines OperationDeadlines `json:"deadlines,omitempty,omitzero"`
 	// granted lets the operation touch the node: the node has its slot. Until then it
-	// is only prepared: the prechecks are made and the images are pulled. It is not
-	// taken back.
+	// is only prepared: prechecks run and images are pulled. It cannot be reverted.
 	// +optional
 	Granted bool `json:"granted,omitempty"`
 	// abort aborts the operation and uncordons the node. It cannot be reverted.
@@ -78,7 +77,7 @@ type NodeOperation struct {
 	Abort bool `json:"abort,omitempty"`
 }
 
-// JobStage is the tasks that run at the same time.
+// JobStage lists the tasks that run at the same time.
 //
 // +listType=atomic
 // +kubebuilder:validation:MinItems=1
@@ -102,7 +101,7 @@ const (
 	PurposeRollback OperationPurpose = "Rollback"
 )
 
-// OperationTarget is one component and the revision it is to have.
+// OperationTarget is one component and its wanted revision.
 type OperationTarget struct {
 	// component is its key in the spec of a GcuResource, such as driver.
 	// +kubebuilder:validation:MinLength=1
@@ -110,15 +109,15 @@ type OperationTarget struct {
 	Component string `json:"component"`
 	// daemonSet of the component.
 	DaemonSet NamespacedRef `json:"daemonSet"`
-	// revision is the controller-revision-hash its pod is to have.
+	// revision is the wanted controller-revision-hash of its pod.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Revision string `json:"revision"`
-	// previous is the revision its pod had before, which an undo brings back.
+	// previous is the revision its pod had before; undo restores it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Previous string `json:"previous,omitempty"`
-	// images of the wanted revision, to be pulled ahead.
+	// images of the wanted revision, pulled before the node is touched.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -134,11 +133,11 @@ type OperationTarget struct {
 
 // OperationDeadlines limit the tasks; 0 is the default.
 type OperationDeadlines struct {
-	// precheckSeconds until what the node lacks is there. Default 120.
+	// precheckSeconds within which the node must meet the prechecks. Default 120.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	PrecheckSeconds int32 `json:"precheckSeconds,omitempty"`
-	// prepullSeconds for the images. Default 900.
+	// prepullSeconds for pulling the images. Default 900.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	PrepullSeconds int32 `json:"prepullSeconds,omitempty"`
@@ -151,7 +150,7 @@ type OperationDeadlines struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	RestartSeconds int32 `json:"restartSeconds,omitempty"`
-	// verifySeconds until the evidence is there. Default 300.
+	// verifySeconds within which the verification must succeed. Default 300.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	VerifySeconds int32 `json:"verifySeconds,omitempty"`
@@ -163,7 +162,8 @@ type OperationDeadlines struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LostSeconds int32 `json:"lostSeconds,omitempty"`
-	// agentSilenceSeconds after which the node agent counts as silent. Default 180.
+	// agentSilenceSeconds without a report after which the node agent counts as not
+	// running. Default 180.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AgentSilenceSeconds int32 `json:"agentSilenceSeconds,omitempty"`
@@ -173,7 +173,7 @@ type OperationDeadlines struct {
 	OperationSeconds int32 `json:"operationSeconds,omitempty"`
 }
 
-// OperationPhase is how an operation stands.
+// OperationPhase is the phase of an operation.
 //
 // +kubebuilder:validation:Enum=Running;Releasing;Done;Failed;Deferred;Aborted;Quarantined
 type OperationPhase string
@@ -181,13 +181,13 @@ type OperationPhase string
 const (
 	// OperationRunning works through the job.
 	OperationRunning OperationPhase = "Running"
-	// OperationReleasing gives the node back; status.operation.outcome follows.
+	// OperationReleasing uncordons the node; status.operation.outcome follows.
 	OperationReleasing OperationPhase = "Releasing"
 	// OperationDone has every task done or skipped.
 	OperationDone OperationPhase = "Done"
 	// OperationFailed counts against the version.
 	OperationFailed OperationPhase = "Failed"
-	// OperationDeferred could not be done now, for no fault of the version.
+	// OperationDeferred could not be done now, through no fault of the version.
 	OperationDeferred OperationPhase = "Deferred"
 	// OperationAborted was ended by a person, or by a newer target.
 	OperationAborted OperationPhase = "Aborted"
@@ -201,7 +201,7 @@ func (p OperationPhase) Final() bool {
 	return p != "" && p != OperationRunning && p != OperationReleasing
 }
 
-// OperationStatus is how an operation goes.
+// OperationStatus is the observed state of an operation.
 type OperationStatus struct {
 	// id of the operation.
 	ID string `json:"id"`
@@ -222,7 +222,7 @@ type OperationStatus struct {
 	// reason in one word: why it ended, or what it waits for.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message for a person.
+	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// task that is the current one; empty when there is none.
@@ -232,30 +232,30 @@ type OperationStatus struct {
 	Since metav1.Time `json:"since"`
 	// startTime of the operation; once it is granted, when that was seen.
 	StartTime metav1.Time `json:"startTime"`
-	// preparedTime is when nothing was left to do without a grant; absent before.
+	// preparedTime is when all that needs no grant was done; absent before.
 	// +optional
 	PreparedTime *metav1.Time `json:"preparedTime,omitempty"`
-	// granted tells that the grant was seen: from then on the node may be touched.
+	// granted reports whether the grant was seen: from then on the node may be touched.
 	// +optional
 	Granted bool `json:"granted,omitempty"`
 	// endTime is when the phase became final.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
-	// touched tells that something of the new version was put on the node: a pod
-	// was named for deletion, or a restart of the runtime was asked for.
+	// touched reports whether the operation changed the node: a pod was named for
+	// deletion, or a restart of the runtime was requested.
 	// +optional
 	Touched bool `json:"touched,omitempty"`
-	// held tells that the operation has ended and the node is kept cordoned.
+	// held reports whether the operation has ended and its node is kept cordoned.
 	// +optional
 	Held bool `json:"held,omitempty"`
-	// foreignCordon tells that somebody else had cordoned the node.
+	// foreignCordon reports whether the node had been cordoned by someone else.
 	// +optional
 	ForeignCordon bool `json:"foreignCordon,omitempty"`
-	// drainAll tells that every pod is evicted, because the runtime of the node
-	// stops its containers when it restarts.
+	// drainAll reports whether every pod is evicted, because a restart of the node's
+	// runtime stops its containers.
 	// +optional
 	DrainAll bool `json:"drainAll,omitempty"`
-	// before is what the node showed before it was touched.
+	// before is the state of the node before it was touched.
 	// +optional
 	Before *NodeBefore `json:"before,omitempty"`
 	// override is the last value of the annotation topsops.enflame.com/task-override
@@ -269,7 +269,7 @@ type OperationStatus struct {
 	Tasks []OperationTask `json:"tasks,omitempty"`
 }
 
-// NodeBefore is what a node showed before it was touched.
+// NodeBefore is the state of a node before it was touched.
 type NodeBefore struct {
 	// driverVersion that was loaded; empty for none.
 	// +optional
@@ -310,16 +310,16 @@ type OperationTask struct {
 	// reason in one word.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message for a person.
+	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// startTime of the present attempt.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// endTime is when it was seen to be done, or failed.
+	// endTime is when it was observed to be done, or failed.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
-	// attempts counts how often it was begun.
+	// attempts counts how often it was started.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 	// pod that may be deleted: the intent, stored before the effect.
@@ -330,8 +330,8 @@ type OperationTask struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Users []NamedPod `json:"users,omitempty"`
-	// again is the pod that is to be replaced although it has the wanted revision,
-	// because a person wants the task retried.
+	// again is the pod to be replaced although it has the wanted revision, because the
+	// task is retried.
 	// +optional
 	Again types.UID `json:"again,omitempty"`
 }
@@ -339,7 +339,7 @@ type OperationTask struct {
 // NamedPod is a pod in one version.
 type NamedPod struct {
 	NamespacedRef `json:",inline"`
-	// resourceVersion of the pod: in any other it is not deleted.
+	// resourceVersion of the pod, the precondition of the deletion.
 	ResourceVersion string `json:"resourceVersion"`
 }
 
@@ -358,7 +358,7 @@ type OperationRecord struct {
 	// reason in one word.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message for a person.
+	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// startTime of the operation.
@@ -369,7 +369,7 @@ type OperationRecord struct {
 	Result OperationResult `json:"result"`
 }
 
-// OperationResult is what became of the tasks of a job (contract statement 93).
+// OperationResult lists the tasks of a job by their outcome (contract statement 93).
 type OperationResult struct {
 	// done were run and succeeded.
 	// +optional

@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NodeUpgrade carries what is asked of one node and what became of it. It has
-// the node's name and is owned by the Node object. There is one operation on a
-// node at a time: the one in spec.operation. A request made at the node is in
-// status.requests, and its answer in status.tasks. Every part has one writer,
+// NodeUpgrade holds the work on one node and its progress. It has the node's name
+// and is owned by the Node object. There is one operation on a node at a time: the
+// one in spec.operation. A request made on the node is in status.requests, and its
+// answer in status.tasks. Every part has one writer,
 // with a field manager of its own.
 //
 // +kubebuilder:object:root=true
@@ -28,7 +28,7 @@ type NodeUpgrade struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked of the node.
+	// spec is the desired state of the node.
 	// +optional
 	Spec NodeUpgradeSpec `json:"spec,omitempty,omitzero"`
 	// status has one part per writer.
@@ -48,17 +48,17 @@ type NodeUpgradeList struct {
 
 // NodeUpgradeStatus has one part per writer.
 type NodeUpgradeStatus struct {
-	// agent is what the node agent says of itself.
+	// agent describes the node agent.
 	// +optional
 	Agent *AgentStatus `json:"agent,omitempty"`
-	// requests made at the node, oldest first, applied by the node agent.
+	// requests made on the node, oldest first, applied by the node agent.
 	// +optional
 	// +listType=map
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=64
 	Requests []UpgradeRequest `json:"requests,omitempty"`
-	// pulls of images that were asked for at the node, the newest last, applied by the
-	// node agent. The operator says them on the pods (condition PodImageReady).
+	// pulls of images that were requested on the node, the newest last, applied by the
+	// node agent. The operator reports them on the pods (condition PodImageReady).
 	// +optional
 	// +listType=map
 	// +listMapKey=id
@@ -71,8 +71,8 @@ type NodeUpgradeStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Tasks []UpgradeTask `json:"tasks,omitempty"`
 
-	// operation is how the operation of spec.operation goes, or how the last one
-	// went; applied by the operator.
+	// operation is the state of the operation of spec.operation, or of the last one;
+	// applied by the operator.
 	// +optional
 	Operation *OperationStatus `json:"operation,omitempty"`
 	// history has the last 20 operations that ended, the newest last; applied by
@@ -81,13 +81,13 @@ type NodeUpgradeStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	History []OperationRecord `json:"history,omitempty"`
-	// host is what the node agent reads off the node, and what became of the tasks
-	// that it does there; applied by the node agent.
+	// host is the state of the node, and the results of the tasks that the node agent
+	// runs there; applied by the node agent.
 	// +optional
 	Host *HostReport `json:"host,omitempty"`
 }
 
-// AgentStatus is what the node agent says of itself.
+// AgentStatus describes the node agent, in its own words.
 type AgentStatus struct {
 	// version of the agent.
 	// +optional
@@ -95,17 +95,17 @@ type AgentStatus struct {
 	// startTime of the agent process.
 	// +optional
 	StartTime metav1.Time `json:"startTime,omitempty"`
-	// hold is set while the person at the node wants it left alone: no rollout starts
-	// on it, and what is in flight there goes on. Default: none.
+	// hold is set while the node is held locally: no rollout starts on it, and what is
+	// in flight there continues. Default: none.
 	// +optional
 	Hold *NodeHold `json:"hold,omitempty"`
 }
 
-// NodeHold is the wish that a node be left alone.
+// NodeHold excludes a node from upgrades.
 type NodeHold struct {
-	// since when.
+	// since is when the hold was set.
 	Since metav1.Time `json:"since"`
-	// message of the person, for people.
+	// message of whoever set it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
@@ -113,7 +113,7 @@ type NodeHold struct {
 
 // UpgradeRequest asks that one pod of a DaemonSet be replaced by its newest revision.
 type UpgradeRequest struct {
-	// id is the same for the same pod and revision, so a repeated request is one request.
+	// id is the same for the same pod and revision: requests are idempotent.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
@@ -121,23 +121,23 @@ type UpgradeRequest struct {
 	DaemonSet NamespacedRef `json:"daemonSet"`
 	// pod to be replaced.
 	Pod NamespacedRef `json:"pod"`
-	// revision is the hash of the newest revision the node saw when it asked.
+	// revision is the hash of the newest revision at the time of the request.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 	// requestTime is when the request was accepted on the node.
 	RequestTime metav1.Time `json:"requestTime"`
-	// operation of the node's endpoint that the request is part of; empty: it was made
-	// alone.
+	// operation of the node's endpoint that the request is part of; empty for a single
+	// request.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Operation string `json:"operation,omitempty"`
-	// withdrawn is set when the person at the node takes the request back: it does not
-	// start any more, and what has started goes on. Its task says which of the two it was.
+	// withdrawn is set when the request is withdrawn on the node: it no longer starts,
+	// and what has started continues. Its task says which of the two it was.
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
-// ImagePull is how the images of the newest revision of one pod get to the node.
+// ImagePull is a pull of the images of the newest revision of one pod.
 type ImagePull struct {
 	// id is the same for the same pod and revision.
 	// +kubebuilder:validation:MinLength=1
@@ -151,17 +151,17 @@ type ImagePull struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Revision string `json:"revision"`
-	// state is Pulling, Ready or Failed; a failed pull may be repeated.
+	// state is Pulling, Ready or Failed; a failed pull can be repeated.
 	State PullState `json:"state"`
 	// message says why it failed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// time since when it is in this state.
+	// time is when it entered this state.
 	Time metav1.Time `json:"time"`
 }
 
-// PullState is how a pull stands.
+// PullState is the state of a pull.
 //
 // +kubebuilder:validation:Enum=Pulling;Ready;Failed
 type PullState string
@@ -179,7 +179,7 @@ type NamespacedRef struct {
 	Namespace string `json:"namespace"`
 	// name of the object.
 	Name string `json:"name"`
-	// uid of the object: another object of the same name is not meant.
+	// uid of the object; another object of the same name is not meant.
 	UID types.UID `json:"uid"`
 }
 
@@ -194,11 +194,11 @@ const (
 	TaskRunning TaskState = "Running"
 	TaskDone    TaskState = "Done"
 	TaskFailed  TaskState = "Failed"
-	// TaskWithdrawn: the request was taken back before the node was touched.
+	// TaskWithdrawn: the request was withdrawn before the node was touched.
 	TaskWithdrawn TaskState = "Withdrawn"
 )
 
-// Final reports whether a task in this state changes no more.
+// Final reports whether the state is final.
 func (s TaskState) Final() bool { return s == TaskDone || s == TaskFailed || s == TaskWithdrawn }
 
 // UpgradeTask is one atomic action on one target on this node.
@@ -212,7 +212,7 @@ type UpgradeTask struct {
 	// reason in one word: why it waits, or how it ended.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message for a person.
+	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// startTime is when the node was given its slot.

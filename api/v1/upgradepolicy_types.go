@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// UpgradePolicy says how the DaemonSets that name it, with the annotation
+// UpgradePolicy is how the DaemonSets that name it, with the annotation
 // topsops.enflame.com/upgrade-policy, may be upgraded. Edits take effect at the
 // next decision.
 //
@@ -75,7 +75,7 @@ type UpgradePolicySpec struct {
 	// +kubebuilder:validation:Minimum=1
 	LostDeadlineSeconds *int32 `json:"lostDeadlineSeconds,omitempty"`
 	// returnedSeconds is how long a node must have been Ready without a break
-	// before it is started, so that flapping nodes are left alone. Default 0.
+	// before it is started, so that flapping nodes are not started. Default 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ReturnedSeconds *int32 `json:"returnedSeconds,omitempty"`
@@ -89,16 +89,15 @@ type UpgradePolicySpec struct {
 	// is changed. Default: pods that use a GCU are evicted for up to 300 seconds.
 	// +optional
 	Drain *DrainPolicy `json:"drain,omitempty"`
-	// validation says what a node must show before and after its driver or its
-	// toolkit is changed.
+	// validation is checked before and after a node's driver or toolkit is changed.
 	// +optional
 	Validation *ValidationPolicy `json:"validation,omitempty"`
 }
 
-// ValidationPolicy says what a node must show before and after an operation.
+// ValidationPolicy is checked before and after an operation on a node.
 type ValidationPolicy struct {
 	// minFreeDisk the node must have where its container engine keeps images.
-	// Default: none is asked for.
+	// Default: not checked.
 	// +optional
 	MinFreeDisk *resource.Quantity `json:"minFreeDisk,omitempty"`
 	// driverVersion that must be loaded afterwards, as in
@@ -106,13 +105,13 @@ type ValidationPolicy struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	DriverVersion string `json:"driverVersion,omitempty"`
-	// deadlineSeconds until the evidence is there; without it the node has failed
-	// then. Default 300.
+	// deadlineSeconds within which the checks must succeed, or the node has failed.
+	// Default 300.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
 	// soakSeconds all pods must be available without a restart before the node is
-	// given back. Default 60.
+	// uncordoned. Default 60.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	SoakSeconds int32 `json:"soakSeconds,omitempty"`
@@ -170,14 +169,14 @@ type Wave struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SoakSeconds int32 `json:"soakSeconds,omitempty"`
-	// approval Manual holds the wave until a person approves it with the annotation
+	// approval Manual holds the wave until it is approved with the annotation
 	// topsops.enflame.com/approved-waves on the DaemonRollout. Default Automatic.
 	// +optional
 	// +kubebuilder:default=Automatic
 	Approval WaveApproval `json:"approval,omitempty"`
 }
 
-// WaveApproval says whether a person must approve a wave.
+// WaveApproval is how a wave is approved.
 //
 // +kubebuilder:validation:Enum=Automatic;Manual
 type WaveApproval string
@@ -198,8 +197,8 @@ type FailurePolicy struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="threshold must be a number of at least 1 or a percentage from 1% to 100%"
 	Threshold *intstr.IntOrString `json:"threshold,omitempty"`
 	// action is Halt or Rollback. Halt: no new node starts. Rollback: no new node
-	// starts, and the group goes back to status.lastKnownGood of its DaemonRollout
-	// by itself; without one it stays halted. Default Halt.
+	// starts, and the group is rolled back to status.lastKnownGood of its
+	// DaemonRollout; without one it stays halted. Default Halt.
 	// +optional
 	// +kubebuilder:default=Halt
 	Action FailureAction `json:"action,omitempty"`
@@ -301,15 +300,14 @@ type DrainPolicy struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	WaitForJobsSeconds int32 `json:"waitForJobsSeconds,omitempty"`
-	// emptyDir says what becomes of pods whose emptyDir volumes are lost when they
-	// are evicted: Delete evicts them, Block leaves them, and the node is not
-	// empty until they are gone. Default Block.
+	// emptyDir is what happens to pods whose emptyDir volumes are lost when they are
+	// evicted: Delete evicts them; Block leaves them, and the drain waits until they
+	// are gone. Default Block.
 	// +optional
 	// +kubebuilder:default=Block
 	EmptyDir DrainAction `json:"emptyDir,omitempty"`
-	// unmanaged says what becomes of pods that no controller brings back: Delete
-	// evicts them, Block leaves them, and the node is not empty until they are
-	// gone. Default Block.
+	// unmanaged is what happens to pods that no controller recreates: Delete evicts
+	// them; Block leaves them, and the drain waits until they are gone. Default Block.
 	// +optional
 	// +kubebuilder:default=Block
 	Unmanaged DrainAction `json:"unmanaged,omitempty"`
@@ -327,14 +325,14 @@ const (
 	DrainNone        DrainScope = "None"
 )
 
-// DrainAction is what becomes of pods that lose something by an eviction.
+// DrainAction is what happens to pods that would lose something when evicted.
 //
 // +kubebuilder:validation:Enum=Delete;Block
 type DrainAction string
 
 const (
-	// DrainDelete evicts them all the same.
+	// DrainDelete evicts them anyway.
 	DrainDelete DrainAction = "Delete"
-	// DrainBlock leaves them on the node, which is not empty while they are there.
+	// DrainBlock leaves them on the node; the drain waits for them.
 	DrainBlock DrainAction = "Block"
 )

@@ -63,10 +63,10 @@ func TestBadOperationsAreRefused(t *testing.T) {
 
 func TestAnOperationKeepsWhatItIsAbout(t *testing.T) {
 	for _, tc := range []struct{ name, patch, says string }{
-		{"its job stays", `{"spec":{"operation":{"job":[["n1_node_precheck"]]}}}`, "give a changed one another id"},
-		{"its node stays", `{"spec":{"operation":{"nodeUID":"other"}}}`, "give a changed one another id"},
-		{"its purpose stays", `{"spec":{"operation":{"purpose":"Rollback"}}}`, "give a changed one another id"},
-		{"an abort stays", `{"spec":{"operation":{"abort":false}}}`, "an abort is not taken back"},
+		{"its job stays", `{"spec":{"operation":{"job":[["n1_node_precheck"]]}}}`, "use another id"},
+		{"its node stays", `{"spec":{"operation":{"nodeUID":"other"}}}`, "use another id"},
+		{"its purpose stays", `{"spec":{"operation":{"purpose":"Rollback"}}}`, "use another id"},
+		{"an abort stays", `{"spec":{"operation":{"abort":false}}}`, "abort cannot be reverted"},
 		{"another operation may take its place", `{"spec":{"operation":{"id":"op-2","abort":false,"job":[["n1_node_precheck"]]}}}`, ""},
 		{"it may be withdrawn", `{"spec":{"operation":null}}`, ""},
 	} {
