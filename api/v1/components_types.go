@@ -88,8 +88,8 @@ type NightingaleSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	NotDeploy bool `json:"notDeploy"`
-	// namespace of all its objects. Default enflame. It is created when missing,
-	// and stays.
+	// namespace of all its objects. Default enflame. It is created when
+	// missing and is never deleted.
 	// +optional
 	// +kubebuilder:default=enflame
 	// +kubebuilder:validation:MaxLength=63
@@ -127,8 +127,8 @@ type HostPathVolume struct {
 	// name of the PersistentVolume.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
-	// hostpath is the absolute directory on the node. It is created when missing,
-	// and stays with its files when the volume goes.
+	// hostpath is the absolute directory on the node. It is created when
+	// missing and is kept with its files when the volume is deleted.
 	// +kubebuilder:validation:Pattern=`^/`
 	HostPath string `json:"hostpath"`
 }
@@ -168,7 +168,7 @@ type VolcanoSpec struct {
 	// +kubebuilder:default=false
 	NotDeploy bool `json:"notDeploy"`
 	// namespace of all its objects. Default volcano-system. It is created when
-	// missing, and stays.
+	// missing and is never deleted.
 	// +optional
 	// +kubebuilder:default=volcano-system
 	// +kubebuilder:validation:MaxLength=63
