@@ -1,10 +1,6 @@
 package rollout
 
-import (
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-)
+import "time"
 
 // Decision is what to do now, and why for each node.
 type Decision struct {
@@ -42,7 +38,8 @@ type Decision struct {
 	// Recheck is when to decide again if nothing happens; 0 means never.
 	Recheck time.Duration
 
-	plan *planner
+	fleet       *Fleet
+	explanation explanation
 }
 
 // ETA is how long what is started, pending and held by policy takes at the usual
@@ -51,7 +48,7 @@ type Decision struct {
 func (d *Decision) ETA() time.Duration {
 	left := d.Counts.InFlight + d.Counts.Pending + d.Counts.Held
 	for _, w := range d.Waiting {
-		if w.Reason.byPeople() {
+		if w.Reason.isForPeople() {
 			left -= w.Nodes
 		}
 	}
@@ -62,126 +59,34 @@ func (d *Decision) ETA() time.Duration {
 	return time.Duration(rounds) * d.Ledger.Usual
 }
 
-// Counts has one number per state; they add up to Total.
-type Counts struct {
-	Total, Updated, InFlight, Pending, Held, Skipped, Failed int
-}
-
-// Of returns the number of nodes in a state.
-func (c Counts) Of(s State) int {
-	switch s {
-	case Updated:
-		return c.Updated
-	case InFlight:
-		return c.InFlight
-	case Pending:
-		return c.Pending
-	case Held:
-		return c.Held
-	case Skipped:
-		return c.Skipped
-	case Failed:
-		return c.Failed
+// Verdict says how a node stands; false when the fleet has no such node.
+func (d *Decision) Verdict(node string) (Verdict, bool) {
+	if n := d.fleet.nodes.byName[node]; n != nil {
+		return d.explanation.verdict(n), true
 	}
-	return 0
+	return Verdict{}, false
 }
 
-// Deletion is one pod to delete.
-type Deletion struct {
-	Node   string
-	Member int
-	Pod    string
-	// UID and Version are the preconditions of the deletion.
-	UID     types.UID
-	Version string
-	// WasUnavailable is true when the pod was unavailable already.
-	WasUnavailable bool
+// Skipped returns the verdicts on the first nodes by name that are skipped, at
+// most as many as given.
+func (d *Decision) Skipped(most int) []Verdict {
+	var list []Verdict
+	d.fleet.byPhase[phaseOffline].Ascend(func(n *fleetNode) bool {
+		if v := d.explanation.verdict(n); v.State == Skipped && len(list) < most {
+			list = append(list, v)
+		}
+		return len(list) < most
+	})
+	return list
 }
 
-// Verdict says what state a node is in, why, and since when.
-type Verdict struct {
-	Node    string
-	State   State
-	Reason  Reason
-	Message string
-	// Since is zero when not known.
-	Since time.Time
+// Proven reports whether the target works on at least one Ready node. An offline
+// node counts as updated by the revision of its pods, which proves nothing.
+func (d *Decision) Proven() bool {
+	for _, n := range d.fleet.nodes.byName {
+		if n.Ready && d.explanation.verdict(n).State == Updated {
+			return true
+		}
+	}
+	return false
 }
-
-// State of a node in its rollout.
-type State string
-
-// States of a node; a closed list.
-const (
-	Updated  State = "updated"
-	InFlight State = "in-flight"
-	Pending  State = "pending"
-	Held     State = "held"
-	Skipped  State = "skipped"
-	Failed   State = "failed"
-)
-
-// States lists all states in the order they are reported.
-var States = []State{Updated, InFlight, Pending, Held, Skipped, Failed}
-
-// Reason says in one word why a node is in its state; a closed list.
-type Reason string
-
-// Reasons of the states.
-const (
-	// ReasonAtTarget: every pod is at the target revision.
-	ReasonAtTarget Reason = "AtTarget"
-
-	// In flight.
-	ReasonReplacing         Reason = "Replacing"
-	ReasonTerminating       Reason = "PodTerminating"
-	ReasonAwaitingPod       Reason = "AwaitingPod"
-	ReasonAwaitingAvailable Reason = "AwaitingAvailable"
-	ReasonNodeLost          Reason = "NodeLost"
-	// ReasonOperating: an operation is at work on the node.
-	ReasonOperating Reason = "Operating"
-
-	// Pending: for room, or for the node's own pods.
-	ReasonBudgetExhausted Reason = "BudgetExhausted"
-	// ReasonPoolExhausted: the budget of the node's own pool is used up.
-	ReasonPoolExhausted Reason = "PoolBudgetExhausted"
-	// ReasonQueued: the node has its turn when there is room.
-	ReasonQueued      Reason = "Queued"
-	ReasonUnavailable Reason = "Unavailable"
-	// ReasonPreparing: the node is checked, and images are pulled, before it gets a slot.
-	ReasonPreparing Reason = "Preparing"
-	// ReasonNodeBusy: an operation of another group is at work on the node.
-	ReasonNodeBusy Reason = "NodeBusy"
-	// ReasonDeferred: the last operation could not be done, for no fault of the version.
-	ReasonDeferred Reason = "Deferred"
-
-	// Held: by policy, or until a person does something.
-	// ReasonWaveNotReached, ReasonSoaking and ReasonAwaitingApproval: the waves of the policy.
-	ReasonWaveNotReached   Reason = "WaveNotReached"
-	ReasonSoaking          Reason = "Soaking"
-	ReasonAwaitingApproval Reason = "AwaitingApproval"
-	// ReasonRecentlyReturned: the node has not been Ready for long enough.
-	ReasonRecentlyReturned Reason = "RecentlyReturned"
-	// ReasonOutsideWindow: the maintenance window is closed or too short.
-	ReasonOutsideWindow   Reason = "OutsideMaintenanceWindow"
-	ReasonHalted          Reason = "Halted"
-	ReasonPaused          Reason = "Paused"
-	ReasonBlocked         Reason = "Blocked"
-	ReasonAwaitingRequest Reason = "AwaitingRequest"
-	// ReasonLeftOut: the upgrade is limited to other nodes or components.
-	ReasonLeftOut Reason = "LeftOut"
-	// ReasonNodeHeld: the person at the node or an administrator wants it left alone.
-	ReasonNodeHeld Reason = "NodeHeld"
-
-	// Skipped.
-	ReasonNodeOffline Reason = "NodeOffline"
-
-	// Failed; ReasonNodeLost as well.
-	ReasonCrashLooping             Reason = "CrashLooping"
-	ReasonProgressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
-	// ReasonOperationFailed, ReasonOperationAborted, ReasonQuarantined: how the
-	// operation of the node ended.
-	ReasonOperationFailed  Reason = "OperationFailed"
-	ReasonOperationAborted Reason = "OperationAborted"
-	ReasonQuarantined      Reason = "Quarantined"
-)

@@ -13,43 +13,47 @@ import (
 // which is all that may be deleted. Where that is not so by itself, the pod is
 // written to.
 
-// name records the pod of a member as the one that may be deleted, as it is seen.
-func (s *Slot) name(pod *Pod, member string) {
-	s.Pod, s.PodVersion = pod.UID, pod.Version
-	if i := slices.Index(s.Members, member); i < 0 || i != len(s.Members)-1 {
-		s.Members = append(slices.DeleteFunc(slices.Clone(s.Members), func(m string) bool { return m == member }), member)
-	}
-}
+// fence lists the pods to be written to.
+type fence []Pod
 
-// spent reports whether the pod that a slot names cannot be deleted for it any
-// more. It asks for a fence when the pod is as the slot names it.
-func (p *planner) spent(slot Slot, node *nodeFacts) bool {
+// isRuledOut reports whether the deletion that a slot names cannot happen any more. It asks
+// for a fence when the pod is as the slot names it.
+func (f *fence) isRuledOut(slot *Slot, n *fleetNode) bool {
 	if slot.PodVersion == "" || len(slot.Members) == 0 {
 		return true // it never named one
 	}
-	pod := p.named(&slot, node)
+	pod := namedPod(slot, n)
 	if pod == nil || daemonset.Newer(pod.Version, slot.PodVersion) {
 		return true
 	}
 	if pod.UID == slot.Pod && pod.Version == slot.PodVersion && !pod.Terminating {
-		p.fence = append(p.fence, *pod)
+		*f = append(*f, *pod)
 	}
 	return false
 }
 
-// named returns what is seen of the member whose pod a slot names: that pod, or one
+// namedPod returns what is seen of the member whose pod a slot names: that pod, or one
 // that was there before or after it; nil when there is none.
-func (p *planner) named(slot *Slot, node *nodeFacts) *Pod {
+func namedPod(slot *Slot, n *fleetNode) *Pod {
 	if len(slot.Members) == 0 {
 		return nil
 	}
 	member := slot.Members[len(slot.Members)-1]
-	i := slices.IndexFunc(node.Pods, func(pod Pod) bool { return pod.UID != "" && p.in.Members[pod.Member].Key == member })
+	i := slices.IndexFunc(n.Pods, func(pod Pod) bool { return pod.UID != "" && n.group.keyOf(&pod) == member })
 	if i < 0 {
 		return nil
 	}
-	return &node.Pods[i]
+	return &n.Pods[i]
 }
 
-// older reports whether what is seen of a pod is from before what a slot names.
-func older(seen, named string) bool { return seen != named && !daemonset.Newer(seen, named) }
+// setPod records in a slot that a pod of a node may be deleted, as it is seen.
+func setPod(slot *Slot, n *fleetNode, pod *Pod) {
+	member := n.group.keyOf(pod)
+	slot.Pod, slot.PodVersion = pod.UID, pod.Version
+	if i := slices.Index(slot.Members, member); i < 0 || i != len(slot.Members)-1 {
+		slot.Members = append(slices.DeleteFunc(slices.Clone(slot.Members), func(m string) bool { return m == member }), member)
+	}
+}
+
+// isOlder reports whether what is seen of a pod is from before what a slot names.
+func isOlder(seen, named string) bool { return seen != named && !daemonset.Newer(seen, named) }

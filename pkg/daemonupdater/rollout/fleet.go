@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/google/btree"
-
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Fleet holds the nodes of a group between decisions, counted and put in order,
@@ -16,61 +14,48 @@ import (
 // A Fleet that followed every change gives the same decisions as a new one.
 // It is not safe for concurrent use.
 type Fleet struct {
-	// frame is what facts of a node depend on besides the node.
-	frame frame
-	nodes map[string]*nodeFacts
+	group group
+	nodes nodeIndex
 
-	all   tally
-	pools map[string]*tally
-	waves []tally
-	lanes *btree.BTreeG[*lane]
-	// listed are the nodes people are told about by name, by standing.
-	listed map[standing]*btree.BTreeG[*nodeFacts]
-	// lapsed are the nodes that went offline shortly after they were updated.
-	lapsed *btree.BTreeG[*nodeFacts]
+	all   nodeCounts
+	pools map[string]*nodeCounts
+	waves []nodeCounts
+	lanes *btree.BTreeG[candidates]
+	// byPhase are the nodes people are told about by name.
+	byPhase map[phase]*btree.BTreeG[*fleetNode]
+	// suspects are the nodes that went offline shortly after they were updated.
+	suspects *btree.BTreeG[*fleetNode]
 	// due are the nodes whose facts change by time alone.
 	due *btree.BTreeG[dueNode]
 	// preparing are the nodes with an operation that waits for its grant, by name.
-	preparing map[string]*nodeFacts
+	preparing map[string]*fleetNode
 	// unassigned: nodes or labels changed since waves were assigned.
 	unassigned bool
-	// marked are the nodes that held a slot or a failure in the last decision.
-	marked []*nodeFacts
-}
-
-// frame is what the facts of a node depend on besides the node itself.
-type frame struct {
-	strategy daemonset.Strategy
-	members  []Member
-	policy   Policy
 }
 
 // dueNode is a node whose facts change at a moment.
 type dueNode struct {
 	at   time.Time
-	node *nodeFacts
+	node *fleetNode
 }
-
-// degree of the trees; about what fits into a few cache lines.
-const degree = 32
 
 // NewFleet makes a fleet of in.Nodes under the Members, the strategy and the
 // Policy of in. When one of these changes, a new fleet is needed.
 func NewFleet(in *Input) *Fleet {
-	byName := func(a, b *nodeFacts) bool { return a.Name < b.Name }
+	byName := func(a, b *fleetNode) bool { return a.Name < b.Name }
 	f := &Fleet{
-		frame: frame{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy},
-		nodes: make(map[string]*nodeFacts, len(in.Nodes)), pools: map[string]*tally{},
-		waves: make([]tally, len(in.Policy.Waves)+1),
-		lanes: btree.NewG(degree, func(a, b *lane) bool { return a.compare(b) < 0 }),
-		listed: map[standing]*btree.BTreeG[*nodeFacts]{
-			away: btree.NewG(degree, byName), ailing: btree.NewG(degree, byName), resting: btree.NewG(degree, byName),
-			occupied: btree.NewG(degree, byName), deferred: btree.NewG(degree, byName), withheld: btree.NewG(degree, byName),
-		},
-		lapsed: btree.NewG(degree, byName), preparing: map[string]*nodeFacts{},
+		group: groupOf(in),
+		nodes: nodeIndex{byName: make(map[string]*fleetNode, len(in.Nodes))}, pools: map[string]*nodeCounts{},
+		waves:    make([]nodeCounts, len(in.Policy.Waves)+1),
+		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
+		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
+		suspects: btree.NewG(degree, byName), preparing: map[string]*fleetNode{},
 		due: btree.NewG(degree, func(a, b dueNode) bool {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
 		}),
+	}
+	for _, p := range []phase{phaseOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseHeld} {
+		f.byPhase[p] = btree.NewG(degree, byName)
 	}
 	for i := range in.Nodes {
 		f.Set(in.Nodes[i], in.Now)
@@ -79,11 +64,11 @@ func NewFleet(in *Input) *Fleet {
 }
 
 // Len is the number of nodes.
-func (f *Fleet) Len() int { return len(f.nodes) }
+func (f *Fleet) Len() int { return len(f.nodes.byName) }
 
 // Node returns what was last said of a node, nil when there is none of that name.
 func (f *Fleet) Node(name string) *Node {
-	if n := f.nodes[name]; n != nil {
+	if n := f.nodes.byName[name]; n != nil {
 		return &n.Node
 	}
 	return nil
@@ -91,96 +76,111 @@ func (f *Fleet) Node(name string) *Node {
 
 // Set adds a node, or replaces what is known of it, as of now.
 func (f *Fleet) Set(node Node, now time.Time) {
-	facts := &nodeFacts{Node: node, frame: &f.frame, hash: hashOf(node.Name), wave: len(f.frame.policy.Waves)}
-	old := f.nodes[node.Name]
+	n := &fleetNode{Node: node, group: &f.group, hash: hashOf(node.Name), wave: len(f.group.policy.Waves)}
+	old := f.nodes.byName[node.Name]
 	if old != nil {
 		f.leave(old)
-		facts.wave = old.wave
+		n.wave = old.wave
 	}
 	if len(f.waves) > 1 && (old == nil || !maps.Equal(old.Labels, node.Labels)) {
 		f.unassigned = true
 	}
-	f.nodes[node.Name] = facts
-	facts.examine(now)
-	f.enter(facts)
+	f.nodes.byName[node.Name] = n
+	n.facts = f.group.factsOf(&n.Node, now)
+	f.enter(n)
 }
 
 // Remove forgets a node that is gone or should not run the group any more.
 func (f *Fleet) Remove(name string) {
-	if node := f.nodes[name]; node != nil {
-		f.leave(node)
-		delete(f.nodes, name)
+	if n := f.nodes.byName[name]; n != nil {
+		f.leave(n)
+		delete(f.nodes.byName, name)
 		f.unassigned = f.unassigned || len(f.waves) > 1
 	}
 }
 
 // enter counts a node and puts it where it belongs by its facts.
-func (f *Fleet) enter(n *nodeFacts) {
+func (f *Fleet) enter(n *fleetNode) {
 	f.count(n, +1)
-	if tree := f.listed[n.standing]; tree != nil {
+	if tree := f.byPhase[n.phase]; tree != nil {
 		tree.ReplaceOrInsert(n)
 	}
 	if !n.changes.IsZero() {
 		f.due.ReplaceOrInsert(dueNode{n.changes, n})
 	}
-	if n.standing == candidate {
-		f.laneOf(n).add(n)
+	if n.phase == phaseCandidate {
+		c := f.candidatesLike(n)
+		c.nodes.ReplaceOrInsert(n)
+		n.lane = c.lane
 	}
-	if n.lapsed != nil {
-		f.lapsed.ReplaceOrInsert(n)
+	if n.suspect != nil {
+		f.suspects.ReplaceOrInsert(n)
 	}
-	if n.preparing() {
+	if n.Job.awaitsGrant() {
 		f.preparing[n.Name] = n
 	}
 }
 
 // leave takes back what enter did.
-func (f *Fleet) leave(n *nodeFacts) {
+func (f *Fleet) leave(n *fleetNode) {
 	f.count(n, -1)
-	if tree := f.listed[n.standing]; tree != nil {
+	if tree := f.byPhase[n.phase]; tree != nil {
 		tree.Delete(n)
 	}
 	if !n.changes.IsZero() {
 		f.due.Delete(dueNode{n.changes, n})
 	}
-	if n.lapsed != nil {
-		f.lapsed.Delete(n)
+	if n.suspect != nil {
+		f.suspects.Delete(n)
 	}
 	delete(f.preparing, n.Name)
-	if l := n.lane; l != nil {
-		if l.remove(n); l.nodes.Len() == 0 {
-			f.lanes.Delete(l)
-		}
+	if n.lane == nil {
+		return
+	}
+	c, _ := f.lanes.Get(candidates{lane: n.lane})
+	n.lane = nil
+	if c.nodes.Delete(n); c.nodes.Len() == 0 {
+		f.lanes.Delete(c)
 	}
 }
 
-// count adds a node to all tallies it belongs to, or takes it out.
-func (f *Fleet) count(n *nodeFacts, by int) {
+// count adds a node so many times to all counts it belongs to.
+func (f *Fleet) count(n *fleetNode, times int) {
 	pool := f.pools[n.Pool]
 	if pool == nil {
-		pool = &tally{}
+		pool = &nodeCounts{}
 		f.pools[n.Pool] = pool
 	}
-	for _, t := range []*tally{&f.all, pool, &f.waves[n.wave]} {
-		t.add(n, by)
+	for _, c := range []*nodeCounts{&f.all, pool, &f.waves[n.wave]} {
+		c.add(n, times)
 	}
 	if pool.nodes == 0 {
 		delete(f.pools, n.Pool)
 	}
 }
 
-// laneOf returns the lane a candidate belongs to.
-func (f *Fleet) laneOf(n *nodeFacts) *lane {
-	key := n.laneKey()
-	if l, ok := f.lanes.Get(&lane{laneKey: key}); ok {
-		return l
+// candidatesLike returns the candidates of the lane that a node belongs to.
+func (f *Fleet) candidatesLike(n *fleetNode) candidates {
+	l := n.candidateLane()
+	if c, ok := f.lanes.Get(candidates{lane: &l}); ok {
+		return c
 	}
-	l := newLane(key)
-	f.lanes.ReplaceOrInsert(l)
-	return l
+	c := candidatesOf(&l)
+	f.lanes.ReplaceOrInsert(c)
+	return c
 }
 
-// advance lets time pass: pods become available, returned nodes have rested.
+// begin prepares a decision: nothing of the last one is left, and time has passed.
+func (f *Fleet) begin(now time.Time) {
+	f.nodes.clear()
+	f.advance(now)
+	if f.unassigned {
+		f.assignWaves()
+		f.unassigned = false
+	}
+}
+
+// advance lets time pass: pods become available, nodes that returned may be started.
 func (f *Fleet) advance(now time.Time) {
 	for {
 		first, ok := f.due.Min()
@@ -195,7 +195,7 @@ func (f *Fleet) advance(now time.Time) {
 				n.Pods[i].Available, n.Pods[i].AvailableAt = true, time.Time{}
 			}
 		}
-		n.examine(now)
+		n.facts = f.group.factsOf(&n.Node, now)
 		f.enter(n)
 	}
 }
@@ -208,30 +208,34 @@ func (f *Fleet) nextChange(now time.Time) time.Duration {
 	return 0
 }
 
-// begin prepares a decision: nothing of the last one is left.
-func (f *Fleet) begin(now time.Time) {
-	for _, n := range f.marked {
-		n.marked, n.queued, n.slot, n.failure = false, false, nil, nil
+// assignWaves gives every node the index of its wave. Nodes are taken by size in
+// the stable order of their names' hashes.
+func (f *Fleet) assignWaves() {
+	free := slices.SortedFunc(maps.Values(f.nodes.byName), (*fleetNode).compareHash)
+	for i := range f.group.policy.Waves {
+		w := &f.group.policy.Waves[i]
+		left := len(free)
+		if w.Size != nil {
+			left = scaled(w.Size, f.Len())
+		}
+		free = slices.DeleteFunc(free, func(n *fleetNode) bool {
+			if left == 0 || !w.selects(n.Labels) {
+				return false
+			}
+			f.moveToWave(n, i)
+			left--
+			return true
+		})
 	}
-	f.marked = f.marked[:0]
-	f.advance(now)
-	if f.unassigned {
-		f.assignWaves()
-		f.unassigned = false
+	for _, n := range free {
+		f.moveToWave(n, len(f.group.policy.Waves))
 	}
 }
 
-// mark notes that a node has a slot or a failure in this decision.
-func (f *Fleet) mark(n *nodeFacts, slot *Slot, failure *Failure) {
-	if !n.marked {
-		n.marked = true
-		f.marked = append(f.marked, n)
+func (f *Fleet) moveToWave(n *fleetNode, wave int) {
+	if n.wave != wave {
+		f.leave(n)
+		n.wave = wave
+		f.enter(n)
 	}
-	n.slot, n.failure = slot, failure
-}
-
-// queue notes that a node is queued in this decision.
-func (f *Fleet) queue(n *nodeFacts) {
-	f.mark(n, n.slot, n.failure)
-	n.queued = true
 }

@@ -31,7 +31,7 @@ type Input struct {
 	// Deadlines bound how long a node may hold a slot.
 	Deadlines Deadlines
 	// Resume is the word with which a person last resumed the rollout, "" for
-	// none; a new word forgives the failures so far.
+	// none; a new word clears the failure count and resumes.
 	Resume string
 }
 
@@ -115,76 +115,13 @@ type Pod struct {
 	Request *Request
 }
 
+// isAbsent reports whether a pod is missing or terminating.
+func (p *Pod) isAbsent() bool { return p.UID == "" || p.Terminating }
+
 // Request is a wish made at the node that this very pod be replaced.
 type Request struct {
 	PodUID types.UID
 	Time   time.Time
-}
-
-// Ledger is the memory of a rollout; it is stored before a node is touched.
-type Ledger struct {
-	// Revision the counters below belong to.
-	Revision string
-	// Slots by node name, sorted.
-	Slots []Slot
-	// Failures at Revision by node name, sorted.
-	Failures []Failure
-	// Touched counts the slots given at Revision.
-	Touched int
-	// Waves of the policy, in order, the rest last, of an upgrade that is limited to
-	// Limit: Settings.Only, shortened when it is long.
-	Waves []WaveState
-	Limit string
-	// Usual is how long a node usually takes, 0 when none finished yet.
-	Usual time.Duration
-	// Resumed is the last Input.Resume that was acted on, at ResumedAt.
-	Resumed   string
-	ResumedAt time.Time
-	// LastStart is when a node was last started, zero before.
-	LastStart time.Time
-}
-
-// InFlight counts the slots of nodes that were started.
-func (l *Ledger) InFlight() int {
-	n := 0
-	for i := range l.Slots {
-		if !l.Slots[i].Queued {
-			n++
-		}
-	}
-	return n
-}
-
-// Slot is the right to make one node unavailable.
-type Slot struct {
-	Node string
-	UID  types.UID
-	// Since is when the node was started, or when the target last changed under the slot.
-	Since    time.Time
-	Revision string
-	// Turn orders slots; see queue.go.
-	Turn int64
-	// Queued: the node was not started yet.
-	Queued bool
-	// Pod is the UID of the pod that may be deleted, and PodVersion the only
-	// resourceVersion of it that may: the intent, recorded before the effect.
-	Pod        types.UID
-	PodVersion string
-	// Members are the keys of those whose pods were deleted under this slot, the
-	// one Pod belongs to last; it is held until all of them are available again.
-	Members []string
-	// Operation does all that is done under the slot, "" when pods are just deleted.
-	// Members are then the keys of those that it was given for.
-	Operation string
-}
-
-// Failure is a node that failed at the ledger's revision.
-type Failure struct {
-	Node    string
-	UID     types.UID
-	Reason  Reason
-	Message string
-	Since   time.Time
 }
 
 // Deadlines bound how long a node may hold a slot.

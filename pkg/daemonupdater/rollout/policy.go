@@ -8,7 +8,7 @@ import (
 )
 
 // Policy refines how a group is rolled. The zero value is a rollout without a
-// policy. Waves, the window and the rest after a return hold for nodes the
+// policy. Waves, the window and the time after a return hold for nodes the
 // operator starts by itself; a person at a node, under OTA, is held to the
 // budgets only.
 type Policy struct {
@@ -36,6 +36,11 @@ type Wave struct {
 	Soak     time.Duration
 	// Manual holds the wave until it is approved.
 	Manual bool
+}
+
+// selects reports whether a wave may have a node with these labels.
+func (w *Wave) selects(of map[string]string) bool {
+	return w.Selector == nil || w.Selector.Matches(labels.Set(of))
 }
 
 // RestWave names the nodes that are in no wave of the policy.

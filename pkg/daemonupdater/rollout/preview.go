@@ -97,7 +97,7 @@ func (p *preview) note(d *Decision) {
 	var waves []string
 	for _, name := range d.Started {
 		wave := ""
-		if i := p.fleet.nodes[name].wave; i < len(p.in.Policy.Waves) {
+		if i := p.fleet.nodes.byName[name].wave; i < len(p.in.Policy.Waves) {
 			wave = p.in.Policy.Waves[i].Name
 		}
 		if !slices.Contains(waves, wave) {
@@ -113,7 +113,7 @@ func (p *preview) note(d *Decision) {
 // underWay returns the nodes in flight that a decision does not start.
 func (p *preview) underWay(d *Decision) []string {
 	var names []string
-	for name := range p.fleet.nodes {
+	for name := range p.fleet.nodes.byName {
 		if v, _ := d.Verdict(name); v.State == InFlight && !slices.Contains(d.Started, name) {
 			names = append(names, name)
 		}
@@ -192,7 +192,7 @@ func (p *preview) wait(d *Decision) bool {
 // left returns the verdicts on the nodes that have not arrived.
 func (p *preview) left(d *Decision) []Verdict {
 	var left []Verdict
-	for name := range p.fleet.nodes {
+	for name := range p.fleet.nodes.byName {
 		if v, _ := d.Verdict(name); v.State != Updated {
 			left = append(left, v)
 		}

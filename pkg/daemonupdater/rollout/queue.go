@@ -15,125 +15,108 @@ import (
 // managers that act on one ledger, or on an old one, stay within the limit
 // together: each counts at least the nodes that the other may have started.
 
-// maxQueued bounds the queue.
-const maxQueued = 100
-
-// lookahead is how many nodes are queued. Under OTA there is a person for each,
-// and with pools a queued node would stand in the way of those of other pools.
-func (p *planner) lookahead() int {
-	if p.in.Settings.Strategy == daemonset.OTA || p.in.Policy.PoolMaxUnavailable != nil {
-		return 0
-	}
-	return min(p.limit, maxQueued)
+// queue starts queued nodes in their turn, and queues others.
+type queue struct {
+	*starts
+	gate *gate
 }
 
-// staysQueued reports whether a slot is that of a queued node, and nothing else is to
-// be done about it yet. When the pod it names is seen no more, somebody started the
-// node; one that is older than the slot says nothing about that. A node that is
-// gone is queued no more.
-func (p *planner) staysQueued(slot *Slot, node *nodeFacts) bool {
-	if !slot.Queued {
-		return false
-	}
-	if node == nil {
-		p.unseen = append(p.unseen, *slot)
-		return true
-	}
-	pod := p.named(slot, node)
-	if pod != nil && (older(pod.Version, slot.PodVersion) || pod.UID == slot.Pod && !pod.Terminating) {
-		slot.Revision = p.in.Revision
-		p.fleet.queue(node)
-		p.slots = append(p.slots, *slot)
-		return true
-	}
-	slot.Queued, slot.Since = false, p.in.Now
-	p.touched++
-	return false
-}
-
-// serveQueue takes slots back from queued nodes that may not be started any more,
+// serveQueued takes slots back from queued nodes that may not be started any more,
 // and starts others in their turn while there is room.
-func (p *planner) serveQueue() {
-	slices.SortFunc(p.slots, func(a, b Slot) int { return cmp.Compare(a.Turn, b.Turn) })
-	if n := len(p.slots); n > 0 {
-		p.lastTurn = p.slots[n-1].Turn
+func (q queue) serveQueued() {
+	slots := q.ledger.Slots
+	slices.SortFunc(slots, func(a, b Slot) int { return cmp.Compare(a.Turn, b.Turn) })
+	if n := len(slots); n > 0 {
+		q.lastTurn = slots[n-1].Turn
 	}
-	kept := p.slots[:0]
-	for _, slot := range p.slots {
-		node := p.lookup(slot.Node, slot.UID)
-		if !slot.Queued && node != nil && len(kept) >= p.limit {
-			p.requeue(&slot, node)
+	kept := slots[:0]
+	for _, slot := range slots {
+		n := q.fleet.nodes.lookup(slot.Node, slot.UID)
+		if !slot.Queued && n != nil && len(kept) >= q.budgets.limit {
+			q.requeue(&slot, n)
 		}
-		if slot.Queued && !p.serveQueued(&slot, node, len(kept)) {
+		if slot.Queued && !q.serveSlot(&slot, n, len(kept)) {
 			continue
 		}
 		kept = append(kept, slot)
 	}
-	p.slots = kept
+	q.ledger.Slots = kept
 }
 
-// serveQueued starts a queued node, behind so many others, when it may be. It
+// serveSlot starts a queued node, behind so many others, when it may be. It
 // reports whether the node keeps its slot.
-func (p *planner) serveQueued(slot *Slot, node *nodeFacts, behind int) (keeps bool) {
-	if !p.mayStay(node) {
-		if p.spent(*slot, node) {
-			node.queued = false
+func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
+	if !q.mayStay(n) {
+		if q.fence.isRuledOut(slot, n) {
+			n.queued = false
 			return false
 		}
 		return true
 	}
-	if reason, _ := p.unaffordable(node.lane); reason == "" && (node.lane.need != healthy || behind < p.limit) {
+	if reason, _ := q.budgets.refuse(n.lane); reason == "" && (n.lane.urgency != healthy || behind < q.budgets.limit) {
 		slot.Queued = false
-		p.begin(node, slot)
+		q.start(n, slot)
 	}
 	return true
 }
 
 // requeue puts a started node back that is available and has to wait: the limit
 // was lowered, or somebody else had replaced a pod on it while it was queued.
-func (p *planner) requeue(slot *Slot, node *nodeFacts) {
-	pod := node.next()
-	if pod == nil || slot.Operation != "" || !node.available() || !p.spent(*slot, node) {
+func (q queue) requeue(slot *Slot, n *fleetNode) {
+	pod := n.nextPod()
+	if pod == nil || slot.Operation != "" || !n.available || !q.fence.isRuledOut(slot, n) {
 		return
 	}
-	slot.name(pod, p.in.Members[pod.Member].Key)
+	setPod(slot, n, pod)
 	slot.Queued = true
-	p.use(node.Pool, -1, -1)
-	p.fleet.mark(node, nil, node.failure)
-	p.fleet.queue(node)
+	q.budgets.use(n.Pool, -1, -1)
+	q.fleet.nodes.record(n, nil, n.failure)
+	q.fleet.nodes.recordQueued(n)
 }
 
 // mayStay reports whether a queued node may be started as far as everything but
 // room is concerned.
-func (p *planner) mayStay(node *nodeFacts) bool {
-	if p.in.Settings.Paused || p.halted != "" || node.lane == nil || node.heavy || node.failure != nil {
+func (q queue) mayStay(n *fleetNode) bool {
+	if q.gate.isClosed() || n.lane == nil || n.heavy || n.failure != nil {
 		return false
 	}
-	reason, _ := p.held(node.lane)
+	reason, _ := q.gate.hold(n.lane)
 	return reason == ""
 }
 
-// fillQueue queues healthy nodes behind those that were started.
-func (p *planner) fillQueue(queues []*queue) {
-	room := p.lookahead()
-	for i := range p.slots {
-		if p.slots[i].Queued {
+// maxQueued bounds the queue.
+const maxQueued = 100
+
+// room is how many more nodes may be queued. Under OTA there is a person for each,
+// and with pools a queued node would stand in the way of those of other pools.
+func (q queue) room() int {
+	if q.in.Settings.Strategy == daemonset.OTA || q.in.Policy.PoolMaxUnavailable != nil {
+		return 0
+	}
+	room := min(q.budgets.limit, maxQueued)
+	for i := range q.ledger.Slots {
+		if q.ledger.Slots[i].Queued {
 			room--
 		}
 	}
-	queues = slices.DeleteFunc(queues, func(q *queue) bool { return q.lane.heavy })
-	for room > 0 && len(queues) > 0 {
-		queues = slices.DeleteFunc(queues, func(q *queue) bool {
-			if q.last = q.lane.after(q.last); q.last == nil || room == 0 {
+	return room
+}
+
+// fill queues healthy nodes behind those that were started.
+func (q queue) fill(open []*cursor) {
+	room := q.room()
+	open = slices.DeleteFunc(open, func(c *cursor) bool { return c.heavy })
+	for room > 0 && len(open) > 0 {
+		open = slices.DeleteFunc(open, func(c *cursor) bool {
+			if c.last = c.after(c.last); c.last == nil || room == 0 {
 				return true
 			}
 			room--
-			slot := p.grant(q.last)
+			slot := q.newSlot(c.last)
 			slot.Queued = true
-			pod := q.last.next()
-			slot.name(pod, p.in.Members[pod.Member].Key)
-			p.fleet.queue(q.last)
-			p.slots = append(p.slots, slot)
+			setPod(&slot, c.last, c.last.nextPod())
+			q.fleet.nodes.recordQueued(c.last)
+			q.ledger.Slots = append(q.ledger.Slots, slot)
 			return false
 		})
 	}

@@ -1,9 +1,6 @@
 package rollout
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Window is a maintenance window: it opens on some days at a time of day and
 // stays open for a while.
@@ -18,15 +15,15 @@ type Window struct {
 	Zone *time.Location
 }
 
-// lookAround is how many days around today a window is looked for: more than
+// searchedDays is how many days around today a window is looked for: more than
 // the longest window and the longest pause between two.
-const lookAround = 8
+const searchedDays = 8
 
 // at reports whether the window is open at a moment in a zone, and when that
 // changes: its end, joined with windows that begin before it, or its next start.
 func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time.Time) {
 	local := now.In(zone)
-	for day := -lookAround; day <= lookAround; day++ {
+	for day := -searchedDays; day <= searchedDays; day++ {
 		start := w.startOn(local, day, zone)
 		switch {
 		case !w.opensOn(start):
@@ -54,27 +51,10 @@ func (w *Window) opensOn(start time.Time) bool {
 	return len(w.Days) == 0 || w.Days[start.Weekday()]
 }
 
-// shut says why no node of a lane may be started now for the sake of the window,
-// and when to look again; "" when it may.
-func (p *planner) shut(l *lane) (why string, again time.Duration) {
-	w := p.in.Policy.Window
-	if w == nil {
-		return "", 0
+// later returns the later of two moments.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
 	}
-	if l.zoneError != "" {
-		return l.zoneError, 0
-	}
-	zone := l.timeZone
-	if zone == nil {
-		zone = w.Zone
-	}
-	open, changes := w.at(p.in.Now, zone)
-	left := changes.Sub(p.in.Now)
-	if !open {
-		return fmt.Sprintf("outside of the maintenance window, which opens at %s", changes.Format("Mon 15:04 MST")), left
-	}
-	if usual := p.usual; usual > left {
-		return fmt.Sprintf("the maintenance window closes in %s, a node usually takes %s", left.Round(time.Second), usual.Round(time.Second)), left
-	}
-	return "", 0
+	return a
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lapsedNode went offline a while after its new pod was made, and is offline now.
-func lapsedNode(name string, after time.Duration) Node {
+// offlineAfterUpdate went offline a while after its new pod was made, and is offline now.
+func offlineAfterUpdate(name string, after time.Duration) Node {
 	n := withPod(offline(nodeOf(name, newHash)), func(p *Pod) { p.Available = false })
 	n.Pods[0].Created = n.ReadySince.Add(-after)
 	return n
@@ -19,13 +19,13 @@ func TestANodeThatGoesOfflineShortlyAfterItWasUpdatedFailed(t *testing.T) {
 		change func(*Input)
 		failed bool
 	}{
-		{"within two minutes of its new pod", lapsedNode("a", time.Minute), func(*Input) {}, true},
-		{"not when the pod was older", lapsedNode("a", 3*time.Minute), func(*Input) {}, false},
-		{"not when the pod was made after it went offline", lapsedNode("a", -time.Second), func(*Input) {}, false},
-		{"not when it is outdated: it is skipped", withPod(lapsedNode("a", time.Minute), func(p *Pod) { p.Revision = oldHash }), func(*Input) {}, false},
-		{"not when it joined long after the last start", lapsedNode("a", time.Minute), func(in *Input) { in.Ledger.LastStart = epoch.Add(-time.Hour) }, false},
-		{"not when a person resumed the rollout since", lapsedNode("a", time.Minute), func(in *Input) { in.Ledger.ResumedAt = epoch }, false},
-		{"not when a person resumes the rollout now", lapsedNode("a", time.Minute), func(in *Input) { in.Resume = "monday" }, false},
+		{"within two minutes of its new pod", offlineAfterUpdate("a", time.Minute), func(*Input) {}, true},
+		{"not when the pod was older", offlineAfterUpdate("a", 3*time.Minute), func(*Input) {}, false},
+		{"not when the pod was made after it went offline", offlineAfterUpdate("a", -time.Second), func(*Input) {}, false},
+		{"not when it is outdated: it is skipped", withPod(offlineAfterUpdate("a", time.Minute), func(p *Pod) { p.Revision = oldHash }), func(*Input) {}, false},
+		{"not when it joined long after the last start", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Ledger.LastStart = epoch.Add(-time.Hour) }, false},
+		{"not when a person resumed the rollout since", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Ledger.ResumedAt = epoch }, false},
+		{"not when a person resumes the rollout now", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Resume = "monday" }, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestANodeThatGoesOfflineShortlyAfterItWasUpdatedFailed(t *testing.T) {
 }
 
 func TestAVersionThatTakesNodesDownLaterHaltsTheRollout(t *testing.T) {
-	in := inputOf(1, lapsedNode("a", time.Minute), lapsedNode("b", time.Minute), nodeOf("c", oldHash))
+	in := inputOf(1, offlineAfterUpdate("a", time.Minute), offlineAfterUpdate("b", time.Minute), nodeOf("c", oldHash))
 	in.Ledger.LastStart = epoch
 	d := Plan(in)
 	if d.Halted == "" || len(d.Started) != 0 {

@@ -1,0 +1,46 @@
+package rollout
+
+import "k8s.io/apimachinery/pkg/types"
+
+// Deletion is one pod to delete.
+type Deletion struct {
+	Node   string
+	Member int
+	Pod    string
+	// UID and Version are the preconditions of the deletion.
+	UID     types.UID
+	Version string
+	// WasUnavailable is true when the pod was unavailable already.
+	WasUnavailable bool
+}
+
+// nextDeletions records in each slot which pod is to be deleted next, if any. A node
+// that is available waits for its turn.
+func nextDeletions(d *draft, limit int) (deletions []Deletion) {
+	turns := d.ledger.turns()
+	for i := range d.ledger.Slots {
+		slot := &d.ledger.Slots[i]
+		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
+		if n == nil || !n.Ready || slot.Queued || slot.Operation != "" && endOf(slot.Operation, n.Ended) == nil || n.Job.isAtWork() {
+			continue
+		}
+		if n.available && turns.before(slot) >= limit {
+			continue
+		}
+		pod := n.nextPod()
+		if pod == nil {
+			continue
+		}
+		if slot.Pod != pod.UID && !d.fence.isRuledOut(slot, n) {
+			continue
+		}
+		if slot.Pod == pod.UID && isOlder(pod.Version, slot.PodVersion) {
+			continue // what is known of the pod is from before the slot named it
+		}
+		setPod(slot, n, pod)
+		deletions = append(deletions, Deletion{
+			Node: n.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, WasUnavailable: !pod.Available,
+		})
+	}
+	return deletions
+}

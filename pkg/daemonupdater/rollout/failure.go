@@ -1,0 +1,100 @@
+package rollout
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// failureOf returns how the node of a slot that was started at since has failed, nil when it
+// has not: then what is left until its deadline. n is nil when the Node object is gone.
+func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Failure, left time.Duration) {
+	failure := Failure{Node: slot.Node, UID: slot.UID, Since: in.Now}
+	from := since
+	if n != nil {
+		from = later(since, n.ReadySince)
+	}
+	if n == nil || !n.Ready {
+		if left := from.Add(in.Deadlines.Lost).Sub(in.Now); left > 0 {
+			return nil, left
+		}
+		failure.Reason = ReasonNodeLost
+		failure.Message = fmt.Sprintf("went offline after it was started and did not come back within %s", in.Deadlines.Lost)
+		return &failure, 0
+	}
+	if pod := n.crashLooping(since); pod != nil {
+		failure.Reason = ReasonCrashLooping
+		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
+		return &failure, 0
+	}
+	if left := from.Add(in.Deadlines.Progress).Sub(in.Now); left > 0 {
+		return nil, left
+	}
+	_, waitsFor := n.progress()
+	failure.Reason = ReasonProgressDeadlineExceeded
+	failure.Message = fmt.Sprintf("not available %s after it was started: %s", in.Deadlines.Progress, waitsFor)
+	return &failure, 0
+}
+
+// settleFailures keeps the failures of earlier decisions that still hold: those
+// of this revision whose node has not recovered, unless a person resumes the rollout,
+// which clears the failure count.
+func settleFailures(d *draft) {
+	nodes := &d.fleet.nodes
+	for _, failure := range d.in.Ledger.Failures {
+		if d.in.Resume != d.in.Ledger.Resumed || d.in.Ledger.Revision != d.in.Revision || nodes.isReplaced(failure.Node, failure.UID) {
+			continue
+		}
+		n := nodes.lookup(failure.Node, failure.UID)
+		if n != nil && (n.hasRecovered() || n.slot != nil) {
+			continue
+		}
+		d.ledger.Failures = append(d.ledger.Failures, failure)
+	}
+	nodes.recordFailures(d.ledger.Failures)
+	addSuspects(d)
+	failures := d.ledger.Failures
+	sort.Slice(failures, func(i, j int) bool { return failures[i].Node < failures[j].Node })
+	nodes.recordFailures(failures)
+}
+
+// addSuspects counts nodes as failed that gave their slot back, and went offline
+// shortly after: a version may take its node down a while after its pod is
+// available. Nodes that joined when the rollout was long over are not suspected.
+func addSuspects(d *draft) {
+	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
+		made := n.suspect.Created
+		if n.slot != nil || n.failure != nil || !n.ReadySince.After(d.ledger.ResumedAt) || made.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) {
+			return true
+		}
+		d.ledger.Failures = append(d.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now,
+			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadySince.Sub(made), n.suspect.Name)})
+		return true
+	})
+}
+
+// minFailures is the least number of failed nodes that halts a rollout, and
+// failureShare the share of touched nodes beyond it (design section 3).
+const (
+	minFailures  = 2
+	failureShare = 10
+)
+
+// haltOf says why no more nodes are started; "" when too few failed for that.
+func haltOf(policy *Policy, l *Ledger) string {
+	threshold := max(minFailures, (l.Touched+failureShare-1)/failureShare)
+	if given := policy.Threshold; given != nil {
+		threshold = scaled(given, l.Touched)
+	}
+	if len(l.Failures) < threshold {
+		return ""
+	}
+	names := make([]string, len(l.Failures))
+	for i := range l.Failures {
+		names[i] = l.Failures[i].Node
+	}
+	return fmt.Sprintf("%d of %d started nodes failed (%s): roll out another revision, repair these nodes, or resume",
+		len(l.Failures), l.Touched, message.Names(names))
+}

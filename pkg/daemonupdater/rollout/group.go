@@ -1,0 +1,89 @@
+package rollout
+
+import (
+	"slices"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// group is what the facts of a node depend on besides the node itself.
+type group struct {
+	strategy daemonset.Strategy
+	members  []Member
+	policy   Policy
+}
+
+func groupOf(in *Input) group {
+	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy}
+}
+
+// ToReplace reports whether a pod of a node is outdated, and may be replaced by an input.
+func ToReplace(in *Input, node *Node, pod *Pod) bool {
+	g := groupOf(in)
+	return g.toReplace(node, pod)
+}
+
+// toReplace reports whether a pod of a node is outdated, and may be replaced.
+func (g *group) toReplace(node *Node, pod *Pod) bool {
+	return g.isOutdated(pod) && !node.LeftOut && !g.members[pod.Member].LeftOut && g.allows(pod)
+}
+
+// isOutdated reports whether the pod exists, is not going away, and is not at a known target.
+func (g *group) isOutdated(pod *Pod) bool {
+	target := g.members[pod.Member].Target
+	return !pod.isAbsent() && target != "" && pod.Revision != target
+}
+
+// allows reports whether the strategy replaces a pod that is outdated: always, or under
+// OTA only when its node asked for this very pod.
+func (g *group) allows(pod *Pod) bool {
+	if g.strategy == daemonset.OTA {
+		return pod.Request != nil && pod.Request.PodUID == pod.UID
+	}
+	return g.strategy == daemonset.AdvancedRollingUpdate
+}
+
+// needsOperation reports whether a pod is to be replaced, and by an operation.
+func (g *group) needsOperation(node *Node, pod *Pod) bool {
+	return g.members[pod.Member].Heavy && g.toReplace(node, pod)
+}
+
+// isMoving reports whether a pod is on its way: missing, terminating, or at its
+// target and not available.
+func (g *group) isMoving(pod *Pod) bool {
+	return pod.isAbsent() || (!g.isOutdated(pod) && !pod.Available)
+}
+
+// keyOf is the key of the member that a pod belongs to.
+func (g *group) keyOf(pod *Pod) string { return g.members[pod.Member].Key }
+
+// isStale reports whether an operation is about targets that are not those any more.
+func (g *group) isStale(job *Job) bool {
+	return slices.ContainsFunc(g.members, func(m Member) bool {
+		target, ok := job.Targets[m.Key]
+		return ok && m.Target != "" && target != m.Target
+	})
+}
+
+// isPrepared reports whether the operation of a node is ready for its grant. A node that an
+// ended operation keeps out of service is not prepared first: another one could not begin
+// there without giving the node back.
+func (g *group) isPrepared(node *Node) bool {
+	if node.Disturbed && node.Job != nil && node.Job.Ours {
+		return true
+	}
+	return node.Job != nil && node.Job.Prepared && !g.isStale(node.Job)
+}
+
+// place is that of a node in the order of its wave: lower is earlier.
+func (g *group) place(node *Node) int {
+	switch {
+	case node.Home:
+		return 2
+	case !node.ControlPlane || g.policy.ControlPlane == ControlPlaneAny:
+		return 0
+	case g.policy.ControlPlane == ControlPlaneFirst:
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,70 @@
+package rollout
+
+import "k8s.io/apimachinery/pkg/types"
+
+// nodeIndex finds nodes by name, and those for which the decision that is being made has a
+// slot or a failure.
+type nodeIndex struct {
+	byName   map[string]*fleetNode
+	recorded []*fleetNode
+}
+
+// lookup returns the node of a name, nil when there is none, or when the name
+// now belongs to another Node object than uid.
+func (i *nodeIndex) lookup(name string, uid types.UID) *fleetNode {
+	if n := i.byName[name]; n != nil && n.UID == uid {
+		return n
+	}
+	return nil
+}
+
+// isReplaced reports whether the name belongs to another Node object than uid.
+func (i *nodeIndex) isReplaced(name string, uid types.UID) bool {
+	n := i.byName[name]
+	return n != nil && n.UID != uid
+}
+
+// record notes the slot and the failure of a node.
+func (i *nodeIndex) record(n *fleetNode, slot *Slot, failure *Failure) {
+	if !n.listed {
+		n.listed = true
+		i.recorded = append(i.recorded, n)
+	}
+	n.slot, n.failure = slot, failure
+}
+
+// recordQueued notes that a node is queued.
+func (i *nodeIndex) recordQueued(n *fleetNode) {
+	i.record(n, n.slot, n.failure)
+	n.queued = true
+}
+
+func (i *nodeIndex) recordFailures(failures []Failure) {
+	for k := range failures {
+		if n := i.lookup(failures[k].Node, failures[k].UID); n != nil {
+			i.record(n, n.slot, &failures[k])
+		}
+	}
+}
+
+// recordLedger notes what a ledger says, as it is.
+func (i *nodeIndex) recordLedger(l *Ledger) {
+	for k := range l.Slots {
+		switch n := i.lookup(l.Slots[k].Node, l.Slots[k].UID); {
+		case n == nil:
+		case l.Slots[k].Queued:
+			i.recordQueued(n)
+		default:
+			i.record(n, &l.Slots[k], n.failure)
+		}
+	}
+	i.recordFailures(l.Failures)
+}
+
+// clear forgets what the last decision recorded.
+func (i *nodeIndex) clear() {
+	for _, n := range i.recorded {
+		n.record = record{}
+	}
+	i.recorded = i.recorded[:0]
+}

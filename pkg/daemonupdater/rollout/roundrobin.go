@@ -1,0 +1,83 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+)
+
+// roundRobin gives slots to candidates while policy and budgets allow: priority by
+// priority, and within one from each lane in turn.
+type roundRobin struct {
+	queue
+	// refused says, for lanes, why no more of their candidates are started.
+	refused map[*lane]refusal
+	// unprepared are candidates that need an operation which is not ready.
+	unprepared []candidates
+}
+
+// startNodes starts queued nodes, then gives slots to candidates.
+func startNodes(g *gate, b *budgets) *roundRobin {
+	r := &roundRobin{queue: queue{&starts{draft: g.draft, budgets: b}, g}, refused: map[*lane]refusal{}}
+	r.serveQueued()
+	if !g.isClosed() {
+		r.serveLanes()
+	}
+	slices.Sort(r.names)
+	slices.SortFunc(r.ledger.Slots, func(a, b Slot) int { return cmp.Compare(a.Node, b.Node) })
+	return r
+}
+
+// serveLanes gives slots to the candidates of all lanes.
+func (r *roundRobin) serveLanes() {
+	var open []*cursor
+	r.fleet.lanes.Ascend(func(c candidates) bool {
+		if len(open) > 0 && open[0].priority != c.priority {
+			r.servePriority(open)
+			open = nil
+		}
+		if reason, why := r.gate.hold(c.lane); reason != "" {
+			r.refused[c.lane] = refusal{reason, why}
+		} else if c.unprepared {
+			r.refused[c.lane] = refusal{ReasonPreparing, "is checked, and its images are pulled, when it is among the next nodes"}
+			r.unprepared = append(r.unprepared, c)
+		} else {
+			open = append(open, &cursor{candidates: c})
+		}
+		return true
+	})
+	r.servePriority(open)
+}
+
+// servePriority starts nodes of lanes of one priority, and queues healthy ones behind them.
+func (r *roundRobin) servePriority(open []*cursor) {
+	started := len(r.names)
+	r.serveInTurn(slices.Clone(open))
+	if len(r.names) > started && open[0].urgency == healthy {
+		r.fill(open)
+	}
+}
+
+// serveInTurn starts nodes from lanes in turn until each is empty or a budget is used up.
+func (r *roundRobin) serveInTurn(open []*cursor) {
+	for len(open) > 0 {
+		open = slices.DeleteFunc(open, func(c *cursor) bool {
+			if reason, why := r.budgets.refuse(c.lane); reason != "" {
+				r.refused[c.lane] = refusal{reason, why}
+				return true
+			}
+			next := c.after(c.last)
+			if next == nil {
+				return true
+			}
+			if c.urgency == healthy && len(r.ledger.Slots) >= r.budgets.limit {
+				r.refused[c.lane] = refusal{ReasonBudgetExhausted, "waits until others, which come first, are started"}
+				return true
+			}
+			c.last = next
+			slot := r.newSlot(next)
+			r.start(next, &slot)
+			r.ledger.Slots = append(r.ledger.Slots, slot)
+			return false
+		})
+	}
+}

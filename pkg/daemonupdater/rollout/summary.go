@@ -1,0 +1,134 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+)
+
+// Counts has one number per state; they add up to Total.
+type Counts struct {
+	Total, Updated, InFlight, Pending, Held, Skipped, Failed int
+}
+
+// Of returns the number of nodes in a state.
+func (c Counts) Of(s State) int {
+	switch s {
+	case Updated:
+		return c.Updated
+	case InFlight:
+		return c.InFlight
+	case Pending:
+		return c.Pending
+	case Held:
+		return c.Held
+	case Skipped:
+		return c.Skipped
+	case Failed:
+		return c.Failed
+	}
+	return 0
+}
+
+// Waiting is why some nodes are not being upgraded.
+type Waiting struct {
+	Reason Reason
+	// State is Pending or Held.
+	State State
+	// Message is that of one of the nodes.
+	Message string
+	// Nodes is how many wait for this reason.
+	Nodes int
+}
+
+// countWaiting sums up why nodes wait, the most common reason first: each group
+// of nodes that are alike is asked once.
+func countWaiting(f *Fleet, e *explanation) []Waiting {
+	w := waitingList{explanation: e}
+	left := f.all.byPhase
+	inLanes := map[*lane]int{}
+	for _, n := range f.nodes.recorded {
+		if !n.isEmpty() {
+			left[n.phase]--
+			inLanes[n.lane]++
+		}
+		if n.queued && n.slot == nil && n.failure == nil && n.phase > phaseOffline {
+			w.add(1, n)
+		}
+	}
+	for p := phaseUnavailable; p < phaseCandidate; p++ {
+		w.add(left[p], exampleOf(f, p))
+	}
+	f.lanes.Ascend(func(c candidates) bool {
+		w.add(c.nodes.Len()-inLanes[c.lane], c.firstWaiting())
+		return true
+	})
+	slices.SortStableFunc(w.list, func(a, b Waiting) int {
+		if a.Nodes != b.Nodes {
+			return b.Nodes - a.Nodes
+		}
+		return strings.Compare(string(a.Reason), string(b.Reason))
+	})
+	return w.list
+}
+
+// waitingList has one element per reason.
+type waitingList struct {
+	*explanation
+	list []Waiting
+}
+
+// add counts some nodes like one of them.
+func (w *waitingList) add(nodes int, like *fleetNode) {
+	if nodes == 0 {
+		return
+	}
+	reason, message := w.waitsFor(like)
+	for i := range w.list {
+		if w.list[i].Reason == reason {
+			w.list[i].Nodes += nodes
+			return
+		}
+	}
+	w.list = append(w.list, Waiting{Reason: reason, State: reason.State(), Message: message, Nodes: nodes})
+}
+
+// exampleOf returns a node in a phase that is not in a lane, for its words.
+func exampleOf(f *Fleet, p phase) *fleetNode {
+	like := &fleetNode{group: &f.group, facts: facts{phase: p}}
+	if tree := f.byPhase[p]; tree != nil {
+		tree.Ascend(func(n *fleetNode) bool {
+			like = n
+			return !n.isEmpty()
+		})
+	}
+	return like
+}
+
+// countStates sums up the states of all nodes.
+func countStates(f *Fleet, waiting []Waiting) Counts {
+	c := Counts{Total: f.Len(), Updated: f.all.byPhase[phaseUpdated], Skipped: f.all.byPhase[phaseOffline]}
+	for _, n := range f.nodes.recorded {
+		switch {
+		case n.slot != nil:
+			c.InFlight++
+		case n.failure != nil:
+			c.Failed++
+		default:
+			continue
+		}
+		switch n.phase {
+		case phaseUpdated:
+			c.Updated--
+		case phaseOffline:
+			c.Skipped--
+		}
+	}
+	for _, w := range waiting {
+		if w.State == Held {
+			c.Held += w.Nodes
+		} else {
+			c.Pending += w.Nodes
+		}
+	}
+	return c
+}
