@@ -210,8 +210,8 @@ func TestAnOperationWakesItsGroupWhateverBecameOfIt(t *testing.T) {
 		if groups := c.reconciler.watches().AskedFor(context.Background(), u); !slices.Contains(groups, group) {
 			t.Errorf("it wakes %v, want %s among them", groups, group)
 		}
-		if dirty := c.reconciler.changed.Take(group); !slices.Contains(dirty, "a") {
-			t.Errorf("nodes %v are read again, want a", dirty)
+		if changed := c.reconciler.changed.Take(group); !slices.Contains(changed, "a") {
+			t.Errorf("nodes %v are read again, want a", changed)
 		}
 	}
 }

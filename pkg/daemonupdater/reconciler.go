@@ -55,8 +55,7 @@ type Reconciler struct {
 	memory
 }
 
-// memory is what is kept of groups between passes; nothing depends on it but how soon
-// something is seen, and how often it is read or written.
+// memory is what is kept of groups between passes. It is made anew at every start.
 type memory struct {
 	written map[observed.Group]writtenRollout
 	fleets  map[observed.Group]*fleet

@@ -44,9 +44,9 @@ func NodesByName(objects []corev1.Node, pods [][]*corev1.Pod, upgrades []topsv1.
 	return all
 }
 
-// CacheKey names what the plan's view of a node depends on besides the node: which pods
-// are whose, where they should run, when they are available, and what is looked at of a
-// node. What is remembered of nodes holds as long as it stays the same.
+// CacheKey names what a rollout.Node depends on besides the node: which pods are whose,
+// where they should run, when they are available, and what is looked at of a node. What is
+// remembered of nodes holds as long as it stays the same.
 func (s *State) CacheKey(in *rollout.Input) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %v %q", in.Settings.Strategy, in.Blocked != nil, in.Settings.Only)

@@ -89,9 +89,9 @@ func TestTheNodeOfTheOperatorIsKnown(t *testing.T) {
 	}
 }
 
-// TestTheFrameChangesWithAllThatFactsOfNodesDependOn: else a view that is kept
+// TestTheCacheKeyChangesWithAllThatFactsOfNodesDependOn: else a fleet that is kept
 // would go on with facts that do not hold any more.
-func TestTheFrameChangesWithAllThatFactsOfNodesDependOn(t *testing.T) {
+func TestTheCacheKeyChangesWithAllThatFactsOfNodesDependOn(t *testing.T) {
 	fresh := func() (*world, *rollout.Input) {
 		o := worldOf([]memberAndPods{memberWith(fixture.DaemonSet("a"))})
 		o.Policy = &topsv1.UpgradePolicy{}
@@ -102,7 +102,7 @@ func TestTheFrameChangesWithAllThatFactsOfNodesDependOn(t *testing.T) {
 	same, in := fresh()
 	before := same.CacheKey(in)
 	if o, in := fresh(); o.CacheKey(in) != before {
-		t.Errorf("the frame of the same is %q, was %q", o.CacheKey(in), before)
+		t.Errorf("the key of the same is %q, was %q", o.CacheKey(in), before)
 	}
 	tests := []struct {
 		name   string
@@ -122,7 +122,7 @@ func TestTheFrameChangesWithAllThatFactsOfNodesDependOn(t *testing.T) {
 			o, in := fresh()
 			tt.change(o, in)
 			if o.CacheKey(in) == before {
-				t.Errorf("the frame is still %q", before)
+				t.Errorf("the key is still %q", before)
 			}
 		})
 	}
