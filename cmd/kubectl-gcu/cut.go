@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/message"
-	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
 // limit is the flags that say what an upgrade is limited to.
@@ -93,7 +93,7 @@ func (c *cli) limitOf(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, 
 	if err != nil || cut == nil {
 		return nil, err
 	}
-	checked, wrong, err := preview.CheckCut(ctx, cl, gr, cut)
+	checked, wrong, err := inquiry.CheckCut(ctx, cl, gr, cut)
 	switch {
 	case apierrors.IsForbidden(err):
 		fmt.Fprintln(c.ErrOut, "the names of nodes are not checked: you may not read nodes")

@@ -14,6 +14,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
 const formatMermaid = "mermaid"
@@ -80,8 +81,8 @@ and -o yaml the output equals the response of GET /gum/v1/gr/GR/plan.`,
 }
 
 // asker asks what upgrades are going to do, with the rights of the user.
-func (c *cluster) asker() preview.Asker {
-	return preview.Asker{Reader: c, Live: c, Namespace: c.namespace, Clock: time.Now}
+func (c *cluster) asker() inquiry.Asker {
+	return inquiry.Asker{Reader: c, Live: c, Namespace: c.namespace, Clock: time.Now}
 }
 
 // question reads what is asked about.

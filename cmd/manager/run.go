@@ -25,13 +25,14 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater"
+	rolloutmetrics "github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/gcuresource"
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
-	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -108,7 +109,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 		HealthProbeBindAddress:        o.probeAddr,
 		PprofBindAddress:              o.pprofAddr,
 		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              preview.LeaseName,
+		LeaderElectionID:              inquiry.LeaseName,
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
 	})
@@ -163,7 +164,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 		Client:    mgr.GetClient(),
 		Live:      mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
-		Metrics:   daemonupdater.NewMetrics(metrics.Registry, time.Now),
+		Metrics:   rolloutmetrics.New(metrics.Registry, time.Now),
 		Namespace: o.namespace,
 		Node:      os.Getenv("NODE_NAME"),
 		Book:      upgradeplan.DefaultBook(),

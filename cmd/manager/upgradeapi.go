@@ -12,6 +12,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi"
 )
 
@@ -33,7 +34,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 	if err := mgr.AddReadyzCheck("gcuresources", upgradeapi.Ready(live)); err != nil {
 		return err
 	}
-	planner := planner{preview.Asker{Reader: mgr.GetCache(), Live: live, Namespace: o.namespace, Clock: time.Now}}
+	planner := planner{inquiry.Asker{Reader: mgr.GetCache(), Live: live, Namespace: o.namespace, Clock: time.Now}}
 	secure := o.upgradeAPI.auth == authToken
 	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{},
 		Planner: planner}
@@ -48,7 +49,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 }
 
 // planner plans for the REST API.
-type planner struct{ preview.Asker }
+type planner struct{ inquiry.Asker }
 
 // Plan implements upgradeapi.Planner.
 func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, error) {

@@ -1,17 +1,18 @@
-// Package daemonupdater rolls DaemonSets whose updateStrategy is OnDelete.
+// Package daemonupdater rolls DaemonSets whose updateStrategy is OnDelete. It is the
+// controller; what it decides with and what it says is pure, in packages of its own.
 //
-//	observe (observe.go, facts.go)   caches -> rollout.Input
-//	look    (view.go)                nodes that events were about -> rollout.Fleet
-//	decide  (rollout/)               rollout.Plan, pure
-//	ledger  (ledger.go, status.go)   DaemonRollout status, compare-and-swap, before any node is touched
-//	act     (act.go)                 delete pods with a UID precondition
-//	undo    (rollback.go, undo.go)   go back to the last known good revision after a halt
-//	report  (needupgrade.go, tasks.go, events.go, metrics.go)
+//	watch/                       which group an event wakes, and which nodes to read again
+//	Reconcile                    one pass over a group (reconciler.go, steps.go)
+//	  observe (groups.go, nodes.go)        caches -> observed/ -> rollout.Input, rollout.Fleet
+//	  decide                               rollout/
+//	  ledger  (ledgers.go)                 DaemonRollout status, compare-and-swap, before any node is touched
+//	  act     (delete.go, operations.go)   delete pods with a UID precondition, order operations of nodes
+//	          (rollback.go)                go back to the last known good revision after a halt
+//	  report  (conditions.go, requests.go) report/ -> conditions of pods, tasks of NodeUpgrades; metrics/
 //
 // All DaemonSets of one GcuResource form one rollout group; any other annotated
-// DaemonSet is a group of one. A reconcile is one pass over one group. What is
-// kept between passes is a copy of the caches (view.go), made anew at every start;
-// what must survive is in the ledger.
+// DaemonSet is a group of one. What is kept between passes is a copy of the caches
+// (fleet.go), made anew at every start; what must survive is in the ledger.
 //
 // A slot of the ledger names the pod that may be deleted, and the resourceVersion
 // in which it may. Only such a pod is deleted, so a manager that is interrupted

@@ -9,23 +9,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // held is the NodeUpgrade of a node whose person wants it left alone.
 func held(node string) *topsv1.NodeUpgrade {
 	u := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: node}}
-	u.Status.Agent = &topsv1.AgentStatus{Hold: &topsv1.NodeHold{Since: metav1.NewTime(epoch), Message: "wait"}}
+	u.Status.Agent = &topsv1.AgentStatus{Hold: &topsv1.NodeHold{Since: metav1.NewTime(fixture.Epoch), Message: "wait"}}
 	return u
 }
 
 func TestANodeThatIsHeldIsSeenInTheView(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationMaxUnavailable, "3") })
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationMaxUnavailable, "3") })
 	hold := held("a")
 	c.create(hold)
 	c.mustReconcile()
 	c.wantDeletions("driver-b", "driver-c")
-	group := Group{Kind: kindDaemonSet, Namespace: c.driver.Namespace, Name: c.driver.Name}
-	if n := c.reconciler.views[group].fleet.Node("a"); n == nil || len(n.Holds) != 1 || !n.Holds[0].Since.Equal(epoch) || n.Holds[0].Message != "wait" {
+	group := observed.Group{Kind: observed.KindDaemonSet, Namespace: c.driver.Namespace, Name: c.driver.Name}
+	if n := c.reconciler.fleets[group].Node("a"); n == nil || len(n.Holds) != 1 || !n.Holds[0].Since.Equal(fixture.Epoch) || n.Holds[0].Message != "wait" {
 		t.Fatalf("node a is seen as %+v", n)
 	}
 
@@ -33,9 +36,9 @@ func TestANodeThatIsHeldIsSeenInTheView(t *testing.T) {
 	if err := c.api.Status().Update(t.Context(), hold); err != nil {
 		t.Fatal(err)
 	}
-	c.reconciler.dirty.add(group, "a")
+	c.reconciler.changed.Add(group, "a")
 	c.mustReconcile()
-	if n := c.reconciler.views[group].fleet.Node("a"); len(n.Holds) > 0 {
+	if n := c.reconciler.fleets[group].Node("a"); len(n.Holds) > 0 {
 		t.Errorf("node a is still held: %+v", n.Holds)
 	}
 }
@@ -44,29 +47,29 @@ func TestAHoldWakesTheGroups(t *testing.T) {
 	c := newCluster(t, func(*appsv1.DaemonSet) {})
 	released := held("a")
 	released.Status.Agent.Hold = nil
-	if !upgradeChanged().Update(event.UpdateEvent{ObjectOld: released, ObjectNew: held("a")}) {
+	if !watch.UpgradeChanged().Update(event.UpdateEvent{ObjectOld: released, ObjectNew: held("a")}) {
 		t.Error("a hold is not passed on")
 	}
-	if groups := c.reconciler.groupsAskedFor(context.Background(), held("a")); len(groups) != 1 {
+	if groups := c.reconciler.watches().AskedFor(context.Background(), held("a")); len(groups) != 1 {
 		t.Errorf("groups %v are woken, want that of the driver", groups)
 	}
 	byAdministrator := released.DeepCopy()
 	byAdministrator.Annotations = map[string]string{topsv1.AnnotationHold: "2026-01-01T00:00:00Z new rack"}
-	if !upgradeChanged().Update(event.UpdateEvent{ObjectOld: released, ObjectNew: byAdministrator}) {
+	if !watch.UpgradeChanged().Update(event.UpdateEvent{ObjectOld: released, ObjectNew: byAdministrator}) {
 		t.Error("a hold of an administrator is not passed on")
 	}
-	if groups := c.reconciler.groupsAskedFor(context.Background(), byAdministrator); len(groups) != 1 {
+	if groups := c.reconciler.watches().AskedFor(context.Background(), byAdministrator); len(groups) != 1 {
 		t.Errorf("groups %v are woken by an administrator, want that of the driver", groups)
 	}
 	aged := held("a")
-	aged.Status.Agent.StartTime = metav1.NewTime(epoch)
-	if upgradeChanged().Update(event.UpdateEvent{ObjectOld: held("a"), ObjectNew: aged}) {
+	aged.Status.Agent.StartTime = metav1.NewTime(fixture.Epoch)
+	if watch.UpgradeChanged().Update(event.UpdateEvent{ObjectOld: held("a"), ObjectNew: aged}) {
 		t.Error("a restart of the agent is passed on")
 	}
 }
 
 func TestANodeThatAnAdministratorHoldsIsLeftAlone(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationMaxUnavailable, "3") })
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationMaxUnavailable, "3") })
 	hold := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{topsv1.AnnotationHold: "2026-01-01T00:00:00Z new rack"}}}
 	c.create(hold)
 	c.mustReconcile()
@@ -75,7 +78,7 @@ func TestANodeThatAnAdministratorHoldsIsLeftAlone(t *testing.T) {
 	if err := c.api.Update(t.Context(), hold); err != nil {
 		t.Fatal(err)
 	}
-	c.reconciler.dirty.add(Group{Kind: kindDaemonSet, Namespace: c.driver.Namespace, Name: c.driver.Name}, "a")
+	c.reconciler.changed.Add(observed.Group{Kind: observed.KindDaemonSet, Namespace: c.driver.Namespace, Name: c.driver.Name}, "a")
 	c.mustReconcile()
 	c.wantDeletions("driver-a", "driver-b", "driver-c")
 }

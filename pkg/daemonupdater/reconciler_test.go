@@ -23,7 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 var (
@@ -56,14 +60,14 @@ type cluster struct {
 
 func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	t.Helper()
-	c := &cluster{t: t, driver: daemonSet("driver"), recorder: events.NewFakeRecorder(100), now: epoch}
+	c := &cluster{t: t, driver: fixture.DaemonSet("driver"), recorder: events.NewFakeRecorder(100), now: fixture.Epoch}
 	change(c.driver)
 	objects := []client.Object{c.driver}
-	for _, r := range revisionsOf(c.driver, oldHash, newHash) {
+	for _, r := range fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash) {
 		objects = append(objects, r)
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		objects = append(objects, node(name), podOn(c.driver, name, oldHash))
+		objects = append(objects, fixture.Node(name), fixture.PodOn(c.driver, name, fixture.OldHash))
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
@@ -78,15 +82,15 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	c.api = store
 	c.reconciler = &Reconciler{
 		Client: interceptor.NewClient(store, c.faults()), Live: store, Recorder: c.recorder, Namespace: "gcu-system",
-		Metrics: NewMetrics(prometheus.NewRegistry(), time.Now), Deadlines: rollout.DefaultDeadlines, Book: testBook,
-		Clock: func() time.Time { return c.now }, written: map[Group]writtenRollout{}, views: map[Group]*view{},
+		Metrics: metrics.New(prometheus.NewRegistry(), time.Now), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
+		Clock: func() time.Time { return c.now }, memory: memory{written: map[observed.Group]writtenRollout{}, fleets: map[observed.Group]*fleet{}},
 	}
 	return c
 }
 
 func unchanged(*appsv1.DaemonSet) {}
 
-func twoAtATime(ds *appsv1.DaemonSet) { annotate(ds, topsv1.AnnotationMaxUnavailable, "2") }
+func twoAtATime(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationMaxUnavailable, "2") }
 
 // faults makes the API server fail as the cluster says, and checks at every
 // deletion that the stored ledger names the pod.
@@ -152,7 +156,7 @@ func (c *cluster) faults() interceptor.Funcs {
 func (c *cluster) stored() *topsv1.DaemonRollout {
 	c.t.Helper()
 	var r topsv1.DaemonRollout
-	if err := c.api.Get(context.Background(), groupOf(c.driver).rolloutKey("gcu-system"), &r); client.IgnoreNotFound(err) != nil {
+	if err := c.api.Get(context.Background(), observed.GroupOf(c.driver).RolloutKey("gcu-system"), &r); client.IgnoreNotFound(err) != nil {
 		c.t.Error(err) // not Fatal: deletions are in goroutines of their own
 	}
 	return &r
@@ -162,9 +166,9 @@ func (c *cluster) stored() *topsv1.DaemonRollout {
 // next is due and the error.
 func (c *cluster) reconcile() (time.Duration, error) {
 	for _, node := range []string{"a", "b", "c"} {
-		c.reconciler.dirty.add(groupOf(c.driver), node)
+		c.reconciler.changed.Add(observed.GroupOf(c.driver), node)
 	}
-	result, err := c.reconciler.Reconcile(context.Background(), groupOf(c.driver))
+	result, err := c.reconciler.Reconcile(context.Background(), observed.GroupOf(c.driver))
 	return result.RequeueAfter, err
 }
 
@@ -237,7 +241,7 @@ func TestReconcileDeletesNothingUnlessTheLedgerIsStored(t *testing.T) {
 			tt.fault(c)
 			after, err := c.reconcile()
 			c.wantDeletions()
-			if tt.retry != (err == nil && after == retryAhead) {
+			if tt.retry != (err == nil && after == retryStaleCache) {
 				t.Errorf("Reconcile = after %s, %v, want to decide again soon: %v", after, err, tt.retry)
 			}
 			if told := c.told(); len(told) != 0 {
@@ -258,15 +262,17 @@ func TestReconcileDeletesNothingOfADaemonSetThatChangedMeanwhile(t *testing.T) {
 		change func(c *cluster, live *appsv1.DaemonSet)
 	}{
 		{"opted out", func(_ *cluster, live *appsv1.DaemonSet) { delete(live.Annotations, topsv1.AnnotationUpdateStrategy) }},
-		{"switched to OTA", func(_ *cluster, live *appsv1.DaemonSet) { annotate(live, topsv1.AnnotationUpdateStrategy, "OTA") }},
-		{"paused", func(_ *cluster, live *appsv1.DaemonSet) { annotate(live, topsv1.AnnotationPaused, "true") }},
-		{"annotated wrongly", func(_ *cluster, live *appsv1.DaemonSet) { annotate(live, topsv1.AnnotationMaxUnavailable, "0") }},
+		{"switched to OTA", func(_ *cluster, live *appsv1.DaemonSet) {
+			fixture.Annotate(live, topsv1.AnnotationUpdateStrategy, "OTA")
+		}},
+		{"paused", func(_ *cluster, live *appsv1.DaemonSet) { fixture.Annotate(live, topsv1.AnnotationPaused, "true") }},
+		{"annotated wrongly", func(_ *cluster, live *appsv1.DaemonSet) { fixture.Annotate(live, topsv1.AnnotationMaxUnavailable, "0") }},
 		{"updated by the DaemonSet controller itself", func(_ *cluster, live *appsv1.DaemonSet) {
 			live.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
 		}},
 		{"given another template", func(_ *cluster, live *appsv1.DaemonSet) { live.Generation = 3 }},
 		{"made anew", func(_ *cluster, live *appsv1.DaemonSet) { live.UID = "uid-new" }},
-		{"being deleted", func(_ *cluster, live *appsv1.DaemonSet) { now := ago(0); live.DeletionTimestamp = &now }},
+		{"being deleted", func(_ *cluster, live *appsv1.DaemonSet) { now := fixture.Ago(0); live.DeletionTimestamp = &now }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -277,8 +283,8 @@ func TestReconcileDeletesNothingOfADaemonSetThatChangedMeanwhile(t *testing.T) {
 					tt.change(c, object.(*appsv1.DaemonSet))
 					return err
 				}})
-			if after := c.mustReconcile(); after != retryAhead {
-				t.Errorf("decides again after %s, want %s", after, retryAhead)
+			if after := c.mustReconcile(); after != retryStaleCache {
+				t.Errorf("decides again after %s, want %s", after, retryStaleCache)
 			}
 			c.wantDeletions()
 		})

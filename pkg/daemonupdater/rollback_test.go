@@ -1,329 +1,337 @@
 package daemonupdater
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-func policyOnFailure(action topsv1.FailureAction) *topsv1.UpgradePolicy {
-	return &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful"},
-		Spec: topsv1.UpgradePolicySpec{Failure: &topsv1.FailurePolicy{Action: action}}}
+// haltedCluster is one whose driver failed on nodes a and b at the new revision;
+// the old one is the last known good one. patched has the names of what is
+// patched; a patch fails with onPatch once.
+type haltedCluster struct {
+	*cluster
+	patched []string
+	onPatch error
 }
 
-// goodAt is a last known good revision of the DaemonSet driver.
-func goodAt(revision, hash string) *topsv1.KnownGoodRevision {
-	return &topsv1.KnownGoodRevision{Revision: revision, Since: ago(time.Hour),
-		Targets: []topsv1.RevisionTarget{{DaemonSet: "kube-system/driver", Hash: hash}}}
+func templateData(ds *appsv1.DaemonSet, image string) []byte {
+	return fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"labels":{"app":%q,"tier":"node"}},"spec":{"containers":[{"name":"main","image":%q}]},"$patch":"replace"}}}`, ds.Name, image)
 }
 
-// halted is the input of a group at r2 on which two nodes failed.
-func halted() rollout.Input {
-	return change(inputWith(plannedBroken("a", newHash), plannedBroken("b", newHash), planned("c", oldHash)), failedNodes("a", "b"))
-}
-
-// haltedGroup is the DaemonSet driver at r2 under failure.action Rollback, with
-// r1 as its last known good revision.
-func haltedGroup() *observation {
-	ds := daemonSet("driver")
-	o := observed([]memberAndPods{memberWith(ds)})
-	o.policy = policyOnFailure(topsv1.FailureRollback)
-	o.rollout.Status.Revision = "r2"
-	o.rollout.Status.LastKnownGood = goodAt("r1", oldHash)
-	return o
-}
-
-// specs makes the group that of a gr, with one DaemonSet from each of these revisions.
-func (o *observation) specs(revisions ...string) {
-	o.members = nil
-	for _, name := range revisions {
-		ds := ofGcuResource(daemonSet("set" + name))
-		if name != "" {
-			annotate(ds, topsv1.AnnotationRevision, name)
-		}
-		o.members = append(o.members, member{daemonSet: ds})
+func newHaltedCluster(t *testing.T, change func(*appsv1.DaemonSet)) *haltedCluster {
+	t.Helper()
+	c := &haltedCluster{cluster: newCluster(t, func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: "app:new"}, {Name: "added", Image: "x"}}
+		fixture.Annotate(ds, topsv1.AnnotationUpgradePolicy, "careful")
+		change(ds)
+	})}
+	ctx := context.Background()
+	for i, r := range fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash) {
+		var live appsv1.ControllerRevision
+		c.must(c.api.Get(ctx, client.ObjectKeyFromObject(r), &live))
+		live.Data.Raw = templateData(c.driver, []string{"app:old", "app:new"}[i])
+		c.update(&live)
 	}
-	o.group = groupOf(o.members[0].daemonSet)
-}
-
-func TestRollbackOf(t *testing.T) {
-	tests := []struct {
-		name     string
-		change   func(*observation, *rollout.Input)
-		gone     bool
-		to       string
-		hindered string
-	}{
-		{name: "goes back when halted and the policy says so", to: "r1"},
-		{name: "not when nothing failed", change: func(_ *observation, in *rollout.Input) { in.Ledger.Failures = nil }},
-		{name: "not without a policy", change: func(o *observation, _ *rollout.Input) { o.policy = nil }},
-		{name: "not when the policy says Halt", change: func(o *observation, _ *rollout.Input) { o.policy = policyOnFailure(topsv1.FailureHalt) }},
-		{name: "not when the policy says nothing about failures", change: func(o *observation, _ *rollout.Input) { o.policy.Spec.Failure = nil }},
-		{name: "not while blocked", change: func(_ *observation, in *rollout.Input) { blockedInput("InvalidPaused")(in) }},
-		{name: "not while paused", change: func(_ *observation, in *rollout.Input) { in.Settings.Paused = true }, hindered: "not rolled back while paused"},
-		{name: "not when nothing is known to be good", change: func(o *observation, _ *rollout.Input) { o.rollout.Status.LastKnownGood = nil },
-			hindered: "not rolled back: no earlier revision is known to be good"},
-		{name: "not when the good revision itself fails", change: func(o *observation, _ *rollout.Input) { o.rollout.Status.LastKnownGood.Revision = "r2" },
-			hindered: "not rolled back: this is the last known good revision"},
-		{name: "not when the good spec, rendered anew, fails", change: func(o *observation, _ *rollout.Input) {
-			o.specs("fleet-1", "fleet-1")
-			o.rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
-		}, hindered: "not rolled back: this is the last known good revision"},
-		{name: "when only some DaemonSets come from the good spec", change: func(o *observation, _ *rollout.Input) {
-			o.specs("fleet-1", "fleet-2")
-			o.rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
-		}, to: "r1"},
-		{name: "not when the ControllerRevision is gone", gone: true,
-			hindered: "not rolled back: old, the last known good revision, is not kept any more"},
+	c.must(c.api.Create(ctx, fixture.PolicyOnFailure(topsv1.FailureRollback)))
+	for _, name := range []string{"a", "b"} {
+		c.pod(name, fixture.NewHash, false)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			o, in := haltedGroup(), halted()
-			if tt.change != nil {
-				tt.change(o, &in)
+	g := observed.GroupOf(c.driver)
+	key := g.RolloutKey("gcu-system")
+	dro := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: g.Kind, Name: g.Name}}}
+	c.must(c.api.Create(ctx, dro))
+	dro.Status.Revision, dro.Status.Touched = simRevisionOf("kube-system/driver="+fixture.NewHash), 2
+	for _, name := range []string{"a", "b"} {
+		dro.Status.Failed = append(dro.Status.Failed, topsv1.NodeNote{Node: name, UID: types.UID("uid-" + name),
+			Reason: string(rollout.ReasonCrashLooping), Message: "it crash-loops", Since: fixture.Ago(0)})
+	}
+	dro.Status.LastKnownGood = fixture.GoodAt(simRevisionOf("kube-system/driver="+fixture.OldHash), fixture.OldHash)
+	if g.Kind == observed.KindGcuResource {
+		dro.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
+	}
+	c.must(c.api.Status().Update(ctx, dro))
+	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, p client.Patch, opts ...client.PatchOption) error {
+			c.patched = append(c.patched, object.GetName())
+			if c.ledger().Rollback == nil {
+				t.Errorf("%s is patched before the intent is stored", object.GetName())
 			}
-			rb := rollbackOf(o, in, rollout.Plan(in), !tt.gone)
-			if to := rb.to; (to == nil && tt.to != "") || (to != nil && to.Revision != tt.to) || rb.hindered != tt.hindered {
-				t.Errorf("got %+v", rb)
+			if err := c.onPatch; err != nil {
+				c.onPatch = nil
+				return err
+			}
+			return w.Patch(ctx, object, p, opts...)
+		}})
+	return c
+}
+
+func (c *haltedCluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ledger is the stored status of the group.
+func (c *haltedCluster) ledger() *topsv1.DaemonRolloutStatus {
+	c.t.Helper()
+	var r topsv1.DaemonRollout
+	c.must(c.api.Get(context.Background(), observed.GroupOf(c.driver).RolloutKey("gcu-system"), &r))
+	return &r.Status
+}
+
+// pod replaces the pod of a node.
+func (c *haltedCluster) pod(node, hash string, available bool) {
+	c.t.Helper()
+	pod := fixture.PodOn(c.driver, node, hash)
+	pod.UID += types.UID("-" + hash)
+	if !available {
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	}
+	c.must(client.IgnoreNotFound(c.api.Delete(context.Background(), pod.DeepCopy())))
+	c.must(c.api.Create(context.Background(), pod))
+	if available { // a successor: a real API server counts versions over all objects
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "version", "2")
+		c.update(pod)
+	}
+}
+
+func (c *haltedCluster) live() *appsv1.DaemonSet {
+	c.t.Helper()
+	var ds appsv1.DaemonSet
+	c.must(c.api.Get(context.Background(), client.ObjectKeyFromObject(c.driver), &ds))
+	return &ds
+}
+
+// observes is the DaemonSet controller, which makes a revision the newest.
+func (c *haltedCluster) observes(hash string, number int64) {
+	c.t.Helper()
+	ds := c.live()
+	ds.Generation++
+	c.update(ds)
+	ds.Status.ObservedGeneration = ds.Generation
+	c.must(c.api.Status().Update(context.Background(), ds))
+	var r appsv1.ControllerRevision
+	c.must(c.api.Get(context.Background(), client.ObjectKey{Namespace: ds.Namespace, Name: ds.Name + "-" + hash}, &r))
+	r.Revision = number
+	c.update(&r)
+}
+
+func TestAHaltedDaemonSetGetsItsGoodTemplateBack(t *testing.T) {
+	c := newHaltedCluster(t, unchanged)
+	c.mustReconcile()
+	want := []corev1.Container{{Name: "main", Image: "app:old"}}
+	if diff := cmp.Diff(want, c.live().Spec.Template.Spec.Containers); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+	c.wantDeletions()
+	told := strings.Join(c.told(), "\n")
+	if !strings.Contains(told, "Warning RollingBack back to old, the last known good revision: 2 of 2 started nodes failed (a, b)") {
+		t.Errorf("events:\n%s", told)
+	}
+	c.observes(fixture.OldHash, 3)
+	c.now = fixture.Epoch.Add(time.Minute)
+	c.mustReconcile()
+	if w := fixture.Words(*c.ledger()); w["Progressing"] != "True/RollingBack" || len(c.deletions) != 1 || c.deletions[0] == "driver-c" {
+		t.Errorf("%v, deletions %v", w, c.deletions)
+	}
+	for _, name := range []string{"a", "b"} {
+		c.pod(name, fixture.OldHash, true)
+	}
+	c.mustReconcile()
+	if told := strings.Join(c.told(), "\n"); !strings.Contains(told, "Normal RolledBack") || c.ledger().Rollback.CompletedTime == nil {
+		t.Errorf("%+v, events:\n%s", c.ledger().Rollback, told)
+	}
+	if len(c.patched) != 1 {
+		t.Errorf("patched %v, want the DaemonSet once", c.patched)
+	}
+}
+
+func TestARollbackGoesOnAfterTheManagerWasKilled(t *testing.T) {
+	for name, fault := range map[string]error{"before the patch": broken500, "when the patch met a change": conflict} {
+		t.Run(name, func(t *testing.T) {
+			c := newHaltedCluster(t, unchanged)
+			c.onPatch = fault
+			if after, err := c.reconcile(); (err == nil) != apierrors.IsConflict(fault) || (err == nil && after != retryStaleCache) {
+				t.Errorf("Reconcile = %s, %v", after, err)
+			}
+			intent := c.ledger().Rollback
+			if image := c.live().Spec.Template.Spec.Containers[0].Image; intent == nil || image != "app:new" {
+				t.Fatalf("intent %+v, image %s", intent, image)
+			}
+			c.reconciler.written, c.reconciler.deleted = map[observed.Group]writtenRollout{}, deletedPods{}
+			c.now = fixture.Epoch.Add(time.Minute)
+			c.mustReconcile()
+			if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:old" {
+				t.Errorf("image %s after the restart", image)
+			}
+			if diff := cmp.Diff(intent, c.ledger().Rollback); diff != "" {
+				t.Errorf("the intent was stored twice (-before +after):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAHaltSaysWhatBecomesOfIt(t *testing.T) {
-	for want, rb := range map[string]rollback{
-		"2 failed":                               {},
-		"2 failed; rolling back to old":          {to: goodAt("r1", oldHash)},
-		"2 failed; rolling back to fleet-1":      {to: &topsv1.KnownGoodRevision{Revision: "r1", GcuResourceRevision: "fleet-1"}},
-		"2 failed; not rolled back while paused": {hindered: "not rolled back while paused"},
-	} {
-		if got := rb.explain("2 failed"); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+func TestNothingIsRolledBackThatIsNotWhatWasObserved(t *testing.T) {
+	tests := map[string]func(live *appsv1.DaemonSet){
+		"given another template":  func(live *appsv1.DaemonSet) { live.Generation = 3 },
+		"opted out":               func(live *appsv1.DaemonSet) { delete(live.Annotations, topsv1.AnnotationUpdateStrategy) },
+		"paused":                  func(live *appsv1.DaemonSet) { fixture.Annotate(live, topsv1.AnnotationPaused, "true") },
+		"made anew":               func(live *appsv1.DaemonSet) { live.UID = "uid-new" },
+		"rendered from another":   func(live *appsv1.DaemonSet) { fixture.Annotate(live, topsv1.AnnotationRevision, "fleet-9") },
+		"changed since it's read": func(live *appsv1.DaemonSet) { live.ResourceVersion = "1" },
 	}
-}
-
-func TestKeptInLooksForTheDaemonSetsOwnRevisions(t *testing.T) {
-	ds := daemonSet("driver")
-	good := goodAt("r1", oldHash)
-	foreign := revisionsOf(ds, oldHash)
-	foreign[0].OwnerReferences[0].UID = "another"
-	for name, tt := range map[string]struct {
-		member member
-		want   bool
-	}{
-		"it is there":              {member{daemonSet: ds, revisions: revisionsOf(ds, oldHash, newHash)}, true},
-		"it is gone":               {member{daemonSet: ds, revisions: revisionsOf(ds, newHash)}, false},
-		"it is another's":          {member{daemonSet: ds, revisions: foreign}, false},
-		"the DaemonSet was not in": {member{daemonSet: daemonSet("toolkit")}, false},
-	} {
-		if got := keptIn(good, []member{tt.member}); got != tt.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-func TestKnownGood(t *testing.T) {
-	before := goodAt("r1", oldHash)
-	now := &topsv1.KnownGoodRevision{Revision: "r2", Since: ago(0), Targets: []topsv1.RevisionTarget{{DaemonSet: "kube-system/driver", Hash: newHash}}}
-	fromSpec := now.DeepCopy()
-	fromSpec.GcuResourceRevision = "fleet-2"
-	offlineAtTarget := plannedOffline("a", newHash)
-	tests := []struct {
-		name  string
-		in    rollout.Input
-		specs []string
-		want  *topsv1.KnownGoodRevision
-	}{
-		{"complete", inputWith(planned("a", newHash)), nil, now},
-		{"complete where it can be", inputWith(planned("a", newHash), plannedOffline("b", oldHash)), nil, now},
-		{"an empty fleet shows nothing", inputWith(), nil, before},
-		{"a fleet that is offline shows nothing", inputWith(offlineAtTarget, plannedOffline("b", oldHash)), nil, before},
-		{"a node is pending", inputWith(planned("a", newHash), planned("b", oldHash)), nil, before},
-		{"a node is unavailable", inputWith(planned("a", newHash), plannedBroken("b", newHash)), nil, before},
-		{"a node is in flight", change(inputWith(planned("a", newHash), plannedBroken("b", newHash)), holding("b")), nil, before},
-		{"a node failed", change(inputWith(planned("a", newHash), plannedBroken("b", newHash)), failedNodes("b")), nil, before},
-		{"blocked", change(inputWith(planned("a", newHash)), blockedInput("RevisionPending")), nil, before},
-		{"the spec a gr's DaemonSets come from", inputWith(planned("a", newHash)), []string{"fleet-2", "fleet-2"}, fromSpec},
-		{"they come from different specs", inputWith(planned("a", newHash)), []string{"fleet-2", "fleet-1"}, before},
-		{"one does not say", inputWith(planned("a", newHash)), []string{"", "fleet-2"}, before},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			o := haltedGroup()
-			if tt.specs != nil {
-				o.specs(tt.specs...)
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newHaltedCluster(t, unchanged)
+			c.reconciler.Live = interceptor.NewClient(c.api.(client.WithWatch), interceptor.Funcs{
+				Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+					err := w.Get(ctx, key, object, opts...)
+					if ds, ok := object.(*appsv1.DaemonSet); ok {
+						change(ds)
+					}
+					return err
+				}})
+			if after := c.mustReconcile(); after != retryStaleCache {
+				t.Errorf("decides again after %s, want %s", after, retryStaleCache)
 			}
-			got := knownGood(before, o, tt.in, isGood(tt.in, rollout.Plan(tt.in)))
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("last known good (-want +got):\n%s", diff)
+			if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:new" {
+				t.Errorf("image %s", image)
 			}
 		})
 	}
-	t.Run("keeps since when", func(t *testing.T) {
-		in := inputWith(planned("a", newHash))
-		in.Now = epoch.Add(time.Hour)
-		if diff := cmp.Diff(now, knownGood(now, haltedGroup(), in, true)); diff != "" {
-			t.Errorf("last known good a while later (-want +got):\n%s", diff)
+	t.Run("with a newer revision the cache does not show", func(t *testing.T) {
+		c := newHaltedCluster(t, unchanged)
+		newest := fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash, "newest")[2]
+		c.must(c.api.Create(context.Background(), newest))
+		c.staleRevision = newest.Name
+		if after := c.mustReconcile(); after != retryStaleCache || len(c.patched) != 0 {
+			t.Errorf("decides again after %s, patched %v", after, c.patched)
 		}
 	})
 }
 
-// remembered is the status after a pass over a group, and makes it the stored one.
-func (o *observation) remembered(in rollout.Input, kept bool) *topsv1.DaemonRolloutStatus {
-	in.Ledger = ledgerOf(&o.rollout.Status)
-	d := rollout.Plan(in)
-	rb := rollbackOf(o, in, d, kept)
-	d.Halted = rb.explain(d.Halted)
-	status := statusOf(o.rollout.Status, 7, in, d)
-	rb.remember(&status, o, in, d)
-	o.rollout.Status = *status.DeepCopy()
-	return &status
-}
-
-func (o *observation) failed(names ...string) {
-	storeLedger(&o.rollout.Status, change(inputWith(), failedNodes(names...)).Ledger)
-}
-
-// TestARollbackFromBeginningToEnd walks through the stored statuses.
-func TestARollbackFromBeginningToEnd(t *testing.T) {
-	o := haltedGroup()
-	o.failed("a", "b")
-	bad := inputWith(plannedBroken("a", newHash), plannedBroken("b", newHash), planned("c", oldHash))
-	begun := o.remembered(bad, true)
-	want := &topsv1.RolloutRollback{From: "r2", To: "r1", Time: ago(0),
-		Message: "back to old, the last known good revision: 2 of 2 started nodes failed (a, b); a: it crash-loops"}
-	if diff := cmp.Diff(want, begun.Rollback); diff != "" {
-		t.Fatalf("the intent (-want +got):\n%s", diff)
-	}
-	bad.Now = epoch.Add(time.Minute)
-	if diff := cmp.Diff(begun, o.remembered(bad, true)); diff != "" {
-		t.Errorf("deciding again before anything was changed back (-before +after):\n%s", diff)
-	}
-	if got := o.remembered(change(bad, blockedInput("RevisionPending")), true); got.Rollback == nil {
-		t.Error("the rollback is forgotten while the DaemonSet controller observes the template")
-	}
-
-	back := inputWith(plannedBroken("a", newHash), planned("b", oldHash), planned("c", oldHash))
-	back.Revision, back.Members[0].Target = "r1", oldHash
-	got := o.remembered(back, true)
-	if w := words(*got); w["Progressing"] != "True/RollingBack" || got.Rollback.CompletedTime != nil || got.LastKnownGood.Revision != "r1" {
-		t.Errorf("on the way back: %v, %+v", w, got.Rollback)
-	}
-	back.Nodes[0] = planned("a", oldHash)
-	back.Now = epoch.Add(2 * time.Minute)
-	got = o.remembered(back, true)
-	if w := words(*got); w["Progressing"] != "False/Complete" || got.Rollback.CompletedTime == nil {
-		t.Errorf("back: %v, %+v", w, got.Rollback)
-	}
-	done := got
-	back.Now = epoch.Add(3 * time.Minute)
-	if diff := cmp.Diff(done, o.remembered(back, true)); diff != "" {
-		t.Errorf("the status of a completed rollback changes by itself (-before +after):\n%s", diff)
-	}
-
-	again := inputWith(planned("a", oldHash), planned("b", oldHash), planned("c", oldHash))
-	if got := o.remembered(again, true); got.Rollback != nil || got.LastKnownGood.Revision != "r1" {
-		t.Errorf("the bad version again is a new rollout: %+v", got.Rollback)
-	}
-	o.failed("a", "b")
-	bad.Now = epoch.Add(time.Hour)
-	if got := o.remembered(bad, true); got.Rollback == nil || !got.Rollback.Time.Time.Equal(bad.Now) {
-		t.Errorf("it is rolled back again: %+v", got.Rollback)
-	}
-}
-
-func TestARollbackIsRememberedUntilAnotherRevisionComes(t *testing.T) {
-	stored := &topsv1.RolloutRollback{From: "r2", To: "r1", GcuResourceRevision: "fleet-1", Time: ago(time.Minute)}
-	tests := []struct {
-		name            string
-		before, present string
-		blocked         bool
-		specs           []string
-		kept, arriving  bool
-	}{
-		{"before anything was changed back", "r2", "r2", false, []string{"fleet-2", "fleet-2"}, true, false},
-		{"while a target is not known", "r2", "", true, []string{"fleet-3", "fleet-3"}, true, false},
-		{"while some DaemonSets are changed back", "r2", "mixed", false, []string{"fleet-1", "fleet-2"}, true, false},
-		{"at the good templates", "r2", "r1", false, []string{"fleet-1", "fleet-1"}, true, true},
-		{"at the good spec, rendered anew", "r2", "r9", false, []string{"fleet-1", "fleet-1"}, true, true},
-		{"not when the bad one comes again", "r1", "r2", false, []string{"fleet-2", "fleet-2"}, false, false},
-		{"not when the bad one is half there again", "r1", "r2", false, []string{"fleet-2", "fleet-1"}, false, false},
-		{"not at another revision", "r1", "r3", false, []string{"fleet-3", "fleet-3"}, false, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			o := haltedGroup()
-			o.specs(tt.specs...)
-			in := rollout.Input{Revision: tt.present}
-			if tt.blocked {
-				blockedInput("RevisionPending")(&in)
+func TestAManagerThatDoesNotDecideAnyMoreRollsNothingBack(t *testing.T) {
+	c := newHaltedCluster(t, unchanged)
+	c.reconciler.Live = interceptor.NewClient(c.api.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			err := w.Get(ctx, key, object, opts...)
+			if r, ok := object.(*topsv1.DaemonRollout); ok {
+				r.ResourceVersion = "1" // another manager wrote
 			}
-			before := &topsv1.DaemonRolloutStatus{Revision: tt.before, Rollback: stored}
-			if got := followed(before, o, in); (got != nil) != tt.kept {
-				t.Errorf("remembered %+v, want %v", got, tt.kept)
-			}
-			if got := arriving(stored, o, in); got != tt.arriving {
-				t.Errorf("arriving %v, want %v", got, tt.arriving)
-			}
-		})
+			return err
+		}})
+	if after := c.mustReconcile(); after != retryStaleCache || len(c.patched) != 0 {
+		t.Errorf("decides again after %s, patched %v", after, c.patched)
 	}
 }
 
-func TestARollbackIsStoredBeforeAnythingElse(t *testing.T) {
-	for name, change := range map[string]func(*topsv1.DaemonRolloutStatus){
-		"a rollback":                 func(s *topsv1.DaemonRolloutStatus) { s.Rollback = &topsv1.RolloutRollback{To: "r1"} },
-		"a last known good revision": func(s *topsv1.DaemonRolloutStatus) { s.LastKnownGood = goodAt("r1", oldHash) },
-	} {
-		var before, after topsv1.DaemonRolloutStatus
-		change(&after)
-		if !mustPrecede(&before, &after) || mustPrecede(&after, after.DeepCopy()) {
-			t.Errorf("%s: stored before %v, again %v", name, mustPrecede(&before, &after), mustPrecede(&after, after.DeepCopy()))
+func TestAGoodRevisionThatIsNotKeptStaysHalted(t *testing.T) {
+	c := newHaltedCluster(t, unchanged)
+	c.must(c.api.Delete(context.Background(), fixture.RevisionsOf(c.driver, fixture.OldHash)[0]))
+	c.mustReconcile()
+	status := c.ledger()
+	if !strings.HasSuffix(fixture.MessageOf(*status, topsv1.RolloutHalted), "; not rolled back: old, the last known good revision, is not kept any more") ||
+		status.Rollback != nil || len(c.patched) != 0 {
+		t.Errorf("%q, %+v, patched %v", fixture.MessageOf(*status, topsv1.RolloutHalted), status.Rollback, c.patched)
+	}
+}
+
+// fleetDriver makes the driver one of the gr fleet, rendered from its second spec.
+func fleetDriver(ds *appsv1.DaemonSet) {
+	fixture.OfGcuResource(ds)
+	fixture.Annotate(ds, topsv1.AnnotationRevision, "fleet-2")
+}
+
+// newHaltedFleet has a gr "fleet" of which the driver failed.
+func newHaltedFleet(t *testing.T, change func(*topsv1.GcuResource)) *haltedCluster {
+	t.Helper()
+	c := newHaltedCluster(t, fleetDriver)
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "uid-fleet", Generation: 2, Annotations: map[string]string{}}}
+	for _, key := range topsv1.UpgradeAnnotations {
+		if v, ok := c.driver.Annotations[key]; ok {
+			gr.Annotations[key] = v
 		}
 	}
+	gr.Status.ObservedGeneration = 2
+	change(gr)
+	c.must(c.api.Create(context.Background(), gr))
+	c.must(c.api.Create(context.Background(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1"}}))
+	return c
 }
 
-func TestNoticesOfARollback(t *testing.T) {
-	begun := &topsv1.RolloutRollback{From: "r2", To: "r1", Message: "because", Time: ago(time.Hour)}
-	done := begun.DeepCopy()
-	done.CompletedTime = &metav1.Time{Time: epoch}
-	again := begun.DeepCopy()
-	again.Time = ago(0)
-	const start, end = "Warning RollingBack: because", "Normal RolledBack: every reachable node is back at revision r1"
-	tests := []struct {
-		name          string
-		before, after *topsv1.RolloutRollback
-		want          []string
-	}{
-		{"the start says why", nil, begun, []string{start}},
-		{"nothing while it goes on", begun, begun, nil},
-		{"the end", begun, done, []string{end}},
-		{"nothing after the end", done, done, nil},
-		{"nothing when it is forgotten", done, nil, nil},
-		{"one of the same revisions", done, again, []string{start}},
-		{"both at once", nil, done, []string{start, end}},
+func (c *haltedCluster) askedFor() string {
+	c.t.Helper()
+	var gr topsv1.GcuResource
+	c.must(c.api.Get(context.Background(), client.ObjectKey{Name: "fleet"}, &gr))
+	return gr.Annotations[topsv1.AnnotationRollbackTo]
+}
+
+func TestAHaltedGcuResourceIsAskedToGoBack(t *testing.T) {
+	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
+	c.mustReconcile()
+	if got := c.askedFor(); got != "fleet-1" {
+		t.Errorf("asked for %q", got)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			before, after := standing("Halted"), standing("Halted")
-			before.Rollback, after.Rollback = tt.before, tt.after
-			var got []string
-			for _, n := range noticesOf(before, after) {
-				got = append(got, n.kind+" "+n.reason+": "+n.message)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
+	rb := c.ledger().Rollback
+	if rb == nil || rb.GcuResourceRevision != "fleet-1" || !strings.HasPrefix(rb.Message, "back to fleet-1, ") {
+		t.Errorf("intent %+v", rb)
+	}
+	if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:new" {
+		t.Errorf("the DaemonSet of the gr was changed: %s", image)
+	}
+	c.now = fixture.Epoch.Add(time.Minute)
+	c.mustReconcile()
+	if len(c.patched) != 1 {
+		t.Errorf("patched %v, want the gr once", c.patched)
+	}
+}
+
+func TestAGcuResourceIsNotAskedWhen(t *testing.T) {
+	tests := map[string]struct {
+		change func(*topsv1.GcuResource)
+		after  time.Duration
+		want   string
+	}{
+		"a person asked for another revision": {func(gr *topsv1.GcuResource) { gr.Annotations[topsv1.AnnotationRollbackTo] = "fleet-7" }, 0, "fleet-7"},
+		"its newest spec is not applied yet":  {func(gr *topsv1.GcuResource) { gr.Generation = 3 }, rollbackRetry, ""},
+		"a pause is not carried over yet":     {func(gr *topsv1.GcuResource) { gr.Annotations[topsv1.AnnotationPaused] = "true" }, rollbackRetry, ""},
+		"it is another of the same name":      {func(gr *topsv1.GcuResource) { gr.UID = "uid-other" }, 0, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newHaltedFleet(t, tt.change)
+			c.mustReconcile()
+			c.now = fixture.Epoch.Add(time.Minute)
+			if after := c.mustReconcile(); after != tt.after || c.askedFor() != tt.want {
+				t.Errorf("asked for %q, decides again after %s", c.askedFor(), after)
 			}
 		})
 	}
-	under := standing("RollingBack")
-	if c := meta.FindStatusCondition(under.Conditions, topsv1.RolloutProgressing); !meta.IsStatusConditionFalse(under.Conditions, c.Type) || len(noticesOf(standing("Halted"), under)) != 0 {
-		t.Error("that nodes are in flight is told, though the start of the rollback was")
-	}
+	t.Run("the spec is not kept any more", func(t *testing.T) {
+		c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
+		c.must(c.api.Delete(context.Background(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1"}}))
+		c.mustReconcile()
+		if m := fixture.MessageOf(*c.ledger(), topsv1.RolloutHalted); c.askedFor() != "" || !strings.HasSuffix(m, "fleet-1, the last known good revision, is not kept any more") {
+			t.Errorf("asked for %q, says %q", c.askedFor(), m)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // disturb lets nodes fail, people delete pods, and the administrator edit.
@@ -213,7 +214,7 @@ func (w *simWorld) ask() {
 		w.requests[pod.UID] = true
 		w.say("node %s asks for %s", u.Name, pod.Name)
 		u.Status.Requests = append(u.Status.Requests, topsv1.UpgradeRequest{
-			ID: id, RequestTime: wholeSecond(w.now),
+			ID: id, RequestTime: fixture.WholeSecond(w.now),
 			DaemonSet: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: ref.Name, UID: ref.UID},
 			Pod:       topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		})

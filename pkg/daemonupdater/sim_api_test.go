@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // Kinds of the model's API server.
@@ -88,7 +89,7 @@ func (a *simAPI) put(object client.Object) {
 	object.SetResourceVersion(fmt.Sprint(a.counter))
 	if object.GetUID() == "" {
 		object.SetUID(types.UID(fmt.Sprintf("uid-%d", a.counter)))
-		object.SetCreationTimestamp(wholeSecond(a.now()))
+		object.SetCreationTimestamp(fixture.WholeSecond(a.now()))
 	}
 	if _, ok := a.objects[key]; !ok {
 		i, _ := slices.BinarySearchFunc(a.keys[key.kind], key, compareSimKeys)
@@ -304,7 +305,7 @@ func (a *simAPI) delete(key simKey, preconditions *metav1.Preconditions) (effect
 		return false, nil
 	case stays:
 		next := simCopy(stored)
-		now := wholeSecond(a.now())
+		now := fixture.WholeSecond(a.now())
 		next.SetDeletionTimestamp(&now)
 		a.put(next)
 	default:

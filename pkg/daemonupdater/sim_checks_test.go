@@ -14,8 +14,10 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simAccount is what the checks know of a group beyond its objects.
@@ -35,7 +37,7 @@ type simDown struct {
 	sets []simKey
 }
 
-func (w *simWorld) account(g Group) *simAccount {
+func (w *simWorld) account(g observed.Group) *simAccount {
 	if w.accounts[g] == nil {
 		w.accounts[g] = &simAccount{limit: map[string]int{}, pools: map[string]simPool{}, down: map[string]*simDown{}}
 	}
@@ -61,8 +63,8 @@ func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
 	return true
 }
 
-func (w *simWorld) rolloutOf(g Group) *topsv1.DaemonRollout {
-	key := g.rolloutKey("gcu-system")
+func (w *simWorld) rolloutOf(g observed.Group) *topsv1.DaemonRollout {
+	key := g.RolloutKey("gcu-system")
 	return simGet[*topsv1.DaemonRollout](w.api, simKey{simRollouts, key.Namespace, key.Name})
 }
 
@@ -324,9 +326,9 @@ func (w *simWorld) checkPatch(before, after client.Object) {
 			w.violate("NodeUpgrade %s lost a request", now.Name)
 		}
 		for _, r := range now.Status.Requests {
-			task := taskOf(now.Status.Tasks, r.ID)
+			done := slices.ContainsFunc(now.Status.Tasks, func(task topsv1.UpgradeTask) bool { return task.RequestID == r.ID && task.Reason == "Replaced" })
 			pod := simGet[*corev1.Pod](w.api, simKey{simPods, r.Pod.Namespace, r.Pod.Name})
-			if task != nil && task.Reason == reasonReplaced && pod != nil && pod.UID == r.Pod.UID {
+			if done && pod != nil && pod.UID == r.Pod.UID {
 				w.violate("S10: request %s of %s is done, and its pod is still there", r.ID, now.Name)
 			}
 		}
@@ -357,7 +359,7 @@ func (w *simWorld) checkAll() {
 		}
 		for _, s := range stored.Status.InFlight {
 			if s.Operation == "" && w.now.Sub(s.Since.Time) > 45*time.Minute {
-				w.violate("L2: node %s of %s holds its slot since %s", s.Node, g.id, s.Since.Sub(epoch))
+				w.violate("L2: node %s of %s holds its slot since %s", s.Node, g.id, s.Since.Sub(fixture.Epoch))
 			}
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // simSpec is the spec of a gr in the model: the images of its components, and the
@@ -22,7 +24,7 @@ type simSpec struct {
 }
 
 // simGrUID is the UID of the gr of a group.
-func simGrUID(id Group) types.UID { return types.UID("uid-gr-" + id.Name) }
+func simGrUID(id observed.Group) types.UID { return types.UID("uid-gr-" + id.Name) }
 
 // makeHeavy makes a DaemonSet that of a component, whose name it has, in a seed
 // with operations.
@@ -32,14 +34,14 @@ func (w *simWorld) makeHeavy(ds *appsv1.DaemonSet, order int) {
 	}
 	ds.Annotations[topsv1.AnnotationOrder] = fmt.Sprint(order)
 	ds.Labels[topsv1.LabelComponent] = ds.Name
-	if heavy(&testBook, ds.Name) {
+	if simHeavy(ds.Name) {
 		ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 }
 
 // addGr makes the gr of a group.
 func (w *simWorld) addGr(g *simGroup) {
-	if g.id.Kind != kindGcuResource {
+	if g.id.Kind != observed.KindGcuResource {
 		return
 	}
 	first := simGet[*appsv1.DaemonSet](w.api, g.sets[0])
@@ -111,7 +113,7 @@ func (w *simWorld) restoreSpecs() {
 // checkAsked: a manager asks for an earlier spec only when that is stored, and good.
 func (w *simWorld) checkAsked(before, after *topsv1.GcuResource) {
 	to, ok := after.Annotations[topsv1.AnnotationRollbackTo]
-	r := w.rolloutOf(Group{Kind: kindGcuResource, Name: after.Name})
+	r := w.rolloutOf(observed.Group{Kind: observed.KindGcuResource, Name: after.Name})
 	switch {
 	case !ok || before.Annotations[topsv1.AnnotationRollbackTo] == to:
 	case r == nil || r.Status.Rollback == nil || r.Status.LastKnownGood == nil || r.Status.LastKnownGood.GcuResourceRevision != to:
@@ -139,7 +141,16 @@ func (w *simWorld) deleteGr(g *simGroup) {
 		}
 	})
 	w.later(w.seconds(0, 90), func() {
-		key := g.id.rolloutKey("gcu-system")
+		key := g.id.RolloutKey("gcu-system")
 		w.api.remove(simKey{simRollouts, key.Namespace, key.Name})
 	})
+}
+
+// simHeavy reports whether a change of a component is more than a replaced pod.
+func simHeavy(component string) bool {
+	switch upgradeplan.DefaultBook().Disruption([]string{component}, false) {
+	case "", upgradeplan.ReplacePod:
+		return false
+	}
+	return true
 }

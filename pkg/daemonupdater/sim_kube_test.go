@@ -13,6 +13,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simHost is a machine, whether there is a Node object for it or not.
@@ -77,7 +79,7 @@ func (h *simHost) nodeLabels() map[string]string {
 // addNode is a kubelet that registers, and its agent.
 func (w *simWorld) addNode(h *simHost) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: h.nodeLabels()}}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: wholeSecond(w.now)}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: fixture.WholeSecond(w.now)}}
 	w.api.put(n)
 	if h.machine != nil {
 		h.machine.foreign, h.machine.excused, h.machine.workload = false, false, nil
@@ -109,7 +111,7 @@ func (w *simWorld) nodeLifecycle(h *simHost) {
 	w.say("node %s Ready=%s", h.name, want)
 	simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) {
 		n.Status.Conditions[0].Status = want
-		n.Status.Conditions[0].LastTransitionTime = wholeSecond(w.now)
+		n.Status.Conditions[0].LastTransitionTime = fixture.WholeSecond(w.now)
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
 		if want != corev1.ConditionTrue {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule})
@@ -136,7 +138,7 @@ func simPodReady(pod *corev1.Pod) bool {
 
 func (w *simWorld) setPodReady(pod *corev1.Pod, status corev1.ConditionStatus) {
 	simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) {
-		ready := corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: wholeSecond(w.now)}
+		ready := corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: fixture.WholeSecond(w.now)}
 		for i := range p.Status.Conditions {
 			if p.Status.Conditions[i].Type == corev1.PodReady {
 				p.Status.Conditions[i] = ready
@@ -253,7 +255,7 @@ func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: ds.Namespace, Name: ds.Name + "-" + node,
 		Labels:          simWithHash(ds, hash),
-		OwnerReferences: controlledBy(appsv1.SchemeGroupVersion.String(), kindDaemonSet, ds.Name, ds.UID),
+		OwnerReferences: fixture.ControlledBy(appsv1.SchemeGroupVersion.String(), observed.KindDaemonSet, ds.Name, ds.UID),
 	}}
 	pod.Spec = *ds.Spec.Template.Spec.DeepCopy()
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -278,7 +280,7 @@ func (w *simWorld) writeHistory(ds *appsv1.DaemonSet) string {
 	case stored == nil:
 		w.api.put(&appsv1.ControllerRevision{Revision: newest + 1, Data: simTemplateOf(ds), ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.namespace, Name: key.name, Labels: simWithHash(ds, hash),
-			OwnerReferences: controlledBy(appsv1.SchemeGroupVersion.String(), kindDaemonSet, ds.Name, ds.UID),
+			OwnerReferences: fixture.ControlledBy(appsv1.SchemeGroupVersion.String(), observed.KindDaemonSet, ds.Name, ds.UID),
 		}})
 	case stored.Revision < newest:
 		simEdit(w.api, key, func(r *appsv1.ControllerRevision) { r.Revision = newest + 1 })

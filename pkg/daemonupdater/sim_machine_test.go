@@ -16,6 +16,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simCards is what the device plugin offers, and simCardsThere how many there are.
@@ -315,7 +316,7 @@ func (w *simWorld) reportHost(h *simHost, u *topsv1.NodeUpgrade) {
 	if m.driver == "" {
 		cards = 0
 	}
-	report := &topsv1.HostReport{Time: wholeSecond(w.now), BootID: fmt.Sprint("boot-", h.since.Unix()), DriverVersion: m.driver, Devices: &cards,
+	report := &topsv1.HostReport{Time: fixture.WholeSecond(w.now), BootID: fmt.Sprint("boot-", h.since.Unix()), DriverVersion: m.driver, Devices: &cards,
 		Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: m.runtime, RestartStopsContainers: ptr.To(m.stops)}}
 	for _, r := range m.results {
 		if op := u.Status.Operation; op != nil && op.ID == r.Operation {

@@ -25,7 +25,12 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simManager is one replica of the manager: the production Reconciler with a
@@ -38,9 +43,9 @@ type simManager struct {
 	rng  *rand.Rand // of the cache, which moves in the reconcile's goroutine
 
 	events   []func() // of the cache, not handed to the queue yet
-	ready    map[Group]bool
-	timers   map[Group]time.Time
-	failures map[Group]int
+	ready    map[observed.Group]bool
+	timers   map[observed.Group]time.Time
+	failures map[observed.Group]int
 
 	seen simSeen
 
@@ -57,7 +62,7 @@ type simManager struct {
 
 // simPass is one Reconcile that is under way, with what it saw.
 type simPass struct {
-	group  Group
+	group  observed.Group
 	done   bool
 	dead   bool // the process is gone: nothing reaches the API server any more
 	until  time.Time
@@ -134,7 +139,7 @@ func (m *simManager) saw(read any) {
 			m.saw(&o.Items[i])
 		}
 	case *appsv1.DaemonSet:
-		if p := m.pass; p != nil && groupOf(o) == p.group {
+		if p := m.pass; p != nil && observed.GroupOf(o) == p.group {
 			p.sets = append(p.sets, o.DeepCopy())
 		}
 	}
@@ -173,11 +178,11 @@ func (simRecorder) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 func (m *simManager) restart() {
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
-		Metrics: NewMetrics(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines, Book: testBook,
-		Clock: m.clock, written: map[Group]writtenRollout{}, views: map[Group]*view{},
+		Metrics: metrics.New(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
+		Clock: m.clock, memory: memory{written: map[observed.Group]writtenRollout{}, fleets: map[observed.Group]*fleet{}},
 	}
 	m.seen = newSimSeen()
-	m.ready, m.timers, m.failures = map[Group]bool{}, map[Group]time.Time{}, map[Group]int{}
+	m.ready, m.timers, m.failures = map[observed.Group]bool{}, map[observed.Group]time.Time{}, map[observed.Group]int{}
 	m.view, m.events, m.pass, m.rogueUntil = newSimView(m.w.api), nil, nil, time.Time{}
 	m.jobs, m.frozen = map[string]*simJobPass{}, time.Time{}
 	for _, kind := range simKinds {
@@ -231,12 +236,15 @@ func (m *simManager) enqueue() {
 
 // handle is the wiring of SetupWithManager: which groups an event wakes.
 func (m *simManager) handle(kind string, e simEvent) {
-	maps := map[string]func(context.Context, client.Object) []Group{
-		simSets: func(_ context.Context, o client.Object) []Group { return []Group{groupOf(o.(*appsv1.DaemonSet))} },
-		simPods: m.r.groupOfPod, simRevisions: m.r.groupOfController, simNodes: m.r.groupsOnNode,
-		simUpgrades: m.r.groupsAskedFor, simRollouts: m.r.groupOfRollout, simPolicies: m.r.groupsUnderPolicy,
+	watches := m.r.watches()
+	maps := map[string]func(context.Context, client.Object) []observed.Group{
+		simSets: func(_ context.Context, o client.Object) []observed.Group {
+			return []observed.Group{observed.GroupOf(o.(*appsv1.DaemonSet))}
+		},
+		simPods: watches.OfPod, simRevisions: watches.OfController, simNodes: watches.OnNode,
+		simUpgrades: watches.AskedFor, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy,
 	}
-	passes := map[string]predicate.Predicate{simNodes: nodeChanged(), simSets: daemonSetChanged(), simUpgrades: upgradeChanged()}[kind]
+	passes := map[string]predicate.Predicate{simNodes: watch.NodeChanged(), simSets: watch.DaemonSetChanged(), simUpgrades: watch.UpgradeChanged()}[kind]
 	if passes != nil && e.before != nil && e.after != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after}) {
 		return
 	}
@@ -249,35 +257,35 @@ func (m *simManager) handle(kind string, e simEvent) {
 		}
 	}
 	if kind == simSets && e.after == nil {
-		for _, g := range ownGroup(context.Background(), e.before) {
+		for _, g := range watch.Own(context.Background(), e.before) {
 			m.ready[g] = true
 		}
 	}
 }
 
 // due returns the group to reconcile now, and false when there is none.
-func (m *simManager) due() (Group, bool) {
+func (m *simManager) due() (observed.Group, bool) {
 	for g, at := range m.timers {
 		if !m.w.now.Before(at) {
 			delete(m.timers, g)
 			m.ready[g] = true
 		}
 	}
-	var list []Group
+	var list []observed.Group
 	for g := range m.ready {
 		list = append(list, g)
 	}
 	if len(list) == 0 {
-		return Group{}, false
+		return observed.Group{}, false
 	}
-	slices.SortFunc(list, func(a, b Group) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortFunc(list, func(a, b observed.Group) int { return cmp.Compare(a.String(), b.String()) })
 	g := list[m.w.rng.IntN(len(list))]
 	delete(m.ready, g)
 	return g, true
 }
 
 // begin starts a Reconcile and returns when it waits for its first request.
-func (m *simManager) begin(g Group) {
+func (m *simManager) begin(g observed.Group) {
 	p := &simPass{group: g, live: map[types.UID]simLiveSet{}}
 	m.pass = p
 	m.w.passes++
@@ -320,7 +328,7 @@ func (m *simManager) drive() {
 				p.dead = true
 			case m.w.chance(m.w.knobs.pause):
 				p.until = m.w.now.Add(m.w.seconds(0, 60))
-				m.w.say("%s sleeps until %s", m.name, p.until.Sub(epoch))
+				m.w.say("%s sleeps until %s", m.name, p.until.Sub(fixture.Epoch))
 				return
 			}
 		}
@@ -349,7 +357,7 @@ func (m *simManager) finish() {
 	}
 }
 
-func (m *simManager) addTimer(g Group, after time.Duration) {
+func (m *simManager) addTimer(g observed.Group, after time.Duration) {
 	at := m.w.now.Add(after)
 	if old, ok := m.timers[g]; !ok || at.Before(old) {
 		m.timers[g] = at

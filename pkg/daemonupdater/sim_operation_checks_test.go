@@ -14,13 +14,15 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simOp is what the checks know of an operation.
 type simOp struct {
-	group   Group
+	group   observed.Group
 	node    string
 	granted bool // ever
 	ended   bool
@@ -72,7 +74,7 @@ func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOpe
 	}
 	name := strings.TrimPrefix(now.Rollout, "gcu-system/")
 	if w.ops.known[now.ID] == nil {
-		w.ops.known[now.ID] = &simOp{group: Group{Kind: kindGcuResource, Name: name}, node: u.Name}
+		w.ops.known[now.ID] = &simOp{group: observed.Group{Kind: observed.KindGcuResource, Name: name}, node: u.Name}
 		w.say("operation %s of %s is made, granted=%v: %v", now.ID, u.Name, now.Granted, now.Job)
 	}
 	if before != nil && before.ID == now.ID {
@@ -93,7 +95,7 @@ func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOpe
 	}
 }
 
-func (w *simWorld) hasSlot(node, id string, g Group) bool {
+func (w *simWorld) hasSlot(node, id string, g observed.Group) bool {
 	stored := w.rolloutOf(g)
 	return stored != nil && slices.ContainsFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == node && s.Operation == id })
 }
@@ -230,7 +232,7 @@ func (w *simWorld) opAvailable(id, node string) bool {
 }
 
 // takenOut: an operation of a group has cordoned a node.
-func (w *simWorld) takenOut(g Group, name string) bool {
+func (w *simWorld) takenOut(g observed.Group, name string) bool {
 	node := simGet[*corev1.Node](w.api, simNodeKey(name))
 	return w.ops != nil && node != nil && slices.ContainsFunc(simMarks(node), func(id string) bool {
 		return w.ops.known[id] != nil && w.ops.known[id].group == g
@@ -281,7 +283,7 @@ func (w *simWorld) checkNodes() {
 			w.violate("ledger: operation %s is at work on %s and no slot names it", op.ID, h.name)
 		}
 		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.now.Sub(op.StartTime.Time) > 3*time.Hour {
-			w.violate("L2: operation %s of %s is %s since %s", op.ID, h.name, op.Phase, op.StartTime.Sub(epoch))
+			w.violate("L2: operation %s of %s is %s since %s", op.ID, h.name, op.Phase, op.StartTime.Sub(fixture.Epoch))
 		}
 	}
 }
@@ -325,7 +327,7 @@ func (w *simWorld) checkLightPath(pass *simPass, pod *corev1.Pod) {
 		return
 	}
 	node := daemonset.NodeName(pod)
-	if ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}); ds != nil && heavy(&testBook, member{daemonSet: ds}.component()) {
+	if ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}); ds != nil && simHeavy(observed.Member{DaemonSet: ds}.Component()) {
 		w.violate("S8: pod %s is deleted without an operation", pod.Name)
 	}
 	if u := pass.seen.upgrades[node]; u != nil && simAtWork(u) != "" && !u.Status.Operation.Phase.Final() {

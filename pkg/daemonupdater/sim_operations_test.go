@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
 // simOps is what a seed with operations has besides.
@@ -24,7 +25,7 @@ type simOps struct {
 }
 
 // simSecond is a second gr on the nodes of the fleet.
-var simSecond = Group{Kind: kindGcuResource, Name: "second"}
+var simSecond = observed.Group{Kind: observed.KindGcuResource, Name: "second"}
 
 // withOperations makes a world one whose grs have heavy components.
 func (w *simWorld) withOperations() {

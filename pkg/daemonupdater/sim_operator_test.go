@@ -17,11 +17,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simMachineOf decides about operations.
 var simMachineOf = func() *operation.Machine {
-	m, err := operation.New(testBook)
+	m, err := operation.New(upgradeplan.DefaultBook())
 	if err != nil {
 		panic(err) // the default book is good
 	}
@@ -212,7 +214,7 @@ func (m *simManager) goOn(p *simJobPass) bool {
 			if w.chance(2) {
 				m.frozen = p.until
 			}
-			w.say("%s sleeps until %s in %s of %s", m.name, p.until.Sub(epoch), p.effects[0].Kind, p.node)
+			w.say("%s sleeps until %s in %s of %s", m.name, p.until.Sub(fixture.Epoch), p.effects[0].Kind, p.node)
 			return w.now.After(m.frozen)
 		}
 	}

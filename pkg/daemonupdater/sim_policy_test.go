@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // Labels that the policies of the model look at.
@@ -46,7 +47,7 @@ func (w *simWorld) drawLabels(node string) map[string]string {
 		simPoolLabel: simPick(w.policies, "p0", "p0", "p1", "p1", "p2", ""),
 		simRingLabel: simPick(w.policies, "early", "early", "late", "", ""),
 		simZoneLabel: simPick(w.policies, "Asia.Shanghai", "UTC", "", "", "", ""),
-		simPick(w.policies, controlPlaneLabels...): simPick(w.policies, "", "", "", "true"),
+		simPick(w.policies, simControlPlaneLabels...): simPick(w.policies, "", "", "", "true"),
 	} {
 		if value != "" {
 			labels[label] = value
@@ -155,7 +156,7 @@ func (w *simWorld) drawWindow() *topsv1.MaintenanceWindow {
 		w.violate("the model has no time zone %s: %v", zone, err)
 		return nil
 	}
-	opens := epoch.Add(time.Duration(w.policies.IntN(20)-8) * time.Minute).In(location)
+	opens := fixture.Epoch.Add(time.Duration(w.policies.IntN(20)-8) * time.Minute).In(location)
 	window := &topsv1.MaintenanceWindow{
 		Start: opens.Format("15:04"), DurationMinutes: 1 + w.policies.Int32N(20), TimeZone: zone,
 		TimeZoneNodeLabel: simPick(w.policies, "", simZoneLabel),

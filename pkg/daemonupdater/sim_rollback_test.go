@@ -2,6 +2,8 @@ package daemonupdater
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 )
 
 // simBack is a policy that goes back after the first failed node.
@@ -165,11 +168,17 @@ func (w *simWorld) checkUndo(pass *simPass, before, after *appsv1.DaemonSet) {
 		w.violate("rollback: %s is changed while paused", name)
 	case before.Annotations[topsv1.AnnotationUpgradePolicy] != simBack:
 		w.violate("rollback: %s is changed though its policy is %q", name, before.Annotations[topsv1.AnnotationUpgradePolicy])
-	case rb.From != revisionOf([]string{name + "=" + w.newestHash(before)}):
+	case rb.From != simRevisionOf(name+"="+w.newestHash(before)):
 		w.violate("rollback: %s is changed though it is not at %s, which failed", name, rb.From)
-	case rb.To != revisionOf([]string{name + "=" + to}) || targetIn(rollout.Status.LastKnownGood, name) != to:
+	case rb.To != simRevisionOf(name+"="+to) || report.TargetIn(rollout.Status.LastKnownGood, name) != to:
 		w.violate("rollback: %s gets %s, which is not known to be good", name, to)
 	case rb.From == rb.To:
 		w.violate("rollback: %s goes back to what failed", name)
 	}
+}
+
+// simRevisionOf is the revision of a group whose DaemonSet has a target, both in target.
+func simRevisionOf(target string) string {
+	sum := sha256.Sum256([]byte(target))
+	return hex.EncodeToString(sum[:5])
 }

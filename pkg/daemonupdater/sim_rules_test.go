@@ -16,6 +16,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // The rules of an UpgradePolicy, said again without the code under test: what a
@@ -279,7 +280,7 @@ func (w *simWorld) checkWave(pass *simPass, after *topsv1.DaemonRollout, name st
 		}
 		completed := simCompleted(after, wave.Name)
 		if completed == nil || pass.at.Before(completed.Add(time.Duration(wave.SoakSeconds)*time.Second)) {
-			w.violate("wave: %s of wave %d starts at %s, and wave %s is complete since %v and soaks %d s", name, of, pass.at.Sub(epoch), wave.Name, completed, wave.SoakSeconds)
+			w.violate("wave: %s of wave %d starts at %s, and wave %s is complete since %v and soaks %d s", name, of, pass.at.Sub(fixture.Epoch), wave.Name, completed, wave.SoakSeconds)
 		}
 	}
 }
@@ -325,8 +326,11 @@ func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name st
 	}
 }
 
+// simControlPlaneLabels mark control plane nodes.
+var simControlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+
 func simControlPlane(node *corev1.Node) bool {
-	return slices.ContainsFunc(controlPlaneLabels, func(label string) bool { _, ok := node.Labels[label]; return ok })
+	return slices.ContainsFunc(simControlPlaneLabels, func(label string) bool { _, ok := node.Labels[label]; return ok })
 }
 
 // checkCompleted: a wave is said to be complete for the first time only when all

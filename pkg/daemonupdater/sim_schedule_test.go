@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simSchedule is a world in which nothing is drawn: a test says who does what, and
@@ -78,14 +80,14 @@ func (m *simManager) seesAllBut(kind string) {
 }
 
 // passes lets a manager make one pass.
-func (m *simManager) passes(g Group) {
+func (m *simManager) passes(g observed.Group) {
 	m.begin(g)
 	m.drive()
 }
 
 // sleepsBeforeDeleting lets a manager make a pass as far as its first deletion; drive
 // lets it go on.
-func (m *simManager) sleepsBeforeDeleting(g Group) {
+func (m *simManager) sleepsBeforeDeleting(g observed.Group) {
 	m.begin(g)
 	for !m.pass.done {
 		i := slices.IndexFunc(m.parked, func(c *simCall) bool { return c.verb != "delete" })
@@ -292,7 +294,7 @@ func TestANodeDoesNotStartInAWindowThatIsShorterThanTheOneTookThatIsDoneJustNow(
 		s.goesBy(8 * time.Minute)
 		s.setFinalizer(simKeyOf(s.podOf(0, node)), false)
 		s.waits("the node took eight minutes", func() bool { return s.atTarget(s.g, node) })
-		s.waits("the window closes in five minutes", func() bool { return s.now.Sub(epoch) >= 15*time.Minute })
+		s.waits("the window closes in five minutes", func() bool { return s.now.Sub(fixture.Epoch) >= 15*time.Minute })
 		s.a.sees()
 		s.a.passes(s.g.id)
 		s.inFlight(0)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simNamespace is where the DaemonSets of the model are.
@@ -66,14 +68,14 @@ type simWorld struct {
 	violations []string
 	panicked   error
 	stuck      string // the one node that never gets there
-	accounts   map[Group]*simAccount
+	accounts   map[observed.Group]*simAccount
 	undone     int     // rollbacks by a manager
 	ops        *simOps // in a seed with operations
 }
 
 // simGroup is a rollout group: a DaemonSet of its own or those of a gr.
 type simGroup struct {
-	id   Group
+	id   observed.Group
 	sets []simKey
 	// policy is the name of its UpgradePolicy in this seed, "" for none.
 	policy string
@@ -91,8 +93,8 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), now: epoch.Add(137 * time.Millisecond),
-		seen: map[simKey]*appsv1.DaemonSet{}, requests: map[types.UID]bool{}, accounts: map[Group]*simAccount{},
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
+		seen: map[simKey]*appsv1.DaemonSet{}, requests: map[types.UID]bool{}, accounts: map[observed.Group]*simAccount{},
 	}
 	w.api = newSimAPI(w.clock)
 	w.api.changed = w.settleNode
@@ -138,21 +140,21 @@ func (w *simWorld) addGroups() {
 
 // Groups of the model.
 var (
-	simSingle = Group{Kind: kindDaemonSet, Namespace: simNamespace, Name: "single"}
-	simFleet  = Group{Kind: kindGcuResource, Name: "fleet"}
+	simSingle = observed.Group{Kind: observed.KindDaemonSet, Namespace: simNamespace, Name: "single"}
+	simFleet  = observed.Group{Kind: observed.KindGcuResource, Name: "fleet"}
 )
 
-func (w *simWorld) addGroup(id Group, names ...string) {
+func (w *simWorld) addGroup(id observed.Group, names ...string) {
 	g := &simGroup{id: id}
 	limit := fmt.Sprint(1 + w.rng.IntN(3))
 	for i, name := range names {
 		ds := w.newSet(name, "good-0")
 		ds.Annotations[topsv1.AnnotationUpdateStrategy] = "AdvancedRollingUpdate"
 		ds.Annotations[topsv1.AnnotationMaxUnavailable] = limit
-		if id.Kind == kindGcuResource {
+		if id.Kind == observed.KindGcuResource {
 			ds.Annotations[topsv1.AnnotationOrder] = fmt.Sprint(len(names) - i)
 			ds.Labels = map[string]string{topsv1.LabelGcuResource: id.Name}
-			ds.OwnerReferences = controlledBy(topsv1.GroupVersion.String(), kindGcuResource, id.Name, simGrUID(id))
+			ds.OwnerReferences = fixture.ControlledBy(topsv1.GroupVersion.String(), observed.KindGcuResource, id.Name, simGrUID(id))
 			w.makeHeavy(ds, i)
 		}
 		w.addSet(ds)
@@ -209,7 +211,7 @@ func (w *simWorld) later(after time.Duration, do func()) {
 }
 
 func (w *simWorld) say(format string, args ...any) {
-	w.history = append(w.history, fmt.Sprintf("%10s ", w.now.Sub(epoch).Truncate(time.Millisecond))+fmt.Sprintf(format, args...))
+	w.history = append(w.history, fmt.Sprintf("%10s ", w.now.Sub(fixture.Epoch).Truncate(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
 func (w *simWorld) violate(format string, args ...any) {

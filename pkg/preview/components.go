@@ -2,14 +2,18 @@ package preview
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
@@ -65,22 +69,51 @@ type deployed struct {
 	before map[string]*topsv1.GcuResourceSpec
 }
 
-// compared is what differs between a gr and what there is of it.
-type compared struct {
+// deployedOf returns what there is of a gr, by component. specs are those that it had, by
+// the revision that annotations name: the DaemonSet controller copies the annotations of
+// a DaemonSet to each of its revisions.
+func deployedOf(gr *topsv1.GcuResource, members []observed.Member, specs map[string]*topsv1.GcuResourceSpec) map[string]deployed {
+	there := map[string]deployed{}
+	for _, m := range members {
+		if !metav1.IsControlledBy(m.DaemonSet, gr) {
+			continue
+		}
+		d := deployed{daemonSet: m.DaemonSet, from: specs[m.DaemonSet.Annotations[topsv1.AnnotationRevision]], before: map[string]*topsv1.GcuResourceSpec{}}
+		if d.from == nil { // it is not kept any more
+			d.from = &gr.Spec
+		}
+		for _, r := range m.Revisions {
+			if spec := specs[r.Annotations[topsv1.AnnotationRevision]]; spec != nil && metav1.IsControlledBy(r, m.DaemonSet) {
+				d.before[daemonset.RevisionHash(r)] = spec
+			}
+		}
+		there[m.DaemonSet.Labels[topsv1.LabelComponent]] = d
+	}
+	return there
+}
+
+// Differences are those between a gr and what there is of it.
+type Differences struct {
 	components []Component
-	// templates that components would get, gone those whose DaemonSet would be deleted.
-	templates map[string]revised
-	gone      []string
+	// Templates that components would get, besides what is outdated already. A component
+	// of which there is no DaemonSet is deployed at once, and not upgraded.
+	Templates map[string]Template
+	// Gone are components whose DaemonSets would be deleted.
+	Gone []string
 }
 
-// revised is another template, with the hash of the revision that has it already.
-type revised struct {
-	template corev1.PodTemplateSpec
-	revision string
+// Template is what the pods of a component would be made from.
+type Template struct {
+	Pod corev1.PodTemplateSpec
+	// Revision is the hash of the ControllerRevision that has this template already, ""
+	// when there is none: then no pod has it.
+	Revision string
 }
 
-// compare says what becomes of each component when a gr gets the wanted form. It is pure.
-func compare(present, wanted *topsv1.GcuResource, there map[string]deployed) (*compared, error) {
+// Compare says what becomes of each component when a gr gets the wanted form. members are
+// what there is of it, and specs those that it had, by the names of their revisions.
+func Compare(present, wanted *topsv1.GcuResource, members []observed.Member, specs map[string]*topsv1.GcuResourceSpec) (*Differences, error) {
+	there := deployedOf(present, members, specs)
 	was, err := rendered(present, &present.Spec)
 	if err != nil {
 		return nil, err
@@ -89,7 +122,7 @@ func compare(present, wanted *topsv1.GcuResource, there map[string]deployed) (*c
 	if err != nil {
 		return nil, err
 	}
-	c := &compared{templates: map[string]revised{}}
+	c := &Differences{Templates: map[string]Template{}}
 	for name := range there {
 		if is[name] == nil {
 			c.add(name, Delete)
@@ -110,12 +143,13 @@ func compare(present, wanted *topsv1.GcuResource, there map[string]deployed) (*c
 			c.add(name, Delete)
 		}
 	}
-	c.sort()
+	sortComponents(c.components)
+	slices.Sort(c.Gone)
 	return c, nil
 }
 
 // perNode compares a component that runs on nodes with its DaemonSet.
-func (c *compared) perNode(wanted *topsv1.GcuResource, r *component.Rendered, there map[string]deployed) error {
+func (c *Differences) perNode(wanted *topsv1.GcuResource, r *component.Rendered, there map[string]deployed) error {
 	d, exists := there[r.Name]
 	switch {
 	case !exists:
@@ -130,23 +164,23 @@ func (c *compared) perNode(wanted *topsv1.GcuResource, r *component.Rendered, th
 	if err != nil || before != nil && equality.Semantic.DeepEqual(*before, template) {
 		return err
 	}
-	to := revised{template: template}
+	to := Template{Pod: template}
 	for hash, spec := range d.before {
 		earlier, err := templateOf(wanted, spec, r.Name)
 		if err != nil {
 			return err
 		}
 		if earlier != nil && equality.Semantic.DeepEqual(*earlier, template) {
-			to.revision = max(to.revision, hash)
+			to.Revision = max(to.Revision, hash)
 		}
 	}
-	c.templates[r.Name] = to
+	c.Templates[r.Name] = to
 	c.components = append(c.components, Component{Name: r.Name, Change: Upgrade, Images: images(before, &template)})
 	return nil
 }
 
 // elsewhere compares a component that does not run on every node with how it was asked for.
-func (c *compared) elsewhere(is, was *component.Rendered) {
+func (c *Differences) elsewhere(is, was *component.Rendered) {
 	switch {
 	case was == nil:
 		c.add(is.Name, Deploy)
@@ -155,19 +189,84 @@ func (c *compared) elsewhere(is, was *component.Rendered) {
 	}
 }
 
-func (c *compared) add(name string, change Change) {
+func (c *Differences) add(name string, change Change) {
 	c.components = append(c.components, Component{Name: name, Change: change})
 	if change == Delete || change == Redeploy {
-		c.gone = append(c.gone, name)
+		c.Gone = append(c.Gone, name)
 	}
 }
 
-// sort puts the components in the order in which they are deployed.
-func (c *compared) sort() {
-	slices.SortFunc(c.components, func(a, b Component) int {
+// sortComponents puts components in the order in which they are deployed.
+func sortComponents(list []Component) {
+	slices.SortFunc(list, func(a, b Component) int {
 		return cmp.Or(cmp.Compare(component.Place(a.Name), component.Place(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
-	slices.Sort(c.gone)
+}
+
+// Counted returns the components with the number of nodes on which a rollout replaces their
+// pods, and those whose pods are replaced though their templates do not change.
+func (c *Differences) Counted(told *Rollout, cut *daemonset.Cut) []Component {
+	nodes, outdated := map[string]int{}, map[string]bool{}
+	for i := range told.Nodes {
+		for _, name := range told.Nodes[i].Replaces {
+			nodes[name]++
+		}
+		for _, name := range told.Nodes[i].Upgrades {
+			outdated[name] = true
+		}
+	}
+	list := slices.Clone(c.components)
+	for i := range list {
+		of := &list[i]
+		if of.Change == Upgrade {
+			of.Nodes, of.LeftOut = nodes[of.Name], !cut.HasComponent(of.Name)
+		}
+		delete(nodes, of.Name)
+	}
+	for name, n := range nodes {
+		change := Restart
+		if outdated[name] { // what an upgrade before has left to do
+			change = Upgrade
+		}
+		list = append(list, Component{Name: name, Change: change, Nodes: n})
+	}
+	sortComponents(list)
+	if list == nil {
+		return []Component{}
+	}
+	return list
+}
+
+// Foresee returns the members as they would be, with these upgrade annotations; nil: those
+// that they have.
+func (c *Differences) Foresee(members []observed.Member, annotations map[string]string) []observed.Member {
+	var next []observed.Member
+	for _, m := range members {
+		if !slices.Contains(c.Gone, m.Component()) {
+			next = append(next, c.foresee(m, annotations))
+		}
+	}
+	return next
+}
+
+// notThere stands for the hash of a revision that is not there yet.
+const notThere = "preview"
+
+func (c *Differences) foresee(m observed.Member, annotations map[string]string) observed.Member {
+	m.DaemonSet = m.DaemonSet.DeepCopy()
+	if annotations != nil {
+		if m.DaemonSet.Annotations == nil {
+			m.DaemonSet.Annotations = map[string]string{}
+		}
+		for _, key := range topsv1.UpgradeAnnotations {
+			delete(m.DaemonSet.Annotations, key)
+		}
+		maps.Copy(m.DaemonSet.Annotations, annotations)
+	}
+	if t, ok := c.Templates[m.Component()]; ok {
+		m.DaemonSet.Spec.Template, m.Foreseen = t.Pod, cmp.Or(t.Revision, notThere)
+	}
+	return m
 }
 
 // rendered are the components of a gr with a spec, by name.

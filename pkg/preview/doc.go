@@ -4,14 +4,15 @@
 //
 //	the gr as it is        the gr as it would be
 //	      │                        │
-//	      └────────► Asker ◄───────┘
-//	                  │  components.go: renders both (pkg/gcuresource/component) and compares
-//	                  │                 what the pods are made from
-//	                  ▼
-//	          daemonupdater.Previewer     plays the rollout with the decisions of the rollout
-//	                  │
-//	                  ▼
-//	               Preview
+//	      └──► inquiry.Asker ◄─────┘    reads the cluster, with what follows:
+//	              │
+//	              ├─ components.go   renders both (pkg/gcuresource/component), compares what the
+//	              │                  pods are made from, and foresees the DaemonSets
+//	              ├─ rollout.go      plays the rollout with its own decisions (pkg/daemonupdater/rollout)
+//	              │                  from its own input (pkg/daemonupdater/observed)
+//	              ├─ evictions.go    who leaves the nodes that are drained
+//	              ▼
+//	           Preview
 //
 // What an upgrade does to a component depends on what there is of it. Only a DaemonSet
 // with another template is upgraded node by node, under budget, waves and cut. All else
@@ -23,5 +24,5 @@
 // which its annotation names and the operator keeps. So is each earlier revision of the
 // DaemonSet: to go back to one leaves the pods alone that still have it.
 //
-// The package reads and writes nothing. Both the REST API and kubectl gcu ask it.
+// The package is pure. Both the REST API and kubectl gcu ask, through pkg/preview/inquiry.
 package preview

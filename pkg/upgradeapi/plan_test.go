@@ -12,12 +12,13 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // planner plans as the manager does.
-type planner struct{ preview.Asker }
+type planner struct{ inquiry.Asker }
 
 func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, error) {
 	return p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
@@ -27,7 +28,7 @@ func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, 
 func planning(t *testing.T) func(*Options) {
 	return func(o *Options) {
 		c := apiserver.Shared(t).Client(t, apiserver.Operator)
-		o.Planner = planner{preview.Asker{Reader: c, Live: c, Namespace: namespace, Clock: time.Now}}
+		o.Planner = planner{inquiry.Asker{Reader: c, Live: c, Namespace: namespace, Clock: time.Now}}
 	}
 }
 

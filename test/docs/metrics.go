@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/topsops/gcu-operator/pkg/daemonupdater"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
 )
@@ -31,7 +31,7 @@ var described = regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)",.* constL
 func metricsPage() (string, error) {
 	var r recorder
 	clock := func() time.Time { return time.Time{} }
-	daemonupdater.NewMetrics(&r, clock)
+	metrics.New(&r, clock)
 	nodeupgrade.NewMetrics(&r, clock)
 	drain.NewMetrics(&r)
 	var rows []string

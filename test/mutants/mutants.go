@@ -11,15 +11,16 @@ type mutant struct {
 
 // Folders.
 const (
-	updater = "pkg/daemonupdater"
-	sets    = "pkg/daemonset"
-	pods    = "pkg/podreplace"
-	tasks   = "pkg/upgradeplan"
-	drain   = "pkg/drain"
-	nodes   = "pkg/nodeupgrade"
-	plugin  = "pkg/gcucli"
-	api     = "pkg/upgradeapi"
-	agent   = "pkg/ota"
+	updater  = "pkg/daemonupdater"
+	sets     = "pkg/daemonset"
+	pods     = "pkg/podreplace"
+	tasks    = "pkg/upgradeplan"
+	drain    = "pkg/drain"
+	nodes    = "pkg/nodeupgrade"
+	plugin   = "pkg/gcucli"
+	api      = "pkg/upgradeapi"
+	agent    = "pkg/ota"
+	foretold = "pkg/preview"
 )
 
 // mutants are all of them.

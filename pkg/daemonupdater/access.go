@@ -1,0 +1,102 @@
+package daemonupdater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
+)
+
+// errStaleCache says that the cluster is not as the pass saw it in the cache; the next
+// pass decides again.
+var errStaleCache = errors.New("changed since it was read")
+
+// retryStaleCache is when to decide again after the cache turned out to be stale.
+const retryStaleCache = 50 * time.Millisecond
+
+// isStaleCache reports whether every error says that something changed since it was
+// read: then the next pass decides with what is there now.
+func isStaleCache(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			if !isStaleCache(e) {
+				return false
+			}
+		}
+		return true
+	}
+	return errors.Is(err, errStaleCache) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
+
+// access is how the steps of a pass read and write the cluster: through the cache, and
+// past it.
+type access struct {
+	client.Client
+	live client.Reader
+}
+
+// replacer replaces pods.
+func (a access) replacer() podreplace.Replacer {
+	return podreplace.Replacer{Client: a.Client, Live: a.live}
+}
+
+// liveDaemonSet reads a DaemonSet past the cache, and reports whether it is still there
+// and controlled as it was observed.
+func (a access) liveDaemonSet(ctx context.Context, m observed.Member) (live *appsv1.DaemonSet, same bool, err error) {
+	live, same, err = a.replacer().Recheck(ctx, m.DaemonSet)
+	return live, same && m.SameSettings(live), err
+}
+
+// liveRevisions reads the revisions of a DaemonSet past the cache.
+func (a access) liveRevisions(ctx context.Context, m observed.Member, live *appsv1.DaemonSet) ([]*appsv1.ControllerRevision, error) {
+	selector, err := metav1.LabelSelectorAsSelector(live.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("reading the selector of DaemonSet %s: %w", m.Key(), err)
+	}
+	var list appsv1.ControllerRevisionList
+	if err := a.live.List(ctx, &list, client.InNamespace(live.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing ControllerRevisions of DaemonSet %s again: %w", m.Key(), err)
+	}
+	return observed.ByName(list.Items), nil
+}
+
+// unchangedDaemonSet reads a DaemonSet past the cache. It returns errStaleCache when it
+// is not what was observed any more.
+func (a access) unchangedDaemonSet(ctx context.Context, m observed.Member) (*appsv1.DaemonSet, error) {
+	live, same, err := a.liveDaemonSet(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if !same || live.Annotations[topsv1.AnnotationRevision] != m.DaemonSet.Annotations[topsv1.AnnotationRevision] {
+		return nil, errStaleCache
+	}
+	return live, nil
+}
+
+// parallelism bounds the requests of one pass that are under way at once.
+const parallelism = 16
+
+// inParallel calls work for 0..n-1 in bounded parallel and joins the errors.
+func inParallel(ctx context.Context, n int, work func(i int) error) error {
+	var mu sync.Mutex
+	var failed []error
+	workqueue.ParallelizeUntil(ctx, parallelism, n, func(i int) {
+		if err := work(i); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed = append(failed, err)
+		}
+	})
+	return errors.Join(append(failed, ctx.Err())...)
+}

@@ -1,0 +1,55 @@
+package daemonupdater
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+)
+
+// conditionWriter writes the conditions of pods.
+type conditionWriter struct{ access }
+
+// write patches the conditions of pods that are not as the decision has them. more
+// reports whether some are left for the next pass. What fails is tried again.
+func (w conditionWriter) write(ctx context.Context, p *pass) (more bool, err error) {
+	patches, more, err := p.fleet.reported.PodPatches(&p.in, &p.decision)
+	if err != nil {
+		return false, err
+	}
+	var failed sync.Map
+	err = inParallel(ctx, len(patches), func(i int) error {
+		err := w.patch(ctx, &patches[i])
+		if err != nil {
+			failed.Store(patches[i].Node, true)
+		}
+		return err
+	})
+	if ctx.Err() != nil {
+		return more, err // not all of them were tried
+	}
+	for i := range patches {
+		if _, again := failed.Load(patches[i].Node); !again {
+			p.fleet.reported.Patched(patches[i].Node)
+		}
+	}
+	return more, err
+}
+
+// patch patches the conditions of a pod. One that is gone, or whose name another pod
+// has, needs no patch.
+func (w conditionWriter) patch(ctx context.Context, patch *report.PodPatch) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Namespace, Name: patch.Name}}
+	err := w.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch.Data))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("patching conditions of Pod %s/%s: %w", patch.Namespace, patch.Name, err)
+	}
+	return nil
+}

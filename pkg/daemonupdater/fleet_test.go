@@ -1,0 +1,81 @@
+package daemonupdater
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+func TestIndexByController(t *testing.T) {
+	driver := fixture.DaemonSet("driver")
+	owned := fixture.PodOn(driver, "a", fixture.OldHash)
+	notControlled := owned.DeepCopy()
+	notControlled.OwnerReferences[0].Controller = nil
+	tests := []struct {
+		name   string
+		object client.Object
+		want   []string
+	}{
+		{"a pod is found by the UID of its DaemonSet, also with its node", owned, []string{"uid-driver", "uid-driver/a"}},
+		{"a ControllerRevision too", fixture.RevisionsOf(driver, fixture.NewHash)[0], []string{"uid-driver"}},
+		{"an object of nobody is not found", &corev1.Pod{}, nil},
+		{"an owner that is not the controller finds nothing", notControlled, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, indexByController(tt.object)); diff != "" {
+				t.Errorf("indexByController (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNodesOfAPassThatFailedAreReadInTheNext: the events about them are taken by
+// the pass that failed.
+func TestNodesOfAPassThatFailedAreReadInTheNext(t *testing.T) {
+	faults := map[string]interceptor.Funcs{
+		"while it read what comes before the nodes": {
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return broken500
+			},
+		},
+		"while it read a node": {
+			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+				if _, ok := object.(*corev1.Node); ok {
+					return broken500
+				}
+				return w.Get(ctx, key, object, opts...)
+			},
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") })
+			c.mustReconcile()
+			if err := c.api.Status().Update(context.Background(), fixture.Offline(fixture.Node("a"))); err != nil {
+				t.Fatal(err)
+			}
+			working := c.reconciler.Client
+			c.reconciler.Client = interceptor.NewClient(c.api.(client.WithWatch), fault)
+			if _, err := c.reconcile(); err == nil {
+				t.Fatal("the pass did not fail")
+			}
+			c.reconciler.Client, c.now = working, c.now.Add(reportInterval)
+			if _, err := c.reconciler.Reconcile(context.Background(), observed.GroupOf(c.driver)); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.stored().Status.SkippedNodes; got != 1 {
+				t.Errorf("%d nodes are skipped, want the one that went offline", got)
+			}
+		})
+	}
+}

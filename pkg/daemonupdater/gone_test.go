@@ -1,0 +1,109 @@
+package daemonupdater
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+func (c *cluster) queuedNodes() []string {
+	var names []string
+	for _, s := range c.stored().Status.Queued {
+		names = append(names, s.Node)
+	}
+	return names
+}
+
+// startsAnew is another manager, which has nothing but its caches.
+func (c *cluster) startsAnew() {
+	c.reconciler.written, c.reconciler.fleets, c.reconciler.deleted = map[observed.Group]writtenRollout{}, map[observed.Group]*fleet{}, deletedPods{}
+}
+
+// TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor: whoever queued it may be about
+// to start it, so that its slot is not given to another before it is gone.
+func TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor(t *testing.T) {
+	tests := []struct {
+		name    string
+		happens func(c *cluster, queued string)
+		kept    bool
+		again   bool // decides again at once
+		fails   bool
+	}{
+		{"and keeps its slot while the API server has it", func(*cluster, string) {}, true, true, false},
+		{"and gives its slot back when it is gone", func(c *cluster, queued string) {
+			if err := c.api.Delete(context.Background(), fixture.Node(queued)); err != nil {
+				t.Fatal(err)
+			}
+		}, false, false, false},
+		{"and gives its slot back when another node has its name", func(c *cluster, queued string) {
+			if err := c.api.Delete(context.Background(), fixture.Node(queued)); err != nil {
+				t.Fatal(err)
+			}
+			another := fixture.Node(queued)
+			another.UID = "another"
+			c.create(another)
+		}, false, false, false},
+		{"and keeps its slot when nobody knows", func(c *cluster, _ string) {
+			c.live(interceptor.Funcs{Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+				if _, ok := object.(*corev1.Node); ok {
+					return broken500
+				}
+				return w.Get(ctx, key, object, opts...)
+			}})
+		}, true, false, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(t, unchanged)
+			c.mustReconcile()
+			queued := c.queuedNodes()
+			if len(queued) != 1 {
+				t.Fatalf("queued %v, want one node", queued)
+			}
+			tt.happens(c, queued[0])
+			c.staleNode = queued[0]
+			c.startsAnew()
+			after, err := c.reconcile()
+			if (err != nil) != tt.fails || (after == retryStaleCache) != tt.again {
+				t.Errorf("decides again after %s, error %v", after, err)
+			}
+			if kept := slices.Equal(c.queuedNodes(), queued); kept != tt.kept {
+				t.Errorf("queued %v, was %v, want it kept: %v", c.queuedNodes(), queued, tt.kept)
+			}
+		})
+	}
+}
+
+// TestAReleasedRolloutIsNotDeletedWhileAQueuedNodeIsNotSeen: its deletion may still
+// be under way.
+func TestAReleasedRolloutIsNotDeletedWhileAQueuedNodeIsNotSeen(t *testing.T) {
+	c := newCluster(t, unchanged)
+	c.mustReconcile()
+	queued := c.queuedNodes()[0]
+	live := c.liveDriver()
+	delete(live.Annotations, topsv1.AnnotationUpdateStrategy)
+	c.update(live)
+	c.staleNode = queued
+	c.startsAnew()
+	for range 3 {
+		c.mustReconcile()
+	}
+	if c.stored().Name == "" {
+		t.Error("the rollout is deleted, want it kept until the cache shows the node")
+	}
+	c.staleNode = ""
+	for range 3 {
+		c.mustReconcile()
+	}
+	if c.stored().Name != "" {
+		t.Error("the rollout is still there")
+	}
+}

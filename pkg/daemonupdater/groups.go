@@ -1,0 +1,91 @@
+package daemonupdater
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+)
+
+// groupReader reads what one pass over a group depends on, all but its nodes.
+type groupReader struct {
+	access
+	ledgers      ledgerStore
+	operatorNode string
+}
+
+// read begins a pass. Of a group that is unmanaged only the DaemonSets are read.
+func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) (*pass, error) {
+	p := &pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode}}
+	var err error
+	if p.Members, err = r.members(ctx, g); err != nil || len(p.Members) == 0 {
+		return p, err
+	}
+	if p.Rollout, p.rolloutUnseen, err = r.ledgers.read(ctx, p.State, now); err != nil {
+		return nil, err
+	}
+	if p.Unmanaged() {
+		return p, nil
+	}
+	for i := range p.Members {
+		if p.Members[i].Revisions, err = r.revisions(ctx, p.Members[i]); err != nil {
+			return nil, err
+		}
+	}
+	p.Policy, err = r.policy(ctx, p.PolicyName())
+	return p, err
+}
+
+// members returns the members of a group, in the order of replacement.
+func (r groupReader) members(ctx context.Context, g observed.Group) ([]observed.Member, error) {
+	var all appsv1.DaemonSetList
+	if g.Kind == observed.KindDaemonSet {
+		var ds appsv1.DaemonSet
+		err := r.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: g.Name}, &ds)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("getting DaemonSet %s: %w", g, err)
+		}
+		all.Items = []appsv1.DaemonSet{ds}
+	} else if err := r.List(ctx, &all, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
+		return nil, fmt.Errorf("listing DaemonSets of GcuResource %s: %w", g, err)
+	}
+	var members []observed.Member
+	for _, ds := range g.DaemonSets(all.Items) {
+		members = append(members, observed.Member{DaemonSet: ds})
+	}
+	return members, nil
+}
+
+func (r groupReader) revisions(ctx context.Context, m observed.Member) ([]*appsv1.ControllerRevision, error) {
+	var revisions appsv1.ControllerRevisionList
+	if err := r.List(ctx, &revisions, client.InNamespace(m.DaemonSet.Namespace),
+		client.MatchingFields{controllerUID: string(m.DaemonSet.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing ControllerRevisions of DaemonSet %s: %w", m.Key(), err)
+	}
+	return observed.ByName(revisions.Items), nil
+}
+
+// policy returns the policy of a name, nil when there is none.
+func (r groupReader) policy(ctx context.Context, name string) (*topsv1.UpgradePolicy, error) {
+	if name == "" {
+		return nil, nil
+	}
+	var policy topsv1.UpgradePolicy
+	err := r.Get(ctx, client.ObjectKey{Name: name}, &policy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting UpgradePolicy %s: %w", name, err)
+	}
+	return &policy, nil
+}

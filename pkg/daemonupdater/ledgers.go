@@ -1,0 +1,169 @@
+package daemonupdater
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+)
+
+// reportInterval is the least time between two status writes of one group that do
+// not change the ledger, which is stored at once. When only few nodes moved on as
+// they should, that is told after moveInterval.
+const (
+	reportInterval = time.Second
+	moveInterval   = 7 * time.Second
+)
+
+// cacheLag is how long the cache may fail to show an object after its creation
+// before it is looked for at the API server.
+const cacheLag = 2 * time.Second
+
+// ledgerStore stores the ledgers of groups, in the status of their DaemonRollouts.
+type ledgerStore struct {
+	access
+	namespace string
+	recorder  events.EventRecorder
+	metrics   *metrics.Metrics
+	// written is, per group, the rollout as this process last wrote it, until
+	// the cache shows it.
+	written map[observed.Group]writtenRollout
+}
+
+// writtenRollout is a DaemonRollout as it was written.
+type writtenRollout struct {
+	// basedOn are the resourceVersions that this write and those before it
+	// replaced: the cache may still show any of them.
+	basedOn []string
+	rollout *topsv1.DaemonRollout
+	at      time.Time
+}
+
+// read returns the group's DaemonRollout as last written: from memory
+// while the cache still shows what the last write was based on, else from the
+// cache. A group without one gets an empty one to be created.
+// unseen: the cache does not show it though this process made it.
+func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time) (r *topsv1.DaemonRollout, unseen bool, err error) {
+	key := s.Group.RolloutKey(l.namespace)
+	var cached topsv1.DaemonRollout
+	err = l.Get(ctx, key, &cached)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, false, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
+	}
+	if last, ok := l.written[s.Group]; ok && slices.Contains(last.basedOn, cached.ResourceVersion) {
+		gone, err := l.isGone(ctx, last, now)
+		if err != nil || !gone {
+			return last.rollout.DeepCopy(), cached.ResourceVersion == "", err
+		}
+		delete(l.written, s.Group)
+	}
+	if err == nil {
+		l.caughtUp(s.Group)
+		return &cached, false, nil
+	}
+	return s.NewRollout(key), false, nil
+}
+
+// isGone reports whether a rollout that this process created, and that the cache
+// should show by now, was deleted by somebody.
+func (l ledgerStore) isGone(ctx context.Context, last writtenRollout, now time.Time) (bool, error) {
+	if !slices.Contains(last.basedOn, "") || now.Sub(last.at) < cacheLag {
+		return false, nil
+	}
+	var live topsv1.DaemonRollout
+	key := client.ObjectKeyFromObject(last.rollout)
+	err := l.live.Get(ctx, key, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("looking for DaemonRollout %s: %w", key, err)
+	}
+	return err != nil || live.UID != last.rollout.UID, nil
+}
+
+// store writes the status of the group: at once when the ledger changed, else
+// after an interval; then it returns how long to wait.
+// Events are sent after the write.
+func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wait time.Duration, err error) {
+	if want := (topsv1.TargetRef{Kind: p.Group.Kind, Name: p.Group.Name}); p.Rollout.Spec.TargetRef != want {
+		return 0, fmt.Errorf("DaemonRollout %s belongs to %s %s, not to %s %s: rename one of them",
+			client.ObjectKeyFromObject(p.Rollout), p.Rollout.Spec.TargetRef.Kind, p.Rollout.Spec.TargetRef.Name, want.Kind, want.Name)
+	}
+	before, d := p.Rollout.Status, p.decision
+	d.Halted = rb.Explain(d.Halted)
+	status := report.Status(before, p.Rollout.Generation, p.in, d)
+	rb.Remember(&status, p.State, p.in, d)
+	if equality.Semantic.DeepEqual(before, status) {
+		return 0, nil
+	}
+	interval := reportInterval
+	if report.OnlyMoved(&before, &status) {
+		interval = moveInterval
+	}
+	if elapsed := p.in.Now.Sub(l.written[p.Group].at); elapsed < interval && !report.MustPrecede(&before, &status) {
+		return interval - elapsed, nil
+	}
+	basedOn := p.Rollout.ResourceVersion
+	next := p.Rollout.DeepCopy()
+	if basedOn == "" {
+		if err := l.Create(ctx, next); err != nil {
+			return 0, fmt.Errorf("creating DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
+		}
+	}
+	next.Status = status
+	if err := l.Status().Update(ctx, next); err != nil {
+		delete(l.written, p.Group) // it may be gone, and then what was written says nothing
+		return 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
+	}
+	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.in.Now}
+	l.metrics.Count(p.Group, p.in.Ledger, d)
+	// Events about the same with the same reason are counted, and shown with what the first
+	// of them said. This status as related object makes each of them one of its own.
+	for _, e := range report.Events(&before, &status) {
+		l.recorder.Eventf(report.Target(p.State), next, e.Type, e.Reason, "Rollout", "%s", e.Message)
+	}
+	return 0, nil
+}
+
+// replaced returns the resourceVersions that a write of a rollout replaced,
+// together with those replaced by the writes that it follows.
+func (l ledgerStore) replaced(g observed.Group, version string) []string {
+	if last, ok := l.written[g]; ok && last.rollout.ResourceVersion == version {
+		return append(last.basedOn, version)
+	}
+	return []string{version}
+}
+
+// caughtUp forgets what earlier writes of a rollout replaced: the cache shows
+// the last one, and does not go back.
+func (l ledgerStore) caughtUp(g observed.Group) {
+	if last, ok := l.written[g]; ok {
+		last.basedOn = nil
+		l.written[g] = last
+	}
+}
+
+// stillDecides returns errStaleCache when the ledger is not what this pass left: then
+// another manager decides by now, because this one was paused past its lease.
+func (l ledgerStore) stillDecides(ctx context.Context, p *pass) error {
+	known := p.Rollout
+	if last, ok := l.written[p.Group]; ok && slices.Contains(last.basedOn, known.ResourceVersion) {
+		known = last.rollout
+	}
+	var live topsv1.DaemonRollout
+	err := l.live.Get(ctx, client.ObjectKeyFromObject(known), &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading DaemonRollout %s again: %w", client.ObjectKeyFromObject(known), err)
+	}
+	if err != nil || live.ResourceVersion != known.ResourceVersion {
+		return errStaleCache
+	}
+	return nil
+}

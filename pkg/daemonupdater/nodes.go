@@ -1,0 +1,153 @@
+package daemonupdater
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// fleetReader reads the nodes of groups, and remembers them.
+type fleetReader struct {
+	access
+	fleets map[observed.Group]*fleet
+}
+
+// refresh brings the fleet of a group up to date: the nodes that events were about are
+// read again, or all of them when the key changed.
+func (r fleetReader) refresh(ctx context.Context, p *pass, changed []string) (err error) {
+	p.fleet = r.fleets[p.Group]
+	if p.fleet == nil || p.fleet.key != p.CacheKey(&p.in) {
+		if p.fleet, err = r.readAll(ctx, p); err == nil {
+			r.fleets[p.Group] = p.fleet
+		}
+		return err
+	}
+	for _, name := range changed {
+		if err := r.readNode(ctx, p, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAll reads all nodes with what is on them.
+func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	var upgrades topsv1.NodeUpgradeList
+	if err := r.List(ctx, &upgrades, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing NodeUpgrades: %w", err)
+	}
+	pods := make([][]*corev1.Pod, len(p.Members))
+	for i, m := range p.Members {
+		var err error
+		if pods[i], err = r.pods(ctx, m, string(m.DaemonSet.UID)); err != nil {
+			return nil, err
+		}
+	}
+	return newFleet(p.State, &p.in, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
+}
+
+// readNode reads one node again with what is on it.
+func (r fleetReader) readNode(ctx context.Context, p *pass, name string) error {
+	n := &observed.Node{Object: &corev1.Node{}, Pods: make([][]*corev1.Pod, len(p.Members)), Upgrade: &topsv1.NodeUpgrade{}}
+	key := client.ObjectKey{Name: name}
+	if err := r.Get(ctx, key, n.Object, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		n.Object = nil
+	} else if err != nil {
+		return fmt.Errorf("getting node %s: %w", name, err)
+	}
+	if err := r.Get(ctx, key, n.Upgrade, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		n.Upgrade = nil
+	} else if err != nil {
+		return fmt.Errorf("getting NodeUpgrade %s: %w", name, err)
+	}
+	for i, m := range p.Members {
+		var err error
+		if n.Pods[i], err = r.pods(ctx, m, podsOnNode(m.DaemonSet.UID, name)); err != nil {
+			return err
+		}
+	}
+	p.fleet.update(p.State, name, n, observed.Zones{}, p.in.Now)
+	return nil
+}
+
+// pods returns pods of a member by a value of the index controllerUID.
+func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	err := r.List(ctx, &list, client.InNamespace(m.DaemonSet.Namespace), client.MatchingFields{controllerUID: index}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing pods of DaemonSet %s: %w", m.Key(), err)
+	}
+	return observed.ByName(list.Items), nil
+}
+
+// confirmGone makes certain that the nodes of slots that are given back unseen are
+// not in the group any more. It returns errStaleCache when the fleet is behind: the
+// manager that gave such a slot may be about to delete a pod for it.
+func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
+	for i := range p.decision.Unseen {
+		if err := r.confirmNodeGone(ctx, p, &p.decision.Unseen[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout.Slot) error {
+	var live, cached corev1.Node
+	key := client.ObjectKey{Name: slot.Node}
+	err := r.live.Get(ctx, key, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking for node %s: %w", slot.Node, err)
+	}
+	if err != nil || live.UID != slot.UID {
+		return nil
+	}
+	if err := r.Get(ctx, key, &cached); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting node %s: %w", slot.Node, err)
+	}
+	if cached.ResourceVersion != live.ResourceVersion {
+		return fmt.Errorf("node %s: %w", slot.Node, errStaleCache)
+	}
+	if err := r.readNode(ctx, p, slot.Node); err != nil {
+		return err
+	}
+	if p.fleet.Node(slot.Node) != nil {
+		return fmt.Errorf("node %s: %w", slot.Node, errStaleCache)
+	}
+	return nil
+}
+
+// controllerUID indexes objects by the UID of their controller.
+const controllerUID = ".metadata.controller.uid"
+
+// podsOnNode is the value of the index controllerUID for the pods of a
+// controller on one node.
+func podsOnNode(controller types.UID, node string) string { return string(controller) + "/" + node }
+
+// indexByController is the index controllerUID: objects by the UID of their
+// controller, pods also by that and their node.
+func indexByController(object client.Object) []string {
+	ref := metav1.GetControllerOf(object)
+	if ref == nil {
+		return nil
+	}
+	values := []string{string(ref.UID)}
+	if pod, ok := object.(*corev1.Pod); ok {
+		values = append(values, podsOnNode(ref.UID, daemonset.NodeName(pod)))
+	}
+	return values
+}

@@ -1,0 +1,101 @@
+package observed
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Kinds of a group's target.
+const (
+	KindGcuResource = "GcuResource"
+	KindDaemonSet   = "DaemonSet"
+)
+
+// Group identifies a rollout group: a GcuResource, whose Namespace is empty, or
+// a single DaemonSet.
+type Group struct {
+	Kind      string
+	Namespace string
+	Name      string
+}
+
+// String is the group's name in metrics and logs: the gr's name, or
+// namespace/name of the DaemonSet.
+func (g Group) String() string {
+	if g.Kind == KindGcuResource {
+		return g.Name
+	}
+	return g.Namespace + "/" + g.Name
+}
+
+// GroupOf returns the group a DaemonSet belongs to: that of the GcuResource
+// that controls it, else its own.
+func GroupOf(ds *appsv1.DaemonSet) Group {
+	if ref := GcuResourceOwner(ds); ref != nil {
+		return Group{Kind: KindGcuResource, Name: ref.Name}
+	}
+	return Group{Kind: KindDaemonSet, Namespace: ds.Namespace, Name: ds.Name}
+}
+
+// GcuResourceOwner returns the reference of a DaemonSet to the GcuResource that controls
+// it, nil when none does.
+func GcuResourceOwner(ds *appsv1.DaemonSet) *metav1.OwnerReference {
+	ref := metav1.GetControllerOf(ds)
+	if ref == nil || ref.Kind != KindGcuResource || ref.APIVersion != topsv1.GroupVersion.String() {
+		return nil
+	}
+	return ref
+}
+
+// RolloutKey names the DaemonRollout of a group. Those of GcuResources, which
+// have no namespace, are in the operator's.
+func (g Group) RolloutKey(operatorNamespace string) types.NamespacedName {
+	if g.Kind == KindGcuResource {
+		return types.NamespacedName{Namespace: operatorNamespace, Name: g.Name}
+	}
+	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
+}
+
+// DaemonSets returns those of a list that belong to a group, in the order in which a
+// node's pods are replaced: by the order annotation, then by name. One that is being
+// deleted does not belong to it any more.
+func (g Group) DaemonSets(all []appsv1.DaemonSet) []*appsv1.DaemonSet {
+	var list []*appsv1.DaemonSet
+	for i := range all {
+		if ds := &all[i]; ds.DeletionTimestamp == nil && GroupOf(ds) == g {
+			list = append(list, ds)
+		}
+	}
+	slices.SortFunc(list, func(a, b *appsv1.DaemonSet) int {
+		return cmp.Or(cmp.Compare(orderOf(a), orderOf(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return list
+}
+
+func orderOf(ds *appsv1.DaemonSet) int {
+	order, err := strconv.Atoi(ds.Annotations[topsv1.AnnotationOrder])
+	if err != nil {
+		return 0 // not annotated: a DaemonSet that is a group of its own
+	}
+	return order
+}
+
+// ByName returns pointers to the objects of a list, sorted by name.
+func ByName[T any, O interface {
+	*T
+	GetName() string
+}](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	slices.SortFunc(list, func(a, b *T) int { return cmp.Compare(O(a).GetName(), O(b).GetName()) })
+	return list
+}

@@ -1,0 +1,48 @@
+package observed
+
+import (
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Ledger reads the ledger from the status of a DaemonRollout.
+func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
+	ledger := rollout.Ledger{
+		Revision: status.Revision, Limit: status.LimitedTo, Touched: int(status.Touched), Resumed: status.Resumed,
+		Usual: time.Duration(status.UsualSeconds) * time.Second,
+	}
+	if status.ResumedTime != nil {
+		ledger.ResumedAt = status.ResumedTime.Time
+	}
+	if status.LastStartTime != nil {
+		ledger.LastStart = status.LastStartTime.Time
+	}
+	for _, w := range status.Waves {
+		state := rollout.WaveState{Name: w.Name, Total: int(w.Total), Updated: int(w.Updated)}
+		if w.CompletedTime != nil {
+			state.Completed = w.CompletedTime.Time
+		}
+		ledger.Waves = append(ledger.Waves, state)
+	}
+	for i := range status.InFlight {
+		ledger.Slots = append(ledger.Slots, slotOf(&status.InFlight[i], false))
+	}
+	for i := range status.Queued {
+		ledger.Slots = append(ledger.Slots, slotOf(&status.Queued[i], true))
+	}
+	for _, f := range status.Failed {
+		ledger.Failures = append(ledger.Failures, rollout.Failure{
+			Node: f.Node, UID: f.UID, Reason: rollout.Reason(f.Reason), Message: f.Message, Since: f.Since.Time,
+		})
+	}
+	return ledger
+}
+
+func slotOf(s *topsv1.NodeSlot, queued bool) rollout.Slot {
+	return rollout.Slot{
+		Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Turn: s.Turn, Queued: queued,
+		Pod: s.PodUID, PodVersion: s.PodVersion, Members: s.DaemonSets, Operation: s.Operation,
+	}
+}

@@ -1,0 +1,110 @@
+package observed
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Node is what was read of one node; each part may be missing.
+type Node struct {
+	Object *corev1.Node
+	// Pods has one list per member, also with pods that are one too many.
+	Pods    [][]*corev1.Pod
+	Upgrade *topsv1.NodeUpgrade
+}
+
+// NodesByName puts together what was read of each node; pods has one list per member.
+func NodesByName(objects []corev1.Node, pods [][]*corev1.Pod, upgrades []topsv1.NodeUpgrade) map[string]*Node {
+	all := make(map[string]*Node, len(objects))
+	on := func(name string) *Node {
+		if all[name] == nil {
+			all[name] = &Node{Pods: make([][]*corev1.Pod, len(pods))}
+		}
+		return all[name]
+	}
+	for i := range objects {
+		on(objects[i].Name).Object = &objects[i]
+	}
+	for i := range upgrades {
+		on(upgrades[i].Name).Upgrade = &upgrades[i]
+	}
+	for member, list := range pods {
+		for _, pod := range list {
+			n := on(daemonset.NodeName(pod))
+			n.Pods[member] = append(n.Pods[member], pod)
+		}
+	}
+	return all
+}
+
+// CacheKey names what a rollout.Node depends on besides the node: which pods are whose,
+// where they should run, when they are available, and what is looked at of a node. What is
+// remembered of nodes holds as long as it stays the same.
+func (s *State) CacheKey(in *rollout.Input) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %v %q", in.Settings.Strategy, in.Blocked != nil, in.Settings.Only)
+	for i, m := range s.Members {
+		fmt.Fprintf(&b, " %s/%d/%s", m.DaemonSet.UID, m.DaemonSet.Generation, in.Members[i].Target)
+	}
+	if s.Policy != nil {
+		fmt.Fprintf(&b, " %s/%d", s.Policy.UID, s.Policy.Generation)
+	}
+	return b.String()
+}
+
+// zoneLabel spreads starts over failure domains.
+const zoneLabel = corev1.LabelTopologyZone
+
+// RolloutNode returns a node as the plan looks at it, with the pods that are or should be
+// on it. The revision is that of the input.
+func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Time) rollout.Node {
+	node, requests := of.Object, openRequests(of.Upgrade)
+	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel], Home: s.OperatorNode != "" && node.Name == s.OperatorNode,
+		LeftOut: !s.cut().HasNode(node.Name)}
+	if s.Policy != nil {
+		describeNode(&n, node, &s.Policy.Spec, known)
+	}
+	ready, since := daemonset.NodeReady(node)
+	n.Ready, n.ReadySince = ready, since.Time
+	describeOperations(&n, of.Upgrade, s.RolloutKey(), revision)
+	for i, m := range s.Members {
+		placement := daemonset.ShouldRun(m.DaemonSet, node)
+		var pod *corev1.Pod
+		if len(of.Pods) > 0 {
+			pod = daemonset.PodOf(of.Pods[i])
+		}
+		if (pod == nil && !placement.Create) || (pod != nil && !placement.Keep) {
+			continue
+		}
+		p := m.Pod(i, pod, now)
+		p.Request = requests[m.DaemonSet.UID]
+		n.Pods = append(n.Pods, p)
+	}
+	return n
+}
+
+// Pod returns a pod of a member, which is the one with the index, as the plan looks at
+// it; nil is one that is missing.
+func (m Member) Pod(index int, pod *corev1.Pod, now time.Time) rollout.Pod {
+	p := rollout.Pod{Member: index}
+	if pod == nil {
+		return p
+	}
+	p.Name, p.UID, p.Version, p.Created = pod.Name, pod.UID, pod.ResourceVersion, pod.CreationTimestamp.Time
+	p.Revision = daemonset.RevisionHash(pod)
+	p.Terminating = pod.DeletionTimestamp != nil
+	available, wait := daemonset.Availability(pod, m.DaemonSet.Spec.MinReadySeconds, now)
+	p.Available = available
+	if wait > 0 {
+		p.AvailableAt = now.Add(wait)
+	}
+	p.CrashLooping, _ = daemonset.CrashLooping(pod)
+	return p
+}

@@ -1,0 +1,117 @@
+package observed
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// describeOperations adds what a NodeUpgrade says of operations, and who holds the node.
+// The group has the rollout own, and its target is revision.
+func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revision string) {
+	if upgrade == nil {
+		return
+	}
+	n.Holds = daemonset.HoldsOf(upgrade)
+	n.Job, n.Disturbed = jobOf(upgrade, own)
+	for i := range upgrade.Status.History {
+		n.Ended = append(n.Ended, endOf(&upgrade.Status.History[i]))
+	}
+	if n.Retry = operation.Backoff(upgrade.Status.History, revision); !n.Retry.IsZero() {
+		last := upgrade.Status.History[len(upgrade.Status.History)-1]
+		n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), wordsOf(last.Reason, last.Message))
+	}
+}
+
+// jobOf returns the operation that has not ended, or that holds the node, and
+// whether one may have the node out of service.
+func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed bool) {
+	asked, shown := upgrade.Spec.Operation, upgrade.Status.Operation
+	if asked != nil && hasEnded(upgrade, asked.ID) && !holds(upgrade, asked.ID) {
+		asked = nil
+	}
+	if shown != nil && shown.Phase.Final() && !shown.Held {
+		shown = nil
+	}
+	if asked != nil {
+		disturbed = asked.Granted
+		job = &rollout.Job{ID: asked.ID, Ours: asked.Rollout == own, Granted: asked.Granted, Targets: targetsOf(asked),
+			Message: fmt.Sprintf("operation %s is about to begin", asked.ID)}
+	}
+	if shown != nil {
+		disturbed = disturbed || shown.Granted || shown.Held
+		if job == nil || job.ID != shown.ID {
+			job = &rollout.Job{ID: shown.ID, Ours: shown.Rollout == own}
+		}
+		job.Granted, job.Held = job.Granted || shown.Granted, shown.Held
+		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
+		job.Stalled = isStalled(upgrade, shown)
+		job.Message = wordsOf(shown.Task, shown.Message)
+	}
+	return job, disturbed
+}
+
+// isStalled reports whether something is amiss with an operation that is being prepared:
+// the node or an image is not as it should be, or the node agent cannot do its part.
+func isStalled(upgrade *topsv1.NodeUpgrade, shown *topsv1.OperationStatus) bool {
+	if shown.Granted {
+		return false
+	}
+	if shown.Reason == operation.ReasonPrecheckFailed || shown.Reason == operation.ReasonPrepullFailed {
+		return true
+	}
+	result := upgrade.Status.Host.Result(shown.ID, shown.Task)
+	return result != nil && result.State == topsv1.HostTaskRunning && result.Reason != operation.ReasonInProgress
+}
+
+func wordsOf(what, message string) string {
+	if what == "" || message == "" {
+		return what + message
+	}
+	return what + ": " + message
+}
+
+// hasEnded reports whether an operation of a node is over: it is never carried out
+// again.
+func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
+	if shown := upgrade.Status.Operation; shown != nil && shown.ID == id && shown.Phase.Final() {
+		return true
+	}
+	return slices.ContainsFunc(upgrade.Status.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
+}
+
+// holds reports whether an operation has ended and keeps its node.
+func holds(upgrade *topsv1.NodeUpgrade, id string) bool {
+	shown := upgrade.Status.Operation
+	return shown != nil && shown.ID == id && shown.Held
+}
+
+func endOf(r *topsv1.OperationRecord) rollout.End {
+	e := rollout.End{ID: r.ID, Outcome: rollout.Dropped, Message: wordsOf(r.Reason, r.Message), Time: r.EndTime.Time}
+	switch {
+	case r.Phase == topsv1.OperationDone:
+		e.Outcome = rollout.Done
+	case r.Phase == topsv1.OperationQuarantined:
+		e.Outcome = rollout.Quarantined
+	case r.Phase == topsv1.OperationFailed && r.Reason == operation.ReasonNodeLost:
+		e.Outcome = rollout.Lost
+	case r.Phase == topsv1.OperationFailed, r.Reason == operation.ReasonBadOperation:
+		e.Outcome = rollout.Broken
+	case r.Reason == operation.ReasonAborted:
+		e.Outcome = rollout.Stopped
+	}
+	return e
+}
+
+func targetsOf(op *topsv1.NodeOperation) map[string]string {
+	targets := make(map[string]string, len(op.Targets))
+	for _, t := range op.Targets {
+		targets[t.DaemonSet.Namespace+"/"+t.DaemonSet.Name] = t.Revision
+	}
+	return targets
+}

@@ -1,0 +1,130 @@
+package observed
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+const own = "gcu-system/fleet"
+
+func operating(id, rollout string) *topsv1.NodeOperation {
+	return &topsv1.NodeOperation{ID: id, Rollout: rollout}
+}
+
+func shown(id string, phase topsv1.OperationPhase) *topsv1.OperationStatus {
+	return &topsv1.OperationStatus{ID: id, Rollout: own, Phase: phase, Task: "a_driver_replace", Message: "pod x is replaced"}
+}
+
+func ended(id string, phase topsv1.OperationPhase, reason string) topsv1.OperationRecord {
+	return topsv1.OperationRecord{ID: id, Phase: phase, Reason: reason, Message: "said why", Revision: "r2", EndTime: fixture.Ago(time.Minute)}
+}
+
+// hostAt is the report of an agent that is at the task of the operation that is shown.
+func hostAt(reason string) *topsv1.HostReport {
+	return &topsv1.HostReport{Results: []topsv1.HostTaskResult{{Operation: "x", Task: "a_driver_replace", State: topsv1.HostTaskRunning, Reason: reason}}}
+}
+
+func TestWhatIsSeenOfOperations(t *testing.T) {
+	grantedOp := operating("x", own)
+	grantedOp.Granted = true
+	preparedStatus := shown("x", topsv1.OperationRunning)
+	now := fixture.Ago(0)
+	preparedStatus.PreparedTime = &now
+	stalledStatus := shown("x", topsv1.OperationRunning)
+	stalledStatus.Reason = operation.ReasonPrepullFailed
+	heldStatus := shown("x", topsv1.OperationFailed)
+	heldStatus.Held, heldStatus.Granted = true, true
+	releasing := shown("old", topsv1.OperationReleasing)
+	releasing.Granted = true
+	tests := []struct {
+		name      string
+		asked     *topsv1.NodeOperation
+		shown     *topsv1.OperationStatus
+		host      *topsv1.HostReport
+		history   []topsv1.OperationRecord
+		want      *rollout.Job
+		disturbed bool
+	}{
+		{name: "nothing"},
+		{name: "asked for and not begun", asked: operating("x", own),
+			want: &rollout.Job{ID: "x", Ours: true, Message: "operation x is about to begin"}},
+		{name: "granted and not seen yet disturbs already", asked: grantedOp, disturbed: true,
+			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Message: "operation x is about to begin"}},
+		{name: "prepared", asked: operating("x", own), shown: preparedStatus,
+			want: &rollout.Job{ID: "x", Ours: true, Prepared: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "not prepared, because something is amiss", asked: operating("x", own), shown: stalledStatus,
+			want: &rollout.Job{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "not prepared, because the node agent cannot do its part", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
+			host: hostAt("NotRecorded"), want: &rollout.Job{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "being prepared", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
+			host: hostAt("InProgress"), want: &rollout.Job{ID: "x", Ours: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "another group's", asked: operating("x", "gcu-system/other"),
+			want: &rollout.Job{ID: "x", Message: "operation x is about to begin"}},
+		{name: "ended", asked: grantedOp, shown: shown("x", topsv1.OperationDone), history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},
+		{name: "ended, as the history says", asked: grantedOp,
+			history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},
+		{name: "ended and held", asked: grantedOp, shown: heldStatus, history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, disturbed: true,
+			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Held: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "the one before is still being wound up", asked: operating("x", own), shown: releasing, disturbed: true,
+			want: &rollout.Job{ID: "old", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: tt.asked}}
+			upgrade.Status.Operation, upgrade.Status.Host, upgrade.Status.History = tt.shown, tt.host, tt.history
+			got, disturbed := jobOf(upgrade, own)
+			if tt.want != nil {
+				tt.want.Targets = map[string]string{}
+				if got != nil && got.Targets == nil {
+					got.Targets = map[string]string{}
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" || disturbed != tt.disturbed {
+				t.Errorf("disturbed=%t; job (-want +got):\n%s", disturbed, diff)
+			}
+		})
+	}
+}
+
+func TestHowOperationsEnded(t *testing.T) {
+	for _, tt := range []struct {
+		phase  topsv1.OperationPhase
+		reason string
+		want   rollout.Outcome
+	}{
+		{topsv1.OperationDone, "Succeeded", rollout.Done},
+		{topsv1.OperationFailed, "CrashLoop", rollout.Broken},
+		{topsv1.OperationFailed, "NodeLost", rollout.Lost},
+		{topsv1.OperationQuarantined, "NodeLost", rollout.Quarantined},
+		{topsv1.OperationDeferred, "DrainTimeout", rollout.Dropped},
+		{topsv1.OperationAborted, "Aborted", rollout.Stopped},
+		{topsv1.OperationAborted, "TargetChanged", rollout.Dropped},
+		{topsv1.OperationAborted, "BadOperation", rollout.Broken},
+	} {
+		record := ended("x", tt.phase, tt.reason)
+		if got := endOf(&record); got.Outcome != tt.want || got.Message != tt.reason+": said why" {
+			t.Errorf("%s %s is %s %q, want %s", tt.phase, tt.reason, got.Outcome, got.Message, tt.want)
+		}
+	}
+}
+
+func TestANodeThatWasPutOffIsTriedAgainLater(t *testing.T) {
+	var n rollout.Node
+	describeOperations(&n, &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{
+		History: []topsv1.OperationRecord{ended("x", topsv1.OperationDeferred, "DrainTimeout")}}}, own, "r2")
+	if want := fixture.Epoch.Add(4 * time.Minute); !n.Retry.Equal(want) || n.RetryWhy != "tried again at 2026-01-01T00:04:00Z: DrainTimeout: said why" {
+		t.Errorf("tried again at %s (%s), want %s", n.Retry, n.RetryWhy, want)
+	}
+	n = rollout.Node{}
+	if describeOperations(&n, &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{
+		History: []topsv1.OperationRecord{ended("x", topsv1.OperationDeferred, "DrainTimeout")}}}, own, "r3"); !n.Retry.IsZero() {
+		t.Errorf("another revision waits until %s as well", n.Retry)
+	}
+}

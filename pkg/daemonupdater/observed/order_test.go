@@ -1,0 +1,151 @@
+package observed
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+// fleetAt is the gr "fleet" on node a, each component at the revision given.
+func fleetAt(revisions map[string]string) (*world, rollout.Input) {
+	var members []memberAndPods
+	for _, component := range []string{"driver", "devicePlugin", "exporter", "unheardOf"} {
+		if revision, ok := revisions[component]; ok {
+			ds := fixture.ComponentOf(component)
+			members = append(members, memberWith(ds, fixture.PodOn(ds, "a", revision)))
+		}
+	}
+	o := worldOf(members, fixture.Node("a"))
+	o.Rollout.Namespace, o.Rollout.Name = "gcu-system", "fleet"
+	return o, inputFrom(o)
+}
+
+func TestAnOperationReplacesAllThatIsOutdatedAndAllThatUsesTheDevice(t *testing.T) {
+	o, in := fleetAt(map[string]string{"driver": fixture.OldHash, "devicePlugin": fixture.NewHash, "exporter": fixture.OldHash, "unheardOf": fixture.OldHash})
+	disk := resource.MustParse("1Gi")
+	o.Policy = &topsv1.UpgradePolicy{Spec: topsv1.UpgradePolicySpec{
+		Drain:      &topsv1.DrainPolicy{Scope: topsv1.DrainAll},
+		Validation: &topsv1.ValidationPolicy{MinFreeDisk: &disk, DriverVersion: "1.6", SoakSeconds: 5},
+	}}
+	got, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := func(component, previous string) topsv1.OperationTarget {
+		return topsv1.OperationTarget{Component: component, Revision: fixture.NewHash, Previous: previous, Images: []string{"registry.example/" + component + ":2"},
+			DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "enflame-" + component, UID: types.UID("uid-enflame-" + component)}}
+	}
+	want := &topsv1.NodeOperation{
+		ID: "op", NodeUID: "uid-a", Rollout: own, Revision: in.Revision, Purpose: topsv1.PurposeUpgrade,
+		Targets: []topsv1.OperationTarget{target("driver", fixture.OldHash), target("devicePlugin", ""), target("exporter", fixture.OldHash)},
+		Job: []topsv1.JobStage{{"a_node_precheck"}, {"a_driver_prepull", "a_exporter_prepull"}, {"a_node_cordon"}, {"a_node_evict"}, {"a_driver_replace"},
+			{"a_driver_verify"}, {"a_devicePlugin_replace"}, {"a_allocatable_verify"}, {"a_exporter_replace"}, {"a_node_soak"}, {"a_node_uncordon"}},
+		DriverVersion: "1.6", MinFreeDiskBytes: 1 << 30, Drain: &topsv1.DrainPolicy{Scope: topsv1.DrainAll},
+		Deadlines: topsv1.OperationDeadlines{SoakSeconds: 5},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("operation (-want +got):\n%s", diff)
+	}
+}
+
+func TestANodeThatIsHeldIsVerifiedThoughItIsAtItsTargets(t *testing.T) {
+	for _, tt := range []struct {
+		revisions map[string]string
+		verified  bool
+	}{
+		{map[string]string{"driver": fixture.NewHash, "devicePlugin": fixture.NewHash}, true},
+		{map[string]string{"devicePlugin": fixture.NewHash}, false},
+	} {
+		o, in := fleetAt(tt.revisions)
+		n := o.fleet.Node("a")
+		n.Job = &rollout.Job{ID: "before", Ours: true, Granted: true, Held: true}
+		got, err := o.NewOperation(&in, testBook, n, "op")
+		if err != nil || len(got.Targets) == 0 {
+			t.Fatalf("operation %+v, %v: an operation is needed to give the node back (invariant S3)", got, err)
+		}
+		if verified := slices.ContainsFunc(got.Job, func(s topsv1.JobStage) bool { return slices.Contains(s, "a_driver_verify") }); verified != tt.verified {
+			t.Errorf("job %v, want the driver verified: %t (invariant S10)", got.Job, tt.verified)
+		}
+	}
+}
+
+func TestAnOperationOfTheLedgerThatHasNothingToReplaceIsMadeToEnd(t *testing.T) {
+	o, in := fleetAt(map[string]string{"driver": fixture.NewHash, "exporter": fixture.NewHash})
+	got, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op")
+	want := []topsv1.JobStage{{"a_exporter_replace"}}
+	if err != nil || cmp.Diff(want, got.Job) != "" || len(got.Targets) != 1 {
+		t.Errorf("operation %+v, %v: want one that finds its work done, for the API server takes none without tasks", got, err)
+	}
+}
+
+func TestAnOperationSaysThatItRollsBack(t *testing.T) {
+	o, in := fleetAt(map[string]string{"driver": fixture.OldHash})
+	o.Rollout.Status.Rollback = &topsv1.RolloutRollback{From: "bad", To: in.Revision}
+	if got, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op"); err != nil || got.Purpose != topsv1.PurposeRollback {
+		t.Errorf("purpose is %v, %v", got, err)
+	}
+}
+
+func TestWhatAnOrderNeeds(t *testing.T) {
+	const nothing, amend, makeNew = "nothing", "another spec", "a new operation"
+	askedFor := func(id, rollout string, granted bool) *topsv1.NodeOperation {
+		op := operating(id, rollout)
+		op.Granted = granted
+		return op
+	}
+	grant := &rollout.Order{Node: "a", Operation: "x", Grant: true}
+	abort := &rollout.Order{Node: "a", Operation: "x", Grant: true, Abort: true}
+	held := shown("x", topsv1.OperationFailed)
+	held.Held = true
+	tests := []struct {
+		name    string
+		asked   *topsv1.NodeOperation
+		shown   *topsv1.OperationStatus
+		history []topsv1.OperationRecord
+		order   *rollout.Order
+		want    string
+	}{
+		{name: "one that is not there is made", order: grant, want: makeNew},
+		{name: "one that is prepared is granted", asked: askedFor("x", own, false), order: grant, want: amend},
+		{name: "one that is granted is left", asked: askedFor("x", own, true), order: grant, want: nothing},
+		{name: "one that has ended is never granted", asked: askedFor("y", own, false), order: grant,
+			history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}, want: nothing},
+		{name: "one that has ended is never made again", order: grant, history: []topsv1.OperationRecord{ended("x", topsv1.OperationAborted, "")}, want: nothing},
+		{name: "one that runs is aborted", asked: askedFor("x", own, true), order: abort, want: amend},
+		{name: "one that holds its node is aborted", asked: askedFor("x", own, true), shown: held, order: abort,
+			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: amend},
+		{name: "one that was taken away is not made again to be aborted", shown: shown("x", topsv1.OperationRunning), order: abort, want: nothing},
+		{name: "one that is not there is made to be aborted, so that it has ended", order: abort, want: makeNew},
+		{name: "another group is at work", asked: askedFor("y", "gcu-system/other", false), order: grant, want: nothing},
+		{name: "another of ours is granted", asked: askedFor("y", own, true), order: grant, want: nothing},
+		{name: "another of ours is not granted", asked: askedFor("y", own, false), order: grant, want: makeNew},
+		{name: "another of ours holds the node", asked: askedFor("x", own, true), shown: held,
+			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, order: &rollout.Order{Node: "a", Operation: "z", Grant: true}, want: makeNew},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: tt.asked}}
+			upgrade.Status.Operation, upgrade.Status.History = tt.shown, tt.history
+			next, isNew := Ordered(upgrade, tt.order, own)
+			got := nothing
+			if isNew {
+				got = makeNew
+			} else if next != nil {
+				got = amend
+			}
+			if got != tt.want {
+				t.Fatalf("it needs %v, want %v", got, tt.want)
+			}
+			if got == amend && (next.ID != "x" || next.Abort != tt.order.Abort || !tt.order.Abort && !next.Granted) {
+				t.Errorf("it becomes %+v", next)
+			}
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package observed
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// openRequests returns the latest request per DaemonSet that is neither answered
+// finally nor taken back.
+func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
+	if upgrade == nil {
+		return nil
+	}
+	open, final := map[types.UID]*rollout.Request{}, finalTasks(upgrade)
+	for _, r := range upgrade.Status.Requests {
+		if !final[r.ID] && !r.Withdrawn {
+			open[r.DaemonSet.UID] = &rollout.Request{PodUID: r.Pod.UID, Time: r.RequestTime.Time}
+		}
+	}
+	return open
+}
+
+// Unanswered reports whether a request has no final answer, or an answer no request.
+func Unanswered(upgrade *topsv1.NodeUpgrade) bool {
+	final := finalTasks(upgrade)
+	for _, r := range upgrade.Status.Requests {
+		if !final[r.ID] {
+			return true
+		}
+		delete(final, r.ID)
+	}
+	return len(final) > 0
+}
+
+// finalTasks tells for the id of every task whether its state is final.
+func finalTasks(upgrade *topsv1.NodeUpgrade) map[string]bool {
+	final := make(map[string]bool, len(upgrade.Status.Tasks))
+	for _, task := range upgrade.Status.Tasks {
+		final[task.RequestID] = task.State.Final()
+	}
+	return final
+}

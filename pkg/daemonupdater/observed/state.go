@@ -1,0 +1,173 @@
+package observed
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// Reasons for touching nothing that pass by themselves: the DaemonSet controller
+// has not observed a template yet, or the annotations of a gr are on some of its
+// DaemonSets only.
+const (
+	reasonRevisionPending  = "RevisionPending"
+	reasonSettingsDisagree = "SettingsDisagree"
+)
+
+// Transient reports whether a reason for touching nothing passes by itself.
+func Transient(b *rollout.Blocked) bool {
+	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree
+}
+
+// State is what one pass read of a group, all but its nodes.
+type State struct {
+	Group Group
+	// Members in the order of replacement.
+	Members []Member
+	// Policy the settings name, nil when there is none.
+	Policy *topsv1.UpgradePolicy
+	// Rollout as last written; its resourceVersion is empty when it does not exist yet.
+	Rollout *topsv1.DaemonRollout
+	// OperatorNode is the node that the operator runs on, "" when it is not known.
+	OperatorNode string
+	// limit is what the upgrade is limited to, read once: it may name thousands of nodes.
+	limit struct {
+		read bool
+		cut  *daemonset.Cut
+	}
+}
+
+// Unmanaged reports whether the group is none of ours and never was: it has no
+// strategy, and no rollout that would have to be undone. Then nothing more of it
+// is read.
+func (s *State) Unmanaged() bool {
+	settings, blocked := s.Settings()
+	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == ""
+}
+
+// RolloutKey is namespace/name of the group's DaemonRollout, as operations carry it.
+func (s *State) RolloutKey() string { return s.Rollout.Namespace + "/" + s.Rollout.Name }
+
+// PolicyName is the UpgradePolicy that the settings name, "" for none.
+func (s *State) PolicyName() string {
+	settings, _ := s.Settings()
+	return settings.Policy
+}
+
+// Input is the input of the plan, all but the nodes.
+func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now time.Time) rollout.Input {
+	in := rollout.Input{Now: now, Deadlines: deadlines, Ledger: Ledger(&s.Rollout.Status)}
+	in.Settings, in.Blocked = s.Settings()
+	cut := s.cut()
+	if missing := s.withoutMember(cut); missing != "" && in.Blocked == nil {
+		in.Blocked = &rollout.Blocked{Reason: daemonset.ReasonInvalidUpgradeOnly, Message: fmt.Sprintf(
+			"annotation %s names component %s, of which there is no DaemonSet here", topsv1.AnnotationUpgradeOnly, missing)}
+	}
+	var hashes []string
+	for _, m := range s.Members {
+		target, err := m.Target()
+		if err != nil && in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
+			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
+		}
+		in.Members = append(in.Members, rollout.Member{Key: m.Key(), Target: target, Heavy: heavy(book, m.Component()),
+			LeftOut: !cut.HasComponent(m.Component())})
+		hashes = append(hashes, m.Key()+"="+target)
+	}
+	in.Revision = revisionOf(hashes)
+	in.Resume = s.Rollout.Annotations[topsv1.AnnotationResume]
+	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
+	return in
+}
+
+// cut is what the upgrade is limited to, nil for everything. Settings that are not
+// understood block the group before it is looked at.
+func (s *State) cut() *daemonset.Cut {
+	if !s.limit.read {
+		s.limit.read = true
+		s.limit.cut, _ = daemonset.CutOf(s.Members[0].DaemonSet.Annotations)
+	}
+	return s.limit.cut
+}
+
+// withoutMember returns a component of a cut that no member has, "" when there is none.
+func (s *State) withoutMember(cut *daemonset.Cut) string {
+	if cut == nil {
+		return ""
+	}
+	i := slices.IndexFunc(cut.Components, func(key string) bool {
+		return !slices.ContainsFunc(s.Members, func(m Member) bool { return m.Component() == key })
+	})
+	if i < 0 {
+		return ""
+	}
+	return cut.Components[i]
+}
+
+// Settings returns the settings all members agree on.
+func (s *State) Settings() (daemonset.Settings, *rollout.Blocked) {
+	var agreed daemonset.Settings
+	for i, m := range s.Members {
+		settings, err := daemonset.SettingsOf(m.DaemonSet)
+		if err != nil {
+			return daemonset.Settings{}, blockedBy(err)
+		}
+		if i > 0 && settings != agreed {
+			return daemonset.Settings{}, &rollout.Blocked{Reason: reasonSettingsDisagree, Message: fmt.Sprintf(
+				"DaemonSets %s and %s have different upgrade annotations; waiting until those of the GcuResource are on both",
+				s.Members[0].Key(), m.Key())}
+		}
+		agreed = settings
+	}
+	return agreed, nil
+}
+
+func blockedBy(err error) *rollout.Blocked {
+	if wrong, ok := errors.AsType[*daemonset.SettingsError](err); ok {
+		return &rollout.Blocked{Reason: wrong.Reason, Message: wrong.Message}
+	}
+	return &rollout.Blocked{Reason: "InvalidSettings", Message: err.Error()}
+}
+
+// revisionOf names the targets of all members together, in few characters.
+func revisionOf(hashes []string) string {
+	slices.Sort(hashes)
+	sum := sha256.Sum256([]byte(strings.Join(hashes, "\n")))
+	return hex.EncodeToString(sum[:5])
+}
+
+// heavy reports whether a change of a component is more than a replaced pod
+// (design section 2).
+func heavy(book *upgradeplan.Book, component string) bool {
+	disruption := book.Disruption([]string{component}, false)
+	return disruption != "" && disruption != upgradeplan.ReplacePod
+}
+
+// NewRollout is the DaemonRollout of a group that has none yet.
+func (s *State) NewRollout(key types.NamespacedName) *topsv1.DaemonRollout {
+	owner := metav1.NewControllerRef(s.Members[0].DaemonSet, appsv1.SchemeGroupVersion.WithKind(KindDaemonSet))
+	if ref := GcuResourceOwner(s.Members[0].DaemonSet); ref != nil {
+		owner = ref.DeepCopy()
+	}
+	owner.BlockOwnerDeletion = nil
+	return &topsv1.DaemonRollout{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name,
+			Labels:          map[string]string{topsv1.LabelManagedBy: topsv1.ManagedBy},
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: s.Group.Kind, Name: s.Group.Name}},
+	}
+}

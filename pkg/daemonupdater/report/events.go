@@ -1,0 +1,164 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// Reasons of events that are not the reason of a condition.
+const (
+	eventNodeFailed    = "NodeFailed"
+	eventNodesSkipped  = "NodesSkipped"
+	eventNodesReturned = "NodesReturned"
+	eventRolledBack    = "RolledBack"
+)
+
+// Event is one event about a group's target.
+type Event struct {
+	Type    string
+	Reason  string
+	Message string
+}
+
+// Events returns what changed between two stored statuses, for people.
+func Events(before, after *topsv1.DaemonRolloutStatus) []Event {
+	var events []Event
+	if c := changed(before, after, topsv1.RolloutAccepted); c != nil && c.Status == metav1.ConditionFalse {
+		events = append(events, Event{corev1.EventTypeWarning, c.Reason, c.Message})
+	}
+	if c := changed(before, after, topsv1.RolloutProgressing); c != nil && reportable(before, after, c) {
+		kind := corev1.EventTypeNormal
+		if c.Reason == reasonHalted || c.Reason == reasonNodesFailed {
+			kind = corev1.EventTypeWarning
+		}
+		events = append(events, Event{kind, c.Reason, c.Message})
+	}
+	events = append(events, failEvents(before, after)...)
+	events = append(events, rollbackEvents(before.Rollback, after.Rollback)...)
+	return append(events, skipEvents(before, after)...)
+}
+
+// rollbackEvents tells that a rollback begins, and that it is complete.
+func rollbackEvents(before, after *topsv1.RolloutRollback) []Event {
+	var events []Event
+	if after == nil {
+		return nil
+	}
+	same := before != nil && before.From == after.From && before.To == after.To && before.Time.Equal(&after.Time)
+	if !same {
+		events = append(events, Event{corev1.EventTypeWarning, reasonRollingBack, after.Message})
+	}
+	if after.CompletedTime != nil && (!same || before.CompletedTime == nil) {
+		events = append(events, Event{corev1.EventTypeNormal, eventRolledBack, "every reachable node is back at revision " + after.To})
+	}
+	return events
+}
+
+// failEvents says which nodes failed since, and the reason of the first.
+func failEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
+	var failed []string
+	first := ""
+	for _, f := range after.Failed {
+		known := slices.ContainsFunc(before.Failed, func(b topsv1.NodeNote) bool { return b.Node == f.Node && b.Since.Equal(&f.Since) })
+		if known {
+			continue
+		}
+		if failed = append(failed, f.Node); first == "" {
+			first = f.Message
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return []Event{{corev1.EventTypeWarning, eventNodeFailed, fmt.Sprintf("%s failed: %s", message.Names(failed), first)}}
+}
+
+// skipEvents names the nodes that are newly skipped and those that are back.
+// Where the lists are cut short only the numbers can be compared.
+func skipEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
+	var skipped, returned string
+	if max(before.SkippedNodes, after.SkippedNodes) > maxListed {
+		if after.SkippedNodes > before.SkippedNodes {
+			skipped = message.Count(int(after.SkippedNodes), "node")
+		}
+		if after.SkippedNodes < before.SkippedNodes {
+			returned = message.Count(int(before.SkippedNodes-after.SkippedNodes), "node")
+		}
+	} else {
+		was, is := nodesIn(before.Skipped), nodesIn(after.Skipped)
+		skipped, returned = message.Names(missingFrom(was, is)), message.Names(missingFrom(is, was))
+	}
+	var events []Event
+	if skipped != "" {
+		events = append(events, Event{corev1.EventTypeNormal, eventNodesSkipped, "skipped because offline, upgraded when Ready again: " + skipped})
+	}
+	if returned != "" {
+		events = append(events, Event{corev1.EventTypeNormal, eventNodesReturned, "back, no longer skipped: " + returned})
+	}
+	return events
+}
+
+// reportable: a settings error has its own event, and what passes by itself is
+// no news, nor is that it has passed.
+func reportable(before, after *topsv1.DaemonRolloutStatus, c *metav1.Condition) bool {
+	if c.Reason == reasonRollingBack {
+		return false // the event about the rollback told it
+	}
+	was := meta.FindStatusCondition(before.Conditions, topsv1.RolloutProgressing)
+	passed := was != nil && noNews(was.Reason) && before.Revision == after.Revision && slices.Contains(asUsual, c.Reason)
+	return !noNews(c.Reason) && !passed && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
+}
+
+// asUsual are the words that go without saying after what passed by itself;
+// that a rollout is paused, halted or fails is told in any case.
+var asUsual = []string{reasonRollingOut, reasonRollingBack, reasonAwaitingRequests, reasonComplete, reasonReachableComplete}
+
+// noNews: the reason passes by itself, or is about a pod and not about the rollout.
+func noNews(reason string) bool {
+	return observed.Transient(&rollout.Blocked{Reason: reason}) || reason == string(rollout.ReasonUnavailable)
+}
+
+func nodesIn(notes []topsv1.NodeNote) []string {
+	names := make([]string, len(notes))
+	for i := range notes {
+		names[i] = notes[i].Node
+	}
+	return names
+}
+
+// missingFrom returns the names that are not in base.
+func missingFrom(base, names []string) []string {
+	var missing []string
+	for _, name := range names {
+		if !slices.Contains(base, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// Target returns the object events are about: the GcuResource or the DaemonSet.
+func Target(s *observed.State) runtime.Object {
+	ds := s.Members[0].DaemonSet
+	if ref := observed.GcuResourceOwner(ds); ref != nil {
+		return &topsv1.GcuResource{
+			TypeMeta:   metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind},
+			ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: ref.UID},
+		}
+	}
+	return &appsv1.DaemonSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: observed.KindDaemonSet},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID},
+	}
+}

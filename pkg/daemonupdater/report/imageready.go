@@ -1,0 +1,40 @@
+package report
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// imageReadyChange returns what is to change of PodImageReady of a pod, nil for nothing.
+// Under OTA it says, on an outdated pod, how the pull of its newest revision stands that
+// was asked for at its node; else it is absent. pulls are what the agent of that node
+// tells: what it tells of a pod that is not on the node, of an earlier pod of the name or
+// of another revision says nothing. Nothing is changed while the settings are wrong or
+// the target is not known.
+func imageReadyChange(p *pod, in *rollout.Input, pulls []topsv1.ImagePull) map[string]any {
+	if in.Blocked != nil {
+		return nil
+	}
+	target := in.Members[p.Member].Target
+	i := slices.IndexFunc(pulls, func(pull topsv1.ImagePull) bool {
+		return pull.Pod.UID == p.UID && pull.Pod.Name == p.Name && pull.Pod.Namespace == p.namespace && pull.Revision == target
+	})
+	if in.Settings.Strategy != daemonset.OTA || p.Revision == target || i < 0 {
+		return removal(p.imageReady)
+	}
+	want := corev1.PodCondition{Type: topsv1.PodImageReady, Status: corev1.ConditionFalse, Message: topsv1.PodNeedUpgradeMessagePrefix + target}
+	switch pulls[i].State {
+	case topsv1.PullReady:
+		want.Status, want.Reason = corev1.ConditionTrue, topsv1.ReasonPullImageSuccess
+	case topsv1.PullFailed:
+		want.Reason = topsv1.ReasonPullImageFail
+	default:
+		want.Reason = topsv1.ReasonWaitPullImage
+	}
+	return changeTo(p.imageReady, want, in)
+}

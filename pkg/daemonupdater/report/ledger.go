@@ -1,0 +1,63 @@
+package report
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// maxListed bounds status.skipped, and the messages in status.failed; the counts
+// are of all.
+const maxListed = 20
+
+// storeLedger writes the ledger into a status.
+func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
+	status.Revision, status.LimitedTo, status.Touched, status.Resumed = ledger.Revision, ledger.Limit, int32(ledger.Touched), ledger.Resumed
+	status.ResumedTime, status.LastStartTime = timeOrNil(ledger.ResumedAt), timeOrNil(ledger.LastStart)
+	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)
+	status.InFlight, status.Queued, status.Failed, status.Waves = nil, nil, nil, nil
+	for _, w := range ledger.Waves {
+		if len(ledger.Waves) == 1 {
+			break // no policy speaks of waves
+		}
+		state := topsv1.WaveStatus{Name: w.Name, Total: int32(w.Total), Updated: int32(w.Updated)}
+		state.CompletedTime = timeOrNil(w.Completed)
+		status.Waves = append(status.Waves, state)
+	}
+	for i := range ledger.Slots {
+		list := &status.InFlight
+		if ledger.Slots[i].Queued {
+			list = &status.Queued
+		}
+		*list = append(*list, nodeSlot(&ledger.Slots[i]))
+	}
+	for i, f := range ledger.Failures {
+		note := topsv1.NodeNote{Node: f.Node, UID: f.UID, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since)}
+		if i >= maxListed {
+			note.Message = ""
+		}
+		status.Failed = append(status.Failed, note)
+	}
+}
+
+func timeOrNil(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	whole := wholeSecond(t)
+	return &whole
+}
+
+func nodeSlot(s *rollout.Slot) topsv1.NodeSlot {
+	return topsv1.NodeSlot{
+		Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, Turn: s.Turn,
+		PodUID: s.Pod, PodVersion: s.PodVersion, DaemonSets: s.Members,
+		Operation: s.Operation,
+	}
+}
+
+// wholeSecond is the precision the API server keeps.
+func wholeSecond(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

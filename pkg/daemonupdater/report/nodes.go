@@ -1,0 +1,153 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Nodes is what is remembered of the nodes of a group in order to report on them: the
+// conditions of their pods, and the requests that are to be answered.
+type Nodes struct {
+	nodes map[string]*node
+	// asking are the nodes with a request that is to be answered.
+	asking map[string]bool
+	// unchecked are the nodes whose pods' conditions are to be looked at, and basis is what
+	// these depended on when all were looked at last.
+	unchecked map[string]bool
+	basis     needBasis
+}
+
+// node is what is reported on one node.
+type node struct {
+	// pods of all members, also such as are one too many.
+	pods []pod
+	// upgrade holds the node's requests, nil when there are none to answer.
+	upgrade *topsv1.NodeUpgrade
+	// pulls that the node's agent tells of.
+	pulls []topsv1.ImagePull
+}
+
+// NewNodes returns an empty memory.
+func NewNodes() *Nodes {
+	return &Nodes{nodes: map[string]*node{}, asking: map[string]bool{}, unchecked: map[string]bool{}}
+}
+
+// Set takes in what was read of a node.
+func (n *Nodes) Set(s *observed.State, name string, of *observed.Node, now time.Time) {
+	seen := &node{}
+	for i, list := range of.Pods {
+		for _, object := range list {
+			seen.pods = append(seen.pods, podOf(s.Members[i], i, object, now))
+		}
+	}
+	if of.Upgrade != nil {
+		seen.pulls = slices.Clone(of.Upgrade.Status.Pulls)
+	}
+	delete(n.asking, name)
+	if of.Upgrade != nil && observed.Unanswered(of.Upgrade) {
+		seen.upgrade = of.Upgrade.DeepCopy()
+		n.asking[name] = true
+	}
+	n.nodes[name] = seen
+	if len(seen.pods) == 0 && seen.upgrade == nil {
+		delete(n.nodes, name)
+	}
+	n.unchecked[name] = true
+}
+
+// Runs reports whether a pod is on a node and not going away.
+func (n *Nodes) Runs(name string, uid types.UID) bool {
+	on := n.nodes[name]
+	return on != nil && slices.ContainsFunc(on.pods, func(p pod) bool { return p.UID == uid && !p.Terminating })
+}
+
+// Asking returns the NodeUpgrades with requests that are to be answered, sorted by name.
+func (n *Nodes) Asking() []*topsv1.NodeUpgrade {
+	var list []*topsv1.NodeUpgrade
+	for name := range n.asking {
+		list = append(list, n.nodes[name].upgrade)
+	}
+	slices.SortFunc(list, func(a, b *topsv1.NodeUpgrade) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// PodPatch changes conditions of ours of one pod and nothing else.
+type PodPatch struct {
+	Namespace, Name string
+	Data            []byte
+	// Node the pod is on, for trying again.
+	Node string
+}
+
+// maxPatches bounds the patches of one pass, so that a large fleet whose pods change their
+// conditions does not keep the rollout from going on.
+const maxPatches = 500
+
+// PodPatches returns the patches that bring PodNeedUpgrade and PodImageReady of the pods
+// of the group to what they should be, at most maxPatches of them; more reports whether
+// there are others. Only nodes are looked at about which something changed, until
+// Patched says that the patches were applied.
+func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []PodPatch, more bool, err error) {
+	if now := needBasisOf(in, d); now != n.basis {
+		n.basis = now
+		for name := range n.nodes {
+			n.unchecked[name] = true
+		}
+	}
+	for i := range in.Ledger.Slots {
+		if verdict, _ := d.Verdict(in.Ledger.Slots[i].Node); verdict.State != rollout.InFlight {
+			n.unchecked[in.Ledger.Slots[i].Node] = true // gave its slot back
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.unchecked)) {
+		if len(patches) >= maxPatches {
+			return patches, true, nil
+		}
+		before := len(patches)
+		if on := n.nodes[name]; on != nil {
+			verdict, _ := d.Verdict(name)
+			for i := range on.pods {
+				data, err := conditionsPatch(&on.pods[i], in, &verdict, on.pulls)
+				if err != nil {
+					return nil, false, err
+				}
+				if data != nil {
+					patches = append(patches, PodPatch{on.pods[i].namespace, on.pods[i].Name, data, name})
+				}
+			}
+		}
+		if len(patches) == before {
+			delete(n.unchecked, name)
+		}
+	}
+	return patches, false, nil
+}
+
+// Patched notes that the pods of a node have the conditions that they should have.
+func (n *Nodes) Patched(name string) { delete(n.unchecked, name) }
+
+// conditionsPatch returns the patch of one pod, nil when it needs none. pulls are what
+// the agent of its node tells.
+func conditionsPatch(p *pod, in *rollout.Input, verdict *rollout.Verdict, pulls []topsv1.ImagePull) ([]byte, error) {
+	if p.Terminating {
+		return nil, nil
+	}
+	var changes []any
+	for _, change := range []map[string]any{needUpgradeChange(p, in, verdict), imageReadyChange(p, in, pulls)} {
+		if change != nil {
+			changes = append(changes, change)
+		}
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	return conditionPatch(p, changes...)
+}

@@ -1,0 +1,207 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Reasons of a task that are not reasons of a verdict.
+const (
+	reasonReplaced      = "Replaced"
+	reasonNotControlled = "NotControlled"
+	reasonNotEligible   = "NotEligible"
+	reasonDaemonSetGone = "DaemonSetGone"
+	reasonWithdrawn     = "Withdrawn"
+)
+
+// Answers are those to the requests of nodes that follow from one decision.
+type Answers struct {
+	State    *observed.State
+	Fleet    *rollout.Fleet
+	Input    *rollout.Input
+	Decision *rollout.Decision
+}
+
+// Tasks returns the tasks a NodeUpgrade should show, and whether that differs
+// from what it shows. Tasks of other groups' requests are kept as they are;
+// tasks whose request is gone are dropped.
+func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask, changed bool) {
+	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
+		if member := a.memberOf(request); member >= 0 {
+			return a.task(upgrade.Name, request, member, shown), true
+		}
+		if a.replacesOwnerOf(request) {
+			return orphanTask(upgrade.Name, request, shown, wholeSecond(a.Input.Now)), true
+		}
+		return topsv1.UpgradeTask{}, false
+	})
+}
+
+// answers asks for the task of every request that is not answered finally;
+// answer returns false for a request of others, whose task is kept as it is.
+func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
+	for i := range upgrade.Status.Requests {
+		request := &upgrade.Status.Requests[i]
+		shown := taskOf(upgrade.Status.Tasks, request.ID)
+		if shown == nil || !shown.State.Final() {
+			if task, ours := answer(request, shown); ours {
+				tasks = append(tasks, task)
+				continue
+			}
+		}
+		if shown != nil {
+			tasks = append(tasks, *shown)
+		}
+	}
+	return tasks, !equality.Semantic.DeepEqual(tasks, upgrade.Status.Tasks)
+}
+
+// taskOf returns the task that answers a request, nil when there is none.
+func taskOf(tasks []topsv1.UpgradeTask, request string) *topsv1.UpgradeTask {
+	for i := range tasks {
+		if tasks[i].RequestID == request {
+			return &tasks[i]
+		}
+	}
+	return nil
+}
+
+// memberOf returns the index of the member a request is about, -1 when it is
+// about a DaemonSet of another group.
+func (a *Answers) memberOf(request *topsv1.UpgradeRequest) int {
+	return slices.IndexFunc(a.State.Members, func(m observed.Member) bool { return m.DaemonSet.UID == request.DaemonSet.UID })
+}
+
+// replacesOwnerOf reports whether a member has the name of the DaemonSet a request
+// is about and is not that DaemonSet.
+func (a *Answers) replacesOwnerOf(request *topsv1.UpgradeRequest) bool {
+	return slices.ContainsFunc(a.State.Members, func(m observed.Member) bool {
+		return m.Key() == request.DaemonSet.Namespace+"/"+request.DaemonSet.Name && m.DaemonSet.UID != request.DaemonSet.UID
+	})
+}
+
+func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) topsv1.UpgradeTask {
+	task := topsv1.UpgradeTask{
+		RequestID: request.ID,
+		Name:      taskName(node, a.State.Members[member].DaemonSet.Name),
+	}
+	if shown != nil {
+		task.StartTime = shown.StartTime
+	}
+	task.State, task.Reason, task.Message = a.state(node, request, member)
+	now := wholeSecond(a.Input.Now)
+	if task.State != topsv1.TaskWaiting && task.StartTime == nil {
+		task.StartTime = &now
+	}
+	if task.State.Final() {
+		task.EndTime = &now
+	}
+	return task
+}
+
+// state follows one request: the pod it names is replaced when another is there
+// and available.
+func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int) (state topsv1.TaskState, reason, message string) {
+	key := a.Input.Members[member].Key
+	if a.Input.Settings.Strategy == daemonset.NoStrategy && a.Input.Blocked == nil {
+		return topsv1.TaskFailed, reasonNotControlled, fmt.Sprintf("DaemonSet %s has no update strategy any more", key)
+	}
+	pod := a.podOn(node, member)
+	if pod == nil {
+		return topsv1.TaskFailed, reasonNotEligible, fmt.Sprintf("DaemonSet %s does not run on this node any more", key)
+	}
+	same := pod.UID == request.Pod.UID
+	if same && pod.Revision == a.Input.Members[member].Target {
+		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
+	}
+	if !same && pod.Available {
+		return topsv1.TaskDone, reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
+	}
+	verdict, _ := a.Decision.Verdict(node) // it is there: a pod of it is
+	state = topsv1.TaskWaiting
+	switch {
+	case verdict.State == rollout.Failed && !verdict.Since.Before(request.RequestTime.Time):
+		state = topsv1.TaskFailed
+	case verdict.State == rollout.InFlight || !same || pod.Terminating:
+		state = topsv1.TaskRunning
+	case request.Withdrawn:
+		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was taken back at the node, which was not touched"
+	}
+	return state, string(verdict.Reason), verdict.Message
+}
+
+// podOn returns the pod of a member on a node, nil when the member does not run there.
+func (a *Answers) podOn(node string, member int) *rollout.Pod {
+	n := a.Fleet.Node(node)
+	if n == nil {
+		return nil
+	}
+	i := slices.IndexFunc(n.Pods, func(p rollout.Pod) bool { return p.Member == member })
+	if i < 0 {
+		return nil
+	}
+	return &n.Pods[i]
+}
+
+// OrphanTasks answers the open requests for a DaemonSet of which nothing is left
+// but, perhaps, another one of the same name: alive is its UID, "" for none.
+// The rest is as with Answers.Tasks.
+func OrphanTasks(upgrade *topsv1.NodeUpgrade, gone observed.Group, alive types.UID, now time.Time) (tasks []topsv1.UpgradeTask, changed bool) {
+	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
+		ref := request.DaemonSet
+		if ref.Namespace != gone.Namespace || ref.Name != gone.Name || ref.UID == alive {
+			return topsv1.UpgradeTask{}, false
+		}
+		return orphanTask(upgrade.Name, request, shown, wholeSecond(now)), true
+	})
+}
+
+func orphanTask(node string, request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask, now metav1.Time) topsv1.UpgradeTask {
+	ref := request.DaemonSet
+	task := topsv1.UpgradeTask{
+		RequestID: request.ID, Name: taskName(node, ref.Name), State: topsv1.TaskFailed,
+		Reason: reasonDaemonSetGone, Message: fmt.Sprintf("DaemonSet %s/%s, which owned pod %s, does not exist any more", ref.Namespace, ref.Name, request.Pod.Name),
+		StartTime: &now, EndTime: &now,
+	}
+	if shown != nil && shown.StartTime != nil {
+		task.StartTime = shown.StartTime
+	}
+	return task
+}
+
+// taskName is host_target_action.
+func taskName(node, daemonSet string) string { return node + "_" + daemonSet + "_replace" }
+
+// NewlyDone returns the requests that tasks say for good are done, and a NodeUpgrade does
+// not say so yet: those whose pod was replaced, and those whose pod is at the target.
+func NewlyDone(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replaced, atTarget []*topsv1.UpgradeRequest) {
+	for i := range upgrade.Status.Requests {
+		request := &upgrade.Status.Requests[i]
+		task, shown := taskOf(tasks, request.ID), taskOf(upgrade.Status.Tasks, request.ID)
+		switch {
+		case task == nil || task.State != topsv1.TaskDone || (shown != nil && shown.State.Final()):
+		case task.Reason == reasonReplaced:
+			replaced = append(replaced, request)
+		default:
+			atTarget = append(atTarget, request)
+		}
+	}
+	return replaced, atTarget
+}
+
+// WithTasks returns a copy of a NodeUpgrade with other tasks.
+func WithTasks(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) *topsv1.NodeUpgrade {
+	next := upgrade.DeepCopy()
+	next.Status.Tasks = tasks
+	return next
+}

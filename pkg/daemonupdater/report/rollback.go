@@ -1,0 +1,269 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Rollback is what is to be done about a halt under failure.action Rollback of
+// the policy (design section 3). The zero value is nothing.
+type Rollback struct {
+	// To is the revision to go back to, nil for none.
+	To *topsv1.KnownGoodRevision
+	// hindered says why nothing is gone back to though the policy asks for it,
+	// "" when it does not, or when To is set.
+	hindered string
+}
+
+// AsksRollback reports whether a group is halted and its policy asks for a rollback.
+func AsksRollback(s *observed.State, in rollout.Input, d rollout.Decision) bool {
+	return d.Halted != "" && in.Blocked == nil && s.Policy != nil &&
+		s.Policy.Spec.Failure != nil && s.Policy.Spec.Failure.Action == topsv1.FailureRollback
+}
+
+// RollbackOf decides whether a halted group goes back to its last known good
+// revision. kept reports whether what is needed for that still exists. A revision
+// that fails while it is the last known good one stays halted, so there is no
+// loop. It gives the same answer until the target has changed.
+func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bool) Rollback {
+	good := s.Rollout.Status.LastKnownGood
+	switch {
+	case !AsksRollback(s, in, d):
+		return Rollback{}
+	case in.Settings.Paused:
+		return Rollback{hindered: "not rolled back while paused"}
+	case good == nil:
+		return Rollback{hindered: "not rolled back: no earlier revision is known to be good"}
+	case atGood(good, s, in):
+		return Rollback{hindered: "not rolled back: this is the last known good revision"}
+	case !kept:
+		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is not kept any more", nameOf(good))}
+	}
+	return Rollback{To: good}
+}
+
+// atGood reports whether the group is at the last known good revision: its
+// templates are, or its DaemonSets come from that spec already.
+func atGood(good *topsv1.KnownGoodRevision, s *observed.State, in rollout.Input) bool {
+	spec, agreed := specRevisionOf(s)
+	return good.Revision == in.Revision || (agreed && spec != "" && spec == good.GcuResourceRevision)
+}
+
+// nameOf is the name by which people know a good revision: that of the spec, or
+// the hash of the one DaemonSet.
+func nameOf(good *topsv1.KnownGoodRevision) string {
+	if good.GcuResourceRevision != "" {
+		return good.GcuResourceRevision
+	}
+	if len(good.Targets) == 1 {
+		return good.Targets[0].Hash
+	}
+	return good.Revision
+}
+
+// KeptIn reports whether each DaemonSet still has the ControllerRevision of a
+// good revision. Those of a gr are made from its spec and not looked for.
+func KeptIn(good *topsv1.KnownGoodRevision, members []observed.Member) bool {
+	for _, m := range members {
+		if RevisionWith(m.DaemonSet, m.Revisions, TargetIn(good, m.Key())) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// TargetIn returns the hash that a DaemonSet had at a good revision, "" when it
+// was none of the group.
+func TargetIn(good *topsv1.KnownGoodRevision, key string) string {
+	for _, t := range good.Targets {
+		if t.DaemonSet == key {
+			return t.Hash
+		}
+	}
+	return ""
+}
+
+// RevisionWith returns the ControllerRevision of a DaemonSet, by UID, with a
+// hash, nil when there is none.
+func RevisionWith(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, hash string) *appsv1.ControllerRevision {
+	for _, r := range revisions {
+		if hash != "" && daemonset.RevisionHash(r) == hash && metav1.IsControlledBy(r, ds) {
+			return r
+		}
+	}
+	return nil
+}
+
+// specRevisionOf returns the revision of the gr's spec that all DaemonSets of
+// the group were rendered from, "" for a DaemonSet of no gr. agreed is false
+// while they come from different ones, or one does not say.
+func specRevisionOf(s *observed.State) (revision string, agreed bool) {
+	if s.Group.Kind != observed.KindGcuResource {
+		return "", true
+	}
+	for i, m := range s.Members {
+		from := m.DaemonSet.Annotations[topsv1.AnnotationRevision]
+		if from == "" || (i > 0 && from != revision) {
+			return "", false
+		}
+		revision = from
+	}
+	return revision, true
+}
+
+// Explain adds to the message of a halt what becomes of it.
+func (rb Rollback) Explain(halted string) string {
+	switch {
+	case rb.To != nil:
+		return halted + "; rolling back to " + nameOf(rb.To)
+	case rb.hindered != "":
+		return halted + "; " + rb.hindered
+	}
+	return halted
+}
+
+// Remember lays over a new status what it says of good revisions and of
+// rollbacks. The rollback is the intent: it is stored before anything is changed
+// back.
+func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) {
+	before := &s.Rollout.Status
+	good := isGood(in, d)
+	status.LastKnownGood = knownGood(before.LastKnownGood, s, in, good)
+	status.Rollback = followed(before, s, in)
+	if rb.To != nil && (status.Rollback == nil || status.Rollback.From != in.Revision || status.Rollback.To != rb.To.Revision) {
+		status.Rollback = &topsv1.RolloutRollback{
+			From: in.Revision, To: rb.To.Revision, GcuResourceRevision: rb.To.GcuResourceRevision,
+			Message: "back to " + nameOf(rb.To) + ", the last known good revision: " + whyOf(d),
+			Time:    wholeSecond(in.Now),
+		}
+	}
+	if status.Rollback == nil || !arriving(status.Rollback, s, in) {
+		return
+	}
+	if good && status.Rollback.CompletedTime == nil {
+		status.Rollback.CompletedTime = &metav1.Time{Time: wholeSecond(in.Now).Time}
+	}
+	if c := meta.FindStatusCondition(status.Conditions, topsv1.RolloutProgressing); c != nil && c.Reason == reasonRollingOut {
+		c.Reason = reasonRollingBack
+	}
+}
+
+// whyOf says why a group is halted, with what the first of the failed nodes told of it.
+func whyOf(d rollout.Decision) string {
+	why, _, _ := strings.Cut(d.Halted, ": ") // without the advice
+	for i := range d.Ledger.Failures {
+		if f := &d.Ledger.Failures[i]; f.Message != "" {
+			return why + "; " + f.Node + ": " + f.Message
+		}
+	}
+	return why
+}
+
+// isGood reports whether the group is complete and at least one reachable node
+// shows that the revision works. An empty fleet shows nothing, nor does one that
+// is offline.
+func isGood(in rollout.Input, d rollout.Decision) bool { return isComplete(in, d) && d.Proven() }
+
+// knownGood returns the last known good revision: the present one when it is
+// good, else the one before. One of a gr counts only when it is known which spec
+// it comes from.
+func knownGood(before *topsv1.KnownGoodRevision, s *observed.State, in rollout.Input, good bool) *topsv1.KnownGoodRevision {
+	spec, agreed := specRevisionOf(s)
+	if !good || !agreed {
+		return before
+	}
+	now := &topsv1.KnownGoodRevision{Revision: in.Revision, GcuResourceRevision: spec, Since: wholeSecond(in.Now)}
+	for _, m := range in.Members {
+		now.Targets = append(now.Targets, topsv1.RevisionTarget{DaemonSet: m.Key, Hash: m.Target})
+	}
+	if before != nil {
+		since := now.Since
+		now.Since = before.Since
+		if equality.Semantic.DeepEqual(before, now) {
+			return before
+		}
+		now.Since = since
+	}
+	return now
+}
+
+// followed returns the stored rollback as long as it is what people see: until
+// another revision than the one it went to becomes the target. That the bad one
+// becomes the target again is a new rollout, which may be rolled back anew.
+func followed(before *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input) *topsv1.RolloutRollback {
+	r := before.Rollback
+	switch {
+	case r == nil:
+		return nil
+	case in.Blocked != nil:
+		return r.DeepCopy()
+	case in.Revision == r.From && before.Revision != r.From:
+		return nil
+	case in.Revision == r.From || arriving(r, s, in) || changingBack(r, s):
+		return r.DeepCopy()
+	}
+	return nil
+}
+
+// arriving reports whether the target of the group is what a rollback went to: the
+// same templates, or what the restored spec is rendered to now.
+func arriving(r *topsv1.RolloutRollback, s *observed.State, in rollout.Input) bool {
+	spec, agreed := specRevisionOf(s)
+	return in.Revision == r.To || (agreed && spec != "" && spec == r.GcuResourceRevision)
+}
+
+// changingBack reports whether some DaemonSets of a gr come from the restored spec
+// and the others not yet.
+func changingBack(r *topsv1.RolloutRollback, s *observed.State) bool {
+	return r.GcuResourceRevision != "" && slices.ContainsFunc(s.Members, func(m observed.Member) bool {
+		return m.DaemonSet.Annotations[topsv1.AnnotationRevision] == r.GcuResourceRevision
+	})
+}
+
+// TemplatePatch is a strategic merge patch that replaces the pod template by that of
+// a revision: its data has the form {"spec":{"template":{…,"$patch":"replace"}}}.
+// It fails when the DaemonSet changed since it was read.
+func TemplatePatch(live *appsv1.DaemonSet, revision *appsv1.ControllerRevision) ([]byte, error) {
+	var data struct {
+		Spec struct {
+			Template map[string]any `json:"template"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(revision.Data.Raw, &data); err != nil {
+		return nil, fmt.Errorf("reading ControllerRevision %s/%s: %w", revision.Namespace, revision.Name, err)
+	}
+	if len(data.Spec.Template) == 0 {
+		return nil, fmt.Errorf("ControllerRevision %s/%s holds no pod template", revision.Namespace, revision.Name)
+	}
+	data.Spec.Template["$patch"] = "replace"
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion},
+		"spec":     map[string]any{"template": data.Spec.Template},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the template of ControllerRevision %s/%s: %w", revision.Namespace, revision.Name, err)
+	}
+	return patch, nil
+}
+
+// CarriedOver reports whether the upgrade annotations of a gr are on its DaemonSet.
+func CarriedOver(gr *topsv1.GcuResource, ds *appsv1.DaemonSet) bool {
+	for _, key := range topsv1.UpgradeAnnotations {
+		if gr.Annotations[key] != ds.Annotations[key] {
+			return false
+		}
+	}
+	return true
+}

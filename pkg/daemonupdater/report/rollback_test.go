@@ -1,0 +1,325 @@
+package report
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+// halted is the input of a group at r2 on which two nodes failed.
+func halted() rollout.Input {
+	return change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash), fixture.Planned("c", fixture.OldHash)), failedNodes("a", "b"))
+}
+
+// haltedGroup is the DaemonSet driver at r2 under failure.action Rollback, with
+// r1 as its last known good revision.
+func haltedGroup() *world {
+	ds := fixture.DaemonSet("driver")
+	o := worldOf([]memberAndPods{memberWith(ds)})
+	o.Policy = fixture.PolicyOnFailure(topsv1.FailureRollback)
+	o.Rollout.Status.Revision = "r2"
+	o.Rollout.Status.LastKnownGood = fixture.GoodAt("r1", fixture.OldHash)
+	return o
+}
+
+// specs makes the group that of a gr, with one DaemonSet from each of these revisions.
+func (o *world) specs(revisions ...string) {
+	o.Members = nil
+	for _, name := range revisions {
+		ds := fixture.OfGcuResource(fixture.DaemonSet("set" + name))
+		if name != "" {
+			fixture.Annotate(ds, topsv1.AnnotationRevision, name)
+		}
+		o.Members = append(o.Members, observed.Member{DaemonSet: ds})
+	}
+	o.Group = observed.GroupOf(o.Members[0].DaemonSet)
+}
+
+func TestRollbackOf(t *testing.T) {
+	tests := []struct {
+		name     string
+		change   func(*world, *rollout.Input)
+		gone     bool
+		to       string
+		hindered string
+	}{
+		{name: "goes back when halted and the policy says so", to: "r1"},
+		{name: "not when nothing failed", change: func(_ *world, in *rollout.Input) { in.Ledger.Failures = nil }},
+		{name: "not without a policy", change: func(o *world, _ *rollout.Input) { o.Policy = nil }},
+		{name: "not when the policy says Halt", change: func(o *world, _ *rollout.Input) { o.Policy = fixture.PolicyOnFailure(topsv1.FailureHalt) }},
+		{name: "not when the policy says nothing about failures", change: func(o *world, _ *rollout.Input) { o.Policy.Spec.Failure = nil }},
+		{name: "not while blocked", change: func(_ *world, in *rollout.Input) { blockedInput("InvalidPaused")(in) }},
+		{name: "not while paused", change: func(_ *world, in *rollout.Input) { in.Settings.Paused = true }, hindered: "not rolled back while paused"},
+		{name: "not when nothing is known to be good", change: func(o *world, _ *rollout.Input) { o.Rollout.Status.LastKnownGood = nil },
+			hindered: "not rolled back: no earlier revision is known to be good"},
+		{name: "not when the good revision itself fails", change: func(o *world, _ *rollout.Input) { o.Rollout.Status.LastKnownGood.Revision = "r2" },
+			hindered: "not rolled back: this is the last known good revision"},
+		{name: "not when the good spec, rendered anew, fails", change: func(o *world, _ *rollout.Input) {
+			o.specs("fleet-1", "fleet-1")
+			o.Rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
+		}, hindered: "not rolled back: this is the last known good revision"},
+		{name: "when only some DaemonSets come from the good spec", change: func(o *world, _ *rollout.Input) {
+			o.specs("fleet-1", "fleet-2")
+			o.Rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
+		}, to: "r1"},
+		{name: "not when the ControllerRevision is gone", gone: true,
+			hindered: "not rolled back: old, the last known good revision, is not kept any more"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o, in := haltedGroup(), halted()
+			if tt.change != nil {
+				tt.change(o, &in)
+			}
+			rb := RollbackOf(o.State, in, rollout.Plan(in), !tt.gone)
+			if to := rb.To; (to == nil && tt.to != "") || (to != nil && to.Revision != tt.to) || rb.hindered != tt.hindered {
+				t.Errorf("got %+v", rb)
+			}
+		})
+	}
+}
+
+func TestAHaltSaysWhatBecomesOfIt(t *testing.T) {
+	for want, rb := range map[string]Rollback{
+		"2 failed":                               {},
+		"2 failed; rolling back to old":          {To: fixture.GoodAt("r1", fixture.OldHash)},
+		"2 failed; rolling back to fleet-1":      {To: &topsv1.KnownGoodRevision{Revision: "r1", GcuResourceRevision: "fleet-1"}},
+		"2 failed; not rolled back while paused": {hindered: "not rolled back while paused"},
+	} {
+		if got := rb.Explain("2 failed"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestKeptInLooksForTheDaemonSetsOwnRevisions(t *testing.T) {
+	ds := fixture.DaemonSet("driver")
+	good := fixture.GoodAt("r1", fixture.OldHash)
+	foreign := fixture.RevisionsOf(ds, fixture.OldHash)
+	foreign[0].OwnerReferences[0].UID = "another"
+	for name, tt := range map[string]struct {
+		member observed.Member
+		want   bool
+	}{
+		"it is there":              {observed.Member{DaemonSet: ds, Revisions: fixture.RevisionsOf(ds, fixture.OldHash, fixture.NewHash)}, true},
+		"it is gone":               {observed.Member{DaemonSet: ds, Revisions: fixture.RevisionsOf(ds, fixture.NewHash)}, false},
+		"it is another's":          {observed.Member{DaemonSet: ds, Revisions: foreign}, false},
+		"the DaemonSet was not in": {observed.Member{DaemonSet: fixture.DaemonSet("toolkit")}, false},
+	} {
+		if got := KeptIn(good, []observed.Member{tt.member}); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestKnownGood(t *testing.T) {
+	before := fixture.GoodAt("r1", fixture.OldHash)
+	now := &topsv1.KnownGoodRevision{Revision: "r2", Since: fixture.Ago(0), Targets: []topsv1.RevisionTarget{{DaemonSet: "kube-system/driver", Hash: fixture.NewHash}}}
+	fromSpec := now.DeepCopy()
+	fromSpec.GcuResourceRevision = "fleet-2"
+	offlineAtTarget := fixture.PlannedOffline("a", fixture.NewHash)
+	tests := []struct {
+		name  string
+		in    rollout.Input
+		specs []string
+		want  *topsv1.KnownGoodRevision
+	}{
+		{"complete", inputWith(fixture.Planned("a", fixture.NewHash)), nil, now},
+		{"complete where it can be", inputWith(fixture.Planned("a", fixture.NewHash), fixture.PlannedOffline("b", fixture.OldHash)), nil, now},
+		{"an empty fleet shows nothing", inputWith(), nil, before},
+		{"a fleet that is offline shows nothing", inputWith(offlineAtTarget, fixture.PlannedOffline("b", fixture.OldHash)), nil, before},
+		{"a node is pending", inputWith(fixture.Planned("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash)), nil, before},
+		{"a node is unavailable", inputWith(fixture.Planned("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash)), nil, before},
+		{"a node is in flight", change(inputWith(fixture.Planned("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash)), holding("b")), nil, before},
+		{"a node failed", change(inputWith(fixture.Planned("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash)), failedNodes("b")), nil, before},
+		{"blocked", change(inputWith(fixture.Planned("a", fixture.NewHash)), blockedInput("RevisionPending")), nil, before},
+		{"the spec a gr's DaemonSets come from", inputWith(fixture.Planned("a", fixture.NewHash)), []string{"fleet-2", "fleet-2"}, fromSpec},
+		{"they come from different specs", inputWith(fixture.Planned("a", fixture.NewHash)), []string{"fleet-2", "fleet-1"}, before},
+		{"one does not say", inputWith(fixture.Planned("a", fixture.NewHash)), []string{"", "fleet-2"}, before},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := haltedGroup()
+			if tt.specs != nil {
+				o.specs(tt.specs...)
+			}
+			got := knownGood(before, o.State, tt.in, isGood(tt.in, rollout.Plan(tt.in)))
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("last known good (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("keeps since when", func(t *testing.T) {
+		in := inputWith(fixture.Planned("a", fixture.NewHash))
+		in.Now = fixture.Epoch.Add(time.Hour)
+		if diff := cmp.Diff(now, knownGood(now, haltedGroup().State, in, true)); diff != "" {
+			t.Errorf("last known good a while later (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// remembered is the status after a pass over a group, and makes it the stored one.
+func (o *world) remembered(in rollout.Input, kept bool) *topsv1.DaemonRolloutStatus {
+	in.Ledger = observed.Ledger(&o.Rollout.Status)
+	d := rollout.Plan(in)
+	rb := RollbackOf(o.State, in, d, kept)
+	d.Halted = rb.Explain(d.Halted)
+	status := Status(o.Rollout.Status, 7, in, d)
+	rb.Remember(&status, o.State, in, d)
+	o.Rollout.Status = *status.DeepCopy()
+	return &status
+}
+
+func (o *world) failed(names ...string) {
+	storeLedger(&o.Rollout.Status, change(inputWith(), failedNodes(names...)).Ledger)
+}
+
+// TestARollbackFromBeginningToEnd walks through the stored statuses.
+func TestARollbackFromBeginningToEnd(t *testing.T) {
+	o := haltedGroup()
+	o.failed("a", "b")
+	bad := inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash), fixture.Planned("c", fixture.OldHash))
+	begun := o.remembered(bad, true)
+	want := &topsv1.RolloutRollback{From: "r2", To: "r1", Time: fixture.Ago(0),
+		Message: "back to old, the last known good revision: 2 of 2 started nodes failed (a, b); a: it crash-loops"}
+	if diff := cmp.Diff(want, begun.Rollback); diff != "" {
+		t.Fatalf("the intent (-want +got):\n%s", diff)
+	}
+	bad.Now = fixture.Epoch.Add(time.Minute)
+	if diff := cmp.Diff(begun, o.remembered(bad, true)); diff != "" {
+		t.Errorf("deciding again before anything was changed back (-before +after):\n%s", diff)
+	}
+	if got := o.remembered(change(bad, blockedInput("RevisionPending")), true); got.Rollback == nil {
+		t.Error("the rollback is forgotten while the DaemonSet controller observes the template")
+	}
+
+	back := inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash))
+	back.Revision, back.Members[0].Target = "r1", fixture.OldHash
+	got := o.remembered(back, true)
+	if w := fixture.Words(*got); w["Progressing"] != "True/RollingBack" || got.Rollback.CompletedTime != nil || got.LastKnownGood.Revision != "r1" {
+		t.Errorf("on the way back: %v, %+v", w, got.Rollback)
+	}
+	back.Nodes[0] = fixture.Planned("a", fixture.OldHash)
+	back.Now = fixture.Epoch.Add(2 * time.Minute)
+	got = o.remembered(back, true)
+	if w := fixture.Words(*got); w["Progressing"] != "False/Complete" || got.Rollback.CompletedTime == nil {
+		t.Errorf("back: %v, %+v", w, got.Rollback)
+	}
+	done := got
+	back.Now = fixture.Epoch.Add(3 * time.Minute)
+	if diff := cmp.Diff(done, o.remembered(back, true)); diff != "" {
+		t.Errorf("the status of a completed rollback changes by itself (-before +after):\n%s", diff)
+	}
+
+	again := inputWith(fixture.Planned("a", fixture.OldHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash))
+	if got := o.remembered(again, true); got.Rollback != nil || got.LastKnownGood.Revision != "r1" {
+		t.Errorf("the bad version again is a new rollout: %+v", got.Rollback)
+	}
+	o.failed("a", "b")
+	bad.Now = fixture.Epoch.Add(time.Hour)
+	if got := o.remembered(bad, true); got.Rollback == nil || !got.Rollback.Time.Time.Equal(bad.Now) {
+		t.Errorf("it is rolled back again: %+v", got.Rollback)
+	}
+}
+
+func TestARollbackIsRememberedUntilAnotherRevisionComes(t *testing.T) {
+	stored := &topsv1.RolloutRollback{From: "r2", To: "r1", GcuResourceRevision: "fleet-1", Time: fixture.Ago(time.Minute)}
+	tests := []struct {
+		name            string
+		before, present string
+		blocked         bool
+		specs           []string
+		kept, arriving  bool
+	}{
+		{"before anything was changed back", "r2", "r2", false, []string{"fleet-2", "fleet-2"}, true, false},
+		{"while a target is not known", "r2", "", true, []string{"fleet-3", "fleet-3"}, true, false},
+		{"while some DaemonSets are changed back", "r2", "mixed", false, []string{"fleet-1", "fleet-2"}, true, false},
+		{"at the good templates", "r2", "r1", false, []string{"fleet-1", "fleet-1"}, true, true},
+		{"at the good spec, rendered anew", "r2", "r9", false, []string{"fleet-1", "fleet-1"}, true, true},
+		{"not when the bad one comes again", "r1", "r2", false, []string{"fleet-2", "fleet-2"}, false, false},
+		{"not when the bad one is half there again", "r1", "r2", false, []string{"fleet-2", "fleet-1"}, false, false},
+		{"not at another revision", "r1", "r3", false, []string{"fleet-3", "fleet-3"}, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := haltedGroup()
+			o.specs(tt.specs...)
+			in := rollout.Input{Revision: tt.present}
+			if tt.blocked {
+				blockedInput("RevisionPending")(&in)
+			}
+			before := &topsv1.DaemonRolloutStatus{Revision: tt.before, Rollback: stored}
+			if got := followed(before, o.State, in); (got != nil) != tt.kept {
+				t.Errorf("remembered %+v, want %v", got, tt.kept)
+			}
+			if got := arriving(stored, o.State, in); got != tt.arriving {
+				t.Errorf("arriving %v, want %v", got, tt.arriving)
+			}
+		})
+	}
+}
+
+func TestNoticesOfARollback(t *testing.T) {
+	begun := &topsv1.RolloutRollback{From: "r2", To: "r1", Message: "because", Time: fixture.Ago(time.Hour)}
+	done := begun.DeepCopy()
+	done.CompletedTime = &metav1.Time{Time: fixture.Epoch}
+	again := begun.DeepCopy()
+	again.Time = fixture.Ago(0)
+	const start, end = "Warning RollingBack: because", "Normal RolledBack: every reachable node is back at revision r1"
+	tests := []struct {
+		name          string
+		before, after *topsv1.RolloutRollback
+		want          []string
+	}{
+		{"the start says why", nil, begun, []string{start}},
+		{"nothing while it goes on", begun, begun, nil},
+		{"the end", begun, done, []string{end}},
+		{"nothing after the end", done, done, nil},
+		{"nothing when it is forgotten", done, nil, nil},
+		{"one of the same revisions", done, again, []string{start}},
+		{"both at once", nil, done, []string{start, end}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before, after := standing("Halted"), standing("Halted")
+			before.Rollback, after.Rollback = tt.before, tt.after
+			var got []string
+			for _, n := range Events(before, after) {
+				got = append(got, n.Type+" "+n.Reason+": "+n.Message)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+	under := standing("RollingBack")
+	if c := meta.FindStatusCondition(under.Conditions, topsv1.RolloutProgressing); !meta.IsStatusConditionFalse(under.Conditions, c.Type) || len(Events(standing("Halted"), under)) != 0 {
+		t.Error("that nodes are in flight is told, though the start of the rollback was")
+	}
+}
+
+func TestUndoPatch(t *testing.T) {
+	ds := fixture.DaemonSet("driver")
+	ds.ResourceVersion = "7"
+	r := fixture.RevisionsOf(ds, fixture.OldHash)[0]
+	r.Data.Raw = []byte(`{"spec":{"template":{"spec":{"containers":[]}},"other":1},"more":2}`)
+	got, err := TemplatePatch(ds, r)
+	want := `{"metadata":{"resourceVersion":"7","uid":"uid-driver"},"spec":{"template":{"$patch":"replace","spec":{"containers":[]}}}}`
+	if err != nil || string(got) != want {
+		t.Errorf("got  %s, %v\nwant %s", got, err, want)
+	}
+	for _, data := range []string{"", "[]", "{}"} {
+		r.Data.Raw = []byte(data)
+		if got, err := TemplatePatch(ds, r); err == nil {
+			t.Errorf("data %q gives %s", data, got)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// Reasons of the conditions of a DaemonRollout, besides the reasons of a
+// settings error and rollout.ReasonHalted and so on.
+const (
+	reasonAccepted          = "SettingsAccepted"
+	reasonRollingOut        = "RollingOut"
+	reasonRollingBack       = "RollingBack"
+	reasonAwaitingRequests  = "AwaitingRequests"
+	reasonNodesFailed       = "NodesFailed"
+	reasonComplete          = "Complete"
+	reasonReachableComplete = "CompleteExceptOffline"
+	reasonPaused            = "Paused"
+	reasonHalted            = "Halted"
+	reasonNotHalted         = "NotHalted"
+	reasonNotPaused         = "NotPaused"
+	reasonIncomplete        = "Incomplete"
+)
+
+// Status turns a decision into the status to store; previous is the status before, whose
+// condition times are kept where nothing changed.
+func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.Input, d rollout.Decision) topsv1.DaemonRolloutStatus {
+	status := *previous.DeepCopy()
+	storeLedger(&status, d.Ledger)
+	for i := range status.InFlight {
+		status.InFlight[i].Step = stepOf(status.InFlight[i].Node, &d)
+	}
+	status.Strategy = string(in.Settings.Strategy)
+	status.MaxUnavailable = int32(d.Limit)
+	status.Targets = nil
+	for _, m := range in.Members {
+		status.Targets = append(status.Targets, topsv1.RevisionTarget{DaemonSet: m.Key, Hash: m.Target})
+	}
+	status.Total, status.Updated = int32(d.Counts.Total), int32(d.Counts.Updated)
+	status.InFlightNodes, status.Pending = int32(d.Counts.InFlight), int32(d.Counts.Pending)
+	status.HeldNodes = int32(d.Counts.Held)
+	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed)
+	status.Unavailable = int32(d.Used)
+	status.ETASeconds = int32(d.ETA() / time.Second)
+	status.Skipped, status.Waiting = skippedOf(&d), waitingOf(&d)
+	for _, c := range conditionsOf(in, d) {
+		c.ObservedGeneration = generation
+		c.LastTransitionTime = wholeSecond(in.Now)
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	return status
+}
+
+func skippedOf(d *rollout.Decision) []topsv1.NodeNote {
+	var notes []topsv1.NodeNote
+	for _, v := range d.Skipped(maxListed) {
+		notes = append(notes, topsv1.NodeNote{Node: v.Node, Reason: string(v.Reason), Message: v.Message, Since: wholeSecond(v.Since)})
+	}
+	return notes
+}
+
+// stepOf says what a node in flight waits for. One whose Node object is gone is lost.
+func stepOf(node string, d *rollout.Decision) string {
+	if v, ok := d.Verdict(node); ok && v.State == rollout.InFlight {
+		return string(v.Reason)
+	}
+	return string(rollout.ReasonNodeLost)
+}
+
+func waitingOf(d *rollout.Decision) []topsv1.WaitingNote {
+	var notes []topsv1.WaitingNote
+	for _, w := range d.Waiting {
+		notes = append(notes, topsv1.WaitingNote{Reason: string(w.Reason), Nodes: int32(w.Nodes), Message: w.Message})
+	}
+	return notes
+}
+
+func conditionsOf(in rollout.Input, d rollout.Decision) []metav1.Condition {
+	progress := progressing(in, d)
+	return []metav1.Condition{
+		accepted(in),
+		progress,
+		condition(topsv1.RolloutHalted, d.Halted != "", reasonHalted, reasonNotHalted,
+			cmp.Or(d.Halted, "fewer nodes failed than halt a rollout")),
+		condition(topsv1.RolloutPaused, in.Settings.Paused, reasonPaused, reasonNotPaused,
+			"annotation "+topsv1.AnnotationPaused+" decides"),
+		condition(topsv1.RolloutComplete, isComplete(in, d), progress.Reason, reasonIncomplete, summary(d)),
+	}
+}
+
+func condition(kind string, is bool, yes, no, message string) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: no, Message: message}
+	if is {
+		c.Status, c.Reason = metav1.ConditionTrue, yes
+	}
+	return c
+}
+
+func accepted(in rollout.Input) metav1.Condition {
+	c := metav1.Condition{Type: topsv1.RolloutAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, Message: "the upgrade annotations are understood"}
+	if b := in.Blocked; b != nil && !observed.Transient(b) {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, b.Reason, b.Message
+	}
+	return c
+}
+
+// isComplete: every reachable node is at the target.
+func isComplete(in rollout.Input, d rollout.Decision) bool {
+	return in.Blocked == nil && d.Counts.Pending+d.Counts.Held == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
+}
+
+// progressing says in one word how the rollout stands.
+func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
+	c := metav1.Condition{Type: topsv1.RolloutProgressing, Status: metav1.ConditionFalse, Message: summary(d)}
+	switch {
+	case in.Blocked != nil:
+		c.Reason, c.Message = in.Blocked.Reason, in.Blocked.Message
+	case d.Halted != "":
+		c.Reason, c.Message = reasonHalted, d.Halted+"; "+c.Message
+	case isComplete(in, d) && d.Counts.Skipped > 0:
+		c.Reason = reasonReachableComplete
+	case isComplete(in, d):
+		c.Reason = reasonComplete
+	case d.Ledger.InFlight() > 0:
+		c.Status, c.Reason = metav1.ConditionTrue, reasonRollingOut
+	case in.Settings.Paused:
+		c.Reason = reasonPaused
+	case awaitsRequests(d):
+		c.Reason = reasonAwaitingRequests
+	case waiting(d).Reason == rollout.ReasonBudgetExhausted && len(d.Ledger.Failures) > 0:
+		c.Reason = reasonNodesFailed
+		c.Message = "failed nodes use up max-unavailable, repair them or roll out another revision; " + c.Message
+	case len(d.Waiting) > 0:
+		c.Reason, c.Message = string(waiting(d).Reason), waiting(d).Message+"; "+c.Message
+	default:
+		c.Reason = reasonNodesFailed
+	}
+	return c
+}
+
+// waiting is why most nodes wait, leaving out those that a person keeps back one by one
+// unless there are no others: what they wait for does not hold the rollout. It is zero
+// when no node waits.
+func waiting(d rollout.Decision) rollout.Waiting {
+	if len(d.Waiting) == 0 {
+		return rollout.Waiting{}
+	}
+	i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool {
+		return w.Reason != rollout.ReasonLeftOut && w.Reason != rollout.ReasonNodeHeld
+	})
+	return d.Waiting[max(i, 0)]
+}
+
+// awaitsRequests reports whether a node waits for its person.
+func awaitsRequests(d rollout.Decision) bool {
+	return slices.ContainsFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingRequest })
+}
+
+// summary is one sentence with the counts, and the first names of those a person
+// may want to look at.
+func summary(d rollout.Decision) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %d nodes updated", d.Counts.Updated, d.Counts.Total)
+	var inFlight, failed, skipped []string
+	for i := range d.Ledger.Slots {
+		if !d.Ledger.Slots[i].Queued {
+			inFlight = append(inFlight, d.Ledger.Slots[i].Node)
+		}
+	}
+	for i := range d.Ledger.Failures {
+		failed = append(failed, d.Ledger.Failures[i].Node)
+	}
+	for _, v := range d.Skipped(maxListed) {
+		skipped = append(skipped, v.Node)
+	}
+	parts := []struct {
+		count int
+		text  string
+		names []string
+	}{
+		{d.Counts.InFlight, "in flight", inFlight},
+		{d.Counts.Pending, "pending", nil},
+		{d.Counts.Held, "held", nil},
+		{d.Counts.Skipped, "skipped because they are offline", skipped},
+		{d.Counts.Failed, "failed", failed},
+	}
+	for _, p := range parts {
+		switch {
+		case p.count > 0 && len(p.names) > 0:
+			fmt.Fprintf(&b, ", %d %s (%s)", p.count, p.text, message.NamesOf(p.names, p.count))
+		case p.count > 0:
+			fmt.Fprintf(&b, ", %d %s", p.count, p.text)
+		}
+	}
+	return b.String()
+}

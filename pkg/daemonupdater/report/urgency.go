@@ -1,0 +1,67 @@
+package report
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// MustPrecede reports whether a new status has to be stored before anything else
+// happens, because the ledger in it differs. The rest of a status may follow later.
+func MustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
+	return stored.Revision != next.Revision || stored.Resumed != next.Resumed || len(stored.Failed) != len(next.Failed) ||
+		!allStored(next.InFlight, stored.InFlight, stored.Queued) || !allStored(next.Queued, stored.Queued) || !sameMemory(stored, next)
+}
+
+// allStored reports whether every slot is in one of the stored lists. A slot that is
+// stored and not needed any more may be dropped later, and that a queued node was
+// started may be said later.
+func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {
+	byNode := map[string]*topsv1.NodeSlot{}
+	for _, list := range stored {
+		for i := range list {
+			byNode[list[i].Node] = &list[i]
+		}
+	}
+	for i := range slots {
+		s, old := &slots[i], byNode[slots[i].Node]
+		if old == nil || old.UID != s.UID || old.Revision != s.Revision || old.Turn != s.Turn ||
+			old.Operation != s.Operation || old.PodUID != s.PodUID || old.PodVersion != s.PodVersion {
+			return false
+		}
+	}
+	return true
+}
+
+// sameMemory reports whether two statuses agree on good revisions and rollbacks.
+func sameMemory(a, b *topsv1.DaemonRolloutStatus) bool {
+	return equality.Semantic.DeepEqual(a.LastKnownGood, b.LastKnownGood) && equality.Semantic.DeepEqual(a.Rollback, b.Rollback)
+}
+
+// OnlyMoved reports whether all there is to tell is that a few nodes moved on as
+// they should: no condition says anything else, and nobody is newly skipped, held
+// or failed.
+func OnlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
+	const share = 12 // few are less than a twelfth
+	for i := range after.Conditions {
+		if c := &after.Conditions[i]; changed(before, after, c.Type) != nil {
+			return false
+		}
+	}
+	return before.Total == after.Total && before.SkippedNodes == after.SkippedNodes && before.HeldNodes == after.HeldNodes &&
+		before.FailedNodes == after.FailedNodes && before.MaxUnavailable == after.MaxUnavailable &&
+		max(after.Updated-before.Updated, before.Updated-after.Updated) < after.Total/share
+}
+
+// changed returns a condition that has another status or reason than before, nil when it
+// has not.
+func changed(before, after *topsv1.DaemonRolloutStatus, conditionType string) *metav1.Condition {
+	was := meta.FindStatusCondition(before.Conditions, conditionType)
+	is := meta.FindStatusCondition(after.Conditions, conditionType)
+	if is == nil || (was != nil && was.Reason == is.Reason && was.Status == is.Status) {
+		return nil
+	}
+	return is
+}

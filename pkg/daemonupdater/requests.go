@@ -1,0 +1,126 @@
+package daemonupdater
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
+)
+
+// requestAnswerer writes the tasks that answer the requests of nodes.
+type requestAnswerer struct {
+	access
+	changed *watch.ChangedNodes
+}
+
+// answer answers the requests for the DaemonSets of a group.
+func (a requestAnswerer) answer(ctx context.Context, p *pass) error {
+	answers := report.Answers{State: p.State, Fleet: p.fleet.Fleet, Input: &p.in, Decision: &p.decision}
+	return a.write(ctx, p.State, p.fleet.reported.Asking(), answers.Tasks)
+}
+
+// answerOrphans answers the requests for a DaemonSet that is gone.
+func (a requestAnswerer) answerOrphans(ctx context.Context, g observed.Group, now time.Time) error {
+	if g.Kind != observed.KindDaemonSet {
+		return nil
+	}
+	var ds appsv1.DaemonSet
+	if err := a.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: g.Name}, &ds); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting DaemonSet %s: %w", g, err)
+	}
+	var upgrades topsv1.NodeUpgradeList
+	if err := a.List(ctx, &upgrades); err != nil {
+		return fmt.Errorf("listing NodeUpgrades: %w", err)
+	}
+	return a.write(ctx, &observed.State{Group: g}, observed.ByName(upgrades.Items), func(u *topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool) {
+		return report.OrphanTasks(u, g, ds.UID, now)
+	})
+}
+
+// write patches the NodeUpgrades whose tasks are to change.
+func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades []*topsv1.NodeUpgrade, answer func(*topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool)) error {
+	return inParallel(ctx, len(upgrades), func(i int) error {
+		tasks, changed := answer(upgrades[i])
+		if !changed {
+			return nil
+		}
+		if err := a.confirmDone(ctx, s, upgrades[i], tasks); err != nil {
+			return err
+		}
+		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
+		err := a.Status().Patch(ctx, report.WithTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy))
+		if apierrors.IsConflict(err) {
+			a.changed.Add(s.Group, upgrades[i].Name) // no event told of what its agent writes by the minute
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err)
+		}
+		return nil
+	})
+}
+
+// confirmDone makes certain, past the cache, of what is about to be told for good:
+// that a request is done. It returns errStaleCache when the cache is behind, and shows
+// the pod or the revision before the one that was asked about.
+func (a requestAnswerer) confirmDone(ctx context.Context, s *observed.State, upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) error {
+	replaced, atTarget := report.NewlyDone(upgrade, tasks)
+	for _, request := range replaced {
+		if err := a.confirmReplaced(ctx, request); err != nil {
+			return err
+		}
+	}
+	for _, request := range atTarget {
+		if err := a.confirmAtTarget(ctx, s, request); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// confirmReplaced returns errStaleCache when the pod of a request is still there.
+func (a requestAnswerer) confirmReplaced(ctx context.Context, request *topsv1.UpgradeRequest) error {
+	var live corev1.Pod
+	key := client.ObjectKey{Namespace: request.Pod.Namespace, Name: request.Pod.Name}
+	err := a.live.Get(ctx, key, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking for pod %s: %w", key, err)
+	}
+	if err == nil && live.UID == request.Pod.UID {
+		return fmt.Errorf("pod %s: %w", key, errStaleCache)
+	}
+	return nil
+}
+
+// confirmAtTarget returns errStaleCache when the target of a request's DaemonSet is
+// another one by now.
+func (a requestAnswerer) confirmAtTarget(ctx context.Context, s *observed.State, request *topsv1.UpgradeRequest) error {
+	for _, m := range s.Members {
+		if m.DaemonSet.UID != request.DaemonSet.UID {
+			continue
+		}
+		live, same, err := a.liveDaemonSet(ctx, m)
+		if err != nil {
+			return err
+		}
+		if !same {
+			return fmt.Errorf("DaemonSet %s: %w", m.Key(), errStaleCache)
+		}
+		revisions, err := a.liveRevisions(ctx, m, live)
+		if err != nil {
+			return err
+		}
+		if !m.SameTarget(live, revisions) {
+			return fmt.Errorf("DaemonSet %s: %w", m.Key(), errStaleCache)
+		}
+	}
+	return nil
+}

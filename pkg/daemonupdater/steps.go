@@ -1,0 +1,103 @@
+package daemonupdater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+)
+
+// steps are the steps of a pass, each with what it needs.
+type steps struct {
+	groups     groupReader
+	fleets     fleetReader
+	ledgers    ledgerStore
+	pods       podDeleter
+	operations operationWriter
+	rollbacks  rollbackStep
+	conditions conditionWriter
+	requests   requestAnswerer
+}
+
+// carryOut stores the ledger, then acts, then reports. What is about to lose pods
+// is read again meanwhile. It returns how long a status that was not urgent has to
+// wait.
+func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err error) {
+	if err := s.fleets.confirmGone(ctx, p); err != nil {
+		return 0, err
+	}
+	rollback, err := s.rollbacks.decide(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	due := s.pods.due(p.decision.Delete)
+	var unchanged map[int]bool
+	var check errgroup.Group
+	check.Go(func() (err error) {
+		unchanged, err = s.pods.recheck(ctx, p, due)
+		return err
+	})
+	wait, err = s.ledgers.store(ctx, p, rollback)
+	failed := check.Wait()
+	if err != nil {
+		return 0, err
+	}
+	if failed == nil {
+		failed = s.pods.delete(ctx, p, due, unchanged)
+	}
+	fenced := errors.Join(s.pods.fence(ctx, p), s.operations.order(ctx, p))
+	soon, undone := s.rollbacks.carryOut(ctx, p, rollback)
+	again, reported := s.report(ctx, p)
+	return soonest(soonest(wait, soon), again), errors.Join(failed, fenced, undone, reported)
+}
+
+// report tells pods and nodes what was decided about them, and returns when to go
+// on with the rest, 0 when there is none.
+func (s *steps) report(ctx context.Context, p *pass) (again time.Duration, err error) {
+	more, err := s.conditions.write(ctx, p)
+	if more {
+		again = time.Millisecond
+	}
+	return again, errors.Join(err, s.requests.answer(ctx, p))
+}
+
+// release ends the control over a group that has no strategy any more: first what was
+// left on its pods and nodes, and deletions that may still be under way, then the
+// rollout itself. It reports whether that is done.
+func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, released bool, err error) {
+	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.operations.order(ctx, p))
+	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
+		return again, false, errors.Join(err, failed)
+	}
+	if p.fleet.holdsSlot(&p.decision) {
+		return retryStaleCache, false, nil
+	}
+	if left, err := s.operations.cancel(ctx, p.RolloutKey()); err != nil || left {
+		return retryStaleCache, false, err
+	}
+	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", p.Group.String())
+	if err := s.ledgers.Delete(ctx, p.Rollout, client.Preconditions{UID: &p.Rollout.UID}); client.IgnoreNotFound(err) != nil {
+		return 0, false, fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(p.Rollout), err)
+	}
+	return 0, true, nil
+}
+
+// abandon ends what is left of a group that is gone: its operations, and requests for it.
+func (s *steps) abandon(ctx context.Context, g observed.Group, now time.Time) error {
+	_, err := s.operations.cancel(ctx, g.RolloutKey(s.ledgers.namespace).String())
+	return errors.Join(err, s.requests.answerOrphans(ctx, g, now))
+}
+
+// soonest returns the shorter of two delays, where 0 means none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

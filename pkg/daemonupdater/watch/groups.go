@@ -1,0 +1,159 @@
+package watch
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+)
+
+// Groups tells which groups an event wakes, and notes which nodes it is about.
+type Groups struct {
+	client.Reader
+	// Namespace holds the DaemonRollouts of GcuResources.
+	Namespace string
+	// Changed notes the nodes.
+	Changed *ChangedNodes
+}
+
+// OfPod returns the group of the DaemonSet that controls a pod, and notes
+// that the pod's node is to be read again.
+func (w Groups) OfPod(ctx context.Context, object client.Object) []observed.Group {
+	groups := w.OfController(ctx, object)
+	for _, g := range groups {
+		w.Changed.Add(g, daemonset.NodeName(object.(*corev1.Pod)))
+	}
+	return groups
+}
+
+// OfController returns the group of the DaemonSet that controls an object.
+func (w Groups) OfController(ctx context.Context, object client.Object) []observed.Group {
+	ref := metav1.GetControllerOf(object)
+	if ref == nil || ref.Kind != observed.KindDaemonSet {
+		return nil
+	}
+	var ds appsv1.DaemonSet
+	key := client.ObjectKey{Namespace: object.GetNamespace(), Name: ref.Name}
+	if err := w.Get(ctx, key, &ds, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // not in the cache: its own event will come
+	}
+	return []observed.Group{observed.GroupOf(&ds)}
+}
+
+// OnNode returns every group that has a strategy or claims to have one,
+// and notes that the node is to be read again.
+func (w Groups) OnNode(ctx context.Context, node client.Object) []observed.Group {
+	groups := w.with(ctx, controlled)
+	for _, g := range groups {
+		w.Changed.Add(g, node.GetName())
+	}
+	return groups
+}
+
+// controlled reports whether a DaemonSet has a strategy or claims to have one.
+func controlled(s daemonset.Settings, err error) bool {
+	return err != nil || s.Strategy != daemonset.NoStrategy
+}
+
+// UnderPolicy returns the groups that name a policy.
+func (w Groups) UnderPolicy(ctx context.Context, policy client.Object) []observed.Group {
+	return w.with(ctx, func(s daemonset.Settings, err error) bool {
+		return err == nil && s.Policy == policy.GetName()
+	})
+}
+
+func (w Groups) with(ctx context.Context, which func(daemonset.Settings, error) bool) []observed.Group {
+	var list appsv1.DaemonSetList
+	if err := w.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing DaemonSets failed, their groups are not woken")
+		return nil
+	}
+	groups := map[observed.Group]bool{}
+	for i := range list.Items {
+		if which(daemonset.SettingsOf(&list.Items[i])) {
+			groups[observed.GroupOf(&list.Items[i])] = true
+		}
+	}
+	return slices.Collect(maps.Keys(groups))
+}
+
+// AskedFor returns the groups of the DaemonSets a node asks for or pulls images
+// for, and, when an operation is on the node, which others keep off, or somebody holds
+// it, all, with
+// the one that the operation belongs to, which may have no strategy any more, or be
+// gone. It notes that the node is to be read again.
+func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.Group {
+	groups := map[observed.Group]bool{}
+	u := object.(*topsv1.NodeUpgrade)
+	for _, request := range u.Status.Requests {
+		if g, alive := w.named(ctx, request.DaemonSet); alive {
+			groups[g] = true
+		} else {
+			groups[observed.Group{Kind: observed.KindDaemonSet, Namespace: request.DaemonSet.Namespace, Name: request.DaemonSet.Name}] = true
+		}
+	}
+	for _, pull := range u.Status.Pulls {
+		if g, alive := w.named(ctx, pull.DaemonSet); alive {
+			groups[g] = true
+		}
+	}
+	if u.Spec.Operation != nil || u.Status.Operation != nil || len(daemonset.HoldsOf(u)) > 0 {
+		for _, g := range w.with(ctx, controlled) {
+			groups[g] = true
+		}
+		if u.Spec.Operation != nil {
+			w.addOwner(groups, u.Spec.Operation.Rollout)
+		}
+		if u.Status.Operation != nil {
+			w.addOwner(groups, u.Status.Operation.Rollout)
+		}
+	}
+	for g := range groups {
+		w.Changed.Add(g, object.GetName())
+	}
+	return slices.Collect(maps.Keys(groups))
+}
+
+// named returns the group of a DaemonSet, and whether that very one is there.
+func (w Groups) named(ctx context.Context, ref topsv1.NamespacedRef) (g observed.Group, alive bool) {
+	var ds appsv1.DaemonSet
+	err := w.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &ds, client.UnsafeDisableDeepCopy)
+	if err != nil || ds.UID != ref.UID {
+		return observed.Group{}, false
+	}
+	return observed.GroupOf(&ds), true
+}
+
+// addOwner adds the group of an operation, which names its rollout: only GcuResources
+// have operations, and their rollouts are in the operator's namespace.
+func (w Groups) addOwner(groups map[observed.Group]bool, rollout string) {
+	if name, ours := strings.CutPrefix(rollout, w.Namespace+"/"); ours {
+		groups[observed.Group{Kind: observed.KindGcuResource, Name: name}] = true
+	}
+}
+
+// Own is a DaemonSet as a group of its own: when it is gone, the requests
+// for it are answered there, whatever group it belonged to.
+func Own(_ context.Context, object client.Object) []observed.Group {
+	return []observed.Group{{Kind: observed.KindDaemonSet, Namespace: object.GetNamespace(), Name: object.GetName()}}
+}
+
+// OfRollout returns the group of a DaemonRollout.
+func (w Groups) OfRollout(_ context.Context, object client.Object) []observed.Group {
+	target := object.(*topsv1.DaemonRollout).Spec.TargetRef
+	g := observed.Group{Kind: target.Kind, Name: target.Name}
+	if g.Kind == observed.KindDaemonSet {
+		g.Namespace = object.GetNamespace()
+	}
+	return []observed.Group{g}
+}

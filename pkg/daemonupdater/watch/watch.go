@@ -1,0 +1,126 @@
+// Package watch wakes rollout groups: by everything that a rollout looks at. Nothing
+// depends on another controller happening to write a status.
+package watch
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+)
+
+// Add adds the watches to a controller of groups.
+func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuilder[observed.Group] {
+	return b.
+		Watches(&appsv1.DaemonSet{}, enqueue(func(_ context.Context, object client.Object) []observed.Group {
+			return []observed.Group{observed.GroupOf(object.(*appsv1.DaemonSet))}
+		}), builder.WithPredicates(DaemonSetChanged())).
+		Watches(&appsv1.DaemonSet{}, enqueue(Own), builder.WithPredicates(onlyDeletion())).
+		Watches(&corev1.Pod{}, enqueueSoon(w.OfPod)).
+		Watches(&appsv1.ControllerRevision{}, enqueue(w.OfController)).
+		Watches(&corev1.Node{}, enqueue(w.OnNode), builder.WithPredicates(NodeChanged())).
+		Watches(&topsv1.NodeUpgrade{}, enqueue(w.AskedFor), builder.WithPredicates(UpgradeChanged())).
+		Watches(&topsv1.DaemonRollout{}, enqueue(w.OfRollout)).
+		Watches(&topsv1.UpgradePolicy{}, enqueue(w.UnderPolicy))
+}
+
+func enqueue(groups func(context.Context, client.Object) []observed.Group) handler.TypedEventHandler[client.Object, observed.Group] {
+	return handler.TypedEnqueueRequestsFromMapFunc(groups)
+}
+
+// A pass waits for more events of pods: there are several for each pod that is
+// replaced, and many pods at once. Only one of them makes room for another node,
+// that the pod is Ready; what the others say is in time for a report.
+const (
+	gatherReady = 10 * time.Millisecond
+	gatherRest  = 200 * time.Millisecond
+)
+
+// enqueueSoon is enqueue for events of pods.
+func enqueueSoon(groups func(context.Context, client.Object) []observed.Group) handler.TypedEventHandler[client.Object, observed.Group] {
+	type queue = workqueue.TypedRateLimitingInterface[observed.Group]
+	add := func(ctx context.Context, q queue, soon time.Duration, objects ...client.Object) {
+		for _, object := range objects {
+			for _, g := range groups(ctx, object) {
+				q.AddAfter(g, soon)
+			}
+		}
+	}
+	return handler.TypedFuncs[client.Object, observed.Group]{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, gatherRest, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			soon := gatherRest
+			if daemonset.BecameReady(e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)) {
+				soon = gatherReady
+			}
+			add(ctx, q, soon, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, gatherRest, e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, gatherRest, e.Object) },
+	}
+}
+
+// UpgradeChanged passes updates of a NodeUpgrade that can change a decision: what
+// the node agent reads off its node every minute is none of them.
+func UpgradeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*topsv1.NodeUpgrade), e.ObjectNew.(*topsv1.NodeUpgrade)
+			return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+				!equality.Semantic.DeepEqual(before.Status.Operation, after.Status.Operation) ||
+				!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
+				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
+				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
+				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls) ||
+				!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)
+		},
+	}
+}
+
+func onlyDeletion() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// NodeChanged passes node events that can change a decision: readiness, labels,
+// taints, appearing and vanishing.
+func NodeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return daemonset.NodeChanged(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node))
+		},
+	}
+}
+
+// DaemonSetChanged passes updates of a DaemonSet that can change a decision: its
+// spec, that it was observed, what it is annotated with and whose it is. The
+// counts in its status change with every pod.
+func DaemonSetChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*appsv1.DaemonSet), e.ObjectNew.(*appsv1.DaemonSet)
+			return before.UID != after.UID || before.Generation != after.Generation ||
+				before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
+				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+				!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
+		},
+	}
+}

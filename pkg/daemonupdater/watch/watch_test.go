@@ -1,0 +1,141 @@
+package watch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+func TestAPullWakesItsGroup(t *testing.T) {
+	driver := fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.OldHash)
+	before, after := fixture.NodeUpgrade("a"), fixture.NodeUpgrade("a")
+	after.Status.Pulls = []topsv1.ImagePull{{Pod: topsv1.NamespacedRef{Namespace: driver.Namespace, Name: driver.Name, UID: driver.UID}, State: topsv1.PullReady}}
+	if !UpgradeChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		t.Error("a pull that ended changes nothing")
+	}
+	if UpgradeChanged().Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after.DeepCopy()}) {
+		t.Error("a pull that stays as it is wakes the group")
+	}
+}
+
+func TestNodeChanged(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*corev1.Node)
+		want   bool
+	}{
+		{"a node that goes offline", func(n *corev1.Node) { fixture.Offline(n) }, true},
+		{"another label", func(n *corev1.Node) { n.Labels["gcu"] = "true" }, true},
+		{"a label that is gone", func(n *corev1.Node) { n.Labels = nil }, true},
+		{"another taint", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: "NoExecute"}} }, true},
+		{"another node of the same name", func(n *corev1.Node) { n.UID = "uid-2" }, true},
+		{"not a heartbeat", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = fixture.Ago(0) }, false},
+		{"not another condition", func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue})
+		}, false},
+		{"not an annotation", func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, false},
+		{"not an image", func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before, after := fixture.Node("a"), fixture.Node("a")
+			tt.change(after)
+			if got := NodeChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tt.want {
+				t.Errorf("passes = %v, want %v", got, tt.want)
+			}
+			if got := NodeChanged().Update(event.UpdateEvent{ObjectOld: after, ObjectNew: before}); got != tt.want {
+				t.Errorf("passes the way back = %v, want %v", got, tt.want)
+			}
+		})
+	}
+	t.Run("a node that changes from silent to not ready", func(t *testing.T) {
+		silent, notReady := fixture.Offline(fixture.Node("a")), fixture.Offline(fixture.Node("a"))
+		notReady.Status.Conditions[0].Status = corev1.ConditionFalse
+		if NodeChanged().Update(event.UpdateEvent{ObjectOld: silent, ObjectNew: notReady}) {
+			t.Error("passes, though it is offline before and after")
+		}
+	})
+	t.Run("nodes that appear and vanish", func(t *testing.T) {
+		if !NodeChanged().Create(event.CreateEvent{Object: fixture.Node("a")}) || !NodeChanged().Delete(event.DeleteEvent{Object: fixture.Node("a")}) {
+			t.Error("does not pass")
+		}
+	})
+}
+
+func TestDaemonSetChanged(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*appsv1.DaemonSet)
+		want   bool
+	}{
+		{"another spec", func(ds *appsv1.DaemonSet) { ds.Generation++ }, true},
+		{"a spec that was observed", func(ds *appsv1.DaemonSet) { ds.Status.ObservedGeneration-- }, true},
+		{"another annotation", func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") }, true},
+		{"another label", func(ds *appsv1.DaemonSet) { ds.Labels = map[string]string{topsv1.LabelGcuResource: "fleet"} }, true},
+		{"another owner", func(ds *appsv1.DaemonSet) { fixture.OfGcuResource(ds) }, true},
+		{"a deletion", func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{Time: fixture.Epoch} }, true},
+		{"another DaemonSet of the same name", func(ds *appsv1.DaemonSet) { ds.UID = "uid-2" }, true},
+		{"not its counts", func(ds *appsv1.DaemonSet) { ds.Status.NumberReady, ds.Status.UpdatedNumberScheduled = 7, 7 }, false},
+		{"not its resourceVersion", func(ds *appsv1.DaemonSet) { ds.ResourceVersion = "9" }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before, after := fixture.DaemonSet("driver"), fixture.DaemonSet("driver")
+			tt.change(after)
+			if got := DaemonSetChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tt.want {
+				t.Errorf("passes = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// delays is a queue that notes after how long groups are added.
+type delays struct {
+	workqueue.TypedRateLimitingInterface[observed.Group]
+	after []time.Duration
+}
+
+func (d *delays) AddAfter(_ observed.Group, after time.Duration) { d.after = append(d.after, after) }
+
+func TestAPodThatBecomesReadyWakesItsGroupFirst(t *testing.T) {
+	ready := fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.NewHash)
+	starting := ready.DeepCopy()
+	starting.Status.Conditions[0].Status = corev1.ConditionFalse
+	group := observed.Group{Kind: observed.KindDaemonSet, Namespace: "kube-system", Name: "driver"}
+	handle := enqueueSoon(func(context.Context, client.Object) []observed.Group { return []observed.Group{group} })
+	tests := []struct {
+		name  string
+		event func(*delays)
+		want  []time.Duration
+	}{
+		{"a pod that becomes Ready", func(q *delays) {
+			handle.Update(t.Context(), event.UpdateEvent{ObjectOld: starting, ObjectNew: ready}, q)
+		}, []time.Duration{gatherReady, gatherReady}},
+		{"a pod that is Ready no more", func(q *delays) {
+			handle.Update(t.Context(), event.UpdateEvent{ObjectOld: ready, ObjectNew: starting}, q)
+		}, []time.Duration{gatherRest, gatherRest}},
+		{"a new pod", func(q *delays) { handle.Create(t.Context(), event.CreateEvent{Object: starting}, q) }, []time.Duration{gatherRest}},
+		{"a pod that is gone", func(q *delays) { handle.Delete(t.Context(), event.DeleteEvent{Object: ready}, q) }, []time.Duration{gatherRest}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			q := &delays{}
+			tt.event(q)
+			if diff := cmp.Diff(tt.want, q.after); diff != "" {
+				t.Errorf("delays (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package preview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// Drains are the policies under which nodes are drained, by name; nil for a rollout that
+// drains none. The policy is that of the group, nil for none.
+func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]drain.Policy, error) {
+	var spec *topsv1.DrainPolicy
+	if policy != nil {
+		spec = policy.Spec.Drain
+	}
+	var drains map[string]drain.Policy
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		if n.Disruption == upgradeplan.ReplacePod {
+			continue
+		}
+		with, err := drain.PolicyOf(spec)
+		if err != nil {
+			return nil, err
+		}
+		if n.Disruption == upgradeplan.DrainNode {
+			with = with.All()
+		}
+		if drains == nil {
+			drains = map[string]drain.Policy{}
+		}
+		drains[n.Name] = with
+	}
+	return drains, nil
+}
+
+// Evict says of nodes that are drained which pods leave and what holds others. The pods
+// are those that the drains are about, by node.
+func (r *Rollout) Evict(drains map[string]drain.Policy, pods map[string][]corev1.Pod, budgets []policyv1.PodDisruptionBudget, now time.Time) {
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		if policy, drained := drains[n.Name]; drained {
+			n.Evicts, n.Holds = evicted(n.Name, pods[n.Name], policy, now, budgets)
+		}
+	}
+}
+
+// evicted tells which pods leave a node that is drained, and what holds the others, or
+// them: a budget that allows no eviction now.
+func evicted(node string, pods []corev1.Pod, policy drain.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
+	evict, r := drain.Decide(drain.Facts{Node: node, NodeReady: true, Pods: pods}, policy, nil, now, now)
+	var parts []string
+	if said := r.Message(); said != "" {
+		parts = append(parts, said)
+	}
+	refused := map[string][]string{}
+	var order []string
+	for _, pod := range evict {
+		name := pod.Namespace + "/" + pod.Name
+		leave = append(leave, name)
+		if budget := refusing(pod, budgets); budget != "" {
+			if refused[budget] == nil {
+				order = append(order, budget)
+			}
+			refused[budget] = append(refused[budget], name)
+		}
+	}
+	slices.Sort(order)
+	for _, budget := range order {
+		parts = append(parts, fmt.Sprintf("PodDisruptionBudget %s allows no eviction now: %s", budget, message.Names(refused[budget])))
+	}
+	return leave, strings.Join(parts, "; ")
+}
+
+// refusing returns a budget that lets a pod not go now, "" for none.
+func refusing(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
+	for i := range budgets {
+		b := &budgets[i]
+		if b.Namespace != pod.Namespace || b.Status.DisruptionsAllowed > 0 {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+			return b.Namespace + "/" + b.Name
+		}
+	}
+	return ""
+}

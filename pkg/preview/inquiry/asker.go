@@ -1,0 +1,108 @@
+// Package inquiry asks a cluster what an upgrade of a GcuResource (gr) is going to do
+// (pkg/preview), and whether what an upgrade is to be limited to is there. It only reads.
+package inquiry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/preview"
+)
+
+// Asker tells what upgrades are going to do. It only reads.
+type Asker struct {
+	// Reader reads the cluster, from a cache or not.
+	Reader client.Reader
+	// Live reads past the cache what a cache of the operator does not hold: pods that are
+	// not the operator's, their budgets, and where the operator runs.
+	Live client.Reader
+	// Namespace is that of the operator.
+	Namespace string
+	// Clock tells the time.
+	Clock func() time.Time
+}
+
+// Ask answers a question. The error says what could not be read or planned.
+func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, error) {
+	group := observed.Group{Kind: observed.KindGcuResource, Name: q.Wanted.Name}
+	members, err := a.members(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	specs, err := a.specs(ctx, q.Present)
+	if err != nil {
+		return nil, err
+	}
+	differs, err := preview.Compare(q.Present, q.Wanted, members, specs)
+	if err != nil {
+		return nil, err
+	}
+	s := &observed.State{Group: group, Members: differs.Foresee(members, component.Carried(q.Wanted))}
+	if s.OperatorNode, err = operatorNode(ctx, a.Live, a.Namespace); err != nil {
+		return nil, err
+	}
+	told, err := rolloutReader{a.Reader, a.Live, a.Namespace}.rollout(ctx, s, a.Clock(), q.Approved)
+	if err != nil {
+		return nil, err
+	}
+	cut, _ := daemonset.CutOf(q.Wanted.Annotations) // one that is not understood is why it is blocked
+	return &preview.Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: differs.Counted(told, cut), Rollout: *told}, nil
+}
+
+// CheckCut is CheckCut for the cluster of the Asker.
+func (a Asker) CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (*daemonset.Cut, string, error) {
+	return CheckCut(ctx, a.Reader, gr, cut)
+}
+
+// members returns the DaemonSets of a gr, in the order of replacement.
+func (a Asker) members(ctx context.Context, g observed.Group) ([]observed.Member, error) {
+	var sets appsv1.DaemonSetList
+	if err := a.Reader.List(ctx, &sets, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
+		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", g, err)
+	}
+	var members []observed.Member
+	for _, ds := range g.DaemonSets(sets.Items) {
+		var list appsv1.ControllerRevisionList
+		if err := a.Reader.List(ctx, &list, client.InNamespace(ds.Namespace), client.MatchingLabels(ds.Spec.Selector.MatchLabels), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing the revisions of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+		}
+		members = append(members, observed.Member{DaemonSet: ds, Revisions: observed.ByName(list.Items)})
+	}
+	return members, nil
+}
+
+// specs returns the specs that a gr had, by the names of the revisions that hold them.
+func (a Asker) specs(ctx context.Context, gr *topsv1.GcuResource) (map[string]*topsv1.GcuResourceSpec, error) {
+	var kept appsv1.ControllerRevisionList
+	if err := a.Reader.List(ctx, &kept, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.InNamespace(a.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the specs of GcuResource %s: %w", gr.Name, err)
+	}
+	specs := map[string]*topsv1.GcuResourceSpec{}
+	for i := range kept.Items {
+		if r := &kept.Items[i]; metav1.IsControlledBy(r, gr) {
+			specs[r.Name] = specIn(r)
+		}
+	}
+	return specs, nil
+}
+
+// specIn returns the spec that a revision of a gr holds, nil when it cannot be read.
+func specIn(r *appsv1.ControllerRevision) *topsv1.GcuResourceSpec {
+	var data struct {
+		Spec *topsv1.GcuResourceSpec `json:"spec"`
+	}
+	if json.Unmarshal(r.Data.Raw, &data) != nil {
+		return nil
+	}
+	return data.Spec
+}

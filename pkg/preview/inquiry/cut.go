@@ -1,0 +1,105 @@
+package inquiry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// maxCut bounds what of a cut is written into an annotation: the API server takes 256 KiB
+// of annotations, on a gr and on each of its DaemonSets.
+const maxCut = 128 << 10
+
+// CheckCut says what is wrong with the nodes and components that an upgrade of a gr is to
+// be limited to, "" for nothing: a node that there is not, a component that does not run
+// on nodes or that the gr does not ask for. It returns the cut with the names of
+// components as the spec has them, each name once. The error says what could not be read.
+func CheckCut(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, cut *daemonset.Cut) (checked *daemonset.Cut, wrong string, err error) {
+	checked = &daemonset.Cut{}
+	rolled := perNode(gr)
+	for _, name := range cut.Components {
+		if name == "plugin" { // its other name (decision D2)
+			name = component.DevicePlugin
+		}
+		if !slices.Contains(rolled, name) {
+			return nil, fmt.Sprintf("GcuResource %s has no component %.100q on its nodes; it has %s", gr.Name, name, strings.Join(rolled, ", ")), nil
+		}
+		checked.Components = append(checked.Components, name)
+	}
+	var missing []string
+	for _, name := range cut.Nodes {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return nil, fmt.Sprintf("%.100q is not the name of a node", name), nil
+		}
+		checked.Nodes = append(checked.Nodes, name)
+	}
+	checked.Nodes, checked.Components = once(checked.Nodes), once(checked.Components)
+	if missing, err = missingNodes(ctx, r, checked.Nodes); err != nil || len(missing) > 0 {
+		return nil, "there is no node " + message.Names(missing), err
+	}
+	if n := len(checked.String()); n > maxCut {
+		return nil, fmt.Sprintf("the names of %s are too long together: upgrade in several parts", message.Count(len(checked.Nodes), "node")), nil
+	}
+	return checked, "", nil
+}
+
+// once returns each name once, in the order in which they come first.
+func once(names []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(names, func(name string) bool {
+		was := seen[name]
+		seen[name] = true
+		return was
+	})
+}
+
+// fewNodes are looked up one by one.
+const fewNodes = 20
+
+func missingNodes(ctx context.Context, r client.Reader, names []string) ([]string, error) {
+	var missing []string
+	if len(names) <= fewNodes {
+		for _, name := range names {
+			err := r.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})
+			if apierrors.IsNotFound(err) {
+				missing = append(missing, name)
+			} else if err != nil {
+				return nil, fmt.Errorf("reading node %s: %w", name, err)
+			}
+		}
+		return missing, nil
+	}
+	var list corev1.NodeList
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	there := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		there[list.Items[i].Name] = true
+	}
+	for _, name := range names {
+		if !there[name] {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
+}
+
+// perNode are the components of a gr that run on nodes, in the order in which they are
+// deployed.
+func perNode(gr *topsv1.GcuResource) []string {
+	return slices.DeleteFunc(component.Requested(&gr.Spec), func(name string) bool {
+		return component.Find(name).Readiness != component.OnEveryNode
+	})
+}

@@ -1,0 +1,143 @@
+package inquiry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
+
+// rolloutReader reads what a rollout looks at.
+type rolloutReader struct {
+	reader, live client.Reader
+	namespace    string
+}
+
+// rollout tells what is done node by node to a group, whose members are as they would be.
+func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.Time, approved bool) (*preview.Rollout, error) {
+	if len(s.Members) == 0 {
+		return preview.Nothing(""), nil
+	}
+	if err := r.readRollout(ctx, s); err != nil {
+		return nil, err
+	}
+	book := upgradeplan.DefaultBook()
+	in := s.Input(&book, rollout.DefaultDeadlines, now)
+	if blocked := preview.Blocked(&in); blocked != "" {
+		return preview.Nothing(blocked), nil
+	}
+	nodes, err := r.nodes(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	told, err := preview.RolloutOf(s, in, nodes, &book, approved)
+	if err != nil {
+		return nil, err
+	}
+	drains, err := told.Drains(s.Policy)
+	if err != nil || len(drains) == 0 {
+		return told, err
+	}
+	pods, err := r.podsOn(ctx, drains)
+	if err != nil {
+		return nil, err
+	}
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := r.live.List(ctx, &budgets); err != nil {
+		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
+	}
+	told.Evict(drains, pods, budgets.Items, in.Now)
+	return told, nil
+}
+
+// readRollout reads the DaemonRollout of a group, and its policy.
+func (r rolloutReader) readRollout(ctx context.Context, s *observed.State) error {
+	s.Rollout = s.NewRollout(s.Group.RolloutKey(r.namespace))
+	err := r.reader.Get(ctx, client.ObjectKeyFromObject(s.Rollout), s.Rollout)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting DaemonRollout %s: %w", s.Rollout.Name, err)
+	}
+	name := s.PolicyName()
+	if name == "" {
+		return nil
+	}
+	var policy topsv1.UpgradePolicy
+	if err := r.reader.Get(ctx, client.ObjectKey{Name: name}, &policy); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("getting UpgradePolicy %s: %w", name, err)
+	}
+	s.Policy = &policy
+	return nil
+}
+
+// nodes returns what there is of each node, by name.
+func (r rolloutReader) nodes(ctx context.Context, s *observed.State) (map[string]*observed.Node, error) {
+	var nodes corev1.NodeList
+	var upgrades topsv1.NodeUpgradeList
+	if err := errors.Join(r.reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy), r.reader.List(ctx, &upgrades, client.UnsafeDisableDeepCopy)); err != nil {
+		return nil, fmt.Errorf("reading the fleet: %w", err)
+	}
+	pods := make([][]*corev1.Pod, len(s.Members))
+	for i, m := range s.Members {
+		var err error
+		if pods[i], err = r.podsOfDaemonSet(ctx, m.DaemonSet); err != nil {
+			return nil, err
+		}
+	}
+	return observed.NodesByName(nodes.Items, pods, upgrades.Items), nil
+}
+
+// podsOfDaemonSet returns the pods that a DaemonSet controls.
+func (r rolloutReader) podsOfDaemonSet(ctx context.Context, ds *appsv1.DaemonSet) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := r.reader.List(ctx, &list, client.InNamespace(ds.Namespace), client.MatchingLabels(ds.Spec.Selector.MatchLabels), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing pods of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], ds) {
+			pods = append(pods, &list.Items[i])
+		}
+	}
+	return pods, nil
+}
+
+// podPage is how many pods are read at a time: of a large fleet they are many.
+const podPage = 500
+
+// podsOn returns the pods that drains are about, by node.
+func (r rolloutReader) podsOn(ctx context.Context, drains map[string]drain.Policy) (map[string][]corev1.Pod, error) {
+	pods := map[string][]corev1.Pod{}
+	for next := ""; ; {
+		var page corev1.PodList
+		if err := r.live.List(ctx, &page, client.Limit(podPage), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range page.Items {
+			pod := &page.Items[i]
+			if policy, is := drains[pod.Spec.NodeName]; is && policy.Concerns(pod) {
+				pods[pod.Spec.NodeName] = append(pods[pod.Spec.NodeName], *pod)
+			}
+		}
+		if next = page.Continue; next == "" {
+			return pods, nil
+		}
+	}
+}

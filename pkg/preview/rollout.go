@@ -1,0 +1,181 @@
+package preview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// Rollout is what is done node by node when nothing fails.
+type Rollout struct {
+	// Blocked says why nothing at all would be replaced, "" when that is not so.
+	Blocked string `json:"blocked,omitempty"`
+	// Limit is how many nodes may be unavailable at once.
+	Limit int `json:"maxUnavailable"`
+	// Total is how many nodes there are that run components of the gr.
+	Total int `json:"total"`
+	// Nodes that are upgraded, in the order of their starts.
+	Nodes []Node `json:"nodes"`
+	// InFlight are nodes that were started before, by name; they are not among the others.
+	InFlight []string `json:"inFlight,omitempty"`
+	// Left are the nodes that are not, and why, by name.
+	Left []LeftNode `json:"left,omitempty"`
+	// Seconds it takes at the usual pace; 0 when that is not known.
+	Seconds int64 `json:"seconds,omitempty"`
+	// Plan has the tasks, in batches of nodes that start together.
+	Plan upgradeplan.Mission `json:"plan"`
+}
+
+// Node is what is done to a node.
+type Node struct {
+	Name string `json:"name"`
+	// Wave of the policy, "" for none.
+	Wave string `json:"wave,omitempty"`
+	// AfterSeconds is when it starts; where the usual pace is not known every node
+	// counts as one second.
+	AfterSeconds int64 `json:"afterSeconds"`
+	// Disruption is the worst that is done to it.
+	Disruption upgradeplan.Disruption `json:"disruption"`
+	// Replaces are the components that get a new pod, in the order in which they do.
+	Replaces []string `json:"replaces"`
+	// Upgrades are those of them that have another revision than their newest.
+	Upgrades []string `json:"upgrades"`
+	// Evicts are the pods that leave it, as namespace/name, and Holds says what keeps
+	// one from leaving.
+	Evicts []string `json:"evicts,omitempty"`
+	Holds  string   `json:"holds,omitempty"`
+}
+
+// LeftNode is a node that is not upgraded.
+type LeftNode struct {
+	Name    string `json:"name"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+// Nothing is a rollout that does nothing, blocked by a reason or because there is nothing
+// to do.
+func Nothing(blocked string) *Rollout {
+	return &Rollout{Nodes: []Node{}, Plan: upgradeplan.Mission{}, Blocked: blocked}
+}
+
+// Blocked says why nothing at all would be replaced, "" when that is not so.
+func Blocked(in *rollout.Input) string {
+	switch {
+	case in.Blocked != nil:
+		return in.Blocked.Message
+	case in.Settings.Strategy == daemonset.NoStrategy:
+		return fmt.Sprintf("annotation %s is not set: pods are not replaced", topsv1.AnnotationUpdateStrategy)
+	}
+	return ""
+}
+
+// RolloutOf plays the rollout of a group from its nodes, by name, with the decisions of
+// the rollout. Who leaves a node that is drained is not in it. With approved every wave
+// counts as approved.
+func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.Node, book *upgradeplan.Book, approved bool) (*Rollout, error) {
+	if approved {
+		in.Policy.Approved = map[string]bool{}
+		for _, wave := range in.Policy.Waves {
+			in.Policy.Approved[wave.Name] = true
+		}
+	}
+	zones := observed.Zones{}
+	for _, of := range nodes {
+		if of.Object == nil {
+			continue
+		}
+		if n := s.RolloutNode(of, in.Revision, zones, in.Now); len(n.Pods) > 0 {
+			in.Nodes = append(in.Nodes, n)
+		}
+	}
+	slices.SortFunc(in.Nodes, func(a, b rollout.Node) int { return cmp.Compare(a.Name, b.Name) })
+	outlook := rollout.Preview(in)
+	r := Nothing("")
+	r.Total = len(in.Nodes)
+	r.Limit, r.Seconds, r.InFlight = outlook.Limit, int64(outlook.Took/time.Second), outlook.InFlight
+	for _, v := range outlook.Left {
+		// What is approved is a wave of a revision, which may not be there yet.
+		words := strings.ReplaceAll(v.Message, " "+in.Revision+"/", " wave ")
+		r.Left = append(r.Left, LeftNode{Name: v.Node, Reason: string(v.Reason), Message: words})
+	}
+	return r, r.describe(s, &in, book, outlook.Steps, nodes)
+}
+
+// describe adds the tasks of each node.
+func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradeplan.Book, steps []rollout.Step, nodes map[string]*observed.Node) error {
+	var plans []upgradeplan.Node
+	var batches [][]string
+	for _, step := range steps {
+		batches = append(batches, step.Nodes)
+		for _, name := range step.Nodes {
+			plan := s.OperationPlan(in, book, nodeNamed(in, name))
+			plans = append(plans, plan)
+			stops := stopsContainers(nodes[name].Upgrade)
+			n := Node{Name: name, Wave: step.Wave, AfterSeconds: int64(step.After / time.Second), Disruption: book.Disruption(plan.Changed, stops)}
+			n.Disruption = cmp.Or(n.Disruption, upgradeplan.ReplacePod)
+			r.Nodes = append(r.Nodes, n)
+		}
+	}
+	tasks, err := upgradeplan.Generate(*book, plans)
+	if err != nil {
+		return fmt.Errorf("planning the upgrade: %w", err)
+	}
+	if r.Plan, err = upgradeplan.Arrange(*book, tasks, batches); err != nil {
+		return fmt.Errorf("planning the upgrade: %w", err)
+	}
+	if r.Plan == nil {
+		r.Plan = upgradeplan.Mission{} // an empty list in JSON
+	}
+	replaces := replacedBy(r.Plan)
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		unknown := unknownToBook(s, in, book, nodeNamed(in, n.Name))
+		n.Replaces = slices.Concat(replaces[n.Name], unknown)
+		n.Upgrades = slices.Concat(plans[i].Changed, unknown)
+	}
+	return nil
+}
+
+// replacedBy are the components that a plan replaces, by node, in order.
+func replacedBy(plan upgradeplan.Mission) map[string][]string {
+	replaces := map[string][]string{}
+	for t := range plan.All() {
+		if t.Action == upgradeplan.ActionReplace {
+			replaces[t.Host] = append(replaces[t.Host], t.Target)
+		}
+	}
+	return replaces
+}
+
+// unknownToBook are the components of a node that are replaced without a task.
+func unknownToBook(s *observed.State, in *rollout.Input, book *upgradeplan.Book, node *rollout.Node) []string {
+	var names []string
+	for i := range node.Pods {
+		component := s.Members[node.Pods[i].Member].Component()
+		if book.Disruption([]string{component}, false) == "" && rollout.ToReplace(in, node, &node.Pods[i]) {
+			names = append(names, component)
+		}
+	}
+	return names
+}
+
+// stopsContainers reports whether the container runtime of a node would be restarted for
+// a toolkit, and all containers with it.
+func stopsContainers(upgrade *topsv1.NodeUpgrade) bool {
+	return upgrade != nil && upgrade.Status.Host != nil && operation.StopsContainers(upgrade.Status.Host.Runtime, "")
+}
+
+func nodeNamed(in *rollout.Input, name string) *rollout.Node {
+	i, _ := slices.BinarySearchFunc(in.Nodes, name, func(n rollout.Node, name string) int { return cmp.Compare(n.Name, name) })
+	return &in.Nodes[i]
+}
