@@ -30,15 +30,11 @@ var ofRollouts = []mutant{
 	{"stale-granted", "an operation for an earlier target is granted", updater, "group.isPrepared",
 		"$Job != nil && $Prepared && !$isStale($Job)", "$Job != nil && $Prepared"},
 	{"slot-back-while-operating", "the slot of an operation is given back before it has ended", updater, "settlement.settleOperation",
-		`if $end == nil {
-			$keep(&$slot)
-			return
-		}`,
-		"if $end == nil { return }"},
+		"case $end == nil: $keep(&$slot)", "case $end == nil:"},
 	{"done-and-behind", "a view that is behind makes an operation that is done begin again", updater, "settlement.settleDone",
 		"$n.$isFinished() || $Revision != $inRevision || $needsAnother($slot)",
 		"$n.$isFinished() || $Revision != $inRevision || $n.heavy"},
-	{"failed-operation-forgiven", "a failed operation does not count against the version", updater, "settlement.settleOperation",
+	{"failed-operation-forgiven", "a failed operation does not count against the version", updater, "settlement.settleNotDone",
 		"$reason := failureReasons[$outcome]",
 		`$reason := failureReasons[$outcome]; if $outcome == Broken { $reason = "" }`},
 	{"held-nodes-free", "a node that is kept cordoned does not use up the budget", updater, "group.factsOf",
@@ -98,16 +94,9 @@ var ofRollouts = []mutant{
 		"client.MergeFromWithOptions($asked[$i], client.MergeFromWithOptimisticLock{})",
 		"client.MergeFromWithOptions($asked[$i])"},
 	{"slot-back-ungranted", "a slot is given back because its grant was not seen, and another manager grants late", updater, "settlement.settleOperation",
-		`if $end == nil {
-			$s.$keep(&$slot)
-			return
-		}`,
-		`if $end == nil && len(n.Ended) > 0 && n.Job != nil && !n.Job.Granted {
-			$s.fleet.nodes.record(n, nil, nil)
-		} else if $end == nil {
-			$s.$keep(&$slot)
-			return
-		}`},
+		"case $end == nil: $s.$keep(&$slot)",
+		`case $end == nil && len(n.Ended) > 0 && n.Job != nil && !n.Job.Granted: $s.fleet.nodes.record(n, nil, nil)
+		case $end == nil: $s.$keep(&$slot)`},
 	{"operations-left", "a group that is gone leaves its operations", updater, "steps.abandon",
 		"_, $err := $cancel($ctx, $RolloutKey($namespace).String())", "var $err error"},
 

@@ -21,4 +21,8 @@
 // stays within it. A node that was offline before it was touched costs nothing
 // and is not touched; one that is lost after keeps its slot until a deadline,
 // then it counts as failed. Enough failed nodes halt the rollout.
+//
+// Plan (plan.go) is a list of steps. A step is a function or a small type in a file of its
+// own, which uses nothing of the steps after it. All steps use what is kept of the nodes
+// between decisions (fleet.go), and what follows from what is seen of one (facts.go, node.go).
 package rollout

@@ -26,8 +26,9 @@ func (f *Fleet) Plan(in Input) Decision {
 	budgets := budgetsOf(d)
 
 	// What starts.
-	gate := &gate{draft: d, halted: haltOf(&in.Policy, &d.ledger), waves: followWaves(d)}
-	start := startNodes(gate, budgets)
+	halted := haltOf(&in.Policy, &d.ledger)
+	waves := followWaves(d)
+	start := startNodes(&gate{d, halted, waves}, budgets)
 
 	// What is done at the nodes that have slots, and at those that are to have one next.
 	deletions := nextDeletions(d, budgets.limit)
@@ -35,7 +36,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	slices.SortFunc(orders, func(a, b Order) int { return cmp.Compare(a.Node, b.Node) })
 
 	decision := decisionOf(d, budgets, explanation{
-		paused: in.Settings.Paused, halted: gate.halted, returned: in.Policy.Returned, refused: start.refused})
+		paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
 	decision.Delete, decision.Orders = deletions, orders
 	return decision

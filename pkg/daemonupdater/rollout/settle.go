@@ -120,23 +120,25 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 // settleOperation settles the slot of a node whose operation does all that is done under it.
 func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	s.fleet.nodes.record(n, &slot, nil)
-	end := endOf(slot.Operation, n.Ended)
-	if end == nil && n.Ready && n.isBusy() {
+	switch end := endOf(slot.Operation, n.Ended); {
+	case end == nil && n.Ready && n.isBusy():
 		s.fleet.nodes.record(n, nil, nil) // it cannot be made: another group was first
-		return
-	}
-	if end == nil {
+	case end == nil:
 		s.keep(&slot)
-		return
-	}
-	if end.Outcome == Done {
+	case end.Outcome == Done:
 		s.settleDone(&slot, n, end)
-		return
+	default:
+		s.settleNotDone(&slot, n, end)
 	}
+}
+
+// settleNotDone settles the slot of an operation that ended before it was done: its node
+// failed unless the outcome says nothing of the version.
+func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 	reason := failureReasons[end.Outcome]
 	counts := reason != "" && slot.Revision == s.in.Revision
-	if !counts && s.goesOn(&slot, n, end) {
-		s.keep(&slot)
+	if !counts && s.goesOn(slot, n, end) {
+		s.keep(slot)
 		return
 	}
 	s.fleet.nodes.record(n, nil, nil)
