@@ -29,6 +29,11 @@ type Ref struct {
 	Name      string
 }
 
+// refOf identifies an object.
+func refOf(o object) Ref {
+	return Ref{GroupVersionKind: o.GetObjectKind().GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
 // String is the kind and the name, as in messages.
 func (r Ref) String() string {
 	if r.Namespace == "" {
@@ -94,31 +99,4 @@ type Desired struct {
 	Object *unstructured.Unstructured
 	// Hash identifies the content of Object.
 	Hash string
-}
-
-// Rendered is one component as a gr asks for it.
-type Rendered struct {
-	// Name is the component's key in the spec.
-	Name string
-	// Order is its place in the deployment order, counted from 1.
-	Order int
-	// Namespace is where its namespaced objects go.
-	Namespace string
-	// Readiness says when it runs.
-	Readiness Readiness
-	// Objects are in the order in which the status lists them.
-	Objects []Desired
-	// PerNode is the DaemonSet among Objects; nil when Readiness is EveryReplica.
-	PerNode *appsv1.DaemonSet
-}
-
-// Workloads returns the objects from which pods come, in the order of Objects.
-func (r *Rendered) Workloads() []Ref {
-	var refs []Ref
-	for i := range r.Objects {
-		if r.Objects[i].Ref.Workload() {
-			refs = append(refs, r.Objects[i].Ref)
-		}
-	}
-	return refs
 }
