@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -332,4 +334,21 @@ func (s *stage) sees(name, component, word, message string) {
 		}
 		return fmt.Sprintf("%+v", list)
 	})
+}
+
+// nfdCRDName is the CRD that stays when its gr goes.
+const nfdCRDName = "nodefeaturerules.nfd.k8s-sigs.io"
+
+// example reads a blueprint of the examples folder.
+func example(t testing.TB, name string) *topsv1.GcuResource {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gr := &topsv1.GcuResource{}
+	if err := yaml.UnmarshalStrict(raw, gr); err != nil {
+		t.Fatalf("decoding %s: %v", name, err)
+	}
+	return gr
 }

@@ -59,6 +59,26 @@ func (r Ref) Shared() bool { return r.Kind == "Namespace" || r.Kind == "Secret" 
 // Shared, or a Job, whose template cannot be changed.
 func (r Ref) MadeOnce() bool { return r.Shared() || r.Kind == "Job" }
 
+// Metadata returns an empty metadata object that Ref identifies.
+func (r Ref) Metadata() *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+	m.SetGroupVersionKind(r.GroupVersionKind)
+	return m
+}
+
+// NewWorkload returns an empty object of a kind from which pods come, nil for other kinds.
+func (r Ref) NewWorkload() object {
+	switch r.GroupVersionKind {
+	case DaemonSetKind:
+		return &appsv1.DaemonSet{}
+	case DeploymentKind:
+		return &appsv1.Deployment{}
+	case JobKind:
+		return &batchv1.Job{}
+	}
+	return nil
+}
+
 // Workload reports whether pods come from the object.
 func (r Ref) Workload() bool {
 	switch r.GroupVersionKind {
