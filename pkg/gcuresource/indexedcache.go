@@ -31,7 +31,8 @@ type indexedCache struct {
 	events      eventCounts
 }
 
-// open reads from the cache of a manager from now on. A cache that has no indexes of its own is read by lists.
+// open lets the cache of a manager be read, but for one that has no indexes of its
+// own: that is read by lists.
 func (c *indexedCache) open(mgr ctrl.Manager) error {
 	pods, err := indexerOf(mgr, &corev1.Pod{}, toolscache.Indexers{podIndex: workloadsOf})
 	if err != nil {

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
@@ -48,20 +45,6 @@ func each(list client.ObjectList, call func(client.Object)) error {
 		call(o)
 		return nil
 	})
-}
-
-// refOf identifies an object that was read; objects of lists carry no kind.
-func refOf(o client.Object) component.Ref {
-	ref := component.Ref{GroupVersionKind: o.GetObjectKind().GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
-	switch o.(type) {
-	case *appsv1.DaemonSet:
-		ref.GroupVersionKind = component.DaemonSetKind
-	case *appsv1.Deployment:
-		ref.GroupVersionKind = component.DeploymentKind
-	case *batchv1.Job:
-		ref.GroupVersionKind = component.JobKind
-	}
-	return ref
 }
 
 // readNodes returns all nodes sorted by name, shared with the cache.

@@ -136,7 +136,7 @@ func (r stateReader) readOwned(ctx context.Context, gr *topsv1.GcuResource) ([]s
 		}
 		err := each(list, func(o client.Object) {
 			if metav1.IsControlledBy(o, gr) {
-				owned = append(owned, state.Owned{Ref: refOf(o), UID: o.GetUID(),
+				owned = append(owned, state.Owned{Ref: component.RefOf(o), UID: o.GetUID(),
 					Component: o.GetLabels()[topsv1.LabelComponent], Deleting: o.GetDeletionTimestamp() != nil})
 			}
 		})
@@ -188,7 +188,7 @@ func (r stateReader) readRivals(ctx context.Context, gr *topsv1.GcuResource) ([]
 				}
 				err := each(list, func(o client.Object) {
 					if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == topsv1.GcuResourceKind && owner.UID != gr.UID {
-						rivals = append(rivals, state.Rival{Ref: refOf(o), Component: excluded, GcuResource: owner.Name})
+						rivals = append(rivals, state.Rival{Ref: component.RefOf(o), Component: excluded, GcuResource: owner.Name})
 					}
 				})
 				if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +36,10 @@ const revisionNamespace = "kube-system"
 // testPatience is how long a test waits for the controller.
 const testPatience = 10 * time.Second
 
-func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // else a stack is printed after a while that looks like a failure
+	os.Exit(apiserver.Run(m))
+}
 
 // testClient returns a client of an API server without a controller-manager: the tests
 // play the DaemonSet controller and the garbage collector.

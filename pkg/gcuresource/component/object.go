@@ -29,9 +29,18 @@ type Ref struct {
 	Name      string
 }
 
-// refOf identifies an object.
-func refOf(o object) Ref {
-	return Ref{GroupVersionKind: o.GetObjectKind().GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+// RefOf identifies an object. Workloads that were read in a list carry no kind.
+func RefOf(o object) Ref {
+	ref := Ref{GroupVersionKind: o.GetObjectKind().GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+	switch o.(type) {
+	case *appsv1.DaemonSet:
+		ref.GroupVersionKind = DaemonSetKind
+	case *appsv1.Deployment:
+		ref.GroupVersionKind = DeploymentKind
+	case *batchv1.Job:
+		ref.GroupVersionKind = JobKind
+	}
+	return ref
 }
 
 // String is the kind and the name, as in messages.

@@ -106,7 +106,7 @@ func own(gr *topsv1.GcuResource, component string, o object) {
 	case *appsv1.Deployment, *batchv1.Job:
 		metav1.SetMetaDataLabel(&templateOf(o).ObjectMeta, topsv1.LabelGcuResource, gr.Name)
 	}
-	if refOf(o).Kept() {
+	if RefOf(o).Kept() {
 		return
 	}
 	o.SetOwnerReferences([]metav1.OwnerReference{{
@@ -152,5 +152,5 @@ func desired(o object) (Desired, error) {
 		return Desired{}, fmt.Errorf("encoding %s: %w", o.GetName(), err)
 	}
 	sum := sha256.Sum256(encoded)
-	return Desired{Ref: refOf(o), Object: &unstructured.Unstructured{Object: content}, Hash: hex.EncodeToString(sum[:])}, nil
+	return Desired{Ref: RefOf(o), Object: &unstructured.Unstructured{Object: content}, Hash: hex.EncodeToString(sum[:])}, nil
 }

@@ -185,7 +185,7 @@ func withRecord(owned []string, label string, add bool) string {
 
 // Anticipated returns the nodes as they will be once those a gr is for have their
 // labels, so that a component does not count as running everywhere just because
-// its nodes are not Anticipated yet. What is to be removed is still there.
+// its nodes are not labelled yet. What is to be removed is still there.
 func Anticipated(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
 	grs := []topsv1.GcuResource{*gr}
 	out := make([]*corev1.Node, 0, len(nodes))

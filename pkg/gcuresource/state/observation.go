@@ -55,7 +55,7 @@ type Observation struct {
 	// Halt says why the rollout of the gr is halted until a person acts; nil when it is not.
 	Halt *Failure
 	// Cache is what the pass before left, CachedNodes what of it holds Nodes; nil
-	// when nothing is kept.
+	// when nothing is cached.
 	Cache       *Cache
 	CachedNodes *CachedNodes
 }
@@ -86,7 +86,7 @@ type Component struct {
 	Pods []*corev1.Pod
 	// Revisions are the ControllerRevisions in its namespace that may be of DaemonSet.
 	Revisions []*appsv1.ControllerRevision
-	// CachedPods is what holds Pods; nil when nothing is kept.
+	// CachedPods is what holds Pods; nil when nothing is cached.
 	CachedPods *CachedPods
 	// Failure says what went wrong when it was applied in this pass; nil when nothing did.
 	Failure *Failure

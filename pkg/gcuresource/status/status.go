@@ -4,9 +4,10 @@
 //	status.go           the status of a gr that stays; teardown.go of one that is being deleted
 //	phases.go           the words of components, and of all of them
 //	actions.go          the conditions of deployment, upgrade and rollback
+//	actioncondition.go  one condition of that shape
 //	conditions.go       Ready, Progressing and Degraded
 //	upgrade.go          how far the pods follow their templates
-//	halted.go           why the rollout is halted
+//	rollouthalt.go      why the rollout is halted
 //	events.go           what of a new status is an event
 package status
 
@@ -22,8 +23,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// Describe returns the status of a gr that stays. decided must be
-// made from the same observation.
+// Describe returns the status of a gr that stays. decided must be made from the same
+// observation.
 func Describe(obs *state.Observation, decided plan.Plan, now time.Time) topsv1.GcuResourceStatus {
 	u := upgradeOf(obs, decided.Steps)
 	status := *obs.Resource.Status.DeepCopy()
@@ -116,8 +117,8 @@ func stepMessage(c *state.Component, s *plan.Step) string {
 	return revision + "; " + message
 }
 
-// Same reports whether two statuses are equal. It compares the names of nodes by themselves: they are many, and
-// reflection is slow.
+// Same reports whether two statuses are equal. It compares the names of nodes by
+// themselves: they are many, and reflection is slow.
 func Same(a, b topsv1.GcuResourceStatus) bool {
 	if !slices.Equal(a.ClusterGCUNodes, b.ClusterGCUNodes) {
 		return false
