@@ -144,7 +144,7 @@ func (a applier) readLive(ctx context.Context, gr *topsv1.GcuResource, ref compo
 		return nil, fmt.Errorf("reading %s: %w", ref, err)
 	}
 	if !ref.Shared() && !state.Ours(gr, ref, live) {
-		return nil, &state.ConflictError{Failure: state.ObjectConflict(ref, live)}
+		return nil, state.ObjectConflict(ref, live)
 	}
 	return live, nil
 }

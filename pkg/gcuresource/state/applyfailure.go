@@ -13,11 +13,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// ConflictError carries the Failure of an object that belongs to somebody else.
-type ConflictError struct{ Failure *Failure }
-
-func (e *ConflictError) Error() string { return e.Failure.Message }
-
 // ApplyError says which object was not applied.
 type ApplyError struct {
 	Ref component.Ref
@@ -32,9 +27,9 @@ func (e *ApplyError) Unwrap() error { return e.Err }
 // API server refuses as wrong stays wrong until somebody changes the gr, and
 // what it refuses for the sake of the namespace until that changes.
 func FailureOf(err error) *Failure {
-	var conflict *ConflictError
-	if errors.As(err, &conflict) {
-		return conflict.Failure
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return failure
 	}
 	var apply *ApplyError
 	if errors.As(err, &apply) && apply.Ref.Namespace != "" {

@@ -11,6 +11,8 @@ type Failure struct {
 	Retry bool
 }
 
+func (f *Failure) Error() string { return f.Message }
+
 // Reasons of a Failure.
 const (
 	// ReasonObjectConflict means that an object of that name belongs to somebody else.
