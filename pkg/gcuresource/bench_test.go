@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"testing"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
+	"github.com/topsops/gcu-operator/test/world"
 )
 
 // What a pass over an unchanged gr computes, without its reads but with what is
@@ -14,14 +18,19 @@ func BenchmarkUnchanged(b *testing.B) {
 		b.Run(fmt.Sprintf("%d_nodes", nodes), func(b *testing.B) {
 			gr := example(b, "gcu-resource.json")
 			gr.UID, gr.Generation = "gr-uid", 1
-			obs := newWorld(b, gr, nodes)
-			obs.run(component.Requested(&gr.Spec)...)
-			gr.Status = obs.next()
-			obs.keeping(newKept())
+			obs := world.New(b, gr, nodes)
+			obs.Run(component.Requested(&gr.Spec)...)
+			next := func() topsv1.GcuResourceStatus {
+				return status.Describe(obs.Observation, plan.Decide(obs.Observation, world.Noon), world.Noon)
+			}
+			gr.Status = next()
+			if err := world.NewCache().Use(obs.Observation); err != nil {
+				b.Fatal(err)
+			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if status := obs.next(); status.Phase != "Running" {
-					b.Fatal(status.Conditions)
+				if got := next(); got.Phase != "Running" {
+					b.Fatal(got.Conditions)
 				}
 			}
 		})
@@ -29,9 +38,11 @@ func BenchmarkUnchanged(b *testing.B) {
 }
 
 func BenchmarkRender(b *testing.B) {
-	gr := newGR(heroSpec())
+	gr := world.NewGR(heroSpec())
 	b.ReportAllocs()
 	for b.Loop() {
-		render(b, gr)
+		if _, err := (&lastPass{}).render(gr); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
+	"github.com/topsops/gcu-operator/test/world"
 )
 
 // parts are the Deployments of nightingale.
@@ -84,7 +86,7 @@ func TestNightingaleOnAnAPIServer(t *testing.T) {
 	t.Run("a new version is an upgrade that Kubernetes carries out", func(t *testing.T) {
 		s.change("monitor", func(spec *topsv1.GcuResourceSpec) { spec.Nightingale.Redis = &topsv1.BaseFields{Version: "v2"} })
 		s.reaches("monitor", "upgrading", "0/1")
-		if got := action(s.gr("monitor").Status, "upgrade"); got.Reason != ReasonUpgrading || got.Message != "5 of 6 pods at the newest revision" {
+		if got := world.Action(s.gr("monitor").Status, "upgrade"); got.Reason != status.ReasonUpgrading || got.Message != "5 of 6 pods at the newest revision" {
 			t.Errorf("upgrade is %+v", got)
 		}
 		s.available("watching", "redis")
@@ -309,11 +311,11 @@ func TestTheRoleNamesEveryClusterRoleOfAComponent(t *testing.T) {
 			named = append(named, rule.ResourceNames...)
 		}
 	}
-	spec := onNodes()
+	spec := world.OnNodes()
 	spec.GcusharePlugin, spec.GcushareScheduler = &topsv1.GcusharePluginSpec{}, &topsv1.BaseFields{}
 	spec.Nightingale, spec.Volcano = &topsv1.NightingaleSpec{}, &topsv1.VolcanoSpec{}
 	var rendered []string
-	for _, r := range render(t, newGR(spec)) {
+	for _, r := range world.Render(t, world.NewGR(spec)) {
 		for _, d := range r.Objects {
 			if d.Ref.Kind == "ClusterRole" {
 				rendered = append(rendered, d.Ref.Name)

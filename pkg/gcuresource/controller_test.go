@@ -16,6 +16,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/test/world"
 )
 
 func skipNameValidation() config.Controller {
@@ -155,9 +157,8 @@ func TestAnUpgradeInPlace(t *testing.T) {
 	}
 	s.play("enflame-gcu-driver")
 	s.reaches(gr.Name, "Running", "2/2")
-	want := success("upgrade")
-	want.Type = "upgrade"
-	if diff := cmp.Diff(want, action(s.gr(gr.Name).Status, "upgrade")); diff != "" {
+	want := topsv1.ActionCondition{Action: "upgrade", Type: "upgrade", Status: "success", Reason: "success", Message: "success", Progress: 100}
+	if diff := cmp.Diff(want, world.Action(s.gr(gr.Name).Status, "upgrade")); diff != "" {
 		t.Errorf("upgrade (-want +got):\n%s", diff)
 	}
 }
@@ -191,10 +192,10 @@ func TestAForeignObjectIsNeverTakenOver(t *testing.T) {
 func TestAForeignObjectTheCacheDoesNotHaveIsFoundBeforeACreation(t *testing.T) {
 	c := testClient(t)
 	ctx := context.Background()
-	gr := newGR(topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}})
+	gr := world.NewGR(topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}})
 	account := component.Ref{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Namespace: "kube-system", Name: "nfd-service-account"}
-	r := &Reconciler{Client: c, APIReader: c}
-	if live, err := r.readLive(ctx, gr, account); live != nil || err != nil {
+	a := applier{c, c}
+	if live, err := a.readLive(ctx, gr, account); live != nil || err != nil {
 		t.Errorf("an object that does not exist: got %v, %v", live, err)
 	}
 	foreign := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
@@ -206,12 +207,12 @@ func TestAForeignObjectTheCacheDoesNotHaveIsFoundBeforeACreation(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	nfd := Component{Rendered: render(t, gr)[0], Live: map[component.Ref]*metav1.PartialObjectMetadata{}}
-	_, err := r.apply(ctx, gr, &nfd, &nfd.Objects[4])
+	nfd := state.Component{Rendered: world.Render(t, gr)[0], Live: map[component.Ref]*metav1.PartialObjectMetadata{}}
+	_, err := a.apply(ctx, gr, &nfd, &nfd.Objects[4])
 	if err == nil {
 		t.Fatal("the foreign object was taken over")
 	}
-	if f := failureOf(err); f.Reason != ReasonObjectConflict || f.Retry {
+	if f := state.FailureOf(err); f.Reason != state.ReasonObjectConflict || f.Retry {
 		t.Errorf("got %v", err)
 	}
 }
@@ -278,10 +279,10 @@ func (s *stage) watchDeletion(gr *topsv1.GcuResource) {
 		})
 		s.until("waiting for its pods", func() string {
 			now := s.gr(gr.Name).Status
-			if now.Phase == "deleting" && strings.HasSuffix(action(now, "delete").Message, "waiting for pods on node-1") {
+			if now.Phase == "deleting" && strings.HasSuffix(world.Action(now, "delete").Message, "waiting for pods on node-1") {
 				return ""
 			}
-			return action(now, "delete").Message
+			return world.Action(now, "delete").Message
 		})
 		if message := s.marked("node-1", true); message != "" {
 			s.t.Errorf("while %s is removed: %s", name, message)

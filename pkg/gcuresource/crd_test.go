@@ -15,6 +15,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/test/world"
 )
 
 // stored creates a gr from a spec in YAML and returns it as the API server stored it.
@@ -203,7 +204,7 @@ func TestTheExamplesAreAcceptedAndDeployWhatTheySay(t *testing.T) {
 					t.Fatal(err)
 				}
 				got = append(got, strings.Join(component.Requested(&gr.Spec), " "))
-				for _, r := range render(t, gr) {
+				for _, r := range world.Render(t, gr) {
 					for _, d := range r.Objects {
 						if other, ok := claimed[d.Ref]; ok {
 							t.Errorf("%s is claimed by %s and %s", d.Ref, other, gr.Name)

@@ -41,23 +41,25 @@
 // its pods on all Ready nodes, before the one in front of it; then the labels
 // on the nodes go, if no other gr needs them, then the finalizer.
 //
-// A pass observes (observe.go), decides (plan.go, teardown.go), acts (act.go)
-// and reports (status.go) once. Everything but the following files is pure:
+// A pass observes, decides, applies and reports once (reconciler.go). What is decided
+// is in pure packages: component (what a spec asks for), state (what there is, and how
+// it does), plan (what is to be done), status (what is told), revision (which spec is
+// kept and restored), nodelabel (which labels nodes have).
 //
-//	reconciler.go   one pass over a gr
-//	observe.go      reading
-//	act.go          applying
-//	history.go      keeping and restoring specs, decided in revision.go
-//	cacheindex.go   pods and nodes as the cache holds them
-//	trouble.go      telling what keeps failing
-//	watch.go        what wakes a pass
-//	nodelabeler.go  the label of GCU nodes, decided in labels.go
+//	reconciler.go     one pass over a gr
+//	observe.go        reading; podreader.go and indexedcache.go: pods and nodes as the cache holds them
+//	apply.go          applying and deleting
+//	specrevisions.go  keeping and restoring specs
+//	report.go         writing the status, sending events
+//	lastpass.go       what a process remembers of the passes before
+//	watch.go          what wakes a pass; eventfilter.go, requests.go: which events, for which grs
+//	nodelabeler.go    the labels of nodes
 //
 // The old status is asked for two things: whether an upgrade was under way, and
 // whether it tells of the present spec.
 //
 // A pass that fails is repeated, later each time. What a component failed of is
-// told at once, everything else when it lasts. A process remembers what it
-// applied (memory.go) and what it saw (kept.go), to do and to look less; nothing
-// is decided otherwise without.
+// told at once, everything else when it lasts. A process remembers what it applied and
+// what it saw (lastpass.go), to do and to look less; nothing is decided otherwise
+// without.
 package gcuresource

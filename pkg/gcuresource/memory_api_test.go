@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/topsops/gcu-operator/test/world"
 )
 
 // memoryAPI is an API server without a network: what the controllers need of
@@ -187,7 +189,7 @@ func (m *memoryAPI) create(key objectKey, content, applied map[string]any) (*ent
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
 	u.SetGroupVersionKind(key.kind)
 	u.SetUID(types.UID(fmt.Sprintf("%s #%d", key, m.made[key])))
-	u.SetCreationTimestamp(metav1.NewTime(noon))
+	u.SetCreationTimestamp(metav1.NewTime(world.Noon))
 	u.SetGeneration(1)
 	switch key.kind.Kind { // as the admission of the API server does
 	case "PersistentVolume":
@@ -261,7 +263,7 @@ func (m *memoryAPI) Delete(_ context.Context, o client.Object, opts ...client.De
 	}
 	if before.object.GetDeletionTimestamp() == nil {
 		u := before.object.DeepCopy()
-		u.SetDeletionTimestamp(&metav1.Time{Time: noon})
+		u.SetDeletionTimestamp(&metav1.Time{Time: world.Noon})
 		u.SetGeneration(u.GetGeneration() + 1)
 		m.store(key, u, before.applied)
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
@@ -42,13 +43,13 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 	specChanges := predicate.GenerationChangedPredicate{}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodelabeler").
-		WithOptions(patient()).
+		WithOptions(retryOptions()).
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: labelsChanged})).
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(specChanges)).
 		Complete(l)
 }
 
-// Reconcile sets or removes the labels of one node, as decideLabel says.
+// Reconcile sets or removes the labels of one node, as package nodelabel says.
 func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := l.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
@@ -68,7 +69,7 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 // patchLabels gives a node the labels that grs want. The patch fails when the
 // node changed since it was read, so a label somebody just set is not taken over.
 func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, grs []topsv1.GcuResource) error {
-	after := relabelled(node, grs)
+	after := nodelabel.Relabelled(node, grs)
 	if after == node {
 		return nil
 	}
@@ -85,7 +86,7 @@ func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, grs []
 func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node, grs []topsv1.GcuResource) error {
 	var errs []error
 	for _, node := range nodes {
-		if len(ownedLabels(node)) > 0 {
+		if len(nodelabel.Owned(node)) > 0 {
 			errs = append(errs, client.IgnoreNotFound(patchLabels(ctx, c, node, grs)))
 		}
 	}
@@ -105,7 +106,7 @@ func (l *NodeLabeler) allNodes(ctx context.Context, _ client.Object) []reconcile
 	return requests
 }
 
-// labelsChanged reports whether an update of a node can change what decideLabel says.
+// labelsChanged reports whether an update of a node can change what package nodelabel says.
 func labelsChanged(e event.UpdateEvent) bool {
 	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
 		e.ObjectOld.GetAnnotations()[topsv1.AnnotationOwnedLabels] != e.ObjectNew.GetAnnotations()[topsv1.AnnotationOwnedLabels]

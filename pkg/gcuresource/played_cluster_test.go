@@ -18,6 +18,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/test/world"
 )
 
 // cluster plays what else is in a cluster, one step at a time: the controllers
@@ -144,7 +145,7 @@ func (c *cluster) runPod(ds *appsv1.DaemonSet, node, hash string) error {
 		return err
 	}
 	before := pod.DeepCopy()
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(world.Noon)}}
 	return c.Status().Patch(context.Background(), pod, client.MergeFrom(before))
 }
 
@@ -178,7 +179,7 @@ func (c *cluster) jobs() error {
 			continue
 		}
 		before := job.DeepCopy()
-		job.Status = finished(metav1.NewTime(noon))
+		job.Status = finished(metav1.NewTime(world.Noon))
 		if err := c.changed(c.Status().Patch(context.Background(), job, client.MergeFrom(before))); err != nil {
 			return err
 		}

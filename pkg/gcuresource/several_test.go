@@ -5,71 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/test/world"
 )
-
-// another returns a gr of an age that asks for components.
-func another(name string, age time.Duration, spec topsv1.GcuResourceSpec) topsv1.GcuResource {
-	return topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "another", CreationTimestamp: metav1.NewTime(noon.Add(-age))}, Spec: spec}
-}
-
-func TestWhatExcludesEachOther(t *testing.T) {
-	fields := &topsv1.BaseFields{}
-	shared := topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{}}
-	scheduler := topsv1.GcuResourceSpec{GcushareScheduler: fields}
-	whole := topsv1.GcuResourceSpec{Plugin: fields}
-	off := topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{BaseFields: topsv1.BaseFields{NotDeploy: true}}}
-	for _, tc := range []struct {
-		name   string
-		spec   topsv1.GcuResourceSpec
-		others []topsv1.GcuResource
-		rivals []Rival
-		want   []string
-	}{
-		{"contract 34: whole cards are not handed out beside shared ones of an older gr", whole,
-			[]topsv1.GcuResource{another("old", time.Hour, shared)}, nil, []string{"devicePlugin: failed ComponentConflict"}},
-		{"contract 34: nor beside their scheduler", whole,
-			[]topsv1.GcuResource{another("old", time.Hour, scheduler)}, nil, []string{"devicePlugin: failed ComponentConflict"}},
-		{"contract 34: shared cards are not handed out beside whole ones of an older gr", shared,
-			[]topsv1.GcuResource{another("old", time.Hour, whole)}, nil, []string{"gcusharePlugin: failed ComponentConflict"}},
-		{"contract 34: of grs of one age the first by name deploys", whole,
-			[]topsv1.GcuResource{another("a", time.Minute, shared)}, nil, []string{"devicePlugin: failed ComponentConflict"}},
-		{"contract 34: and not the second", whole,
-			[]topsv1.GcuResource{another("z", time.Minute, shared)}, nil, []string{"devicePlugin: DaemonSet (new)"}},
-		{"contract 34: a younger gr excludes nothing", whole,
-			[]topsv1.GcuResource{another("young", time.Second, shared)}, nil, []string{"devicePlugin: DaemonSet (new)"}},
-		{"contract 34: what an older gr does not deploy excludes nothing", whole,
-			[]topsv1.GcuResource{another("old", time.Hour, off)}, nil, []string{"devicePlugin: DaemonSet (new)"}},
-		{"contract 34: one gr goes over from whole cards to shared ones", shared, nil, nil,
-			[]string{"gcusharePlugin: (new) waiting until DaemonSet kube-system/whole is deleted", "delete DaemonSet kube-system/whole"}},
-		{"contract 9: two grs may deploy the same component", whole,
-			[]topsv1.GcuResource{another("old", time.Hour, whole)}, nil, []string{"devicePlugin: DaemonSet (new)"}},
-		{"contract 34: what a younger gr has deployed already is waited for", whole,
-			[]topsv1.GcuResource{another("young", time.Second, shared)},
-			[]Rival{{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "x"}, Component: "gcusharePlugin", GcuResource: "young"}},
-			[]string{"devicePlugin: (new) waiting until DaemonSet kube-system/x of GcuResource young is deleted"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			gr := newGR(tc.spec)
-			gr.CreationTimestamp = metav1.NewTime(noon.Add(-time.Minute))
-			obs := newWorld(t, gr, 1)
-			obs.Others, obs.Rivals = tc.others, tc.rivals
-			if tc.others == nil {
-				obs.Owned = []Owned{{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "whole"}, Component: "devicePlugin"}}
-			}
-			if diff := cmp.Diff(tc.want, told(Decide(obs, noon))); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
 
 func TestTwoGrsWithBothDevicePlugins(t *testing.T) {
 	s := newStage(t, "node-1")
@@ -157,8 +100,8 @@ func TestASpecTheAPIServerRefusesIsNotRestored(t *testing.T) {
 	oldest := revisions(t, s.Client, "unit")
 	s.edit("unit", rollBackTo(oldest[len(oldest)-1].Name))
 	s.until("refusing the rollback", func() string {
-		c := action(s.gr("unit").Status, "rollback")
-		if c.Status == "failed" && c.Reason == ReasonRefusedRevision && strings.Contains(c.Message, "memoryUnit cannot be changed") {
+		c := world.Action(s.gr("unit").Status, "rollback")
+		if c.Status == "failed" && c.Reason == revision.ReasonRefusedRevision && strings.Contains(c.Message, "memoryUnit cannot be changed") {
 			return ""
 		}
 		return c.Status + " " + c.Message

@@ -17,13 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/world"
 )
 
 // story is something a user does, with what was there before.
@@ -38,7 +38,7 @@ const hero = "gpu"
 
 // everything that may be deployed together, gfd but for.
 func heroSpec() topsv1.GcuResourceSpec {
-	spec := onNodes()
+	spec := world.OnNodes()
 	spec.GFD = nil
 	spec.Nightingale, spec.Volcano = &topsv1.NightingaleSpec{}, &topsv1.VolcanoSpec{}
 	return spec
@@ -111,7 +111,7 @@ type scene struct {
 
 // newScene returns one with a process that makes no faults.
 func newScene(api, operator client.WithWatch) *scene {
-	s := &scene{api: api, operator: operator, rest: &cluster{Client: api}, now: noon, spec: heroSpec()}
+	s := &scene{api: api, operator: operator, rest: &cluster{Client: api}, now: world.Noon, spec: heroSpec()}
 	s.restart()
 	return s
 }
@@ -133,10 +133,8 @@ func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, str
 func (s *scene) copied() *scene {
 	api := s.api.(*memoryAPI).copied()
 	c := newScene(api, api)
-	c.gcu.memory.rendered = maps.Clone(s.gcu.memory.rendered)
-	if known := s.gcu.memory.applied[hero]; known != nil {
-		c.gcu.memory.applied = map[string]map[types.UID]Applied{hero: maps.Clone(known)}
-	}
+	known, same := s.gcu.passes.of(hero), c.gcu.passes.of(hero)
+	same.rendered, same.applied = known.rendered, maps.Clone(known.applied)
 	return c
 }
 

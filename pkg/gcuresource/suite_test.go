@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -33,7 +36,10 @@ const revisionNamespace = "kube-system"
 // testPatience is how long a test waits for the controller.
 const testPatience = 10 * time.Second
 
-func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // else a stack is printed after a while that looks like a failure
+	os.Exit(apiserver.Run(m))
+}
 
 // testClient returns a client of an API server without a controller-manager: the tests
 // play the DaemonSet controller and the garbage collector.
@@ -332,4 +338,21 @@ func (s *stage) sees(name, component, word, message string) {
 		}
 		return fmt.Sprintf("%+v", list)
 	})
+}
+
+// nfdCRDName is the CRD that stays when its gr goes.
+const nfdCRDName = "nodefeaturerules.nfd.k8s-sigs.io"
+
+// example reads a blueprint of the examples folder.
+func example(t testing.TB, name string) *topsv1.GcuResource {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gr := &topsv1.GcuResource{}
+	if err := yaml.UnmarshalStrict(raw, gr); err != nil {
+		t.Fatalf("decoding %s: %v", name, err)
+	}
+	return gr
 }

@@ -84,7 +84,7 @@ func (l objects) setName(name string) {
 		return
 	}
 	for _, o := range l {
-		if ref := refOf(o); ref.MadeOnce() || ref.Webhook() {
+		if ref := RefOf(o); ref.MadeOnce() || ref.Webhook() {
 			continue
 		}
 		o.SetLabels(map[string]string{LabelName: name})

@@ -29,6 +29,20 @@ type Ref struct {
 	Name      string
 }
 
+// RefOf identifies an object. Workloads that were read in a list carry no kind.
+func RefOf(o object) Ref {
+	ref := Ref{GroupVersionKind: o.GetObjectKind().GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+	switch o.(type) {
+	case *appsv1.DaemonSet:
+		ref.GroupVersionKind = DaemonSetKind
+	case *appsv1.Deployment:
+		ref.GroupVersionKind = DeploymentKind
+	case *batchv1.Job:
+		ref.GroupVersionKind = JobKind
+	}
+	return ref
+}
+
 // String is the kind and the name, as in messages.
 func (r Ref) String() string {
 	if r.Namespace == "" {
@@ -53,6 +67,26 @@ func (r Ref) Shared() bool { return r.Kind == "Namespace" || r.Kind == "Secret" 
 // MadeOnce reports whether an object that exists is not applied again: it is
 // Shared, or a Job, whose template cannot be changed.
 func (r Ref) MadeOnce() bool { return r.Shared() || r.Kind == "Job" }
+
+// Metadata returns an empty metadata object that Ref identifies.
+func (r Ref) Metadata() *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+	m.SetGroupVersionKind(r.GroupVersionKind)
+	return m
+}
+
+// NewWorkload returns an empty object of a kind from which pods come, nil for other kinds.
+func (r Ref) NewWorkload() object {
+	switch r.GroupVersionKind {
+	case DaemonSetKind:
+		return &appsv1.DaemonSet{}
+	case DeploymentKind:
+		return &appsv1.Deployment{}
+	case JobKind:
+		return &batchv1.Job{}
+	}
+	return nil
+}
 
 // Workload reports whether pods come from the object.
 func (r Ref) Workload() bool {
@@ -94,31 +128,4 @@ type Desired struct {
 	Object *unstructured.Unstructured
 	// Hash identifies the content of Object.
 	Hash string
-}
-
-// Rendered is one component as a gr asks for it.
-type Rendered struct {
-	// Name is the component's key in the spec.
-	Name string
-	// Order is its place in the deployment order, counted from 1.
-	Order int
-	// Namespace is where its namespaced objects go.
-	Namespace string
-	// Readiness says when it runs.
-	Readiness Readiness
-	// Objects are in the order in which the status lists them.
-	Objects []Desired
-	// PerNode is the DaemonSet among Objects; nil when Readiness is EveryReplica.
-	PerNode *appsv1.DaemonSet
-}
-
-// Workloads returns the objects from which pods come, in the order of Objects.
-func (r *Rendered) Workloads() []Ref {
-	var refs []Ref
-	for i := range r.Objects {
-		if r.Objects[i].Ref.Workload() {
-			refs = append(refs, r.Objects[i].Ref)
-		}
-	}
-	return refs
 }

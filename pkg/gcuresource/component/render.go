@@ -18,6 +18,33 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
+// Rendered is one component as a gr asks for it.
+type Rendered struct {
+	// Name is the component's key in the spec.
+	Name string
+	// Order is its place in the deployment order, counted from 1.
+	Order int
+	// Namespace is where its namespaced objects go.
+	Namespace string
+	// Readiness says when it runs.
+	Readiness Readiness
+	// Objects are in the order in which the status lists them.
+	Objects []Desired
+	// PerNode is the DaemonSet among Objects; nil when Readiness is EveryReplica.
+	PerNode *appsv1.DaemonSet
+}
+
+// Workloads returns the objects from which pods come, in the order of Objects.
+func (r *Rendered) Workloads() []Ref {
+	var refs []Ref
+	for i := range r.Objects {
+		if r.Objects[i].Ref.Workload() {
+			refs = append(refs, r.Objects[i].Ref)
+		}
+	}
+	return refs
+}
+
 // Render returns the components a gr asks for in deployment order. revision
 // names the revision of its spec. The same gr and revision always give the same
 // objects. An error means that a built-in manifest cannot be decoded or encoded,
@@ -79,7 +106,7 @@ func own(gr *topsv1.GcuResource, component string, o object) {
 	case *appsv1.Deployment, *batchv1.Job:
 		metav1.SetMetaDataLabel(&templateOf(o).ObjectMeta, topsv1.LabelGcuResource, gr.Name)
 	}
-	if refOf(o).Kept() {
+	if RefOf(o).Kept() {
 		return
 	}
 	o.SetOwnerReferences([]metav1.OwnerReference{{
@@ -110,10 +137,6 @@ func Carried(gr *topsv1.GcuResource) map[string]string {
 	return annotations
 }
 
-func refOf(o object) Ref {
-	return Ref{GroupVersionKind: o.GetObjectKind().GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
 // desired encodes an object for server-side apply: without status and without
 // the empty times Go structs always carry.
 func desired(o object) (Desired, error) {
@@ -129,5 +152,5 @@ func desired(o object) (Desired, error) {
 		return Desired{}, fmt.Errorf("encoding %s: %w", o.GetName(), err)
 	}
 	sum := sha256.Sum256(encoded)
-	return Desired{Ref: refOf(o), Object: &unstructured.Unstructured{Object: content}, Hash: hex.EncodeToString(sum[:])}, nil
+	return Desired{Ref: RefOf(o), Object: &unstructured.Unstructured{Object: content}, Hash: hex.EncodeToString(sum[:])}, nil
 }

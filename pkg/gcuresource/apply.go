@@ -1,0 +1,161 @@
+package gcuresource
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
+)
+
+// applier carries out what was decided about a gr.
+type applier struct {
+	client.Client
+	APIReader client.Reader
+}
+
+// carryOut carries out a plan and lays what came out over the observation. A pass
+// that changed or failed a component creates none after it: whether the one
+// before still runs is for the next pass to see. A failure that may pass by itself
+// is told when lasts is true. The error holds what is worth trying again at once; it
+// is in the failed component's Failure too.
+func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided plan.Plan, lasts bool) error {
+	failed := deleteObjects(ctx, a.Client, decided.Delete)
+	if failed != nil && lasts {
+		obs.ReconcileFailure = status.ReconcileFailure(failed)
+	}
+	errs := []error{failed}
+	held := false
+	for i := range decided.Steps {
+		step, c := &decided.Steps[i], &obs.Components[i]
+		if step.Create && held {
+			continue
+		}
+		before := generations(c)
+		err := a.applyStep(ctx, obs, c, step)
+		held = held || err != nil || !maps.Equal(before, generations(c))
+		if err != nil && (!stale(err) || lasts) {
+			c.Failure = state.FailureOf(err)
+		}
+		if err != nil && (c.Failure == nil || c.Failure.Retry) {
+			errs = append(errs, fmt.Errorf("applying component %s: %w", c.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a applier) applyStep(ctx context.Context, obs *state.Observation, c *state.Component, step *plan.Step) error {
+	for i := range step.Apply {
+		d := &step.Apply[i]
+		result, err := a.apply(ctx, obs.Resource, c, d)
+		if err != nil {
+			return err
+		}
+		obs.Applied[result.GetUID()] = state.Applied{
+			Hash: d.Hash, Generation: result.GetGeneration(), ResourceVersion: result.GetResourceVersion(),
+		}
+		if err := c.SetLive(obs.Resource, d.Ref, result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply brings one object to the cluster and returns it as it is there. An
+// existing one must still have the UID that was seen to be ours; where none was
+// seen, the API server is asked before anything is written, and a field that
+// somebody else set meanwhile is not taken from him. What is made once is
+// created, so that nothing that exists by then is changed.
+func (a applier) apply(ctx context.Context, gr *topsv1.GcuResource, c *state.Component, d *component.Desired) (*unstructured.Unstructured, error) {
+	live := c.Live[d.Ref]
+	if live == nil {
+		var err error
+		if live, err = a.readLive(ctx, gr, d.Ref); err != nil {
+			return nil, err
+		}
+	}
+	object := d.Object.DeepCopy()
+	if d.Ref.MadeOnce() {
+		return a.createOnce(ctx, object, d.Ref, live)
+	}
+	options := []client.ApplyOption{client.FieldOwner(topsv1.ManagedBy)}
+	if live != nil {
+		object.SetUID(live.GetUID())
+		options = append(options, client.ForceOwnership)
+	}
+	log.FromContext(ctx).Info("Applying object", "object", d.Ref.String(), "component", c.Name, "exists", live != nil)
+	if err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
+		return nil, &state.ApplyError{Ref: d.Ref, Err: err}
+	}
+	return object, nil
+}
+
+// createOnce creates what is made once, unless the API server has it.
+func (a applier) createOnce(ctx context.Context, object *unstructured.Unstructured, ref component.Ref, live *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
+	if live != nil {
+		object.SetUID(live.GetUID())
+		return object, nil
+	}
+	if err := fillSecret(object); err != nil {
+		return nil, &state.ApplyError{Ref: ref, Err: err}
+	}
+	log.FromContext(ctx).Info("Creating object", "object", ref.String())
+	if err := a.Create(ctx, object, client.FieldOwner(topsv1.ManagedBy)); err != nil {
+		return nil, &state.ApplyError{Ref: ref, Err: err}
+	}
+	return object, nil
+}
+
+// fillSecret puts random text where stringData has empty values. Of objects
+// without stringData it changes nothing.
+func fillSecret(object *unstructured.Unstructured) error {
+	data, found, err := unstructured.NestedStringMap(object.Object, "stringData")
+	if err != nil || !found {
+		return err
+	}
+	for key, value := range data {
+		if value == "" {
+			data[key] = rand.Text()
+		}
+	}
+	return unstructured.SetNestedStringMap(object.Object, data, "stringData")
+}
+
+// readLive asks the API server for an object the cache does not have; nil when
+// it does not exist.
+func (a applier) readLive(ctx context.Context, gr *topsv1.GcuResource, ref component.Ref) (*metav1.PartialObjectMetadata, error) {
+	live := ref.Metadata()
+	if err := a.APIReader.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading %s: %w", ref, err)
+	}
+	if !ref.Shared() && !state.Ours(gr, ref, live) {
+		return nil, state.ObjectConflict(ref, live)
+	}
+	return live, nil
+}
+
+// generations are those of the workloads of a component that exist.
+func generations(c *state.Component) map[component.Ref]int64 {
+	of := map[component.Ref]int64{}
+	for _, ref := range c.Workloads() {
+		if live := c.Live[ref]; live != nil {
+			of[ref] = live.Generation
+		}
+	}
+	return of
+}

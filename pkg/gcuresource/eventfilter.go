@@ -1,0 +1,79 @@
+package gcuresource
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
+)
+
+// goes lets only deletions of objects of grs pass.
+var goes = predicate.And(
+	predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	},
+	predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[topsv1.LabelGcuResource] != "" }),
+)
+
+// deletionChanged reports whether a deletion was asked for.
+func deletionChanged(e event.UpdateEvent) bool {
+	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+}
+
+// podChanged reports whether an update of a pod can change a decision: where it
+// is, whether it is available, what is wrong with it.
+func podChanged(e event.UpdateEvent) bool {
+	before, okBefore := e.ObjectOld.(*corev1.Pod)
+	after, okAfter := e.ObjectNew.(*corev1.Pod)
+	if !okBefore || !okAfter {
+		return true
+	}
+	return before.Spec.NodeName != after.Spec.NodeName ||
+		deletionChanged(e) ||
+		daemonset.RevisionHash(before) != daemonset.RevisionHash(after) ||
+		podReadySince(before) != podReadySince(after) ||
+		state.FailingContainer(before) != state.FailingContainer(after)
+}
+
+// podReadySince is comparable: when the pod became Ready, zero while it is not.
+func podReadySince(pod *corev1.Pod) metav1.Time {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Rfc3339Copy()
+		}
+	}
+	return metav1.Time{}
+}
+
+// nodeChanged reports whether an update of a node can change a decision: which
+// components belong there, and whether it counts.
+func nodeChanged(e event.UpdateEvent) bool {
+	before, okBefore := e.ObjectOld.(*corev1.Node)
+	after, okAfter := e.ObjectNew.(*corev1.Node)
+	return !okBefore || !okAfter || daemonset.NodeChanged(before, after)
+}
+
+// haltChanged reports whether a rollout is halted, or not any more, or for another reason or
+// spec: of all that changes in it, that is what a gr shows.
+func haltChanged(e event.UpdateEvent) bool {
+	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)
+	after, is := e.ObjectNew.(*topsv1.DaemonRollout)
+	if !isRollout || !is {
+		return true
+	}
+	was, now := status.HaltOf(before), status.HaltOf(after)
+	if was == nil || now == nil {
+		return was != now
+	}
+	return *was != *now || !slices.Equal(before.Status.Targets, after.Status.Targets)
+}

@@ -1,0 +1,210 @@
+// Package nodelabel says which labels of this operator a node has to have: that it
+// has a GCU, on which the components select, and that its cards are shared. It
+// records on the node which labels are its own, and leaves those alone that are not.
+package nodelabel
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+)
+
+// deviceLabel matches the labels with which node-feature-discovery reports a
+// device of PCI vendor 1e36 (components.md section 1.0), whether it is set to
+// label by vendor or by class and vendor.
+var deviceLabel = regexp.MustCompile(`^feature\.node\.kubernetes\.io/pci-([0-9a-f]{4}_)?1e36(_[0-9a-f_]+)?\.present$`)
+
+// devicePrefix spares most labels the expression.
+const devicePrefix = "feature.node.kubernetes.io/pci-"
+
+// hasDevice reports whether node-feature-discovery found a GCU on the node.
+func hasDevice(node *corev1.Node) bool {
+	for key, value := range node.Labels {
+		if value == "true" && strings.HasPrefix(key, devicePrefix) && deviceLabel.MatchString(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// isGCUNode reports whether a node has a device, or somebody labelled it so.
+func isGCUNode(node *corev1.Node) bool {
+	return node.Labels[topsv1.LabelGcuPresent] == "true" || hasDevice(node)
+}
+
+// GCUNodes names the GCU nodes, offline ones included. The order is that of nodes.
+func GCUNodes(nodes []*corev1.Node) []string {
+	var found []string
+	for _, node := range nodes {
+		if isGCUNode(node) {
+			found = append(found, node.Name)
+		}
+	}
+	return found
+}
+
+// labels are the labels this operator gives to nodes; their value is "true".
+var labels = []string{topsv1.LabelGcuPresent, topsv1.LabelGcushare}
+
+// change is what is to be done about a label of a node.
+type change int
+
+const (
+	keep change = iota
+	// set sets the label and records that it is ours.
+	set
+	// remove removes the label and the record.
+	remove
+	// disown removes the record only: somebody gave the label another value.
+	disown
+)
+
+// wanted says whether a node is to have a label.
+type wanted int
+
+const (
+	// unwanted: no gr wants it.
+	unwanted wanted = iota
+	// held: every gr that wants it is being deleted. Their pods still need
+	// the label, and the last one of them removes it itself.
+	held
+	// desired: a gr that stays wants it.
+	desired
+)
+
+// wantedBy returns what grs want of a label on a node: any gr that every GCU
+// node is marked, one that deploys gcusharePlugin that its nodes are (contract
+// statements 28 and 54).
+func wantedBy(grs []topsv1.GcuResource, node *corev1.Node, label string) wanted {
+	w := unwanted
+	for i := range grs {
+		gr := &grs[i]
+		switch {
+		case label == topsv1.LabelGcushare && !sharesCardsOf(&gr.Spec, node):
+		case gr.DeletionTimestamp != nil:
+			w = max(w, held)
+		case label == topsv1.LabelGcushare || hasDevice(node):
+			return desired
+		}
+	}
+	return w
+}
+
+// sharesCardsOf reports whether a spec shares the cards of a node: one that it
+// names, or any GCU node when it names none.
+func sharesCardsOf(spec *topsv1.GcuResourceSpec, node *corev1.Node) bool {
+	if !component.SharesCards(spec) {
+		return false
+	}
+	if named := spec.GcusharePlugin.GcushareNodes; len(named) > 0 {
+		return slices.Contains(named, node.Name)
+	}
+	return isGCUNode(node)
+}
+
+// decide says what is to be done about a label of a node. A label somebody
+// else set is left alone and never recorded as ours.
+func decide(node *corev1.Node, label string, w wanted) change {
+	value, present := node.Labels[label]
+	recorded := slices.Contains(Owned(node), label)
+	switch {
+	case recorded && present && value != "true":
+		return disown
+	case w == desired && !present:
+		return set
+	case recorded && w == unwanted:
+		return remove
+	}
+	return keep
+}
+
+// Relabelled returns the node with its labels and their record as the grs want
+// them: the same node when nothing changes.
+func Relabelled(node *corev1.Node, grs []topsv1.GcuResource) *corev1.Node {
+	after := node
+	for _, label := range labels {
+		todo := decide(node, label, wantedBy(grs, node, label))
+		if todo == keep {
+			continue
+		}
+		if after == node {
+			after = node.DeepCopy()
+		}
+		apply(after, label, todo)
+	}
+	return after
+}
+
+// apply carries out one change on a copy of a node.
+func apply(node *corev1.Node, label string, todo change) {
+	record := withRecord(Owned(node), label, todo == set)
+	switch todo {
+	case set:
+		if node.Labels == nil {
+			node.Labels = map[string]string{}
+		}
+		node.Labels[label] = "true"
+	case remove:
+		delete(node.Labels, label)
+	}
+	if record == "" {
+		delete(node.Annotations, topsv1.AnnotationOwnedLabels)
+		return
+	}
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[topsv1.AnnotationOwnedLabels] = record
+}
+
+// Owned returns the labels of a node this operator recorded as its own.
+func Owned(node *corev1.Node) []string {
+	recorded := node.Annotations[topsv1.AnnotationOwnedLabels]
+	if recorded == "" {
+		return nil
+	}
+	return strings.Split(recorded, ",")
+}
+
+// withRecord returns the record of owned labels with the label added or taken out;
+// "" means that none is left.
+func withRecord(owned []string, label string, add bool) string {
+	kept := slices.DeleteFunc(slices.Clone(owned), func(have string) bool { return have == label })
+	if add {
+		kept = append(kept, label)
+	}
+	slices.Sort(kept)
+	return strings.Join(kept, ",")
+}
+
+// Anticipated returns the nodes as they will be once those a gr is for have their
+// labels, so that a component does not count as running everywhere just because
+// its nodes are not labelled yet. What is to be removed is still there.
+func Anticipated(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
+	grs := []topsv1.GcuResource{*gr}
+	out := make([]*corev1.Node, 0, len(nodes))
+	for _, node := range nodes {
+		for _, label := range labels {
+			if _, there := node.Labels[label]; !there && decide(node, label, wantedBy(grs, node, label)) == set {
+				node = withOwnLabels(node)
+				apply(node, label, set)
+			}
+		}
+		out = append(out, node)
+	}
+	return out
+}
+
+// withOwnLabels returns a copy of a node that has labels and annotations of its
+// own and shares everything else.
+func withOwnLabels(node *corev1.Node) *corev1.Node {
+	after := *node
+	after.Labels, after.Annotations = maps.Clone(node.Labels), maps.Clone(node.Annotations)
+	return &after
+}

@@ -1,0 +1,136 @@
+package nodelabel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// grs returns n grs with an empty spec, the first deleting of them being deleted.
+func grs(n, deleting int) []topsv1.GcuResource {
+	list := make([]topsv1.GcuResource, n)
+	for i := range list {
+		if i < deleting {
+			list[i].DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+		}
+	}
+	return list
+}
+
+func TestNodeLabels(t *testing.T) {
+	const device = "feature.node.kubernetes.io/pci-1200_1e36.present"
+	ours := map[string]string{topsv1.AnnotationOwnedLabels: topsv1.LabelGcuPresent}
+	none, going, staying := grs(0, 0), grs(2, 2), grs(2, 1)
+	for _, tc := range []struct {
+		name        string
+		labels      map[string]string
+		annotations map[string]string
+		grs         []topsv1.GcuResource
+		want        change
+	}{
+		{"contract 54: a node with a device is labelled", map[string]string{device: "true"}, nil, staying, set},
+		{"a node without a device is not", map[string]string{"feature.node.kubernetes.io/pci-10de.present": "true"}, nil, staying, keep},
+		{"a device label that is not true does not count", map[string]string{device: "false"}, nil, staying, keep},
+		{"no node is labelled without a gr", map[string]string{device: "true"}, nil, none, keep},
+		{"nor while every gr is being deleted", map[string]string{device: "true"}, nil, going, keep},
+		{"a label that is there is left alone", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, nil, staying, keep},
+		{"also when it says false", map[string]string{device: "true", topsv1.LabelGcuPresent: "false"}, nil, staying, keep},
+		{"a foreign label stays when the last gr goes", map[string]string{topsv1.LabelGcuPresent: "true"}, nil, none, keep},
+		{"ours goes with the device", map[string]string{topsv1.LabelGcuPresent: "true"}, ours, grs(1, 0), remove},
+		{"ours goes with the last gr", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, ours, none, remove},
+		{"ours stays while the last gr is torn down", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, ours, going, keep},
+		{"ours that somebody took comes back", map[string]string{device: "true"}, ours, staying, set},
+		{"ours that somebody gave another value is his", map[string]string{device: "true", topsv1.LabelGcuPresent: "no"}, ours, staying, disown},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}}
+			if got := decide(node, topsv1.LabelGcuPresent, wantedBy(tc.grs, node, topsv1.LabelGcuPresent)); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestContractNodesWhoseCardsAreShared(t *testing.T) {
+	sharing := func(deleting, off bool, nodes ...string) topsv1.GcuResource {
+		gr := grs(1, 0)[0]
+		if deleting {
+			gr = grs(1, 1)[0]
+		}
+		gr.Spec.GcusharePlugin = &topsv1.GcusharePluginSpec{BaseFields: topsv1.BaseFields{NotDeploy: off}, GcushareNodes: nodes}
+		return gr
+	}
+	for _, tc := range []struct {
+		name string
+		grs  []topsv1.GcuResource
+		want []string
+	}{
+		{"contract 28: the nodes it names", []topsv1.GcuResource{sharing(false, false, "node-2", "gone")}, []string{"node-2"}},
+		{"contract 28: all GCU nodes when it names none", []topsv1.GcuResource{sharing(false, false)}, []string{"node-1", "node-2", "node-3"}},
+		{"contract 28: those of two grs together", []topsv1.GcuResource{sharing(false, false, "node-1"), sharing(false, false, "node-3")}, []string{"node-1", "node-3"}},
+		{"contract 28: none without gcusharePlugin", grs(1, 0), nil},
+		{"contract 28: none with notDeploy: true", []topsv1.GcuResource{sharing(false, true, "node-1")}, nil},
+		{"contract 28: none while the gr is being deleted", []topsv1.GcuResource{sharing(true, false)}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, node := range []*corev1.Node{gcuNode("node-1"), gcuNode("node-2"), gcuNode("node-3"), {ObjectMeta: metav1.ObjectMeta{Name: "cpu"}}} {
+				if Relabelled(node, tc.grs).Labels[topsv1.LabelGcushare] == "true" {
+					got = append(got, node.Name)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("labelled nodes (-want +got):\n%s", diff)
+			}
+		})
+	}
+	node := Relabelled(gcuNode("node-1"), []topsv1.GcuResource{sharing(false, false)})
+	if same := Relabelled(node, []topsv1.GcuResource{sharing(true, false)}); same != node {
+		t.Errorf("contract 52: a label its pods still need goes: %v", same.Labels)
+	}
+	if after := Relabelled(node, grs(1, 0)); after.Labels[topsv1.LabelGcushare] != "" || after.Annotations[topsv1.AnnotationOwnedLabels] != "" {
+		t.Errorf("contract 28: our label stays when the plugin goes: %v %v", after.Labels, after.Annotations)
+	}
+}
+
+func TestDeviceLabels(t *testing.T) {
+	const prefix = "feature.node.kubernetes.io/"
+	for label, want := range map[string]bool{
+		prefix + "pci-1e36.present":                     true,
+		prefix + "pci-1200_1e36.present":                true,
+		prefix + "pci-1200_1e36_0001_1e36_0001.present": true,
+		prefix + "pci-1e36_c033.present":                true,
+		prefix + "pci-1200_1e36.sriov.capable":          false,
+		prefix + "pci-1e361.present":                    false,
+		prefix + "pci-0300_10de.present":                false,
+		prefix + "pci-XXXX_1e36.present":                false,
+		"example.com/pci-1e36.present":                  false,
+		"x" + prefix + "pci-1e36.present":               false,
+	} {
+		if got := deviceLabel.MatchString(label); got != want {
+			t.Errorf("%s: got %v, want %v", label, got, want)
+		}
+	}
+}
+
+func TestTheRecordOfOwnedLabelsKeepsOthers(t *testing.T) {
+	if got := withRecord([]string{"z", "a"}, "m", true); got != "a,m,z" {
+		t.Errorf("adding: %q", got)
+	}
+	if got := withRecord([]string{"a", "m"}, "m", false); got != "a" {
+		t.Errorf("taking out: %q", got)
+	}
+	if got := withRecord([]string{"m"}, "m", false); got != "" {
+		t.Errorf("taking out the last: %q", got)
+	}
+}
+
+func gcuNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		topsv1.LabelGcuPresent: "true", "feature.node.kubernetes.io/pci-1e36.present": "true"}}}
+}

@@ -1,0 +1,89 @@
+package gcuresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// metadataKinds are the kinds of which a gr owns objects and whose state does
+// not count. Only their metadata is cached.
+var metadataKinds = []schema.GroupVersionKind{
+	admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
+	admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
+	corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+	corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
+	corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+	corev1.SchemeGroupVersion.WithKind("Service"),
+	corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+}
+
+// each calls a function with every object of a list.
+func each(list client.ObjectList, call func(client.Object)) error {
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		o, ok := item.(client.Object)
+		if !ok {
+			return fmt.Errorf("a list holds a %T, which is no object", item)
+		}
+		call(o)
+		return nil
+	})
+}
+
+// readNodes returns all nodes sorted by name, shared with the cache.
+func readNodes(ctx context.Context, from client.Reader) ([]*corev1.Node, error) {
+	var list corev1.NodeList
+	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	nodes := make([]*corev1.Node, 0, len(list.Items))
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// deleteObjects asks for the deletion of each object, with its UID as precondition.
+func deleteObjects(ctx context.Context, c client.Client, objects []state.Owned) error {
+	var errs []error
+	for _, o := range objects {
+		if o.Deleting {
+			continue
+		}
+		log.FromContext(ctx).Info("Deleting object", "object", o.Ref.String(), "component", o.Component)
+		err := c.Delete(ctx, o.Ref.Metadata(), client.Preconditions{UID: &o.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("deleting %s: %w", o.Ref, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readRollout returns the DaemonRollout of a gr, which has its name and is in the
+// operator's namespace; an empty one when there is none.
+func readRollout(ctx context.Context, from client.Reader, namespace, name string) (*topsv1.DaemonRollout, error) {
+	rollout := &topsv1.DaemonRollout{}
+	err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, rollout, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading DaemonRollout %s: %w", name, err)
+	}
+	return rollout, nil
+}

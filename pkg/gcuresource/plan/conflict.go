@@ -1,0 +1,54 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// failing says why nothing can be done about a component, nil when something can.
+func failing(obs *state.Observation, c *state.Component, h *state.Health) *state.Failure {
+	if c.Failure != nil {
+		return c.Failure
+	}
+	if f := rival(obs, c.Name); f != nil {
+		return f
+	}
+	if f := conflict(obs.Resource, c); f != nil {
+		return f
+	}
+	return h.Failure
+}
+
+// conflict returns a Failure when an object the component needs exists and is
+// not ours. Such an object is never taken over (decision D28).
+func conflict(gr *topsv1.GcuResource, c *state.Component) *state.Failure {
+	for _, d := range c.Objects {
+		if live := c.Live[d.Ref]; live != nil && !d.Ref.Shared() && !state.Ours(gr, d.Ref, live) {
+			return state.ObjectConflict(d.Ref, live)
+		}
+	}
+	return nil
+}
+
+// rival returns a Failure when a gr that is older than this one deploys what
+// must not run beside the component: it has the cards until it goes (contract
+// statement 34, components.md section 1.0).
+func rival(obs *state.Observation, name string) *state.Failure {
+	for i := range obs.Others {
+		other := &obs.Others[i]
+		if !state.Older(other, obs.Resource) {
+			continue
+		}
+		for _, requested := range component.Requested(&other.Spec) {
+			if slices.Contains(component.Find(name).Excludes, requested) {
+				return &state.Failure{Reason: state.ReasonComponentConflict, Message: fmt.Sprintf(
+					"GcuResource %s deploys %s, which would hand out the same cards: set notDeploy: true on one side", other.Name, requested)}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/test/world"
+)
+
+func TestTeardown(t *testing.T) {
+	spec := topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}, Driver: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}}
+	forget := func(o *world.World, component string) {
+		var left []state.Owned
+		for _, owned := range o.Owned {
+			if owned.Component != component {
+				left = append(left, owned)
+			}
+		}
+		o.Owned = left
+	}
+	for _, tc := range []struct {
+		name    string
+		given   func(*world.World)
+		delete  string
+		message string
+	}{
+		{"contract 52: starts with the last component", func(*world.World) {},
+			"DaemonSet kube-system/enflame-gcu-exporter, Service kube-system/enflame-gcu-exporter",
+			"removing exporter: waiting for DaemonSet kube-system/enflame-gcu-exporter, Service kube-system/enflame-gcu-exporter, pods on node-1, node-2"},
+		{"waits for the pods when the objects are gone", func(o *world.World) { forget(o, "exporter") },
+			"", "removing exporter: waiting for pods on node-1, node-2"},
+		{"names pods on offline nodes while it waits", func(o *world.World) { forget(o, "exporter"); o.Off("node-2") },
+			"", "removing exporter: waiting for pods on node-1; 1 node not Ready and not waited for: node-2"},
+		{"pods on offline nodes hold up nobody", func(o *world.World) {
+			forget(o, "exporter")
+			o.Off("node-1", "node-2")
+		}, "DaemonSet kube-system/enflame-gcu-driver", "removing driver: waiting for DaemonSet kube-system/enflame-gcu-driver; " +
+			"2 nodes not Ready and not waited for: node-1, node-2"},
+		{"the CRD of nfd stays", func(o *world.World) {
+			forget(o, "exporter")
+			forget(o, "driver")
+			o.Component("exporter").Pods, o.Component("driver").Pods, o.Component("nfd").Pods = nil, nil, nil
+		}, "ClusterRole nfd-clusterrole, ClusterRoleBinding nfd-clusterrolebinding, DaemonSet kube-system/node-feature-discovery-ds, " +
+			"ServiceAccount kube-system/nfd-service-account",
+			"removing nfd: waiting for ClusterRole nfd-clusterrole, ClusterRoleBinding nfd-clusterrolebinding, " +
+				"DaemonSet kube-system/node-feature-discovery-ds, ServiceAccount kube-system/nfd-service-account"},
+		{"a component of a newer version goes first", func(o *world.World) {
+			o.Owned = append(o.Owned, state.Owned{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Name: "x"}, Component: "future"})
+		}, "DaemonSet x", "removing future: waiting for DaemonSet x"},
+		{"is done when nothing is left", func(o *world.World) {
+			o.Owned = nil
+			for i := range o.Components {
+				o.Components[i].Pods = nil
+			}
+		}, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			obs := world.New(t, world.NewGR(spec), 2)
+			obs.Run("nfd", "driver", "exporter")
+			tc.given(obs)
+			down := DecideTeardown(obs.Observation)
+			var names []string
+			for _, o := range down.Delete {
+				names = append(names, o.Ref.String())
+			}
+			if got := strings.Join(names, ", "); got != tc.delete {
+				t.Errorf("deletes %q, want %q", got, tc.delete)
+			}
+			if down.Message != tc.message {
+				t.Errorf("message %q, want %q", down.Message, tc.message)
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package gcuresource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// podReader reads the pods of components.
+type podReader struct {
+	client.Reader
+	cache *indexedCache
+}
+
+// read reads the pods of the component's workloads, and those that gone workloads
+// of their names left behind; not those of a foreign DaemonSet. Those of a component
+// that runs on nodes are read again when an event told of one of them.
+func (r podReader) read(ctx context.Context, obs *state.Observation, c *state.Component, foreign types.UID) error {
+	if obs.Cache != nil && c.PerNode != nil {
+		ref := c.DaemonSetRef()
+		workload := podIndexKey(ref.Namespace, ref.Name)
+		key := state.PodsKey{Workload: workload, Count: r.cache.events.since(workload), Foreign: foreign}
+		cached, err := obs.Cache.Pods(c.Name, key, func() ([]*corev1.Pod, error) { return r.podsOf(ctx, ref, obs.Resource, foreign) })
+		if err != nil {
+			return err
+		}
+		c.CachedPods, c.Pods = cached, cached.List
+		return nil
+	}
+	for _, ref := range c.Workloads() {
+		pods, err := r.podsOf(ctx, ref, obs.Resource, foreign)
+		if err != nil {
+			return err
+		}
+		c.Pods = append(c.Pods, pods...)
+	}
+	return nil
+}
+
+// podsOf reads the pods that belong to a workload, sorted when it has replicas:
+// what is told of the first of them is to stay the same.
+func (r podReader) podsOf(ctx context.Context, ref component.Ref, gr *topsv1.GcuResource, foreign types.UID) ([]*corev1.Pod, error) {
+	objects, err := r.podsNamed(ctx, ref)
+	if err != nil {
+		return nil, fmt.Errorf("listing pods of %s: %w", ref, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(objects))
+	for _, o := range objects {
+		if pod, ok := o.(*corev1.Pod); ok && belongs(pod, ref, gr, foreign) {
+			pods = append(pods, pod)
+		}
+	}
+	if ref.GroupVersionKind != component.DaemonSetKind {
+		slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return pods, nil
+}
+
+// belongs reports whether a pod with the labels of a workload comes from it.
+func belongs(pod *corev1.Pod, ref component.Ref, gr *topsv1.GcuResource, foreign types.UID) bool {
+	if ref.GroupVersionKind != component.DaemonSetKind {
+		return pod.Labels[topsv1.LabelGcuResource] == gr.Name
+	}
+	owner := daemonset.Owner(pod)
+	return owner != nil && owner.Name == ref.Name && (foreign == "" || owner.UID != foreign)
+}
+
+// podsNamed returns the pods that carry the name of a workload, shared with the cache.
+func (r podReader) podsNamed(ctx context.Context, ref component.Ref) ([]any, error) {
+	if r.cache.pods != nil {
+		return r.cache.pods.ByIndex(podIndex, podIndexKey(ref.Namespace, ref.Name))
+	}
+	var list corev1.PodList
+	err := r.List(ctx, &list, inWorkload(ref)...)
+	objects := make([]any, 0, len(list.Items))
+	for i := range list.Items {
+		objects = append(objects, &list.Items[i])
+	}
+	return objects, err
+}
+
+// inWorkload selects what carries the pod labels of a workload: its pods and
+// its revisions.
+func inWorkload(ref component.Ref) []client.ListOption {
+	return []client.ListOption{
+		client.InNamespace(ref.Namespace),
+		client.MatchingLabels{component.LabelName: ref.Name},
+		client.UnsafeDisableDeepCopy,
+	}
+}

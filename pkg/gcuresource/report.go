@@ -1,0 +1,55 @@
+package gcuresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
+)
+
+// reporter writes the status of a gr.
+type reporter struct {
+	client.Client
+	recorder events.EventRecorder
+}
+
+// report writes the status when it changed, and then tells in events what changed.
+func (r reporter) report(ctx context.Context, gr *topsv1.GcuResource, next topsv1.GcuResourceStatus) error {
+	if status.Same(gr.Status, next) {
+		return nil
+	}
+	before := gr.DeepCopy()
+	gr.Status = next
+	if err := r.Status().Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
+		return fmt.Errorf("writing status: %w", err)
+	}
+	for _, e := range status.Events(&before.Status, &next) {
+		r.recorder.Eventf(gr, nil, e.Type, e.Reason, "Reconcile", "%s", e.Message)
+	}
+	return nil
+}
+
+// reportedError is an error that the status tells where it is worth telling.
+type reportedError struct{ error }
+
+func (e *reportedError) Unwrap() error { return e.error }
+
+// reportFailure tells an error in the status that kept a pass from getting as far as
+// its report.
+func (r reporter) reportFailure(ctx context.Context, name string, cause error, now time.Time) error {
+	var reported *reportedError
+	if errors.As(cause, &reported) {
+		return nil
+	}
+	gr := &topsv1.GcuResource{}
+	if err := r.Get(ctx, client.ObjectKey{Name: name}, gr); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("reading GcuResource %s: %w", name, err))
+	}
+	return r.report(ctx, gr, status.DescribeFailure(gr, cause, now))
+}

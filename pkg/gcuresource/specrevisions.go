@@ -1,0 +1,211 @@
+package gcuresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs=get;list;watch
+
+// revisionKeeper keeps the specs of grs as revisions, and restores them.
+type revisionKeeper struct {
+	client.Client
+	APIReader client.Reader
+	namespace string
+}
+
+// follow keeps the present spec of a gr as a revision, then restores the one its
+// annotation asks for. restored is true when the spec was replaced: the pass ends,
+// the next one starts from there. failure says why what the annotation asks for
+// cannot be restored; then nothing was changed.
+func (r revisionKeeper) follow(ctx context.Context, gr *topsv1.GcuResource) (restored bool, failure *state.Failure, err error) {
+	wish, asked := gr.Annotations[topsv1.AnnotationRollbackTo]
+	h, err := r.keepSpec(ctx, gr, asked)
+	if err != nil {
+		return false, nil, err
+	}
+	if asked {
+		restored, failure, err = r.restore(ctx, gr, h, wish)
+		if restored || err != nil {
+			return restored, failure, err
+		}
+	}
+	if err := r.forgetRollback(ctx, gr); err != nil {
+		return false, failure, err
+	}
+	return false, failure, r.trim(ctx, gr, h)
+}
+
+// keepSpec makes the revision of the present spec the newest one. The cache may
+// be behind, so the API server is asked before anything is written, and always
+// when live is true.
+func (r revisionKeeper) keepSpec(ctx context.Context, gr *topsv1.GcuResource, live bool) (*revision.History, error) {
+	if !live {
+		h, err := r.read(ctx, r.Client, gr)
+		if err != nil || h.IsKept() {
+			return h, err
+		}
+	}
+	h, err := r.read(ctx, r.APIReader, gr)
+	if err != nil || h.IsKept() {
+		return h, err
+	}
+	if known := h.Find(h.Current); known != nil {
+		err = r.renumber(ctx, known, h.Next())
+	} else {
+		err = r.create(ctx, gr, h)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.read(ctx, r.APIReader, gr)
+}
+
+// changed returns the components that the present spec changed, while no
+// status tells of that spec.
+func (r revisionKeeper) changed(ctx context.Context, gr *topsv1.GcuResource) ([]string, error) {
+	if told := gr.Status.ObservedGeneration; told == 0 || told == gr.Generation {
+		return nil, nil
+	}
+	h, err := r.read(ctx, r.APIReader, gr)
+	if err != nil {
+		return nil, err
+	}
+	return h.Changed(gr)
+}
+
+func (r revisionKeeper) read(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (*revision.History, error) {
+	var list appsv1.ControllerRevisionList
+	if err := from.List(ctx, &list, client.InNamespace(r.namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing revisions of GcuResource %s: %w", gr.Name, err)
+	}
+	return revision.NewHistory(gr, list.Items)
+}
+
+// renumber makes an earlier revision the newest, as the DaemonSet controller
+// does with equal templates.
+func (r revisionKeeper) renumber(ctx context.Context, stored *appsv1.ControllerRevision, number int64) error {
+	after := stored.DeepCopy()
+	after.Revision = number
+	log.FromContext(ctx).Info("Renumbering the revision of a spec that is back", "revision", stored.Name, "number", number)
+	if err := r.Patch(ctx, after, locked(stored), client.FieldOwner(topsv1.ManagedBy)); err != nil {
+		return fmt.Errorf("renumbering revision %s: %w", stored.Name, err)
+	}
+	return nil
+}
+
+// create stores the present spec. What a gr of the same name left behind, and the
+// garbage collector has not taken yet, makes room.
+func (r revisionKeeper) create(ctx context.Context, gr *topsv1.GcuResource, h *revision.History) error {
+	log.FromContext(ctx).Info("Keeping the spec as a revision", "revision", h.Current)
+	err := r.Create(ctx, h.New(gr, r.namespace), client.FieldOwner(topsv1.ManagedBy))
+	if apierrors.IsAlreadyExists(err) {
+		if err := r.removeLeftover(ctx, gr, h.Current); err != nil {
+			return err
+		}
+		err = r.Create(ctx, h.New(gr, r.namespace), client.FieldOwner(topsv1.ManagedBy))
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the spec as revision %s: %w", h.Current, err)
+	}
+	return nil
+}
+
+func (r revisionKeeper) removeLeftover(ctx context.Context, gr *topsv1.GcuResource, name string) error {
+	var live appsv1.ControllerRevision
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: name}, &live)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading revision %s: %w", name, err)
+	}
+	if !revision.Leftover(gr, &live) {
+		return fmt.Errorf("ControllerRevision %s/%s exists and is no spec of GcuResource %s: delete it", r.namespace, name, gr.Name)
+	}
+	return r.remove(ctx, &live)
+}
+
+func (r revisionKeeper) remove(ctx context.Context, stored *appsv1.ControllerRevision) error {
+	log.FromContext(ctx).Info("Deleting revision of a spec", "revision", stored.Name, "number", stored.Revision)
+	err := r.Delete(ctx, stored, client.Preconditions{UID: &stored.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting revision %s: %w", stored.Name, err)
+	}
+	return nil
+}
+
+// restore writes the spec of a revision into the gr. The same write takes away
+// the annotation that asked for it and notes what was restored, so there is
+// nothing to resume: it is done, or it was not begun.
+func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *revision.History, wish string) (restored bool, failure *state.Failure, err error) {
+	stored, failure := h.Target(wish)
+	if failure != nil {
+		return false, failure, nil
+	}
+	spec, failure := revision.Spec(stored)
+	if failure != nil {
+		return false, failure, nil
+	}
+	before := gr.DeepCopy()
+	delete(gr.Annotations, topsv1.AnnotationRollbackTo)
+	if stored.Name != h.Current {
+		gr.Spec = spec
+		gr.Annotations[topsv1.AnnotationRolledBackTo] = stored.Name
+	}
+	log.FromContext(ctx).Info("Restoring an earlier spec", "revision", stored.Name, "present", h.Current)
+	err = r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy))
+	if apierrors.IsInvalid(err) {
+		before.DeepCopyInto(gr)
+		return false, revision.Refused(stored.Name, err), nil
+	}
+	if err != nil {
+		return false, nil, fmt.Errorf("restoring revision %s: %w", stored.Name, err)
+	}
+	return true, nil, nil
+}
+
+// forgetRollback removes the note that the spec was restored once it is another one.
+func (r revisionKeeper) forgetRollback(ctx context.Context, gr *topsv1.GcuResource) error {
+	if _, ok := gr.Annotations[topsv1.AnnotationRolledBackTo]; !ok || revision.RolledBack(gr) {
+		return nil
+	}
+	before := gr.DeepCopy()
+	delete(gr.Annotations, topsv1.AnnotationRolledBackTo)
+	if err := r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
+		return fmt.Errorf("removing annotation %s: %w", topsv1.AnnotationRolledBackTo, err)
+	}
+	return nil
+}
+
+// trim deletes the oldest revisions beyond the limit, but for those that
+// somebody may go back to.
+func (r revisionKeeper) trim(ctx context.Context, gr *topsv1.GcuResource, h *revision.History) error {
+	if len(h.Surplus()) == 0 {
+		return nil
+	}
+	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
+	if err != nil {
+		return err
+	}
+	protected := []string{gr.Annotations[topsv1.AnnotationRollbackTo]}
+	if good := rollout.Status.LastKnownGood; good != nil {
+		protected = append(protected, good.GcuResourceRevision)
+	}
+	var errs []error
+	for _, stored := range h.Surplus(protected...) {
+		errs = append(errs, r.remove(ctx, stored))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,80 @@
+package state
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
+)
+
+// Assess looks at the pods of a component on nodes that carry the labels they
+// are to have (see NodeIndex). now decides minReadySeconds.
+func (o *Observation) Assess(c *Component, nodes *NodeIndex, now time.Time) Health {
+	if !c.exists() {
+		return Health{PerNode: c.PerNode != nil}
+	}
+	var h Health
+	switch {
+	case c.PerNode == nil:
+		h = assessReplicas(c)
+	case c.CachedPods == nil:
+		h = assessNodes(c, nodes, now)
+	default:
+		h = o.Cache.nodeHealth(c, nodes, now)
+	}
+	for i := range c.Objects {
+		ref := c.Objects[i].Ref
+		switch live := c.Live[ref]; {
+		case ref.Shared() || ref.Workload() && live != nil:
+		case live == nil:
+			h.Absent = append(h.Absent, ref.String())
+		case live.DeletionTimestamp != nil:
+			h.Absent = append(h.Absent, ref.String()+" (being deleted, made again when it is gone)")
+		}
+	}
+	return h
+}
+
+// GCUNodes names the GCU nodes, sorted, offline ones included.
+func (o *Observation) GCUNodes() []string {
+	if o.CachedNodes == nil {
+		return nodelabel.GCUNodes(o.Nodes)
+	}
+	return slices.Clone(o.CachedNodes.gcu)
+}
+
+// NodeIndex returns the nodes as they are once the gr has labelled them.
+func (o *Observation) NodeIndex() *NodeIndex {
+	if o.CachedNodes == nil {
+		return NewNodeIndex(nodelabel.Anticipated(o.Nodes, o.Resource))
+	}
+	return o.Cache.indexFor(o.Resource, o.CachedNodes)
+}
+
+// nodeHealth is assessNodes: what it says of the same objects is the same, unless it
+// is a matter of time.
+func (c *Cache) nodeHealth(of *Component, nodes *NodeIndex, now time.Time) Health {
+	is := assessed{of.CachedPods, nodes, versionOf(of.DaemonSet), versionsOf(of.Revisions)}
+	if was, known := c.health[of.Name]; known && was.of == is {
+		return was.health
+	}
+	h := assessNodes(of, nodes, now)
+	if h.Wait == 0 {
+		c.health[of.Name] = cachedHealth{is, h}
+	}
+	return h
+}
+
+func versionOf(ds *appsv1.DaemonSet) string { return string(ds.UID) + " " + ds.ResourceVersion }
+
+func versionsOf(revisions []*appsv1.ControllerRevision) string {
+	versions := make([]string, 0, len(revisions))
+	for _, r := range revisions {
+		versions = append(versions, string(r.UID)+" "+r.ResourceVersion)
+	}
+	slices.Sort(versions)
+	return strings.Join(versions, ",")
+}

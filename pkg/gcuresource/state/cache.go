@@ -1,0 +1,113 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
+)
+
+// Cache is what a pass leaves to the next one over the same gr, so that it looks
+// again only at what changed: on a large fleet that is a pod or none. Nothing in
+// it is trusted: it holds until an event tells of one of the objects it was made
+// of.
+type Cache struct {
+	nodes *CachedNodes
+	index cachedIndex
+	// pods and health are by component.
+	pods   map[string]*CachedPods
+	health map[string]cachedHealth
+}
+
+// NewCache returns an empty cache.
+func NewCache() *Cache {
+	return &Cache{pods: map[string]*CachedPods{}, health: map[string]cachedHealth{}}
+}
+
+// CachedNodes are all nodes at a count of the events that told of them.
+type CachedNodes struct {
+	count int
+	// List has them sorted by name.
+	List []*corev1.Node
+	// gcu names the GCU nodes among them.
+	gcu []string
+}
+
+// Nodes returns the nodes among objects: those of the pass before when the count is
+// the same.
+func (c *Cache) Nodes(count int, objects func() []any) *CachedNodes {
+	if c.nodes != nil && c.nodes.count == count {
+		return c.nodes
+	}
+	c.nodes = &CachedNodes{count: count}
+	for _, o := range objects() {
+		if node, ok := o.(*corev1.Node); ok {
+			c.nodes.List = append(c.nodes.List, node)
+		}
+	}
+	slices.SortFunc(c.nodes.List, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	c.nodes.gcu = nodelabel.GCUNodes(c.nodes.List)
+	return c.nodes
+}
+
+// cachedIndex is the index of the nodes for a gr at one generation.
+type cachedIndex struct {
+	of         *CachedNodes
+	uid        types.UID
+	generation int64
+	nodes      *NodeIndex
+}
+
+// indexFor returns the index of the nodes as a gr wants them labelled.
+func (c *Cache) indexFor(gr *topsv1.GcuResource, nodes *CachedNodes) *NodeIndex {
+	if i := &c.index; i.of != nodes || i.uid != gr.UID || i.generation != gr.Generation {
+		*i = cachedIndex{nodes, gr.UID, gr.Generation, NewNodeIndex(nodelabel.Anticipated(nodes.List, gr))}
+	}
+	return c.index.nodes
+}
+
+// CachedPods are the pods of a component that runs on nodes.
+type CachedPods struct {
+	key  PodsKey
+	List []*corev1.Pod
+}
+
+// PodsKey is what the pods of a component depend on: those that carry the name of
+// its workload, at a count of the events that told of them, and the UID of somebody
+// else's DaemonSet of that name.
+type PodsKey struct {
+	Workload string
+	Count    int
+	Foreign  types.UID
+}
+
+// Pods returns the pods of a component: those of the pass before when the key is the
+// same, else those that are read.
+func (c *Cache) Pods(name string, key PodsKey, read func() ([]*corev1.Pod, error)) (*CachedPods, error) {
+	if was := c.pods[name]; was != nil && was.key == key {
+		return was, nil
+	}
+	pods, err := read()
+	if err != nil {
+		return nil, err
+	}
+	c.pods[name] = &CachedPods{key, pods}
+	return c.pods[name], nil
+}
+
+// cachedHealth is how a component did, and what that was said of.
+type cachedHealth struct {
+	of     assessed
+	health Health
+}
+
+// assessed identifies the objects on which the health of a component depends.
+type assessed struct {
+	pods                 *CachedPods
+	nodes                *NodeIndex
+	daemonSet, revisions string
+}

@@ -1,0 +1,35 @@
+package state
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+)
+
+// Older orders grs by age, and by name when they are of one age.
+func Older(a, b *topsv1.GcuResource) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// Ours reports whether an existing object belongs to the gr: controlled by its
+// UID. What is kept has no owner; any gr may have it once this operator made it.
+func Ours(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) bool {
+	if ref.Kept() {
+		return live.GetLabels()[topsv1.LabelManagedBy] == topsv1.ManagedBy
+	}
+	return metav1.IsControlledBy(live, gr)
+}
+
+// ObjectConflict says that an object belongs to somebody else, and what to do about it.
+func ObjectConflict(ref component.Ref, live metav1.Object) *Failure {
+	owner := "was not made by this operator"
+	if c := metav1.GetControllerOf(live); c != nil {
+		owner = "belongs to " + c.Kind + " " + c.Name
+	}
+	return &Failure{Reason: ReasonObjectConflict, Message: ref.String() + " exists and " + owner +
+		": delete it, or give the component another name or set its notDeploy: true"}
+}

@@ -1,0 +1,171 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// Types of the standard conditions of a gr (decision D5).
+const (
+	// ConditionReady is True when every component is Running.
+	ConditionReady = "Ready"
+	// ConditionProgressing is True while this operator changes something by itself.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded is True when somebody has to change something: its
+	// reason is that of the first failure.
+	ConditionDegraded = "Degraded"
+)
+
+// Reasons of the conditions of a gr, beside those of Failure, of the upgrade
+// and of the upgrade settings.
+const (
+	// ReasonRunning means that every component is Running.
+	ReasonRunning = "Running"
+	// ReasonDeploying means that a component is not there yet, or lost pods.
+	ReasonDeploying = "Deploying"
+	// ReasonDeleting means that the gr is being deleted.
+	ReasonDeleting = "Deleting"
+	// ReasonRemoving means that objects the spec no longer asks for are going.
+	ReasonRemoving = "Removing"
+	// ReasonComplete means that nothing is left to do.
+	ReasonComplete = "Complete"
+	// ReasonFailed means that a component failed.
+	ReasonFailed = "Failed"
+	// ReasonReconcileFailed means that something keeps failing which is no component's own.
+	ReasonReconcileFailed = "ReconcileFailed"
+	// ReasonAsExpected means that nothing is wrong.
+	ReasonAsExpected = "AsExpected"
+)
+
+// standardConditions returns Ready, Progressing and Degraded.
+func standardConditions(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade, now time.Time) []metav1.Condition {
+	ready := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionFalse}
+	switch status.Phase {
+	case topsv1.PhaseRunning:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, ReasonRunning, runningMessage(decided)
+	case topsv1.PhaseFailed:
+		ready.Reason, ready.Message = ReasonFailed, failureMessage(status)
+	case topsv1.PhaseUpgrading:
+		ready.Reason, ready.Message = ReasonUpgrading, u.message
+	case topsv1.PhaseRollbacking:
+		ready.Reason, ready.Message = ReasonRollingBack, u.message
+	default:
+		ready.Reason, ready.Message = ReasonDeploying, deployMessage(status)
+	}
+	return setConditions(obs.Resource, now, ready, progressing(decided, status, u), degraded(obs, decided, status))
+}
+
+func progressing(decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade) metav1.Condition {
+	c := metav1.Condition{Type: ConditionProgressing, Status: metav1.ConditionTrue}
+	switch {
+	case slices.Contains(phaseWords(status), topsv1.PhaseDeploying):
+		c.Reason, c.Message = ReasonDeploying, deployMessage(status)
+	case len(decided.Delete) > 0:
+		c.Reason, c.Message = ReasonRemoving, "removing what the spec no longer asks for: "+message.Names(refNames(decided.Delete))
+	case u.open && (u.reason == ReasonUpgrading || u.reason == ReasonRollingBack):
+		c.Reason, c.Message = u.reason, u.message
+	case u.open:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, u.reason, u.message
+	case status.Phase == topsv1.PhaseFailed:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonFailed, failureMessage(status)
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonComplete, "nothing left to do"
+	}
+	return c
+}
+
+func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus) metav1.Condition {
+	c := degradedBy(obs.ReconcileFailure)
+	var messages []string
+	if m := failureMessage(status); m != "" {
+		messages = append(messages, m)
+	}
+	if f := obs.ReconcileFailure; f != nil {
+		messages = append(messages, f.Message)
+	}
+	if f := obs.Rollback; f != nil {
+		messages = append(messages, f.Message)
+		c.Reason = f.Reason
+	}
+	if f := obs.Halt; f != nil {
+		messages = append(messages, f.Message)
+		c.Reason = f.Reason
+	}
+	_, err := settingsOf(obs.Resource)
+	if f := settingsFailure(err); f != nil {
+		messages = append(messages, f.Message)
+		c.Reason = f.Reason
+	}
+	for i := len(decided.Steps) - 1; i >= 0; i-- {
+		if f := decided.Steps[i].Failure; f != nil {
+			c.Reason = f.Reason
+		}
+	}
+	if len(messages) > 0 {
+		c.Status, c.Message = metav1.ConditionTrue, strings.Join(messages, "; ")
+	}
+	return c
+}
+
+// degradedBy is the condition for one failure, or for none when it is nil.
+func degradedBy(f *state.Failure) metav1.Condition {
+	if f == nil {
+		return metav1.Condition{Type: ConditionDegraded, Status: metav1.ConditionFalse, Reason: ReasonAsExpected, Message: "nothing is wrong"}
+	}
+	return metav1.Condition{Type: ConditionDegraded, Status: metav1.ConditionTrue, Reason: f.Reason, Message: f.Message}
+}
+
+// runningMessage says that all is well, and which nodes that does not cover.
+func runningMessage(decided plan.Plan) string {
+	offline := map[string]bool{}
+	for i := range decided.Steps {
+		for _, node := range decided.Steps[i].Health.Offline {
+			offline[node] = true
+		}
+	}
+	if len(offline) == 0 {
+		return "every component runs on all its nodes"
+	}
+	var sorted []string
+	for node := range offline {
+		sorted = append(sorted, node)
+	}
+	slices.Sort(sorted)
+	return fmt.Sprintf("every component runs on all its Ready nodes; %s not Ready and not waited for: %s",
+		message.Count(len(sorted), "node"), message.Names(sorted))
+}
+
+// ReconcileFailure is what to tell of an error that is no component's own.
+func ReconcileFailure(err error) *state.Failure {
+	return &state.Failure{Reason: ReasonReconcileFailed, Message: err.Error(), Retry: true}
+}
+
+// setConditions lays conditions over those the gr has; the time of one changes
+// only with its status.
+func setConditions(gr *topsv1.GcuResource, now time.Time, conditions ...metav1.Condition) []metav1.Condition {
+	list := slices.Clone(gr.Status.StandardConditions)
+	for _, c := range conditions {
+		c.ObservedGeneration = gr.Generation
+		c.LastTransitionTime = seconds(now)
+		meta.SetStatusCondition(&list, c)
+	}
+	return list
+}
+
+func refNames(objects []state.Owned) []string {
+	list := make([]string, 0, len(objects))
+	for _, o := range objects {
+		list = append(list, o.Ref.String())
+	}
+	return list
+}

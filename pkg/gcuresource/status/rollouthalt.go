@@ -1,0 +1,56 @@
+package status
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// ReasonHalted means that nodes failed, and that no other one is started before a person acts.
+const ReasonHalted = "Halted"
+
+// HaltOf returns why a rollout is halted, nil when it is not, when it is that of no gr, or
+// when the policy answers the halt with a rollback.
+func HaltOf(rollout *topsv1.DaemonRollout) *state.Failure {
+	c := meta.FindStatusCondition(rollout.Status.Conditions, topsv1.RolloutHalted)
+	if c == nil || c.Status != "True" || rollout.Spec.TargetRef.Kind != topsv1.GcuResourceKind || rollout.Status.RollingBack() {
+		return nil
+	}
+	return &state.Failure{Reason: ReasonHalted, Message: c.Message}
+}
+
+// Halt returns why the rollout of an observed gr is halted, nil when it is not, or when
+// that is about another spec than the newest.
+func Halt(obs *state.Observation, rollout *topsv1.DaemonRollout) *state.Failure {
+	halt := HaltOf(rollout)
+	if halt == nil || !isOfNewestSpec(rollout, obs) {
+		return nil
+	}
+	return halt
+}
+
+// isOfNewestSpec reports whether a rollout is that of the newest spec: what it says of a version
+// that was given up means nothing for the next.
+func isOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) bool {
+	spec, err := revision.Name(obs.Resource)
+	if err != nil {
+		return false
+	}
+	for i := range obs.Components {
+		c := &obs.Components[i]
+		if c.DaemonSet == nil {
+			continue
+		}
+		newest, err := daemonset.TargetRevision(c.DaemonSet, c.Revisions)
+		target := topsv1.RevisionTarget{DaemonSet: c.DaemonSet.Namespace + "/" + c.DaemonSet.Name, Hash: newest}
+		if err != nil || c.DaemonSet.Annotations[topsv1.AnnotationRevision] != spec || !slices.Contains(rollout.Status.Targets, target) {
+			return false
+		}
+	}
+	return true
+}

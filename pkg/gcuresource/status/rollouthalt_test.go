@@ -1,0 +1,88 @@
+package status
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/world"
+)
+
+func TestHaltsThatWaitForAPerson(t *testing.T) {
+	now := metav1.Now()
+	tests := []struct {
+		name    string
+		rollout *topsv1.DaemonRollout
+		want    bool
+	}{
+		{"a rollout that is halted", world.Halted(), true},
+		{"one that goes on", world.Halted(world.GoesOn), false},
+		{"one that the policy takes back", world.Halted(world.RollsBack), false},
+		{"one that was taken back before, from another revision", world.Halted(world.RollsBack, func(r *topsv1.DaemonRollout) { r.Status.Rollback.From = "worse" }), true},
+		{"one to which it was taken back", world.Halted(world.RollsBack, func(r *topsv1.DaemonRollout) { r.Status.Rollback.CompletedTime = &now }), true},
+		{"that of a DaemonSet of no gr", world.Halted(func(r *topsv1.DaemonRollout) { r.Spec.TargetRef.Kind = "DaemonSet" }), false},
+		{"none", &topsv1.DaemonRollout{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if f := HaltOf(tt.rollout); (f != nil) != tt.want || f != nil && f.Message != world.WhyHalted {
+				t.Errorf("it says %+v, want one: %t", f, tt.want)
+			}
+		})
+	}
+}
+
+func TestAHaltIsAboutOneSpec(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(obs *world.World, ds *appsv1.DaemonSet)
+		want   bool
+	}{
+		{"the newest", func(*world.World, *appsv1.DaemonSet) {}, true},
+		{"not one that the DaemonSet does not have yet", func(obs *world.World, _ *appsv1.DaemonSet) { obs.Resource.Spec = world.DriverAt("v2") }, false},
+		{"not one whose template has no revision yet", func(_ *world.World, ds *appsv1.DaemonSet) { ds.Generation++ }, false},
+		{"not one that the rollout has not seen", func(obs *world.World, _ *appsv1.DaemonSet) { obs.NewTemplate("driver") }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			obs := world.New(t, world.NewGR(world.DriverAt("v1")), 1)
+			obs.Run("driver")
+			ds := obs.Component("driver").DaemonSet
+			ds.Annotations = map[string]string{topsv1.AnnotationRevision: nameAt(t, "v1")}
+			rollout := world.Halted(func(r *topsv1.DaemonRollout) {
+				r.Status.Targets = []topsv1.RevisionTarget{{DaemonSet: ds.Namespace + "/" + ds.Name, Hash: "old"}}
+			})
+			tt.change(obs, ds)
+			if got := isOfNewestSpec(rollout, obs.Observation); got != tt.want {
+				t.Errorf("it is about the newest spec: %t", got)
+			}
+		})
+	}
+}
+
+// A gr whose rollout is halted says so, and what to do, until it goes on.
+func TestAGrTellsOfItsHalt(t *testing.T) {
+	obs := restored(t)
+	obs.Halt = HaltOf(world.Halted())
+	got := next(obs)
+	if c := world.Action(got, "rollback"); c.Status != "rollbacking" || c.Reason != ReasonHalted {
+		t.Errorf("rollback %+v", c)
+	}
+	for kind, want := range map[string]string{
+		ConditionDegraded:    "True Halted: " + world.WhyHalted,
+		ConditionProgressing: "False Halted: back to " + nameAt(t, "v1") + ": 1 of 2 pods at the newest revision; halted: " + world.WhyHalted,
+	} {
+		if s := world.Standard(got, kind); s != want {
+			t.Errorf("%s %q, want %q", kind, s, want)
+		}
+	}
+	if told := Events(&topsv1.GcuResourceStatus{Phase: got.Phase}, &got); len(told) != 0 {
+		t.Errorf("events %+v, which the rollout sends", told)
+	}
+	obs.Resource.Status, obs.Halt = got, nil
+	if s := world.Standard(next(obs), ConditionDegraded); s != "False AsExpected: nothing is wrong" {
+		t.Errorf("when it goes on: Degraded %q", s)
+	}
+}

@@ -1,0 +1,128 @@
+// Package status says in the status of a GcuResource (gr), and in events, what was
+// decided about it and how far that is.
+//
+//	status.go           the status of a gr that stays; teardown.go of one that is being deleted
+//	phases.go           the words of components, and of all of them
+//	actions.go          the conditions of deployment, upgrade and rollback
+//	actioncondition.go  one condition of that shape
+//	conditions.go       Ready, Progressing and Degraded
+//	upgrade.go          how far the pods follow their templates
+//	rollouthalt.go      why the rollout is halted
+//	events.go           what of a new status is an event
+package status
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// Describe returns the status of a gr that stays. decided must be made from the same
+// observation.
+func Describe(obs *state.Observation, decided plan.Plan, now time.Time) topsv1.GcuResourceStatus {
+	u := upgradeOf(obs, decided.Steps)
+	status := *obs.Resource.Status.DeepCopy()
+	status.ObservedGeneration = obs.Resource.Generation
+	status.ClusterGCUNodes = obs.GCUNodes()
+	status.ResourceStatuses = nil
+	var words []string
+	for i := range decided.Steps {
+		word := phaseOf(&decided.Steps[i], &u)
+		words = append(words, word)
+		status.ResourceStatuses = append(status.ResourceStatuses, resourceStatus(obs.Resource, &obs.Components[i], &decided.Steps[i], word))
+	}
+	status.Phase = phaseOfAll(words)
+	status.ReadyResource = readyResource(words)
+	status.Conditions = actions(obs, &status, &u, now)
+	status.StandardConditions = standardConditions(obs, decided, &status, &u, now)
+	return status
+}
+
+// DescribeFailure returns the status of a gr of which a pass failed before it could
+// describe it.
+func DescribeFailure(gr *topsv1.GcuResource, cause error, now time.Time) topsv1.GcuResourceStatus {
+	status := *gr.Status.DeepCopy()
+	status.StandardConditions = setConditions(gr, now, degradedBy(ReconcileFailure(cause)))
+	return status
+}
+
+// phaseOf returns the word for one component (contract section 2.10). Pods
+// that nobody replaces by himself are no work under way: outdated but
+// available pods under OTA leave the component Running.
+func phaseOf(s *plan.Step, u *upgrade) string {
+	h := &s.Health
+	switch {
+	case s.Failure != nil:
+		return topsv1.PhaseFailed
+	case !h.Exists || h.Terminating || !h.Seen:
+		return topsv1.PhaseDeploying
+	case (u.rolling || !h.PerNode) && (h.Outdated > 0 || !h.Observed):
+		return u.phase()
+	case h.Available == h.Expected && len(h.Absent) == 0:
+		return topsv1.PhaseRunning
+	case u.open:
+		return u.phase()
+	}
+	return topsv1.PhaseDeploying
+}
+
+func resourceStatus(gr *topsv1.GcuResource, c *state.Component, s *plan.Step, word string) topsv1.ResourceStatus {
+	return topsv1.ResourceStatus{
+		Name:         c.Name,
+		Namespace:    c.Namespace,
+		OwnResources: ownResources(gr, c),
+		Status:       word,
+		Message:      stepMessage(c, s),
+	}
+}
+
+// ownResources lists the objects of a component that exist, in the order of
+// the built-in manifest (contract statement 49), without what is Shared. Objects
+// of somebody else are not listed: a component with one has failed.
+func ownResources(gr *topsv1.GcuResource, c *state.Component) []topsv1.ResourceInfo {
+	var list []topsv1.ResourceInfo
+	for _, d := range c.Objects {
+		live := c.Live[d.Ref]
+		if live == nil || d.Ref.Shared() || !state.Ours(gr, d.Ref, live) {
+			continue
+		}
+		list = append(list, topsv1.ResourceInfo{Group: d.Ref.Group, Version: d.Ref.Version, Kind: d.Ref.Kind, Name: d.Ref.Name})
+	}
+	return list
+}
+
+func stepMessage(c *state.Component, s *plan.Step) string {
+	switch {
+	case s.Failure != nil:
+		return s.Failure.Message
+	case s.Waits != "":
+		return s.Waits
+	case !s.Health.Exists:
+		return "being created"
+	}
+	message := s.Health.Message(&c.Rendered)
+	if s.Health.Outdated == 0 {
+		return message
+	}
+	revision := fmt.Sprintf("%d of %d pods at the newest revision", s.Health.Updated, s.Health.Expected)
+	if message == "" {
+		return revision
+	}
+	return revision + "; " + message
+}
+
+// Same reports whether two statuses are equal. It compares the names of nodes by
+// themselves: they are many, and reflection is slow.
+func Same(a, b topsv1.GcuResourceStatus) bool {
+	if !slices.Equal(a.ClusterGCUNodes, b.ClusterGCUNodes) {
+		return false
+	}
+	a.ClusterGCUNodes, b.ClusterGCUNodes = nil, nil
+	return equality.Semantic.DeepEqual(a, b)
+}

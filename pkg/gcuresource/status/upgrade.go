@@ -1,0 +1,161 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// Reasons of the upgrade condition and of Progressing while it is open.
+const (
+	// ReasonUpgrading means that pods are being replaced.
+	ReasonUpgrading = "Upgrading"
+	// ReasonRollingBack means that pods are being replaced by those of an earlier spec.
+	ReasonRollingBack = "RollingBack"
+	// ReasonRolledBack means that an earlier spec was restored before every node had this one.
+	ReasonRolledBack = "RolledBack"
+	// ReasonSuperseded means that another spec came before every node had the restored one.
+	ReasonSuperseded = "Superseded"
+	// ReasonPaused means that an annotation stopped it.
+	ReasonPaused = "Paused"
+	// ReasonWaitingForNodes means that each node decides for itself (OTA).
+	ReasonWaitingForNodes = "WaitingForNodes"
+	// ReasonNoStrategy means that nobody replaces pods.
+	ReasonNoStrategy = "NoUpdateStrategy"
+)
+
+// upgrade is how the pods of a gr follow its newest templates.
+type upgrade struct {
+	// action is upgrade, or rollback when the spec is one that was restored.
+	action string
+	// open is true from the moment a template changed until every reachable
+	// node has it.
+	open bool
+	// updated of total pods on Ready nodes are at the newest revision and available.
+	updated, total int
+	// rolling is true when this operator replaces the pods of DaemonSets by itself.
+	rolling bool
+	// reason and message say how it goes; empty when it is not open.
+	reason, message string
+	// passed is true when it was over before any status could tell.
+	passed bool
+}
+
+// progress is the share that is done, in percent.
+func (u *upgrade) progress() int32 {
+	if u.total == 0 {
+		return 0
+	}
+	return int32(u.updated * 100 / u.total)
+}
+
+// phase is the word of the action while it is open.
+func (u *upgrade) phase() string { return underWay[u.action] }
+
+// settingsOf reads the upgrade settings a gr carries onto its DaemonSets.
+func settingsOf(gr *topsv1.GcuResource) (daemonset.Settings, error) {
+	return daemonset.SettingsOf(&appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Annotations: component.Carried(gr)},
+		Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
+	})
+}
+
+// settingsFailure returns what is wrong with the upgrade settings of a gr, nil when nothing is.
+func settingsFailure(err error) *state.Failure {
+	var invalid *daemonset.SettingsError
+	if errors.As(err, &invalid) {
+		return &state.Failure{Reason: invalid.Reason, Message: invalid.Message}
+	}
+	return nil
+}
+
+// upgradeOf says how an upgrade of the gr goes. The status last written is
+// asked for one thing only: whether one was under way, because the pods of its
+// last nodes are missing without any pod being outdated.
+func upgradeOf(obs *state.Observation, steps []plan.Step) upgrade {
+	u := upgrade{action: topsv1.ActionUpgrade}
+	if revision.RolledBack(obs.Resource) {
+		u.action = topsv1.ActionRollback
+	}
+	changed, onNodes := u.count(steps)
+	settings, err := settingsOf(obs.Resource)
+	u.rolling = err == nil && settings.Strategy == daemonset.AdvancedRollingUpdate
+	u.open = changed || (wasUpgrading(obs.Resource) && u.updated < u.total)
+	if !u.open {
+		u.passed = passed(obs.Changed, steps)
+		return u
+	}
+	u.reason = ReasonUpgrading
+	if onNodes { // Kubernetes replaces the others by itself
+		u.reason, u.message = upgradeWords(settings, err)
+	}
+	if obs.Halt != nil && u.reason == ReasonUpgrading {
+		u.reason, u.message = obs.Halt.Reason, "; halted: "+obs.Halt.Message
+	}
+	u.message = fmt.Sprintf("%d of %d pods at the newest revision%s", u.updated, u.total, u.message)
+	if u.action == topsv1.ActionRollback {
+		u.message = "back to " + obs.Resource.Annotations[topsv1.AnnotationRolledBackTo] + ": " + u.message
+		if u.reason == ReasonUpgrading {
+			u.reason = ReasonRollingBack
+		}
+	}
+	return u
+}
+
+// passed reports whether pods of changed components were all replaced while no
+// operator was there to tell.
+func passed(changed []string, steps []plan.Step) bool {
+	return slices.ContainsFunc(steps, func(s plan.Step) bool {
+		return slices.Contains(changed, s.Component) && s.Failure == nil && len(s.Apply) == 0 && s.Health.Running()
+	})
+}
+
+// count adds up the pods. changed reports whether a template is newer than a pod,
+// onNodes whether pods of a DaemonSet lag behind.
+func (u *upgrade) count(steps []plan.Step) (changed, onNodes bool) {
+	for i := range steps {
+		h := &steps[i].Health
+		u.total += h.Expected
+		u.updated += h.Updated
+		lags := h.Outdated > 0 || (h.Seen && !h.Observed)
+		changed = changed || lags
+		onNodes = onNodes || (h.PerNode && (lags || h.Updated < h.Expected))
+	}
+	return changed, onNodes
+}
+
+// upgradeWords says who replaces outdated pods.
+func upgradeWords(settings daemonset.Settings, err error) (reason, message string) {
+	if f := settingsFailure(err); f != nil {
+		return f.Reason, "; pods are not replaced: " + f.Message
+	}
+	switch {
+	case settings.Strategy == daemonset.NoStrategy:
+		return ReasonNoStrategy, "; no update-strategy annotation: pods are not replaced; set " + topsv1.AnnotationUpdateStrategy
+	case settings.Paused:
+		return ReasonPaused, "; paused: no new node is started until annotation " + topsv1.AnnotationPaused + " is removed"
+	case settings.Strategy == daemonset.OTA:
+		return ReasonWaitingForNodes, "; strategy OTA: each node upgrades when its node asks"
+	}
+	return ReasonUpgrading, ""
+}
+
+// wasUpgrading reports whether an upgrade or a rollback was under way.
+func wasUpgrading(gr *topsv1.GcuResource) bool {
+	return isOpen(gr.Status.Conditions, topsv1.ActionUpgrade) || isOpen(gr.Status.Conditions, topsv1.ActionRollback)
+}
+
+// EndsUpgrade reports whether a status ends what was under way.
+func EndsUpgrade(gr *topsv1.GcuResource, status *topsv1.GcuResourceStatus) bool {
+	return wasUpgrading(gr) && !wasUpgrading(&topsv1.GcuResource{Status: *status})
+}
