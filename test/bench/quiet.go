@@ -9,16 +9,16 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// quietTime is how long nothing happens.
+// quietTime is the duration of the idle phase.
 const quietTime = time.Minute
 
-// stillness is what a manager did while nothing happened.
+// stillness is the usage of an idle manager.
 type stillness struct {
 	nodes int
 	used  usage
 }
 
-// other is the number of requests that were not renewals of the lease.
+// other returns the number of requests except renewals of the lease.
 func (s stillness) other() int {
 	n := -s.used.renewals
 	for _, count := range s.used.requests {
@@ -27,8 +27,8 @@ func (s stillness) other() int {
 	return n
 }
 
-// measureQuiet rolls once, so that there is a rollout to be quiet about, lets
-// everything settle, and counts what the manager asks of the API server.
+// measureQuiet rolls once, so that a rollout exists, lets everything settle, and counts
+// the manager's requests to the API server.
 func measureQuiet(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	b, err := newBed(ctx, project, raceNamed("1000").shrunk(o.shrink), progress)
 	defer func() { err = errors.Join(err, b.stop()) }()
