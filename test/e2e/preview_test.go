@@ -23,16 +23,15 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// foretelling is a gr whose upgrades are previewed by REST and by kubectl gcu before
-// they are made, and compared with what then happens.
+// foretelling is a gr whose upgrades are first previewed by REST and kubectl gcu, and
+// then compared with the actual upgrade.
 type foretelling struct {
 	*drivers
 	left *harness.Departures
 }
 
-// What a preview tells is what happens, node by node and task by task: of an upgrade of
-// several components that is limited, of the rest of it, and of one that only replaces
-// pods.
+// Previews match what happens, node by node and task by task: for a limited upgrade of
+// several components, for the rest of it, and for an upgrade that only replaces pods.
 func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
@@ -54,12 +53,12 @@ func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
 	cut := []string{all[0], all[1], all[2], all[4]}
 	told := f.foretell(ctx, f.foretoldSpec("v2", "v2", "v1"), cut, []string{component.Driver, component.DevicePlugin})
 	if len(told.Nodes) != len(cut) || len(told.Left) != stageNodes-len(cut) || told.Nodes[0].Wave != "canary" {
-		t.Errorf("foretold are %d nodes, the first in wave %q, and %d left", len(told.Nodes), told.Nodes[0].Wave, len(told.Left))
+		t.Errorf("the preview has %d nodes, the first in wave %q, and %d left out", len(told.Nodes), told.Nodes[0].Wave, len(told.Left))
 	}
 	f.upgradeTo(ctx, told, f.foretoldSpec("v2", "v2", "v1"), "--nodes", names(cut), "--components", names([]string{component.Driver, component.DevicePlugin}))
 	f.happened(ctx, told)
 
-	// What is left: nothing is written, the limit is taken away.
+	// The rest: nothing is written, the limit is removed.
 	told = f.foretell(ctx, topsv1.GcuResourceSpec{}, nil, nil)
 	if len(told.Nodes) != stageNodes-len(cut) {
 		t.Errorf("%d nodes are left to do, want %d", len(told.Nodes), stageNodes-len(cut))
@@ -69,17 +68,17 @@ func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
 
 	told = f.foretell(ctx, f.foretoldSpec("v2", "v3", "v3"), nil, nil)
 	if len(told.Nodes) != stageNodes || len(told.Left) > 0 {
-		t.Errorf("foretold are %d nodes and %+v left", len(told.Nodes), told.Left)
+		t.Errorf("the preview has %d nodes and %+v left out", len(told.Nodes), told.Left)
 	}
 	f.upgradeTo(ctx, told, f.foretoldSpec("v2", "v3", "v3"))
 	f.happened(ctx, told)
 	if told = f.foretell(ctx, f.foretoldSpec("v2", "v3", "v3"), nil, nil); len(told.Nodes) > 0 || len(told.Components) > 0 {
-		t.Errorf("when all is done %+v is foretold", told)
+		t.Errorf("when everything is done the preview is %+v", told)
 	}
 	f.goesBack(ctx, all)
 }
 
-// order is that of the nodes of the stage in an upgrade, which their names decide.
+// order returns the nodes of the stage in upgrade order, which depends on their names.
 func (f *foretelling) order(ctx context.Context) []string {
 	f.t.Helper()
 	var all []string
@@ -87,12 +86,13 @@ func (f *foretelling) order(ctx context.Context) []string {
 		all = append(all, n.Name)
 	}
 	if len(all) != stageNodes {
-		f.t.Fatalf("foretold are the nodes %v, not all of %v", all, f.nodes)
+		f.t.Fatalf("the preview has nodes %v, want all of %v", all, f.nodes)
 	}
 	return all
 }
 
-// goesBack: to go back in the middle is foretold for the nodes that are forward only.
+// goesBack: the preview of a rollback in the middle of an upgrade has only the nodes
+// that are already upgraded.
 func (f *foretelling) goesBack(ctx context.Context, all []string) {
 	f.t.Helper()
 	forward := f.foretoldSpec("v2", "v4", "v3")
@@ -101,7 +101,7 @@ func (f *foretelling) goesBack(ctx context.Context, all []string) {
 	f.happened(ctx, told)
 	told = f.foretell(ctx, f.foretoldSpec("v2", "v3", "v3"), nil, nil)
 	if len(told.Nodes) != 2 || len(told.Left) > 0 {
-		f.t.Errorf("on the way back %d nodes are foretold and %+v left, want two and none", len(told.Nodes), told.Left)
+		f.t.Errorf("the preview of the rollback has %d nodes and %+v left out, want two and none", len(told.Nodes), told.Left)
 	}
 	f.upgradeTo(ctx, told, f.foretoldSpec("v2", "v3", "v3"))
 	f.happened(ctx, told)
@@ -112,7 +112,7 @@ func (s *stage) foretoldSpec(driver, plugin, gfd string) topsv1.GcuResourceSpec 
 	return topsv1.GcuResourceSpec{Driver: s.component(gr+"-driver", driver), DevicePlugin: s.component(gr+"-plugin", plugin), GFD: s.component(gr+"-gfd", gfd)}
 }
 
-// trainingOn starts a pod that uses GCUs and comes back to its node.
+// trainingOn starts a Deployment with a pod that uses GCUs on a node.
 func (f *foretelling) trainingOn(ctx context.Context, node string) {
 	f.t.Helper()
 	labels := map[string]string{"app": f.name + "-" + node}
@@ -147,8 +147,9 @@ func (f *foretelling) file(spec topsv1.GcuResourceSpec) string {
 	return path
 }
 
-// foretell asks REST and kubectl gcu, which have to say the same; the empty spec is what
-// is still to be done without a limit. Nobody asks while something happens.
+// foretell returns the preview of REST and of kubectl gcu, which must be equal; the
+// empty spec means what is still to be done without a limit. It must not be called
+// during an upgrade.
 func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec, nodes, components []string) *preview.Preview {
 	f.t.Helper()
 	body, args := map[string]any{}, []string{"plan", f.name, "--approved", "-o", "json"}
@@ -175,7 +176,7 @@ func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec,
 	if err := json.Unmarshal([]byte(f.gcu(ctx, f.t, f.Kubeconfig, 0, nil, args...)), byPlugin); err != nil {
 		f.t.Fatal(err)
 	}
-	// The cache of the manager that serves REST follows.
+	// The cache of the manager that serves REST may lag.
 	f.eventually(ctx, f.t, func() error {
 		answer := struct {
 			Operation, Result, Error string
@@ -197,8 +198,8 @@ func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec,
 	return byPlugin
 }
 
-// upgradeTo makes the upgrade, approves its wave when a node is in it or after it, and
-// waits for its end; without a spec only its limit is changed.
+// upgradeTo runs the upgrade, approves its wave if a node is in or after it, and waits
+// until it is complete; without a spec it only changes the limit.
 func (f *foretelling) upgradeTo(ctx context.Context, told *preview.Preview, spec topsv1.GcuResourceSpec, args ...string) {
 	f.t.Helper()
 	args = append([]string{"upgrade", f.name}, args...)
@@ -230,8 +231,8 @@ func (f *foretelling) rollout(ctx context.Context) *topsv1.DaemonRollout {
 	return r
 }
 
-// happened compares what was foretold with the pods that left, in their order as an
-// independent watch saw them, and with the operations that the nodes tell of.
+// happened compares the preview with the order of pod deletions that an independent
+// watch observed, and with the recorded operations of the nodes.
 func (f *foretelling) happened(ctx context.Context, told *preview.Preview) {
 	f.t.Helper()
 	var order []string
@@ -265,8 +266,8 @@ func (f *foretelling) happened(ctx context.Context, told *preview.Preview) {
 	}
 }
 
-// didTasks compares the tasks of a node with those of its last operation. A node of
-// which only pods are replaced has none.
+// didTasks compares the previewed tasks of a node with those of its last operation. A
+// node on which only pods are replaced has none.
 func (f *foretelling) didTasks(ctx context.Context, told *preview.Preview, node string) {
 	f.t.Helper()
 	var tasks []string
@@ -290,14 +291,14 @@ func (f *foretelling) didTasks(ctx context.Context, told *preview.Preview, node 
 	}
 }
 
-// inOrderOf is a list in the order of another one: pods that are replaced at the same
-// time go in any. What it has more comes last.
+// inOrderOf sorts list in the order of another list, with additional elements last:
+// pods that are replaced at the same time may be deleted in any order.
 func inOrderOf(list, order []string) []string {
 	slices.SortStableFunc(list, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
 	return list
 }
 
-// componentOf is the component that a DaemonSet is of, "" when it is not ours.
+// componentOf returns the component of a DaemonSet, "" if it is not ours.
 func (f *foretelling) componentOf(daemonSet string) string {
 	return map[string]string{f.name + "-driver": component.Driver, f.name + "-plugin": component.DevicePlugin, f.name + "-gfd": component.GFD}[daemonSet]
 }
