@@ -10,12 +10,12 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// otaSocket is where the node agent serves root.
+// otaSocket is the node agent's socket for root.
 const otaSocket = "/run/gcu-node-agent/ota.sock"
 
-// overTheAir is the second example of the OpenYurt document, with its own requests: a
-// person at a node sees what there is, and upgrades it. When another one has done the same,
-// the third node still is as it was.
+// overTheAir is the second example of the OpenYurt document, with its curl commands: a
+// person at a node lists its pods and upgrades one. After another person has done the
+// same, the third node is still unchanged.
 func (s *stage) overTheAir() {
 	s.settings(topsv1.AnnotationUpdateStrategy+"=OTA", topsv1.AnnotationUpgradeOnly+"-")
 	observer := s.observe()
@@ -31,13 +31,13 @@ func (s *stage) overTheAir() {
 	for i, node := range victims {
 		s.upgradedBySomebodyAt(node)
 		if replaced := observer.Replaced(); replaced != i+1 {
-			s.t.Errorf("%d pods were replaced, %d were asked for", replaced, i+1)
+			s.t.Errorf("%d pods were replaced, want %d", replaced, i+1)
 		}
 	}
 	check(s.t, s.runs(exporterSet, managerNode, "latest"))
 }
 
-// upgradedBySomebodyAt has a person at a node upgrade the one pod that can be.
+// upgradedBySomebodyAt upgrades the only outdated pod of a node through its agent.
 func (s *stage) upgradedBySomebodyAt(node string) {
 	s.t.Helper()
 	var list corev1.PodList
