@@ -82,11 +82,11 @@ func measureAgent(ctx context.Context, project harness.Project, o options, r *re
 		return err
 	}
 	a := &agentUse{idle: quietTime / time.Duration(o.shrink), busy: busy}
-	if err := b.leaveAlone(ctx, agent, a); err != nil {
+	if err := b.measureIdle(ctx, agent, a); err != nil {
 		return err
 	}
 	b.say("idle: %.1f mCPU, %s resident, %d writes in %s", a.milliCPU(), megabytes(a.rss), a.writes, a.idle)
-	if err := b.askForAll(ctx, agent, a); err != nil {
+	if err := b.requestAll(ctx, agent, a); err != nil {
 		return err
 	}
 	if _, a.peak, err = memoryOf(agent.PID()); err != nil {
@@ -163,8 +163,8 @@ func (b *bed) podsOfAgent(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// leaveAlone measures an idle agent.
-func (b *bed) leaveAlone(ctx context.Context, agent *harness.Process, a *agentUse) error {
+// measureIdle measures an idle agent.
+func (b *bed) measureIdle(ctx context.Context, agent *harness.Process, a *agentUse) error {
 	if err := pause(ctx, 2*settle); err != nil {
 		return err
 	}
@@ -222,9 +222,9 @@ func (b *bed) countWrites(ctx context.Context) (func() int, error) {
 	}, nil
 }
 
-// askForAll requests one pod after the other, each when the previous pod was replaced
+// requestAll requests one pod after the other, each when the previous pod was replaced
 // and everything has settled.
-func (b *bed) askForAll(ctx context.Context, agent *harness.Process, a *agentUse) error {
+func (b *bed) requestAll(ctx context.Context, agent *harness.Process, a *agentUse) error {
 	pods, err := b.podsOfAgent(ctx)
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func measureAPI(ctx context.Context, project harness.Project, o options, r *repo
 	defer func() { err = errors.Join(err, stop()) }()
 	lasts := apiTime / time.Duration(o.shrink)
 	b.say("%d times %d GET/s and %d PUT/s for %s, alone, with %d slow clients on another port, and with as many on the manager",
-		apiRounds, getRate, putRate, lasts, slowCallers)
+		apiRounds, getRate, putRate, lasts, slowClients)
 	before, err := b.gauge.read(ctx)
 	if err != nil {
 		return err
@@ -107,9 +107,9 @@ func (l *apiLoad) round(ctx context.Context, address string, lasts time.Duration
 	var err error
 	switch in {
 	case elsewhere:
-		slow, err = startSlowCallers("")
+		slow, err = startSlowClients("")
 	case here:
-		slow, err = startSlowCallers(address)
+		slow, err = startSlowClients(address)
 	}
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func apiVerdicts(l *apiLoad) []verdict {
 		{fmt.Sprintf("api: %d GET/s with a p99 of at most %s", getRate, maxAPIWait), fmt.Sprintf("%.0f per second, %.1f ms", gets.perSecond, milliseconds(gets.p99)),
 			gets.perSecond >= enough*getRate && gets.p99 <= maxAPIWait},
 		{fmt.Sprintf("api: %d PUT/s, dry runs, beside them", putRate), fmt.Sprintf("%.1f per second, p99 %.1f ms", puts.perSecond, milliseconds(puts.p99)), puts.perSecond >= enough*putRate},
-		{fmt.Sprintf("api: %d slow clients on the manager change that by at most %.0f %%", slowCallers, 100*maxAPIChange),
+		{fmt.Sprintf("api: %d slow clients on the manager change that by at most %.0f %%", slowClients, 100*maxAPIChange),
 			fmt.Sprintf("p99 of a round %.1f ms and %.1f ms, %+.0f %%; %.1f %% fewer responses (%d slow connections; alone %.1f ms)", milliseconds(without.typical()),
 				milliseconds(with.typical()), 100*slower, 100*fewer, l.slow[here], milliseconds(gets.typical())),
 			slower <= maxAPIChange && fewer <= maxAPIChange},

@@ -27,7 +27,7 @@ type options struct {
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == slowCommand {
-		if err := callSlowly(os.Args[2], os.Stdin, os.Stdout); err != nil {
+		if err := runSlowClients(os.Args[2], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 			os.Exit(1)
 		}

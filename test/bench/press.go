@@ -44,7 +44,7 @@ func (s *served) typical() time.Duration {
 
 // press warms up, sends requests at their rates, and returns their statistics.
 func press(ctx context.Context, address string, lasts time.Duration) (gets, puts served) {
-	readers, writers := newCallers(), newCallers()
+	readers, writers := newLoadClient(), newLoadClient()
 	defer readers.CloseIdleConnections()
 	defer writers.CloseIdleConnections()
 	url := "http://" + address + "/gum/v1/gr/" + grName
@@ -57,9 +57,9 @@ func press(ctx context.Context, address string, lasts time.Duration) (gets, puts
 	return gets, puts
 }
 
-// newCallers returns a client with enough connections for all concurrent requests, so
+// newLoadClient returns a client with enough connections for all concurrent requests, so
 // that reads do not wait for connections of writes.
-func newCallers() *http.Client {
+func newLoadClient() *http.Client {
 	return &http.Client{Timeout: apiTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}}
 }
 

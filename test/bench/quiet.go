@@ -12,14 +12,14 @@ import (
 // quietTime is the duration of the idle phase.
 const quietTime = time.Minute
 
-// stillness is the usage of an idle manager.
-type stillness struct {
+// idleUsage is the usage of an idle manager.
+type idleUsage struct {
 	nodes int
 	used  usage
 }
 
 // other returns the number of requests except renewals of the lease.
-func (s stillness) other() int {
+func (s idleUsage) other() int {
 	n := -s.used.renewals
 	for _, count := range s.used.requests {
 		n += count
@@ -52,7 +52,7 @@ func measureQuiet(ctx context.Context, project harness.Project, o options, r *re
 	if err != nil {
 		return err
 	}
-	r.quiet = &stillness{nodes: b.race.nodes, used: after.since(before)}
+	r.quiet = &idleUsage{nodes: b.race.nodes, used: after.since(before)}
 	b.say("requests %v, of which %d renew the lease; %.2f CPU s", r.quiet.used.requests, r.quiet.used.renewals, r.quiet.used.cpu.Seconds())
 	return nil
 }

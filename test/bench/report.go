@@ -15,7 +15,7 @@ type report struct {
 	machine string
 	began   time.Time
 	pairs   []pair
-	quiet   *stillness
+	quiet   *idleUsage
 	plan    []planTime
 	gr      *unchanged
 	api     *apiLoad

@@ -16,7 +16,7 @@ const rollTimeout = 6 * time.Minute
 
 // roll is the result of one rollout.
 type roll struct {
-	sighting
+	fleetCounts
 	complete bool
 	// used is our manager's usage meanwhile, also during RollingUpdate's rollout.
 	used usage
@@ -108,7 +108,7 @@ func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll,
 	if err := pause(ctx, settle); err != nil {
 		return r, err
 	}
-	r.sighting = b.fleets[name].result()
+	r.fleetCounts = b.fleets[name].result()
 	after, err := b.gauge.read(ctx)
 	r.used = after.since(before)
 	return r, err

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// slowCallers is the number of slow clients, which hold connections and send headers
+	// slowClients is the number of slow clients, which hold connections and send headers
 	// byte by byte.
-	slowCallers = 1000
+	slowClients = 1000
 	slowByte    = time.Second
-	// slowArrive is the time over which they connect, one after the other, so that they
+	// slowConnectTime is the time over which they connect, one after the other, so that they
 	// neither send nor are disconnected at the same moment.
-	slowArrive = 5 * time.Second
+	slowConnectTime = 5 * time.Second
 	// slowHangUp is when the unrelated port closes a connection, like the manager.
 	slowHangUp = 5 * time.Second
 	// slowCommand is the argument that runs this program as slow clients.
-	slowCommand = "slow-callers"
+	slowCommand = "slow-clients"
 )
 
 // slowProcess runs the slow clients in a separate process, so that they do not delay
@@ -37,9 +37,9 @@ type slowProcess struct {
 	said    strings.Builder
 }
 
-// startSlowCallers starts them for an address; for "" they use a port of their own
+// startSlowClients starts them for an address; for "" they use a port of their own
 // where nothing reads.
-func startSlowCallers(address string) (*slowProcess, error) {
+func startSlowClients(address string) (*slowProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
@@ -48,10 +48,10 @@ func startSlowCallers(address string) (*slowProcess, error) {
 	p.command.Stdout, p.command.Stderr = &p.said, os.Stderr
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if p.end, err = p.command.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("starting the slow callers: %w", err)
+		return nil, fmt.Errorf("starting the slow clients: %w", err)
 	}
 	if err := p.command.Start(); err != nil {
-		return nil, fmt.Errorf("starting the slow callers: %w", err)
+		return nil, fmt.Errorf("starting the slow clients: %w", err)
 	}
 	return p, nil
 }
@@ -60,28 +60,28 @@ func startSlowCallers(address string) (*slowProcess, error) {
 func (p *slowProcess) stop() (int, error) {
 	_ = p.end.Close() // if it has exited, Wait returns the error
 	if err := p.command.Wait(); err != nil {
-		return 0, fmt.Errorf("stopping the slow callers: %w", err)
+		return 0, fmt.Errorf("stopping the slow clients: %w", err)
 	}
 	connections, err := strconv.Atoi(strings.TrimSpace(p.said.String()))
 	if err != nil {
-		return 0, fmt.Errorf("reading the output of the slow callers: %w", err)
+		return 0, fmt.Errorf("reading the output of the slow clients: %w", err)
 	}
 	return connections, nil
 }
 
-// callSlowly is the main function of the slow clients: it runs until the end of its
+// runSlowClients is the main function of the slow clients: it runs until the end of its
 // input and then prints the number of connections.
-func callSlowly(address string, input io.Reader, out io.Writer) error {
+func runSlowClients(address string, input io.Reader, out io.Writer) error {
 	if address == "" {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return fmt.Errorf("listening for slow callers: %w", err)
+			return fmt.Errorf("listening for slow clients: %w", err)
 		}
 		defer listener.Close()
 		go hangUp(listener)
 		address = listener.Addr().String()
 	}
-	d := dribble(context.Background(), address, slowCallers)
+	d := startSlowClientPool(context.Background(), address, slowClients)
 	_, _ = io.Copy(io.Discard, input) // until EOF or an error
 	_, err := fmt.Fprintln(out, d.stop())
 	return err
@@ -98,21 +98,21 @@ func hangUp(listener net.Listener) {
 	}
 }
 
-// dribbling are running slow clients.
-type dribbling struct {
+// slowClientPool are running slow clients.
+type slowClientPool struct {
 	cancel    context.CancelFunc
 	all       sync.WaitGroup
 	connected atomic.Int64
 }
 
-// dribble starts clients that send a header byte by byte and reconnect when they are
+// startSlowClientPool starts clients that send a header byte by byte and reconnect when they are
 // disconnected.
-func dribble(ctx context.Context, address string, callers int) *dribbling {
-	d := &dribbling{}
+func startSlowClientPool(ctx context.Context, address string, callers int) *slowClientPool {
+	d := &slowClientPool{}
 	ctx, d.cancel = context.WithCancel(ctx)
 	for i := range callers {
 		d.all.Go(func() {
-			_ = pause(ctx, slowArrive*time.Duration(i)/time.Duration(callers))
+			_ = pause(ctx, slowConnectTime*time.Duration(i)/time.Duration(callers))
 			for ctx.Err() == nil {
 				if !d.one(ctx, address) {
 					_ = pause(ctx, slowByte)
@@ -124,7 +124,7 @@ func dribble(ctx context.Context, address string, callers int) *dribbling {
 }
 
 // one makes one connection; it returns false if connecting failed.
-func (d *dribbling) one(ctx context.Context, address string) bool {
+func (d *slowClientPool) one(ctx context.Context, address string) bool {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
@@ -142,7 +142,7 @@ func (d *dribbling) one(ctx context.Context, address string) bool {
 }
 
 // stop ends the callers and returns how many connections they had.
-func (d *dribbling) stop() int {
+func (d *slowClientPool) stop() int {
 	d.cancel()
 	d.all.Wait()
 	return int(d.connected.Load())

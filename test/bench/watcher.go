@@ -31,8 +31,8 @@ type fleet struct {
 	atGoal map[string]bool
 }
 
-// sighting is the result of a count.
-type sighting struct {
+// fleetCounts is the result of a count.
+type fleetCounts struct {
 	// done is the time until every wanted node was at the version.
 	done time.Duration
 	// updated is the number of nodes at the version, deleted the number of deletions.
@@ -72,14 +72,14 @@ func (f *fleet) begin(version string, want int) <-chan struct{} {
 }
 
 // result returns the counts since begin.
-func (f *fleet) result() sighting {
+func (f *fleet) result() fleetCounts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	end := f.began.Add(f.done)
 	if f.done == 0 {
 		end = f.clock.Now()
 	}
-	s := sighting{done: f.done, updated: len(f.atGoal), deleted: f.observer.Replaced(), most: f.observer.Most()}
+	s := fleetCounts{done: f.done, updated: len(f.atGoal), deleted: f.observer.Replaced(), most: f.observer.Most()}
 	var down, restarts time.Duration
 	ended := 0
 	for _, o := range f.observer.Outages() {

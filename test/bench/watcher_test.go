@@ -64,8 +64,8 @@ func TestAFleetIsFollowedToAVersion(t *testing.T) {
 		t.Fatal("both wanted nodes are updated")
 	}
 
-	want := sighting{done: 8 * time.Second, updated: 2, deleted: 2, most: 2, mean: 10. / 8, restart: 5 * time.Second}
-	if diff := cmp.Diff(want, f.result(), cmp.AllowUnexported(sighting{})); diff != "" {
+	want := fleetCounts{done: 8 * time.Second, updated: 2, deleted: 2, most: 2, mean: 10. / 8, restart: 5 * time.Second}
+	if diff := cmp.Diff(want, f.result(), cmp.AllowUnexported(fleetCounts{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

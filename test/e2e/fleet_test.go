@@ -45,7 +45,7 @@ func TestAFleetIsMarkedAndServed(t *testing.T) {
 	f := createDaemonSet(ctx, t, s, "fleet", annotations, onNoStage)
 	f.within(ctx, fleetPatience, func(pods []corev1.Pod) error { return count(pods, isReady, "Ready") })
 	o := f.observe(ctx)
-	f.sayForeign(ctx)
+	f.setForeignConditions(ctx)
 	before := f.uids(ctx)
 
 	f.setImage(ctx, "app:2")
@@ -93,7 +93,7 @@ func (f *fixture) asking(ctx context.Context, o *harness.Observer) {
 		return nil
 	})
 	f.undisturbed(ctx, f.uids(ctx))
-	deletedExactly(f.t, o, uidsOf(asking))
+	deletedExactly(f.t, o, podUIDs(asking))
 	atMost(f.t, o, fleetLimit)
 	f.within(ctx, fleetPatience, func(pods []corev1.Pod) error {
 		marked := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return !isMarked(target)(&pod) })
@@ -136,8 +136,8 @@ func (f *fixture) answered(ctx context.Context, node string) error {
 	return nil
 }
 
-// sayForeign sets the condition of another writer on every pod.
-func (f *fixture) sayForeign(ctx context.Context) {
+// setForeignConditions sets the condition of another writer on every pod.
+func (f *fixture) setForeignConditions(ctx context.Context) {
 	f.t.Helper()
 	pods, err := f.pods(ctx)
 	if err != nil {

@@ -197,8 +197,8 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// uidsOf returns the UIDs of pods.
-func uidsOf(pods []corev1.Pod) map[types.UID]bool {
+// podUIDs returns the UIDs of pods.
+func podUIDs(pods []corev1.Pod) map[types.UID]bool {
 	uids := map[types.UID]bool{}
 	for i := range pods {
 		uids[pods[i].UID] = true
@@ -213,7 +213,7 @@ func (f *fixture) uidsRunning(ctx context.Context, image string) map[types.UID]b
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return uidsOf(pods)
+	return podUIDs(pods)
 }
 
 // deletedExactly fails unless the pods deleted since the last Reset are these.

@@ -106,7 +106,7 @@ func TestARequestOfANodeWaitsRunsAndIsAnswered(t *testing.T) {
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskWaiting, "Paused")
 	f.undisturbed(ctx, before)
 	s.pullsAhead(ctx, f, agent.URL, own)
-	s.takesBack(ctx, f, agent.URL, own.Spec.NodeName)
+	s.withdraws(ctx, f, agent.URL, own.Spec.NodeName)
 	var posts sync.WaitGroup
 	for range 50 {
 		posts.Go(func() {
@@ -122,7 +122,7 @@ func TestARequestOfANodeWaitsRunsAndIsAnswered(t *testing.T) {
 	delete(before, own.UID)
 	f.undisturbed(ctx, before)
 	deletedExactly(t, o, map[types.UID]bool{own.UID: true}) // only once for all requests
-	s.requestForGone(ctx, f, own.Spec.NodeName, url)
+	s.requestForDeleted(ctx, f, own.Spec.NodeName, url)
 }
 
 // pullsAhead: the agent pulls the images of the newest revision, and the operator
@@ -153,8 +153,8 @@ func (s *stage) pullsAhead(ctx context.Context, f *fixture, agent string, pod *c
 	}
 }
 
-// takesBack: a waiting request is withdrawn, and nothing is replaced.
-func (s *stage) takesBack(ctx context.Context, f *fixture, agent, node string) {
+// withdraws: a waiting request is withdrawn, and nothing is replaced.
+func (s *stage) withdraws(ctx context.Context, f *fixture, agent, node string) {
 	f.t.Helper()
 	if code, text := post(ctx, f.t, agent+"/v1/rollback"); code != 202 {
 		f.t.Fatalf("rollback answers %d %q", code, text)
@@ -168,8 +168,8 @@ func (s *stage) takesBack(ctx context.Context, f *fixture, agent, node string) {
 	})
 }
 
-// requestForGone: a waiting request ends when its DaemonSet is deleted.
-func (s *stage) requestForGone(ctx context.Context, f *fixture, node string, url func(pod string) string) {
+// requestForDeleted: a waiting request ends when its DaemonSet is deleted.
+func (s *stage) requestForDeleted(ctx context.Context, f *fixture, node string, url func(pod string) string) {
 	f.t.Helper()
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Annotations[topsv1.AnnotationPaused] = "true"

@@ -17,7 +17,7 @@ func (s *stage) defaultResource() {
 	s.findCards()
 	s.kubectl("apply", "-f", "examples/gcu-resource.yaml")
 	s.eventually("the gr shows 5/5 Running", func() error { return s.isRunning("5/5") })
-	s.startEngineAnew()
+	s.restartEngine()
 	s.showsCards()
 	s.cleared()
 }

@@ -27,7 +27,7 @@ func (s *stage) fullDisk() {
 	driver, training := s.podOn(driverSet, node), s.trainerOn(node)
 	tag := other(s.gr().Spec.Driver.Version)
 	s.set("driver", tag)
-	s.eventually("the operation says that the disk of "+node+" is full", func() error { return s.saysDiskFull(node) })
+	s.eventually("the operation says that the disk of "+node+" is full", func() error { return s.reportsDiskFull(node) })
 	s.refusesRequests(node)
 	if now := s.podOn(driverSet, node); now == nil || now.UID != driver.UID || s.trainerOn(node) != training {
 		s.t.Errorf("node %s was touched although its disk is full", node)
@@ -58,7 +58,7 @@ func (s *stage) diskFillsInTheMiddle() {
 		return nil
 	})
 	s.fillDisk(node)
-	s.eventually("the operation says that the disk of "+node+" is full", func() error { return s.saysDiskFull(node) })
+	s.eventually("the operation says that the disk of "+node+" is full", func() error { return s.reportsDiskFull(node) })
 	s.on(node, "rm", ballast)
 	s.eventually("the node has the other driver", func() error { return s.driverIs(tag, node) })
 	s.eventually("all cards are used again", s.trains)
@@ -103,8 +103,8 @@ func (s *stage) restartAgent(node string) {
 	})
 }
 
-// saysDiskFull returns nil if the operation of a node reports that its disk is full.
-func (s *stage) saysDiskFull(node string) error {
+// reportsDiskFull returns nil if the operation of a node reports that its disk is full.
+func (s *stage) reportsDiskFull(node string) error {
 	op := s.upgrade(node).Status.Operation
 	if op == nil || !strings.Contains(op.Message, "no space left on device") || !strings.Contains(op.Message, "state directory") {
 		return fmt.Errorf("it says %+v", op)

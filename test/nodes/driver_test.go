@@ -54,9 +54,9 @@ func (s *stage) driverWasNotForced() {
 	}
 }
 
-// knownToBeGood waits until the current driver is the last known good revision, and sets
+// waitLastKnownGood waits until the current driver is the last known good revision, and sets
 // the policy of the next upgrade.
-func (s *stage) knownToBeGood(policy string) {
+func (s *stage) waitLastKnownGood(policy string) {
 	s.t.Helper()
 	s.settings(topsv1.AnnotationUpgradePolicy + "=" + policy)
 	s.eventually("the driver is known to be good", func() error {
@@ -107,12 +107,12 @@ func (s *stage) driverUnderTraining() {
 	s.kubectl("patch", "pdb", "training", "--type=merge", "--patch", `{"spec":{"minAvailable":2}}`)
 
 	first, evicted := s.drainBegins("")
-	s.cutInItsDrain(first, evicted, observer)
+	s.disconnectDuringDrain(first, evicted, observer)
 	second, evicted := s.drainBegins(first)
 	s.managerKilled(manager, second, evicted)
 	s.endsWell(observer, departures)
 	s.driverWasNotForced()
-	s.trainsAnew(before)
+	s.trainingWasReplaced(before)
 	check(s.t, s.managerBegan(manager, 1))
 	s.kubectl("delete", "pdb", "training")
 }
@@ -149,9 +149,9 @@ func (s *stage) blocked(training []corev1.Pod) {
 	}
 }
 
-// trainsAnew checks that the training pods of the victims were replaced and use the new
+// trainingWasReplaced checks that the training pods of the victims were replaced and use the new
 // driver.
-func (s *stage) trainsAnew(before []corev1.Pod) {
+func (s *stage) trainingWasReplaced(before []corev1.Pod) {
 	s.t.Helper()
 	for _, pod := range append(s.trainingOn(victims[0]), s.trainingOn(victims[1])...) {
 		if slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID }) {

@@ -14,10 +14,10 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// cutInItsDrain disconnects a node while its pods are being evicted, and reconnects it.
+// disconnectDuringDrain disconnects a node while its pods are being evicted, and reconnects it.
 // The node keeps its slot, no other node is started in its place, and pods that end while
 // it is offline are not evicted again.
-func (s *stage) cutInItsDrain(node string, evicted *corev1.Pod, observer *harness.Observer) {
+func (s *stage) disconnectDuringDrain(node string, evicted *corev1.Pod, observer *harness.Observer) {
 	s.t.Helper()
 	_, err := s.NodesOff(s.ctx, node)
 	check(s.t, err)

@@ -13,10 +13,10 @@ import (
 // otaSocket is the node agent's socket for root.
 const otaSocket = "/run/gcu-node-agent/ota.sock"
 
-// overTheAir is the second example of the OpenYurt document, with its curl commands: a
+// otaUpgrade is the second example of the OpenYurt document, with its curl commands: a
 // person at a node lists its pods and upgrades one. After another person has done the
 // same, the third node is still unchanged.
-func (s *stage) overTheAir() {
+func (s *stage) otaUpgrade() {
 	s.settings(topsv1.AnnotationUpdateStrategy+"=OTA", topsv1.AnnotationUpgradeOnly+"-")
 	observer := s.observe()
 	s.set("exporter", "2.0.0")
@@ -29,7 +29,7 @@ func (s *stage) overTheAir() {
 		return nil
 	})
 	for i, node := range victims {
-		s.upgradedBySomebodyAt(node)
+		s.upgradeAt(node)
 		if replaced := observer.Replaced(); replaced != i+1 {
 			s.t.Errorf("%d pods were replaced, want %d", replaced, i+1)
 		}
@@ -37,8 +37,8 @@ func (s *stage) overTheAir() {
 	check(s.t, s.runs(exporterSet, managerNode, "latest"))
 }
 
-// upgradedBySomebodyAt upgrades the only outdated pod of a node through its agent.
-func (s *stage) upgradedBySomebodyAt(node string) {
+// upgradeAt upgrades the only outdated pod of a node through its agent.
+func (s *stage) upgradeAt(node string) {
 	s.t.Helper()
 	var list corev1.PodList
 	check(s.t, json.Unmarshal([]byte(s.on(node, "curl", "--silent", "--unix-socket", otaSocket, "http://localhost/pods")), &list))

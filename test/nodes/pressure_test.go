@@ -20,7 +20,7 @@ var criticalSets = []string{agentSet, driverSet, toolkitSet, pluginSet, exporter
 // images. The components of the GCU node are not evicted.
 func (s *stage) diskPressure() {
 	node := victims[1]
-	before, training := s.outliving(node), s.trainingOn(node)
+	before, training := s.criticalPods(node), s.trainingOn(node)
 	training = slices.DeleteFunc(training, func(p corev1.Pod) bool { return !ready(&p) })
 	if len(training) != 1 {
 		s.t.Fatalf("%d pods train on %s", len(training), node)
@@ -45,7 +45,7 @@ func (s *stage) diskPressure() {
 		}
 		return nil
 	})
-	if now := s.outliving(node); !slices.Equal(before, now) {
+	if now := s.criticalPods(node); !slices.Equal(before, now) {
 		s.t.Errorf("the node had the pods %v, now %v", before, now)
 	}
 	s.on(node, "sh", "-ec", "cp /run/kubelet.yaml "+kubeletConfig+"; /etc/init.d/kubelet restart")
@@ -57,7 +57,7 @@ func (s *stage) diskPressure() {
 		return nil
 	})
 	s.eventually("all cards are used again", s.trains)
-	if now := s.outliving(node); !slices.Equal(before, now) {
+	if now := s.criticalPods(node); !slices.Equal(before, now) {
 		s.t.Errorf("the node had the pods %v, now %v", before, now)
 	}
 }
@@ -68,8 +68,8 @@ func (s *stage) underPressure(node string) bool {
 	return nodeIs(s.node(node), corev1.NodeDiskPressure)
 }
 
-// outliving returns the critical pods of a node, "" for a missing one.
-func (s *stage) outliving(node string) []types.UID {
+// criticalPods returns the critical pods of a node, "" for a missing one.
+func (s *stage) criticalPods(node string) []types.UID {
 	s.t.Helper()
 	var uids []types.UID
 	for _, set := range criticalSets {

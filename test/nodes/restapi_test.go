@@ -31,7 +31,7 @@ const (
 func (s *stage) restAPI() {
 	s.kubectl("create", "-f", grBlueprint)
 	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
-	s.callersAreKnown()
+	s.requiresAuthentication()
 	const desk, person = "real-2", "real-1"
 	s.kubectl("label", "node", desk, deskLabel+"=here")
 	s.kubectl("apply", "--server-side", "-k", "examples/rest-api")
@@ -44,7 +44,7 @@ func (s *stage) restAPI() {
 	})
 	s.says(person, guide.List, guide.Get, guide.Driver)
 	s.upgradedInPlace(desk, person)
-	s.goneWhenAnswered(person)
+	s.foregroundDeletion(person)
 	s.logged(desk)
 }
 
@@ -70,8 +70,8 @@ func (s *stage) says(node string, lines ...guide.Line) {
 	}
 }
 
-// callersAreKnown: with the shipped configuration, requests must be authenticated.
-func (s *stage) callersAreKnown() {
+// requiresAuthentication: with the shipped configuration, requests must be authenticated.
+func (s *stage) requiresAuthentication() {
 	s.t.Helper()
 	const account = "upgrade-desk"
 	s.kubectl("create", "serviceaccount", "--namespace="+system, account)
@@ -138,8 +138,8 @@ func (s *stage) upgradedInPlace(desk, person string) {
 	}
 }
 
-// goneWhenAnswered: a foreground deletion returns when nothing is left.
-func (s *stage) goneWhenAnswered(person string) {
+// foregroundDeletion: a foreground deletion returns when nothing is left.
+func (s *stage) foregroundDeletion(person string) {
 	s.t.Helper()
 	s.says(person, guide.Foreground)
 	if pods := s.grPods(); len(pods) > 0 {

@@ -78,14 +78,14 @@ func (s *stage) eventually(what string, is func() error) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	if err := harness.Eventually(ctx, is); err != nil {
-		s.tell()
+		s.logState()
 		s.t.Fatalf("never: %s: %v", what, err)
 	}
 	s.t.Logf("%6.1fs  %s", time.Since(begin).Seconds(), what)
 }
 
-// tell logs the state of the cluster.
-func (s *stage) tell() {
+// logState logs the state of the cluster.
+func (s *stage) logState() {
 	for _, args := range [][]string{
 		{"get", "nodes,gr,dro,nu,pdb", "--all-namespaces", "--output=wide"}, {"get", "pods", "--all-namespaces", "--output=wide"},
 		{"logs", "--namespace=" + system, "deployment/gcu-operator", "--tail=40"},
@@ -216,10 +216,10 @@ func (s *stage) installDriver(node string) {
 	s.on(node, "/usr/local/bin/standin", "install-driver")
 }
 
-// startEngineAnew restarts the engines, as an administrator must after the first
+// restartEngine restarts the engines, as an administrator must after the first
 // deployment of the toolkit: containers started before have no cards (contract statement
 // 60).
-func (s *stage) startEngineAnew() {
+func (s *stage) restartEngine() {
 	s.t.Helper()
 	s.everywhere(allNodes, func(node string) error {
 		_, err := s.OnNode(s.ctx, node, nil, "/etc/init.d/containerd", "restart")
@@ -263,7 +263,7 @@ func (s *stage) deploy() {
 		}
 		return nil
 	})
-	s.startEngineAnew()
+	s.restartEngine()
 	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
 	s.kubectl("apply", "-f", "test/nodes/testdata/training.yaml")
 	s.eventually("all cards are used", s.trains)

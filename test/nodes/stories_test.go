@@ -43,7 +43,7 @@ var groups = []group{
 		{"a gr with a driver runs: its cards are offered, labelled and measured", (*stage).grWithDriver, nil},
 		{"a driver that cuts its node's network is rolled back before it reaches another node", (*stage).cuttingDriver, nil},
 		{"a driver is replaced under training pods once their PodDisruptionBudget allows it; a node goes offline during its drain, and the manager is killed", (*stage).driverUnderTraining, nil},
-		{"a person at a node upgrades it with curl", (*stage).overTheAir, nil},
+		{"a person at a node upgrades it with curl", (*stage).otaUpgrade, nil},
 		{"gr and operator are removed completely", (*stage).uninstall, nil},
 	}},
 	{"power", true, []story{

@@ -148,14 +148,14 @@ func TestThePolicyStandsOnItsOwn(t *testing.T) {
 	p := sharedPlane(t)
 	absent := p.addNode(t, "absent")
 	present := p.addNodeUpgrade(t, p.addNode(t, "present"))
-	somebody := p.as(t, p.somebody(t))
+	other := p.as(t, p.unrestrictedAccount(t))
 	for n, attempts := range map[*topsv1.NodeUpgrade][]attempt{ownedBy(absent.Name): creations(), present: edits()} {
 		agent := p.as(t, p.powerful(n.Name))
 		for _, a := range attempts {
 			t.Run(a.what, func(t *testing.T) {
 				refused(t, a.do(t.Context(), agent, n.DeepCopy()), a.says)
-				if err := a.do(t.Context(), somebody, n.DeepCopy()); err != nil {
-					t.Errorf("somebody else: %v", err)
+				if err := a.do(t.Context(), other, n.DeepCopy()); err != nil {
+					t.Errorf("the other account: %v", err)
 				}
 			})
 		}
@@ -170,8 +170,8 @@ func labelled(n *topsv1.NodeUpgrade) *topsv1.NodeUpgrade {
 	return n
 }
 
-// somebody returns another ServiceAccount with all rights.
-func (p *plane) somebody(t *testing.T) *rest.Config {
+// unrestrictedAccount returns another ServiceAccount with all rights.
+func (p *plane) unrestrictedAccount(t *testing.T) *rest.Config {
 	t.Helper()
 	const name = "somebody"
 	check(t, p.admin.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}))

@@ -42,7 +42,7 @@ func play(ctx context.Context, run string, steps []step) error {
 		group.Go(func() {
 			for i, s := range steps {
 				if s.lane == l {
-					outcomes[i] = playStep(ctx, s, run, out)
+					outcomes[i] = runStep(ctx, s, run, out)
 				}
 			}
 		})
@@ -68,8 +68,8 @@ func play(ctx context.Context, run string, steps []step) error {
 // and a tenth less CPU.
 const lazyCollector = "GOGC=400"
 
-// playStep runs a step, and copies its output line by line to out and to its log.
-func playStep(ctx context.Context, s step, run string, out *lines) outcome {
+// runStep runs a step, and copies its output line by line to out and to its log.
+func runStep(ctx context.Context, s step, run string, out *lines) outcome {
 	begin := time.Now()
 	o := outcome{step: s}
 	path := filepath.Join(folder(run), s.name)
@@ -82,7 +82,7 @@ func playStep(ctx context.Context, s step, run string, out *lines) outcome {
 		o.err = errors.Join(o.err, err)
 	}
 	if o.failed == 1 && slices.Contains(s.test, fuzzingOnly) {
-		if log, err := os.ReadFile(path + ".log"); err == nil && onlyTimeIsUp(string(log)) {
+		if log, err := os.ReadFile(path + ".log"); err == nil && onlyTimedOut(string(log)) {
 			o.err, o.passed, o.failed = nil, 1, 0
 		}
 	}
@@ -127,10 +127,10 @@ func (s step) execute(ctx context.Context, path string, out *lines) error {
 	return err
 }
 
-// onlyTimeIsUp reports whether a fuzz target failed only because its time ended, which
+// onlyTimedOut reports whether a fuzz target failed only because its time ended, which
 // Go before 1.27 reports as a failure if a worker is busy (golang/go#75804). A real
 // failure writes its input to testdata.
-func onlyTimeIsUp(log string) bool {
+func onlyTimedOut(log string) bool {
 	return strings.Contains(log, "    context deadline exceeded\n") && !strings.Contains(log, "Failing input written to")
 }
 

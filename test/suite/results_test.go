@@ -67,8 +67,8 @@ func TestAFuzzTargetWhoseTimeEndsHasNotFailed(t *testing.T) {
 		end + "    Failing input written to testdata/fuzz/FuzzA/1\n":               false,
 		"    --- FAIL: FuzzA (0.00s)\n        a_test.go:1: it says something else": false,
 	} {
-		if got := onlyTimeIsUp(log); got != want {
-			t.Errorf("onlyTimeIsUp(%q) = %t, want %t", log, got, want)
+		if got := onlyTimedOut(log); got != want {
+			t.Errorf("onlyTimedOut(%q) = %t, want %t", log, got, want)
 		}
 	}
 }
