@@ -27,13 +27,13 @@ const (
 type company int
 
 const (
-	// nobody: no other clients.
-	nobody company = iota
-	// elsewhere: slow clients on another port, which cost the manager nothing except for
+	// noSlowClients: no other clients.
+	noSlowClients company = iota
+	// onOtherPort: slow clients on another port, which cost the manager nothing except for
 	// sharing its machine.
-	elsewhere
-	// here: slow clients on the manager.
-	here
+	onOtherPort
+	// onManager: slow clients on the manager.
+	onManager
 	companies
 )
 
@@ -84,8 +84,8 @@ func measureAPI(ctx context.Context, project harness.Project, o options, r *repo
 				return err
 			}
 		}
-		b.say("round %d of %d: GET p99 %.1f ms %s, %.1f ms %s, %.1f ms %s", round+1, apiRounds, milliseconds(load.gets[nobody].rounds[round]), nobody,
-			milliseconds(load.gets[elsewhere].rounds[round]), elsewhere, milliseconds(load.gets[here].rounds[round]), here)
+		b.say("round %d of %d: GET p99 %.1f ms %s, %.1f ms %s, %.1f ms %s", round+1, apiRounds, milliseconds(load.gets[noSlowClients].rounds[round]), noSlowClients,
+			milliseconds(load.gets[onOtherPort].rounds[round]), onOtherPort, milliseconds(load.gets[onManager].rounds[round]), onManager)
 	}
 	after, err := b.gauge.read(ctx)
 	if err != nil {
@@ -106,9 +106,9 @@ func (l *apiLoad) round(ctx context.Context, address string, lasts time.Duration
 	var slow *slowProcess
 	var err error
 	switch in {
-	case elsewhere:
+	case onOtherPort:
 		slow, err = startSlowClients("")
-	case here:
+	case onManager:
 		slow, err = startSlowClients(address)
 	}
 	if err != nil {
@@ -163,8 +163,8 @@ func apiVerdicts(l *apiLoad) []verdict {
 		return nil
 	}
 	const enough = 0.99 // of the requested rate
-	gets, puts := &l.gets[nobody], &l.puts[nobody]
-	without, with := &l.gets[elsewhere], &l.gets[here]
+	gets, puts := &l.gets[noSlowClients], &l.puts[noSlowClients]
+	without, with := &l.gets[onOtherPort], &l.gets[onManager]
 	slower := float64(with.typical())/float64(max(1, without.typical())) - 1
 	fewer := 1 - with.perSecond/max(1, without.perSecond)
 	return []verdict{
@@ -173,7 +173,7 @@ func apiVerdicts(l *apiLoad) []verdict {
 		{fmt.Sprintf("api: %d PUT/s, dry runs, beside them", putRate), fmt.Sprintf("%.1f per second, p99 %.1f ms", puts.perSecond, milliseconds(puts.p99)), puts.perSecond >= enough*putRate},
 		{fmt.Sprintf("api: %d slow clients on the manager change that by at most %.0f %%", slowClients, 100*maxAPIChange),
 			fmt.Sprintf("p99 of a round %.1f ms and %.1f ms, %+.0f %%; %.1f %% fewer responses (%d slow connections; alone %.1f ms)", milliseconds(without.typical()),
-				milliseconds(with.typical()), 100*slower, 100*fewer, l.slow[here], milliseconds(gets.typical())),
+				milliseconds(with.typical()), 100*slower, 100*fewer, l.slow[onManager], milliseconds(gets.typical())),
 			slower <= maxAPIChange && fewer <= maxAPIChange},
 	}
 }
