@@ -30,23 +30,23 @@ import (
 	"github.com/topsops/gcu-operator/test/need"
 )
 
-// Namespace is where the operator is.
+// Namespace is the operator's namespace.
 const Namespace = "kube-system"
 
-// Accounts, which have the rights of config/rbac and no others. Admin may do everything.
+// Accounts with exactly the rights in config/rbac. Admin has all rights.
 const (
 	Admin     = ""
 	Operator  = "system:serviceaccount:" + Namespace + ":gcu-operator"
 	NodeAgent = "system:serviceaccount:" + Namespace + ":gcu-node-agent"
 )
 
-// config is the folder of what is shipped.
+// config is the folder of the shipped manifests.
 var config = filepath.Join("..", "..", "config")
 
 // Server is a running API server.
 type Server struct {
 	*envtest.Environment
-	// Scheme knows the kinds of Kubernetes and ours.
+	// Scheme contains Kubernetes' kinds and ours.
 	Scheme *runtime.Scheme
 	admin  *rest.Config
 }
@@ -58,8 +58,8 @@ var shared struct {
 	err    error
 }
 
-// Run runs the tests of a package, and stops the server that they share. It returns
-// the exit code for TestMain, which is not 0 either when goroutines are left.
+// Run runs the tests of a package, and stops their shared server. It returns the exit
+// code for TestMain, which is also not 0 if goroutines are left.
 func Run(m *testing.M) int {
 	code := m.Run()
 	if shared.server != nil {
@@ -69,13 +69,14 @@ func Run(m *testing.M) int {
 		}
 	}
 	if code != 0 {
-		return code // what failed may have left anything
+		return code // failed tests may leave goroutines
 	}
 	http.DefaultClient.CloseIdleConnections()
 	if err := goleak.Find(
-		// What compresses the old files of a log ends with the process, as lumberjack makes it.
+		// lumberjack's goroutine that compresses old log files ends with the process.
 		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"),
-		// A cache of controller-runtime that ends while an event comes never takes it from its filter.
+		// A controller-runtime cache that stops while an event arrives never receives it from
+		// its filter.
 		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"),
 	); err != nil {
 		fmt.Fprintln(os.Stderr, "the tests have passed, and left goroutines behind:", err)
@@ -84,14 +85,14 @@ func Run(m *testing.M) int {
 	return 0
 }
 
-// Shared returns the server that the tests of a package share, with the CRDs and the
+// Shared returns the shared server of a package's tests, with the CRDs and the
 // accounts. TestMain must call Run.
 func Shared(t *testing.T) *Server {
 	t.Helper()
 	return SharedWith(t, (*Server).install)
 }
 
-// SharedWith is Shared for a package that installs something else, once.
+// SharedWith is like Shared, with another install function that is called once.
 func SharedWith(t *testing.T, install func(*Server) error) *Server {
 	t.Helper()
 	mayStart(t)
@@ -102,7 +103,7 @@ func SharedWith(t *testing.T, install func(*Server) error) *Server {
 	return shared.server
 }
 
-// Start returns a server like the shared one that ends with the test.
+// Start returns a server like the shared one that is stopped at the end of the test.
 func Start(t *testing.T) *Server {
 	t.Helper()
 	mayStart(t)
@@ -121,7 +122,7 @@ func Start(t *testing.T) *Server {
 func mayStart(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		need.Skip(t, "with -short there is no API server, which it needs")
+		need.Skip(t, "needs an API server, which -short disables")
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set: run make test, which builds an API server and says where it is")
@@ -144,8 +145,7 @@ func start(install func(*Server) error) (*Server, error) {
 	return s, nil
 }
 
-// install makes the CRDs, and the accounts with their rights, from the files that are
-// shipped.
+// install creates the CRDs, and the accounts with their rights, from the shipped files.
 func (s *Server) install() error {
 	if err := s.InstallCRDs(); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (s *Server) install() error {
 	return s.makeAccounts()
 }
 
-// InstallCRDs makes the shipped CRDs, and waits until their kinds are served.
+// InstallCRDs creates the shipped CRDs, and waits until their kinds are served.
 func (s *Server) InstallCRDs() error {
 	_, err := envtest.InstallCRDs(s.admin, crds())
 	return err
@@ -183,7 +183,7 @@ func crds() envtest.CRDInstallOptions {
 	return envtest.CRDInstallOptions{Paths: []string{filepath.Join(config, "crd")}, ErrorIfPathMissing: true}
 }
 
-// makeAccounts makes the accounts with their rights.
+// makeAccounts creates the accounts with their rights.
 func (s *Server) makeAccounts() error {
 	c, err := client.New(s.admin, client.Options{Scheme: s.Scheme})
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Server) makeAccounts() error {
 	}
 	for _, name := range []string{"service_accounts.yaml", "manager_role.yaml", "node_agent_role.yaml", "bindings.yaml"} {
 		if err := create(c, filepath.Join(config, "rbac", name)); err != nil {
-			return fmt.Errorf("creating what %s has: %w", name, err)
+			return fmt.Errorf("creating the objects in %s: %w", name, err)
 		}
 	}
 	return nil
@@ -215,7 +215,7 @@ func create(c client.Client, path string) error {
 			continue
 		}
 		if !strings.HasPrefix(object.GetKind(), "Cluster") {
-			object.SetNamespace(Namespace) // as kustomize does
+			object.SetNamespace(Namespace) // like kustomize
 		}
 		if err := c.Create(context.Background(), object); err != nil {
 			return err
@@ -223,8 +223,8 @@ func create(c client.Client, path string) error {
 	}
 }
 
-// As returns access to the server with the rights of an account, or of any other user,
-// without a limit of requests. The caller may change it.
+// As returns a configuration with the rights of an account or any other user, without a
+// rate limit. The caller may change it.
 func (s *Server) As(user string) *rest.Config {
 	as := rest.CopyConfig(s.admin)
 	as.Impersonate.UserName = user
@@ -241,7 +241,7 @@ func (s *Server) Client(t *testing.T, user string) client.WithWatch {
 	return c
 }
 
-// KubeconfigFile writes the kubeconfig of an administrator to a file that goes with the test,
+// KubeconfigFile writes an administrator's kubeconfig to a temporary file of the test,
 // and returns its path.
 func (s *Server) KubeconfigFile(t *testing.T) string {
 	t.Helper()

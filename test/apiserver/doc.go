@@ -1,13 +1,13 @@
-// Package apiserver gives tests a real kube-apiserver with etcd, with the CRDs and the
-// rights that are shipped. There are no controllers and no kubelets: the tests play them.
+// Package apiserver gives tests a real kube-apiserver with etcd, the shipped CRDs and
+// the shipped rights. There are no controllers or kubelets: the tests simulate them.
 //
-// It is started by controller-runtime's envtest from what KUBEBUILDER_ASSETS names; make
-// test sets it. A test that cannot have a server fails. With -short it is skipped, which
-// fails in CI: -short is for what is in a hurry, such as make mutants.
+// controller-runtime's envtest starts it from KUBEBUILDER_ASSETS, which make test sets.
+// A test without a server fails. With -short it is skipped, which fails in CI: -short
+// is for fast runs such as make mutants.
 //
-// The tests of a package share one server, each with names of its own. After the last one
-// the server ends, and no goroutine may be left.
+// The tests of a package share one server and use different object names. After the
+// last test the server is stopped, and no goroutine may be left.
 //
-// The manifests are read from config/, as seen from a package two folders below the
-// project, where all tests that use this are.
+// The manifests are read from config/ by a relative path, so packages that use this
+// must be two folders below the project's root.
 package apiserver

@@ -23,34 +23,34 @@ import (
 )
 
 const (
-	// posts are made one after the other, each for a pod of another DaemonSet.
+	// posts is the number of sequential requests, each for a pod of another DaemonSet.
 	posts = 50
 	// agentNode is the node of the agent.
 	agentNode = "node-0001"
-	// postTimeout bounds the wait for one deletion.
+	// postTimeout limits the wait for one deletion.
 	postTimeout = 30 * time.Second
 )
 
-// agentUse is what one node agent used, and how soon its requests were carried out.
+// agentUse is the resource usage of one node agent, and the latency of its requests.
 type agentUse struct {
-	// cpu and writes of idle, the time in which nothing happened.
+	// cpu and writes during idle, the time in which nothing happened.
 	idle   time.Duration
 	cpu    time.Duration
 	writes int
 	// rss after idle, peak after all posts; bytes.
 	rss, peak int64
-	// answered and deleted are the times from a POST to its answer, and to the deletion of
-	// its pod as a watch shows it, sorted.
+	// answered and deleted are the times from a POST to its response and to the observed
+	// deletion of its pod, sorted.
 	answered, deleted []time.Duration
-	// busy is the share of the machine's CPU others used before the case began.
+	// busy is the share of the machine's CPU in use before the case began.
 	busy float64
 }
 
-// milliCPU is the CPU that an idle agent uses, in thousandths of one.
+// milliCPU returns the CPU usage of the idle agent, in thousandths of a CPU.
 func (a agentUse) milliCPU() float64 { return 1000 * a.cpu.Seconds() / a.idle.Seconds() }
 
-// measureAgent runs one node with a manager and an agent: it leaves the agent alone for a
-// while, and then asks it for one pod after the other.
+// measureAgent runs one node with a manager and an agent: the agent is idle for a
+// while, and then gets requests for one pod after the other.
 func measureAgent(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	busy, err := busyNow(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func measureAgent(ctx context.Context, project harness.Project, o options, r *re
 	}
 	folder, err := os.MkdirTemp("", "gcu-h-")
 	if err != nil {
-		return fmt.Errorf("making a folder for the machine: %w", err)
+		return fmt.Errorf("creating a folder for the host: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	host, err := harness.NewHost(folder, "1.0.0")
@@ -82,11 +82,11 @@ func measureAgent(ctx context.Context, project harness.Project, o options, r *re
 		return err
 	}
 	a := &agentUse{idle: quietTime / time.Duration(o.shrink), busy: busy}
-	if err := b.leaveAlone(ctx, agent, a); err != nil {
+	if err := b.measureIdle(ctx, agent, a); err != nil {
 		return err
 	}
 	b.say("idle: %.1f mCPU, %s resident, %d writes in %s", a.milliCPU(), megabytes(a.rss), a.writes, a.idle)
-	if err := b.askForAll(ctx, agent, a); err != nil {
+	if err := b.requestAll(ctx, agent, a); err != nil {
 		return err
 	}
 	if _, a.peak, err = memoryOf(agent.PID()); err != nil {
@@ -97,8 +97,8 @@ func measureAgent(ctx context.Context, project harness.Project, o options, r *re
 	return nil
 }
 
-// deployOTA creates DaemonSets under OTA, waits for their pods, and gives each a newer
-// revision.
+// deployOTA creates DaemonSets under OTA, waits for their pods, and updates their
+// templates.
 func (b *bed) deployOTA(ctx context.Context) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := b.cluster.Client.Create(ctx, ns); err != nil {
@@ -128,7 +128,7 @@ func (b *bed) deployOTA(ctx context.Context) error {
 	return b.waitForPods(ctx, posts)
 }
 
-// waitForPods waits until all pods are Ready, and so many say that they need an upgrade.
+// waitForPods waits until all pods are Ready and the given number needs an upgrade.
 func (b *bed) waitForPods(ctx context.Context, outdated int) error {
 	ctx, cancel := context.WithTimeout(ctx, deployTimeout)
 	defer cancel()
@@ -163,8 +163,8 @@ func (b *bed) podsOfAgent(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// leaveAlone measures an agent to which nothing happens.
-func (b *bed) leaveAlone(ctx context.Context, agent *harness.Process, a *agentUse) error {
+// measureIdle measures an idle agent.
+func (b *bed) measureIdle(ctx context.Context, agent *harness.Process, a *agentUse) error {
 	if err := pause(ctx, 2*settle); err != nil {
 		return err
 	}
@@ -188,8 +188,8 @@ func (b *bed) leaveAlone(ctx context.Context, agent *harness.Process, a *agentUs
 	return err
 }
 
-// countWrites counts the changes of the agent's NodeUpgrade from now until the function
-// that it returns is called.
+// countWrites counts the changes of the agent's NodeUpgrade from now until the returned
+// function is called.
 func (b *bed) countWrites(ctx context.Context) (func() int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	dynamic, err := client.NewWithWatch(b.cluster.Config, client.Options{Scheme: b.cluster.Client.Scheme()})
@@ -222,9 +222,9 @@ func (b *bed) countWrites(ctx context.Context) (func() int, error) {
 	}, nil
 }
 
-// askForAll asks for one pod after the other, each when the one before was replaced and
-// nothing happens any more.
-func (b *bed) askForAll(ctx context.Context, agent *harness.Process, a *agentUse) error {
+// requestAll requests one pod after the other, each when the previous pod was replaced
+// and everything has settled.
+func (b *bed) requestAll(ctx context.Context, agent *harness.Process, a *agentUse) error {
 	pods, err := b.podsOfAgent(ctx)
 	if err != nil {
 		return err
@@ -268,18 +268,18 @@ func postUpgrade(ctx context.Context, agent string, pod *corev1.Pod) error {
 		return fmt.Errorf("asking for pod %s: %w", pod.Name, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("asking for pod %s is answered with %s %s", pod.Name, response.Status, text)
+		return fmt.Errorf("requesting pod %s returned %s %s", pod.Name, response.Status, text)
 	}
 	return nil
 }
 
-// deletion is that a pod was seen to be deleted.
+// deletion is the observed deletion of a pod.
 type deletion struct {
 	uid types.UID
 	at  time.Time
 }
 
-// deletions watches for pods that are deleted, until ctx is done.
+// deletions watches for deletions of pods until ctx is done.
 func (b *bed) deletions(ctx context.Context) (<-chan deletion, error) {
 	clientset, err := kubernetes.NewForConfig(b.cluster.Config)
 	if err != nil {
@@ -317,8 +317,7 @@ func awaitDeletion(ctx context.Context, gone <-chan deletion, uid types.UID) (ti
 	}
 }
 
-// quantile returns the smallest element that so many of a hundred do not exceed; sorted
-// is not empty.
+// quantile returns the given percentile; sorted must not be empty.
 func quantile[T cmp.Ordered](sorted []T, percent int) T {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }

@@ -16,41 +16,41 @@ import (
 
 const (
 	apiNodes = 100
-	// apiTime is how long they are sent in a round, apiWarmUp how long before that.
+	// apiTime is the duration of a round, apiWarmUp of the warm-up before it.
 	apiTime, apiWarmUp = 15 * time.Second, 5 * time.Second
-	// apiRounds of each kind take turns, each kind first in every third, so that what
-	// else the machine does is in all.
+	// apiRounds is the number of rounds of each kind. The kinds alternate, each being
+	// first in every third, so that other load affects all of them.
 	apiRounds = 6
 )
 
-// company is what goes on beside the requests that are measured.
+// company is the other load during the measured requests.
 type company int
 
 const (
-	// nobody else calls.
-	nobody company = iota
-	// elsewhere there are slow callers, at a port that the manager has nothing to do with:
-	// what they cost the machine that they share with it, and nothing else.
-	elsewhere
-	// here they call the manager.
-	here
+	// noSlowClients: no other clients.
+	noSlowClients company = iota
+	// onOtherPort: slow clients on another port, which cost the manager nothing except for
+	// sharing its machine.
+	onOtherPort
+	// onManager: slow clients on the manager.
+	onManager
 	companies
 )
 
 func (c company) String() string {
-	return [...]string{"alone", "beside slow callers of another port", "beside slow callers of the manager"}[c]
+	return [...]string{"alone", "with slow clients on another port", "with slow clients on the manager"}[c]
 }
 
-// apiLoad is what the REST API did under load in each company.
+// apiLoad is the performance of the REST API in each company.
 type apiLoad struct {
 	gets, puts [companies]served
-	// slow is how many connections the slow callers had.
+	// slow is the number of connections of the slow clients.
 	slow [companies]int
 	used usage
 }
 
-// measureAPI deploys the default blueprint, then reads and dry-runs upgrades
-// through the REST API, in each company by turns.
+// measureAPI deploys the default blueprint, then reads and dry-runs upgrades through
+// the REST API, alternating between the companies.
 func measureAPI(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	c := raceNamed("1000")
 	c.nodes = max(1, apiNodes/o.shrink)
@@ -71,8 +71,8 @@ func measureAPI(ctx context.Context, project harness.Project, o options, r *repo
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	lasts := apiTime / time.Duration(o.shrink)
-	b.say("%d times %d GET/s and %d PUT/s for %s, alone, beside %d slow callers of another port, and beside as many of the manager",
-		apiRounds, getRate, putRate, lasts, slowCallers)
+	b.say("%d times %d GET/s and %d PUT/s for %s, alone, with %d slow clients on another port, and with as many on the manager",
+		apiRounds, getRate, putRate, lasts, slowClients)
 	before, err := b.gauge.read(ctx)
 	if err != nil {
 		return err
@@ -84,8 +84,8 @@ func measureAPI(ctx context.Context, project harness.Project, o options, r *repo
 				return err
 			}
 		}
-		b.say("round %d of %d: GET p99 %.1f ms %s, %.1f ms %s, %.1f ms %s", round+1, apiRounds, milliseconds(load.gets[nobody].rounds[round]), nobody,
-			milliseconds(load.gets[elsewhere].rounds[round]), elsewhere, milliseconds(load.gets[here].rounds[round]), here)
+		b.say("round %d of %d: GET p99 %.1f ms %s, %.1f ms %s, %.1f ms %s", round+1, apiRounds, milliseconds(load.gets[noSlowClients].rounds[round]), noSlowClients,
+			milliseconds(load.gets[onOtherPort].rounds[round]), onOtherPort, milliseconds(load.gets[onManager].rounds[round]), onManager)
 	}
 	after, err := b.gauge.read(ctx)
 	if err != nil {
@@ -101,15 +101,15 @@ func measureAPI(ctx context.Context, project harness.Project, o options, r *repo
 	return ctx.Err()
 }
 
-// round measures once, in one company.
+// round measures one round in one company.
 func (l *apiLoad) round(ctx context.Context, address string, lasts time.Duration, in company) error {
 	var slow *slowProcess
 	var err error
 	switch in {
-	case elsewhere:
-		slow, err = startSlowCallers("")
-	case here:
-		slow, err = startSlowCallers(address)
+	case onOtherPort:
+		slow, err = startSlowClients("")
+	case onManager:
+		slow, err = startSlowClients(address)
 	}
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (l *apiLoad) round(ctx context.Context, address string, lasts time.Duration
 	return nil
 }
 
-// serveAPI puts a manager with the REST API in the place of the bed's.
+// serveAPI replaces the bed's manager with one that serves the REST API.
 func (b *bed) serveAPI(ctx context.Context) (address string, stop func() error, err error) {
 	if address, err = freeport.Address(); err != nil {
 		return "", nil, fmt.Errorf("finding a port: %w", err)
@@ -156,24 +156,24 @@ func (b *bed) serveAPI(ctx context.Context) (address string, stop func() error, 
 	return address, stop, err
 }
 
-// apiVerdicts judges the load. What slow callers change is held against the same callers
-// at another port: in life they have a machine of their own.
+// apiVerdicts compares the results with the targets. The baseline for slow clients is
+// the same clients on another port, because in production they run on other machines.
 func apiVerdicts(l *apiLoad) []verdict {
 	if l == nil {
 		return nil
 	}
-	const enough = 0.99 // of what was asked for
-	gets, puts := &l.gets[nobody], &l.puts[nobody]
-	without, with := &l.gets[elsewhere], &l.gets[here]
+	const enough = 0.99 // of the requested rate
+	gets, puts := &l.gets[noSlowClients], &l.puts[noSlowClients]
+	without, with := &l.gets[onOtherPort], &l.gets[onManager]
 	slower := float64(with.typical())/float64(max(1, without.typical())) - 1
 	fewer := 1 - with.perSecond/max(1, without.perSecond)
 	return []verdict{
 		{fmt.Sprintf("api: %d GET/s with a p99 of at most %s", getRate, maxAPIWait), fmt.Sprintf("%.0f per second, %.1f ms", gets.perSecond, milliseconds(gets.p99)),
 			gets.perSecond >= enough*getRate && gets.p99 <= maxAPIWait},
 		{fmt.Sprintf("api: %d PUT/s, dry runs, beside them", putRate), fmt.Sprintf("%.1f per second, p99 %.1f ms", puts.perSecond, milliseconds(puts.p99)), puts.perSecond >= enough*putRate},
-		{fmt.Sprintf("api: %d slow callers of the manager change that by at most %.0f %%", slowCallers, 100*maxAPIChange),
-			fmt.Sprintf("p99 of a round %.1f ms and %.1f ms, %+.0f %%; %.1f %% fewer answers (%d slow connections; alone %.1f ms)", milliseconds(without.typical()),
-				milliseconds(with.typical()), 100*slower, 100*fewer, l.slow[here], milliseconds(gets.typical())),
+		{fmt.Sprintf("api: %d slow clients on the manager change that by at most %.0f %%", slowClients, 100*maxAPIChange),
+			fmt.Sprintf("p99 of a round %.1f ms and %.1f ms, %+.0f %%; %.1f %% fewer responses (%d slow connections; alone %.1f ms)", milliseconds(without.typical()),
+				milliseconds(with.typical()), 100*slower, 100*fewer, l.slow[onManager], milliseconds(gets.typical())),
 			slower <= maxAPIChange && fewer <= maxAPIChange},
 	}
 }

@@ -28,13 +28,13 @@ const (
 	ours   = "ours"
 	theirs = "rollingupdate"
 
-	// deployTimeout bounds the wait for the first pods of both.
+	// deployTimeout limits the wait for the first pods of both.
 	deployTimeout = 5 * time.Minute
-	// settle is left after a rollout, so that what follows it is counted with it.
+	// settle is the pause after a rollout, whose follow-up work is counted with it.
 	settle = 5 * time.Second
 )
 
-// bed is a cluster with a manager and the two DaemonSets of a race, deployed.
+// bed is a cluster with a manager and the two deployed DaemonSets of a race.
 type bed struct {
 	race     race
 	cluster  *harness.Cluster
@@ -43,12 +43,12 @@ type bed struct {
 	gauge    *gauge
 	progress io.Writer
 	parent   string
-	// version is the last one each DaemonSet was told to run.
+	// version is the latest version in each DaemonSet's template.
 	version map[string]int
 	cancel  context.CancelFunc
 }
 
-// newBed starts everything. The bed is to be stopped, also after an error.
+// newBed starts everything. The caller must stop the bed, even after an error.
 func newBed(ctx context.Context, project harness.Project, c race, progress io.Writer) (*bed, error) {
 	b, err := startBed(ctx, project, c, progress)
 	if err != nil {
@@ -57,13 +57,13 @@ func newBed(ctx context.Context, project harness.Project, c race, progress io.Wr
 	return b, b.deploy(ctx)
 }
 
-// startBed starts everything but the DaemonSets.
+// startBed starts everything except the DaemonSets.
 func startBed(ctx context.Context, project harness.Project, c race, progress io.Writer) (*bed, error) {
 	b := &bed{race: c, progress: progress, version: map[string]int{}, fleets: map[string]*fleet{}}
 	ctx, b.cancel = context.WithCancel(ctx)
 	var err error
 	if b.parent, err = os.MkdirTemp("", "gcu-bench-"); err != nil {
-		return b, fmt.Errorf("making a folder for the cluster: %w", err)
+		return b, fmt.Errorf("creating a folder for the cluster: %w", err)
 	}
 	b.cluster, err = harness.StartCluster(ctx, project, b.parent+"/cluster", progress, "--nodes", strconv.Itoa(c.nodes),
 		"--kube-controller-manager-qps", strconv.Itoa(c.qps), "--kube-controller-manager-burst", strconv.Itoa(c.burst),
@@ -88,7 +88,7 @@ func startBed(ctx context.Context, project harness.Project, c race, progress io.
 	return b, nil
 }
 
-// stop ends the manager and the cluster, and removes their files.
+// stop stops the manager and the cluster, and removes their files.
 func (b *bed) stop() error {
 	var errs []error
 	b.cancel()
@@ -104,8 +104,8 @@ func (b *bed) stop() error {
 	return errors.Join(errs...)
 }
 
-// deploy creates both DaemonSets and waits until every pod is Ready, then takes
-// the offline nodes away.
+// deploy creates both DaemonSets, waits until every pod is Ready, and then takes the
+// offline nodes offline.
 func (b *bed) deploy(ctx context.Context) error {
 	begin := time.Now()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -132,7 +132,7 @@ func (b *bed) deploy(ctx context.Context) error {
 	return pause(ctx, settle)
 }
 
-// offlineNodes spreads the nodes that are lost evenly over all.
+// offlineNodes returns the nodes to take offline, spread evenly over all nodes.
 func (b *bed) offlineNodes() []string {
 	names := make([]string, b.race.offline)
 	for i := range names {
@@ -141,7 +141,7 @@ func (b *bed) offlineNodes() []string {
 	return names
 }
 
-// daemonSet returns one of the two at its first version.
+// daemonSet returns one of the two DaemonSets at its first version.
 func (b *bed) daemonSet(name string) *appsv1.DaemonSet {
 	labels := map[string]string{nameLabel: name}
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -186,7 +186,7 @@ func (b *bed) say(format string, args ...any) {
 	fmt.Fprintf(b.progress, "  "+format+"\n", args...)
 }
 
-// await waits until a channel is closed, at most for limit.
+// await waits until a channel is closed, for at most limit.
 func await(ctx context.Context, reached <-chan struct{}, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -198,7 +198,7 @@ func await(ctx context.Context, reached <-chan struct{}, limit time.Duration) er
 	}
 }
 
-// pause waits for a time, or returns an error when ctx is done before.
+// pause waits for d, or returns an error if ctx is done before.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The cases that are no race.
+// The cases that are not races.
 const (
 	quietCase = "quiet"
 	planCase  = "plan"
@@ -15,7 +15,7 @@ const (
 	agentCase = "agent"
 )
 
-// race is a case in which the same rollout is done by us and by RollingUpdate.
+// race is a case in which we and RollingUpdate do the same rollout.
 type race struct {
 	name, title string
 	nodes       int
@@ -23,24 +23,23 @@ type race struct {
 	percent, count int
 	// qps and burst of the controller-manager's clients.
 	qps, burst int
-	// offline nodes are lost before the rollout.
+	// offline is the number of nodes taken offline before the rollout.
 	offline int
-	// minStart and maxStart bound how long a pod takes to become Ready.
+	// minStart and maxStart are the limits of the time until a pod is Ready.
 	minStart, maxStart time.Duration
-	// once: the other rollout ends in a state that no second one can start from.
+	// once is set if no second rollout can start from the state after RollingUpdate.
 	once bool
-	// theirLimit bounds the wait for RollingUpdate; 0 expects it to complete.
+	// theirLimit limits the wait for RollingUpdate; 0 means that it must complete.
 	theirLimit time.Duration
-	// maxRatio is the target for our time over theirs, 0 when there is none;
-	// maxOverBound for our time over N x mean(t) / budget.
+	// maxRatio is the target for our time divided by theirs, maxOverBound for our time
+	// divided by N x mean(t) / budget; 0 for none.
 	maxRatio, maxOverBound float64
 }
 
-// deleteDelay is how long a deleted pod of the test cluster takes to end.
+// deleteDelay is the time until a deleted pod of the test cluster is gone.
 const deleteDelay = 300 * time.Millisecond
 
-// Pods take this long to become Ready unless a case says otherwise: the test
-// cluster's default.
+// Default time until a pod is Ready, as in the test cluster.
 const (
 	shortStart = time.Second
 	longStart  = 3 * time.Second
@@ -66,7 +65,7 @@ var races = []race{
 	},
 }
 
-// caseNames returns all cases in the order they are run.
+// caseNames returns all cases in run order.
 func caseNames() []string {
 	var names []string
 	for _, r := range races {
@@ -75,7 +74,7 @@ func caseNames() []string {
 	return append(names, quietCase, planCase, grCase, apiCase, agentCase)
 }
 
-// titleOf returns what a case is, "" when there is none of that name.
+// titleOf returns the title of a case, "" if it does not exist.
 func titleOf(name string) string {
 	switch name {
 	case quietCase:
@@ -83,9 +82,9 @@ func titleOf(name string) string {
 	case planCase:
 		return "the planner alone, for 10 000 nodes (Go benchmarks)"
 	case grCase:
-		return "a GcuResource on 1000 nodes, looked at again and again"
+		return "an unchanged GcuResource on 1000 nodes, reconciled repeatedly"
 	case apiCase:
-		return "the REST API under load, alone and beside 1000 callers who send slowly"
+		return "the REST API under load, alone and with 1000 slow clients"
 	case agentCase:
 		return "one node agent: idle for a minute, then 50 OTA requests one after the other"
 	}
@@ -107,7 +106,7 @@ func (c race) shrunk(by int) race {
 	return c
 }
 
-// maxUnavailable is the budget as written into both DaemonSets.
+// maxUnavailable returns the maxUnavailable of both DaemonSets.
 func (c race) maxUnavailable() string {
 	if c.percent > 0 {
 		return fmt.Sprintf("%d%%", c.percent)
@@ -115,7 +114,7 @@ func (c race) maxUnavailable() string {
 	return strconv.Itoa(c.count)
 }
 
-// budget is the number of nodes that may be down; percentages round up.
+// budget returns the number of nodes that may be down; percentages round up.
 func (c race) budget() int {
 	if c.percent > 0 {
 		return (c.nodes*c.percent + 99) / 100
@@ -123,16 +122,16 @@ func (c race) budget() int {
 	return c.count
 }
 
-// reachable is the number of nodes a rollout can complete on.
+// reachable returns the number of nodes on which a rollout can complete.
 func (c race) reachable() int { return c.nodes - c.offline }
 
-// nominalRestart is the mean time from a deletion to Ready that the test
-// cluster is set to, without anyone's reaction time.
+// nominalRestart returns the configured mean time of the test cluster from a deletion
+// to Ready, without reaction times.
 func (c race) nominalRestart() time.Duration {
 	return deleteDelay + (c.minStart+c.maxStart)/2
 }
 
-// bound is the least time for the whole rollout when a restart takes mean.
+// bound returns the lower bound of the rollout's duration if a restart takes mean.
 func (c race) bound(mean time.Duration) time.Duration {
 	return time.Duration(float64(c.reachable()) * float64(mean) / float64(c.budget()))
 }

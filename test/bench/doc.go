@@ -3,27 +3,27 @@
 //
 //	bench [--cases 1000,qps,offline,restart,quiet,plan,gr,api,agent] [--repetitions 2]
 //
-// Each case starts a cluster, a manager with the rights of its ServiceAccount,
-// and two DaemonSets that differ in who replaces their pods only. They are
-// rolled one after the other, in turn first.
+// Each case starts a cluster, a manager with the rights of its ServiceAccount, and two
+// DaemonSets that differ only in their update strategy. They are rolled one after the
+// other, in alternating order.
 //
-//	main.go      flags, and what is run in which order
+//	main.go      flags, and the order of the cases
 //	cases.go     the cases with their targets
 //	bed.go       a cluster with a manager and the two DaemonSets
 //	roll.go      one rollout, measured
-//	watcher.go   who counts: a fleet that is followed to a version, by the tests' observer
-//	manager.go   what the manager's process and client used
-//	machine.go   the machine, and how busy it was
-//	quiet.go     a system in which nothing happens
+//	watcher.go   follows a fleet to a version, with the tests' observer
+//	manager.go   resource usage and requests of the manager
+//	machine.go   the machine and its other load
+//	quiet.go     an idle system
 //	plan.go      the Go benchmarks of the planner
-//	gr.go        a GcuResource on many nodes that nobody changes
+//	gr.go        an unchanged GcuResource on many nodes
 //	api.go       the REST API under load
 //	press.go     requests at fixed times
-//	slow.go      callers who send slowly, in a process of their own
-//	agent.go     one node agent: what it uses, and how soon a request is carried out
-//	targets.go   the targets, and whether they are met
+//	slow.go      slow clients, in a separate process
+//	agent.go     one node agent: its resource usage, and the latency of requests
+//	targets.go   the targets, and whether they were met
 //	report.go    the tables
 //
-// The exit status is 1 when a rollout did not complete or made more nodes
-// unavailable than allowed, never because of a time.
+// The exit status is 1 if a rollout did not complete or exceeded its budget, never
+// because of a duration.
 package main

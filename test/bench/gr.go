@@ -18,28 +18,28 @@ import (
 const (
 	grBlueprint = "examples/gcu-resource.json"
 	grName      = "enflame-gcu-resource"
-	// grTimeout bounds the deployment: five components, one after the other.
+	// grTimeout limits the deployment: five components, one after the other.
 	grTimeout = 20 * time.Minute
-	// touches is how many passes are forced, touchPause what lies between two: less
-	// would make one pass of two.
+	// touches is the number of forced passes, touchPause the time between two; a shorter
+	// one would merge passes.
 	touches    = 200
 	touchPause = 50 * time.Millisecond
-	// touchKey is an annotation that means nothing to anyone.
+	// touchKey is an annotation without meaning.
 	touchKey = "bench/touched"
 )
 
-// unchanged is what a manager did about an unchanged gr on many nodes.
+// unchanged is the work of a manager for an unchanged gr on many nodes.
 type unchanged struct {
 	nodes int
-	// deployed is how long the deployment took.
+	// deployed is the duration of the deployment.
 	deployed time.Duration
-	// passes of the gcuresource controller were made, and the manager used used,
-	// all its controllers together.
+	// passes is the number of passes of the gcuresource controller, used the usage of the
+	// whole manager during them.
 	passes int
 	used   usage
 }
 
-// perPass is the CPU time of one pass; 0 when none was made.
+// perPass returns the CPU time of one pass; 0 without passes.
 func (f *unchanged) perPass() time.Duration {
 	if f.passes == 0 {
 		return 0
@@ -47,11 +47,11 @@ func (f *unchanged) perPass() time.Duration {
 	return f.used.cpu / time.Duration(f.passes)
 }
 
-// writes is how much was written but the lease.
+// writes returns the number of writes without the lease.
 func (f *unchanged) writes() int { return f.used.otherWrites() + f.used.requests["DELETE"] }
 
-// measureGr deploys the default blueprint, lets everything settle, and forces
-// passes by an annotation that changes nothing.
+// measureGr deploys the default blueprint, lets everything settle, and forces passes
+// with an annotation without meaning.
 func measureGr(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	c := raceNamed("1000").shrunk(o.shrink)
 	b, err := startBed(ctx, project, c, progress)
@@ -81,7 +81,7 @@ func measureGr(ctx context.Context, project harness.Project, o options, r *repor
 	return nil
 }
 
-// force makes the manager look at the gr again and again.
+// force makes the manager reconcile the gr repeatedly.
 func (b *bed) force(ctx context.Context, f *unchanged) error {
 	passes, err := passesOf(ctx, b.manager)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// busySample is how long busyNow looks.
+// busySample is the sampling time of busyNow.
 const busySample = 3 * time.Second
 
-// machine describes where this runs.
+// machine describes this machine.
 func machine() string {
 	return fmt.Sprintf("%d cores, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-// busyNow returns the share of all CPU time that is used now, before anything of
-// ours runs: figures of a busy machine are not to be compared.
+// busyNow returns the share of all CPU time in use, before any of our programs run:
+// results from a busy machine are not comparable.
 func busyNow(ctx context.Context) (float64, error) {
 	idle, all, err := cpuTimes()
 	if err != nil {
@@ -39,13 +39,13 @@ func busyNow(ctx context.Context) (float64, error) {
 func cpuTimes() (idle, all int, err error) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading how busy the machine is: %w", err)
+		return 0, 0, fmt.Errorf("reading the CPU times of the machine: %w", err)
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
 	for i, field := range strings.Fields(line)[1:] {
 		n, err := strconv.Atoi(field)
 		if err != nil {
-			return 0, 0, fmt.Errorf("reading how busy the machine is: %w", err)
+			return 0, 0, fmt.Errorf("reading the CPU times of the machine: %w", err)
 		}
 		all += n
 		if i == 3 || i == 4 { // idle and iowait

@@ -27,7 +27,7 @@ type options struct {
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == slowCommand {
-		if err := callSlowly(os.Args[2], os.Stdin, os.Stdout); err != nil {
+		if err := runSlowClients(os.Args[2], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 			os.Exit(1)
 		}
@@ -41,7 +41,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "bench: %v (see bench --help)\n", err)
 		os.Exit(2)
 	}
-	ctrl.SetLogger(logr.Discard()) // the clients of the harness have nothing to say
+	ctrl.SetLogger(logr.Discard()) // silences the harness's clients
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = bench(ctx, o, os.Stdout, os.Stderr)
 	if err != nil && ctx.Err() != nil {
@@ -57,21 +57,21 @@ func main() {
 const help = `bench measures rollouts on test clusters, side by side with Kubernetes' own
 RollingUpdate, and prints tables of Markdown. Progress goes to stderr.
 
-It exits with 1 when a rollout did not complete or broke its budget; a time that
-misses its target is said in words and fails nothing.
+It exits with 1 if a rollout did not complete or exceeded its budget; missed time
+targets are only reported.
 
 Cases:
 `
 
-// parse reads the flags; wrong ones give an error of one line.
+// parse reads the flags; errors have one line.
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	var names string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&names, "cases", "", "the cases to run, separated by commas; empty for all")
-	flags.IntVar(&o.repetitions, "repetitions", 2, "how often each pair of rollouts is run, the other one first each time")
-	flags.IntVar(&o.shrink, "shrink", 1, "divide the number of nodes by this, to try the program out; the targets do not hold then")
+	flags.IntVar(&o.repetitions, "repetitions", 2, "how often each pair of rollouts is run, in alternating order")
+	flags.IntVar(&o.shrink, "shrink", 1, "divide the number of nodes by this, to try out the program; the targets do not apply then")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprint(stderr, help)
@@ -102,8 +102,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// bench runs the cases one after the other and prints what they measured, also
-// when one of them fails.
+// bench runs the cases one after the other and prints their results, even if one of
+// them fails.
 func bench(ctx context.Context, o options, out, progress io.Writer) error {
 	project, err := harness.FindProject()
 	if err != nil {

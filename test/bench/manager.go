@@ -29,17 +29,17 @@ const (
 	leaseName      = "gcu-operator.topsops.enflame.com"
 )
 
-// gauge reads what a manager used: its requests by its own metrics, its process
-// by /proc, the renewals of its lease by a watch.
+// gauge measures the usage of a manager: requests from its metrics, the process from
+// /proc, renewals of its lease with a watch.
 type gauge struct {
 	manager  *harness.Process
 	renewals atomic.Int64
 }
 
-// usage is what a manager used from its start to one moment.
+// usage is the usage of a manager since its start.
 type usage struct {
 	at time.Time
-	// requests by HTTP method; renewals are the writes of the lease among them.
+	// requests by HTTP method; renewals counts the lease writes among them.
 	requests map[string]int
 	renewals int
 	cpu      time.Duration
@@ -47,7 +47,7 @@ type usage struct {
 	rss, peak int64
 }
 
-// newGauge starts the watch of the lease; it ends with ctx.
+// newGauge watches the lease until ctx ends.
 func newGauge(ctx context.Context, c *harness.Cluster, manager *harness.Process) (*gauge, error) {
 	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -76,7 +76,7 @@ func newGauge(ctx context.Context, c *harness.Cluster, manager *harness.Process)
 	return g, nil
 }
 
-// read returns what was used so far.
+// read returns the usage so far.
 func (g *gauge) read(ctx context.Context) (usage, error) {
 	u := usage{at: time.Now(), renewals: int(g.renewals.Load())}
 	var err error
@@ -90,7 +90,7 @@ func (g *gauge) read(ctx context.Context) (usage, error) {
 	return u, err
 }
 
-// since returns what was used after an earlier reading; rss and peak stay.
+// since returns the usage since an earlier reading; rss and peak are kept.
 func (u usage) since(before usage) usage {
 	requests := map[string]int{}
 	for method, n := range u.requests {
@@ -102,7 +102,7 @@ func (u usage) since(before usage) usage {
 	return u
 }
 
-// otherWrites is the number of writes but deletions and renewals of the lease.
+// otherWrites returns the number of writes except deletions and renewals of the lease.
 func (u usage) otherWrites() int {
 	return u.requests[http.MethodPost] + u.requests[http.MethodPut] + u.requests[http.MethodPatch] - u.renewals
 }
@@ -120,14 +120,14 @@ func requestsOf(ctx context.Context, url string) (map[string]int, error) {
 
 var passLine = regexp.MustCompile(`^controller_runtime_reconcile_total\{controller="(gcuresource)".*\} (\S+)$`)
 
-// passesOf is how many passes the gcuresource controller of a manager made.
+// passesOf returns the number of passes of a manager's gcuresource controller.
 func passesOf(ctx context.Context, manager *harness.Process) (int, error) {
 	sums, err := countersOf(ctx, manager.URL+"/metrics", passLine)
 	return sums["gcuresource"], err
 }
 
-// countersOf sums the metrics whose lines match: by the first group, the value
-// being the second.
+// countersOf sums the metrics whose lines match pattern; its first group is the key,
+// the second the value.
 func countersOf(ctx context.Context, url string, pattern *regexp.Regexp) (map[string]int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -177,7 +177,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	return ticks * clockTick, nil
 }
 
-// memoryOf returns the resident memory of a process now and at its peak.
+// memoryOf returns the current and peak resident memory of a process.
 func memoryOf(pid int) (rss, peak int64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// planRuns is how often the Go benchmarks are repeated; the median counts.
+// planRuns is how often the Go benchmarks are repeated; the result is the median.
 const planRuns = 5
 
 // planTime is the median of one Go benchmark of the planner.
 type planTime struct {
-	// state of the fleet, as the benchmark names it, and its size.
+	// state of the fleet, as in the benchmark's name, and its size.
 	state string
 	nodes int
 	took  time.Duration
@@ -57,7 +57,7 @@ func planTimes(output string) []planTime {
 		nanoseconds, err2 := strconv.ParseFloat(m[3], 64)
 		bytes, err3 := strconv.Atoi(m[4])
 		if err1 != nil || err2 != nil || err3 != nil {
-			continue // cannot be: the pattern holds digits only
+			continue // cannot happen: the pattern matches only digits
 		}
 		key := planTime{state: m[1], nodes: nodes}
 		if runs[key] == nil {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// getRate and putRate are requests per second, sent at fixed times whether
-	// those before were answered or not: who is slow is not waited for.
+	// getRate and putRate are requests per second, sent at fixed times without waiting for
+	// earlier responses.
 	getRate, putRate = 500, 20
-	// apiTimeout is when a request is given up.
+	// apiTimeout is the timeout of a request.
 	apiTimeout = 10 * time.Second
 )
 
-// served is how requests of one kind were answered.
+// served is the statistics of requests of one kind.
 type served struct {
 	sent, failed int
 	took         []time.Duration
@@ -27,12 +27,12 @@ type served struct {
 	perSecond    float64
 	median, p99  time.Duration
 	firstFailure string
-	// rounds are the p99 of each round.
+	// rounds are the p99s of the rounds.
 	rounds []time.Duration
 }
 
-// typical is the median of the rounds' p99: one round in which the machine did something
-// else does not decide.
+// typical returns the median of the rounds' p99s, which is robust against other load
+// during single rounds.
 func (s *served) typical() time.Duration {
 	if len(s.rounds) == 0 {
 		return 0
@@ -42,9 +42,9 @@ func (s *served) typical() time.Duration {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// press sends requests at their rates, warms up first, and returns how they were answered.
+// press warms up, sends requests at their rates, and returns their statistics.
 func press(ctx context.Context, address string, lasts time.Duration) (gets, puts served) {
-	readers, writers := newCallers(), newCallers()
+	readers, writers := newLoadClient(), newLoadClient()
 	defer readers.CloseIdleConnections()
 	defer writers.CloseIdleConnections()
 	url := "http://" + address + "/gum/v1/gr/" + grName
@@ -57,14 +57,14 @@ func press(ctx context.Context, address string, lasts time.Duration) (gets, puts
 	return gets, puts
 }
 
-// newCallers have as many connections as the answers need that are under way at
-// once; who reads does not wait for the connections of those who write.
-func newCallers() *http.Client {
+// newLoadClient returns a client with enough connections for all concurrent requests, so
+// that reads do not wait for connections of writes.
+func newLoadClient() *http.Client {
 	return &http.Client{Timeout: apiTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256}}
 }
 
-// sendAt sends one request at each of its times. A request counts from the time
-// it was due, not from when there was a connection for it.
+// sendAt sends requests at fixed times. Latency is measured from the scheduled time,
+// not from when a connection was available.
 func sendAt(ctx context.Context, client *http.Client, method, url, body string, rate int, lasts time.Duration) served {
 	var mutex sync.Mutex
 	var all sync.WaitGroup
@@ -98,7 +98,7 @@ func sendAt(ctx context.Context, client *http.Client, method, url, body string, 
 	return s
 }
 
-// add counts another round.
+// add adds another round.
 func (s *served) add(o served) {
 	o.sum()
 	s.rounds = append(s.rounds, o.p99)
@@ -110,7 +110,7 @@ func (s *served) add(o served) {
 	s.sum()
 }
 
-// sum works out what is told of the answers.
+// sum computes the statistics.
 func (s *served) sum() {
 	if len(s.took) == 0 {
 		return
@@ -120,7 +120,7 @@ func (s *served) sum() {
 	s.median, s.p99 = s.took[len(s.took)/2], s.took[len(s.took)*99/100]
 }
 
-// sendOne returns why a request was not answered with 200, "" when it was.
+// sendOne sends a request and returns why it was not answered with 200, or "".
 func sendOne(ctx context.Context, client *http.Client, method, url, body string) string {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {

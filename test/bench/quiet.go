@@ -9,17 +9,17 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// quietTime is how long nothing happens.
+// quietTime is the duration of the idle phase.
 const quietTime = time.Minute
 
-// stillness is what a manager did while nothing happened.
-type stillness struct {
+// idleUsage is the usage of an idle manager.
+type idleUsage struct {
 	nodes int
 	used  usage
 }
 
-// other is the number of requests that were not renewals of the lease.
-func (s stillness) other() int {
+// other returns the number of requests except renewals of the lease.
+func (s idleUsage) other() int {
 	n := -s.used.renewals
 	for _, count := range s.used.requests {
 		n += count
@@ -27,8 +27,8 @@ func (s stillness) other() int {
 	return n
 }
 
-// measureQuiet rolls once, so that there is a rollout to be quiet about, lets
-// everything settle, and counts what the manager asks of the API server.
+// measureQuiet rolls once, so that a rollout exists, lets everything settle, and counts
+// the manager's requests to the API server.
 func measureQuiet(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	b, err := newBed(ctx, project, raceNamed("1000").shrunk(o.shrink), progress)
 	defer func() { err = errors.Join(err, b.stop()) }()
@@ -52,7 +52,7 @@ func measureQuiet(ctx context.Context, project harness.Project, o options, r *re
 	if err != nil {
 		return err
 	}
-	r.quiet = &stillness{nodes: b.race.nodes, used: after.since(before)}
+	r.quiet = &idleUsage{nodes: b.race.nodes, used: after.since(before)}
 	b.say("requests %v, of which %d renew the lease; %.2f CPU s", r.quiet.used.requests, r.quiet.used.renewals, r.quiet.used.cpu.Seconds())
 	return nil
 }

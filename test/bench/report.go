@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// report is everything that was measured.
+// report contains all results.
 type report struct {
 	machine string
 	began   time.Time
 	pairs   []pair
-	quiet   *stillness
+	quiet   *idleUsage
 	plan    []planTime
 	gr      *unchanged
 	api     *apiLoad
@@ -26,9 +26,9 @@ type report struct {
 func (r *report) print(out io.Writer) {
 	fmt.Fprintf(out, "\nMeasured %s on %s.\n", r.began.UTC().Format("2006-01-02 15:04 MST"), r.machine)
 	if len(r.pairs) > 0 {
-		fmt.Fprint(out, "\nRollouts, one line per repetition; who is named first was rolled first:\n\n")
+		fmt.Fprint(out, "\nRollouts, one line per repetition; column first is the one that was rolled first:\n\n")
 		r.printRaces(out)
-		fmt.Fprint(out, "\nWhat our manager used:\n\n")
+		fmt.Fprint(out, "\nResources used by our manager:\n\n")
 		r.printUsage(out)
 	}
 	if len(r.plan) > 0 {
@@ -94,7 +94,7 @@ func (r *report) printRaces(out io.Writer) {
 }
 
 func (r *report) printUsage(out io.Writer) {
-	t := table{{"case", "pods replaced", "deletes per pod", "other writes per pod", "by method", "CPU ours", "CPU looking on at theirs", "memory", "peak"}}
+	t := table{{"case", "pods replaced", "deletes per pod", "other writes per pod", "by method", "CPU ours", "CPU during RollingUpdate", "memory", "peak"}}
 	for _, p := range r.pairs {
 		u := p.mine.used
 		t.add(p.race.title, fmt.Sprint(p.mine.deleted), fmt.Sprintf("%.2f", p.mine.perPod(u.requests[http.MethodDelete])),
@@ -104,17 +104,17 @@ func (r *report) printUsage(out io.Writer) {
 	t.print(out)
 }
 
-// time says how long it took, or how far it came.
+// time returns the duration, or how far the rollout got.
 func (r roll) time() string {
 	if r.complete {
 		return fmt.Sprintf("%.1f s", r.done.Seconds())
 	}
-	return fmt.Sprintf("stands still, %d updated", r.updated)
+	return fmt.Sprintf("stuck, %d updated", r.updated)
 }
 
 func (p *pair) ratio() float64 { return p.mine.done.Seconds() / p.other.done.Seconds() }
 
-// methods lists requests by method, the renewals of the lease apart.
+// methods lists requests by method, with renewals of the lease separately.
 func methods(u usage) string {
 	words := []string{}
 	for _, m := range []string{http.MethodGet, http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch} {
@@ -133,14 +133,14 @@ func megabytes(bytes int64) string { return fmt.Sprintf("%.0f MB", float64(bytes
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// medianOf returns the element in the middle; list is not empty.
+// medianOf returns the middle element; list must not be empty.
 func medianOf[T any](list []T, of func(T) float64) T {
 	sorted := slices.Clone(list)
 	slices.SortFunc(sorted, func(a, b T) int { return cmp.Compare(of(a), of(b)) })
 	return sorted[len(sorted)/2]
 }
 
-// table is a table of Markdown, its head first.
+// table is a Markdown table, header first.
 type table [][]string
 
 func (t *table) add(cells ...string) { *t = append(*t, cells) }

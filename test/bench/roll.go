@@ -11,15 +11,14 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// rollTimeout bounds a rollout that is expected to complete.
+// rollTimeout is the timeout of a rollout that must complete.
 const rollTimeout = 6 * time.Minute
 
-// roll is one rollout, measured.
+// roll is the result of one rollout.
 type roll struct {
-	sighting
+	fleetCounts
 	complete bool
-	// used is what our manager used meanwhile; for the other's rollout it is the
-	// price of looking on.
+	// used is our manager's usage meanwhile, also during RollingUpdate's rollout.
 	used usage
 }
 
@@ -28,11 +27,11 @@ type pair struct {
 	race        race
 	first       string
 	mine, other roll
-	// busy is the share of the machine's CPU others used before the case began.
+	// busy is the share of the machine's CPU in use before the case began.
 	busy float64
 }
 
-// measureRace runs a race on a cluster of its own.
+// measureRace runs a race on its own cluster.
 func measureRace(ctx context.Context, project harness.Project, c race, repetitions int, r *report, progress io.Writer) (err error) {
 	busy, err := busyNow(ctx)
 	if err != nil {
@@ -85,7 +84,8 @@ func (b *bed) runPair(ctx context.Context, order []string) (pair, error) {
 	return p, nil
 }
 
-// roll does one rollout. That it does not complete within limit is no error here.
+// roll does one rollout. A rollout that does not complete within limit is not an error
+// here.
 func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll, error) {
 	before, err := b.gauge.read(ctx)
 	if err != nil {
@@ -108,21 +108,21 @@ func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll,
 	if err := pause(ctx, settle); err != nil {
 		return r, err
 	}
-	r.sighting = b.fleets[name].result()
+	r.fleetCounts = b.fleets[name].result()
 	after, err := b.gauge.read(ctx)
 	r.used = after.since(before)
 	return r, err
 }
 
-// broken returns what must never be: a rollout of ours that did not complete or
-// went over its budget, or one of theirs that should have completed.
+// broken returns an error if our rollout did not complete or exceeded its budget, or if
+// RollingUpdate did not complete although it should.
 func (p *pair) broken() error {
 	var errs []error
 	if !p.mine.complete {
 		errs = append(errs, fmt.Errorf("our rollout did not complete within %s: %d of %d nodes", rollTimeout, p.mine.updated, p.race.reachable()))
 	}
 	if p.mine.most > p.race.budget() {
-		errs = append(errs, fmt.Errorf("our rollout made %d nodes unavailable at once, allowed are %d", p.mine.most, p.race.budget()))
+		errs = append(errs, fmt.Errorf("our rollout made %d nodes unavailable at once, at most %d are allowed", p.mine.most, p.race.budget()))
 	}
 	if !p.other.complete && p.race.theirLimit == 0 {
 		errs = append(errs, fmt.Errorf("RollingUpdate did not complete within %s: %d of %d nodes", rollTimeout, p.other.updated, p.race.reachable()))
@@ -130,10 +130,10 @@ func (p *pair) broken() error {
 	return errors.Join(errs...)
 }
 
-// perPod divides by the number of pods that were replaced.
+// perPod divides n by the number of replaced pods.
 func (r roll) perPod(n int) float64 { return float64(n) / float64(max(r.deleted, 1)) }
 
-// String says in one line what was seen.
+// String returns the result in one line.
 func (r roll) String() string {
 	took := "did not complete"
 	if r.complete {

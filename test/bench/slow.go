@@ -16,28 +16,30 @@ import (
 )
 
 const (
-	// slowCallers hold connections and send a byte of a header now and then.
-	slowCallers = 1000
+	// slowClients is the number of slow clients, which hold connections and send headers
+	// byte by byte.
+	slowClients = 1000
 	slowByte    = time.Second
-	// slowArrive is how long they take to come, one after the other: they do not know
-	// of each other, so that they neither send nor are hung up on at the same moment.
-	slowArrive = 5 * time.Second
-	// slowHangUp is when the port of nobody ends a connection, as the manager does.
+	// slowConnectTime is the time over which they connect, one after the other, so that they
+	// neither send nor are disconnected at the same moment.
+	slowConnectTime = 5 * time.Second
+	// slowHangUp is when the unrelated port closes a connection, like the manager.
 	slowHangUp = 5 * time.Second
-	// slowCommand makes this program the slow callers.
-	slowCommand = "slow-callers"
+	// slowCommand is the argument that runs this program as slow clients.
+	slowCommand = "slow-clients"
 )
 
-// slowProcess is the slow callers in a process of their own: they are not to keep
-// those waiting who measure.
+// slowProcess runs the slow clients in a separate process, so that they do not delay
+// the measurement.
 type slowProcess struct {
 	command *exec.Cmd
 	end     io.WriteCloser
 	said    strings.Builder
 }
 
-// startSlowCallers starts them at an address, "" is a port of theirs where nobody reads.
-func startSlowCallers(address string) (*slowProcess, error) {
+// startSlowClients starts them for an address; for "" they use a port of their own
+// where nothing reads.
+func startSlowClients(address string) (*slowProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
@@ -46,46 +48,46 @@ func startSlowCallers(address string) (*slowProcess, error) {
 	p.command.Stdout, p.command.Stderr = &p.said, os.Stderr
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if p.end, err = p.command.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("starting the slow callers: %w", err)
+		return nil, fmt.Errorf("starting the slow clients: %w", err)
 	}
 	if err := p.command.Start(); err != nil {
-		return nil, fmt.Errorf("starting the slow callers: %w", err)
+		return nil, fmt.Errorf("starting the slow clients: %w", err)
 	}
 	return p, nil
 }
 
 // stop ends the callers and returns how many connections they had.
 func (p *slowProcess) stop() (int, error) {
-	_ = p.end.Close() // gone already: then Wait tells
+	_ = p.end.Close() // if it has exited, Wait returns the error
 	if err := p.command.Wait(); err != nil {
-		return 0, fmt.Errorf("ending the slow callers: %w", err)
+		return 0, fmt.Errorf("stopping the slow clients: %w", err)
 	}
 	connections, err := strconv.Atoi(strings.TrimSpace(p.said.String()))
 	if err != nil {
-		return 0, fmt.Errorf("reading what the slow callers said: %w", err)
+		return 0, fmt.Errorf("reading the output of the slow clients: %w", err)
 	}
 	return connections, nil
 }
 
-// callSlowly is the program of the slow callers: it ends with its input and then
-// prints the number of connections.
-func callSlowly(address string, input io.Reader, out io.Writer) error {
+// runSlowClients is the main function of the slow clients: it runs until the end of its
+// input and then prints the number of connections.
+func runSlowClients(address string, input io.Reader, out io.Writer) error {
 	if address == "" {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return fmt.Errorf("listening for slow callers: %w", err)
+			return fmt.Errorf("listening for slow clients: %w", err)
 		}
 		defer listener.Close()
 		go hangUp(listener)
 		address = listener.Addr().String()
 	}
-	d := dribble(context.Background(), address, slowCallers)
-	_, _ = io.Copy(io.Discard, input) // until it ends, whichever way
+	d := startSlowClientPool(context.Background(), address, slowClients)
+	_, _ = io.Copy(io.Discard, input) // until EOF or an error
 	_, err := fmt.Fprintln(out, d.stop())
 	return err
 }
 
-// hangUp lets callers in, reads nothing, and ends each connection after a while.
+// hangUp accepts connections, reads nothing, and closes each after a while.
 func hangUp(listener net.Listener) {
 	for {
 		connection, err := listener.Accept()
@@ -96,21 +98,21 @@ func hangUp(listener net.Listener) {
 	}
 }
 
-// dribbling are callers who send slowly.
-type dribbling struct {
+// slowClientPool are running slow clients.
+type slowClientPool struct {
 	cancel    context.CancelFunc
 	all       sync.WaitGroup
 	connected atomic.Int64
 }
 
-// dribble starts callers who send a header byte by byte, and come again when
-// they are hung up on.
-func dribble(ctx context.Context, address string, callers int) *dribbling {
-	d := &dribbling{}
+// startSlowClientPool starts clients that send a header byte by byte and reconnect when they are
+// disconnected.
+func startSlowClientPool(ctx context.Context, address string, callers int) *slowClientPool {
+	d := &slowClientPool{}
 	ctx, d.cancel = context.WithCancel(ctx)
 	for i := range callers {
 		d.all.Go(func() {
-			_ = pause(ctx, slowArrive*time.Duration(i)/time.Duration(callers))
+			_ = pause(ctx, slowConnectTime*time.Duration(i)/time.Duration(callers))
 			for ctx.Err() == nil {
 				if !d.one(ctx, address) {
 					_ = pause(ctx, slowByte)
@@ -121,8 +123,8 @@ func dribble(ctx context.Context, address string, callers int) *dribbling {
 	return d
 }
 
-// one is one connection; false when there was none.
-func (d *dribbling) one(ctx context.Context, address string) bool {
+// one makes one connection; it returns false if connecting failed.
+func (d *slowClientPool) one(ctx context.Context, address string) bool {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
@@ -140,7 +142,7 @@ func (d *dribbling) one(ctx context.Context, address string) bool {
 }
 
 // stop ends the callers and returns how many connections they had.
-func (d *dribbling) stop() int {
+func (d *slowClientPool) stop() int {
 	d.cancel()
 	d.all.Wait()
 	return int(d.connected.Load())

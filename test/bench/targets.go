@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// The targets that hold in every case (issue 3).
+// Targets of all cases.
 const (
 	maxDeletes     = 1.1
 	maxOtherWrites = 0.2
 	maxMemory      = 100e6 // bytes
 	maxPlan        = 10 * time.Millisecond
 	maxPass        = 5 * time.Millisecond // of CPU
-	// maxGrowth is how much dearer one node's event may be with ten times the nodes.
+	// maxGrowth is how much more one node's event may cost with ten times the nodes.
 	maxGrowth = 2.0
-	// maxAPIWait bounds 99 of 100 reads through the REST API; maxAPIChange is by how
-	// much slow callers may change times and numbers.
+	// maxAPIWait limits the p99 of reads through the REST API; maxAPIChange is by how much
+	// slow clients may change latency and throughput.
 	maxAPIWait   = 50 * time.Millisecond
 	maxAPIChange = 0.2
-	// maxAgentMemory and maxAgentCPU bound an idle node agent, maxToDeletion the median
-	// from a POST at the node to the deletion of the pod.
+	// maxAgentMemory and maxAgentCPU limit an idle node agent, maxToDeletion the median
+	// from a POST on the node to the deletion of the pod.
 	maxAgentMemory = 30e6 // bytes
 	maxAgentCPU    = 5.0  // thousandths of a CPU
 	maxToDeletion  = 200 * time.Millisecond
 )
 
-// verdict is one target with what was measured.
+// verdict is one target with the measured value.
 type verdict struct {
 	target, measured string
 	met              bool
@@ -39,7 +39,7 @@ func (v verdict) word() string {
 	return "not met"
 }
 
-// verdicts judges every target that was measured.
+// verdicts returns the verdict for every measured target.
 func (r *report) verdicts() []verdict {
 	var list []verdict
 	for _, c := range races {
@@ -55,7 +55,7 @@ func (r *report) verdicts() []verdict {
 	}
 	if r.quiet != nil {
 		n := r.quiet.other()
-		list = append(list, verdict{"quiet: no request but the lease",
+		list = append(list, verdict{"quiet: no requests except for the lease",
 			fmt.Sprintf("%d in %s at %d nodes (%s), %.2f CPU s", n, quietTime, r.quiet.nodes, methods(r.quiet.used), r.quiet.used.cpu.Seconds()), n == 0})
 	}
 	list = append(list, judgePlan(r.plan)...)
@@ -68,7 +68,7 @@ func (r *report) verdicts() []verdict {
 	return append(append(list, apiVerdicts(r.api)...), judgeAgent(r.agent)...)
 }
 
-// judgeAgent judges the node agent; nil was not measured.
+// judgeAgent returns the verdicts for the node agent; nil if it was not measured.
 func judgeAgent(a *agentUse) []verdict {
 	if a == nil {
 		return nil
@@ -82,8 +82,8 @@ func judgeAgent(a *agentUse) []verdict {
 	}
 }
 
-// judgeRace judges the repetitions of one case together: times by their mean,
-// everything else by the worst.
+// judgeRace returns the verdicts for all repetitions of a case: the mean for times, the
+// worst for everything else.
 func judgeRace(pairs []pair) []verdict {
 	c := pairs[0].race
 	var mine, other, restart time.Duration
@@ -95,7 +95,7 @@ func judgeRace(pairs []pair) []verdict {
 		mine, other, restart = mine+p.mine.done, other+p.other.done, restart+p.mine.restart
 		most, theirMost, replaced = max(most, p.mine.most), max(theirMost, p.other.most), max(replaced, p.other.updated)
 		deletes = max(deletes, p.mine.perPod(p.mine.used.requests[http.MethodDelete]))
-		// a pod that is passed over is told so, once, and is none that is replaced
+		// a skipped pod gets its condition once, and is not a replaced pod
 		writes = max(writes, p.mine.perPod(p.mine.used.otherWrites()-c.offline))
 		peak = max(peak, p.mine.used.peak)
 		complete, theirsComplete = complete && p.mine.complete, theirsComplete && p.other.complete
@@ -105,7 +105,7 @@ func judgeRace(pairs []pair) []verdict {
 		{fmt.Sprintf("%s: at most %d nodes down", c.name, c.budget()), fmt.Sprintf("%d, RollingUpdate %d", most, theirMost), most <= c.budget()},
 	}
 	if c.offline > 0 {
-		list = append(list, verdict{c.name + ": completes where RollingUpdate stands still",
+		list = append(list, verdict{c.name + ": completes where RollingUpdate is stuck",
 			fmt.Sprintf("%.1f s for %d nodes, RollingUpdate %d nodes in %.0f s", mine.Seconds()/float64(len(pairs)), c.reachable(), replaced, c.theirLimit.Seconds()),
 			complete && !theirsComplete})
 	}
@@ -122,7 +122,7 @@ func judgeRace(pairs []pair) []verdict {
 	}
 	passedOver := ""
 	if c.offline > 0 {
-		passedOver = fmt.Sprintf(", besides PodNeedUpgrade on %d pods that are passed over", c.offline)
+		passedOver = fmt.Sprintf(", plus PodNeedUpgrade on %d skipped pods", c.offline)
 	}
 	return append(list,
 		verdict{fmt.Sprintf("%s: at most %.1f deletes per replaced pod", c.name, maxDeletes), fmt.Sprintf("%.2f", deletes), deletes <= maxDeletes},
@@ -130,11 +130,11 @@ func judgeRace(pairs []pair) []verdict {
 		verdict{fmt.Sprintf("%s: manager at most %s", c.name, megabytes(maxMemory)), megabytes(peak) + " at its peak", peak <= maxMemory})
 }
 
-// fixedBudget names the benchmark of one node's event with the same budget for any
-// fleet: with a share of the fleet the nodes in flight would grow with it.
+// fixedBudget is the name of the benchmark of one node's event with a fixed budget:
+// with a percentage the nodes in flight would grow with the fleet.
 const fixedBudget = "budget_50"
 
-// judgePlan judges the planner alone.
+// judgePlan returns the verdicts for the planner.
 func judgePlan(times []planTime) []verdict {
 	var worst time.Duration
 	one := map[int]time.Duration{}

@@ -12,35 +12,36 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// fleet follows one DaemonSet to a version. Which of its nodes are down is seen by
-// the observer that the tests use.
+// fleet follows one DaemonSet to a version. The tests' observer determines which of its
+// nodes are down.
 type fleet struct {
 	observer *harness.Observer
 	clock    clock.PassiveClock
 
 	mu sync.Mutex
-	// version is the one to reach, want the number of nodes to reach it.
+	// version is the target version, want the number of nodes that should reach it.
 	version string
 	want    int
 	began   time.Time
 	reached chan struct{}
 	// done is how long it took until that was reached; 0 when it was not.
 	done time.Duration
-	// pods are the newest ones, by node; atGoal the nodes with a Ready pod of the version.
+	// pods are the newest pods by node; atGoal the nodes with a Ready pod of the version.
 	pods   map[string]*corev1.Pod
 	atGoal map[string]bool
 }
 
-// sighting is what was counted.
-type sighting struct {
-	// done is how long it took until every wanted node was at the version.
+// fleetCounts is the result of a count.
+type fleetCounts struct {
+	// done is the time until every wanted node was at the version.
 	done time.Duration
-	// updated is the number of nodes at the version, deleted that of deletions.
+	// updated is the number of nodes at the version, deleted the number of deletions.
 	updated, deleted int
-	// most is the largest number of nodes down at once, mean the average over time.
+	// most is the maximum number of nodes down at once, mean the average over time.
 	most int
 	mean float64
-	// restart is the mean time from the deletion of a pod to the next one being available.
+	// restart is the mean time from the deletion of a pod until its replacement is
+	// available.
 	restart time.Duration
 }
 
@@ -48,7 +49,7 @@ func newFleet(clock clock.PassiveClock) *fleet {
 	return &fleet{clock: clock, observer: harness.NewObserver(clock), pods: map[string]*corev1.Pod{}, atGoal: map[string]bool{}}
 }
 
-// watchFleet starts to follow the DaemonSet whose pods a selector matches; it ends with ctx.
+// watchFleet follows the DaemonSet whose pods match a selector until ctx ends.
 func watchFleet(ctx context.Context, c *harness.Cluster, selector string) (*fleet, error) {
 	f := newFleet(clock.RealClock{})
 	var err error
@@ -56,8 +57,8 @@ func watchFleet(ctx context.Context, c *harness.Cluster, selector string) (*flee
 	return f, err
 }
 
-// begin starts counting anew for a version that want nodes are to reach. The channel
-// is closed when they have.
+// begin restarts counting for a version that want nodes should reach. The channel is
+// closed when they have.
 func (f *fleet) begin(version string, want int) <-chan struct{} {
 	f.observer.Reset()
 	f.mu.Lock()
@@ -70,15 +71,15 @@ func (f *fleet) begin(version string, want int) <-chan struct{} {
 	return f.reached
 }
 
-// result returns what was counted since begin.
-func (f *fleet) result() sighting {
+// result returns the counts since begin.
+func (f *fleet) result() fleetCounts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	end := f.began.Add(f.done)
 	if f.done == 0 {
 		end = f.clock.Now()
 	}
-	s := sighting{done: f.done, updated: len(f.atGoal), deleted: f.observer.Replaced(), most: f.observer.Most()}
+	s := fleetCounts{done: f.done, updated: len(f.atGoal), deleted: f.observer.Replaced(), most: f.observer.Most()}
 	var down, restarts time.Duration
 	ended := 0
 	for _, o := range f.observer.Outages() {
@@ -110,13 +111,13 @@ func (f *fleet) see(pod *corev1.Pod, gone bool) {
 	defer f.mu.Unlock()
 	ending := gone || pod.DeletionTimestamp != nil
 	if other := f.pods[pod.Spec.NodeName]; ending && other != nil && other.UID != pod.UID {
-		return // the end of a pod whose successor was seen already
+		return // the deletion of a pod whose replacement was already observed
 	}
 	f.pods[pod.Spec.NodeName] = pod
 	f.judge(pod, ending)
 }
 
-// judge notes what follows for a node from its newest pod.
+// judge updates a node's state from its newest pod.
 func (f *fleet) judge(pod *corev1.Pod, ending bool) {
 	if ending || !isReady(pod) || pod.Labels[versionLabel] != f.version {
 		delete(f.atGoal, pod.Spec.NodeName)

@@ -11,7 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// podOn makes a pod of DaemonSet d; its UID is node and version.
+// podOn returns a pod of DaemonSet d; its UID is node and version.
 func podOn(node, version string, ready, ending bool) *corev1.Pod {
 	controller, status := true, corev1.ConditionFalse
 	if ready {
@@ -48,9 +48,9 @@ func TestAFleetIsFollowedToAVersion(t *testing.T) {
 	at(1, podOn("a", "1", true, true), false)
 	at(2, podOn("b", "1", true, true), false)
 	at(3, podOn("a", "2", false, false), false)
-	at(4, podOn("a", "1", true, true), true) // the end of the old pod, seen late
+	at(4, podOn("a", "1", true, true), true) // the deletion of the old pod, observed late
 	at(5, podOn("a", "2", true, false), false)
-	at(6, podOn("c", "1", false, false), false) // cut off: nobody made it so
+	at(6, podOn("c", "1", false, false), false) // offline, without a deletion
 	select {
 	case <-reached:
 		t.Fatal("two nodes are wanted, one is updated")
@@ -64,8 +64,8 @@ func TestAFleetIsFollowedToAVersion(t *testing.T) {
 		t.Fatal("both wanted nodes are updated")
 	}
 
-	want := sighting{done: 8 * time.Second, updated: 2, deleted: 2, most: 2, mean: 10. / 8, restart: 5 * time.Second}
-	if diff := cmp.Diff(want, f.result(), cmp.AllowUnexported(sighting{})); diff != "" {
+	want := fleetCounts{done: 8 * time.Second, updated: 2, deleted: 2, most: 2, mean: 10. / 8, restart: 5 * time.Second}
+	if diff := cmp.Diff(want, f.result(), cmp.AllowUnexported(fleetCounts{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// patience is how long anything may take to come true.
+	// patience is the timeout of eventually.
 	patience = 40 * time.Second
-	// eventuallyPoll is how often it is looked at.
+	// eventuallyPoll is its poll interval.
 	eventuallyPoll = 100 * time.Millisecond
 	// logTail is how much of each log a failure shows, in bytes.
 	logTail = 1500
@@ -34,7 +34,7 @@ type command struct{ path string }
 func build(t *testing.T) command {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "testcluster")
-	// The same program wherever and whenever it is built.
+	// The build is reproducible.
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -81,7 +81,8 @@ type running struct {
 	client kubernetes.Interface
 }
 
-// up brings a cluster up that goes down with the test, whatever happens.
+// up starts a cluster that is removed at the end of the test, even if the test is
+// killed.
 func (c command) up(t *testing.T, name string, flags ...string) *running {
 	t.Helper()
 	r := &running{command: c, dir: filepath.Join(t.TempDir(), name)}
@@ -101,9 +102,9 @@ func (c command) up(t *testing.T, name string, flags ...string) *running {
 	return r
 }
 
-// watchdog starts a process that takes the cluster down when this one is killed
-// or ends on a time limit, where no cleanup runs. It waits for the end of a pipe
-// that only this process holds.
+// watchdog starts a process that removes the cluster if this process is killed or
+// times out, when no cleanup runs. It waits for EOF on a pipe that only this process
+// holds open.
 func watchdog(t *testing.T, program, dir string) (stop func()) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
@@ -139,7 +140,7 @@ func clientFor(t *testing.T, kubeconfig string) kubernetes.Interface {
 	return client
 }
 
-// pids returns the cluster's processes by name, as its state file tells.
+// pids returns the process ids in the cluster's state file, by name.
 func (r *running) pids(t *testing.T) map[string]int {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(r.dir, "testcluster.json"))
@@ -162,8 +163,8 @@ func (r *running) pids(t *testing.T) map[string]int {
 	return pids
 }
 
-// processesOf returns the command lines of all processes on this machine that
-// name the directory, found without any help of the program under test.
+// processesOf returns the command lines of all processes on this machine that contain
+// the directory. It does not rely on the program under test.
 func processesOf(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -174,7 +175,8 @@ func processesOf(t *testing.T, dir string) []string {
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		// The slash leaves out the watchdog, which names the directory itself.
+		// The slash excludes the watchdog, whose command line contains the directory
+		// itself.
 		if err == nil && bytes.Contains(data, []byte(dir+"/")) && pid != os.Getpid() {
 			found = append(found, strings.ReplaceAll(string(data), "\x00", " "))
 		}
@@ -197,7 +199,8 @@ func (r *running) logs(t *testing.T) string {
 	return out.String()
 }
 
-// eventually waits until holds answers "" and fails with its last answer when it never does.
+// eventually polls holds until it returns "", and fails with its last result on
+// timeout.
 func eventually(t *testing.T, holds func(ctx context.Context) string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -213,7 +216,7 @@ func eventually(t *testing.T, holds func(ctx context.Context) string) {
 		}
 		time.Sleep(eventuallyPoll)
 	}
-	t.Fatalf("not so after %s: %s", patience, last)
+	t.Fatalf("timed out after %s: %s", patience, last)
 }
 
 var (

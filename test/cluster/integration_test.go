@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestCluster brings a real cluster up and walks through what it can do. The
-// steps build on each other.
+// TestCluster starts a real cluster and tests its features. Each step depends on the
+// previous ones.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a real control plane; not run with -short")
@@ -23,18 +23,18 @@ func TestCluster(t *testing.T) {
 		{"makes the pods of a DaemonSet Ready on every node", checkDaemonSet},
 		{"keeps a condition that others set on a pod", checkCustomCondition},
 		{"takes a pod's delay from its annotations", checkAnnotatedDelay},
-		{"completes a Job and holds pods of a bad version back", checkBehaviours},
+		{"completes a Job, and keeps pods of a bad version unready", checkBehaviours},
 		{"gives a ServiceAccount its own kubeconfig", checkAccount},
-		{"refuses to lose a node that does not exist", checkUnknownNode},
-		{"loses a node: NotReady, pods not Ready, a deletion hangs", checkNodeOff},
+		{"rejects node-off for a node that does not exist", checkUnknownNode},
+		{"takes a node offline: NotReady, pods not Ready, a deletion hangs", checkNodeOff},
 		{"brings the node back: the deletion completes, pods are Ready", checkNodeOn},
 		{"runs a second cluster side by side", checkSideBySide},
-		{"tells of a dead component", checkDeadComponent},
-		{"goes down without leaving a process or a file", checkDown},
+		{"reports a dead component", checkDeadComponent},
+		{"is removed without leaving a process or a file", checkDown},
 	}
 	for _, step := range steps {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, first) }) {
-			t.Fatalf("the following steps need this one; logs of the cluster:\n%s", first.logs(t))
+			t.Fatalf("the following steps depend on this one; logs of the cluster:\n%s", first.logs(t))
 		}
 	}
 }

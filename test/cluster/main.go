@@ -1,6 +1,5 @@
-// Command testcluster starts, changes and stops a real Kubernetes control plane
-// with simulated nodes on this machine, for development and tests. README.md
-// tells how to use it.
+// Command testcluster starts, changes and stops a real Kubernetes control plane with
+// simulated nodes on this machine, for development and tests. See README.md.
 package main
 
 import (
@@ -19,7 +18,7 @@ func main() {
 	err := cli.New().ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		// Joined errors come with line breaks.
+		// Joined errors contain line breaks.
 		fmt.Fprintln(os.Stderr, "testcluster: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		os.Exit(1)
 	}

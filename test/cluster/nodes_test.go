@@ -60,7 +60,7 @@ func checkUnknownNode(t *testing.T, r *running) {
 		t.Fatal(err)
 	}
 	if n.Labels["testcluster/online"] != "true" {
-		t.Error("node-0001 was changed although another name was wrong")
+		t.Error("node-0001 was changed although another name was invalid")
 	}
 }
 
@@ -83,7 +83,8 @@ func checkNodeOff(t *testing.T, r *running) {
 	if err := r.client.CoreV1().Pods("default").Delete(t.Context(), victim.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}); err != nil {
 		t.Fatal(err)
 	}
-	// One on a live node, deleted after it, is gone after the grace period; this one must not be.
+	// A pod on a live node, deleted later, is gone after the grace period; this one must
+	// not be.
 	other := podOf(t, r, liveNode, "demo")
 	if err := r.client.CoreV1().Pods("default").Delete(t.Context(), other.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}); err != nil {
 		t.Fatal(err)
@@ -150,7 +151,7 @@ func checkDeadComponent(t *testing.T, r *running) {
 
 func checkDown(t *testing.T, r *running) {
 	if found := processesOf(t, r.dir); len(found) < 3 {
-		t.Fatalf("the test does not find the cluster's processes: %q", found)
+		t.Fatalf("processesOf does not find the cluster's processes: %q", found)
 	}
 	mine := filepath.Join(r.dir, "mine.txt")
 	if err := os.WriteFile(mine, []byte("not a cluster's"), 0o600); err != nil {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// lostNode is the node that is lost and brought back, liveNode another one.
+// lostNode is taken offline and brought back, liveNode stays online.
 const lostNode, liveNode = "node-0003", "node-0004"
 
 func podTemplate(labels map[string]string) corev1.PodTemplateSpec {
@@ -111,8 +111,8 @@ func checkDaemonSet(t *testing.T, r *running) {
 	}
 }
 
-// checkCustomCondition sets a condition before a pod is Ready, and one on a pod
-// that will lose its node; checkNodeOn looks for that one.
+// checkCustomCondition sets a condition on a pod that is not yet Ready, and on a pod
+// whose node will go offline; checkNodeOn checks the latter.
 func checkCustomCondition(t *testing.T, r *running) {
 	template := podTemplate(nil)
 	template.Annotations = map[string]string{"testcluster/pod-ready-delay": "2s"}
@@ -145,9 +145,9 @@ func checkNeedUpgrade(t *testing.T, r *running, name string) {
 	}
 }
 
-// checkAnnotatedDelay goes by the times that the API server recorded, in whole seconds.
+// checkAnnotatedDelay compares the API server's timestamps, in whole seconds.
 func checkAnnotatedDelay(t *testing.T, r *running) {
-	const delay = 5 * time.Second // the cluster's own is one at most
+	const delay = 5 * time.Second // the cluster's default is at most one second
 	template := podTemplate(nil)
 	template.Annotations = map[string]string{
 		"testcluster/pod-ready-delay":     delay.String(),
@@ -183,7 +183,7 @@ func checkBehaviours(t *testing.T, r *running) {
 	if _, err := r.client.BatchV1().Jobs("default").Create(t.Context(), job, create); err != nil {
 		t.Fatal(err)
 	}
-	// Two restarts take long enough for a pod to become Ready, if it ever did.
+	// Two restarts take longer than becoming Ready.
 	eventually(t, r.crashed("crash-loop", 2))
 	for _, name := range []string{"never-ready", "crash-loop"} {
 		pod, err := r.client.CoreV1().Pods("default").Get(t.Context(), name, get)

@@ -53,7 +53,7 @@ func checkRealNodes(t *testing.T, r *realNodes) {
 	}
 }
 
-// probePod is a pod on one node that counts in /var/lib/probe of its node.
+// probePod is a pod that counts in /var/lib/probe of its node.
 func probePod(node string) *corev1.Pod {
 	kind := corev1.HostPathDirectoryOrCreate
 	return &corev1.Pod{
@@ -67,7 +67,7 @@ func probePod(node string) *corev1.Pod {
 			Volumes: []corev1.Volume{{Name: "out", VolumeSource: corev1.VolumeSource{
 				HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/probe", Type: &kind},
 			}}},
-			// A cut-off node keeps its pods for the time of a test.
+			// An offline node must keep its pods during the test.
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
 	}
@@ -82,7 +82,7 @@ func (r *realNodes) probe(t *testing.T, node string) *corev1.Pod {
 	return pod
 }
 
-// count reads how far the probe on a node has counted, from the node's disk.
+// count reads the probe's counter from the node's disk.
 func (r *realNodes) count(node string) int {
 	data, _ := os.ReadFile(filepath.Join(r.dir, "nodes", node, "root/var/lib/probe/count"))
 	n, _ := strconv.Atoi(string(data))
@@ -155,7 +155,7 @@ func checkCutOff(t *testing.T, r *realNodes) {
 	eventually(t, r.nodesAre(false, "real-1", "node-0001"))
 	eventually(t, r.countsOn("real-1"))
 	if out := r.must(t, "status", "--dir", r.dir); !strings.Contains(out, "cut off") {
-		t.Errorf("status does not tell of the cut link:\n%s", out)
+		t.Errorf("status does not report the cut link:\n%s", out)
 	}
 	r.must(t, "node-on", "--dir", r.dir, "real-1", "node-0001")
 	eventually(t, r.podReady("probe-real-1", corev1.ConditionTrue))
@@ -169,7 +169,7 @@ func checkPowerLoss(t *testing.T, r *realNodes) {
 	before, bootID := r.probe(t, "real-2"), r.bootID(t, "real-2")
 	_, all := r.processes(t, "real-2")
 	if len(all) < 5 {
-		t.Fatalf("the test finds only %d processes on real-2", len(all))
+		t.Fatalf("found only %d processes on real-2", len(all))
 	}
 	mark := filepath.Join(r.dir, "nodes/real-2/root/var/lib/probe/mark")
 	if err := os.WriteFile(mark, []byte("kept"), 0o600); err != nil {
@@ -178,7 +178,7 @@ func checkPowerLoss(t *testing.T, r *realNodes) {
 	r.must(t, "node-kill", "--dir", r.dir, "--wait=false", "real-2")
 	for pid, start := range all {
 		if name, now, alive := processStart(pid); alive && now == start {
-			t.Errorf("process %d %s outlives the power", pid, name)
+			t.Errorf("process %d %s survived the power loss", pid, name)
 		}
 	}
 	r.must(t, "node-kill", "--dir", r.dir, "real-2")
@@ -186,7 +186,7 @@ func checkPowerLoss(t *testing.T, r *realNodes) {
 	r.mustFail(t, "has no power", "node-off", "--dir", r.dir, "real-2")
 	r.must(t, "node-start", "--dir", r.dir, "real-2")
 	if r.bootID(t, "real-2") == bootID {
-		t.Error("the node says that it was not booted")
+		t.Error("the node's boot id has not changed")
 	}
 	eventually(t, func(ctx context.Context) string {
 		pod := r.probe(t, "real-2")
@@ -220,7 +220,7 @@ func checkRefusals(t *testing.T, r *realNodes) {
 	}
 }
 
-// checkDocker has a container ask the node to restart docker, which ends the container.
+// checkDocker has a container request a restart of docker, which kills the container.
 func checkDocker(t *testing.T, r *realNodes) {
 	on := func(argv ...string) string {
 		return strings.TrimSpace(r.must(t, append([]string{"node-exec", "--dir", r.dir, "real-3", "--"}, argv...)...))
@@ -247,7 +247,7 @@ func checkDocker(t *testing.T, r *realNodes) {
 	daemon = on("cat", "/run/docker.pid")
 	on("/etc/init.d/docker", "restart")
 	if on("cat", "/run/docker.pid") == daemon {
-		t.Error("docker was not restarted when the node was asked")
+		t.Error("docker was not restarted")
 	}
 	on("docker", "version")
 	after := r.probe(t, "real-3")

@@ -17,16 +17,16 @@ import (
 	"time"
 )
 
-// realNodes is a cluster with real nodes. What it has on the machine is found without
-// help of the program under test, but for its number.
+// realNodes is a cluster with real nodes. Except for its number, its resources on the
+// machine are found without the program under test.
 type realNodes struct {
 	*running
 	number int
-	// seen are processes of the nodes: their start by id.
+	// seen are the start times of the nodes' processes, by id.
 	seen map[int]string
 }
 
-// numberOf returns N, which is in the names of all that the nodes have on the machine.
+// numberOf returns N, which is in the names of all the nodes' resources on the machine.
 func numberOf(t *testing.T, dir string) int {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "testcluster.json"))
@@ -40,7 +40,7 @@ func numberOf(t *testing.T, dir string) int {
 	return state.Real.Number
 }
 
-// interruptedUp starts a cluster and kills the program that does it as soon as a node runs.
+// interruptedUp runs up and kills it as soon as a node runs.
 func (c command) interruptedUp(t *testing.T, name string) *realNodes {
 	t.Helper()
 	r := &realNodes{running: &running{command: c, dir: filepath.Join(t.TempDir(), name)}}
@@ -75,12 +75,12 @@ func (c command) interruptedUp(t *testing.T, name string) *realNodes {
 	r.number = numberOf(t, r.dir)
 	r.remember(t)
 	if len(r.seen) == 0 {
-		t.Fatal("no processes are found on the nodes")
+		t.Fatal("found no processes on the nodes")
 	}
 	return r
 }
 
-// forget removes the state file of a cluster, so that its nodes are nobody's.
+// forget removes the state file of a cluster, so that its nodes have no owner.
 func (r *realNodes) forget(t *testing.T) {
 	t.Helper()
 	for _, pid := range r.pids(t) {
@@ -91,7 +91,7 @@ func (r *realNodes) forget(t *testing.T) {
 	}
 }
 
-// processes returns the first process of a node and the starts of all, by id.
+// processes returns the first process of a node and the start times of all, by id.
 func (r *realNodes) processes(t *testing.T, node string) (first int, all map[int]string) {
 	t.Helper()
 	all = map[int]string{}
@@ -99,7 +99,7 @@ func (r *realNodes) processes(t *testing.T, node string) (first int, all map[int
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		root = fmt.Sprintf("/sys/fs/cgroup/tc%d-%s", r.number, node)
 	}
-	// Groups come and go while we look.
+	// Groups may appear and disappear meanwhile.
 	_ = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Base(path) != "cgroup.procs" {
 			return nil
@@ -121,7 +121,7 @@ func (r *realNodes) processes(t *testing.T, node string) (first int, all map[int
 	return first, all
 }
 
-// processStart returns the name and the start time of a process that is no zombie.
+// processStart returns the name and the start time of a process that is not a zombie.
 func processStart(pid int) (name, start string, alive bool) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *realNodes) remember(t *testing.T) {
 	}
 }
 
-// mustHaveEnded fails when a process of the nodes that was seen still runs.
+// mustHaveEnded fails if a process in seen still runs.
 func (r *realNodes) mustHaveEnded(t *testing.T) {
 	t.Helper()
 	for pid, start := range r.seen {
@@ -153,7 +153,7 @@ func (r *realNodes) mustHaveEnded(t *testing.T) {
 	}
 }
 
-// mustBeGone fails when anything of the cluster is left on the machine.
+// mustBeGone fails if any resource of the cluster is left on the machine.
 func (r *realNodes) mustBeGone(t *testing.T) {
 	t.Helper()
 	r.mustHaveEnded(t)

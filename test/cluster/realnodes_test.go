@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestRealNodes brings a cluster of real nodes up and walks through what it can do. The
-// steps build on each other.
+// TestRealNodes starts a cluster of real nodes and tests its features. Each step
+// depends on the previous ones.
 func TestRealNodes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("real nodes, that is kubelets, containerd, docker, cut links, power loss and the removal of it all, need root")
@@ -30,22 +30,22 @@ func TestRealNodes(t *testing.T) {
 		name string
 		run  func(*testing.T, *realNodes)
 	}{
-		{"has removed what a cluster without a directory left", func(t *testing.T, r *realNodes) {
+		{"removes the resources of a cluster whose directory is gone", func(t *testing.T, r *realNodes) {
 			abandoned.mustHaveEnded(t)
 			if r.number != abandoned.number {
 				t.Errorf("the number is %d, want %d, which is free again", r.number, abandoned.number)
 			}
 		}},
 		{"makes simulated and real nodes Ready, with the labels of a GCU node", checkRealNodes},
-		{"runs a pod from an image of its own, which reaches the API server with its token", checkRealPods},
+		{"runs a pod from an image of its own, that reaches the API server with its token", checkRealPods},
 		{"lets pods of two nodes reach each other", checkPodNetwork},
-		{"cuts a node off: NotReady, its containers run on; and brings it back with the same pod", checkCutOff},
-		{"takes the power of a node away: everything ends at once; boots it with its disk", checkPowerLoss},
-		{"refuses what cannot be done to a node", checkRefusals},
-		{"restarts docker for the container that is ended by it, and leaves the pods alone", checkDocker},
-		{"removes a cluster whose start was killed and nothing of another one", checkInterruptedUp},
-		{"goes down half dead, and leaves nothing behind", checkRealDown},
-		{"has not changed the machine's settings", func(t *testing.T, _ *realNodes) {
+		{"disconnects a node: NotReady, containers keep running; and reconnects it with the same pod", checkCutOff},
+		{"powers a node off: all processes are killed; boots it with its disk", checkPowerLoss},
+		{"rejects invalid actions on nodes", checkRefusals},
+		{"restarts docker for a container that is killed by the restart, without touching pods", checkDocker},
+		{"removes a cluster whose start was killed, without touching another cluster", checkInterruptedUp},
+		{"is removed completely when partly dead", checkRealDown},
+		{"leaves the machine's settings unchanged", func(t *testing.T, _ *realNodes) {
 			if after := readSysctls(t); after != sysctls {
 				t.Errorf("before:\n%safter:\n%s", sysctls, after)
 			}
@@ -53,12 +53,12 @@ func TestRealNodes(t *testing.T) {
 	}
 	for _, step := range steps {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, r) }) {
-			t.Fatalf("the following steps need this one; logs of the cluster:\n%s", r.logs(t))
+			t.Fatalf("the following steps depend on this one; logs of the cluster:\n%s", r.logs(t))
 		}
 	}
 }
 
-// checkInterruptedUp kills a second cluster's start, and some of what it had started.
+// checkInterruptedUp kills the start of a second cluster, and some of its processes.
 func checkInterruptedUp(t *testing.T, r *realNodes) {
 	second := r.interruptedUp(t, "interrupted")
 	if second.number == r.number {
@@ -85,8 +85,8 @@ func checkRealDown(t *testing.T, r *realNodes) {
 		}
 	}
 	r.remember(t)
-	if len(r.seen) < 10 { // two nodes have power: a supervisor of two or three services each, and the pods
-		t.Fatalf("the test finds only %d processes on the nodes", len(r.seen))
+	if len(r.seen) < 10 { // two nodes run: a supervisor with two or three services each, and the pods
+		t.Fatalf("found only %d processes on the nodes", len(r.seen))
 	}
 	r.must(t, "down", "--dir", r.dir)
 	r.mustBeGone(t)

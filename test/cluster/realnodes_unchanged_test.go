@@ -17,9 +17,9 @@ import (
 	"github.com/topsops/gcu-operator/test/need"
 )
 
-// unchanged reports whether the test has passed on this machine with the same test, testcluster
-// and control plane, and with the same kernel and container runtimes; then a line of the result says
-// what it relies on. With LONG set the test always runs. When it passes that is recorded.
+// unchanged reports whether the test has passed on this machine with the same test,
+// testcluster, control plane, kernel and container runtimes; if so, a subtest's name
+// says so in the results. With LONG set the test always runs. A pass is recorded.
 func unchanged(t *testing.T, tc command) bool {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -33,7 +33,7 @@ func unchanged(t *testing.T, tc command) bool {
 	}
 	if err == nil && !need.Long() {
 		t.Run("not run: nothing has changed since it passed on this machine at "+strings.TrimSpace(string(passed)), func(t *testing.T) {
-			t.Logf("so says %s; LONG=1 runs it all the same", record)
+			t.Logf("recorded in %s; LONG=1 runs it anyway", record)
 		})
 		return true
 	}
@@ -49,8 +49,8 @@ func unchanged(t *testing.T, tc command) bool {
 	return false
 }
 
-// fingerprint is another one when anything is that the test depends on: the programs hold all they
-// are made of, and do not depend on when and where they were built.
+// fingerprint changes with everything the test depends on: the builds of the programs
+// are reproducible, so their contents identify their sources.
 func fingerprint(t *testing.T, tc command) string {
 	t.Helper()
 	sum := sha256.New()
@@ -63,7 +63,7 @@ func fingerprint(t *testing.T, tc command) string {
 	}
 	for _, argv := range [][]string{{tc.path, "assets"}, {"containerd", "--version"}, {"runc", "--version"}, {"dockerd", "--version"}} {
 		said, err := exec.Command(argv[0], argv[1:]...).Output()
-		fmt.Fprintf(sum, "%s %s %v\n", filepath.Base(argv[0]), said, err) // one that is missing is installed later
+		fmt.Fprintf(sum, "%s %s %v\n", filepath.Base(argv[0]), said, err) // a missing one is installed later
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)[:8])
 }

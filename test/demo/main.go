@@ -1,8 +1,8 @@
-// Demo starts a test cluster of 20 nodes and tells the operator's story on it.
+// Demo starts a test cluster of 20 nodes and runs the operator's main scenario on it.
 //
 //	demo [--keep]
 //
-// It exits with 1 when a step does not come out, and cleans up also on Ctrl-C.
+// It exits with 1 if a step fails, and cleans up on Ctrl-C too.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 )
 
 func main() {
-	keep := flag.Bool("keep", false, "leave the cluster and the programs running, and say how to use them")
+	keep := flag.Bool("keep", false, "keep the cluster and the programs running, and print how to use them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := demo(ctx, *keep)
@@ -69,24 +69,24 @@ func demo(ctx context.Context, keep bool) (err error) {
 	}
 	err = errors.Join(err, tale.Stop(), cluster.Stop(narrator), os.RemoveAll(parent))
 	if err == nil {
-		fmt.Printf("\nDone in %s, and nothing is left behind.\n", time.Since(begin).Round(time.Second))
+		fmt.Printf("\nDone in %s; everything was cleaned up.\n", time.Since(begin).Round(time.Second))
 	}
 	return err
 }
 
-// howToUse says how to go on with a cluster that stays up, and how to end it.
+// howToUse prints how to use a kept cluster, and how to remove it.
 func howToUse(cluster *harness.Cluster, tale *story.Story) {
 	var pids []string
 	for _, p := range tale.Programs() {
 		pids = append(pids, strconv.Itoa(p.PID()))
 		fmt.Printf("\n%s serves %s, its log is %s", p.Name(), p.URL, p.Log)
 	}
-	fmt.Printf("\n\nThe cluster stays up. Use it with:\n\n  eval \"$(bin/testcluster env --dir %s)\"\n  kubectl get gr,dro,nu -A\n\n", cluster.Dir)
-	fmt.Printf("Take it down with:\n\n  kill %s; bin/testcluster down --dir %s; rm -r %s\n",
+	fmt.Printf("\n\nThe cluster keeps running. Use it with:\n\n  eval \"$(bin/testcluster env --dir %s)\"\n  kubectl get gr,dro,nu -A\n\n", cluster.Dir)
+	fmt.Printf("Remove it with:\n\n  kill %s; bin/testcluster down --dir %s; rm -r %s\n",
 		strings.Join(pids, " "), cluster.Dir, filepath.Dir(cluster.Dir))
 }
 
-// interrupted replaces the errors that follow from Ctrl-C by one word.
+// interrupted replaces errors caused by Ctrl-C with one word.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted")

@@ -18,13 +18,13 @@ const root = "../.."
 // builtOnce returns the programs with their help.
 var builtOnce = sync.OnceValues(func() (programs, error) { return readPrograms(root) })
 
-// page is a file that people read.
+// page is a Markdown file.
 type page struct {
-	// name is its path from the top of the source tree.
+	// name is its path relative to the source tree.
 	name, text string
 }
 
-// pages returns all Markdown of the source tree.
+// pages returns all Markdown files of the source tree.
 func pages(t *testing.T) []page {
 	t.Helper()
 	var all []page
@@ -32,12 +32,12 @@ func pages(t *testing.T) []page {
 		all = append(all, page{name, read(t, name)})
 	}
 	if len(all) < 10 {
-		t.Fatalf("found %d pages only", len(all))
+		t.Fatalf("found only %d pages", len(all))
 	}
 	return all
 }
 
-// filesOf returns the files of the source tree with one of these endings.
+// filesOf returns the files of the source tree with one of the given extensions.
 func filesOf(t *testing.T, endings ...string) []string {
 	t.Helper()
 	var names []string
@@ -75,7 +75,7 @@ func read(t *testing.T, name string) string {
 
 func TestTheREADMEIsShort(t *testing.T) {
 	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 150 {
-		t.Errorf("README.md has %d lines, 150 at most", lines)
+		t.Errorf("README.md has %d lines, at most 150 are allowed", lines)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	}
 	for name, want := range files {
 		if diff := cmp.Diff(want, read(t, name)); diff != "" {
-			t.Errorf("%s is out of date, make generate writes it (-generated +file):\n%s", name, diff)
+			t.Errorf("%s is out of date, run make generate (-generated +file):\n%s", name, diff)
 		}
 	}
 }
@@ -103,7 +103,7 @@ var (
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors returns the anchors that GitHub gives the headings of a page.
+// anchors returns GitHub's anchors for the headings of a page.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
@@ -127,7 +127,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				name = filepath.Join(filepath.Dir(p.name), target)
 			}
 			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
-				t.Errorf("%s: %s leads nowhere", p.name, m[1])
+				t.Errorf("%s: broken link %s", p.name, m[1])
 				continue
 			}
 			if anchor != "" && filepath.Ext(name) == ".md" && !anchors(read(t, name))[anchor] {
@@ -137,8 +137,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestSourcesNamePagesThatExist looks for docs/… in code, manifests and scripts; a name
-// may be cut short, as docs/adr/0009 is.
+// TestSourcesNamePagesThatExist looks for docs/… in code, manifests and scripts; a
+// prefix such as docs/adr/0009 is enough.
 func TestSourcesNamePagesThatExist(t *testing.T) {
 	named := regexp.MustCompile(`(?:^|[^/\w.-])(docs/[\w/.-]*\w)`)
 	for _, name := range filesOf(t, ".go", ".yaml", ".yml", ".sh", "") {
@@ -151,7 +151,7 @@ func TestSourcesNamePagesThatExist(t *testing.T) {
 	}
 }
 
-// TestPagesNameTestsAndFilesThatExist keeps the indexes for maintainers true.
+// TestPagesNameTestsAndFilesThatExist keeps the indexes for maintainers up to date.
 func TestPagesNameTestsAndFilesThatExist(t *testing.T) {
 	sources := filesOf(t, ".go")
 	var all strings.Builder
@@ -164,10 +164,10 @@ func TestPagesNameTestsAndFilesThatExist(t *testing.T) {
 	for _, p := range pages(t) {
 		for _, piece := range code(p.text) {
 			if isTest.MatchString(piece) && !strings.Contains(all.String(), "func "+piece+"(") {
-				t.Errorf("%s: there is no %s", p.name, piece)
+				t.Errorf("%s: test %s does not exist", p.name, piece)
 			}
 			if isSource.MatchString(piece) && !slices.ContainsFunc(sources, func(name string) bool { return strings.HasSuffix("/"+name, "/"+piece) }) {
-				t.Errorf("%s: there is no file %s", p.name, piece)
+				t.Errorf("%s: file %s does not exist", p.name, piece)
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 		for _, piece := range code(page.text) {
 			if strings.HasPrefix(piece, "--") && !strings.HasPrefix(page.name, "test/") && page.name != "docs/components.md" {
 				if name := flagName(piece); name != "" && !anyHas(name, p.manager, p.agent, p.plugin) && !slices.Contains(foreignFlags, name) {
-					t.Errorf("%s: --%s is a flag of none of the programs", page.name, name)
+					t.Errorf("%s: no program has a flag --%s", page.name, name)
 				}
 			}
 			for _, m := range invoked.FindAllStringSubmatch(piece, -1) {
@@ -238,12 +238,12 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 	}
 }
 
-// foreignFlags are named alone on a page, and belong to other programs.
+// foreignFlags are flags of other programs that pages mention without a command.
 var foreignFlags = []string{"server-side"}
 
 var aFlag = regexp.MustCompile(`^--?([a-zA-Z0-9][a-zA-Z0-9-]*)`)
 
-// flagName returns the name of the flag that a piece begins with, "" for none.
+// flagName returns the name of the flag at the beginning of a piece, "" for none.
 func flagName(piece string) string {
 	if m := aFlag.FindStringSubmatch(piece); m != nil {
 		return m[1]
@@ -251,16 +251,16 @@ func flagName(piece string) string {
 	return ""
 }
 
-// anyHas reports whether a command, or one below it, has a flag.
+// anyHas reports whether a command or one of its subcommands has a flag.
 func anyHas(name string, commands ...*command) bool {
 	return slices.ContainsFunc(commands, func(c *command) bool { return c.flags[name] || anyHas(name, c.commands...) })
 }
 
-// check returns what is wrong with the words after a command. Each command of the plugin
-// also has the flags of the connection, those of kubectl.
+// check returns the errors in the words after a command. Each command of the plugin
+// also accepts kubectl's connection flags.
 func check(c, connection *command, words []string) []string {
 	var complaints []string
-	inName := true // as long as words name commands, not their arguments
+	inName := true // while words are command names, not arguments
 	for _, word := range words {
 		word = strings.Trim(word, "[]()`'\",.")
 		if word == "|" {

@@ -1,8 +1,8 @@
-// Command docs writes the generated part of the documentation: docs/reference/cli.md and
-// flags.md from the programs' --help, metrics.md from the manager's registry, and
+// Command docs writes the generated part of the documentation: docs/reference/cli.md
+// and flags.md from the programs' --help, metrics.md from the manager's registry, and
 // docs/rollout.svg from a golden output of kubectl gcu. docs/reference/api.md is
-// crd-ref-docs' work; see the Makefile. Its tests check the documentation as a whole:
-// links, commands, flags, and that nothing generated is out of date.
+// written by crd-ref-docs; see the Makefile. Its tests check the whole documentation:
+// links, commands, flags, and that generated files are up to date.
 //
 //	go run ./test/docs [ROOT]     (default: the current directory)
 package main
@@ -42,7 +42,7 @@ func write(root string) error {
 	return nil
 }
 
-// generate returns the text of each generated file by its path below root.
+// generate returns the text of each generated file by its path relative to root.
 func generate(root string, p programs) (map[string]string, error) {
 	golden, err := os.ReadFile(filepath.Join(root, "pkg/gcucli/view/testdata/golden/rolling.status.txt"))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
 )
 
-// recorder is a registerer that remembers what was registered.
+// recorder is a registerer that records its collectors.
 type recorder struct {
 	prometheus.Registerer
 	collectors []prometheus.Collector
@@ -48,7 +48,7 @@ func metricsPage() (string, error) {
 		text := (<-descriptions).String()
 		m := described.FindStringSubmatch(text)
 		if m == nil {
-			return "", fmt.Errorf("cannot read the description of a metric: %s", text)
+			return "", fmt.Errorf("cannot parse the description of a metric: %s", text)
 		}
 		labels := ""
 		if m[3] != "" {

@@ -15,10 +15,11 @@ const (
 	margin     = 14
 )
 
-// coloured are the words of the output that a terminal shows in a colour, and the bar.
+// coloured matches the words of the output that a terminal shows in a colour, and the
+// bar.
 var coloured = regexp.MustCompile(`#{2,}|>{2,}|x{2,}|o{3,}\.*|\b(?:Running|updated|complete)\b|\b(?:upgrading|Working|RollingOut|in-flight|pending|skipped)\b|\bfailed\b`)
 
-// colours are by the first letter of such a word or piece.
+// colour returns the colour of such a word, by its first letter.
 func colour(word string) string {
 	switch {
 	case strings.HasPrefix(word, "x"), word == "failed":
@@ -31,8 +32,8 @@ func colour(word string) string {
 	return "#e3b341"
 }
 
-// picture draws a command and its output as an SVG of a terminal, up to the first line
-// that follows the report. Lines are cut at the terminal's edge.
+// picture draws a terminal with a command and its output as SVG, up to the first line
+// after the report. Lines are truncated at the terminal's width.
 func picture(command, output string) string {
 	report, _, _ := strings.Cut(output, "\n\nWorking:")
 	lines := append([]string{"$ " + command}, strings.Split(report, "\n")...)

@@ -14,7 +14,7 @@ import (
 )
 
 // The template changes again while half of the nodes are updated and two are in flight.
-// Each pod is replaced once by that, straight to the third version.
+// Each pod is replaced only once more, directly with the third version.
 func TestATemplateChangedHalfWayReplacesEachPodOnce(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "template", rolling("2"))
@@ -22,7 +22,7 @@ func TestATemplateChangedHalfWayReplacesEachPodOnce(t *testing.T) {
 	f.halfWay(ctx, "app:2", 3, 2)
 	before := f.uids(ctx)
 	if replaced := o.Replaced(); replaced != 5 {
-		t.Errorf("%d pods were replaced by the second version, want 5", replaced)
+		t.Errorf("the second version replaced %d pods, want 5", replaced)
 	}
 	o.Reset()
 	f.setFree(ctx, "app:3")
@@ -31,7 +31,7 @@ func TestATemplateChangedHalfWayReplacesEachPodOnce(t *testing.T) {
 	atMost(t, o, 2)
 }
 
-// The strategy changes to OTA half-way and back.
+// The strategy changes to OTA and back in the middle of a rollout.
 func TestTheStrategyChangesHalfWayToOTAAndBack(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "to-ota", rolling("1"))
@@ -70,7 +70,8 @@ func TestTheStrategyChangesHalfWayToOTAAndBack(t *testing.T) {
 	}
 }
 
-// The DaemonSet names another policy half-way, first one that does not exist.
+// In the middle of a rollout the DaemonSet is given another policy, first one that does
+// not exist.
 func TestAPolicyChangedHalfWayBindsAtOnce(t *testing.T) {
 	s, ctx := enter(t)
 	for name, most := range map[string]int32{"narrow": 1, "wide": 3} {
@@ -88,7 +89,7 @@ func TestAPolicyChangedHalfWayBindsAtOnce(t *testing.T) {
 	f.undisturbed(ctx, f.uids(ctx))
 	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationUpgradePolicy] = s.name("wide") })
 	f.isAt(ctx, "app:2", 2, 3)
-	// A policy that changes binds as well: from here on one by one.
+	// An edited policy takes effect too: from here on one by one.
 	s.editPolicy(ctx, t, "wide", func(spec *topsv1.UpgradePolicySpec) { spec.MaxUnavailable = ptr.To(intstr.FromInt32(1)) })
 	f.reaches(ctx, "under the edited policy", func(st *topsv1.DaemonRolloutStatus) bool { return st.MaxUnavailable == 1 })
 	f.admit(ctx, "app:2", 2)
@@ -98,9 +99,9 @@ func TestAPolicyChangedHalfWayBindsAtOnce(t *testing.T) {
 	atMost(t, o, 3)
 }
 
-// Kubernetes is told to roll the DaemonSet half-way. We stop and say so, and go on when
-// it is OnDelete again. Kubernetes itself starts nothing meanwhile, for the node in
-// flight uses up its budget of one.
+// The update strategy changes to RollingUpdate in the middle of a rollout. The operator
+// stops and reports it, and continues when it is OnDelete again. Meanwhile Kubernetes
+// itself starts nothing, because the node in flight uses up its budget of one.
 func TestAnUpdateTypeChangedHalfWayStopsUsUntilItIsOnDeleteAgain(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "other-type", rolling("2"))
@@ -115,7 +116,7 @@ func TestAnUpdateTypeChangedHalfWayStopsUsUntilItIsOnDeleteAgain(t *testing.T) {
 	f.reaches(ctx, "refused", func(st *topsv1.DaemonRolloutStatus) bool {
 		return meta.IsStatusConditionFalse(st.Conditions, topsv1.RolloutAccepted) && reasonOf(st, topsv1.RolloutAccepted) == "UpdateTypeNotOnDelete"
 	})
-	f.admit(ctx, "app:2", 1) // a slot is free: it must not be used
+	f.admit(ctx, "app:2", 1) // frees a slot, which must not be used
 	f.undisturbed(ctx, f.uids(ctx))
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}

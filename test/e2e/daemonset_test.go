@@ -16,20 +16,21 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// fixture is one DaemonSet of a story.
+// fixture is a DaemonSet of a story.
 type fixture struct {
 	t     *testing.T
 	stage *stage
 	name  string
-	// fences is the number of fences so far, post the DaemonSet that shows them.
+	// fences is the number of fences so far, post the DaemonSet on which they are
+	// observed.
 	fences int
 	post   *fixture
-	// admitted are the pods of held versions that are to be Ready.
+	// admitted are the pods of held versions that should be Ready.
 	admitted map[types.UID]bool
 }
 
 // newDaemonSet creates an OnDelete DaemonSet with annotations on the nodes of the
-// stage, and waits until its pods are Ready everywhere.
+// stage, and waits until all its pods are Ready.
 func newDaemonSet(ctx context.Context, t *testing.T, s *stage, name string, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *fixture {
 	t.Helper()
 	f := createDaemonSet(ctx, t, s, name, annotations, change...)
@@ -46,7 +47,7 @@ func newDaemonSet(ctx context.Context, t *testing.T, s *stage, name string, anno
 	return f
 }
 
-// createDaemonSet does not wait for the pods.
+// createDaemonSet is like newDaemonSet without waiting for the pods.
 func createDaemonSet(ctx context.Context, t *testing.T, s *stage, name string, annotations map[string]string, change ...func(*appsv1.DaemonSet)) *fixture {
 	t.Helper()
 	name = s.name(name)
@@ -79,7 +80,7 @@ func (f *fixture) get(ctx context.Context) (*appsv1.DaemonSet, error) {
 	return &ds, f.stage.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: f.name}, &ds)
 }
 
-// change edits the DaemonSet, again when somebody else edited it meanwhile.
+// change edits the DaemonSet, and retries on conflicts.
 func (f *fixture) change(ctx context.Context, edit func(*appsv1.DaemonSet)) {
 	f.t.Helper()
 	f.eventually(ctx, func() error {
@@ -92,7 +93,7 @@ func (f *fixture) change(ctx context.Context, edit func(*appsv1.DaemonSet)) {
 	})
 }
 
-// setImage makes a new version.
+// setImage rolls out a new version.
 func (f *fixture) setImage(ctx context.Context, image string) {
 	f.t.Helper()
 	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = image })
@@ -125,7 +126,7 @@ func (f *fixture) rollout(ctx context.Context) (*topsv1.DaemonRollout, error) {
 	return &rollout, f.stage.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: f.name}, &rollout)
 }
 
-// reaches waits until the status of the rollout is as wanted.
+// reaches waits until is returns true for the status of the rollout.
 func (f *fixture) reaches(ctx context.Context, what string, is func(*topsv1.DaemonRolloutStatus) bool) *topsv1.DaemonRollout {
 	f.t.Helper()
 	var last *topsv1.DaemonRollout
@@ -143,8 +144,8 @@ func (f *fixture) reaches(ctx context.Context, what string, is func(*topsv1.Daem
 	return last
 }
 
-// complete waits until the rollout says that every node is at the newest
-// revision, and fails when a pod is not.
+// complete waits until the rollout reports every node at the newest revision, and fails
+// if a pod is not.
 func (f *fixture) complete(ctx context.Context, image string, nodes int) {
 	f.t.Helper()
 	newest := f.newestRevision(ctx)
@@ -190,8 +191,8 @@ func (f *fixture) newestRevision(ctx context.Context) string {
 	return newest.Labels[appsv1.ControllerRevisionHashLabelKey]
 }
 
-// observe starts an independent watcher of this DaemonSet's pods; it ends with the
-// test.
+// observe observes this DaemonSet's pods independently of the operator until the test
+// ends.
 func (f *fixture) observe(ctx context.Context) *harness.Observer {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)

@@ -37,8 +37,8 @@ func (s *stage) newDrivers(ctx context.Context, t *testing.T, name string, polic
 		DevicePlugin: s.component(gr+"-plugin", "v1"), GFD: s.component(gr+"-gfd", "v1")})
 }
 
-// component is a component of that name on the nodes of the stage. The exporter is for
-// the story that needs it: its Service has the same node port in every gr.
+// component returns a component on the nodes of the stage. Only one story may use the
+// exporter: its Service has the same node port in every gr.
 func (s *stage) component(name, version string) *topsv1.BaseFields {
 	return &topsv1.BaseFields{Name: name, Version: version, NodeSelector: s.selector()}
 }
@@ -71,10 +71,10 @@ func (d *drivers) upgradeOf(ctx context.Context, component, version string) {
 	if err := d.Client.Patch(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: d.name}}, patch); err != nil {
 		d.t.Fatal(err)
 	}
-	d.reaches(ctx, "on its way", func(r *topsv1.DaemonRolloutStatus) bool { return r.Revision != before && !complete(r) })
+	d.reaches(ctx, "started", func(r *topsv1.DaemonRolloutStatus) bool { return r.Revision != before && !complete(r) })
 }
 
-// reaches waits until the status of the rollout is as wanted.
+// reaches waits until is returns true for the status of the rollout.
 func (d *drivers) reaches(ctx context.Context, what string, is func(*topsv1.DaemonRolloutStatus) bool) {
 	d.t.Helper()
 	d.eventually(ctx, d.t, func() error {
@@ -89,7 +89,7 @@ func (d *drivers) reaches(ctx context.Context, what string, is func(*topsv1.Daem
 	})
 }
 
-// training starts pods that use GCUs, with a budget that leaves so many of them.
+// training starts pods that use GCUs, with a PodDisruptionBudget of minAvailable.
 func (d *drivers) training(ctx context.Context, replicas, minAvailable int32) {
 	d.t.Helper()
 	labels := map[string]string{"app": d.name + "-training"}
@@ -131,7 +131,8 @@ func (d *drivers) podsByNode(ctx context.Context, key, value string) map[string]
 	return byNode
 }
 
-// givenBack waits until no node but those is cordoned, and nothing of ours is left.
+// givenBack waits until only the given nodes are cordoned, and no mark of the operator
+// is left.
 func (d *drivers) givenBack(ctx context.Context, but ...string) {
 	d.t.Helper()
 	d.eventually(ctx, d.t, func() error {
@@ -142,13 +143,13 @@ func (d *drivers) givenBack(ctx context.Context, but ...string) {
 	})
 }
 
-// soon is a policy that does not let simulated nodes wait.
+// soon returns a policy without waiting times.
 func soon() topsv1.UpgradePolicySpec {
 	return topsv1.UpgradePolicySpec{Validation: &topsv1.ValidationPolicy{SoakSeconds: 1}}
 }
 
-// Each node is emptied of what uses its GCUs, gets the driver, and then new pods of what
-// uses the device; a node that a person cordoned stays so.
+// Pods that use GCUs are evicted from each node, then the driver is replaced, and then
+// all pods that use the device. A node cordoned by a person stays cordoned.
 func TestADriverIsUpgradedOnEmptiedNodes(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
@@ -179,14 +180,14 @@ func TestADriverIsUpgradedOnEmptiedNodes(t *testing.T) {
 	}
 	for _, pod := range d.podsByNode(ctx, "app", d.name+"-training") {
 		if old, ok := before[pod.Spec.NodeName]; ok && old.UID == pod.UID {
-			t.Errorf("training pod %s was on %s all the time", pod.Name, pod.Spec.NodeName)
+			t.Errorf("training pod %s was not evicted from %s", pod.Name, pod.Spec.NodeName)
 		}
 	}
 }
 
 func hasTag(image, tag string) bool { return strings.HasSuffix(image, ":"+tag) }
 
-// hasHistory checks what a NodeUpgrade tells of its only operation.
+// hasHistory checks the record of the only operation of a NodeUpgrade.
 func (d *drivers) hasHistory(ctx context.Context, node string) {
 	d.t.Helper()
 	var u topsv1.NodeUpgrade
@@ -206,8 +207,8 @@ func complete(r *topsv1.DaemonRolloutStatus) bool {
 	})
 }
 
-// A node whose pods may not be evicted is given back and put off with the name of the
-// budget; the others go on.
+// A node whose pods cannot be evicted is uncordoned and deferred with the name of the
+// PodDisruptionBudget; the other nodes are upgraded.
 func TestANodeThatCannotBeEmptiedIsPutOff(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
@@ -217,7 +218,7 @@ func TestANodeThatCannotBeEmptiedIsPutOff(t *testing.T) {
 	d.training(ctx, 2, 2)
 	stays := d.podsByNode(ctx, "app", d.name+"-training")
 	d.upgrade(ctx, "v2")
-	d.reaches(ctx, "done where it may be", func(r *topsv1.DaemonRolloutStatus) bool {
+	d.reaches(ctx, "done on the other nodes", func(r *topsv1.DaemonRolloutStatus) bool {
 		return r.Updated == stageNodes-2 && r.InFlightNodes == 0 && slices.ContainsFunc(r.Waiting, func(w topsv1.WaitingNote) bool {
 			return w.Reason == "Deferred" && w.Nodes == 2 && strings.Contains(w.Message, "DrainTimeout") &&
 				strings.Contains(w.Message, "PodDisruptionBudget default/"+d.name+"-training refuses")
@@ -226,12 +227,12 @@ func TestANodeThatCannotBeEmptiedIsPutOff(t *testing.T) {
 	d.givenBack(ctx)
 	for node, pod := range d.podsByNode(ctx, "app", d.name+"-training") {
 		if stays[node].UID != pod.UID {
-			t.Errorf("training pod %s is new", pod.Name)
+			t.Errorf("training pod %s was replaced", pod.Name)
 		}
 	}
 }
 
-// When a gr is deleted in the middle of an operation its node is given back.
+// If a gr is deleted during an operation, its node is uncordoned.
 func TestAGcuResourceDeletedHalfWayLeavesNoNodeCordoned(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
@@ -252,7 +253,7 @@ func TestAGcuResourceDeletedHalfWayLeavesNoNodeCordoned(t *testing.T) {
 	s.eventually(ctx, t, func() error {
 		for _, u := range s.upgrades(ctx, t) {
 			if u.Spec.Operation != nil {
-				return fmt.Errorf("%s is still asked for operation %s", u.Name, u.Spec.Operation.ID)
+				return fmt.Errorf("%s still has operation %s in its spec", u.Name, u.Spec.Operation.ID)
 			}
 		}
 		if err := s.Client.Get(ctx, client.ObjectKey{Name: d.name}, &topsv1.GcuResource{}); !apierrors.IsNotFound(err) {
@@ -262,8 +263,8 @@ func TestAGcuResourceDeletedHalfWayLeavesNoNodeCordoned(t *testing.T) {
 	})
 }
 
-// Two grs upgrade what each has of a node at the same time, on one node one after the
-// other.
+// Two grs with components on the same nodes are upgraded at the same time; their
+// operations on a node run one after the other.
 func TestTwoGcuResourcesUpgradeOneNodeOneAfterTheOther(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
@@ -293,7 +294,7 @@ func TestTwoGcuResourcesUpgradeOneNodeOneAfterTheOther(t *testing.T) {
 		}
 		for i, record := range now[len(before):] {
 			if i > 0 && record.StartTime.Before(&now[len(before)].EndTime) {
-				t.Errorf("the operations of %s were at work at the same time: %+v", node, now[len(before):])
+				t.Errorf("the operations of %s overlapped: %+v", node, now[len(before):])
 			}
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// volcano is the one component that no example deploys.
+// volcano is the only component that no example deploys.
 const volcanoFile, volcano = "volcano", `
 apiVersion: topsops.enflame.com/v1
 kind: GcuResource
@@ -28,8 +28,9 @@ metadata: {name: batch}
 spec: {volcano: {}}
 `
 
-// Each example is deployed as a user would, and deleted when kubectl says that it runs:
-// nothing is left but what is kept. That of the demo is shown by TestStory.
+// Each example is deployed like a user would, and deleted when kubectl shows that it
+// runs: nothing is left except for what is kept on purpose. TestStory tests the example
+// of the demo.
 func TestEveryExampleDeploysRunsAndGoesWithoutATrace(t *testing.T) {
 	s, ctx := enterAlone(t)
 	if err := s.Install(ctx); err != nil {
@@ -65,8 +66,8 @@ func TestEveryExampleDeploysRunsAndGoesWithoutATrace(t *testing.T) {
 	}
 }
 
-// onTheseNodes returns an example, with nodes of this cluster in place of the ones
-// it names, as a file of its own.
+// onTheseNodes writes an example to a file, with its node names replaced by those of
+// this cluster.
 func (s *stage) onTheseNodes(t *testing.T, example string) string {
 	t.Helper()
 	text := []byte(volcano)
@@ -98,7 +99,8 @@ func (s *stage) labelled(ctx context.Context, t *testing.T, nodes []string, labe
 	})
 }
 
-// nothingLeft waits until no object and no label of a gr is left, but what is kept.
+// nothingLeft waits until no object and no label of a gr is left, except for what is
+// kept on purpose.
 func (s *stage) nothingLeft(ctx context.Context, t *testing.T) {
 	t.Helper()
 	s.eventually(ctx, t, func() error {

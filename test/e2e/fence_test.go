@@ -13,11 +13,11 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// fenceAnnotation wakes the operator and means nothing to it.
+// fenceAnnotation triggers the operator and has no meaning.
 const fenceAnnotation = "example.com/fence"
 
-// undisturbed fails when a pod of before is deleted, once the operator has decided
-// about the DaemonSet again.
+// undisturbed waits until the operator has decided on the DaemonSet again, and fails if
+// it deleted a pod in before.
 func (f *fixture) undisturbed(ctx context.Context, before map[types.UID]bool) {
 	f.t.Helper()
 	f.fence(ctx)
@@ -29,12 +29,12 @@ func (f *fixture) undisturbed(ctx context.Context, before map[types.UID]bool) {
 	}
 }
 
-// fence returns when the operator has looked at the DaemonSet again, as it is now, and
-// done what it decided. The DaemonSet is changed, which wakes the operator for it, and
-// then another one, which has no pods, to a setting that is refused and repeated in the
-// refusal: the operator is told of both in this order, and one worker looks at one after
-// the other. All of that twice: the first time it may be told of another change, to a
-// pod or a node, after it was told of ours.
+// fence returns when the operator has reconciled the DaemonSet in its current state. It
+// changes the DaemonSet, which triggers the operator, and then another one without
+// pods, to an invalid setting that the rejection repeats: the operator gets both events
+// in this order, and a single worker handles them sequentially. It does all that twice,
+// because the first time the event of another change, to a pod or a node, may arrive
+// after ours.
 func (f *fixture) fence(ctx context.Context) {
 	f.t.Helper()
 	for range 2 {
@@ -48,7 +48,7 @@ func (f *fixture) fence(ctx context.Context) {
 		} else {
 			f.post.change(ctx, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationMaxUnavailable] = word })
 		}
-		f.post.reaches(ctx, "refused by name", func(st *topsv1.DaemonRolloutStatus) bool {
+		f.post.reaches(ctx, "rejected with this value", func(st *topsv1.DaemonRolloutStatus) bool {
 			c := meta.FindStatusCondition(st.Conditions, topsv1.RolloutAccepted)
 			return c != nil && strings.Contains(c.Message, fmt.Sprintf("%q", word))
 		})

@@ -21,20 +21,20 @@ import (
 	"github.com/topsops/gcu-operator/test/need"
 )
 
-// fleetNodes is the number of nodes that are of no stage.
+// fleetNodes is the number of nodes without a stage.
 var fleetNodes = map[bool]int{false: 200, true: 1000}[need.Long()]
 
 const (
 	askingNow  = 50
 	fleetLimit = 10
-	// fleetPatience is the patience with one step of a fleet.
+	// fleetPatience is the timeout of one step of a fleet.
 	fleetPatience = 5 * time.Minute
-	// foreignCondition is what another writer says of a pod.
+	// foreignCondition is a pod condition of another writer.
 	foreignCondition corev1.PodConditionType = "example.com/Seen"
 )
 
-// Every pod of a fleet under OTA learns of a new version, none is replaced by that, and
-// those whose nodes ask are.
+// Every pod of a fleet under OTA is marked when there is a new version; only the pods
+// of nodes with a request are replaced.
 func TestAFleetIsMarkedAndServed(t *testing.T) {
 	t.Parallel()
 	crowd.start(t)
@@ -45,7 +45,7 @@ func TestAFleetIsMarkedAndServed(t *testing.T) {
 	f := createDaemonSet(ctx, t, s, "fleet", annotations, onNoStage)
 	f.within(ctx, fleetPatience, func(pods []corev1.Pod) error { return count(pods, isReady, "Ready") })
 	o := f.observe(ctx)
-	f.sayForeign(ctx)
+	f.setForeignConditions(ctx)
 	before := f.uids(ctx)
 
 	f.setImage(ctx, "app:2")
@@ -57,15 +57,15 @@ func TestAFleetIsMarkedAndServed(t *testing.T) {
 	f.asking(ctx, o)
 }
 
-// onNoStage leaves the nodes of stages to their stories.
+// onNoStage excludes nodes of stages.
 func onNoStage(ds *appsv1.DaemonSet) {
 	ds.Spec.Template.Spec.NodeSelector = nil
 	ds.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: stageLabel, Operator: corev1.NodeSelectorOpDoesNotExist}}}}}}}
 }
 
-// asking: some nodes ask at once. Their pods are replaced, within the budget, and
-// no others.
+// asking: some nodes make requests at the same time. Only their pods are replaced,
+// within the budget.
 func (f *fixture) asking(ctx context.Context, o *harness.Observer) {
 	f.t.Helper()
 	pods, err := f.pods(ctx)
@@ -93,18 +93,18 @@ func (f *fixture) asking(ctx context.Context, o *harness.Observer) {
 		return nil
 	})
 	f.undisturbed(ctx, f.uids(ctx))
-	deletedExactly(f.t, o, uidsOf(asking))
+	deletedExactly(f.t, o, podUIDs(asking))
 	atMost(f.t, o, fleetLimit)
 	f.within(ctx, fleetPatience, func(pods []corev1.Pod) error {
 		marked := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return !isMarked(target)(&pod) })
 		if len(pods) != fleetNodes || len(marked) != fleetNodes-askingNow {
-			return fmt.Errorf("%d of %d pods are marked, want all but those %d that asked", len(marked), len(pods), askingNow)
+			return fmt.Errorf("%d of %d pods are marked, want all except the %d with requests", len(marked), len(pods), askingNow)
 		}
 		return nil
 	})
 }
 
-// ask makes a request as the agent of a pod's node does.
+// ask makes a request like the agent of a pod's node.
 func (f *fixture) ask(ctx context.Context, ds topsv1.NamespacedRef, pod *corev1.Pod, target string) error {
 	var node corev1.Node
 	if err := f.stage.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); err != nil {
@@ -123,7 +123,7 @@ func (f *fixture) ask(ctx context.Context, ds topsv1.NamespacedRef, pod *corev1.
 	return f.stage.Client.Status().Update(ctx, upgrade)
 }
 
-// answered returns nil when the request of a node is.
+// answered returns nil if the request of a node is done.
 func (f *fixture) answered(ctx context.Context, node string) error {
 	var upgrade topsv1.NodeUpgrade
 	if err := f.stage.Client.Get(ctx, client.ObjectKey{Name: node}, &upgrade); err != nil {
@@ -136,8 +136,8 @@ func (f *fixture) answered(ctx context.Context, node string) error {
 	return nil
 }
 
-// sayForeign puts the condition of another writer on every pod.
-func (f *fixture) sayForeign(ctx context.Context) {
+// setForeignConditions sets the condition of another writer on every pod.
+func (f *fixture) setForeignConditions(ctx context.Context) {
 	f.t.Helper()
 	pods, err := f.pods(ctx)
 	if err != nil {
@@ -149,8 +149,8 @@ func (f *fixture) sayForeign(ctx context.Context) {
 	})
 }
 
-// isMarked tells of a pod whether it says that this revision is the newest and
-// not its own, and still says what another writer put there.
+// isMarked reports whether a pod's condition names target as its newer revision, and
+// the pod still has the condition of another writer.
 func isMarked(target string) func(*corev1.Pod) bool {
 	return func(pod *corev1.Pod) bool {
 		foreign := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -162,7 +162,7 @@ func isMarked(target string) func(*corev1.Pod) bool {
 	}
 }
 
-// count returns nil when all pods of the fleet are something.
+// count returns nil if is returns true for all pods of the fleet.
 func count(pods []corev1.Pod, is func(*corev1.Pod) bool, what string) error {
 	n := 0
 	for i := range pods {
@@ -176,7 +176,7 @@ func count(pods []corev1.Pod, is func(*corev1.Pod) bool, what string) error {
 	return nil
 }
 
-// within looks at all pods every second until check returns nil.
+// within checks all pods every second until check returns nil.
 func (f *fixture) within(ctx context.Context, limit time.Duration, check func([]corev1.Pod) error) {
 	f.t.Helper()
 	var last error
@@ -193,7 +193,7 @@ func (f *fixture) within(ctx context.Context, limit time.Duration, check func([]
 	}
 }
 
-// parallel does n things at once, some at a time.
+// parallel calls work n times with limited concurrency.
 func (f *fixture) parallel(ctx context.Context, n int, work func(i int) error) {
 	f.t.Helper()
 	errs := make([]error, n)

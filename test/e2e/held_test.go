@@ -18,18 +18,18 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// A held version runs but becomes Ready only where the test says so. It stops a
-// rollout at the very node that a scenario is about, whatever the machine's pace.
+// A held version runs but becomes Ready only where the test marks it so. It stops a
+// rollout at the node that a scenario is about, however slow the machine is.
 
 const behaviourLabel = "testcluster/behaviour"
 
-// setHeld makes a new version that is held.
+// setHeld rolls out a new held version.
 func (f *fixture) setHeld(ctx context.Context, image string) {
 	f.t.Helper()
 	f.change(ctx, func(ds *appsv1.DaemonSet) { hold(ds, image) })
 }
 
-// setFree makes a new version that becomes Ready by itself.
+// setFree rolls out a new version that becomes Ready by itself.
 func (f *fixture) setFree(ctx context.Context, image string) {
 	f.t.Helper()
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
@@ -43,7 +43,7 @@ func hold(ds *appsv1.DaemonSet, image string) {
 	ds.Spec.Template.Labels[behaviourLabel] = "never-ready"
 }
 
-// admit makes n pods of a held version Ready, as they come up.
+// admit makes n pods of a held version Ready as they start.
 func (f *fixture) admit(ctx context.Context, image string, n int) {
 	f.t.Helper()
 	f.admitWhere(ctx, image, n, func(string) bool { return true })
@@ -80,9 +80,9 @@ func (f *fixture) admitWhere(ctx context.Context, image string, n int, where fun
 	})
 }
 
-// keepAdmitted makes pods that were admitted Ready again: when a busy machine lets a node's
-// lease run out, Kubernetes takes that from all of its pods, and a held one has nobody else
-// to get it back from.
+// keepAdmitted makes admitted pods Ready again. If a node's lease expires on a busy
+// machine, Kubernetes sets all its pods to not Ready, and nothing else makes held pods
+// Ready again.
 func (f *fixture) keepAdmitted(ctx context.Context) error {
 	pods, err := f.pods(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (f *fixture) keepAdmitted(ctx context.Context) error {
 			return err
 		}
 		if ready, _ := daemonset.NodeReady(&node); !ready {
-			continue // it is to be lost
+			continue // offline on purpose
 		}
 		if err := f.markReady(ctx, &pods[i]); err != nil {
 			return err
@@ -106,8 +106,8 @@ func (f *fixture) keepAdmitted(ctx context.Context) error {
 	return nil
 }
 
-// halfWay rolls a held version out: it becomes Ready on some nodes, and is
-// started and not Ready on as many as the budget allows.
+// halfWay rolls out a held version until it is Ready on some nodes, and started but not
+// Ready on as many as the budget allows.
 func (f *fixture) halfWay(ctx context.Context, image string, updated, inFlight int) {
 	f.t.Helper()
 	f.setHeld(ctx, image)
@@ -115,13 +115,13 @@ func (f *fixture) halfWay(ctx context.Context, image string, updated, inFlight i
 	f.isAt(ctx, image, updated, inFlight)
 }
 
-// isAt waits until so many nodes are updated and so many in flight, each with a
+// isAt waits until the given numbers of nodes are updated and in flight, each with a
 // pod that runs the image.
 func (f *fixture) isAt(ctx context.Context, image string, updated, inFlight int) {
 	f.t.Helper()
 	f.reaches(ctx, fmt.Sprintf("at %d updated and %d in flight", updated, inFlight), func(st *topsv1.DaemonRolloutStatus) bool {
 		if err := f.keepAdmitted(ctx); err != nil {
-			f.t.Logf("keeping pods Ready: %v", err) // it is tried again
+			f.t.Logf("keeping pods Ready: %v", err) // retried
 		}
 		return int(st.Updated) == updated && len(st.InFlight) == inFlight
 	})
@@ -142,7 +142,7 @@ func (f *fixture) running(ctx context.Context, image string) ([]corev1.Pod, erro
 	}), err
 }
 
-// on returns the pod on a node that is not being deleted, once there is one.
+// on waits for a pod on a node that is not being deleted, and returns it.
 func (f *fixture) on(ctx context.Context, node string) *corev1.Pod {
 	f.t.Helper()
 	var found *corev1.Pod
@@ -161,12 +161,12 @@ func (f *fixture) on(ctx context.Context, node string) *corev1.Pod {
 	return found
 }
 
-// markReady writes the status a kubelet writes when a pod has become Ready.
+// markReady writes the status that a kubelet writes when a pod becomes Ready.
 func (f *fixture) markReady(ctx context.Context, pod *corev1.Pod) error {
 	return f.markReadySince(ctx, pod, metav1.Now())
 }
 
-// readyForAnHour makes all pods look as if they had been Ready for an hour.
+// readyForAnHour sets the Ready transition of all pods to an hour ago.
 func (f *fixture) readyForAnHour(ctx context.Context) {
 	f.t.Helper()
 	pods, err := f.pods(ctx)
@@ -197,8 +197,8 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// uidsOf returns the UIDs of pods.
-func uidsOf(pods []corev1.Pod) map[types.UID]bool {
+// podUIDs returns the UIDs of pods.
+func podUIDs(pods []corev1.Pod) map[types.UID]bool {
 	uids := map[types.UID]bool{}
 	for i := range pods {
 		uids[pods[i].UID] = true
@@ -213,7 +213,7 @@ func (f *fixture) uidsRunning(ctx context.Context, image string) map[types.UID]b
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return uidsOf(pods)
+	return podUIDs(pods)
 }
 
 // deletedExactly fails unless the pods deleted since the last Reset are these.
@@ -222,20 +222,20 @@ func deletedExactly(t *testing.T, o *harness.Observer, want map[types.UID]bool) 
 	deleted := o.Deleted()
 	for uid, node := range deleted {
 		if !want[uid] {
-			t.Errorf("pod %s on %s was deleted, it should have been left alone", uid, node)
+			t.Errorf("pod %s on %s was deleted, want it kept", uid, node)
 		}
 	}
 	for uid := range want {
 		if _, ok := deleted[uid]; !ok {
-			t.Errorf("pod %s was not deleted, it should have been replaced", uid)
+			t.Errorf("pod %s was not deleted, want it replaced", uid)
 		}
 	}
 }
 
-// atMost fails when more nodes were down at once than allowed.
+// atMost fails if more nodes were down at once than allowed.
 func atMost(t *testing.T, o *harness.Observer, allowed int) {
 	t.Helper()
 	if most := o.Most(); most > allowed {
-		t.Errorf("%d nodes were down at once, allowed are %d", most, allowed)
+		t.Errorf("%d nodes were down at once, at most %d are allowed", most, allowed)
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// A node that is lost after it was touched keeps its slot until it is back and its pod
-// is Ready, whichever is first.
+// A node that goes offline after it was started keeps its slot until both the node and
+// its pod are Ready, in either order.
 func TestANodeLostAfterItWasTouchedKeepsItsSlot(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "lost", rolling("1"))
 	o := f.observe(ctx)
 	f.halfWay(ctx, "app:2", 0, 1)
 	node := f.loseStarted(ctx)
-	f.holdsSlot(ctx, node, 0, "the node is lost and its pod is not Ready")
+	f.holdsSlot(ctx, node, 0, "the node is offline and its pod is not Ready")
 	if _, err := s.NodesOn(ctx, node); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestANodeLostAfterItWasTouchedKeepsItsSlot(t *testing.T) {
 	f.admitOn(ctx, "app:2", node)
 	f.holdsSlot(ctx, node, 1, "the pod is Ready and its node is not")
 	if !isReady(f.on(ctx, node)) {
-		t.Fatalf("the pod on %s did not stay Ready, so this shows nothing", node)
+		t.Fatalf("the pod on %s did not stay Ready, so the test is inconclusive", node)
 	}
 	if _, err := s.NodesOn(ctx, node); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestANodeLostAfterItWasTouchedKeepsItsSlot(t *testing.T) {
 	atMost(t, o, 1)
 }
 
-// loseStarted loses the only node in flight.
+// loseStarted takes the only node in flight offline.
 func (f *fixture) loseStarted(ctx context.Context) string {
 	f.t.Helper()
 	r := f.reaches(ctx, "busy with one node", func(st *topsv1.DaemonRolloutStatus) bool { return len(st.InFlight) == 1 })
@@ -58,7 +58,7 @@ func (f *fixture) loseStarted(ctx context.Context) string {
 	return node
 }
 
-// holdsSlot fails unless one node alone holds a slot and nothing is started.
+// holdsSlot fails unless node holds the only slot and nothing else is started.
 func (f *fixture) holdsSlot(ctx context.Context, node string, updated int32, while string) {
 	f.t.Helper()
 	f.undisturbed(ctx, f.uids(ctx))
@@ -67,12 +67,12 @@ func (f *fixture) holdsSlot(ctx context.Context, node string, updated int32, whi
 		f.t.Fatal(err)
 	}
 	if got := r.Status.InFlight; len(got) != 1 || got[0].Node != node || r.Status.Updated != updated || r.Status.SkippedNodes != 0 {
-		f.t.Errorf("while %s: in flight %+v, %d updated, %d skipped; want %s alone to hold a slot", while, got, r.Status.Updated, r.Status.SkippedNodes, node)
+		f.t.Errorf("while %s: in flight %+v, %d updated, %d skipped; want only %s to hold a slot", while, got, r.Status.Updated, r.Status.SkippedNodes, node)
 	}
 }
 
-// One node never gets Ready. The others are done without it, it is named, it fails by
-// the deadline, and it may heal.
+// One node never becomes Ready. The others are upgraded, the message names it, it fails
+// at its deadline, and it can recover.
 func TestTheLastStragglerIsNamedFailsAndHeals(t *testing.T) {
 	s, ctx := enter(t)
 	s.policy(ctx, t, "straggler", topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(3)), ProgressDeadlineSeconds: ptr.To[int32](600)})
@@ -90,9 +90,9 @@ func TestTheLastStragglerIsNamedFailsAndHeals(t *testing.T) {
 	if meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete) {
 		t.Errorf("the rollout is complete though %s is not", node)
 	}
-	// The deadline is short only now, so that no slow machine fails the others.
+	// The deadline was long until now, so that the others do not fail on a slow machine.
 	s.editPolicy(ctx, t, "straggler", func(spec *topsv1.UpgradePolicySpec) { spec.ProgressDeadlineSeconds = ptr.To[int32](1) })
-	r = f.reaches(ctx, "done but for a failed node", func(st *topsv1.DaemonRolloutStatus) bool {
+	r = f.reaches(ctx, "done except for a failed node", func(st *topsv1.DaemonRolloutStatus) bool {
 		return len(st.Failed) == 1 && len(st.InFlight) == 0
 	})
 	if failed := r.Status.Failed[0]; failed.Node != node || failed.Reason != "ProgressDeadlineExceeded" || reasonOf(&r.Status, topsv1.RolloutProgressing) != "NodesFailed" {
@@ -107,8 +107,8 @@ func TestTheLastStragglerIsNamedFailsAndHeals(t *testing.T) {
 	}
 }
 
-// A version takes its nodes down after its pods are Ready. minReadySeconds, longer than
-// it takes to notice, holds the slots till then.
+// A version kills its nodes after its pods are Ready. minReadySeconds is longer than
+// detection takes, so the slots are held until then.
 func TestAVersionThatTakesNodesDownHaltsWithinTheBudget(t *testing.T) {
 	s, ctx := enter(t)
 	s.policy(ctx, t, "deadly", deadlyPolicy())
@@ -129,7 +129,7 @@ func TestAVersionThatTakesNodesDownHaltsWithinTheBudget(t *testing.T) {
 	s.haltsAndRecovers(ctx, f, o)
 }
 
-// deadlyPolicy allows two nodes at once, and one of them to be lost for a moment.
+// deadlyPolicy allows two nodes at once, and tolerates a short loss of one of them.
 func deadlyPolicy() topsv1.UpgradePolicySpec {
 	return topsv1.UpgradePolicySpec{
 		MaxUnavailable: ptr.To(intstr.FromInt32(2)), LostDeadlineSeconds: ptr.To[int32](2),
@@ -137,9 +137,9 @@ func deadlyPolicy() topsv1.UpgradePolicySpec {
 	}
 }
 
-// haltsAndRecovers loses the two nodes that run a bad version. The rollout halts
-// and gets no further, a good version goes where it can, and everywhere when the
-// nodes are back.
+// haltsAndRecovers takes the two nodes with a bad version offline. The rollout halts; a
+// good version is rolled out to the reachable nodes, and to all when the nodes are
+// back.
 func (s *stage) haltsAndRecovers(ctx context.Context, f *fixture, o *harness.Observer) {
 	f.t.Helper()
 	bad, err := f.running(ctx, "app:bad")
@@ -168,11 +168,11 @@ func (s *stage) haltsAndRecovers(ctx context.Context, f *fixture, o *harness.Obs
 		ds.Spec.Template.Spec.Containers[0].Image = "app:good"
 		delete(ds.Spec.Template.Labels, behaviourLabel)
 	})
-	f.reaches(ctx, "good where it can be", func(st *topsv1.DaemonRolloutStatus) bool {
+	f.reaches(ctx, "done on the reachable nodes", func(st *topsv1.DaemonRolloutStatus) bool {
 		return int(st.Updated) == stageNodes-2 && st.SkippedNodes == 2 && reasonOf(st, topsv1.RolloutProgressing) == "CompleteExceptOffline"
 	})
 	if most := o.MostOf(s.nodesWithout(lost)...); most > 2 {
-		f.t.Errorf("%d of the nodes that are left were down at once, allowed are 2", most)
+		f.t.Errorf("%d of the other nodes were down at once, at most 2 are allowed", most)
 	}
 	if _, err := s.NodesOn(ctx, lost...); err != nil {
 		f.t.Fatal(err)

@@ -1,12 +1,12 @@
 // Package e2e runs the programs of this project against two real control planes. On
-// one, many stories run side by side, each on six nodes of its own, with one manager
-// for all; a fleet is beside them. The other is for the stories that need a cluster
-// for themselves, one after the other: that of the demo, those in which managers die,
-// and the examples, which take every GCU node.
+// one, many stories run in parallel, each on six nodes of its own, next to a fleet;
+// they share one manager. On the other, stories that need a whole cluster run one after
+// the other: the demo's story, those in which managers are killed, and the examples,
+// which use every GCU node.
 //
-// A story names what it makes after itself, and looks at that and its own nodes only, so
-// it may run beside any other, in any order. Where it shows that something does not
-// happen, it does not wait for a while but for a fence (fence_test.go).
+// The objects of a story have unique names, and it checks only these and its own nodes,
+// so stories may run in parallel and in any order. To verify that something does not
+// happen, a story waits for a fence (fence_test.go) instead of sleeping.
 package e2e
 
 import (
@@ -24,17 +24,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// interrupted ends when somebody presses Ctrl-C, so that clusters are taken down.
+// interrupted is done on Ctrl-C, so that clusters are removed.
 var interrupted context.Context
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Stories mostly wait; what bounds them are the nodes.
+	// Stories mostly wait; the number of nodes limits them.
 	if err := flag.Set("test.parallel", "64"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	log.SetLogger(logr.Discard()) // of the clients
+	log.SetLogger(logr.Discard()) // silences the clients
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	interrupted = ctx
 	code := m.Run()
@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testContext ends on Ctrl-C, and before the deadline of the whole run.
+// testContext returns a context that ends on Ctrl-C, and before the deadline of the
+// whole run.
 func testContext(t *testing.T, timeout time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(interrupted, timeout)
 	t.Cleanup(cancel)

@@ -16,7 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// A manager that is killed in the middle of a rollout goes on where it stopped.
+// A manager that is killed during a rollout resumes it after its restart.
 func TestAKilledManagerGoesOnWhereItStoppedWithinTheBudget(t *testing.T) {
 	s, ctx := enterAlone(t)
 	if err := s.Install(ctx); err != nil {
@@ -35,10 +35,10 @@ func TestAKilledManagerGoesOnWhereItStoppedWithinTheBudget(t *testing.T) {
 	atMost(t, o, 1)
 }
 
-// A second manager works beside the leader without asking for the lease, as when a lease
-// was lost unnoticed. The ledger alone keeps them within the budget, and each pod is
-// deleted once. Both may ask for the deletion that the ledger names: the pod's UID goes
-// with it, so the second time changes nothing.
+// A second manager works in parallel with the leader without the lease, as after an
+// undetected loss of the lease. The ledger alone keeps them within the budget, and each
+// pod is deleted once. Both may send the deletion in the ledger; because it has the
+// pod's UID as a precondition, the second one has no effect.
 func TestTwoManagersAtOnceStayWithinTheBudget(t *testing.T) {
 	s, ctx := enterAlone(t)
 	if err := s.Install(ctx); err != nil {
@@ -62,15 +62,15 @@ func TestTwoManagersAtOnceStayWithinTheBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(text, fmt.Sprintf("gcu_rollout_max_unavailable{rollout=%q} 2", "default/"+f.name)) {
-			t.Errorf("%s did not decide about this rollout, so this shows nothing", name)
+			t.Errorf("%s did not decide on this rollout, so the test is inconclusive", name)
 		}
 	}
 }
 
-// frozenTime is how long a manager is frozen, and then how long none is.
+// frozenTime is how long a manager is frozen, and the pause before the next one.
 const frozenTime = 250 * time.Millisecond
 
-// inTurn freezes processes one after the other until the test ends.
+// inTurn freezes and thaws processes in turn until the test ends.
 func inTurn(ctx context.Context, t *testing.T, processes ...*harness.Process) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -95,7 +95,7 @@ func inTurn(ctx context.Context, t *testing.T, processes ...*harness.Process) {
 	}()
 }
 
-// get returns what a URL answers.
+// get returns the body of a URL.
 func get(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// A node vanishes in the middle and comes back as a new one of the same name.
+// A Node object is deleted during a rollout and created again with the same name.
 func TestANodeObjectVanishesAndComesBack(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "vanish", rolling("1"))
 	f.halfWay(ctx, "app:2", 0, 1)
 	r := f.reaches(ctx, "started", func(st *topsv1.DaemonRolloutStatus) bool { return len(st.InFlight) == 1 })
-	// One that holds a slot would keep it until it counts as lost.
+	// A node with a slot would keep it until it counts as lost.
 	var node corev1.Node
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.nodesWithout([]string{r.Status.InFlight[0].Node})[0]}, &node); err != nil {
 		t.Fatal(err)
@@ -37,9 +37,9 @@ func TestANodeObjectVanishesAndComesBack(t *testing.T) {
 	f.complete(ctx, "app:3", stageNodes)
 }
 
-// Restart, history and undo work on a controlled DaemonSet. An undo half-way, with a
-// node in flight, replaces the pods of the new revision and leaves those alone that are
-// at the old one still.
+// kubectl rollout restart, history and undo work on a controlled DaemonSet. An undo
+// during a rollout, with a node in flight, replaces the pods of the new revision and
+// keeps those still at the old one.
 func TestKubectlRolloutRestartHistoryAndUndoWorkHalfWayToo(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "undo", rolling("1"))
@@ -67,7 +67,7 @@ func TestKubectlRolloutRestartHistoryAndUndoWorkHalfWayToo(t *testing.T) {
 	now := f.uidsRunning(ctx, "app:1")
 	for uid := range left {
 		if !now[uid] {
-			t.Errorf("pod %s was at the old revision all the time and is gone", uid)
+			t.Errorf("pod %s, which was at the old revision, is gone", uid)
 		}
 	}
 	atMost(t, o, 1)

@@ -22,7 +22,7 @@ func ota() map[string]string {
 	return map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationMaxUnavailable: "1"}
 }
 
-// allHave waits until PodNeedUpgrade of every pod has a status.
+// allHave waits until PodNeedUpgrade of every pod has the given status.
 func (f *fixture) allHave(ctx context.Context, want corev1.ConditionStatus) {
 	f.t.Helper()
 	f.eventually(ctx, func() error {
@@ -39,9 +39,9 @@ func (f *fixture) allHave(ctx context.Context, want corev1.ConditionStatus) {
 	})
 }
 
-// post asks an agent and returns the status code and the text; without an answer the code
-// is 0, and the test fails. An agent whose API server is too slow says so, and is asked
-// again.
+// post sends a request to an agent and returns the status code and body. It retries if
+// the agent reports a slow API server; without a response the code is 0 and the test
+// fails.
 func post(ctx context.Context, t *testing.T, url string) (code int, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
@@ -72,8 +72,8 @@ func postOnce(ctx context.Context, url string) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-// Wrong requests are refused, one that is right waits while the rollout is paused, and
-// runs when it may.
+// Invalid requests are rejected; a valid one waits while the rollout is paused, and
+// then runs.
 func TestARequestOfANodeWaitsRunsAndIsAnswered(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "ota", ota())
@@ -106,12 +106,12 @@ func TestARequestOfANodeWaitsRunsAndIsAnswered(t *testing.T) {
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskWaiting, "Paused")
 	f.undisturbed(ctx, before)
 	s.pullsAhead(ctx, f, agent.URL, own)
-	s.takesBack(ctx, f, agent.URL, own.Spec.NodeName)
+	s.withdraws(ctx, f, agent.URL, own.Spec.NodeName)
 	var posts sync.WaitGroup
 	for range 50 {
 		posts.Go(func() {
 			if code, text := post(ctx, t, url(own.Name)); code != 200 {
-				t.Errorf("asking again answers %d %q", code, text)
+				t.Errorf("repeating the request returned %d %q", code, text)
 			}
 		})
 	}
@@ -121,12 +121,12 @@ func TestARequestOfANodeWaitsRunsAndIsAnswered(t *testing.T) {
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskDone, "Replaced")
 	delete(before, own.UID)
 	f.undisturbed(ctx, before)
-	deletedExactly(t, o, map[types.UID]bool{own.UID: true}) // whoever asked how often
-	s.requestForGone(ctx, f, own.Spec.NodeName, url)
+	deletedExactly(t, o, map[types.UID]bool{own.UID: true}) // only once for all requests
+	s.requestForDeleted(ctx, f, own.Spec.NodeName, url)
 }
 
-// pullsAhead: the agent pulls the images of the newest revision, and the operator says so
-// on the pod, next to the other conditions.
+// pullsAhead: the agent pulls the images of the newest revision, and the operator
+// reports it in a pod condition, keeping the others.
 func (s *stage) pullsAhead(ctx context.Context, f *fixture, agent string, pod *corev1.Pod) {
 	f.t.Helper()
 	if code, text := post(ctx, f.t, agent+"/openyurt.io/v1/namespaces/default/pods/"+pod.Name+"/imagepull"); code != 200 {
@@ -153,8 +153,8 @@ func (s *stage) pullsAhead(ctx context.Context, f *fixture, agent string, pod *c
 	}
 }
 
-// takesBack: a request that waits is taken back, and nothing is replaced.
-func (s *stage) takesBack(ctx context.Context, f *fixture, agent, node string) {
+// withdraws: a waiting request is withdrawn, and nothing is replaced.
+func (s *stage) withdraws(ctx context.Context, f *fixture, agent, node string) {
 	f.t.Helper()
 	if code, text := post(ctx, f.t, agent+"/v1/rollback"); code != 202 {
 		f.t.Fatalf("rollback answers %d %q", code, text)
@@ -168,8 +168,8 @@ func (s *stage) takesBack(ctx context.Context, f *fixture, agent, node string) {
 	})
 }
 
-// requestForGone: a request that waits is answered when its DaemonSet is deleted.
-func (s *stage) requestForGone(ctx context.Context, f *fixture, node string, url func(pod string) string) {
+// requestForDeleted: a waiting request ends when its DaemonSet is deleted.
+func (s *stage) requestForDeleted(ctx context.Context, f *fixture, node string, url func(pod string) string) {
 	f.t.Helper()
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Annotations[topsv1.AnnotationPaused] = "true"

@@ -18,8 +18,8 @@ import (
 // timeZoneLabel is a node label with the time zone of the node's site.
 const timeZoneLabel = "example.com/time-zone"
 
-// One node per zone may be down, and more in all. Every zone starts; one whose first
-// node is slow stays there, and the others go on without it.
+// One node per zone may be down, and the overall budget is larger. Every zone starts; a
+// zone whose first node is slow waits for it, and the others continue.
 func TestEachPoolKeepsItsOwnBudgetAndAllOfThemGoOn(t *testing.T) {
 	s, ctx := enter(t)
 	s.policy(ctx, t, "pools", topsv1.UpgradePolicySpec{
@@ -65,18 +65,18 @@ func (s *stage) zones(ctx context.Context, t *testing.T) map[string][]string {
 	return zones
 }
 
-// windowFrom is a window of three hours, every day.
+// windowFrom returns a daily window of three hours.
 func windowFrom(start time.Time) *topsv1.MaintenanceWindow {
 	return &topsv1.MaintenanceWindow{Start: start.Format("15:04"), DurationMinutes: 180}
 }
 
-// The window is meant in the time of the node's own site. It is open in Shanghai, closed
-// in New York, and a node without a label has UTC.
+// The window is in the time zone of each node's site: open in Shanghai, closed in New
+// York, and UTC for a node without a label.
 func TestTheWindowIsMeantInTheTimeOfTheNodesSite(t *testing.T) {
 	s, ctx := enter(t)
 	open, closed := []string{s.nodes[0], s.nodes[3], s.nodes[4]}, []string{s.nodes[1], s.nodes[2], s.nodes[5]}
 	s.inTimeZone(ctx, t, "Asia.Shanghai", open...)
-	s.inTimeZone(ctx, t, "America.New_York", closed[:2]...) // the last one has no label
+	s.inTimeZone(ctx, t, "America.New_York", closed[:2]...) // the last node has no label
 	window := windowFrom(time.Now().In(time.FixedZone("Asia/Shanghai", 8*60*60)).Add(-time.Hour))
 	window.TimeZoneNodeLabel = timeZoneLabel
 	s.policy(ctx, t, "sites", topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(2)), Window: window})
@@ -97,7 +97,7 @@ func TestTheWindowIsMeantInTheTimeOfTheNodesSite(t *testing.T) {
 			t.Errorf("%s, whose window is closed, runs %s", node, image)
 		}
 	}
-	// The sites move: what is a node's time is read from the node.
+	// The time zone is read from the node, so a changed label takes effect.
 	s.inTimeZone(ctx, t, "Asia.Shanghai", closed...)
 	f.complete(ctx, "app:2", stageNodes)
 	atMost(t, o, 2)
@@ -106,7 +106,7 @@ func TestTheWindowIsMeantInTheTimeOfTheNodesSite(t *testing.T) {
 	}
 }
 
-// inTimeZone gives nodes a time zone until the test ends.
+// inTimeZone labels nodes with a time zone until the test ends.
 func (s *stage) inTimeZone(ctx context.Context, t *testing.T, zone string, nodes ...string) {
 	t.Helper()
 	for _, name := range nodes {

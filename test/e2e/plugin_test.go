@@ -19,8 +19,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// gcu runs the built plugin with a kubeconfig, and fails unless it ends with an exit
-// code and says all of the words.
+// gcu runs the built plugin with a kubeconfig, and fails unless its exit code is code
+// and its output contains all words.
 func (s *stage) gcu(ctx context.Context, t *testing.T, kubeconfig string, code int, words []string, args ...string) string {
 	t.Helper()
 	program, err := s.Project.Program("kubectl-gcu")
@@ -40,17 +40,17 @@ func (s *stage) gcu(ctx context.Context, t *testing.T, kubeconfig string, code i
 		got = ended.ExitCode()
 	}
 	if got != code {
-		t.Fatalf("kubectl gcu %s ends with %d, want %d:\n%s", strings.Join(args, " "), got, code, said.String())
+		t.Fatalf("kubectl gcu %s exited with %d, want %d:\n%s", strings.Join(args, " "), got, code, said.String())
 	}
 	for _, w := range words {
 		if !strings.Contains(said.String(), w) {
-			t.Errorf("kubectl gcu %s does not say %q:\n%s", strings.Join(args, " "), w, said.String())
+			t.Errorf("kubectl gcu %s does not print %q:\n%s", strings.Join(args, " "), w, said.String())
 		}
 	}
 	return said.String()
 }
 
-// A person deploys, upgrades, pauses, resumes and goes back with kubectl gcu.
+// A user deploys, upgrades, pauses, resumes and rolls back with kubectl gcu.
 func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t, s.nodes[0])
@@ -100,7 +100,7 @@ func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
 
 	history := gcu(0, []string{"history", name}, "gfd.version: v2 -> v3", "gfd.version: v1 -> v2", "present")
 	if strings.Count(history, "\n") != 4 {
-		t.Errorf("the history has not three specs:\n%s", history)
+		t.Errorf("the history does not have three specs:\n%s", history)
 	}
 	gcu(0, []string{"rollback", name, "--to", "1"}, "goes back to revision 1", "gfd.version: v3 -> v1")
 	s.shows(ctx, t, name, "restored", func(gr *topsv1.GcuResource) bool {
@@ -113,7 +113,7 @@ func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
 	s.viewer(ctx, t, name)
 }
 
-// viewer: who has the role view on the cluster can read, and hears what he may not do.
+// viewer: a user with cluster role view can read, and errors name the missing rights.
 func (s *stage) viewer(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	viewer := s.name("viewer")

@@ -14,8 +14,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Nothing happens before the policy is there; then the first wave goes, the second waits
-// for a person, and the rest follows.
+// Nothing starts before the policy exists; then the first wave is upgraded, the second
+// waits for approval, and the rest follows.
 func TestWavesFollowOneAnotherAndAManualOneWaitsForAPerson(t *testing.T) {
 	s, ctx := enter(t)
 	canary := s.nodes[1]
@@ -55,7 +55,7 @@ func TestWavesFollowOneAnotherAndAManualOneWaitsForAPerson(t *testing.T) {
 	atMost(t, o, 3)
 }
 
-// policy creates an UpgradePolicy that ends with the test.
+// policy creates an UpgradePolicy that is deleted at the end of the test.
 func (s *stage) policy(ctx context.Context, t *testing.T, name string, spec topsv1.UpgradePolicySpec) {
 	t.Helper()
 	s.create(ctx, t, &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: s.name(name)}, Spec: spec})
@@ -74,7 +74,7 @@ func (s *stage) editPolicy(ctx context.Context, t *testing.T, name string, edit 
 	}
 }
 
-// underPolicy are the annotations of a DaemonSet that names a policy of the story.
+// underPolicy returns the annotations of a DaemonSet with a policy of the story.
 func (s *stage) underPolicy(name string) map[string]string {
 	return map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationUpgradePolicy: s.name(name)}
 }

@@ -23,16 +23,15 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// foretelling is a gr whose upgrades are previewed by REST and by kubectl gcu before
-// they are made, and compared with what then happens.
-type foretelling struct {
+// previewedGr is a gr whose upgrades are first previewed by REST and kubectl gcu, and
+// then compared with the actual upgrade.
+type previewedGr struct {
 	*drivers
 	left *harness.Departures
 }
 
-// What a preview tells is what happens, node by node and task by task: of an upgrade of
-// several components that is limited, of the rest of it, and of one that only replaces
-// pods.
+// Previews match what happens, node by node and task by task: for a limited upgrade of
+// several components, for the rest of it, and for an upgrade that only replaces pods.
 func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
@@ -43,8 +42,8 @@ func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &foretelling{left: left}
-	f.drivers = s.newHeavy(ctx, t, "foretold", policy, "3/3", s.foretoldSpec("v1", "v1", "v1"))
+	f := &previewedGr{left: left}
+	f.drivers = s.newHeavy(ctx, t, "foretold", policy, "3/3", s.previewSpec("v1", "v1", "v1"))
 	f.reaches(ctx, "there", complete)
 	all := f.order(ctx)
 	for _, node := range []string{all[1], all[3]} {
@@ -52,68 +51,69 @@ func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
 	}
 
 	cut := []string{all[0], all[1], all[2], all[4]}
-	told := f.foretell(ctx, f.foretoldSpec("v2", "v2", "v1"), cut, []string{component.Driver, component.DevicePlugin})
+	told := f.getPreview(ctx, f.previewSpec("v2", "v2", "v1"), cut, []string{component.Driver, component.DevicePlugin})
 	if len(told.Nodes) != len(cut) || len(told.Left) != stageNodes-len(cut) || told.Nodes[0].Wave != "canary" {
-		t.Errorf("foretold are %d nodes, the first in wave %q, and %d left", len(told.Nodes), told.Nodes[0].Wave, len(told.Left))
+		t.Errorf("the preview has %d nodes, the first in wave %q, and %d left out", len(told.Nodes), told.Nodes[0].Wave, len(told.Left))
 	}
-	f.upgradeTo(ctx, told, f.foretoldSpec("v2", "v2", "v1"), "--nodes", names(cut), "--components", names([]string{component.Driver, component.DevicePlugin}))
-	f.happened(ctx, told)
+	f.upgradeTo(ctx, told, f.previewSpec("v2", "v2", "v1"), "--nodes", names(cut), "--components", names([]string{component.Driver, component.DevicePlugin}))
+	f.matchesPreview(ctx, told)
 
-	// What is left: nothing is written, the limit is taken away.
-	told = f.foretell(ctx, topsv1.GcuResourceSpec{}, nil, nil)
+	// The rest: nothing is written, the limit is removed.
+	told = f.getPreview(ctx, topsv1.GcuResourceSpec{}, nil, nil)
 	if len(told.Nodes) != stageNodes-len(cut) {
 		t.Errorf("%d nodes are left to do, want %d", len(told.Nodes), stageNodes-len(cut))
 	}
 	f.upgradeTo(ctx, told, topsv1.GcuResourceSpec{}, "--all")
-	f.happened(ctx, told)
+	f.matchesPreview(ctx, told)
 
-	told = f.foretell(ctx, f.foretoldSpec("v2", "v3", "v3"), nil, nil)
+	told = f.getPreview(ctx, f.previewSpec("v2", "v3", "v3"), nil, nil)
 	if len(told.Nodes) != stageNodes || len(told.Left) > 0 {
-		t.Errorf("foretold are %d nodes and %+v left", len(told.Nodes), told.Left)
+		t.Errorf("the preview has %d nodes and %+v left out", len(told.Nodes), told.Left)
 	}
-	f.upgradeTo(ctx, told, f.foretoldSpec("v2", "v3", "v3"))
-	f.happened(ctx, told)
-	if told = f.foretell(ctx, f.foretoldSpec("v2", "v3", "v3"), nil, nil); len(told.Nodes) > 0 || len(told.Components) > 0 {
-		t.Errorf("when all is done %+v is foretold", told)
+	f.upgradeTo(ctx, told, f.previewSpec("v2", "v3", "v3"))
+	f.matchesPreview(ctx, told)
+	if told = f.getPreview(ctx, f.previewSpec("v2", "v3", "v3"), nil, nil); len(told.Nodes) > 0 || len(told.Components) > 0 {
+		t.Errorf("when everything is done the preview is %+v", told)
 	}
 	f.goesBack(ctx, all)
 }
 
-// order is that of the nodes of the stage in an upgrade, which their names decide.
-func (f *foretelling) order(ctx context.Context) []string {
+// order returns the nodes of the stage in upgrade order, which depends on their names.
+func (f *previewedGr) order(ctx context.Context) []string {
 	f.t.Helper()
 	var all []string
-	for _, n := range f.foretell(ctx, f.foretoldSpec("v2", "v2", "v1"), nil, nil).Nodes {
+	for _, n := range f.getPreview(ctx, f.previewSpec("v2", "v2", "v1"), nil, nil).Nodes {
 		all = append(all, n.Name)
 	}
 	if len(all) != stageNodes {
-		f.t.Fatalf("foretold are the nodes %v, not all of %v", all, f.nodes)
+		f.t.Fatalf("the preview has nodes %v, want all of %v", all, f.nodes)
 	}
 	return all
 }
 
-// goesBack: to go back in the middle is foretold for the nodes that are forward only.
-func (f *foretelling) goesBack(ctx context.Context, all []string) {
+// goesBack: the preview of a rollback in the middle of an upgrade has only the nodes
+// that are already upgraded.
+func (f *previewedGr) goesBack(ctx context.Context, all []string) {
 	f.t.Helper()
-	forward := f.foretoldSpec("v2", "v4", "v3")
-	told := f.foretell(ctx, forward, all[:2], nil)
+	forward := f.previewSpec("v2", "v4", "v3")
+	told := f.getPreview(ctx, forward, all[:2], nil)
 	f.upgradeTo(ctx, told, forward, "--nodes", names(all[:2]))
-	f.happened(ctx, told)
-	told = f.foretell(ctx, f.foretoldSpec("v2", "v3", "v3"), nil, nil)
+	f.matchesPreview(ctx, told)
+	told = f.getPreview(ctx, f.previewSpec("v2", "v3", "v3"), nil, nil)
 	if len(told.Nodes) != 2 || len(told.Left) > 0 {
-		f.t.Errorf("on the way back %d nodes are foretold and %+v left, want two and none", len(told.Nodes), told.Left)
+		f.t.Errorf("the preview of the rollback has %d nodes and %+v left out, want two and none", len(told.Nodes), told.Left)
 	}
-	f.upgradeTo(ctx, told, f.foretoldSpec("v2", "v3", "v3"))
-	f.happened(ctx, told)
+	f.upgradeTo(ctx, told, f.previewSpec("v2", "v3", "v3"))
+	f.matchesPreview(ctx, told)
 }
 
-func (s *stage) foretoldSpec(driver, plugin, gfd string) topsv1.GcuResourceSpec {
+func (s *stage) previewSpec(driver, plugin, gfd string) topsv1.GcuResourceSpec {
 	gr := s.name("foretold")
 	return topsv1.GcuResourceSpec{Driver: s.component(gr+"-driver", driver), DevicePlugin: s.component(gr+"-plugin", plugin), GFD: s.component(gr+"-gfd", gfd)}
 }
 
-// trainingOn starts a pod that uses GCUs and comes back to its node.
-func (f *foretelling) trainingOn(ctx context.Context, node string) {
+// trainingOn starts a Deployment with a pod that uses GCUs on a node.
+func (f *previewedGr) trainingOn(ctx context.Context, node string) {
 	f.t.Helper()
 	labels := map[string]string{"app": f.name + "-" + node}
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.name + "-" + node}, Spec: appsv1.DeploymentSpec{
@@ -132,7 +132,7 @@ func (f *foretelling) trainingOn(ctx context.Context, node string) {
 }
 
 // file writes a gr for kubectl gcu.
-func (f *foretelling) file(spec topsv1.GcuResourceSpec) string {
+func (f *previewedGr) file(spec topsv1.GcuResourceSpec) string {
 	f.t.Helper()
 	gr := &topsv1.GcuResource{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind},
 		ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: spec}
@@ -147,9 +147,10 @@ func (f *foretelling) file(spec topsv1.GcuResourceSpec) string {
 	return path
 }
 
-// foretell asks REST and kubectl gcu, which have to say the same; the empty spec is what
-// is still to be done without a limit. Nobody asks while something happens.
-func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec, nodes, components []string) *preview.Preview {
+// getPreview returns the preview of REST and of kubectl gcu, which must be equal; the
+// empty spec means what is still to be done without a limit. It must not be called
+// during an upgrade.
+func (f *previewedGr) getPreview(ctx context.Context, spec topsv1.GcuResourceSpec, nodes, components []string) *preview.Preview {
 	f.t.Helper()
 	body, args := map[string]any{}, []string{"plan", f.name, "--approved", "-o", "json"}
 	if spec.Driver == nil {
@@ -175,7 +176,7 @@ func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec,
 	if err := json.Unmarshal([]byte(f.gcu(ctx, f.t, f.Kubeconfig, 0, nil, args...)), byPlugin); err != nil {
 		f.t.Fatal(err)
 	}
-	// The cache of the manager that serves REST follows.
+	// The cache of the manager that serves REST may lag.
 	f.eventually(ctx, f.t, func() error {
 		answer := struct {
 			Operation, Result, Error string
@@ -197,9 +198,9 @@ func (f *foretelling) foretell(ctx context.Context, spec topsv1.GcuResourceSpec,
 	return byPlugin
 }
 
-// upgradeTo makes the upgrade, approves its wave when a node is in it or after it, and
-// waits for its end; without a spec only its limit is changed.
-func (f *foretelling) upgradeTo(ctx context.Context, told *preview.Preview, spec topsv1.GcuResourceSpec, args ...string) {
+// upgradeTo runs the upgrade, approves its wave if a node is in or after it, and waits
+// until it is complete; without a spec it only changes the limit.
+func (f *previewedGr) upgradeTo(ctx context.Context, told *preview.Preview, spec topsv1.GcuResourceSpec, args ...string) {
 	f.t.Helper()
 	args = append([]string{"upgrade", f.name}, args...)
 	if spec.Driver != nil {
@@ -221,7 +222,7 @@ func (f *foretelling) upgradeTo(ctx context.Context, told *preview.Preview, spec
 	f.givenBack(ctx)
 }
 
-func (f *foretelling) rollout(ctx context.Context) *topsv1.DaemonRollout {
+func (f *previewedGr) rollout(ctx context.Context) *topsv1.DaemonRollout {
 	f.t.Helper()
 	r := &topsv1.DaemonRollout{}
 	if err := f.Client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: f.name}, r); err != nil {
@@ -230,9 +231,9 @@ func (f *foretelling) rollout(ctx context.Context) *topsv1.DaemonRollout {
 	return r
 }
 
-// happened compares what was foretold with the pods that left, in their order as an
-// independent watch saw them, and with the operations that the nodes tell of.
-func (f *foretelling) happened(ctx context.Context, told *preview.Preview) {
+// matchesPreview compares the preview with the order of pod deletions that an independent
+// watch observed, and with the recorded operations of the nodes.
+func (f *previewedGr) matchesPreview(ctx context.Context, told *preview.Preview) {
 	f.t.Helper()
 	var order []string
 	replaced, evicted := map[string][]string{}, map[string][]string{}
@@ -253,21 +254,21 @@ func (f *foretelling) happened(ctx context.Context, told *preview.Preview) {
 	for _, n := range told.Nodes {
 		wanted = append(wanted, n.Name)
 		if diff := cmp.Diff(n.Replaces, inOrderOf(replaced[n.Name], n.Replaces)); diff != "" {
-			f.t.Errorf("pods replaced on %s (-foretold +happened):\n%s", n.Name, diff)
+			f.t.Errorf("pods replaced on %s (-preview +actual):\n%s", n.Name, diff)
 		}
 		if diff := cmp.Diff(n.Evicts, evicted[n.Name]); diff != "" {
-			f.t.Errorf("pods evicted from %s (-foretold +happened):\n%s", n.Name, diff)
+			f.t.Errorf("pods evicted from %s (-preview +actual):\n%s", n.Name, diff)
 		}
 		f.didTasks(ctx, told, n.Name)
 	}
 	if diff := cmp.Diff(wanted, order); diff != "" {
-		f.t.Errorf("order of the nodes (-foretold +happened):\n%s", diff)
+		f.t.Errorf("order of the nodes (-preview +actual):\n%s", diff)
 	}
 }
 
-// didTasks compares the tasks of a node with those of its last operation. A node of
-// which only pods are replaced has none.
-func (f *foretelling) didTasks(ctx context.Context, told *preview.Preview, node string) {
+// didTasks compares the previewed tasks of a node with those of its last operation. A
+// node on which only pods are replaced has none.
+func (f *previewedGr) didTasks(ctx context.Context, told *preview.Preview, node string) {
 	f.t.Helper()
 	var tasks []string
 	heavy := false
@@ -286,18 +287,18 @@ func (f *foretelling) didTasks(ctx context.Context, told *preview.Preview, node 
 	slices.Sort(tasks)
 	slices.Sort(done)
 	if diff := cmp.Diff(tasks, done); diff != "" || last.Phase != topsv1.OperationDone {
-		f.t.Errorf("the operation of %s is %s, tasks (-foretold +done):\n%s", node, last.Phase, diff)
+		f.t.Errorf("the operation of %s is %s, tasks (-preview +actual):\n%s", node, last.Phase, diff)
 	}
 }
 
-// inOrderOf is a list in the order of another one: pods that are replaced at the same
-// time go in any. What it has more comes last.
+// inOrderOf sorts list in the order of another list, with additional elements last:
+// pods that are replaced at the same time may be deleted in any order.
 func inOrderOf(list, order []string) []string {
 	slices.SortStableFunc(list, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
 	return list
 }
 
-// componentOf is the component that a DaemonSet is of, "" when it is not ours.
-func (f *foretelling) componentOf(daemonSet string) string {
+// componentOf returns the component of a DaemonSet, "" if it is not ours.
+func (f *previewedGr) componentOf(daemonSet string) string {
 	return map[string]string{f.name + "-driver": component.Driver, f.name + "-plugin": component.DevicePlugin, f.name + "-gfd": component.GFD}[daemonSet]
 }

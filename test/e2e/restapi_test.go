@@ -17,8 +17,8 @@ import (
 	"github.com/topsops/gcu-operator/test/guide"
 )
 
-// run runs a line of the guide in a shell, at the address of the manager, and
-// compares its output with the guide's.
+// run runs a line of the guide in a shell, with the manager's address, and compares its
+// output with the guide's.
 func (c *controlPlane) run(ctx context.Context, t *testing.T, line guide.Line) {
 	t.Helper()
 	if output := c.shell(ctx, t, line.Command); line.Missing(output) != "" {
@@ -26,7 +26,7 @@ func (c *controlPlane) run(ctx context.Context, t *testing.T, line guide.Line) {
 	}
 }
 
-// shell runs a command and returns what it printed.
+// shell runs a command and returns its output.
 func (c *controlPlane) shell(ctx context.Context, t *testing.T, command string) string {
 	t.Helper()
 	output, err := exec.CommandContext(ctx, "sh", "-c", strings.Replace(command, "<node-ip>:32765", c.address, 1)).Output()
@@ -49,8 +49,8 @@ func (c *controlPlane) blueprint(t *testing.T, gr *topsv1.GcuResource) {
 	}
 }
 
-// The lines of the gcu-upgrade-manager guide with curl: an upgrade in place is rolled,
-// one by recreation arrives, and a deletion in the foreground answers when the gr is
+// The curl commands of the gcu-upgrade-manager guide: an upgrade in place is rolled
+// out, one by recreation completes, and a foreground deletion returns when the gr is
 // gone.
 func TestTheRESTAPIDoesWhatTheGuidePrints(t *testing.T) {
 	s, ctx := enter(t)
@@ -92,7 +92,7 @@ func TestTheRESTAPIDoesWhatTheGuidePrints(t *testing.T) {
 
 	d.blueprint(t, gr("v3", false))
 	d.run(ctx, t, guide.Recreate)
-	running("created again with what the blueprint lists", "2/2", func(gr *topsv1.GcuResource) bool {
+	running("recreated with the components of the blueprint", "2/2", func(gr *topsv1.GcuResource) bool {
 		return gr.UID != old.UID && gr.Generation == 1 && gr.Spec.Exporter.Version == "v3" && gr.Spec.GFD == nil
 	})
 

@@ -20,8 +20,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// goesBack makes a policy with failure.action Rollback, and returns the annotations of
-// what names it.
+// goesBack creates a policy with failure.action Rollback, and returns annotations that
+// refer to it.
 func (s *stage) goesBack(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	s.policy(ctx, t, "back", topsv1.UpgradePolicySpec{
@@ -31,7 +31,7 @@ func (s *stage) goesBack(ctx context.Context, t *testing.T) map[string]string {
 	return annotations
 }
 
-// survivors counts those of before that are among now.
+// survivors returns how many of before are in now.
 func survivors(before, now map[types.UID]bool) int {
 	n := 0
 	for uid := range before {
@@ -42,7 +42,7 @@ func survivors(before, now map[types.UID]bool) int {
 	return n
 }
 
-// A bad version of a DaemonSet halts and is rolled back without anybody; the pods it did
+// A bad version of a DaemonSet halts and is rolled back automatically; pods that it did
 // not reach are not touched.
 func TestABadVersionOfADaemonSetIsRolledBackByItself(t *testing.T) {
 	s, ctx := enter(t)
@@ -59,7 +59,7 @@ func TestABadVersionOfADaemonSetIsRolledBackByItself(t *testing.T) {
 	})
 	f.complete(ctx, "app:1", stageNodes)
 	if left := survivors(before, f.uids(ctx)); left != stageNodes-2 {
-		t.Errorf("%d pods are those of before, want all but the 2 that failed", left)
+		t.Errorf("%d pods were kept, want all except the 2 that failed", left)
 	}
 	if deleted, most := o.Replaced(), o.Most(); deleted != 4 || most > 2 {
 		t.Errorf("%d pods were deleted, %d nodes down at once, want the old pods and the bad ones of the 2 nodes that failed", deleted, most)
@@ -71,8 +71,8 @@ func TestABadVersionOfADaemonSetIsRolledBackByItself(t *testing.T) {
 	f.hasEvents(ctx, "RollingBack", "RolledBack")
 }
 
-// crashing makes a version whose pods crash-loop: the templates of a gr have no place
-// for the label the test cluster looks at.
+// crashing creates a version whose pods crash-loop, because a gr's templates cannot set
+// the label that the test cluster reads.
 func (s *stage) crashing(ctx context.Context, t *testing.T) (version string) {
 	t.Helper()
 	version = s.name("crashes")
@@ -103,7 +103,7 @@ func (s *stage) crashing(ctx context.Context, t *testing.T) (version string) {
 	return version
 }
 
-// shows waits until a gr is as wanted and returns it.
+// shows waits until is returns true for a gr, and returns it.
 func (s *stage) shows(ctx context.Context, t *testing.T, name, what string, is func(*topsv1.GcuResource) bool) *topsv1.GcuResource {
 	t.Helper()
 	var gr topsv1.GcuResource
@@ -146,8 +146,8 @@ func (s *stage) podsOf(ctx context.Context, t *testing.T, daemonSet string) map[
 	return uids
 }
 
-// A bad driver in a gr halts; the operator restores the spec of before, and the driver
-// is put back on the nodes it failed on. Then a person goes back by hand.
+// A bad driver in a gr halts; the operator restores the previous spec, and the old
+// driver on the nodes where the new one failed. Then a user rolls back by hand.
 func TestABadVersionOfAGcuResourceIsRolledBackByItself(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
@@ -191,10 +191,10 @@ func TestABadVersionOfAGcuResourceIsRolledBackByItself(t *testing.T) {
 		t.Errorf("rollback %+v, want it to %+v, where the group is", rb, good)
 	}
 	if left := survivors(drivers, s.podsOf(ctx, t, driver)); left != stageNodes-2 {
-		t.Errorf("%d driver pods are those of before, want all but the 2 that failed", left)
+		t.Errorf("%d driver pods were kept, want all except the 2 that failed", left)
 	}
 	if left := survivors(others, s.podsOf(ctx, t, gfd)); left != stageNodes-2 {
-		t.Errorf("%d gfd pods are those of before, want all but the 2 beside a driver that was replaced", left)
+		t.Errorf("%d gfd pods were kept, want all except the 2 on nodes whose driver was replaced", left)
 	}
 
 	version("v2")

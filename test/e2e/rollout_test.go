@@ -22,7 +22,7 @@ func rolling(maxUnavailable string) map[string]string {
 	}
 }
 
-// A setting that makes no sense is said, and nothing is deleted.
+// An invalid setting is reported, and nothing is deleted.
 func TestAWrongSettingIsSaidAndNothingIsDeleted(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "wrong", rolling("101%"))
@@ -33,7 +33,7 @@ func TestAWrongSettingIsSaidAndNothingIsDeleted(t *testing.T) {
 	})
 	accepted := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutAccepted)
 	if accepted.Reason != "InvalidMaxUnavailable" || !strings.Contains(accepted.Message, `"101%"`) {
-		t.Errorf("condition says %s: %s; want InvalidMaxUnavailable with what is wrong", accepted.Reason, accepted.Message)
+		t.Errorf("condition is %s: %s; want InvalidMaxUnavailable with the invalid value", accepted.Reason, accepted.Message)
 	}
 	f.hasEvents(ctx, "InvalidMaxUnavailable")
 	f.undisturbed(ctx, before)
@@ -106,7 +106,7 @@ func TestAPodStuckInTerminatingCostsOneSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.setImage(ctx, "app:2")
-	f.reaches(ctx, "done but for the stuck node", func(st *topsv1.DaemonRolloutStatus) bool {
+	f.reaches(ctx, "done except for the stuck node", func(st *topsv1.DaemonRolloutStatus) bool {
 		return int(st.Updated) == stageNodes-1 && len(st.InFlight) == 1 && st.InFlight[0].Node == held.Spec.NodeName
 	})
 	atMost(t, o, 2)
@@ -117,8 +117,8 @@ func TestAPodStuckInTerminatingCostsOneSlot(t *testing.T) {
 	f.complete(ctx, "app:2", stageNodes)
 }
 
-// The types in the policy of the node agents are right: only the controller of
-// Kubernetes that checks them can say so.
+// Only Kubernetes' own controller can type-check the admission policy of the node
+// agents.
 func TestTheTypesInTheAdmissionPolicyAreRight(t *testing.T) {
 	s, ctx := enter(t)
 	const policy = "validatingadmissionpolicy/gcu-node-agent"
@@ -128,7 +128,7 @@ func TestTheTypesInTheAdmissionPolicyAreRight(t *testing.T) {
 	}
 }
 
-// conditionOf returns the status of PodNeedUpgrade, "" when it is absent.
+// conditionOf returns the status of PodNeedUpgrade, "" if it is absent.
 func conditionOf(pod *corev1.Pod) corev1.ConditionStatus {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == topsv1.PodNeedUpgrade {

@@ -29,16 +29,16 @@ const (
 	// stageNodes is the number of nodes of a story, spread evenly over zones.
 	stageNodes = 6
 	stageZones = 3
-	// stages is the number of stories that run side by side.
+	// stages is the number of stories that run in parallel.
 	stages = 8
 	// stageLabel names the stage a node belongs to; nodes of the fleet have none.
 	stageLabel = "example.com/stage"
 	// gcuLabel is on a node that has a GCU.
 	gcuLabel = "feature.node.kubernetes.io/pci-1200_1e36.present"
 
-	// storyTime bounds a story, with the wait for its turn.
+	// storyTime limits a story, including the wait for its stage.
 	storyTime = 20 * time.Minute
-	// settleTime is the patience with one step of a story.
+	// settleTime is the timeout of one step of a story.
 	settleTime = 4 * time.Minute
 )
 
@@ -52,18 +52,18 @@ type controlPlane struct {
 	err     error
 	parent  string
 	cluster *harness.Cluster
-	// manager is the one that all tests share; nil when each has its own.
+	// manager is shared by all tests; nil if each has its own.
 	manager *harness.Process
-	// address is where that serves the REST API, blueprints and logs its folders.
+	// address is its REST address, blueprints and logs are its folders.
 	address, blueprints, logs string
-	// free are the stages that no test has.
+	// free are the unused stages.
 	free chan string
 }
 
 var (
-	// crowd is for stories that run side by side, and a fleet.
+	// crowd is for stories that run in parallel, and a fleet.
 	crowd = &controlPlane{nodes: stages*stageNodes + fleetNodes, prepare: (*controlPlane).prepareCrowd, free: stageNames(stages)}
-	// single is for stories that are alone.
+	// single is for stories that need a whole cluster.
 	single = &controlPlane{nodes: demo.Nodes, prepare: (*controlPlane).prepareSingle, free: stageNames(1)}
 )
 
@@ -89,12 +89,12 @@ func (c *controlPlane) up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Not a test's TempDir: its path may be too long for a socket.
+	// Not t.TempDir, whose path may be too long for a socket.
 	if c.parent, err = os.MkdirTemp("", "gcu-e2e-"); err != nil {
 		return err
 	}
-	// A busy machine must not make nodes NotReady that nobody took away: their pods would
-	// be unavailable, and those that a story has made Ready itself would stay so.
+	// The grace period is long, so that nodes do not become NotReady on a busy machine:
+	// their pods would become unavailable, and pods that a story made Ready would stay so.
 	c.cluster, err = harness.StartCluster(ctx, project, filepath.Join(c.parent, "cluster"), os.Stderr, "--nodes", strconv.Itoa(c.nodes),
 		"--zones", strconv.Itoa(stageZones), "--pod-ready-delay", "300ms", "--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "24s")
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *controlPlane) up(ctx context.Context) error {
 }
 
 func (c *controlPlane) prepareCrowd(ctx context.Context) error {
-	// The fleet has no GCUs, so that the GcuResources of stories have nothing to do with it.
+	// The fleet has no GCUs, so that the GcuResources of stories ignore it.
 	err := c.label(ctx, stages*stageNodes, c.nodes, func(int) string { return fmt.Sprintf("%q:null", gcuLabel) })
 	if err = errors.Join(err, c.cluster.Install(ctx), c.assignStages(ctx, stages)); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (c *controlPlane) prepareCrowd(ctx context.Context) error {
 	if err := errors.Join(os.Mkdir(c.blueprints, 0o755), os.Mkdir(c.logs, 0o755)); err != nil {
 		return err
 	}
-	// It has no rival, and is not to end when a slow machine lets its lease expire.
+	// There is no other manager, and an expired lease on a slow machine must not end it.
 	c.manager, err = c.cluster.StartManager(ctx, "--leader-elect=false", "--upgrade-api-bind-address", c.address, "--upgrade-api-auth=none",
 		"--blueprint-dir", c.blueprints, "--upgrade-api-log-dir", c.logs)
 	return err
@@ -129,7 +129,7 @@ func (c *controlPlane) assignStages(ctx context.Context, n int) error {
 	return c.label(ctx, 0, n*stageNodes, func(i int) string { return fmt.Sprintf("%q:%q", stageLabel, strconv.Itoa(i/stageNodes+1)) })
 }
 
-// label changes the labels of nodes from one number to before another.
+// label changes the labels of the nodes from (inclusive) to (exclusive).
 func (c *controlPlane) label(ctx context.Context, from, to int, label func(i int) string) error {
 	var patching errgroup.Group
 	patching.SetLimit(stages)
@@ -147,7 +147,7 @@ func (c *controlPlane) label(ctx context.Context, from, to int, label func(i int
 // nodeName is the name of a node, counted from 0.
 func nodeName(i int) string { return fmt.Sprintf("node-%04d", i+1) }
 
-// stop ends the cluster, and keeps the logs of the programs when a test has failed.
+// stop stops the cluster, and keeps the logs of the programs if a test has failed.
 func (c *controlPlane) stop(failed bool) error {
 	if c.parent == "" {
 		return nil
@@ -172,7 +172,7 @@ func (c *controlPlane) stop(failed bool) error {
 	return errors.Join(append(errs, os.RemoveAll(c.parent))...)
 }
 
-// keepLogs saves the programs' logs from a cluster folder that is about to go.
+// keepLogs saves the programs' logs from a cluster folder before it is removed.
 func keepLogs(from, to string) error {
 	logs, err := filepath.Glob(filepath.Join(from, "*.log"))
 	for _, log := range logs {
@@ -181,30 +181,30 @@ func keepLogs(from, to string) error {
 	return err
 }
 
-// stage is what a story has of a cluster: nodes of its own.
+// stage is a story's share of a cluster: nodes of its own.
 type stage struct {
 	*harness.Cluster
 	plane *controlPlane
-	// label is the value of stageLabel, id is of this story alone.
+	// label is the value of stageLabel, id is unique to this story.
 	label, id string
 	nodes     []string
-	// manager is that of the cluster.
+	// manager is the cluster's manager.
 	manager *harness.Process
-	// agents are those that were started.
+	// agents are the started agents.
 	agents *harness.Agents
 }
 
-// lastID is the id of the stage that was entered last.
+// lastID is the last assigned id of a stage.
 var lastID atomic.Int64
 
-// enter gives a story a stage beside others, until it ends.
+// enter assigns a stage to a story until it ends.
 func enter(t *testing.T) (*stage, context.Context) {
 	t.Helper()
 	t.Parallel()
 	return enterOf(t, crowd)
 }
 
-// enterAlone gives a story a whole cluster without a manager, until it ends.
+// enterAlone assigns a whole cluster without a manager to a story until it ends.
 func enterAlone(t *testing.T) (*stage, context.Context) {
 	t.Helper()
 	t.Parallel()
@@ -234,13 +234,13 @@ func enterOf(t *testing.T, plane *controlPlane) (*stage, context.Context) {
 	return s, ctx
 }
 
-// leave makes the nodes as they were, and fails when the operator left a mark on one.
+// leave restores the nodes, and fails if the operator left a mark on one.
 func (s *stage) leave(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := s.agents.Stop(); err != nil {
 		t.Error(err)
 	}
-	if t.Failed() { // wherever that was
+	if t.Failed() { // anywhere
 		_, err := s.NodesOn(ctx, s.nodes...)
 		for _, node := range s.nodes {
 			_, again := s.Kubectl(ctx, "uncordon", node)
@@ -259,7 +259,7 @@ func (s *stage) leave(ctx context.Context, t *testing.T) {
 	})
 }
 
-// forget removes what is stored of nodes.
+// forget deletes the NodeUpgrades of nodes.
 func (s *stage) forget(ctx context.Context, t *testing.T, nodes ...string) {
 	t.Helper()
 	for _, node := range nodes {
@@ -271,13 +271,13 @@ func (s *stage) forget(ctx context.Context, t *testing.T, nodes ...string) {
 	}
 }
 
-// name makes a name that no other story has.
+// name returns a name that is unique to the story.
 func (s *stage) name(name string) string { return name + "-" + s.id }
 
 // selector selects the nodes of the stage.
 func (s *stage) selector() map[string]string { return map[string]string{stageLabel: s.label} }
 
-// startAgents starts the node agents of nodes, all when none is named.
+// startAgents starts the node agents of nodes, by default of all.
 func (s *stage) startAgents(ctx context.Context, t *testing.T, nodes ...string) {
 	t.Helper()
 	if len(nodes) == 0 {
@@ -289,7 +289,7 @@ func (s *stage) startAgents(ctx context.Context, t *testing.T, nodes ...string) 
 	}
 }
 
-// startManager starts a manager that ends with the test.
+// startManager starts a manager that is stopped at the end of the test.
 func (s *stage) startManager(ctx context.Context, t *testing.T, args ...string) *harness.Process {
 	t.Helper()
 	manager, err := s.StartManager(ctx, args...)
@@ -304,13 +304,13 @@ func (s *stage) startManager(ctx context.Context, t *testing.T, args ...string) 
 	return manager
 }
 
-// nodesWithout returns the nodes of the stage that are not among some.
+// nodesWithout returns the nodes of the stage that are not in some.
 func (s *stage) nodesWithout(some []string) []string {
 	return slices.DeleteFunc(slices.Clone(s.nodes), func(node string) bool { return slices.Contains(some, node) })
 }
 
-// closed returns the nodes of the stage that take no pods, and what the operator left
-// on nodes of it.
+// closed returns the cordoned nodes of the stage, and the operator's marks and taints
+// on its nodes.
 func (s *stage) closed(ctx context.Context, t *testing.T) (cordoned, left []string) {
 	t.Helper()
 	for _, name := range s.nodes {
@@ -334,7 +334,7 @@ func (s *stage) closed(ctx context.Context, t *testing.T) (cordoned, left []stri
 	return cordoned, left
 }
 
-// kubectl runs kubectl and returns what it printed.
+// kubectl runs kubectl and returns its output.
 func (s *stage) kubectl(ctx context.Context, t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := s.Kubectl(ctx, args...)
@@ -353,8 +353,8 @@ func (s *stage) eventually(ctx context.Context, t *testing.T, check func() error
 	}
 }
 
-// create makes an object that goes when the test ends, with what it owns, unless the
-// operator takes that away.
+// create creates an object that is deleted at the end of the test. Its dependents are
+// deleted too, unless the operator removes them.
 func (s *stage) create(ctx context.Context, t *testing.T, object client.Object) {
 	t.Helper()
 	if err := s.Client.Create(ctx, object); err != nil {
@@ -373,7 +373,7 @@ func (s *stage) remove(ctx context.Context, t *testing.T, object client.Object) 
 		t.Error(err)
 	}
 	if t.Failed() {
-		return // it may be stuck
+		return // may be stuck
 	}
 	s.eventually(ctx, t, func() error {
 		err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
@@ -384,5 +384,5 @@ func (s *stage) remove(ctx context.Context, t *testing.T, object client.Object) 
 	})
 }
 
-// names joins with commas.
+// names joins a list with commas.
 func names(list []string) string { return strings.Join(list, ",") }

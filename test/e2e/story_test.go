@@ -8,8 +8,7 @@ import (
 	demo "github.com/topsops/gcu-operator/test/story"
 )
 
-// TestStory tells the story of the demo; a step that does not come out fails it. What it
-// deployed goes without a trace.
+// TestStory runs the demo's story, and checks that everything it deployed is removed.
 func TestStory(t *testing.T) {
 	s, ctx := enterAlone(t)
 	tale := demo.New(s.Cluster, demo.NewNarrator(os.Stderr, false))

@@ -1,4 +1,4 @@
-// Package freeport finds ports for programs that are started by tests.
+// Package freeport finds ports for programs that tests start.
 package freeport
 
 import (
@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// Ports are below those that the kernel gives to outgoing connections, one of which could
-// take a port before the program that is to listen on it, and below node ports.
+// Ports are below the kernel's ephemeral ports, which an outgoing connection could take
+// before the program listens, and below node ports.
 const first, ports = 20_000, 10_000
 
 var next atomic.Uint32
 
 func init() { next.Store(rand.Uint32N(ports)) }
 
-// Address returns a loopback address that nobody listens on, another one each time.
+// Address returns an unused loopback address, a different one each time.
 func Address() (string, error) {
 	for range ports {
 		address := fmt.Sprintf("127.0.0.1:%d", first+next.Add(1)%ports)

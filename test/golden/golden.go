@@ -1,5 +1,5 @@
-// Package golden compares what a test got with a file of testdata/, which -update writes
-// anew.
+// Package golden compares a test's result with a file in testdata/, which -update
+// rewrites.
 package golden
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Check fails when text is not what the file below testdata/ holds.
+// Check fails if text differs from the file in testdata/.
 func Check(t testing.TB, file, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", file)
@@ -27,6 +27,6 @@ func Check(t testing.TB, file, text string) {
 		t.Fatalf("%v (go test -update writes it)", err)
 	}
 	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("%s differs (-want +got), go test -update writes it anew:\n%s", path, diff)
+		t.Errorf("%s differs (-want +got), go test -update rewrites it:\n%s", path, diff)
 	}
 }

@@ -1,5 +1,5 @@
-// Package guide has the lines of the gcu-upgrade-manager guide that use the REST API, with
-// what the guide prints of their output, for tests that run them as they are printed.
+// Package guide contains the REST API commands of the gcu-upgrade-manager guide and
+// their printed output, for tests that run them unchanged.
 package guide
 
 import (
@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Line is a command of the gcu-upgrade-manager guide and what the guide prints
-// of its output. Six dots stand for lines that are left out.
+// Line is a command of the gcu-upgrade-manager guide and its printed output. Six dots
+// stand for omitted lines.
 type Line struct{ Command, Printed string }
 
-// The lines of the guide that use the REST API, as they are printed there, in its order.
+// The REST API commands of the guide, in its order.
 var (
 	List = Line{`curl http://<node-ip>:32765/gum/v1/gr`, `{
     "operation": "List",
@@ -46,8 +46,8 @@ var (
     ......
 }
 `}
-	// The guide's template has "creationTimestamp": null, which Kubernetes has stopped
-	// to print.
+	// The guide's template has "creationTimestamp": null, which Kubernetes no longer
+	// prints.
 	Driver = Line{`curl http://<node-ip>:32765/gum/v1/gr/enflame-gcu-resource/resource/driver`, `{
     "operation": "Get",
     "result": "Success",
@@ -101,8 +101,8 @@ var (
     "result": "Success"
 }
 `}
-	// Recreate is not in the guide: what its PUT does there has to be asked for (contract
-	// section 2.10).
+	// Recreate is not in the guide: the behaviour of the guide's PUT must now be requested
+	// (contract section 2.10).
 	Recreate = Line{strings.Replace(Put.Command, `}`, `, "mode": "recreate"}`, 1), Put.Printed}
 	Delete   = Line{`curl http://<node-ip>:32765/gum/v1/gr/enflame-gcu-resource -X DELETE`, `{
     "operation": "Delete",
@@ -115,20 +115,20 @@ var (
     "error": "gcuresources.topsops.enflame.com \"enflame-gcu-resource\" not found"
 }
 `}
-	// The guide does not print the output; contract decision D25 says that it is this.
+	// The guide does not print the output; contract decision D25 defines it.
 	Foreground = Line{`curl http://<node-ip>:32765/gum/v1/gr/enflame-gcu-resource -X DELETE -d '{"policy": "foreground"}'`, Delete.Printed}
 )
 
-// changing are the values that differ from one cluster to the next.
+// changing matches values that differ between clusters.
 var changing = regexp.MustCompile(`^( *"(?:creationTimestamp|generation|resourceVersion|uid|deprecated\.daemonset\.template\.generation)": )"?[0-9a-zA-Z:-]+"?$`)
 
 func shapeOf(line string) string {
 	return changing.ReplaceAllString(strings.TrimSuffix(line, ","), "$1…")
 }
 
-// Missing returns the first line of what the guide prints that an output lacks, ""
-// when all are there, as deep and in that order. Where the guide leaves lines out
-// the output may have more, else not.
+// Missing returns the first printed line that an output lacks, "" if it has all of
+// them, with the same indentation and order. The output may have additional lines only
+// where the guide omits some.
 func (l Line) Missing(output string) string {
 	want, cut := strings.Split(l.Printed, "\n"), false
 	if i := strings.Index(l.Printed, "    ......\n"); i >= 0 {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Agents are the node agents of nodes of a cluster, each with a Host.
+// Agents are the node agents of a cluster, each with a Host.
 type Agents struct {
 	names  []string
 	byNode map[string]*Process
@@ -19,15 +19,15 @@ type Agents struct {
 	folder string
 }
 
-// startedAtOnce bounds the agents that are starting.
+// startedAtOnce limits how many agents start concurrently.
 const startedAtOnce = 8
 
-// StartAgents starts a node agent on nodes of the cluster, on machines that have a
+// StartAgents starts a node agent for each of the nodes, on hosts with the given
 // version of the driver loaded.
 func (c *Cluster) StartAgents(ctx context.Context, driverVersion string, nodes ...string) (*Agents, error) {
 	folder, err := os.MkdirTemp("", "gcu-h-") // short, for the sockets below it
 	if err != nil {
-		return nil, fmt.Errorf("making a folder for the machines: %w", err)
+		return nil, fmt.Errorf("creating a folder for the hosts: %w", err)
 	}
 	a := &Agents{byNode: map[string]*Process{}, hosts: map[string]*Host{}, folder: folder, names: slices.Sorted(slices.Values(nodes))}
 	for _, name := range a.names {
@@ -54,13 +54,13 @@ func (c *Cluster) StartAgents(ctx context.Context, driverVersion string, nodes .
 	return a, err
 }
 
-// Of returns the agent of a node, nil when there is none.
+// Of returns the agent of a node, nil if there is none.
 func (a *Agents) Of(node string) *Process { return a.byNode[node] }
 
-// Host returns the machine of a node.
+// Host returns the host of a node.
 func (a *Agents) Host(node string) *Host { return a.hosts[node] }
 
-// Processes returns the agents by node. Nil has none.
+// Processes returns the agents, ordered by node. Nil has none.
 func (a *Agents) Processes() []*Process {
 	var all []*Process
 	if a == nil {
@@ -74,13 +74,12 @@ func (a *Agents) Processes() []*Process {
 	return all
 }
 
-// Freeze stops the agents of nodes where they are, as the loss of the machine does,
-// until Thaw.
+// Freeze suspends the agents of nodes until Thaw, as if their machines were lost.
 func (a *Agents) Freeze(nodes ...string) error {
 	return a.signal(nodes, (*Process).Freeze)
 }
 
-// Thaw lets frozen agents go on.
+// Thaw resumes frozen agents.
 func (a *Agents) Thaw(nodes ...string) error {
 	return a.signal(nodes, (*Process).Thaw)
 }
@@ -98,7 +97,7 @@ func (a *Agents) signal(nodes []string, send func(*Process) error) error {
 	return nil
 }
 
-// Stop ends the agents and takes their machines away. Nil has none.
+// Stop stops the agents and removes their hosts. Nil has none.
 func (a *Agents) Stop() error {
 	if a == nil {
 		return nil
@@ -111,7 +110,7 @@ func (a *Agents) Stop() error {
 	return errors.Join(errs...)
 }
 
-// close takes the machines away.
+// close removes the hosts.
 func (a *Agents) close() {
 	for _, h := range a.hosts {
 		h.Close()

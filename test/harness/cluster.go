@@ -21,13 +21,13 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Project is a checkout of this project with its programs built.
+// Project is a checkout of this project whose programs are built.
 type Project struct {
 	// Root is the folder of go.mod.
 	Root string
 }
 
-// FindProject returns the project the working directory is in.
+// FindProject returns the project that contains the working directory.
 func FindProject() (Project, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -46,9 +46,9 @@ func (p Project) Path(elements ...string) string {
 	return filepath.Join(append([]string{p.Root}, elements...)...)
 }
 
-// Program returns the path of a built program, or an error that says how to build it. It
-// is that of the folder that the environment variable PROGRAMS names from the project's
-// root, where it is there, else that of bin.
+// Program returns the path of a built program, or an error that says how to build it.
+// It looks in the folder in the environment variable PROGRAMS, relative to the
+// project's root, and then in bin.
 func (p Project) Program(name string) (string, error) {
 	if folder := os.Getenv("PROGRAMS"); folder != "" {
 		path := p.Path(folder, name)
@@ -66,7 +66,7 @@ func (p Project) Program(name string) (string, error) {
 // Cluster is a running test cluster.
 type Cluster struct {
 	Project Project
-	// Dir holds the cluster's data; Kubeconfig is the administrator's.
+	// Dir contains the cluster's data; Kubeconfig is the administrator's.
 	Dir        string
 	Kubeconfig string
 	// Config and Client act as the administrator, unthrottled.
@@ -74,13 +74,13 @@ type Cluster struct {
 	Client client.Client
 
 	kubectl string
-	// dismissGuard ends the process that ends the cluster when this one has ended in
-	// whatever way; nil when the cluster is to outlive it.
+	// dismissGuard stops the process that removes the cluster after this one has ended;
+	// nil if the cluster is kept.
 	dismissGuard func() error
 }
 
-// StartCluster starts a test cluster with the arguments of testcluster up after
-// --dir. Progress goes to the writer.
+// StartCluster runs testcluster up with additional arguments. Progress goes to the
+// writer.
 func StartCluster(ctx context.Context, project Project, dir string, progress io.Writer, args ...string) (*Cluster, error) {
 	c := &Cluster{Project: project, Dir: dir}
 	if err := c.startGuard(); err != nil {
@@ -111,15 +111,15 @@ func StartCluster(ctx context.Context, project Project, dir string, progress io.
 	return c, nil
 }
 
-// startGuard starts a process that waits for the end of this one, after which
-// nobody can clean up: a panic, a test's timeout, a SIGKILL. It keeps the logs.
+// startGuard starts a process that removes the cluster when this one has ended without
+// cleaning up, after a panic, a test timeout or SIGKILL. It keeps the logs.
 func (c *Cluster) startGuard() error {
 	program, err := c.Project.Program("testcluster")
 	if err != nil {
 		return err
 	}
 	guard := exec.Command("sh", "-c", `read -r keep || "$0" down --keep-logs --dir "$1"`, program, c.Dir)
-	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it is not to hear our Ctrl-C
+	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // must not receive our Ctrl-C
 	stdin, err := guard.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("guarding the cluster: %w", err)
@@ -134,24 +134,23 @@ func (c *Cluster) startGuard() error {
 	return nil
 }
 
-// Keep lets the cluster and the programs that are started on it from now on outlive
-// this process.
+// Keep makes the cluster, and programs started on it from now on, outlive this process.
 func (c *Cluster) Keep() error {
 	err := c.dismissGuard()
 	c.dismissGuard = nil
 	return err
 }
 
-// Stop ends the cluster and removes its data. It works after the caller's
-// context is done.
+// Stop stops the cluster and removes its data, even after the caller's context is done.
 func (c *Cluster) Stop(progress io.Writer) error {
 	if _, err := c.testcluster(context.Background(), progress, "down"); err != nil || c.dismissGuard == nil {
 		return err
 	}
-	return c.Keep() // there is nothing left to guard
+	return c.Keep() // nothing left to guard
 }
 
-// NodesOff makes nodes NotReady, waits until they are, and returns a line per node.
+// NodesOff takes nodes offline, waits until they are NotReady, and returns a line per
+// node.
 func (c *Cluster) NodesOff(ctx context.Context, names ...string) (string, error) {
 	return c.testcluster(ctx, io.Discard, append([]string{"node-off"}, names...)...)
 }
@@ -161,9 +160,9 @@ func (c *Cluster) NodesOn(ctx context.Context, names ...string) (string, error) 
 	return c.testcluster(ctx, io.Discard, append([]string{"node-on"}, names...)...)
 }
 
-// ServiceAccountKubeconfig writes a kubeconfig with the rights of a
-// ServiceAccount, namespace/name, and returns its path. The token names a node as
-// that of a pod there does, unless the node is empty.
+// ServiceAccountKubeconfig writes a kubeconfig with the rights of a ServiceAccount,
+// namespace/name, and returns its path. The token is bound to node, like that of a pod
+// there, unless node is empty.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, account, node string) (string, error) {
 	output := filepath.Join(c.Dir, strings.ReplaceAll(account, "/", "-")+node+".kubeconfig")
 	_, err := c.testcluster(ctx, io.Discard, "kubeconfig", "--serviceaccount", account, "--node", node, "--output", output)
@@ -179,8 +178,8 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 	return command
 }
 
-// Kubectl runs kubectl as the administrator and returns what it printed. An
-// error holds what it said.
+// Kubectl runs kubectl as the administrator and returns its output. Errors contain the
+// output too.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	output, err := c.KubectlCommand(ctx, args...).CombinedOutput()
 	if err != nil {
@@ -189,7 +188,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return string(output), nil
 }
 
-// testcluster runs a subcommand on this cluster's folder.
+// testcluster runs a testcluster command for this cluster.
 func (c *Cluster) testcluster(ctx context.Context, progress io.Writer, args ...string) (string, error) {
 	return c.run(ctx, progress, append([]string{args[0], "--dir", c.Dir}, args[1:]...)...)
 }
@@ -209,7 +208,7 @@ func (c *Cluster) run(ctx context.Context, progress io.Writer, args ...string) (
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-// interruptible returns a command that hears the end of ctx as a Ctrl-C.
+// interruptible returns a command that is interrupted when ctx ends.
 func interruptible(ctx context.Context, program string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// diesWith is set in the process that dies, to the root of its project.
+// diesWith is set in the dying process, to the root of its project.
 const diesWith = "HARNESS_TEST_DIES_WITH"
 
 func TestMain(m *testing.M) {
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A process that dies cannot take its cluster down; its guard does.
-func TestAClusterDoesNotOutliveTheProcessThatStartedIt(t *testing.T) {
+// The guard removes the cluster of a process that was killed.
+func TestGuardRemovesTheClusterOfADeadProcess(t *testing.T) {
 	root := t.TempDir()
 	said := filepath.Join(root, "said")
 	if err := os.Mkdir(filepath.Join(root, "bin"), 0o755); err != nil {
@@ -46,10 +46,10 @@ func TestAClusterDoesNotOutliveTheProcessThatStartedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || line != "guarded\n" {
-		t.Fatalf("it says %q: %v", line, err)
+		t.Fatalf("the process printed %q: %v", line, err)
 	}
 	if _, err := os.Stat(said); err == nil {
-		t.Error("the cluster was taken down while the process lived")
+		t.Error("the cluster was removed while the process was alive")
 	}
 	if err := dying.Process.Kill(); err != nil {
 		t.Fatal(err)

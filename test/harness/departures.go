@@ -10,25 +10,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Departure is a pod whose deletion was seen.
+// Departure is a pod whose deletion was observed.
 type Departure struct {
 	Node string
-	// Pod is namespace/name; DaemonSet the name of the one that owned it, "" for none.
+	// Pod is namespace/name; DaemonSet is its owner's name, "" for none.
 	Pod, DaemonSet string
 }
 
-// Departures watches which pods go, in which order. It shares no code with the operator.
+// Departures records which pods are deleted, in which order. It shares no code with the
+// operator.
 type Departures struct {
 	mu   sync.Mutex
 	seen map[types.UID]bool
 	list []Departure
 }
 
-// WatchDepartures starts to watch all pods; it ends with ctx.
+// WatchDepartures watches all pods until ctx ends.
 func WatchDepartures(ctx context.Context, c *Cluster) (*Departures, error) {
 	d := &Departures{seen: map[types.UID]bool{}}
 	err := watchPods(ctx, c, "", d.see)
-	d.Take() // those that were on their way out before
+	d.Take() // pods that were already being deleted
 	return d, err
 }
 

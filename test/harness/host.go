@@ -12,12 +12,11 @@ import (
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Host plays the machine of a simulated node to its node agent: the files of a
-// loaded driver and its cards, and a containerd that has any image at once, and whose
-// default runtime is the wanted one already. What an agent does to a real engine is
-// tested in test/host.
+// Host simulates the machine of a simulated node for its node agent: the files of a
+// loaded driver and its cards, and a containerd that pulls any image at once and
+// already has the desired default runtime. Tests with a real engine are in test/host.
 type Host struct {
-	// Root is the folder that stands for the host's root.
+	// Root is the folder that serves as the host's root.
 	Root string
 
 	server *grpc.Server
@@ -27,8 +26,8 @@ type Host struct {
 // hostCards is the number of cards of a Host.
 const hostCards = 8
 
-// NewHost makes a Host below a folder, which serves until it is closed. The path of
-// the folder must be short: there are sockets below it.
+// NewHost creates a Host below a folder; it serves until Close. The path of the folder
+// must be short, because it contains sockets.
 func NewHost(folder, driverVersion string) (*Host, error) {
 	h := &Host{Root: folder, server: grpc.NewServer(), images: &images{present: map[string]bool{}}}
 	if err := h.LoadDriver(driverVersion); err != nil {
@@ -44,11 +43,11 @@ func NewHost(folder, driverVersion string) (*Host, error) {
 	}
 	socket := filepath.Join(folder, "run", "containerd", "containerd.sock")
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		return nil, fmt.Errorf("making the folder of the engine: %w", err)
+		return nil, fmt.Errorf("creating the engine's folder: %w", err)
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
-		return nil, fmt.Errorf("playing containerd: %w", err)
+		return nil, fmt.Errorf("serving containerd: %w", err)
 	}
 	criv1.RegisterRuntimeServiceServer(h.server, engine{})
 	criv1.RegisterImageServiceServer(h.server, h.images)
@@ -56,10 +55,10 @@ func NewHost(folder, driverVersion string) (*Host, error) {
 	return h, nil
 }
 
-// Close stops the engine of the host. Its files stay.
+// Close stops the host's engine and keeps its files.
 func (h *Host) Close() { h.server.Stop() }
 
-// LoadDriver has the host show that a version of the driver is loaded.
+// LoadDriver makes the host report that a version of the driver is loaded.
 func (h *Host) LoadDriver(version string) error {
 	return h.write("sys/module/enflame/version", version+"\n")
 }
@@ -82,7 +81,7 @@ func (h *Host) write(name, text string) error {
 	return nil
 }
 
-// engine answers as containerd does.
+// engine responds like containerd.
 type engine struct {
 	criv1.UnimplementedRuntimeServiceServer
 }
@@ -118,7 +117,7 @@ func (i *images) ImageStatus(_ context.Context, r *criv1.ImageStatusRequest) (*c
 	return &criv1.ImageStatusResponse{Image: &criv1.Image{Id: "sha256:" + r.GetImage().GetImage()}}, nil
 }
 
-// PullImage implements ImageService: any image is there at once.
+// PullImage implements ImageService: any image is pulled at once.
 func (i *images) PullImage(_ context.Context, r *criv1.PullImageRequest) (*criv1.PullImageResponse, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

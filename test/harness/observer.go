@@ -18,34 +18,33 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Observer watches the pods of DaemonSets with eyes of its own: it shares no
-// code with the operator. A node counts as down from the moment a pod on it is
-// being deleted until every pod that was deleted there has an available
-// successor: one that has been Ready for the minReadySeconds of its DaemonSet. A
-// node that is merely cut off does not count, nobody made it so.
+// Observer watches the pods of DaemonSets. It shares no code with the operator. A node
+// counts as down from the deletion of a pod on it until every pod deleted there has an
+// available replacement, which has been Ready for the minReadySeconds of its DaemonSet.
+// A node that is only offline does not count, because no deletion caused it.
 type Observer struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// minReady is the minReadySeconds of the DaemonSets that have one, by namespace/name.
+	// minReady is the minReadySeconds of DaemonSets that set it, by namespace/name.
 	minReady map[string]time.Duration
-	// live are the pods that are not being deleted.
+	// live are the pods without a deletionTimestamp.
 	live map[place]*corev1.Pod
-	// down are the places whose pod was deleted and has no available successor, by node.
+	// down are the places whose pod was deleted and has no available replacement, by node.
 	down map[string]map[place]bool
-	// gone are the pods whose deletion was seen, at any time: UID -> node.
+	// gone are all pods whose deletion was ever observed: UID -> node.
 	gone map[types.UID]string
-	// last is how those pods were seen last.
+	// last is the last observed state of those pods.
 	last map[types.UID]*corev1.Pod
-	// settled is when it was last decided which pods are available.
+	// settled is when availability was last evaluated.
 	settled time.Time
-	// atReset is what was down at the last Reset, turns what came after.
+	// atReset is what was down at the last Reset, turns the changes since.
 	atReset []turn
 	turns   []turn
 	deleted []types.UID
 }
 
-// place is where a DaemonSet has a pod; its name is namespace/name.
+// place is a DaemonSet, namespace/name, on a node.
 type place struct{ node, daemonSet string }
 
 // turn is a node going down or coming up.
@@ -55,22 +54,22 @@ type turn struct {
 	at   time.Time
 }
 
-// Outage is a time during which a node was down.
+// Outage is a period during which a node was down.
 type Outage struct {
 	Node string
 	From time.Time
-	// To is zero when it is still down.
+	// To is zero if it is still down.
 	To time.Time
 }
 
-// NewObserver returns an observer of what it is told with See and SeeDaemonSet.
+// NewObserver returns an observer that is fed by See and SeeDaemonSet.
 func NewObserver(clock clock.PassiveClock) *Observer {
 	return &Observer{clock: clock, settled: clock.Now(), minReady: map[string]time.Duration{}, live: map[place]*corev1.Pod{},
 		down: map[string]map[place]bool{}, gone: map[types.UID]string{}, last: map[types.UID]*corev1.Pod{}}
 }
 
-// Observe starts an observer of the pods a selector matches in all namespaces;
-// it ends with ctx. What it has seen is passed on to others.
+// Observe observes the pods that match a selector in all namespaces until ctx ends. It
+// passes events on to others.
 func Observe(ctx context.Context, c *Cluster, selector string, others ...func(pod *corev1.Pod, gone bool)) (*Observer, error) {
 	o := NewObserver(clock.RealClock{})
 	if err := watchDaemonSets(ctx, c, o.SeeDaemonSet); err != nil {
@@ -84,8 +83,8 @@ func Observe(ctx context.Context, c *Cluster, selector string, others ...func(po
 	})
 }
 
-// watchDaemonSets hands all DaemonSets to see, and returns when it has those that
-// are there; it ends with ctx.
+// watchDaemonSets calls see for all DaemonSets until ctx ends, and returns after the
+// initial list.
 func watchDaemonSets(ctx context.Context, c *Cluster, see func(*appsv1.DaemonSet)) error {
 	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -98,8 +97,8 @@ func watchDaemonSets(ctx context.Context, c *Cluster, see func(*appsv1.DaemonSet
 	})
 }
 
-// watchPods hands the pods a selector matches in all namespaces to see, and
-// returns when it has those that are there; it ends with ctx.
+// watchPods calls see for the pods that match a selector in all namespaces until ctx
+// ends, and returns after the initial list.
 func watchPods(ctx context.Context, c *Cluster, selector string, see func(pod *corev1.Pod, gone bool)) error {
 	clientset, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -110,13 +109,13 @@ func watchPods(ctx context.Context, c *Cluster, selector string, see func(pod *c
 	return runInformer(ctx, factory.Core().V1().Pods().Informer(), podHandler(see))
 }
 
-// podHandler is a handler of events of pods.
+// podHandler handles pod events.
 func podHandler(see func(pod *corev1.Pod, gone bool)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { see(object.(*corev1.Pod), false) },
 		UpdateFunc: func(_, object any) { see(object.(*corev1.Pod), false) },
 		DeleteFunc: func(object any) {
-			// The watch was interrupted while the pod went.
+			// The pod was deleted while the watch was interrupted.
 			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = missed.Obj
 			}
@@ -125,7 +124,7 @@ func podHandler(see func(pod *corev1.Pod, gone bool)) cache.ResourceEventHandler
 	}
 }
 
-// runInformer runs an informer until ctx ends, and returns when it is synchronised.
+// runInformer runs an informer until ctx ends, and returns when it has synced.
 func runInformer(ctx context.Context, informer cache.SharedInformer, handler cache.ResourceEventHandler) error {
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
@@ -138,7 +137,7 @@ func runInformer(ctx context.Context, informer cache.SharedInformer, handler cac
 	return nil
 }
 
-// SeeDaemonSet notes how long pods of a DaemonSet have to be Ready.
+// SeeDaemonSet records the minReadySeconds of a DaemonSet.
 func (o *Observer) SeeDaemonSet(ds *appsv1.DaemonSet) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,7 +146,7 @@ func (o *Observer) SeeDaemonSet(ds *appsv1.DaemonSet) {
 	o.settle()
 }
 
-// See notes the state of a pod, or that it is gone.
+// See records the state of a pod, or that it is gone.
 func (o *Observer) See(pod *corev1.Pod, gone bool) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "DaemonSet" || pod.Spec.NodeName == "" {
@@ -165,8 +164,8 @@ func (o *Observer) See(pod *corev1.Pod, gone bool) {
 	o.settle()
 }
 
-// seeDeleted counts the deletion of a pod once: a pod whose containers have ended
-// may have a successor before it is gone.
+// seeDeleted counts the deletion of a pod once: a pod whose containers have exited may
+// have a replacement before it is gone.
 func (o *Observer) seeDeleted(at place, pod *corev1.Pod) {
 	o.last[pod.UID] = pod
 	if o.live[at] != nil && o.live[at].UID == pod.UID {
@@ -186,7 +185,7 @@ func (o *Observer) seeDeleted(at place, pod *corev1.Pod) {
 	o.down[at.node][at] = true
 }
 
-// settle lets the nodes come up whose pods have become available by now.
+// settle marks the nodes as up whose pods have become available.
 func (o *Observer) settle() {
 	now := o.clock.Now()
 	var up []turn
@@ -214,8 +213,8 @@ func (o *Observer) settle() {
 	o.settled = now
 }
 
-// availableSince returns since when the pod at a place is available, which may lie
-// ahead; false when it is not going to be.
+// availableSince returns when the pod at a place became or will become available; false
+// if it is not Ready.
 func (o *Observer) availableSince(at place) (time.Time, bool) {
 	pod := o.live[at]
 	if pod == nil {
@@ -229,8 +228,8 @@ func (o *Observer) availableSince(at place) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Outages returns when nodes were down since the last Reset, in order of their
-// beginning; those that were down already began before it.
+// Outages returns the outages since the last Reset, ordered by start; some may have
+// started before it.
 func (o *Observer) Outages() []Outage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -252,7 +251,7 @@ func (o *Observer) Outages() []Outage {
 // last Reset.
 func (o *Observer) Most() int { return o.most(func(string) bool { return true }) }
 
-// MostOf returns the same, counting only some nodes.
+// MostOf is like Most for the given nodes only.
 func (o *Observer) MostOf(nodes ...string) int {
 	return o.most(func(node string) bool { return slices.Contains(nodes, node) })
 }
@@ -274,11 +273,10 @@ func (o *Observer) most(counts func(node string) bool) int {
 	return most
 }
 
-// Replaced returns how many pods were deleted since the last Reset.
+// Replaced returns the number of pods deleted since the last Reset.
 func (o *Observer) Replaced() int { return len(o.Deleted()) }
 
-// Deleted returns the pods that were deleted since the last Reset, with the
-// node of each.
+// Deleted returns the pods deleted since the last Reset and their nodes.
 func (o *Observer) Deleted() map[types.UID]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -289,15 +287,15 @@ func (o *Observer) Deleted() map[types.UID]string {
 	return deleted
 }
 
-// Last returns a pod whose deletion was seen, as it was seen last; nil for another one.
-// It is not to be changed.
+// Last returns the last observed state of a deleted pod; nil if its deletion was not
+// observed. The caller must not change it.
 func (o *Observer) Last(uid types.UID) *corev1.Pod {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last[uid]
 }
 
-// Reset starts counting anew.
+// Reset restarts counting.
 func (o *Observer) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

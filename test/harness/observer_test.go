@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// begin is when the tests begin.
+// begin is the start time of the tests.
 var begin = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// observed is a pod of a DaemonSet on a node, Ready from the beginning or not.
+// observed returns a pod of a DaemonSet on a node, Ready from the beginning or not.
 func observed(node, uid string, ready, deleted bool) *corev1.Pod {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: uid, UID: types.UID(uid),
 		OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "exporter", Controller: ptr.To(true)}}}}
@@ -32,7 +32,7 @@ func observed(node, uid string, ready, deleted bool) *corev1.Pod {
 	return pod
 }
 
-// readyAt is a pod that has become Ready so many seconds after the beginning.
+// readyAt returns a pod that became Ready at this many seconds after the beginning.
 func readyAt(node, uid string, seconds int) *corev1.Pod {
 	pod := observed(node, uid, true, false)
 	pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second))
@@ -51,14 +51,14 @@ func TestMostNodesDownAtOnce(t *testing.T) {
 		"one after the other": {[]seen{
 			{observed("a", "a1", true, true), false}, {observed("a", "a1", true, true), true}, {observed("a", "a2", true, false), false},
 			{observed("b", "b1", true, true), false}, {observed("b", "b1", true, true), true}, {observed("b", "b2", true, false), false}}, 1},
-		"the successor is there before the other is gone": {[]seen{
+		"the replacement exists before the old pod is gone": {[]seen{
 			{observed("a", "a1", false, true), false}, {observed("a", "a2", true, false), false}, {observed("a", "a1", false, true), true},
 			{observed("b", "b1", true, true), false}}, 1},
-		"the second goes before the successor of the first is Ready": {[]seen{
+		"the second is deleted before the replacement of the first is Ready": {[]seen{
 			{observed("a", "a1", true, true), false}, {observed("a", "a1", true, true), true}, {observed("a", "a2", false, false), false},
 			{observed("b", "b1", true, true), false}}, 2},
-		"only their end is seen": {[]seen{{observed("a", "a1", true, false), true}, {observed("b", "b1", true, false), true}}, 2},
-		"the end of one is seen after its successor": {[]seen{
+		"only the deletions are observed": {[]seen{{observed("a", "a1", true, false), true}, {observed("b", "b1", true, false), true}}, 2},
+		"a deletion is observed after the replacement": {[]seen{
 			{observed("a", "a2", true, false), false}, {observed("a", "a1", true, false), true}, {observed("b", "b1", true, true), false}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestMostNodesDownAtOnce(t *testing.T) {
 	}
 }
 
-// A watch that was interrupted tells of a deletion only that it happened.
-func TestADeletionThatTheWatchMissedCounts(t *testing.T) {
+// After an interrupted watch only the fact of a deletion is known.
+func TestADeletionDuringAnInterruptedWatchCounts(t *testing.T) {
 	o, d := NewObserver(clocktesting.NewFakePassiveClock(begin)), &Departures{seen: map[types.UID]bool{}}
 	handler := podHandler(func(pod *corev1.Pod, gone bool) { o.See(pod, gone); d.see(pod, gone) })
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "kube-system/a1", Obj: observed("a", "a1", true, false)})
@@ -101,16 +101,16 @@ func TestANodeIsDownUntilItsPodWasReadyForMinReadySeconds(t *testing.T) {
 		most  int
 		want  []Outage
 	}{
-		"the next is taken down too early": {[]step{second}, 2, []Outage{{"a", at(0), at(15)}, {"b", at(14), time.Time{}}}},
-		"the next is taken down in time":   {[]step{{16, second.do}}, 1, []Outage{{"a", at(0), at(15)}, {"b", at(16), time.Time{}}}},
-		"the successor is not Ready in between": {[]step{
+		"the next pod is deleted too early": {[]step{second}, 2, []Outage{{"a", at(0), at(15)}, {"b", at(14), time.Time{}}}},
+		"the next pod is deleted in time":   {[]step{{16, second.do}}, 1, []Outage{{"a", at(0), at(15)}, {"b", at(16), time.Time{}}}},
+		"the replacement becomes unready in between": {[]step{
 			{10, func(o *Observer) { o.See(observed("a", "a2", false, false), false) }},
 			{12, func(o *Observer) { o.See(readyAt("a", "a2", 12), false) }},
 			{18, second.do}}, 2, []Outage{{"a", at(0), at(22)}, {"b", at(18), time.Time{}}}},
-		"the successor is deleted before": {[]step{
+		"the replacement is deleted before it is available": {[]step{
 			{10, func(o *Observer) { o.See(observed("a", "a2", true, true), false) }},
 			{16, second.do}}, 2, []Outage{{"a", at(0), time.Time{}}, {"b", at(16), time.Time{}}}},
-		"it is shortened meanwhile": {[]step{{8, func(o *Observer) { o.SeeDaemonSet(minReady(0)) }}, second}, 1,
+		"minReadySeconds is reduced meanwhile": {[]step{{8, func(o *Observer) { o.SeeDaemonSet(minReady(0)) }}, second}, 1,
 			[]Outage{{"a", at(0), at(8)}, {"b", at(14), time.Time{}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestANodeIsDownUntilItsPodWasReadyForMinReadySeconds(t *testing.T) {
 	}
 }
 
-func TestResetCountsOnWithWhatIsDown(t *testing.T) {
+func TestResetKeepsNodesThatAreDown(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(begin)
 	o := NewObserver(clock)
 	o.See(observed("a", "a1", true, true), false)

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PodProcess returns the id, on this machine, of the process that runs a program in a pod
-// of a real node: the node is a container of this machine, which sees all that runs there.
-// No such process, or more than one, is an error.
+// PodProcess returns this machine's id of the process that runs a program in a pod of a
+// real node, which is a container on this machine. It is an error if there is no such
+// process or more than one.
 func PodProcess(pod *corev1.Pod, program string) (int, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
 	if err != nil {
@@ -22,9 +22,9 @@ func PodProcess(pod *corev1.Pod, program string) (int, error) {
 	for _, name := range names {
 		comm, err := os.ReadFile(name)
 		if err != nil || strings.TrimSpace(string(comm)) != program {
-			continue // it has ended, or is something else
+			continue // it has exited, or is another program
 		}
-		// The kubelet puts the UID of the pod into the names of its groups.
+		// The names of the kubelet's cgroups contain the pod's UID.
 		groups, err := os.ReadFile(filepath.Join(filepath.Dir(name), "cgroup"))
 		if err != nil || !strings.Contains(string(groups), string(pod.UID)) {
 			continue

@@ -20,15 +20,15 @@ const (
 	pollInterval = 200 * time.Millisecond
 )
 
-// Accounts of the shipped manifests.
+// ServiceAccounts of the shipped manifests.
 const (
 	ManagerAccount = "kube-system/gcu-operator"
 	AgentAccount   = "kube-system/gcu-node-agent"
 )
 
-// Process is a program of the project that runs.
+// Process is a running program of the project.
 type Process struct {
-	// URL is where it serves: the manager its metrics, an agent its endpoint.
+	// URL is the address of the manager's metrics or of an agent's endpoint.
 	URL string
 	// Log is the file with its output.
 	Log string
@@ -49,9 +49,9 @@ func (c *Cluster) Install(ctx context.Context) error {
 	return err
 }
 
-// StartManager starts a manager with the rights of its ServiceAccount and waits
-// until it is ready. More arguments are appended to its own; without them it does
-// not serve the REST API.
+// StartManager starts a manager with the rights of its ServiceAccount and waits until
+// it is ready. args are appended to its arguments; by default it does not serve the
+// REST API.
 func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, error) {
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, ManagerAccount, "")
 	if err != nil {
@@ -76,9 +76,9 @@ func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, e
 	return p, p.waitFor(ctx, "http://"+probes+"/readyz")
 }
 
-// StartAgent starts the node agent of one node, whose machine has its root in a
-// folder, with the rights of its ServiceAccount on that node, and waits until it
-// serves: everybody, over TCP, as in the documents of OpenYurt.
+// StartAgent starts the node agent of one node, with the rights of its ServiceAccount
+// on that node and hostRoot as the host's root, and waits until it serves over TCP
+// without authentication, as in OpenYurt's documents.
 func (c *Cluster) StartAgent(ctx context.Context, node, hostRoot string) (*Process, error) {
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, AgentAccount, node)
 	if err != nil {
@@ -112,28 +112,28 @@ func (c *Cluster) start(program, logName string, args []string) (*Process, error
 	defer log.Close()
 	p.command = exec.Command(path, args...)
 	p.command.Stdout, p.command.Stderr = log, log
-	// It is not to hear the Ctrl-C meant for us.
+	// The process must not receive our Ctrl-C.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if c.dismissGuard != nil {
-		p.command.SysProcAttr.Pdeathsig = syscall.SIGKILL // nor to outlive us
+		p.command.SysProcAttr.Pdeathsig = syscall.SIGKILL // it must not outlive us
 	}
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)
 	}
 	go func() {
-		_ = p.command.Wait() // how it ended is in its log
+		_ = p.command.Wait() // the exit status is in its log
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// Name is the name of the program.
+// Name returns the name of the program.
 func (p *Process) Name() string { return filepath.Base(p.command.Path) }
 
-// PID is the process id.
+// PID returns the process id.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
-// Ended reports whether the process has ended.
+// Ended reports whether the process has exited.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
@@ -143,38 +143,38 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Stop ends the process and waits for it.
+// Stop stops the process and waits until it has exited.
 func (p *Process) Stop() error {
-	_ = p.command.Process.Signal(syscall.SIGTERM) // gone already: then done is closed
+	_ = p.command.Process.Signal(syscall.SIGTERM) // if it has exited, done is closed
 	select {
 	case <-p.done:
 		return nil
 	case <-time.After(stopTimeout):
 		_ = p.command.Process.Kill()
 		<-p.done
-		return fmt.Errorf("%s did not end within %s of SIGTERM, see %s", p.command.Path, stopTimeout, p.Log)
+		return fmt.Errorf("%s did not exit within %s of SIGTERM, see %s", p.command.Path, stopTimeout, p.Log)
 	}
 }
 
-// Kill ends the process at once, as a crash does.
+// Kill kills the process, like a crash.
 func (p *Process) Kill() {
 	_ = p.command.Process.Kill()
 	<-p.done
 }
 
-// Freeze stops the process where it is until Thaw: what it knows grows old.
+// Freeze suspends the process until Thaw, so that its view becomes stale.
 func (p *Process) Freeze() error { return p.command.Process.Signal(syscall.SIGSTOP) }
 
-// Thaw lets a frozen process go on.
+// Thaw resumes a frozen process.
 func (p *Process) Thaw() error { return p.command.Process.Signal(syscall.SIGCONT) }
 
-// waitFor polls a URL until it answers 200.
+// waitFor polls a URL until it returns 200.
 func (p *Process) waitFor(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return Eventually(ctx, func() error {
 		if p.Ended() {
-			return Final(fmt.Errorf("%s ended while starting, see %s", p.command.Path, p.Log))
+			return Final(fmt.Errorf("%s exited while starting, see %s", p.command.Path, p.Log))
 		}
 		response, err := http.Get(url)
 		if err != nil {
@@ -194,11 +194,11 @@ type finalError struct{ cause error }
 func (e *finalError) Error() string { return e.cause.Error() }
 func (e *finalError) Unwrap() error { return e.cause }
 
-// Final marks an error that waiting does not mend.
+// Final marks an error that Eventually must not retry.
 func Final(err error) error { return &finalError{err} }
 
-// Eventually calls check until it returns nil, its error is Final, or ctx is
-// done; then it returns the last error.
+// Eventually calls check until it returns nil or a Final error, or ctx is done, and
+// returns the last error.
 func Eventually(ctx context.Context, check func() error) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// LoadImages loads archives of images into all real nodes.
+// LoadImages loads image archives into all real nodes.
 func (c *Cluster) LoadImages(ctx context.Context, progress io.Writer, archives ...string) error {
 	_, err := c.testcluster(ctx, progress, append([]string{"load-image"}, archives...)...)
 	return err
 }
 
-// OnNode runs a program on a real node as an administrator who has logged in there, and
-// returns what it printed. An error holds what it said.
+// OnNode runs a program on a real node, like an administrator logged in there, and
+// returns its output. Errors contain its error output.
 func (c *Cluster) OnNode(ctx context.Context, node string, input io.Reader, argv ...string) (string, error) {
 	program, err := c.Project.Program("testcluster")
 	if err != nil {
@@ -30,14 +30,14 @@ func (c *Cluster) OnNode(ctx context.Context, node string, input io.Reader, argv
 	return stdout.String(), nil
 }
 
-// KillNodes takes the power of real nodes away: everything on them ends at once. It
-// does not wait until the cluster has noticed.
+// KillNodes powers real nodes off: all their processes are killed at once. It does not
+// wait until they are NotReady.
 func (c *Cluster) KillNodes(ctx context.Context, names ...string) error {
 	_, err := c.testcluster(ctx, io.Discard, append([]string{"node-kill", "--wait=false"}, names...)...)
 	return err
 }
 
-// StartNodes boots real nodes that have no power, and waits until they are Ready.
+// StartNodes boots real nodes that are powered off, and waits until they are Ready.
 func (c *Cluster) StartNodes(ctx context.Context, names ...string) error {
 	_, err := c.testcluster(ctx, io.Discard, append([]string{"node-start"}, names...)...)
 	return err

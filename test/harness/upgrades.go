@@ -13,8 +13,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// WatchUpgrades hands every state of every NodeUpgrade to see, one at a time and as soon
-// as it was stored, and returns when it has those that are there; it ends with ctx.
+// WatchUpgrades calls see with every stored state of every NodeUpgrade, sequentially,
+// until ctx ends, and returns after the initial list.
 func WatchUpgrades(ctx context.Context, c *Cluster, see func(*topsv1.NodeUpgrade)) error {
 	watcher, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Client.Scheme()})
 	if err != nil {

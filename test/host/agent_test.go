@@ -22,7 +22,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
-// killPoint says where the agent is killed.
+// killPoint is the point at which the agent is killed.
 type killPoint string
 
 const (
@@ -34,7 +34,7 @@ const (
 	agentTimeLimit           = time.Minute
 )
 
-// TestMain plays the agent and the restart command too: they are this program.
+// TestMain also runs as the agent and as the restart command, which are this program.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 {
 		role, spec := os.Args[1], os.Args[2]
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// agent is what a process of the agent is told.
+// agent is the input of an agent process.
 type agent struct {
 	Daemon daemon
 	State  string
@@ -110,7 +110,7 @@ func die() {
 	select {}
 }
 
-// killer is the command, and the end of the agent around it.
+// killer runs the restart command and kills the agent before, during or after it.
 type killer struct {
 	hostagent.Command
 	agent agent
@@ -139,8 +139,8 @@ func (k killer) Restart(ctx context.Context, e hostagent.Engine, operation strin
 	return k.Command.Restart(ctx, e, operation)
 }
 
-// killAtDecision is a log that ends the agent at its first decision on the restart, which nothing
-// has recorded yet.
+// killAtDecision returns a logger that kills the agent at its first decision on the
+// restart, before anything is recorded.
 func killAtDecision() logr.Logger {
 	return funcr.New(func(_, line string) {
 		if strings.Contains(line, "Decided on a restart of the runtime") {
@@ -149,7 +149,7 @@ func killAtDecision() logr.Logger {
 	}, funcr.Options{Verbosity: 4})
 }
 
-// run runs the agent to its end: its result, or nil when it was killed.
+// run runs the agent until it exits and returns its result, or nil if it was killed.
 func (a agent) run(t *testing.T) *hostagent.Result {
 	t.Helper()
 	spec, err := json.Marshal(a)

@@ -25,8 +25,8 @@ const (
 	second = "enflame-b"
 )
 
-// daemon is a container engine below a directory that plays the host's root. It
-// is read back by the process that restarts it.
+// daemon is a container engine below a directory that serves as the host's root. The
+// process that restarts it reads it from a file.
 type daemon struct {
 	Root   string
 	Engine hostagent.Engine
@@ -39,7 +39,7 @@ func (d daemon) file() string   { return filepath.Join(d.Root, string(d.Engine)+
 func (d daemon) starts() string { return filepath.Join(d.Root, string(d.Engine)+".starts") }
 func (d daemon) log() string    { return filepath.Join(d.Root, string(d.Engine)+".log") }
 
-// restartArgv is what an administrator would set.
+// restartArgv returns the restart command that an administrator would configure.
 func (d daemon) restartArgv() []string { return []string{os.Args[0], "restart-daemon", d.file()} }
 
 // startEngine starts a daemon whose default runtime is runc.
@@ -90,7 +90,7 @@ func (d daemon) configure(t *testing.T, runtime string) {
 	check(t, os.WriteFile(d.Config, []byte(config), 0o600))
 }
 
-// start starts the daemon in a session of its own and notes its process.
+// start starts the daemon in its own session and records its process.
 func (d daemon) start() error {
 	log, err := os.OpenFile(d.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -103,7 +103,7 @@ func (d daemon) start() error {
 	if err := command.Start(); err != nil {
 		return err
 	}
-	go func() { _ = command.Wait() }() // reaps it, as long as this process lives
+	go func() { _ = command.Wait() }() // reaps it while this process lives
 	starts, err := os.OpenFile(d.starts(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (d daemon) await() error {
 	})
 }
 
-// stop ends the last process that was started.
+// stop stops the last started process.
 func (d daemon) stop(signal syscall.Signal) error {
 	pids, err := d.started()
 	if err != nil {
@@ -158,7 +158,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// restartDaemon is the program that restarts a daemon: what a service manager does.
+// restartDaemon restarts a daemon, like a service manager.
 func restartDaemon(file string) error {
 	var d daemon
 	data, err := os.ReadFile(file)
@@ -177,7 +177,7 @@ func restartDaemon(file string) error {
 	return d.await()
 }
 
-// remove ends the daemon and takes away what it left, also when a test failed.
+// remove stops the daemon and removes its files and mounts, even if the test failed.
 func (d daemon) remove(t *testing.T) {
 	if t.Failed() {
 		if data, err := os.ReadFile(d.log()); err == nil {
@@ -191,13 +191,13 @@ func (d daemon) remove(t *testing.T) {
 	// A failed test may have started more than one.
 	if pids, err := d.started(); err == nil {
 		for _, pid := range pids {
-			// The number may belong to a stranger by now.
+			// The id may have been reused by another process.
 			if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.Contains(string(line), d.Root) {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
 	}
-	// dockerd has a containerd of its own, which outlives it when it is killed.
+	// dockerd has its own containerd, which survives if dockerd is killed.
 	if data, err := os.ReadFile(filepath.Join(d.Root, "exec/containerd/containerd.pid")); err == nil {
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && alive(pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -230,7 +230,7 @@ func mountsBelow(root string) []string {
 	return mounts
 }
 
-// needHost ends a test where real daemons cannot be had, and installs them where they are missing.
+// needHost installs missing daemons, and skips the test where they cannot run.
 func needHost(t *testing.T) {
 	t.Helper()
 	const what = "restarting and pulling with a real dockerd and containerd"
@@ -242,7 +242,7 @@ func needHost(t *testing.T) {
 	}
 }
 
-// poll waits for something that other processes do.
+// poll waits for an effect of other processes.
 func poll(limit time.Duration, what string, done func() bool) error {
 	for deadline := time.Now().Add(limit); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -1,9 +1,9 @@
-// Package host tests pkg/hostagent, and the node agent with it, against the real dockerd and containerd of
-// Debian, which it restarts, and a real registry on a loopback address. The agent is a process of
-// its own that is killed in the middle and started again.
+// Package host tests pkg/hostagent, and the node agent with it, against Debian's dockerd
+// and containerd, which it restarts, and a real registry on a loopback address. The agent
+// is a separate process that is killed at different points and started again.
 //
-// It needs Linux and root, and says in a skip what it did not test otherwise (test/need).
-// Missing packages are installed (test/install). Each daemon has directories, socket and
-// processes of its own below a temporary directory; nothing else is touched, and
-// no container is run.
+// It needs Linux and root; otherwise tests are skipped with a message (test/need).
+// Missing packages are installed (test/install). Each daemon has its own directories,
+// socket and processes below a temporary directory; nothing else is touched, and no
+// container is run.
 package host

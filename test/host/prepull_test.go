@@ -24,7 +24,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 )
 
-// library is a registry on a loopback address that wants a password.
+// library is a registry on a loopback address that requires a password.
 type library struct {
 	address string
 	asked   atomic.Int64 // requests for manifests
@@ -61,7 +61,7 @@ func openLibrary(t *testing.T) *library {
 	return l
 }
 
-// image pushes an image without anything in it that could be run.
+// image pushes an image without a runnable program.
 func (l *library) image(t *testing.T, path string) string {
 	t.Helper()
 	image, err := random.Image(1024, 2)
@@ -110,7 +110,7 @@ func TestPrepull(t *testing.T) {
 					t.Errorf("result is %+v, want %s %s of attempt %d", got, state, reason, attempts)
 				}
 				if strings.Contains(fmt.Sprint(got), librarian.Password) {
-					t.Errorf("a password is in the result: %+v", got)
+					t.Errorf("the result contains a password: %+v", got)
 				}
 			}
 			image := l.image(t, "gcu/gcu-driver:1.0")
@@ -121,7 +121,7 @@ func TestPrepull(t *testing.T) {
 			asked := l.asked.Load()
 			want(pull("op", hostagent.Prepull{Images: []string{image}}), hostagent.Done, hostagent.ReasonPresent, 4)
 			if l.asked.Load() != asked {
-				t.Error("the registry was asked for an image that is there")
+				t.Error("an existing image was requested from the registry")
 			}
 			want(pull("none", hostagent.Prepull{Images: []string{l.address + "/gcu/none:1.0"}, Secrets: []corev1.Secret{good}}), hostagent.Failed, hostagent.ReasonPullFailed, 1)
 

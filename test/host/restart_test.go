@@ -36,7 +36,7 @@ func TestTheRuntimeIsRestartedOnceWhereverTheAgentIsKilled(t *testing.T) {
 	}
 }
 
-// restartOnce runs an agent that is killed, and one that comes back.
+// restartOnce runs an agent that is killed, and then a new one.
 func restartOnce(t *testing.T, d daemon, a agent) {
 	before, err := d.started()
 	check(t, err)
@@ -47,12 +47,12 @@ func restartOnce(t *testing.T, d daemon, a agent) {
 		t.Fatalf("result %v of an agent killed at %q", result, a.Kill)
 	}
 	a.Kill = never
-	result = a.run(t) // comes back
+	result = a.run(t) // the new agent
 	wantFacts(t, d, a, *result, hostagent.ReasonRestarted)
 
 	again := a.run(t)
 	if diff := cmp.Diff(result, again); diff != "" {
-		t.Errorf("asked once more it answers otherwise (-before +now):\n%s", diff)
+		t.Errorf("a repeated request has another result (-before +now):\n%s", diff)
 	}
 	after, err := d.started()
 	check(t, err)
@@ -78,7 +78,7 @@ func wantFacts(t *testing.T, d daemon, a agent, got hostagent.Result, reason hos
 	if got.State != hostagent.Done || got.Reason != reason || runtime == nil {
 		t.Fatalf("result is %s %s %q, want Done %s", got.State, got.Reason, got.Message, reason)
 	}
-	stops := d.Engine == hostagent.Docker // it runs without live-restore
+	stops := d.Engine == hostagent.Docker // without live-restore
 	if runtime.Default != a.Want.DefaultRuntime || runtime.Engine != d.Engine || runtime.RestartStopsContainers != stops || runtime.Version == "" {
 		t.Errorf("runtime is %+v", *runtime)
 	}
@@ -87,7 +87,7 @@ func wantFacts(t *testing.T, d daemon, a agent, got hostagent.Result, reason hos
 // lineForm is the form of restart-docker.log in the gcu-operator guide.
 var lineForm = regexp.MustCompile(`^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]\d \d\d:\d\d:\d\d [A-Z0-9+-]+ \d{4}\] \S.*$`)
 
-// wantLog wants one line of the restart log to have a text.
+// wantLog checks that exactly one line of the restart log contains a text.
 func wantLog(t *testing.T, a agent, text string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(a.State, "restart-docker.log"))
@@ -121,7 +121,7 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 	t.Run("the configuration does not have the wanted runtime", func(t *testing.T) {
 		o, clock := optionsOf(d, t.TempDir()), testclock.NewFakeClock(time.Now())
 		o.Clock = clock
-		for _, want := range []hostagent.State{hostagent.Running, hostagent.Failed} { // the toolkit may still be at it
+		for _, want := range []hostagent.State{hostagent.Running, hostagent.Failed} { // the toolkit may still be changing it
 			got, err := restart(t, o, "a", true)
 			if err != nil || got.State != want || got.Reason != hostagent.ReasonNotConfigured {
 				t.Errorf("result %+v, %v, want %s", got, err, want)
@@ -130,14 +130,14 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 		}
 	})
 	d.configure(t, first)
-	t.Run("it is left to the administrator, and done when that one has restarted", func(t *testing.T) {
+	t.Run("it is left to the administrator, and done after the administrator's restart", func(t *testing.T) {
 		o := optionsOf(d, t.TempDir())
 		got, err := restart(t, o, "b", false)
 		if err != nil || got.State != hostagent.Waiting || got.Reason != hostagent.ReasonLeftToAdministrator {
 			t.Fatalf("result %+v, %v", got, err)
 		}
 		if now, err := d.started(); err != nil || len(now) != len(before) {
-			t.Fatalf("it was restarted all the same (%v)", err)
+			t.Fatalf("it was restarted nevertheless (%v)", err)
 		}
 		check(t, restartDaemon(d.file()))
 		check(t, poll(agentTimeLimit, "the administrator's restart to show", func() bool {
@@ -166,7 +166,7 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 		got, err := e.Execute(context.Background(), hostagent.Operation{ID: "c", Task: "runtime_restart-runtime",
 			RestartRuntime: &hostagent.RestartRuntime{DefaultRuntime: first, Allowed: true}})
 		if !errors.Is(err, hostagent.ErrNotRecorded) || !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("result %+v, %v; want an error that says that there is no space", got, err)
+			t.Errorf("result %+v, %v; want an error about missing disk space", got, err)
 		}
 	})
 	t.Run("the command fails", func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 
 const storyNode = "node-a"
 
-// story is an API server, a real docker, and the node agent as it is shipped.
+// story is an API server, a real docker, and the shipped node agent.
 type story struct {
 	t          *testing.T
 	admin      client.Client
@@ -37,7 +37,7 @@ func newStory(t *testing.T) *story {
 	t.Helper()
 	needHost(t)
 	s := &story{t: t, dir: t.TempDir(), daemon: startEngine(t, hostagent.Docker)}
-	// docker runs outside the host root, so where it keeps images is not below it.
+	// docker runs outside the host root, so its image folder is not below it.
 	check(t, os.MkdirAll(filepath.Join(s.daemon.Root, s.daemon.Root, "data"), 0o755))
 	ctrllog.SetLogger(logr.Discard())
 	server := apiserver.Start(t)
@@ -50,7 +50,7 @@ func newStory(t *testing.T) *story {
 	return s
 }
 
-// startAgent starts the program, and returns what kills it.
+// startAgent starts the program and returns a function that kills it.
 func (s *story) startAgent() (kill func()) {
 	s.t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -85,7 +85,7 @@ func (s *story) nodeUpgrade() *topsv1.NodeUpgrade {
 	return n
 }
 
-// ask stores an operation whose tasks have begun, as the operator does.
+// ask stores an operation whose tasks are running, like the operator.
 func (s *story) ask(id, image string, tasks ...string) {
 	s.t.Helper()
 	node := &corev1.Node{}
@@ -110,7 +110,7 @@ func (s *story) ask(id, image string, tasks ...string) {
 	check(s.t, s.admin.Status().Patch(s.t.Context(), n, client.MergeFrom(before)))
 }
 
-// done returns the report once it has the task as Done.
+// done waits until the report has the task as Done, and returns it.
 func (s *story) done(id, task string) (host *topsv1.HostReport, result *topsv1.HostTaskResult) {
 	s.t.Helper()
 	err := poll(time.Minute, id+" "+task, func() bool {
@@ -151,7 +151,7 @@ func TestAnOperationOfTheAPIServerRestartsTheRuntimeOnce(t *testing.T) {
 	if _, r := s.done("prepare", "toolkit_prepull"); r.Reason != string(hostagent.ReasonPulled) {
 		t.Errorf("result %+v", r)
 	}
-	s.daemon.configure(t, first) // what the pod of the toolkit does
+	s.daemon.configure(t, first) // like the toolkit's pod
 	s.ask("upgrade", image, "node_restart-runtime", "runtime_verify")
 	host, r := s.done("upgrade", "node_restart-runtime")
 	if r.Reason != string(hostagent.ReasonRestarted) || host.Runtime == nil || host.Runtime.Default != first {
@@ -160,7 +160,7 @@ func TestAnOperationOfTheAPIServerRestartsTheRuntimeOnce(t *testing.T) {
 	s.done("upgrade", "runtime_verify")
 
 	kill()
-	s.startAgent() // finds it done
+	s.startAgent() // finds the restart done
 	s.ask("again", image, "node_restart-runtime")
 	if host, r := s.done("again", "node_restart-runtime"); r.Reason != string(hostagent.ReasonAlreadyDefault) || host.Result("upgrade", storyNode+"_node_restart-runtime") == nil {
 		t.Errorf("result %+v, all %+v", r, host.Results)

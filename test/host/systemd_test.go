@@ -23,7 +23,7 @@ const (
 	containerdPath = managerPath + "/unit/containerd_2eservice"
 )
 
-// systemd plays systemd on a real bus: it has one unit, and restarts a real daemon.
+// systemd simulates systemd on a real bus: it has one unit, and restarts a real daemon.
 type systemd struct {
 	connection *dbus.Conn
 	restart    func() error
@@ -47,7 +47,7 @@ func (s *systemd) RestartUnit(unit, mode string) (dbus.ObjectPath, *dbus.Error) 
 	return job, nil
 }
 
-// startBus starts a bus below the host root of a daemon, with a systemd on it.
+// startBus starts a bus below a daemon's host root, with a simulated systemd.
 func startBus(t *testing.T, d daemon, restart func() error) *prop.Properties {
 	t.Helper()
 	socket := filepath.Join(d.Root, "run/dbus/system_bus_socket")
@@ -98,7 +98,7 @@ func TestSystemdRestartsTheRuntime(t *testing.T) {
 	execute := func(id, runtime string, change func(*hostagent.Options)) hostagent.Result {
 		t.Helper()
 		o := optionsOf(d, t.TempDir())
-		o.Command = nil // it is not needed where systemd is
+		o.Command = nil // not needed with systemd
 		change(&o)
 		e, err := hostagent.New(o)
 		check(t, err)

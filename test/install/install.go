@@ -1,5 +1,5 @@
-// Package install installs the programs that tests need and that a machine lacks, from
-// Debian's packages. It is the one place that knows in which package a program is.
+// Package install installs missing programs that tests need from Debian's packages. It
+// is the only place that maps programs to packages.
 package install
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// packages are those of the programs that are in one of another name.
+// packages are the packages of programs whose package has another name.
 var packages = map[string]string{
 	"busybox":             "busybox-static",
 	"ctr":                 "containerd",
@@ -26,7 +26,7 @@ var packages = map[string]string{
 // lookPath finds a program.
 var lookPath = exec.LookPath
 
-// Missing returns the packages of the programs that are not found, sorted.
+// Missing returns the packages of the missing programs, sorted.
 func Missing(programs ...string) []string {
 	var missing []string
 	for _, program := range programs {
@@ -43,8 +43,8 @@ func Missing(programs ...string) []string {
 	return slices.Compact(missing)
 }
 
-// Programs installs the packages of the programs that are not found, with apt-get. Where
-// that cannot be done, the error says what to do.
+// Programs installs the packages of missing programs with apt-get. If that is not
+// possible, the error says what to do.
 func Programs(ctx context.Context, programs ...string) error {
 	missing := Missing(programs...)
 	if len(missing) == 0 {
@@ -52,10 +52,10 @@ func Programs(ctx context.Context, programs ...string) error {
 	}
 	command := "apt-get install --no-install-recommends " + strings.Join(missing, " ")
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
-		return fmt.Errorf("programs are missing: run %s (it is not done here, because systemd would start them)", command)
+		return fmt.Errorf("programs are missing: run %s (not run automatically, because systemd would start their services)", command)
 	}
 	if _, err := lookPath("apt-get"); err != nil || os.Getuid() != 0 {
-		return fmt.Errorf("programs are missing: install what on Debian root would with: %s", command)
+		return fmt.Errorf("programs are missing: install them; on Debian, as root: %s", command)
 	}
 	for _, args := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, missing...)} {
 		cmd := exec.CommandContext(ctx, "apt-get", args...)
@@ -67,7 +67,7 @@ func Programs(ctx context.Context, programs ...string) error {
 	return nil
 }
 
-// lastLine is what a program said last, as an error.
+// lastLine returns the last line of a program's output as an error.
 func lastLine(printed []byte) error {
 	lines := bytes.Split(bytes.TrimSpace(printed), []byte("\n"))
 	return errors.New(string(lines[len(lines)-1]))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// having has only some programs found.
+// having makes only the given programs available.
 func having(t *testing.T, programs ...string) {
 	t.Helper()
 	lookPath = func(program string) (string, error) {
@@ -27,14 +27,14 @@ func TestMissingPackagesAreNamedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsThereIsNotInstalled(t *testing.T) {
-	having(t, "runc") // so apt-get is not
+func TestInstalledProgramsAreNotInstalledAgain(t *testing.T) {
+	having(t, "runc") // so apt-get is missing
 	if err := Programs(t.Context(), "runc"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestWhatCannotBeInstalledIsSaid(t *testing.T) {
+func TestTheErrorNamesTheInstallCommand(t *testing.T) {
 	having(t)
 	const command = "apt-get install --no-install-recommends busybox-static iproute2"
 	if err := Programs(t.Context(), "ip", "busybox"); err == nil || !strings.Contains(err.Error(), command) {

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// graph holds, for each file, the files that it uses, each with a name it uses of it.
+// graph maps each file to the files it uses, each with a name that it uses from it.
 type graph map[string]map[string]string
 
 // arrow is one use of a file by another.
 type arrow struct{ from, to, name string }
 
-// arrows returns all uses, in order.
+// arrows returns all uses, sorted.
 func (g graph) arrows() []arrow {
 	var list []arrow
 	for _, from := range slices.Sorted(maps.Keys(g)) {
@@ -23,9 +23,9 @@ func (g graph) arrows() []arrow {
 	return list
 }
 
-// back returns the arrows that run against an order of the files: none when no file
-// uses one that uses it, directly or through others. The order is that of Eades, Lin
-// and Smyth, which keeps the arrows against it few.
+// back returns the arrows against an order of the files: none if there are no cycles.
+// The order is computed with the heuristic of Eades, Lin and Smyth, which keeps these
+// arrows few.
 func (g graph) back() []arrow {
 	place := map[string]int{}
 	for i, file := range g.order() {
@@ -34,7 +34,7 @@ func (g graph) back() []arrow {
 	return slices.DeleteFunc(g.arrows(), func(a arrow) bool { return place[a.from] < place[a.to] })
 }
 
-// order puts files that use others before those.
+// order sorts files before the files that they use.
 func (g graph) order() []string {
 	left := map[string]bool{}
 	for from, uses := range g {
@@ -73,7 +73,7 @@ func (g graph) order() []string {
 	return append(first, last...)
 }
 
-// degrees counts the arrows of a file to and from those that are left.
+// degrees counts the arrows of a file to and from the files in left.
 func (g graph) degrees(file string, left map[string]bool) (out, in int) {
 	for to := range g[file] {
 		if left[to] {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// graphOf makes a graph of words like "a>b": a uses b.
+// graphOf builds a graph from words such as "a>b": a uses b.
 func graphOf(arrows string) graph {
 	g := graph{}
 	for _, a := range strings.Fields(arrows) {
@@ -19,16 +19,16 @@ func graphOf(arrows string) graph {
 	return g
 }
 
-// TestBack: what runs against the layers, and nothing where there are layers.
+// TestBack: arrows against the layers are returned, and none if there are no cycles.
 func TestBack(t *testing.T) {
 	for _, c := range []struct{ name, arrows, want string }{
 		{"nothing", "", ""},
 		{"a chain", "a>b b>c", ""},
 		{"a chain, against the alphabet", "c>b b>a c>a", ""},
 		{"two files that use each other", "a>b b>a", "b>a"},
-		{"a circle of three", "a>b b>c c>a", "c>a"},
-		{"one file that all use, and that uses one back", "a>x b>x c>x x>a", "x>a"},
-		{"two circles", "a>b b>a c>d d>c b>c", "a>b d>c"},
+		{"a cycle of three", "a>b b>c c>a", "c>a"},
+		{"a file that all use, and that uses one of them", "a>x b>x c>x x>a", "x>a"},
+		{"two cycles", "a>b b>a c>d d>c b>c", "a>b d>c"},
 	} {
 		var got []string
 		for _, a := range graphOf(c.arrows).back() {

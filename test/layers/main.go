@@ -2,9 +2,9 @@
 // use each other, and how large files, functions and types are.
 //
 //	go run ./test/layers           a table of the packages
-//	go run ./test/layers --check   fails when a file uses one that uses it, or a size is over its limit
+//	go run ./test/layers --check   fails if files use each other in a cycle, or a size exceeds its limit
 //	go run ./test/layers --back pkg/ota
-//	                               names what is used against the layers of a package
+//	                               lists the uses against the layers of a package
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"text/tabwriter"
 )
 
-// Limits of sizes. A reader keeps what is below them in mind.
+// Size limits for readability.
 const (
 	maxFile     = 400
 	maxFunction = 60
@@ -32,8 +32,8 @@ func main() {
 
 func run(out *os.File, arguments []string) error {
 	flags := flag.NewFlagSet("layers", flag.ContinueOnError)
-	check := flags.Bool("check", false, "fail when files of a package use each other in a circle, or a size is over its limit")
-	back := flags.String("back", "", "name what is used against the layers of the packages below this `folder`")
+	check := flags.Bool("check", false, "fail if files of a package use each other in a cycle, or a size exceeds its limit")
+	back := flags.String("back", "", "list the uses against the layers of the packages below this `folder`")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func run(out *os.File, arguments []string) error {
 	return nil
 }
 
-// checkAll returns what is wrong with the packages, nil when nothing is.
+// checkAll returns an error that lists all violations.
 func checkAll(all []measured) error {
 	var wrong []string
 	for _, p := range all {

@@ -15,7 +15,7 @@ import (
 
 const module = "github.com/topsops/gcu-operator/"
 
-// measured is what was found of one package. Generated files are left out.
+// measured is the measurements of one package, without generated files.
 type measured struct {
 	folder          string
 	files, lines    int
@@ -25,7 +25,7 @@ type measured struct {
 	largestType     sized
 }
 
-// sized is something with a size; its unit is the caller's.
+// sized is a name with a size in any unit.
 type sized struct {
 	name string
 	size int
@@ -38,15 +38,15 @@ func (s sized) String() string {
 	return fmt.Sprintf("%s %d", s.name, s.size)
 }
 
-// larger keeps the larger one, the first of those that are equal.
+// larger keeps the larger one, or the first of equals.
 func (s *sized) larger(name string, size int) {
 	if size > s.size {
 		*s = sized{name, size}
 	}
 }
 
-// measure measures the packages that match patterns, in the order of their paths.
-// It fails when one does not compile.
+// measure measures the packages that match patterns, sorted by path. It fails if one
+// does not compile.
 func measure(patterns ...string) ([]measured, error) {
 	loaded, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
@@ -98,7 +98,7 @@ func measureOne(p *packages.Package) measured {
 	return m
 }
 
-// take adds what a file uses of other files of its package.
+// take adds the uses of other files of the package by a file.
 func (g graph) take(p *packages.Package, file *ast.File, name string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		identifier, is := n.(*ast.Ident)
@@ -123,8 +123,8 @@ func (g graph) take(p *packages.Package, file *ast.File, name string) {
 	})
 }
 
-// lasting reports whether an object is declared at the level of the package: a method
-// or a field counts where it stands.
+// lasting reports whether an object is declared at package level, including methods and
+// fields.
 func lasting(o types.Object) bool {
 	switch o := o.(type) {
 	case *types.Func:
@@ -140,7 +140,7 @@ func length(files *token.FileSet, n ast.Node) int {
 	return files.Position(n.End()).Line - files.Position(n.Pos()).Line + 1
 }
 
-// receiver is the name of the type that a method belongs to.
+// receiver returns the name of a method's receiver type.
 func receiver(f *ast.FuncDecl) string {
 	t := f.Recv.List[0].Type
 	if star, is := t.(*ast.StarExpr); is {

@@ -14,15 +14,15 @@ import (
 	"github.com/topsops/gcu-operator/test/mutants/pattern"
 )
 
-// change is a defect and the file that has it: its path below the folder of the module, and
-// its source with the defect.
+// change is a defect and its file: the path relative to the module, and the source with
+// the defect.
 type change struct {
 	mutant
 	file, source string
 }
 
-// changesOf applies each defect for itself to the module in a folder. The error lists every
-// defect that does not apply.
+// changesOf applies each defect separately to the module in a folder. The error lists
+// every defect that does not apply.
 func changesOf(module string, mutants []mutant) ([]change, error) {
 	below := map[string][]function{}
 	var changes []change
@@ -44,8 +44,9 @@ func changesOf(module string, mutants []mutant) ([]change, error) {
 	return changes, errors.Join(failed...)
 }
 
-// apply makes the defect. It is an error when not exactly one function has its name, or when its
-// pattern does not match there exactly once; the error says where else it would.
+// apply applies the defect. It fails unless exactly one function has its name and the
+// pattern matches there exactly once; the error lists other functions in which it would
+// match.
 func (m mutant) apply(functions []function) (change, error) {
 	var named []function
 	for _, f := range functions {
@@ -72,7 +73,7 @@ func (m mutant) apply(functions []function) (change, error) {
 	return change{}, fmt.Errorf("%s in %s: %w; functions in which %q matches once: %v", m.function, m.folder, err, m.from, elsewhere)
 }
 
-// function is one of a file; path is that of the file below the folder of the module.
+// function is a function and its file; path is relative to the module.
 type function struct {
 	name, path, source string
 	file               *token.File
@@ -83,8 +84,8 @@ func (f function) rewrite(m mutant) (string, error) {
 	return pattern.Rewrite(f.file, f.source, f.declaration, m.from, m.to)
 }
 
-// functionsBelow returns the functions in a folder of a module and in those below it, without
-// those of tests.
+// functionsBelow returns the functions in a folder of a module and its subfolders,
+// without tests.
 func functionsBelow(module, folder string) ([]function, error) {
 	var all []function
 	err := filepath.WalkDir(filepath.Join(module, folder), func(path string, _ fs.DirEntry, err error) error {
@@ -121,7 +122,7 @@ func nameOf(d *ast.FuncDecl) string {
 	}
 	name := ""
 	ast.Inspect(d.Recv.List[0].Type, func(n ast.Node) bool {
-		if ident, ok := n.(*ast.Ident); ok && name == "" { // a generic type has others behind its own
+		if ident, ok := n.(*ast.Ident); ok && name == "" { // type parameters follow the type's own name
 			name = ident.Name + "." + d.Name.Name
 		}
 		return name == ""

@@ -1,12 +1,12 @@
-// Mutants tests the tests: it applies seeded defects to the code that plans and
-// rolls out upgrades, each for itself and without touching the tree, and fails
-// unless the tests catch every one: those of the file's package first, then the same with
-// an API server (KUBEBUILDER_ASSETS), then all.
+// Mutants tests the tests: it applies seeded defects to the code that plans and rolls out
+// upgrades, each separately and without changing the source tree, and fails unless the
+// tests catch every one: first those of the file's package, then the same with an API
+// server (KUBEBUILDER_ASSETS), then all.
 //
 //	mutants [NAME...]
 //
-// Each defect is a mistake that an upgrade controller is known to make, or a rule
-// of design section 3 or 4 turned round.
+// Each defect is a known mistake of upgrade controllers, or a reversed rule of design
+// section 3 or 4.
 package main
 
 import (
@@ -28,8 +28,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// packages whose tests have to catch the defects.
-var packages = []string{"./pkg/daemonset/...", "./pkg/daemonupdater/...", "./pkg/upgradeplan/...", "./pkg/drain", "./pkg/podreplace", "./pkg/nodeupgrade/...", "./pkg/gcucli/...", "./pkg/upgradeapi", "./pkg/ota/...", "./pkg/preview/..."}
+// packages are the packages whose tests must catch the defects.
+var packages = []string{"./pkg/daemonset/...", "./pkg/daemonupdater/...", "./pkg/upgradeplan/...", "./pkg/drain/...", "./pkg/podreplace", "./pkg/nodeupgrade/...", "./pkg/gcucli/...", "./pkg/upgradeapi/...", "./pkg/ota/...", "./pkg/preview/..."}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -79,7 +79,7 @@ func run(ctx context.Context, only []string) error {
 	}
 	fmt.Printf("mutants: %d defects, %d caught, %d survived\n", len(chosen), int64(len(chosen))-survived.Load(), survived.Load())
 	if survived.Load() > 0 {
-		return errors.New("the tests do not notice the defects that survived")
+		return errors.New("the tests do not catch the surviving defects")
 	}
 	return nil
 }
@@ -99,9 +99,9 @@ func choose(only []string) ([]mutant, error) {
 	return chosen, nil
 }
 
-// try builds the tests with the changed file laid over the original and returns which tests
-// fail, such as "caught elsewhere"; "" when none does. A defect that does not compile is
-// an error.
+// try builds the tests with the changed file as an overlay and returns which tests fail,
+// such as "caught elsewhere"; "" if none does. A defect that does not compile is an
+// error.
 func (c change) try(ctx context.Context) (by string, err error) {
 	dir, err := os.MkdirTemp("", "gcu-mutant-")
 	if err != nil {
@@ -144,12 +144,12 @@ type attempt struct {
 
 // Flags of go test.
 var (
-	// quickly leaves out what needs an API server, and most seeds.
+	// quickly skips tests that need an API server, and most seeds.
 	quickly = []string{"-short", "-timeout=5m"}
 	inFull  = []string{"-timeout=15m"}
 )
 
-// overlay writes the changed file and the map that lays it over the original.
+// overlay writes the changed file and the overlay map of go build.
 func (c change) overlay(dir string) (string, error) {
 	original, err := filepath.Abs(c.file)
 	if err != nil {
@@ -170,15 +170,15 @@ func (c change) overlay(dir string) (string, error) {
 	return path, nil
 }
 
-// test runs tests, with an overlay unless it is "". A defect may keep them from coming to
-// an end.
+// test runs tests, with an overlay unless it is "". They have a timeout, because a defect
+// may make them hang.
 func test(ctx context.Context, overlay string, a attempt) (output string, err error) {
 	args := append([]string{"test", "-failfast", "-vet=off", "-count=1"}, a.flags...)
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
 	command := exec.CommandContext(ctx, "go", append(args, a.packages...)...)
-	// In CI a test that is left out by -short would fail, and every defect be caught.
+	// With CI set, a test skipped by -short would fail, and so every defect would be caught.
 	command.Env = append(os.Environ(), "CI=", "FRESH=0")
 	data, err := command.CombinedOutput()
 	return string(data), err

@@ -2,9 +2,9 @@ package main
 
 import "slices"
 
-// mutant is one seeded defect: in a function somewhere below a folder, what the pattern from
-// matches becomes to. A method is named Type.method. How patterns are written is said in
-// package pattern: a metavariable such as $limit stands for any code, whatever its name.
+// mutant is one seeded defect: in a function in or below a folder, the code that matches
+// pattern from is replaced by to. A method is named Type.method. Package pattern
+// documents patterns: a metavariable such as $limit matches any code, whatever its name.
 type mutant struct {
 	name, says, folder, function, from, to string
 }
@@ -23,5 +23,5 @@ const (
 	foretold = "pkg/preview"
 )
 
-// mutants are all of them.
+// mutants are all seeded defects.
 var mutants = slices.Concat(ofRollouts, ofOperations, ofCallers)

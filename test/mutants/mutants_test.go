@@ -18,12 +18,12 @@ import (
 	"testing"
 )
 
-// TestEveryDefectApplies: every function is still there, and every pattern matches in it, once.
+// TestEveryDefectApplies: every function exists, and its pattern matches exactly once.
 func TestEveryDefectApplies(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range mutants {
 		if names[m.name] {
-			t.Errorf("%s: its name is taken", m.name)
+			t.Errorf("%s: duplicate name", m.name)
 		}
 		names[m.name] = true
 	}
@@ -32,7 +32,7 @@ func TestEveryDefectApplies(t *testing.T) {
 	}
 }
 
-// TestEveryDefectCompiles: the names that a replacement spells still exist.
+// TestEveryDefectCompiles: the names in replacements still exist.
 func TestEveryDefectCompiles(t *testing.T) {
 	changes, err := changesOf("../..", mutants)
 	if err != nil {
@@ -71,13 +71,13 @@ func TestEveryDefectCompiles(t *testing.T) {
 	}
 }
 
-// listed is a package as go list prints it; Export is the file with its export data.
+// listed is a package in the output of go list; Export is the file with its export data.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 }
 
-// compiled compiles the packages with defects, and returns them and what they import.
+// compiled compiles the packages with defects, and returns them and their imports.
 func compiled(t *testing.T) map[string]listed {
 	t.Helper()
 	arguments := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
@@ -104,7 +104,8 @@ func compiled(t *testing.T) map[string]listed {
 	}
 }
 
-// TestErrorsOfDefects: the error of a defect that does not apply names it, and says where it would.
+// TestErrorsOfDefects: the error for a defect that does not apply names it and the
+// functions in which it would match.
 func TestErrorsOfDefects(t *testing.T) {
 	module := t.TempDir()
 	for path, source := range map[string]string{
@@ -123,7 +124,7 @@ func TestErrorsOfDefects(t *testing.T) {
 	}
 	for _, c := range []struct {
 		mutant
-		want string // of the error; or, after the name of the file, of the changed source
+		want string // part of the error or, after the file name, of the changed source
 	}{
 		{mutant{"open", "", "c", "open", "$n > $limit", "$n >= $limit"}, "c/limits.go: package c\n\nfunc open(n int) bool { return n >= 4 }\n"},
 		{mutant{"full", "", "a", "budget.full", "$n >= 6", "true"}, "return n >= 5 || true"},

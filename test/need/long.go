@@ -2,6 +2,6 @@ package need
 
 import "os"
 
-// Long reports whether tests are to do all they can, whatever time it takes: LONG=1, as
-// make long sets it.
+// Long reports whether tests should run in full, however long they take: LONG=1, as set
+// by make long.
 func Long() bool { return os.Getenv("LONG") == "1" }

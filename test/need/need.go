@@ -1,6 +1,6 @@
-// Package need is how a test says that something is missing without which it cannot run:
-// root, a program, an API server. For a developer the test is skipped; in CI, where nobody
-// reads what was skipped, it fails.
+// Package need handles missing prerequisites of tests, such as root, a program or an
+// API server. Locally the test is skipped; in CI, where skipped tests go unnoticed, it
+// fails.
 package need
 
 import (
@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Skip ends a test that cannot run here. What says what was not tested, and what it takes
-// to test it. With the environment variable CI set, to anything, the test fails; without
-// it, the test is skipped.
+// Skip ends a test that cannot run here. what says what was not tested and what is
+// needed. If the environment variable CI is set, the test fails; otherwise it is
+// skipped.
 func Skip(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") != "" {

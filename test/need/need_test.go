@@ -8,7 +8,7 @@ import (
 	"github.com/topsops/gcu-operator/test/need"
 )
 
-// record is a test that notes how it ended.
+// record is a test that records how it ended.
 type record struct {
 	testing.TB
 	ended string
@@ -25,7 +25,7 @@ func (r *record) end(how string) {
 
 func TestSkip(t *testing.T) {
 	for _, tt := range []struct{ name, ci, want string }{
-		{"skips for a developer, and says what was not tested", "", "skipped: NOT TESTED: cards need root"},
+		{"skips locally, and says what was not tested", "", "skipped: NOT TESTED: cards need root"},
 		{"fails in CI", "true", "failed: NOT TESTED, in CI: cards need root"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

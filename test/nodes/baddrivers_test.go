@@ -16,32 +16,32 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// canaryLabel is on the node that the policies upgrade first.
+// canaryLabel marks the node that the policies upgrade first.
 const canaryLabel = "example.com/canary"
 
-// canary is the one.
+// canary is that node.
 const canary = "real-1"
 
-// failingDriver: the installer ends with an error, again and again.
+// failingDriver: the installer fails repeatedly.
 func (s *stage) failingDriver() {
 	s.deploy()
-	s.takenBack("distrustful", "fail", operation.ReasonCrashLoop, "its module was made for another kernel")
+	s.rollOutAndRollBack("distrustful", "fail", operation.ReasonCrashLoop, "its module was made for another kernel")
 }
 
-// driverNeverReady: the installer never comes to an end.
+// driverNeverReady: the installer never finishes.
 func (s *stage) driverNeverReady() {
-	s.takenBack("hasty", "never-ready", operation.ReasonProgressDeadline, "is not available yet")
+	s.rollOutAndRollBack("hasty", "never-ready", operation.ReasonProgressDeadline, "is not available yet")
 }
 
-// driverState is what somebody sees of the driver on a node: its pod, its version file
-// as it was written, the processes that use the cards.
+// driverState is the visible state of the driver on a node: its pod, its version file
+// with its write time, and the processes that use the cards.
 type driverState struct {
 	pod, training types.UID
 	file          string
 }
 
-// driversOfOthers looks at all nodes but the canary.
-func (s *stage) driversOfOthers() map[string]driverState {
+// otherDrivers returns the state of all nodes except the canary.
+func (s *stage) otherDrivers() map[string]driverState {
 	s.t.Helper()
 	states := map[string]driverState{}
 	for _, node := range allNodes {
@@ -57,25 +57,25 @@ func (s *stage) driversOfOthers() map[string]driverState {
 	return states
 }
 
-// untouched checks that all nodes but the canary are as they were.
+// untouched checks that all nodes except the canary are unchanged.
 func (s *stage) untouched(before map[string]driverState) {
 	s.t.Helper()
-	for node, now := range s.driversOfOthers() {
+	for node, now := range s.otherDrivers() {
 		if now != before[node] {
-			s.t.Errorf("node %s was touched: it had %+v, and has %+v", node, before[node], now)
+			s.t.Errorf("node %s was touched: it had %+v, now %+v", node, before[node], now)
 		}
 	}
 }
 
-// takenBack rolls a driver out that fails on the canary, and is rolled back.
-func (s *stage) takenBack(policy, bad, reason, says string) {
+// rollOutAndRollBack rolls out a driver that fails on the canary and is rolled back.
+func (s *stage) rollOutAndRollBack(policy, bad, reason, says string) {
 	s.t.Helper()
-	s.knownToBeGood(policy)
+	s.waitLastKnownGood(policy)
 	good := s.gr().Spec.Driver.Version
-	before, observer := s.driversOfOthers(), s.observe()
+	before, observer := s.otherDrivers(), s.observe()
 	s.set("driver", bad)
 	s.eventually("the driver has failed on the canary", func() error { return s.failed(canary, reason, says) })
-	s.isBack(good)
+	s.rollbackIsComplete(good)
 	s.untouched(before)
 	if most := observer.Most(); most != 1 {
 		s.t.Errorf("%d nodes were down at once", most)
@@ -88,24 +88,24 @@ func (s *stage) takenBack(policy, bad, reason, says string) {
 	}
 }
 
-// isBack waits until a rollback is over, and everything is as it was.
-func (s *stage) isBack(good string) {
+// rollbackIsComplete waits until a rollback is complete and everything is restored.
+func (s *stage) rollbackIsComplete(good string) {
 	s.t.Helper()
-	s.grIsBack(good)
+	s.grSpecIsRestored(good)
 	s.eventually("all nodes have the driver from before", func() error { return s.driverIs(good, allNodes...) })
 	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
 	s.eventually("the rollback is complete", func() error {
 		back := s.rollout().Status.Rollback
 		if back == nil || back.CompletedTime == nil || !strings.Contains(back.Message, "1 of 1 started nodes failed") {
-			return fmt.Errorf("the rollout says %+v", back)
+			return fmt.Errorf("the rollback is %+v", back)
 		}
 		return nil
 	})
 	s.eventually("all cards are used again", s.trains)
 }
 
-// grIsBack waits until the gr asks for a version of the driver again.
-func (s *stage) grIsBack(good string) {
+// grSpecIsRestored waits until the gr's spec has a version of the driver again.
+func (s *stage) grSpecIsRestored(good string) {
 	s.t.Helper()
 	s.eventually("the gr is back at the version before", func() error {
 		if now := s.gr().Spec.Driver.Version; now != good {
@@ -116,11 +116,11 @@ func (s *stage) grIsBack(good string) {
 }
 
 // cuttingDriver: the first node of a rollout loses its network with the new driver. A
-// person repairs the link; the driver is taken back.
+// person repairs the link, and the driver is rolled back.
 func (s *stage) cuttingDriver() {
-	s.knownToBeGood("distrustful")
+	s.waitLastKnownGood("distrustful")
 	good := s.gr().Spec.Driver.Version
-	before := s.driversOfOthers()
+	before := s.otherDrivers()
 	route := strings.Fields(s.on(canary, "ip", "route", "show", "default"))
 	s.set("driver", "cut-network")
 	s.eventually("the canary is cut off", func() error {
@@ -129,15 +129,15 @@ func (s *stage) cuttingDriver() {
 		}
 		return nil
 	})
-	s.grIsBack(good)
+	s.grSpecIsRestored(good)
 	s.untouched(before)
 	s.on(canary, "ip", "link", "set", "eth0", "up")
 	s.on(canary, append([]string{"ip", "route", "add"}, route...)...)
-	s.isBack(good)
+	s.rollbackIsComplete(good)
 	s.untouched(before)
 }
 
-// failed tells what is missing until an operation has ended on a node with a reason.
+// failed returns nil if the last operation on a node has ended with a reason and message.
 func (s *stage) failed(node, reason, says string) error {
 	history := s.upgrade(node).Status.History
 	if len(history) == 0 {
@@ -150,19 +150,19 @@ func (s *stage) failed(node, reason, says string) error {
 	return nil
 }
 
-// hangingDriver: the driver ignores that it is to end. The rollout stays halted until a
-// person rolls out a version that works.
+// hangingDriver: the driver ignores SIGTERM. The rollout stays halted until a person
+// rolls out a working version.
 func (s *stage) hangingDriver() {
-	s.knownToBeGood("wary")
+	s.waitLastKnownGood("wary")
 	next := other(s.gr().Spec.Driver.Version)
-	before, observer := s.driversOfOthers(), s.observe()
+	before, observer := s.otherDrivers(), s.observe()
 	s.set("driver", "hang")
 	s.eventually("the driver has failed on the canary", func() error {
 		return s.failed(canary, operation.ReasonProgressDeadline, "is not available yet")
 	})
 	s.eventually("the rollout is halted", func() error { return s.halted(canary) })
 	s.untouched(before)
-	s.tellsOfHalt(canary)
+	s.reportsHalt(canary)
 
 	hung := s.podOn(driverSet, canary)
 	s.kubectl("patch", "gup", "wary", "--type=merge", "--patch", `{"spec":{"progressDeadlineSeconds":600}}`)
@@ -171,8 +171,8 @@ func (s *stage) hangingDriver() {
 		_, err := s.tryGCU("upgrade", "--filename", file, "--wait")
 		upgraded <- err
 	}()
-	asked := s.askedToEnd(hung)
-	s.eventually("the pod that hangs has a successor", func() error {
+	asked := s.isTerminating(hung)
+	s.eventually("the hanging pod has a replacement", func() error {
 		pod := s.podOn(driverSet, canary)
 		if pod == nil || pod.UID == hung.UID {
 			return fmt.Errorf("it has none")
@@ -182,7 +182,7 @@ func (s *stage) hangingDriver() {
 	if left := s.processesWith(canary, "STANDIN_BEHAVIOUR=hang"); left != "" {
 		s.t.Errorf("its processes are still there: %s", left)
 	}
-	s.wasGivenTime(observer.Last(hung.UID), asked)
+	s.hadItsGracePeriod(observer.Last(hung.UID), asked)
 	check(s.t, <-upgraded)
 	check(s.t, s.driverIs(next, allNodes...))
 	s.eventually("all cards are used again", s.trains)
@@ -191,9 +191,9 @@ func (s *stage) hangingDriver() {
 	}
 }
 
-// tellsOfHalt checks what people see of a rollout that is halted because of a node: why,
-// and what to do.
-func (s *stage) tellsOfHalt(node string) {
+// reportsHalt checks that users see why a rollout is halted because of a node, and what
+// to do.
+func (s *stage) reportsHalt(node string) {
 	s.t.Helper()
 	told := s.gcu("status")
 	for _, words := range []string{"Stopped (Halted)", "1 of 1 started nodes failed (" + node + ")", "is not available yet",
@@ -219,7 +219,7 @@ func (s *stage) tellsOfHalt(node string) {
 	}
 }
 
-// halted tells what is missing until the rollout is halted because of a node.
+// halted returns nil if the rollout is halted because of a node.
 func (s *stage) halted(node string) error {
 	dro := s.rollout()
 	for _, c := range dro.Status.Conditions {
@@ -230,17 +230,18 @@ func (s *stage) halted(node string) error {
 	return fmt.Errorf("it says %+v", dro.Status.Conditions)
 }
 
-// processesWith lists the processes of a node that have something in their environment.
+// processesWith lists the processes of a node with a variable in their environment.
 func (s *stage) processesWith(node, variable string) string {
 	s.t.Helper()
 	return strings.TrimSpace(s.on(node, "sh", "-c", "grep --files-with-matches --no-messages --text '"+variable+"' /proc/[0-9]*/environ || true"))
 }
 
-// grace is what pods have to end that do not say.
+// grace is the default termination grace period.
 const grace = 30 * time.Second
 
-// askedToEnd waits until a pod is to end in its own time, and returns since when.
-func (s *stage) askedToEnd(pod *corev1.Pod) (since time.Time) {
+// isTerminating waits until a pod is being deleted with its full grace period, and returns
+// the time of the deletion.
+func (s *stage) isTerminating(pod *corev1.Pod) (since time.Time) {
 	s.t.Helper()
 	s.eventually("pod "+pod.Name+" is to end", func() error {
 		var now corev1.Pod
@@ -252,7 +253,7 @@ func (s *stage) askedToEnd(pod *corev1.Pod) (since time.Time) {
 		}
 		has := time.Duration(*now.DeletionGracePeriodSeconds) * time.Second
 		if has != grace {
-			s.t.Errorf("pod %s has %s to end", pod.Name, has)
+			s.t.Errorf("pod %s has a grace period of %s", pod.Name, has)
 		}
 		since = now.DeletionTimestamp.Add(-has)
 		return nil
@@ -260,16 +261,16 @@ func (s *stage) askedToEnd(pod *corev1.Pod) (since time.Time) {
 	return since
 }
 
-// wasGivenTime checks, by what the kubelet told last of a pod that does not end by
-// itself, that it was not killed before its time was over.
-func (s *stage) wasGivenTime(pod *corev1.Pod, asked time.Time) {
+// hadItsGracePeriod checks, from the last status of a pod that ignores SIGTERM, that it was
+// not killed before its grace period was over.
+func (s *stage) hadItsGracePeriod(pod *corev1.Pod, asked time.Time) {
 	s.t.Helper()
 	if pod == nil || len(pod.Status.ContainerStatuses) != 1 || pod.Status.ContainerStatuses[0].State.Terminated == nil {
-		s.t.Fatalf("the pod that hangs was seen last as %+v", pod)
+		s.t.Fatalf("the last state of the hanging pod was %+v", pod)
 	}
 	ended := pod.Status.ContainerStatuses[0].State.Terminated
 	const killed = 128 + int32(syscall.SIGKILL)
-	if had := ended.FinishedAt.Sub(asked); ended.ExitCode != killed || had < grace-time.Second { // the API keeps whole seconds
-		s.t.Errorf("the container that hangs had %s, and ended with code %d", had, ended.ExitCode)
+	if had := ended.FinishedAt.Sub(asked); ended.ExitCode != killed || had < grace-time.Second { // the API stores whole seconds
+		s.t.Errorf("the hanging container had %s, and exited with code %d", had, ended.ExitCode)
 	}
 }

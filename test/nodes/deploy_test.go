@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// defaultResource: the default blueprint as it is (contract statement 32), on nodes
-// that have a driver.
+// defaultResource: the unchanged default blueprint (contract statement 32), on nodes that
+// have a driver.
 func (s *stage) defaultResource() {
 	for _, node := range allNodes {
 		s.installDriver(node)
@@ -17,19 +17,19 @@ func (s *stage) defaultResource() {
 	s.findCards()
 	s.kubectl("apply", "-f", "examples/gcu-resource.yaml")
 	s.eventually("the gr shows 5/5 Running", func() error { return s.isRunning("5/5") })
-	s.startEngineAnew()
+	s.restartEngine()
 	s.showsCards()
 	s.cleared()
 }
 
-// grWithDriver deploys a gr that brings the driver too.
+// grWithDriver deploys a gr that includes the driver.
 func (s *stage) grWithDriver() {
 	s.findCards()
 	s.deploy()
 	s.showsCards()
 }
 
-// findCards tells the nodes what nfd finds elsewhere.
+// findCards gives the nodes the label that nfd would detect.
 func (s *stage) findCards() {
 	s.t.Helper()
 	const features = "/etc/kubernetes/node-feature-discovery/features.d"
@@ -38,8 +38,8 @@ func (s *stage) findCards() {
 	}
 }
 
-// showsCards waits until everybody sees the cards: the operator by the node agents, the
-// scheduler by the labels, and who collects metrics.
+// showsCards waits until the cards are visible to the operator (node agents), the
+// scheduler (labels) and in metrics.
 func (s *stage) showsCards() {
 	s.t.Helper()
 	s.eventually("a node agent tells of each node", func() error {
@@ -67,7 +67,7 @@ func (s *stage) showsCards() {
 	}
 }
 
-// uninstall takes the gr and the operator away, as they were installed.
+// uninstall removes the gr and the operator.
 func (s *stage) uninstall() {
 	s.cleared()
 	s.kubectl("delete", "-k", "config/default", "--wait=true")
@@ -81,7 +81,7 @@ func (s *stage) uninstall() {
 	left := s.kubectl("get", "all,sa,role,rolebinding,clusterrole,clusterrolebinding,crd,validatingadmissionpolicy,validatingadmissionpolicybinding",
 		"--all-namespaces", "--output=name")
 	for name := range strings.Lines(left) {
-		// The CRD of nfd is not the operator's alone (contract decision D16).
+		// nfd's CRD is kept (contract decision D16).
 		if strings.Contains(name, "gcu") || strings.Contains(name, "enflame") && !strings.Contains(name, "nodefeaturerules") {
 			s.t.Errorf("%s is left", strings.TrimSpace(name))
 		}

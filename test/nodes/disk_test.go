@@ -7,30 +7,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// journalFolder is where the node agent keeps what was asked for and begun, and ballast
-// what fills its disk.
+// journalFolder is the folder of the node agent's journals, and ballast the file that
+// fills its disk.
 const (
 	journalFolder = "/var/lib/gcu-node-agent"
 	ballast       = journalFolder + "/ballast"
 )
 
-// fullDisk: the disk under the journal of a node agent is full when an upgrade comes. What cannot be
-// recorded is not begun, the reason is told wherever a person looks, nothing is lost, and when
-// there is room it goes on.
+// fullDisk: the disk with a node agent's journal is full when an upgrade starts. Nothing
+// starts that cannot be recorded, the reason is shown in status and logs, nothing is
+// lost, and the upgrade continues when there is space.
 func (s *stage) fullDisk() {
 	node := victims[0]
 	s.limitedTo(node)
 	s.giveSmallDisk(node)
 	kept := s.journal(node)
 	s.fillDisk(node)
-	s.restartAgent(node) // a container has the folder that was there when it began
+	s.restartAgent(node) // a container keeps the folder that existed when it started
 	driver, training := s.podOn(driverSet, node), s.trainerOn(node)
 	tag := other(s.gr().Spec.Driver.Version)
 	s.set("driver", tag)
-	s.eventually("the operation says that the disk of "+node+" is full", func() error { return s.saysDiskFull(node) })
+	s.eventually("the operation says that the disk of "+node+" is full", func() error { return s.reportsDiskFull(node) })
 	s.refusesRequests(node)
 	if now := s.podOn(driverSet, node); now == nil || now.UID != driver.UID || s.trainerOn(node) != training {
-		s.t.Errorf("node %s was touched although nothing can be recorded there", node)
+		s.t.Errorf("node %s was touched although its disk is full", node)
 	}
 	for name, content := range kept {
 		if now := s.journal(node)[name]; now != content {
@@ -43,7 +43,7 @@ func (s *stage) fullDisk() {
 	s.driverWasNotForced()
 }
 
-// diskFillsInTheMiddle is the same when the operation of the node is at its drain.
+// diskFillsInTheMiddle is the same while the operation drains the node.
 func (s *stage) diskFillsInTheMiddle() {
 	node := victims[0]
 	s.limitedTo(node)
@@ -58,26 +58,26 @@ func (s *stage) diskFillsInTheMiddle() {
 		return nil
 	})
 	s.fillDisk(node)
-	s.eventually("the operation says that the disk of "+node+" is full", func() error { return s.saysDiskFull(node) })
+	s.eventually("the operation says that the disk of "+node+" is full", func() error { return s.reportsDiskFull(node) })
 	s.on(node, "rm", ballast)
 	s.eventually("the node has the other driver", func() error { return s.driverIs(tag, node) })
 	s.eventually("all cards are used again", s.trains)
 }
 
-// giveSmallDisk puts the journal of a node on a file system of its own, for the next agent.
+// giveSmallDisk puts the journal of a node on its own file system, for the next agent.
 func (s *stage) giveSmallDisk(node string) {
 	s.t.Helper()
 	s.on(node, "sh", "-ec", "cp -a "+journalFolder+" /run/journal; mount -t tmpfs -o size=1m small "+journalFolder+"; cp -a /run/journal/. "+journalFolder)
 }
 
-// fillDisk takes what is left of the disk of the journal.
+// fillDisk fills the disk of the journal.
 func (s *stage) fillDisk(node string) {
 	s.t.Helper()
 	s.on(node, "sh", "-c", "cat /dev/zero >>"+ballast+"; [ $(stat --file-system --format=%f "+journalFolder+") = 0 ]")
 }
 
-// journal returns what is in the files of the journal of a node, but for what was seen of
-// the node, which changes all the time.
+// journal returns the contents of a node's journal files, except for observations of the
+// node, which change all the time.
 func (s *stage) journal(node string) map[string]string {
 	s.t.Helper()
 	files := map[string]string{}
@@ -88,7 +88,7 @@ func (s *stage) journal(node string) map[string]string {
 	return files
 }
 
-// restartAgent has the agent of a node begin anew, as another pod.
+// restartAgent replaces the agent pod of a node.
 func (s *stage) restartAgent(node string) {
 	s.t.Helper()
 	before := s.podOn(agentSet, node)
@@ -103,9 +103,8 @@ func (s *stage) restartAgent(node string) {
 	})
 }
 
-// saysDiskFull tells what is missing until the operation of a node says that nothing can
-// be recorded there.
-func (s *stage) saysDiskFull(node string) error {
+// reportsDiskFull returns nil if the operation of a node reports that its disk is full.
+func (s *stage) reportsDiskFull(node string) error {
 	op := s.upgrade(node).Status.Operation
 	if op == nil || !strings.Contains(op.Message, "no space left on device") || !strings.Contains(op.Message, "state directory") {
 		return fmt.Errorf("it says %+v", op)
@@ -113,7 +112,7 @@ func (s *stage) saysDiskFull(node string) error {
 	return nil
 }
 
-// refusesRequests checks what the person at a node is told whose disk is full.
+// refusesRequests checks the responses of a node agent whose disk is full.
 func (s *stage) refusesRequests(node string) {
 	s.t.Helper()
 	at := func(args ...string) string {
@@ -132,7 +131,7 @@ func (s *stage) refusesRequests(node string) {
 	}
 }
 
-// trainerOn returns the training pod of a node that is not on its way out, "" for none.
+// trainerOn returns the training pod of a node that is not being deleted, "" for none.
 func (s *stage) trainerOn(node string) types.UID {
 	s.t.Helper()
 	for _, pod := range s.pods("default", "app", "training") {

@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// agentContainer is a node agent as a container of docker, bystander another one that
-	// is to be running always.
+	// agentContainer is a node agent as a docker container, bystander another container that
+	// should always run.
 	agentContainer = "gcu-node-agent"
 	bystander      = "bystander"
 	operatorImage  = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:latest"
 )
 
-// letAgentsRestartEngines gives the agents the command that restarts containerd here,
-// and the rights that it takes: the nodes have no systemd.
+// letAgentsRestartEngines gives the agents a restart command for containerd and the
+// rights it needs, because the nodes have no systemd.
 func (s *stage) letAgentsRestartEngines() {
 	s.t.Helper()
 	s.kubectl("patch", "daemonset", agentSet, "--namespace="+system, "--patch-file=test/nodes/testdata/agent-without-systemd.yaml")
 }
 
-// handOver is the command by which an agent in a container has the node restart an
-// engine, as an option of node-agent each (node-agent --help).
+// handOver returns the command with which an agent in a container makes the node restart
+// an engine, one node-agent flag per argument (node-agent --help).
 func handOver(engine string) []string {
 	var args []string
 	for _, arg := range []string{"/usr/bin/nsenter", "--target=1", "--mount", "--uts", "--ipc", "--net", "--pid", "/etc/init.d/" + engine, "restart"} {
@@ -31,8 +31,8 @@ func handOver(engine string) []string {
 	return args
 }
 
-// moveAgentToDocker has the node agent of dockerNode run as a container of docker,
-// instead of as a pod, and look after docker. It may do what its pod may, and what a node
+// moveAgentToDocker runs the node agent of dockerNode as a docker container instead of a
+// pod, with docker as its engine. It has the rights of its pod, and those that a node
 // without systemd needs.
 func (s *stage) moveAgentToDocker() {
 	s.t.Helper()
@@ -63,9 +63,8 @@ func (s *stage) moveAgentToDocker() {
 		"-c", "trap 'exit 0' TERM; while :; do /bin/busybox sleep 0.5; done")
 }
 
-// configureDocker is what an administrator does who has other plans with docker: its
-// daemon.json is written anew, and docker restarted for it. The agent is restarted too, so
-// that it does not tell what it saw before.
+// configureDocker overwrites daemon.json and restarts docker, like an administrator. It
+// restarts the agent too, so that its report is not stale.
 func (s *stage) configureDocker(config string) {
 	s.t.Helper()
 	s.writeDockerConfig(config)
@@ -79,8 +78,8 @@ func (s *stage) writeDockerConfig(config string) {
 	check(s.t, err)
 }
 
-// dockerNeedsRestart waits until the agent tells that docker has not the wanted
-// default runtime, and whether a restart would stop its containers.
+// dockerNeedsRestart waits until the agent reports that docker lacks the desired default
+// runtime, and whether a restart would stop its containers.
 func (s *stage) dockerNeedsRestart(stops bool) {
 	s.t.Helper()
 	s.eventually("the agent tells of docker", func() error {
@@ -95,8 +94,8 @@ func (s *stage) dockerNeedsRestart(stops bool) {
 	})
 }
 
-// inDocker is what docker says of a container: its id, its process, when that began, and
-// how often docker has begun it anew because it had ended by itself. It must be running.
+// inDocker returns docker's data of a running container: its id, its process with its
+// start time, and how often docker restarted it after it had exited.
 func (s *stage) inDocker(name string) (id, process, restarts string) {
 	s.t.Helper()
 	fields := strings.Fields(s.on(dockerNode, "docker", "inspect",

@@ -12,9 +12,9 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// driverIs tells what is missing until nodes have a version of the driver, pods of
-// all components, and no mark of an upgrade. It is asked often: what is on the nodes is
-// looked at last, which takes a program on each.
+// driverIs returns nil if nodes have a version of the driver, Ready pods of all
+// components, and no mark of an upgrade. It is polled, so the check that runs a program
+// on each node comes last.
 func (s *stage) driverIs(tag string, nodes ...string) error {
 	for _, node := range nodes {
 		if err := s.runs(driverSet, node, tag); err != nil {
@@ -41,8 +41,8 @@ func (s *stage) driverIs(tag string, nodes ...string) error {
 	return nil
 }
 
-// driverWasNotForced checks that no driver was asked to go while a card was in use: its
-// container would have ended with this code. That of a lost node has another one.
+// driverWasNotForced checks that no driver was replaced while a card was in use: the
+// container would have exited with this code. On a lost node it exits with another one.
 func (s *stage) driverWasNotForced() {
 	s.t.Helper()
 	for _, pod := range s.pods(system, nameLabel, driverSet) {
@@ -54,9 +54,9 @@ func (s *stage) driverWasNotForced() {
 	}
 }
 
-// knownToBeGood waits until the driver that is there may be gone back to, and sets the policy of the
-// next upgrade.
-func (s *stage) knownToBeGood(policy string) {
+// waitLastKnownGood waits until the current driver is the last known good revision, and sets
+// the policy of the next upgrade.
+func (s *stage) waitLastKnownGood(policy string) {
 	s.t.Helper()
 	s.settings(topsv1.AnnotationUpgradePolicy + "=" + policy)
 	s.eventually("the driver is known to be good", func() error {
@@ -68,7 +68,7 @@ func (s *stage) knownToBeGood(policy string) {
 	})
 }
 
-// versionOf is what the driver or toolkit of an image says of itself.
+// versionOf returns the version that the driver or toolkit of an image reports.
 func versionOf(tag string) string {
 	if tag == "latest" {
 		return "1.0.0"
@@ -76,7 +76,7 @@ func versionOf(tag string) string {
 	return tag
 }
 
-// other is the one of two versions that work which there is not.
+// other returns the other of two working versions.
 func other(tag string) string {
 	if tag == "latest" {
 		return "2.0.0"
@@ -84,9 +84,9 @@ func other(tag string) string {
 	return "latest"
 }
 
-// driverUnderTraining: the cards are in use on all nodes when the driver is to be replaced.
-// A PodDisruptionBudget keeps the training where it is, until it is relaxed. In the middle of the
-// drain of one node that is cut off, in the middle of the other's the manager is killed.
+// driverUnderTraining: the cards are in use on all nodes when the driver is to be
+// replaced. A PodDisruptionBudget blocks the evictions until it is relaxed. One node
+// loses its network during its drain, and during the other's drain the manager is killed.
 func (s *stage) driverUnderTraining() {
 	before := append(s.trainingOn(victims[0]), s.trainingOn(victims[1])...)
 	s.settings(topsv1.AnnotationUpgradePolicy + "=brisk")
@@ -107,17 +107,18 @@ func (s *stage) driverUnderTraining() {
 	s.kubectl("patch", "pdb", "training", "--type=merge", "--patch", `{"spec":{"minAvailable":2}}`)
 
 	first, evicted := s.drainBegins("")
-	s.cutInItsDrain(first, evicted, observer)
+	s.disconnectDuringDrain(first, evicted, observer)
 	second, evicted := s.drainBegins(first)
 	s.managerKilled(manager, second, evicted)
 	s.endsWell(observer, departures)
 	s.driverWasNotForced()
-	s.trainsAnew(before)
+	s.trainingWasReplaced(before)
 	check(s.t, s.managerBegan(manager, 1))
 	s.kubectl("delete", "pdb", "training")
 }
 
-// blocked waits until the operation tells of the budget, and checks that nothing is touched.
+// blocked waits until the operation reports the PodDisruptionBudget, and checks that
+// nothing is touched.
 func (s *stage) blocked(training []corev1.Pod) {
 	s.t.Helper()
 	s.eventually("the operation names the budget that refuses", func() error {
@@ -138,7 +139,7 @@ func (s *stage) blocked(training []corev1.Pod) {
 		var now corev1.Pod
 		check(s.t, s.Client.Get(s.ctx, client.ObjectKeyFromObject(&pod), &now))
 		if now.UID != pod.UID || now.DeletionTimestamp != nil || !ready(&now) {
-			s.t.Errorf("pod %s does not train any more: %+v", pod.Name, now.Status)
+			s.t.Errorf("pod %s no longer trains: %+v", pod.Name, now.Status)
 		}
 	}
 	for _, node := range victims {
@@ -148,16 +149,17 @@ func (s *stage) blocked(training []corev1.Pod) {
 	}
 }
 
-// trainsAnew checks that the training of the victims was begun anew, with the new driver.
-func (s *stage) trainsAnew(before []corev1.Pod) {
+// trainingWasReplaced checks that the training pods of the victims were replaced and use the new
+// driver.
+func (s *stage) trainingWasReplaced(before []corev1.Pod) {
 	s.t.Helper()
 	for _, pod := range append(s.trainingOn(victims[0]), s.trainingOn(victims[1])...) {
 		if slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
-			s.t.Errorf("pod %s trains on although its driver was replaced", pod.Name)
+			s.t.Errorf("pod %s was not replaced although its driver was", pod.Name)
 		}
-		// It ends with an error when it has no card.
+		// It fails without a card.
 		if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 {
-			s.t.Errorf("pod %s was there before its cards: %+v", pod.Name, c)
+			s.t.Errorf("pod %s started before its cards were available: %+v", pod.Name, c)
 		}
 		if log := s.kubectl("logs", pod.Name); !strings.Contains(log, "uses 2 cards, driver 2.0.0") {
 			s.t.Errorf("pod %s says %s", pod.Name, log)

@@ -10,27 +10,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// engine is a container engine of a node as the node itself shows it.
+// engine is the state of a container engine, read on its node.
 type engine struct {
 	name string
-	// process is its id and the moment it began.
+	// process is its id and start time.
 	process string
-	// starts is how often it has begun since the node was made, by its log.
+	// starts is the number of starts in its log.
 	starts int
 }
 
-// firstLine of the log of an engine that begins.
+// firstLine is the first log line of a starting engine.
 var firstLine = map[string]string{"docker": `msg="Starting up"`, "containerd": `msg="starting containerd"`}
 
-// engine looks at an engine of a node. It must be running.
+// engine returns the state of an engine of a node, which must be running.
 func (s *stage) engine(node, name string) engine {
 	s.t.Helper()
 	const look = `pid=$(cat /run/service/$1/supervise/pid) && stat=$(cat /proc/$pid/stat) && set -- ${stat##*)} && echo "$pid/${20}"`
 	return engine{name, strings.TrimSpace(s.on(node, "sh", "-c", look, "sh", name)), s.starts(node, name)}
 }
 
-// serviceLog is what a service of a node has written: the logs of the nodes are in the folder of the
-// cluster, so that nothing has to be run on the node to read them.
+// serviceLog returns the log of a node's service. It is in the folder of the cluster, so
+// it can be read without running a program on the node.
 func (s *stage) serviceLog(node, name string) string {
 	s.t.Helper()
 	log, err := os.ReadFile(filepath.Join(s.Dir, "logs", node, name+".log"))
@@ -43,17 +43,16 @@ func (s *stage) starts(node, engine string) int {
 	return strings.Count(s.serviceLog(node, engine), firstLine[engine])
 }
 
-// wasRestarted checks that an engine was restarted a number of times since it was looked at.
+// wasRestarted checks that an engine was restarted a number of times since before.
 func (s *stage) wasRestarted(times int, node string, before engine) {
 	s.t.Helper()
 	now := s.engine(node, before.name)
 	if now.starts != before.starts+times || (now.process == before.process) != (times == 0) {
-		s.t.Errorf("%s of %s is %+v, and was %+v: it is to have been restarted %d times", before.name, node, now, before, times)
+		s.t.Errorf("%s of %s is %+v, was %+v, want %d restarts", before.name, node, now, before, times)
 	}
 }
 
-// processes returns the process of each running container of the kubelet of a node,
-// by the id of the container.
+// processes returns the processes of a node's running pod containers, by container id.
 func (s *stage) processes(node string) map[string]string {
 	s.t.Helper()
 	all := map[string]string{}
@@ -65,8 +64,8 @@ func (s *stage) processes(node string) map[string]string {
 	return all
 }
 
-// containers are those of pods, by the UID of the pod: what the API server tells, with
-// the process on the node.
+// containers returns the containers of all pods from the API server, with their processes
+// on the nodes, by pod UID.
 func (s *stage) containers() map[types.UID]string {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -89,8 +88,8 @@ func (s *stage) containers() map[types.UID]string {
 	return all
 }
 
-// podsRanOn checks that what ran on goes on in the same processes: every container of the
-// pods that there are before and after, which are all but the training and the toolkit.
+// podsRanOn checks that every container of the pods that existed before still runs in the
+// same process. All pods must still exist except those of the training and the toolkit.
 func (s *stage) podsRanOn(before map[types.UID]string) {
 	s.t.Helper()
 	after := s.containers()
@@ -104,6 +103,6 @@ func (s *stage) podsRanOn(before map[types.UID]string) {
 		}
 	}
 	if replaced := 2 * len(allNodes); gone != replaced {
-		s.t.Errorf("%d pods were replaced, and not %d", gone, replaced)
+		s.t.Errorf("%d pods were replaced, want %d", gone, replaced)
 	}
 }

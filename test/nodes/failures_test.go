@@ -14,14 +14,15 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// cutInItsDrain pulls the cable of a node while its pods are being evicted, and plugs it in again. The
-// node keeps its slot, nobody is started in its place, and what ends there while nobody
-// can hear of it is not evicted again.
-func (s *stage) cutInItsDrain(node string, evicted *corev1.Pod, observer *harness.Observer) {
+// disconnectDuringDrain disconnects a node while its pods are being evicted, and reconnects it.
+// The node keeps its slot, no other node is started in its place, and pods that end while
+// it is offline are not evicted again.
+func (s *stage) disconnectDuringDrain(node string, evicted *corev1.Pod, observer *harness.Observer) {
 	s.t.Helper()
 	_, err := s.NodesOff(s.ctx, node)
 	check(s.t, err)
-	// The cluster does not know that the pod has ended: the node was cut in its drain.
+	// The API server does not know that the pod has ended: the node went offline during its
+	// drain.
 	if pod, err := s.pod(evicted); err != nil || pod.DeletionTimestamp == nil {
 		s.t.Fatalf("pod %s is not being evicted: %v", evicted.Name, err)
 	}
@@ -41,7 +42,7 @@ func (s *stage) cutInItsDrain(node string, evicted *corev1.Pod, observer *harnes
 	before := observer.Replaced()
 	s.decided()
 	if slots := s.rollout().Status.InFlight; len(slots) != 1 || slots[0].Node != node || observer.Replaced() != before {
-		s.t.Errorf("another node was begun in the place of %s: %+v", node, slots)
+		s.t.Errorf("another node was started in place of %s: %+v", node, slots)
 	}
 	if version := s.on(node, "cat", "/sys/module/enflame/version"); strings.TrimSpace(version) != "1.0.0" {
 		s.t.Errorf("on the node that is cut off the driver is %s", version)
@@ -50,8 +51,8 @@ func (s *stage) cutInItsDrain(node string, evicted *corev1.Pod, observer *harnes
 	check(s.t, err)
 }
 
-// managerKilled stops the manager while it drains a node, until that is over, and kills it: what it was
-// about to do when it was stopped was decided long ago.
+// managerKilled suspends the manager while it drains a node, until the drain is over, and
+// then kills it, so that its next action is based on a stale decision.
 func (s *stage) managerKilled(manager *corev1.Pod, node string, evicted *corev1.Pod) {
 	s.t.Helper()
 	process, err := harness.PodProcess(manager, "manager")
@@ -67,8 +68,8 @@ func (s *stage) managerKilled(manager *corev1.Pod, node string, evicted *corev1.
 	s.eventually("the manager runs again", func() error { return s.managerBegan(manager, 1) })
 }
 
-// managerBegan tells what is missing until the manager's container has begun anew so many
-// times, in the same pod.
+// managerBegan returns nil if the manager's container has been restarted the given number
+// of times, in the same pod.
 func (s *stage) managerBegan(pod *corev1.Pod, times int) error {
 	now, err := s.pod(pod)
 	if err != nil {
@@ -80,8 +81,8 @@ func (s *stage) managerBegan(pod *corev1.Pod, times int) error {
 	return nil
 }
 
-// drainBegins waits until a pod of a node is being evicted, and returns both. One node does
-// not count.
+// drainBegins waits until a pod of a node other than but is being evicted, and returns
+// both.
 func (s *stage) drainBegins(but string) (node string, evicted *corev1.Pod) {
 	s.t.Helper()
 	s.eventually("a pod is being evicted", func() error {
@@ -99,9 +100,9 @@ func (s *stage) drainBegins(but string) (node string, evicted *corev1.Pod) {
 	return node, evicted
 }
 
-// endsWell waits until the victims have driver 2.0.0 and all cards are used again, and
-// checks that one node at a time was down, and which pods went: of each victim those that
-// use its driver, once.
+// endsWell waits until the victims have driver 2.0.0 and all cards are used again. It
+// checks that one node at a time was down, and that of each victim exactly the pods that
+// depend on its driver were deleted, once.
 func (s *stage) endsWell(observer *harness.Observer, departures *harness.Departures) {
 	s.t.Helper()
 	s.eventually("the nodes have the new driver", func() error { return s.driverIs("2.0.0", victims...) })
@@ -128,11 +129,11 @@ func (s *stage) endsWell(observer *harness.Observer, departures *harness.Departu
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		s.t.Errorf("the pods that went (-want +got):\n%s", diff)
+		s.t.Errorf("deleted pods (-want +got):\n%s", diff)
 	}
 }
 
-// pod returns a pod as it is now, whichever has its name.
+// pod returns the current pod with the same name, even if it was replaced.
 func (s *stage) pod(of *corev1.Pod) (*corev1.Pod, error) {
 	var now corev1.Pod
 	err := s.Client.Get(s.ctx, client.ObjectKeyFromObject(of), &now)

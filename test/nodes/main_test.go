@@ -19,26 +19,26 @@ import (
 	"github.com/topsops/gcu-operator/test/need"
 )
 
-// enabled is set by make test-nodes: go test ./... starts no real nodes.
+// enabled is the variable set by make test-nodes: go test ./... starts no real nodes.
 const enabled = "TEST_NODES"
 
-// lostAfter is how long a node may be silent before the cluster finds it NotReady.
+// lostAfter is the node monitor grace period.
 const lostAfter = "12s"
 
-// interrupted ends when somebody presses Ctrl-C, so that the cluster is taken down.
+// interrupted is done on Ctrl-C, so that the cluster is removed.
 var interrupted context.Context
 
 func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	interrupted = ctx
-	log.SetLogger(logr.Discard()) // of controller-runtime, whose clients have nothing to tell
+	log.SetLogger(logr.Discard()) // silences controller-runtime's clients
 	code := m.Run()
 	stop()
 	os.Exit(code)
 }
 
-// needRealNodes ends a test where real nodes cannot be had. Where they were asked for,
-// that is a failure.
+// needRealNodes skips a test if real nodes are not possible, or fails it if they were
+// requested.
 func needRealNodes(t *testing.T) {
 	t.Helper()
 	if os.Getenv(enabled) == "" {
@@ -49,7 +49,8 @@ func needRealNodes(t *testing.T) {
 	}
 }
 
-// startCluster starts a cluster of real nodes that ends with the test, with all images.
+// startCluster starts a cluster of real nodes with all images, and removes it at the end
+// of the test.
 func startCluster(ctx context.Context, t *testing.T) *harness.Cluster {
 	t.Helper()
 	project, err := harness.FindProject()
@@ -78,7 +79,7 @@ func startCluster(ctx context.Context, t *testing.T) *harness.Cluster {
 	return cluster
 }
 
-// loadImages loads the images of the operator and of the stand-ins into nodes.
+// loadImages loads the images of the operator and the stand-ins into nodes.
 func loadImages(ctx context.Context, c *harness.Cluster, nodes ...string) error {
 	loading, ctx := errgroup.WithContext(ctx)
 	for _, node := range nodes {
@@ -89,7 +90,7 @@ func loadImages(ctx context.Context, c *harness.Cluster, nodes ...string) error 
 	return loading.Wait()
 }
 
-// keepLogs saves logs from a cluster folder that is about to go.
+// keepLogs saves logs from a cluster folder before it is removed.
 func keepLogs(t *testing.T, from, to string) {
 	err := os.Rename(filepath.Join(from, "logs"), filepath.Join(to, "logs"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

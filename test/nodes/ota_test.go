@@ -10,13 +10,13 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// otaSocket is where the node agent serves root.
+// otaSocket is the node agent's socket for root.
 const otaSocket = "/run/gcu-node-agent/ota.sock"
 
-// overTheAir is the second example of the OpenYurt document, with its own requests: a
-// person at a node sees what there is, and upgrades it. When another one has done the same,
-// the third node still is as it was.
-func (s *stage) overTheAir() {
+// otaUpgrade is the second example of the OpenYurt document, with its curl commands: a
+// person at a node lists its pods and upgrades one. After another person has done the
+// same, the third node is still unchanged.
+func (s *stage) otaUpgrade() {
 	s.settings(topsv1.AnnotationUpdateStrategy+"=OTA", topsv1.AnnotationUpgradeOnly+"-")
 	observer := s.observe()
 	s.set("exporter", "2.0.0")
@@ -29,16 +29,16 @@ func (s *stage) overTheAir() {
 		return nil
 	})
 	for i, node := range victims {
-		s.upgradedBySomebodyAt(node)
+		s.upgradeAt(node)
 		if replaced := observer.Replaced(); replaced != i+1 {
-			s.t.Errorf("%d pods were replaced, %d were asked for", replaced, i+1)
+			s.t.Errorf("%d pods were replaced, want %d", replaced, i+1)
 		}
 	}
 	check(s.t, s.runs(exporterSet, managerNode, "latest"))
 }
 
-// upgradedBySomebodyAt has a person at a node upgrade the one pod that can be.
-func (s *stage) upgradedBySomebodyAt(node string) {
+// upgradeAt upgrades the only outdated pod of a node through its agent.
+func (s *stage) upgradeAt(node string) {
 	s.t.Helper()
 	var list corev1.PodList
 	check(s.t, json.Unmarshal([]byte(s.on(node, "curl", "--silent", "--unix-socket", otaSocket, "http://localhost/pods")), &list))

@@ -10,7 +10,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// gcu is kubectl gcu, as a user types it; it must succeed.
+// gcu runs kubectl gcu, which must succeed.
 func (s *stage) gcu(args ...string) string {
 	s.t.Helper()
 	output, err := s.tryGCU(args...)
@@ -31,7 +31,7 @@ func (s *stage) tryGCU(args ...string) (string, error) {
 	return string(output), err
 }
 
-// grFile writes the gr as it is, changed, into a file of the user's.
+// grFile writes the current gr with changes to a file.
 func (s *stage) grFile(change func(*topsv1.GcuResourceSpec)) string {
 	s.t.Helper()
 	gr := s.gr()

@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// lossesPerRollout is how often a node loses its power in one rollout at most.
+	// lossesPerRollout is the maximum number of power losses of a node in one rollout.
 	lossesPerRollout = 4
-	// noticedEvery is how many losses there are for one that the cluster notices: the
-	// power is back before the others are.
+	// noticedEvery: one in this many losses lasts until the node is NotReady; after the
+	// others the power is back earlier.
 	noticedEvery = 4
-	// mostRollouts is how many there are for what passed by in those before.
+	// mostRollouts is the maximum number of rollouts to hit tasks that earlier ones missed.
 	mostRollouts = 8
 )
 
-// lightImages are those of the components that are back with the device, as a rule before
-// the operation comes to them: their tasks are done when they would begin.
+// lightImages are the images of components whose pods usually come back with the device
+// before the operation reaches them, so that their tasks are already done.
 var lightImages = map[string]string{
 	"exporter_replace": "artifact.enflame.cn/enflame_docker_images/enflame/gcu-exporter:latest",
 	"gfd_replace":      "artifact.enflame.cn/galaxy_docker_hub/gcu/gcu-gfd:latest",
@@ -39,8 +39,8 @@ var lightImages = map[string]string{
 
 func isLight(task string) bool { return lightImages[task] != "" }
 
-// tasksOfUpgrade are the tasks of an operation that changes driver and toolkit, without their host, in
-// the order of the book.
+// tasksOfUpgrade returns the tasks of an operation that changes driver and toolkit,
+// without their host, in the order of the logic book.
 func tasksOfUpgrade(t *testing.T) []string {
 	t.Helper()
 	const host = "host"
@@ -56,9 +56,8 @@ func tasksOfUpgrade(t *testing.T) []string {
 	return tasks
 }
 
-// underWay are the tasks that the operation of a node is in the middle of, as the
-// operator has recorded it, without the node. Giving the node back is never marked as
-// running: it is what is left when everything else is done.
+// underWay returns the recorded running tasks of a node's operation, without the node.
+// Uncordoning is never recorded as running: it is running if everything else is done.
 func underWay(nu *topsv1.NodeUpgrade) []string {
 	var tasks []string
 	op := nu.Status.Operation
@@ -74,29 +73,28 @@ func underWay(nu *topsv1.NodeUpgrade) []string {
 	return tasks
 }
 
-// powerCut takes the power of nodes in the middle of tasks, until every task was hit.
+// powerCut powers nodes off during tasks, until every task was hit.
 //
-// To be surely in the middle of one that takes a moment only, the manager is stopped
-// (SIGSTOP) as soon as a task is seen to be recorded as begun, until the power is gone:
-// what is recorded then is what the node was at. A node that is off or boots is not hit; the
-// others may be meanwhile.
+// To hit even short tasks, the manager is suspended (SIGSTOP) as soon as a task is
+// recorded as running, until the node is off: the running task is then the one in the
+// record. A node that is off or booting is not hit; others may be hit meanwhile.
 type powerCut struct {
 	*stage
 	observer *harness.Observer
-	// manager is its process on this machine.
+	// manager is the manager's process on this machine.
 	manager int
-	// left are the tasks that were not hit yet, passed all that operations had.
+	// left are the tasks not yet hit, passed all tasks of the operations.
 	mu     sync.Mutex
 	left   map[string]bool
 	passed map[string]bool
-	// may says which tasks a node may be hit at now.
+	// may returns whether a node may be hit during a task.
 	may powerPlan
-	// caught are nodes that are at such a task, for which the manager is stopped.
+	// caught receives nodes that run such a task, for which the manager is suspended.
 	caught chan string
 	losses int
 }
 
-// newPowerCut starts to watch, for tasks that are to be hit.
+// newPowerCut starts a watch for the tasks to hit.
 func (s *stage) newPowerCut(tasks []string) *powerCut {
 	s.t.Helper()
 	manager, err := harness.PodProcess(s.managerPod(), "manager")
@@ -105,12 +103,12 @@ func (s *stage) newPowerCut(tasks []string) *powerCut {
 	for _, task := range tasks {
 		p.left[task] = true
 	}
-	s.t.Cleanup(func() { _ = syscall.Kill(manager, syscall.SIGCONT) }) // it may have ended
+	s.t.Cleanup(func() { _ = syscall.Kill(manager, syscall.SIGCONT) }) // may have exited
 	check(s.t, harness.WatchUpgrades(s.ctx, s.Cluster, p.see))
 	return p
 }
 
-// see stops the manager when a node is at a task that is to be hit.
+// see suspends the manager if a node runs a task to hit.
 func (p *powerCut) see(nu *topsv1.NodeUpgrade) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,17 +123,17 @@ func (p *powerCut) see(nu *topsv1.NodeUpgrade) {
 	}
 	delete(p.may, nu.Name)
 	if err := syscall.Kill(p.manager, syscall.SIGSTOP); err != nil {
-		return // then nothing is caught, and the story says what was not hit
+		return // then nothing is caught, and the story reports the tasks not hit
 	}
 	p.caught <- nu.Name
 }
 
-// arm says at which tasks a node may be hit from now on.
+// arm sets the tasks during which a node may be hit from now on.
 func (p *powerCut) arm(node string, may func(task string) bool) {
 	p.mu.Lock()
 	p.may[node] = may
 	p.mu.Unlock()
-	p.see(p.upgrade(node)) // it may be at one already
+	p.see(p.upgrade(node)) // it may already run one
 }
 
 func (p *powerCut) remaining() []string {
@@ -144,8 +142,8 @@ func (p *powerCut) remaining() []string {
 	return slices.Sorted(maps.Keys(p.left))
 }
 
-// rollout waits until a rollout that was begun is done, and hits nodes meanwhile at the
-// tasks they may be hit at.
+// rollout waits until a started rollout is done, and meanwhile hits nodes according to
+// the plan.
 func (p *powerCut) rollout(plan powerPlan, done func() error) {
 	p.t.Helper()
 	p.may = powerPlan{}
@@ -167,7 +165,7 @@ func (p *powerCut) rollout(plan powerPlan, done func() error) {
 				if hidden {
 					p.showLightImages(node)
 				}
-				if again { // at once: its next task may be a short one
+				if again { // at once, because its next task may be short
 					p.arm(node, plan[node])
 				}
 				return nil
@@ -184,8 +182,8 @@ func (p *powerCut) rollout(plan powerPlan, done func() error) {
 	p.driverWasNotForced()
 }
 
-// hit takes the power of a node. The manager is stopped until the power is gone, and goes on
-// unless it was stopped for another node too.
+// hit powers a node off. The manager is suspended until the node is off, and then resumed
+// unless it was suspended for another node too.
 func (p *powerCut) hit(node string) {
 	p.t.Helper()
 	before := underWay(p.upgrade(node))
@@ -193,7 +191,7 @@ func (p *powerCut) hit(node string) {
 	after := underWay(p.upgrade(node))
 	p.mu.Lock()
 	if slices.Equal(before, after) {
-		p.t.Logf("%s lost its power in the middle of %q", node, after)
+		p.t.Logf("%s lost its power during %q", node, after)
 		for _, task := range after {
 			delete(p.left, task)
 		}
@@ -206,7 +204,7 @@ func (p *powerCut) hit(node string) {
 	p.mu.Unlock()
 }
 
-// boot gives a node its power back, and returns when its agent is back.
+// boot boots a node, and returns when its agent is back.
 func (p *powerCut) boot(node string) error {
 	p.mu.Lock()
 	p.losses++
@@ -230,17 +228,18 @@ func (p *powerCut) boot(node string) error {
 	}
 	return harness.Eventually(ctx, func() error {
 		if now := p.upgrade(node).Status.Host.BootID; now == boot {
-			return fmt.Errorf("the agent of %s tells of boot %s still", node, now)
+			return fmt.Errorf("the agent of %s still reports boot %s", node, now)
 		}
 		return nil
 	})
 }
 
-// isOver checks that every task was hit, and that operations have the tasks of the book.
+// isOver checks that every task was hit, and that operations have the tasks of the logic
+// book.
 func (p *powerCut) isOver() {
 	p.t.Helper()
 	if left := p.remaining(); len(left) > 0 {
-		p.t.Errorf("no node lost its power in the middle of %q", left)
+		p.t.Errorf("no node lost its power during %q", left)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,8 +248,8 @@ func (p *powerCut) isOver() {
 	}
 }
 
-// hideLightImages takes the images away that light components of a node run, so that
-// these do not come back when they are stopped.
+// hideLightImages removes the images of a node's light components, so that their pods do
+// not come back when they are stopped.
 func (s *stage) hideLightImages(node string) {
 	s.t.Helper()
 	for _, image := range lightImages {
@@ -259,7 +258,7 @@ func (s *stage) hideLightImages(node string) {
 	}
 }
 
-// showLightImages gives them back, if they were taken away.
+// showLightImages restores the hidden images.
 func (s *stage) showLightImages(node string) {
 	s.t.Helper()
 	have := s.on(node, "ctr", "--namespace=k8s.io", "images", "list", "--quiet")
@@ -271,9 +270,9 @@ func (s *stage) showLightImages(node string) {
 	}
 }
 
-// powerLoss: nodes lose everything but their disk in the middle of the tasks that matter of an
-// upgrade of driver and toolkit: what the node agent does, what ends processes, what takes a
-// moment and is not to be done again.
+// powerLoss: nodes lose everything except their disk during the most relevant tasks of an
+// upgrade of driver and toolkit: those of the node agent, those that kill processes, and
+// short ones that must not be repeated.
 func (s *stage) powerLoss() {
 	s.losePower([]string{"driver_prepull", "node_evict", "driver_replace", "node_restart-runtime", "node_uncordon"}, func([]string) powerPlan {
 		return powerPlan{
@@ -283,8 +282,8 @@ func (s *stage) powerLoss() {
 	})
 }
 
-// powerLossEverywhere is the same in the middle of each task. What passed by before the power
-// went is tried again in another rollout.
+// powerLossEverywhere is the same for every task. Tasks that ended before the power loss
+// are tried again in another rollout.
 func (s *stage) powerLossEverywhere() {
 	s.letAgentsRestartEngines()
 	s.deploy()
@@ -293,7 +292,7 @@ func (s *stage) powerLossEverywhere() {
 	s.losePower(tasks, func(left []string) powerPlan {
 		plan := powerPlan{
 			victims[0]: func(task string) bool { return !isLight(task) && !ofRestart(task) },
-			// One task after the other would be less of an upgrade.
+			// With a hit at every task, little of a normal upgrade would be left.
 			victims[1]: func(task string) bool { return ofRestart(task) || !isLight(task) && slices.Index(tasks, task)%2 == 1 },
 		}
 		if slices.ContainsFunc(left, isLight) {
@@ -304,12 +303,12 @@ func (s *stage) powerLossEverywhere() {
 	})
 }
 
-// powerPlan says at which tasks nodes may lose their power.
+// powerPlan returns for each node whether it may lose its power during a task.
 type powerPlan map[string]func(task string) bool
 
-// losePower upgrades the victims until their power was lost in the middle of all tasks. The second one
-// runs its containers with another default runtime than it is configured for, so that the engine
-// has to be restarted there.
+// losePower upgrades the victims until all tasks were hit. On the second victim
+// containerd runs with another default runtime than its configuration file, so that it
+// must be restarted.
 func (s *stage) losePower(tasks []string, plan func(left []string) powerPlan) {
 	s.t.Helper()
 	s.limitedTo(victims...)
@@ -332,8 +331,9 @@ func (s *stage) losePower(tasks []string, plan func(left []string) powerPlan) {
 	p.isOver()
 }
 
-// setBoth changes the versions of driver and toolkit. The operator, which writes one DaemonSet after
-// the other, begins when both are there, so that one operation changes both.
+// setBoth changes the versions of driver and toolkit. The operator writes one DaemonSet
+// after the other; the rollout is paused until both are written, so that one operation
+// changes both.
 func (s *stage) setBoth(driver, toolkit string) {
 	s.t.Helper()
 	s.settings(topsv1.AnnotationPaused + "=true")
@@ -353,8 +353,8 @@ func (s *stage) setBoth(driver, toolkit string) {
 	s.settings(topsv1.AnnotationPaused + "-")
 }
 
-// loseDefaultRuntime has the containerd of a node run with a configuration that does not
-// name the default runtime of the one on the disk.
+// loseDefaultRuntime runs a node's containerd with a configuration without the default
+// runtime that the file on disk has.
 func (s *stage) loseDefaultRuntime(node string) {
 	s.t.Helper()
 	const config = "/etc/containerd/config.toml"

@@ -9,30 +9,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// kubeletConfig is that of a node.
+// kubeletConfig is the kubelet's configuration file on a node.
 const kubeletConfig = "/etc/kubernetes/kubelet.yaml"
 
-// criticalSets are the DaemonSets that make a node a GCU node. A kubelet that is short of disk
-// leaves their pods alone.
+// criticalSets are the DaemonSets that a GCU node needs. A kubelet under disk pressure
+// does not evict their pods.
 var criticalSets = []string{agentSet, driverSet, toolkitSet, pluginSet, exporterSet, "enflame-gcu-feature-discovery"}
 
-// diskPressure: the kubelet of a node finds its disk too full, evicts pods and removes
-// images. What the node needs to be a GCU node outlives that.
+// diskPressure: the kubelet of a node is under disk pressure, evicts pods and removes
+// images. The components of the GCU node are not evicted.
 func (s *stage) diskPressure() {
 	node := victims[1]
-	before, training := s.outliving(node), s.trainingOn(node)
+	before, training := s.criticalPods(node), s.trainingOn(node)
 	training = slices.DeleteFunc(training, func(p corev1.Pod) bool { return !ready(&p) })
 	if len(training) != 1 {
 		s.t.Fatalf("%d pods train on %s", len(training), node)
 	}
 	s.on(node, "cp", kubeletConfig, "/run/kubelet.yaml")
-	// More than any disk has.
+	// A threshold that no disk meets.
 	s.on(node, "sh", "-ec", `sed -i 's/nodefs.available: 1%/nodefs.available: 99%/' `+kubeletConfig+`; /etc/init.d/kubelet restart`)
 	s.eventually("the kubelet of "+node+" has evicted what is not critical", func() error {
 		if !s.underPressure(node) {
 			return fmt.Errorf("it is not short of disk")
 		}
-		// It is to run always: only a kubelet that evicts it ends it for good.
+		// It restarts always, so only an eviction ends it.
 		pod, err := s.pod(&training[0])
 		if err == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 			err = fmt.Errorf("its training pod was not evicted")
@@ -45,11 +45,11 @@ func (s *stage) diskPressure() {
 		}
 		return nil
 	})
-	if now := s.outliving(node); !slices.Equal(before, now) {
+	if now := s.criticalPods(node); !slices.Equal(before, now) {
 		s.t.Errorf("the node had the pods %v, now %v", before, now)
 	}
 	s.on(node, "sh", "-ec", "cp /run/kubelet.yaml "+kubeletConfig+"; /etc/init.d/kubelet restart")
-	check(s.t, loadImages(s.ctx, s.Cluster, node)) // there is no registry to pull what the kubelet has removed
+	check(s.t, loadImages(s.ctx, s.Cluster, node)) // there is no registry to pull the removed images from
 	s.eventually("there is room on "+node, func() error {
 		if s.underPressure(node) {
 			return fmt.Errorf("it is short of disk")
@@ -57,19 +57,19 @@ func (s *stage) diskPressure() {
 		return nil
 	})
 	s.eventually("all cards are used again", s.trains)
-	if now := s.outliving(node); !slices.Equal(before, now) {
+	if now := s.criticalPods(node); !slices.Equal(before, now) {
 		s.t.Errorf("the node had the pods %v, now %v", before, now)
 	}
 }
 
-// underPressure reports whether the kubelet of a node says that its disk is too full.
+// underPressure reports whether a node has condition DiskPressure.
 func (s *stage) underPressure(node string) bool {
 	s.t.Helper()
 	return nodeIs(s.node(node), corev1.NodeDiskPressure)
 }
 
-// outliving are the pods of a node that are critical to it, "" for one that is not there.
-func (s *stage) outliving(node string) []types.UID {
+// criticalPods returns the critical pods of a node, "" for a missing one.
+func (s *stage) criticalPods(node string) []types.UID {
 	s.t.Helper()
 	var uids []types.UID
 	for _, set := range criticalSets {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// deskLabel is what examples/rest-api looks for: the node with the blueprints.
+	// deskLabel is the node label in examples/rest-api for the node with the blueprints.
 	deskLabel      = "gcu-upgrade-manager"
 	blueprints     = "/topsdata/dcp/gcu-upgrade-manager/blueprints"
 	requestLog     = "/topsdata/dcp/gcu-upgrade-manager/op-log/gcu-upgrade-manager.log"
@@ -25,12 +25,13 @@ const (
 	upgradeAPIPort = "32765"
 )
 
-// restAPI: the manager of examples/rest-api reads the blueprints of its node, and somebody at another
-// node upgrades and deletes the gr with the lines of the guide of gcu-upgrade-manager.
+// restAPI: the manager of examples/rest-api reads the blueprints of its node, and a
+// person at another node upgrades and deletes the gr with the commands of the
+// gcu-upgrade-manager guide.
 func (s *stage) restAPI() {
 	s.kubectl("create", "-f", grBlueprint)
 	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
-	s.callersAreKnown()
+	s.requiresAuthentication()
 	const desk, person = "real-2", "real-1"
 	s.kubectl("label", "node", desk, deskLabel+"=here")
 	s.kubectl("apply", "--server-side", "-k", "examples/rest-api")
@@ -43,12 +44,12 @@ func (s *stage) restAPI() {
 	})
 	s.says(person, guide.List, guide.Get, guide.Driver)
 	s.upgradedInPlace(desk, person)
-	s.goneWhenAnswered(person)
+	s.foregroundDeletion(person)
 	s.logged(desk)
 }
 
-// curl runs a line of the guide on a node. There is no kube-proxy, which forwards the
-// port of each node to the manager's; so the line goes to the manager itself.
+// curl runs a command of the guide on a node. It calls the manager directly, because
+// there is no kube-proxy to forward the NodePort.
 func (s *stage) curl(node, line string) string {
 	s.t.Helper()
 	return s.on(node, "sh", "-c", strings.Replace(line, "<node-ip>", s.managerAddress(), 1)+" --silent")
@@ -59,7 +60,7 @@ func (s *stage) managerAddress() string {
 	return s.managerPod().Status.PodIP
 }
 
-// says runs lines of the guide on a node; each has to answer as printed.
+// says runs commands of the guide on a node; the output must be as printed there.
 func (s *stage) says(node string, lines ...guide.Line) {
 	s.t.Helper()
 	for _, line := range lines {
@@ -69,8 +70,8 @@ func (s *stage) says(node string, lines ...guide.Line) {
 	}
 }
 
-// callersAreKnown: as the manager is shipped, who calls has to be somebody.
-func (s *stage) callersAreKnown() {
+// requiresAuthentication: with the shipped configuration, requests must be authenticated.
+func (s *stage) requiresAuthentication() {
 	s.t.Helper()
 	const account = "upgrade-desk"
 	s.kubectl("create", "serviceaccount", "--namespace="+system, account)
@@ -83,9 +84,9 @@ func (s *stage) callersAreKnown() {
 		code, says        string
 	}{
 		{"without a token", "", list, nil, "401", `"result": "Failed"`},
-		{"with one that is none", "nobody", list, nil, "401", "the bearer token is not valid"},
-		{"with that of somebody who may look", token, list, nil, "200", `"name": "` + grName + `"`},
-		{"who may not delete", token, list + "/" + grName, []string{"--request", "DELETE"}, "403", "cannot delete"},
+		{"with an invalid token", "nobody", list, nil, "401", "the bearer token is not valid"},
+		{"with the token of an account that may read", token, list, nil, "200", `"name": "` + grName + `"`},
+		{"but may not delete", token, list + "/" + grName, []string{"--request", "DELETE"}, "403", "cannot delete"},
 	} {
 		argv := []string{"curl", "--silent", "--insecure", "--write-out", "\n%{http_code}", "https://" + s.managerAddress() + ":" + upgradeAPIPort + tt.path}
 		if tt.token != "" {
@@ -100,7 +101,7 @@ func (s *stage) callersAreKnown() {
 	s.kubectl("delete", "serviceaccount", "--namespace="+system, account)
 }
 
-// blueprint puts the gr as gr.json on a node, changed.
+// blueprint writes the gr with changes as gr.json on a node.
 func (s *stage) blueprint(node string, change func(*topsv1.GcuResource)) {
 	s.t.Helper()
 	data, err := os.ReadFile(s.Project.Path(grBlueprint))
@@ -114,7 +115,7 @@ func (s *stage) blueprint(node string, change func(*topsv1.GcuResource)) {
 	check(s.t, err)
 }
 
-// upgradedInPlace: the exporter has another version, and nothing else is touched.
+// upgradedInPlace: the exporter gets another version, and nothing else is touched.
 func (s *stage) upgradedInPlace(desk, person string) {
 	s.t.Helper()
 	before, old, observer := s.grPods(), s.gr(), s.observe()
@@ -133,16 +134,16 @@ func (s *stage) upgradedInPlace(desk, person string) {
 		s.t.Errorf("%d pods were replaced, %d nodes were down at once", replaced, most)
 	}
 	if now := s.gr(); now.UID != old.UID || now.Annotations[topsv1.AnnotationUpdateStrategy] != "AdvancedRollingUpdate" {
-		s.t.Errorf("the gr is another one, or has no strategy: %+v", now.ObjectMeta)
+		s.t.Errorf("the gr was recreated, or has no strategy: %+v", now.ObjectMeta)
 	}
 }
 
-// goneWhenAnswered: a deletion in the foreground answers when nothing is left.
-func (s *stage) goneWhenAnswered(person string) {
+// foregroundDeletion: a foreground deletion returns when nothing is left.
+func (s *stage) foregroundDeletion(person string) {
 	s.t.Helper()
 	s.says(person, guide.Foreground)
 	if pods := s.grPods(); len(pods) > 0 {
-		s.t.Errorf("it answered, and there are the pods of %v", slices.Sorted(maps.Values(pods)))
+		s.t.Errorf("it returned while there were pods of %v", slices.Sorted(maps.Values(pods)))
 	}
 	s.nothingRuns()
 	s.says(person, guide.Gone)
@@ -158,7 +159,7 @@ func (s *stage) nothingRuns() {
 	}
 }
 
-// logged checks that the file on the node tells what was asked for, and what became of it.
+// logged checks that the log file on the node has the requests and their results.
 func (s *stage) logged(desk string) {
 	s.t.Helper()
 	log := s.on(desk, "cat", requestLog)

@@ -11,8 +11,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// toolkitIs tells what is missing until nodes have a version of the toolkit, and are
-// given back. What is on the nodes is looked at last, which takes a program on each.
+// toolkitIs returns nil if nodes have a version of the toolkit, and are uncordoned. The
+// check that runs a program on each node comes last.
 func (s *stage) toolkitIs(tag string, nodes ...string) error {
 	for _, node := range nodes {
 		if err := s.runs(toolkitSet, node, tag); err != nil {
@@ -43,7 +43,7 @@ func (s *stage) toolkitIs(tag string, nodes ...string) error {
 	return nil
 }
 
-// restartResult is what the agent of a node told of the restart that was asked for last.
+// restartResult returns the reported result of the last requested restart on a node.
 func (s *stage) restartResult(node string) topsv1.HostTaskResult {
 	s.t.Helper()
 	status := s.upgrade(node).Status
@@ -57,7 +57,7 @@ func (s *stage) restartResult(node string) topsv1.HostTaskResult {
 	return *result
 }
 
-// restartCycles is how often the agent of a node says that it had an engine restarted.
+// restartCycles returns the number of restarts in the log of a node's agent.
 func (s *stage) restartCycles(node string) int {
 	s.t.Helper()
 	return strings.Count(s.on(node, "sh", "-c", "cat /var/log/topscloud/gcu-operator/restart-docker.log 2>/dev/null || true"), "ready restart")
@@ -69,8 +69,8 @@ func (s *stage) trainingOn(node string) []corev1.Pod {
 	return slices.DeleteFunc(s.pods("default", "app", "training"), func(p corev1.Pod) bool { return p.Spec.NodeName != node })
 }
 
-// emptyWhenRestarted waits until the engine of one of several nodes has begun anew, and
-// checks that this node was emptied of training before.
+// emptyWhenRestarted waits until the engine of one of several nodes was restarted, and
+// checks that the training pods of that node were evicted before.
 func (s *stage) emptyWhenRestarted(before map[string]engine) {
 	s.t.Helper()
 	var node string
@@ -91,18 +91,19 @@ func (s *stage) emptyWhenRestarted(before map[string]engine) {
 	}
 }
 
-// runtimeRestarts: the toolkit of all nodes gets another version, and their engines have to be
-// restarted for it. The agent that asks for the restart of docker is a container of docker, and is
-// ended by it. containerd is restarted under the kubelet, the pods, and the agent that asks
-// for it.
+// runtimeRestarts: the toolkit of all nodes is upgraded, which requires restarts of their
+// engines. The agent that requests docker's restart is a docker container and is killed
+// by it. containerd is restarted under the kubelet, the pods, and the agent that requests
+// it.
 func (s *stage) runtimeRestarts() {
 	s.letAgentsRestartEngines()
 	s.deploy()
 	s.moveAgentToDocker()
-	// The toolkit has configured docker, and nobody has restarted it since.
+	// The toolkit has configured docker, which was not restarted since.
 	s.dockerNeedsRestart(true)
 	s.everywhere(victims, func(node string) error {
-		// Somebody has other plans with containerd. The agent looks again when it is asked.
+		// An administrator has changed containerd's configuration. The agent reads it again
+		// when a task starts.
 		_, err := s.OnNode(s.ctx, node, nil, "sh", "-ec",
 			`sed -i -E 's/default_runtime_name = .*/default_runtime_name = "runc"/' /etc/containerd/config.toml; /etc/init.d/containerd restart`)
 		return err
@@ -129,19 +130,18 @@ func (s *stage) runtimeRestarts() {
 	s.wasRestarted(0, dockerNode, other)
 	s.podsRanOn(pods)
 	if id, process, restarts := s.inDocker(agentContainer); id != agent || process == agentProcess || restarts != "0" {
-		s.t.Errorf("the agent was process %s and is process %s, it ended %s times by itself: docker was to end it", agentProcess, process, restarts)
+		s.t.Errorf("the agent was process %s, is process %s, and exited by itself %s times; want it killed by docker's restart", agentProcess, process, restarts)
 	}
 	if _, process, _ := s.inDocker(bystander); process == otherProcess {
-		s.t.Errorf("the other container of docker still is process %s: the restart was to end it", process)
+		s.t.Errorf("the other docker container is still process %s, want it killed by the restart", process)
 	}
 	if now := s.restartCycles(dockerNode); now != cycles+1 {
-		s.t.Errorf("restart-docker.log tells of %d restarts more, not 1", now-cycles)
+		s.t.Errorf("restart-docker.log has %d more restarts, want 1", now-cycles)
 	}
 }
 
-// liveRestore: docker is restarted without its containers. The toolkit takes its time:
-// its pod is ready, because another version was there before, and docker is not yet
-// configured anew.
+// liveRestore: docker's containers survive its restart. The toolkit is slow: its pod is
+// already Ready, because of the previous version, while docker is not yet reconfigured.
 func (s *stage) liveRestore() {
 	s.letAgentsRestartEngines()
 	s.deploy()
@@ -162,7 +162,7 @@ func (s *stage) liveRestore() {
 	s.wasRestarted(1, dockerNode, docker)
 	for name, was := range before {
 		if _, process, _ := s.inDocker(name); process != was {
-			s.t.Errorf("container %s was process %s, and is process %s: the restart was not to end it", name, was, process)
+			s.t.Errorf("container %s was process %s, is process %s, want it to survive the restart", name, was, process)
 		}
 	}
 	if result := s.restartResult(dockerNode); result.State != topsv1.HostTaskDone || result.Reason != "Restarted" {
@@ -170,9 +170,9 @@ func (s *stage) liveRestore() {
 	}
 }
 
-// brokenDocker: docker does not come back with what somebody wrote into its
-// configuration. What to do is said, and the agent is killed while docker cannot start it
-// anew. When docker is repaired, both go on.
+// brokenDocker: docker fails to start because of an invalid setting in its configuration.
+// The status says what to do, and the agent is killed while docker cannot restart it.
+// When docker is repaired, both resume.
 func (s *stage) brokenDocker() {
 	s.configureDocker(`{"live-restore": true}`)
 	s.dockerNeedsRestart(false)
@@ -195,16 +195,16 @@ func (s *stage) brokenDocker() {
 	}
 	pid, _, _ := strings.Cut(agentProcess, "/")
 	s.on(dockerNode, "kill", "-9", pid)
-	s.on(dockerNode, "sed", "-i", `/"storage-driver"/d; s/^    },$/    }/`, "/etc/docker/daemon.json") // it was the last entry
+	s.on(dockerNode, "sed", "-i", `/"storage-driver"/d; s/^    },$/    }/`, "/etc/docker/daemon.json") // the last entry
 	s.eventually("the node has the new toolkit", func() error { return s.toolkitIs("latest", dockerNode) })
 	s.eventually("all cards are used again", s.trains)
 	if id, process, _ := s.inDocker(agentContainer); id != agent || process == agentProcess {
 		s.t.Errorf("the agent was process %s of container %s, and is %s of %s", agentProcess, agent, process, id)
 	}
 	if _, process, _ := s.inDocker(bystander); process != otherProcess {
-		s.t.Errorf("the other container of docker was process %s, and is process %s", otherProcess, process)
+		s.t.Errorf("the other docker container was process %s, is process %s", otherProcess, process)
 	}
 	if now := s.restartCycles(dockerNode); now != cycles+1 {
-		s.t.Errorf("the agent asked %d times for a restart, not once", now-cycles)
+		s.t.Errorf("the agent requested %d restarts, want 1", now-cycles)
 	}
 }

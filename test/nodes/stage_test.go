@@ -26,14 +26,14 @@ var (
 
 const (
 	managerNode = "real-3"
-	// dockerNode is the one with a dockerd. Its kubelet is on containerd all the same.
+	// dockerNode is the node with dockerd. Its kubelet uses containerd nevertheless.
 	dockerNode = "real-3"
 )
 
 const (
 	grName = "enflame-gcu-resource"
 	system = "kube-system"
-	// nameLabel names the component of a pod, by its DaemonSet.
+	// nameLabel has the name of a pod's DaemonSet, which identifies its component.
 	nameLabel = "app.kubernetes.io/name"
 
 	driverSet   = "enflame-gcu-driver"
@@ -43,19 +43,19 @@ const (
 	agentSet    = "gcu-node-agent"
 	gcu         = "enflame.com/gcu"
 
-	// patience is how long a step may take.
+	// patience is the timeout of a step.
 	patience = 4 * time.Minute
 )
 
-// stage is what a story plays on. The manager runs on managerNode, which loses neither its
-// link nor its power; so victims are the other nodes.
+// stage is the cluster of a group of stories. The manager runs on managerNode, which
+// never loses its link or power; victims are the other nodes.
 type stage struct {
 	*harness.Cluster
 	t   *testing.T
 	ctx context.Context
 }
 
-// kubectl is what a user types; it must succeed.
+// kubectl runs kubectl, which must succeed.
 func (s *stage) kubectl(args ...string) string {
 	s.t.Helper()
 	output, err := s.Kubectl(s.ctx, args...)
@@ -63,7 +63,7 @@ func (s *stage) kubectl(args ...string) string {
 	return output
 }
 
-// on runs a program on a node; it must succeed.
+// on runs a program on a node, which must succeed.
 func (s *stage) on(node string, argv ...string) string {
 	s.t.Helper()
 	output, err := s.OnNode(s.ctx, node, nil, argv...)
@@ -71,21 +71,21 @@ func (s *stage) on(node string, argv ...string) string {
 	return output
 }
 
-// eventually waits until check has nothing to say.
+// eventually polls is until it returns nil.
 func (s *stage) eventually(what string, is func() error) {
 	s.t.Helper()
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	if err := harness.Eventually(ctx, is); err != nil {
-		s.tell()
+		s.logState()
 		s.t.Fatalf("never: %s: %v", what, err)
 	}
 	s.t.Logf("%6.1fs  %s", time.Since(begin).Seconds(), what)
 }
 
-// tell shows how it stands.
-func (s *stage) tell() {
+// logState logs the state of the cluster.
+func (s *stage) logState() {
 	for _, args := range [][]string{
 		{"get", "nodes,gr,dro,nu,pdb", "--all-namespaces", "--output=wide"}, {"get", "pods", "--all-namespaces", "--output=wide"},
 		{"logs", "--namespace=" + system, "deployment/gcu-operator", "--tail=40"},
@@ -107,7 +107,7 @@ func (s *stage) node(name string) *corev1.Node {
 	return &node
 }
 
-// upgrade returns the NodeUpgrade of a node; one without a status when there is none.
+// upgrade returns the NodeUpgrade of a node; an empty one if there is none.
 func (s *stage) upgrade(node string) *topsv1.NodeUpgrade {
 	s.t.Helper()
 	var nu topsv1.NodeUpgrade
@@ -115,7 +115,7 @@ func (s *stage) upgrade(node string) *topsv1.NodeUpgrade {
 	return &nu
 }
 
-// rollout returns the DaemonRollout of the gr; one without a status when there is none.
+// rollout returns the DaemonRollout of the gr; an empty one if there is none.
 func (s *stage) rollout() *topsv1.DaemonRollout {
 	s.t.Helper()
 	var dro topsv1.DaemonRollout
@@ -123,7 +123,7 @@ func (s *stage) rollout() *topsv1.DaemonRollout {
 	return &dro
 }
 
-// pods returns the pods that have a label, by name.
+// pods returns the pods with a label, sorted by name.
 func (s *stage) pods(namespace, key, value string) []corev1.Pod {
 	s.t.Helper()
 	var list corev1.PodList
@@ -131,8 +131,8 @@ func (s *stage) pods(namespace, key, value string) []corev1.Pod {
 	return list.Items
 }
 
-// podOn returns the pod of a DaemonSet on a node that is not on its way out, nil when
-// there is none.
+// podOn returns the pod of a DaemonSet on a node that is not being deleted, nil if there
+// is none.
 func (s *stage) podOn(set, node string) *corev1.Pod {
 	s.t.Helper()
 	for _, pod := range s.pods(system, nameLabel, set) {
@@ -143,7 +143,7 @@ func (s *stage) podOn(set, node string) *corev1.Pod {
 	return nil
 }
 
-// runs tells what is missing until a pod of a DaemonSet runs a version on a node.
+// runs returns nil if a pod of a DaemonSet runs a version on a node.
 func (s *stage) runs(set, node, version string) error {
 	pod := s.podOn(set, node)
 	if pod == nil {
@@ -161,7 +161,7 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// managerPod is the pod of the manager.
+// managerPod returns the manager's pod.
 func (s *stage) managerPod() *corev1.Pod {
 	s.t.Helper()
 	pods := s.pods(system, nameLabel, "gcu-operator")
@@ -171,7 +171,7 @@ func (s *stage) managerPod() *corev1.Pod {
 	return &pods[0]
 }
 
-// givenBack tells what is missing until a node takes pods as before an upgrade.
+// givenBack returns nil if a node is schedulable as before an upgrade.
 func (s *stage) givenBack(node string) error {
 	s.t.Helper()
 	if spec := s.node(node).Spec; spec.Unschedulable || len(spec.Taints) > 0 {
@@ -180,7 +180,7 @@ func (s *stage) givenBack(node string) error {
 	return nil
 }
 
-// isRunning tells what is missing until the gr shows that all its components run.
+// isRunning returns nil if the gr reports that all its components run.
 func (s *stage) isRunning(want string) error {
 	var gr topsv1.GcuResource
 	if err := s.Client.Get(s.ctx, client.ObjectKey{Name: grName}, &gr); err != nil {
@@ -192,7 +192,7 @@ func (s *stage) isRunning(want string) error {
 	return nil
 }
 
-// install installs the operator as a user does.
+// install installs the operator like a user.
 func (s *stage) install() {
 	s.t.Helper()
 	for _, node := range victims {
@@ -206,7 +206,7 @@ func (s *stage) install() {
 	s.kubectl("label", "node", canary, canaryLabel+"=true")
 }
 
-// installDriver installs a driver on a node itself, as the default gr expects it.
+// installDriver installs a driver directly on a node, as the default gr expects.
 func (s *stage) installDriver(node string) {
 	s.t.Helper()
 	program, err := os.ReadFile(s.Project.Path("bin", "images", "programs", "standin", "standin"))
@@ -216,9 +216,10 @@ func (s *stage) installDriver(node string) {
 	s.on(node, "/usr/local/bin/standin", "install-driver")
 }
 
-// startEngineAnew is what an administrator does after the first deployment of the
-// toolkit: what was started before has no cards (contract statement 60).
-func (s *stage) startEngineAnew() {
+// restartEngine restarts the engines, as an administrator must after the first
+// deployment of the toolkit: containers started before have no cards (contract statement
+// 60).
+func (s *stage) restartEngine() {
 	s.t.Helper()
 	s.everywhere(allNodes, func(node string) error {
 		_, err := s.OnNode(s.ctx, node, nil, "/etc/init.d/containerd", "restart")
@@ -228,7 +229,7 @@ func (s *stage) startEngineAnew() {
 	s.eventually("all nodes offer their cards", s.cardsAreOffered)
 }
 
-// everywhere does something on nodes at the same time.
+// everywhere calls do for all nodes in parallel.
 func (s *stage) everywhere(nodes []string, do func(node string) error) {
 	s.t.Helper()
 	var done errgroup.Group
@@ -248,7 +249,7 @@ func (s *stage) cardsAreOffered() error {
 	return nil
 }
 
-// deploy deploys the gr of the examples that has a driver, and has all cards used.
+// deploy deploys the example gr with a driver, and starts training on all cards.
 func (s *stage) deploy() {
 	s.t.Helper()
 	s.kubectl("apply", "-f", "test/nodes/testdata/upgrade-policies.yaml")
@@ -262,7 +263,7 @@ func (s *stage) deploy() {
 		}
 		return nil
 	})
-	s.startEngineAnew()
+	s.restartEngine()
 	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
 	s.kubectl("apply", "-f", "test/nodes/testdata/training.yaml")
 	s.eventually("all cards are used", s.trains)
@@ -274,14 +275,14 @@ func (s *stage) settings(annotations ...string) {
 	s.kubectl(append([]string{"annotate", "--overwrite", "gr", grName}, annotations...)...)
 }
 
-// limitedTo limits upgrades to nodes.
+// limitedTo limits upgrades to the given nodes.
 func (s *stage) limitedTo(nodes ...string) {
 	s.t.Helper()
 	s.settings(topsv1.AnnotationUpgradeOnly + "=nodes=" + strings.Join(nodes, ","))
 }
 
-// decided waits until the manager has decided on the rollout once more: whatever is to come
-// of what there is has come then. The rollout records the last annotation of this name.
+// decided waits until the manager has decided on the rollout again, so that all current
+// changes have taken effect. The rollout records the last value of this annotation.
 func (s *stage) decided() {
 	s.t.Helper()
 	token := fmt.Sprint(time.Now().UnixNano())
@@ -300,7 +301,7 @@ func (s *stage) set(component, version string) {
 	s.kubectl("patch", "gr", grName, "--type=merge", "--patch", fmt.Sprintf(`{"spec":{%q:{"version":%q}}}`, component, version))
 }
 
-// trains tells what is missing until a training pod runs on each node.
+// trains returns nil if a training pod runs on each node.
 func (s *stage) trains() error {
 	busy := map[string]bool{}
 	for _, pod := range s.pods("default", "app", "training") {
@@ -314,7 +315,7 @@ func (s *stage) trains() error {
 	return nil
 }
 
-// cleared takes away what the stories have in common, and checks that nothing of it is left.
+// cleared removes the shared objects of the stories, and checks that nothing is left.
 func (s *stage) cleared() {
 	s.t.Helper()
 	s.kubectl("delete", "pdb,deployment", "--all", "--wait=true")
@@ -343,8 +344,7 @@ func (s *stage) cleared() {
 	s.nodesAreClean()
 }
 
-// nodesAreClean checks that nobody sees on a node that it was upgraded, nor that the
-// gr was there.
+// nodesAreClean checks that the nodes have no marks of upgrades or of the gr.
 func (s *stage) nodesAreClean() {
 	s.t.Helper()
 	for _, name := range allNodes {
@@ -362,7 +362,7 @@ func (s *stage) nodesAreClean() {
 	}
 }
 
-// observe watches the pods of the components.
+// observe observes the pods of the components.
 func (s *stage) observe() *harness.Observer {
 	s.t.Helper()
 	o, err := harness.Observe(s.ctx, s.Cluster, nameLabel+" in ("+strings.Join([]string{driverSet, exporterSet, pluginSet,

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// groupTime is what the stories of a group may take.
+	// groupTime is the time limit of a group.
 	groupTime = 40 * time.Minute
-	// clusters is how many run at the same time.
+	// clusters is the number of clusters that run at the same time.
 	clusters = 2
 )
 
-// story is one of those that are told on one cluster, one after the other: each finds the
-// cluster as the one before leaves it, with the gr and with a training on all cards.
+// story is one of several stories that run in sequence on one cluster: each starts in the
+// state that the previous one left, with the gr and with training on all cards.
 type story struct {
 	name string
 	tell func(*stage)
-	// beside is told at the same time, about another node; nil for none.
+	// beside runs at the same time on another node; nil for none.
 	beside *story
 }
 
-// group is stories with a cluster of their own.
+// group is a list of stories that share a cluster.
 type group struct {
 	name    string
 	long    bool
@@ -34,49 +34,49 @@ type group struct {
 
 var groups = []group{
 	{"nodes", false, []story{
-		{"a restart of docker ends the agent that asked for it, which goes on; containerd is restarted under its kubelet and its pods", (*stage).runtimeRestarts, nil},
-		{"nodes that lose power in the middle of the tasks that matter come back and go on", (*stage).powerLoss, nil},
-		{"a node whose disk is full is left alone until there is room", (*stage).fullDisk, &story{
-			"a node whose kubelet is short of disk keeps what makes it a GCU node", (*stage).diskPressure, nil}},
+		{"a restart of docker kills the agent that requested it, which resumes; containerd is restarted under its kubelet and its pods", (*stage).runtimeRestarts, nil},
+		{"nodes that lose power during the most relevant tasks resume after boot", (*stage).powerLoss, nil},
+		{"a node whose disk is full is not upgraded until there is space", (*stage).fullDisk, &story{
+			"a node under disk pressure keeps its GCU components", (*stage).diskPressure, nil}},
 	}},
 	{"upgrades", false, []story{
 		{"a gr with a driver runs: its cards are offered, labelled and measured", (*stage).grWithDriver, nil},
-		{"a driver that cuts its node off is rolled back before it reaches another", (*stage).cuttingDriver, nil},
-		{"a driver is replaced under a training, when the budget of that allows it; in the middle of a drain a node is cut off, and the manager killed", (*stage).driverUnderTraining, nil},
-		{"a person at a node upgrades it with curl", (*stage).overTheAir, nil},
-		{"gr and operator go without a trace", (*stage).uninstall, nil},
+		{"a driver that cuts its node's network is rolled back before it reaches another node", (*stage).cuttingDriver, nil},
+		{"a driver is replaced under training pods once their PodDisruptionBudget allows it; a node goes offline during its drain, and the manager is killed", (*stage).driverUnderTraining, nil},
+		{"a person at a node upgrades it with curl", (*stage).otaUpgrade, nil},
+		{"gr and operator are removed completely", (*stage).uninstall, nil},
 	}},
 	{"power", true, []story{
-		{"nodes that lose power in the middle of any task come back and go on", (*stage).powerLossEverywhere, nil},
+		{"nodes that lose power during any task resume after boot", (*stage).powerLossEverywhere, nil},
 		{"nothing is left of this story", (*stage).cleared, nil},
 	}},
 	{"drivers", true, []story{
-		{"a driver that fails stops at the first node, and is rolled back", (*stage).failingDriver, nil},
-		{"a driver that never gets ready stops at the first node, and is rolled back", (*stage).driverNeverReady, nil},
-		{"a driver that hangs stops at the first node, until a person rolls out one that works", (*stage).hangingDriver, nil},
-		{"a disk that fills in the middle of an operation halts that until there is room", (*stage).diskFillsInTheMiddle, nil},
+		{"a failing driver stops at the first node and is rolled back", (*stage).failingDriver, nil},
+		{"a driver that never becomes ready stops at the first node and is rolled back", (*stage).driverNeverReady, nil},
+		{"a hanging driver stops at the first node until a person rolls out a working one", (*stage).hangingDriver, nil},
+		{"a disk that fills up during an operation stops it until there is space", (*stage).diskFillsInTheMiddle, nil},
 		{"nothing is left of these stories", (*stage).cleared, nil},
 	}},
 	{"runtimes", true, []story{
-		{"a restart of docker with live-restore ends no container", (*stage).liveRestore, nil},
-		{"docker that does not come back is told of, and repaired", (*stage).brokenDocker, nil},
+		{"a restart of docker with live-restore kills no container", (*stage).liveRestore, nil},
+		{"docker that fails to restart is reported, and repaired", (*stage).brokenDocker, nil},
 		{"nothing is left of these stories", (*stage).cleared, nil},
 	}},
 	{"users", true, []story{
-		{"the default gr comes to 5/5 and goes without a trace", (*stage).defaultResource, nil},
-		{"a person at a node upgrades and deletes the gr with the lines of the guide", (*stage).restAPI, nil},
+		{"the default gr becomes 5/5 and is removed completely", (*stage).defaultResource, nil},
+		{"a person at a node upgrades and deletes the gr with the commands of the guide", (*stage).restAPI, nil},
 	}},
 }
 
-// TestStories tells the stories, on several clusters at the same time. They begin in
-// their order, which t.Parallel does not keep.
+// TestStories runs the groups on several clusters in parallel. They start in order, which
+// t.Parallel does not guarantee.
 func TestStories(t *testing.T) {
 	needRealNodes(t)
 	var told sync.WaitGroup
 	places := make(chan struct{}, clusters)
 	for _, g := range groups {
 		if g.long && !need.Long() {
-			t.Logf("make long tells the stories of %s", g.name)
+			t.Logf("make long runs the stories of %s", g.name)
 			continue
 		}
 		places <- struct{}{}
@@ -108,7 +108,7 @@ func tellStories(t *testing.T, list []story) {
 		tell(s)
 		told.Wait()
 		if t.Failed() {
-			return // the stage is not as the next one needs it
+			return // the next story needs the state that this one leaves
 		}
 	}
 }

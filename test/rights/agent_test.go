@@ -26,7 +26,7 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// build makes the program of the node agent.
+// build builds the node agent.
 func build(program string) error {
 	if output, err := exec.Command("go", "build", "-o", program, "../../cmd/node-agent").CombinedOutput(); err != nil {
 		return fmt.Errorf("building the agent: %w: %s", err, output)
@@ -34,11 +34,11 @@ func build(program string) error {
 	return nil
 }
 
-// agent is a node agent that runs.
+// agent is a running node agent.
 type agent struct {
 	// url of its endpoint.
 	url string
-	// errors are what it logged as errors, in order.
+	// errors receives its logged errors, in order.
 	errors <-chan string
 }
 
@@ -49,7 +49,7 @@ type logLine struct {
 	Error   string `json:"error"`
 }
 
-// start runs the program for a node, on a machine of its own, until the test ends.
+// start runs the program for a node, with its own host root, until the test ends.
 func (p *plane) start(t *testing.T, node string, config *rest.Config) *agent {
 	t.Helper()
 	root := filepath.Join(folder, node)
@@ -83,7 +83,7 @@ func (p *plane) start(t *testing.T, node string, config *rest.Config) *agent {
 	}
 }
 
-// read tells of a log what matters here.
+// read reads the endpoint's address and the errors from a log.
 func read(log io.Reader, address, failures chan<- string) {
 	for lines := json.NewDecoder(log); ; {
 		var l logLine
@@ -96,13 +96,13 @@ func read(log io.Reader, address, failures chan<- string) {
 		if l.Error != "" {
 			select {
 			case failures <- l.Message + ": " + l.Error:
-			default: // nobody reads that many
+			default: // more than the test reads
 			}
 		}
 	}
 }
 
-// kubeconfig writes a file that leads to the API server with a token.
+// kubeconfig writes a kubeconfig with a token.
 func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	file := clientcmdapi.NewConfig()
@@ -115,7 +115,7 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	return path
 }
 
-// outdated makes a pod of a DaemonSet on a node for which there is a newer revision.
+// outdated creates an outdated pod of a DaemonSet on a node.
 func (p *plane) outdated(t *testing.T, name, node string) {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -129,7 +129,7 @@ func (p *plane) outdated(t *testing.T, name, node string) {
 	check(t, p.admin.Status().Update(t.Context(), pod))
 }
 
-// until waits for a state of the NodeUpgrade of a node.
+// until waits until holds returns true for the NodeUpgrade of a node.
 func (p *plane) until(t *testing.T, node, what string, holds func(*topsv1.NodeUpgrade) bool) *topsv1.NodeUpgrade {
 	t.Helper()
 	n := &topsv1.NodeUpgrade{}
@@ -142,9 +142,9 @@ func (p *plane) until(t *testing.T, node, what string, holds func(*topsv1.NodeUp
 	return n
 }
 
-// TestTheAgentDoesItsWorkOnItsOwnNode runs the program through all that it writes: it
-// creates its NodeUpgrade, shows itself, a request and the host, and what became of a
-// task that is asked for, next to what the operator writes.
+// TestTheAgentDoesItsWorkOnItsOwnNode runs the program through all its writes: it
+// creates its NodeUpgrade and reports itself, a request, the host and the result of a
+// task, next to fields of the operator.
 func TestTheAgentDoesItsWorkOnItsOwnNode(t *testing.T) {
 	p := sharedPlane(t)
 	for token, identity := range map[string]func(*testing.T, *corev1.Node) *rest.Config{"pod": p.agentInPod, "node": p.agentOfNode} {
@@ -181,7 +181,7 @@ func TestTheAgentDoesItsWorkOnItsOwnNode(t *testing.T) {
 	}
 }
 
-// ask has an operation ask for a task of the host, as the operator does.
+// ask stores an operation with a host task, like the operator.
 func ask(n *topsv1.NodeUpgrade, node *corev1.Node) {
 	task := node.Name + "_driver_prepull"
 	n.Spec.Operation = &topsv1.NodeOperation{ID: "op-1", NodeUID: node.UID, Job: []topsv1.JobStage{{topsv1.TaskName(task)}}, Targets: []topsv1.OperationTarget{{
@@ -190,7 +190,7 @@ func ask(n *topsv1.NodeUpgrade, node *corev1.Node) {
 		Tasks: []topsv1.OperationTask{{Name: task, State: topsv1.OperationTaskRunning, Attempts: 1}}}
 }
 
-// TestAnAgentThatIsRefusedSaysWhy: what the API server says reaches the log.
+// TestAnAgentThatIsRefusedSaysWhy: the API server's message is logged.
 func TestAnAgentThatIsRefusedSaysWhy(t *testing.T) {
 	p := sharedPlane(t)
 	node := p.addNode(t, "refused")
@@ -201,6 +201,6 @@ func TestAnAgentThatIsRefusedSaysWhy(t *testing.T) {
 			t.Errorf("the log says %q", text)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("the log does not say that the agent is refused")
+		t.Error("the log does not say that the agent was rejected")
 	}
 }

@@ -1,8 +1,8 @@
-// Package rights tests what a node agent may do in a cluster, on a real API server
-// with config/default as it is shipped and tokens as the API server issues them: the
-// role of the agents in config/rbac, and the policy in config/admission that keeps each
-// agent to its own node. The agent is the program; the others are clients with tokens.
+// Package rights tests the rights of a node agent, on a real API server with the
+// shipped config/default and tokens issued by the API server: the agents' role in
+// config/rbac, and the policy in config/admission that restricts each agent to its own
+// node. The agent is the real program; the others are clients with tokens.
 //
-// Where it matters that the policy refuses, and not the role, the agent is impersonated
-// in a group that may do everything.
+// To test that the policy rejects a request, and not the role, the agent is
+// impersonated with a group that has all rights.
 package rights

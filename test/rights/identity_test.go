@@ -20,13 +20,13 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// nodeNameClaim is where the API server says which node a token names.
+// nodeNameClaim is the user info key for the node that a token is bound to.
 const nodeNameClaim = "authentication.kubernetes.io/node-name"
 
-// agentUser is the user that all node agents are.
+// agentUser is the user name of all node agents.
 const agentUser = "system:serviceaccount:" + namespace + ":" + agentAccount
 
-// addNode makes a Node.
+// addNode creates a Node.
 func (p *plane) addNode(t *testing.T, name string) *corev1.Node {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -34,14 +34,14 @@ func (p *plane) addNode(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// ownedBy is the NodeUpgrade of a node as the agent creates it; which Node object of
-// that name it is, nobody looks at here.
+// ownedBy returns the NodeUpgrade of a node as the agent creates it; the UID of its
+// owner does not matter here.
 func ownedBy(node string) *topsv1.NodeUpgrade {
 	return &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: node, OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "Node", Name: node, UID: "uid"}}}}
 }
 
-// addNodeUpgrade makes the NodeUpgrade of a node.
+// addNodeUpgrade creates the NodeUpgrade of a node.
 func (p *plane) addNodeUpgrade(t *testing.T, node *corev1.Node) *topsv1.NodeUpgrade {
 	t.Helper()
 	n := ownedBy(node.Name)
@@ -50,14 +50,15 @@ func (p *plane) addNodeUpgrade(t *testing.T, node *corev1.Node) *topsv1.NodeUpgr
 	return n
 }
 
-// withToken is who presents a token.
+// withToken returns a configuration with a token.
 func (p *plane) withToken(token string) *rest.Config {
 	config := rest.AnonymousClientConfig(p.config)
 	config.BearerToken = token
 	return config
 }
 
-// account is a ServiceAccount with a token that is bound to an object; nil: to none.
+// account returns a ServiceAccount with a token bound to an object, or to none if bound
+// is nil.
 func (p *plane) account(t *testing.T, name string, bound *authenticationv1.BoundObjectReference) *rest.Config {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}
@@ -66,7 +67,7 @@ func (p *plane) account(t *testing.T, name string, bound *authenticationv1.Bound
 	return p.withToken(request.Status.Token)
 }
 
-// agentInPod is the agent with the token that a kubelet gets for its pod.
+// agentInPod returns the agent with the token that a kubelet requests for its pod.
 func (p *plane) agentInPod(t *testing.T, node *corev1.Node) *rest.Config {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gcu-node-agent-" + node.Name},
@@ -75,15 +76,15 @@ func (p *plane) agentInPod(t *testing.T, node *corev1.Node) *rest.Config {
 	return p.account(t, agentAccount, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 }
 
-// agentOfNode is the agent with a token that is bound to its Node, as test/harness
-// gives it to agents that run in no pod.
+// agentOfNode returns the agent with a token bound to its Node, like test/harness for
+// agents outside pods.
 func (p *plane) agentOfNode(t *testing.T, node *corev1.Node) *rest.Config {
 	t.Helper()
 	return p.account(t, agentAccount, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 }
 
-// agentWithSecret is the agent with a token of the old kind, which is kept in a
-// Secret. The token controller, which is not here, would make it so.
+// agentWithSecret returns the agent with a legacy token in a Secret, as the token
+// controller, which does not run here, would create it.
 func (p *plane) agentWithSecret(t *testing.T, name string) *rest.Config {
 	t.Helper()
 	account := &corev1.ServiceAccount{}
@@ -100,7 +101,7 @@ func (p *plane) agentWithSecret(t *testing.T, name string) *rest.Config {
 	return p.withToken(token)
 }
 
-// sign makes a JSON Web Token with the key of the API server.
+// sign creates a JSON Web Token with the API server's key.
 func (p *plane) sign(t *testing.T, claims map[string]string) string {
 	t.Helper()
 	pem, err := os.ReadFile(filepath.Join(p.ControlPlane.GetAPIServer().CertDir, "sa-signer.key"))
@@ -117,7 +118,7 @@ func (p *plane) sign(t *testing.T, claims map[string]string) string {
 	return signed + "." + encode(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
-// powerful is the agent of a node with all rights that a role can give.
+// powerful returns the agent of a node with all rights that a role can grant.
 func (p *plane) powerful(node string) *rest.Config {
 	config := rest.CopyConfig(p.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: agentUser, Groups: []string{"system:masters"}, Extra: map[string][]string{nodeNameClaim: {node}}}

@@ -37,7 +37,8 @@ type plane struct {
 	program string
 }
 
-// folder has what the tests share; its name is short, for the sockets below it.
+// folder contains the files that the tests share; its name is short, for the sockets
+// below it.
 var folder string
 
 func TestMain(m *testing.M) {
@@ -71,9 +72,9 @@ func planeOf(server *apiserver.Server) (*plane, error) {
 	return p, err
 }
 
-// install applies what is shipped, as docs/install.md says.
+// install applies the shipped manifests as in docs/install.md.
 func (p *plane) install() error {
-	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}} // which the API server makes too
+	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}} // the API server creates it too
 	if err := client.IgnoreAlreadyExists(p.admin.Create(context.Background(), home)); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (p *plane) install() error {
 	return nil
 }
 
-// awaitPolicy waits until the API server holds requests against the policy.
+// awaitPolicy waits until the API server enforces the policy.
 func (p *plane) awaitPolicy() error {
 	agent, err := p.clientOf(p.powerful("await-policy"))
 	if err != nil {
@@ -111,12 +112,12 @@ func (p *plane) awaitPolicy() error {
 	})
 }
 
-// clientOf returns a client of somebody.
+// clientOf returns a client for a configuration.
 func (p *plane) clientOf(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: p.Scheme, Mapper: p.admin.RESTMapper()})
 }
 
-// as returns a client of somebody.
+// as returns a client for a configuration.
 func (p *plane) as(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	c, err := p.clientOf(config)

@@ -23,16 +23,16 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// refused checks that a request was refused by the policy, for a reason.
+// refused checks that the policy rejected a request with a message.
 func refused(t *testing.T, err error, says string) {
 	t.Helper()
 	const by = "ValidatingAdmissionPolicy 'gcu-node-agent' with binding 'gcu-node-agent' denied request: "
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), by) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "resulted in error") {
-		t.Errorf("%v\nwant it refused by the policy with %q", err, says)
+		t.Errorf("%v\nwant it rejected by the policy with %q", err, says)
 	}
 }
 
-// show applies a part of the status, as the agent does. Nothing is stored.
+// show applies a part of the status like the agent, as a dry run.
 func show(ctx context.Context, c client.Client, name, status string) error {
 	body := fmt.Sprintf(`{"apiVersion":"topsops.enflame.com/v1","kind":"NodeUpgrade","metadata":{"name":%q},"status":%s}`, name, status)
 	n := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -65,7 +65,7 @@ func TestATokenThatNamesNoNodeIsRefused(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			agent := p.as(t, identity)
-			check(t, agent.List(t.Context(), &topsv1.NodeUpgradeList{})) // it may read
+			check(t, agent.List(t.Context(), &topsv1.NodeUpgradeList{})) // reading is allowed
 			const says = "not the token of a Secret"
 			refused(t, agent.Create(t.Context(), ownedBy(node.Name), client.DryRunAll), says)
 		})
@@ -74,15 +74,15 @@ func TestATokenThatNamesNoNodeIsRefused(t *testing.T) {
 	refused(t, show(t.Context(), p.as(t, p.account(t, agentAccount, nil)), node.Name, hello), "not the token of a Secret")
 }
 
-// attempt is something that an agent may not do, though a role may let it.
+// attempt is a request that the policy rejects, even if a role allows it.
 type attempt struct {
 	what, says string
-	// do is given a NodeUpgrade of the node: for a creation, one that does not exist.
-	// Nothing is stored.
+	// do is called with a NodeUpgrade of the node, which does not exist yet for a
+	// creation. All requests are dry runs.
 	do func(ctx context.Context, c client.Client, n *topsv1.NodeUpgrade) error
 }
 
-// creation is an attempt to create a NodeUpgrade that is as it should be but for a change.
+// creation is an attempt to create a valid NodeUpgrade with one change.
 func creation(what, says string, change func(*topsv1.NodeUpgrade)) attempt {
 	return attempt{what, says, func(ctx context.Context, c client.Client, n *topsv1.NodeUpgrade) error {
 		change(n)
@@ -141,21 +141,21 @@ func operation(n *topsv1.NodeUpgrade) *topsv1.NodeOperation {
 	return with.Spec.Operation
 }
 
-// TestThePolicyStandsOnItsOwn: with all rights that a role can give, an agent can do
-// nothing else. Somebody else can: so it is the policy, and nothing else is wrong with
-// what is attempted.
+// TestThePolicyStandsOnItsOwn: the policy rejects all attempts of an agent with all
+// rights that a role can grant. Another account succeeds, so the requests are otherwise
+// valid.
 func TestThePolicyStandsOnItsOwn(t *testing.T) {
 	p := sharedPlane(t)
 	absent := p.addNode(t, "absent")
 	present := p.addNodeUpgrade(t, p.addNode(t, "present"))
-	somebody := p.as(t, p.somebody(t))
+	other := p.as(t, p.unrestrictedAccount(t))
 	for n, attempts := range map[*topsv1.NodeUpgrade][]attempt{ownedBy(absent.Name): creations(), present: edits()} {
 		agent := p.as(t, p.powerful(n.Name))
 		for _, a := range attempts {
 			t.Run(a.what, func(t *testing.T) {
 				refused(t, a.do(t.Context(), agent, n.DeepCopy()), a.says)
-				if err := a.do(t.Context(), somebody, n.DeepCopy()); err != nil {
-					t.Errorf("somebody else: %v", err)
+				if err := a.do(t.Context(), other, n.DeepCopy()); err != nil {
+					t.Errorf("the other account: %v", err)
 				}
 			})
 		}
@@ -163,15 +163,15 @@ func TestThePolicyStandsOnItsOwn(t *testing.T) {
 	check(t, p.as(t, p.powerful(absent.Name)).Create(t.Context(), labelled(ownedBy(absent.Name)), client.DryRunAll))
 }
 
-// labelled is a NodeUpgrade to which a webhook added what it adds to every object.
+// labelled returns a NodeUpgrade with a label that a webhook adds to every object.
 func labelled(n *topsv1.NodeUpgrade) *topsv1.NodeUpgrade {
 	n.Labels = map[string]string{"example.com/team": "a"}
 	n.Annotations = map[string]string{"example.com/seen": "true"}
 	return n
 }
 
-// somebody is another ServiceAccount, which has all rights.
-func (p *plane) somebody(t *testing.T) *rest.Config {
+// unrestrictedAccount returns another ServiceAccount with all rights.
+func (p *plane) unrestrictedAccount(t *testing.T) *rest.Config {
 	t.Helper()
 	const name = "somebody"
 	check(t, p.admin.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}))
@@ -189,7 +189,7 @@ func (p *plane) somebody(t *testing.T) *rest.Config {
 	return config
 }
 
-// parts has a value for each part of the status, and whether it is the agent's.
+// parts returns a value for each part of the status, and whether the agent writes it.
 func parts() map[string]struct {
 	agents bool
 	value  string
@@ -209,8 +209,8 @@ func parts() map[string]struct {
 	}
 }
 
-// TestEachPartOfTheStatusHasItsWriter goes through all fields of the status in the
-// CRD: each is written, and taken away, by the agent or by others.
+// TestEachPartOfTheStatusHasItsWriter sets and removes each status field of the CRD, as
+// the agent and as others.
 func TestEachPartOfTheStatusHasItsWriter(t *testing.T) {
 	p := sharedPlane(t)
 	empty := p.addNodeUpgrade(t, p.addNode(t, "empty"))
@@ -224,7 +224,7 @@ func TestEachPartOfTheStatusHasItsWriter(t *testing.T) {
 	check(t, p.admin.Status().Patch(t.Context(), full.DeepCopy(), status))
 	slices.Sort(fields)
 	if known, inCRD := slices.Sorted(maps.Keys(all)), p.statusFields(t); !slices.Equal(known, inCRD) {
-		t.Fatalf("the CRD has status fields %v, this test knows %v: say in config/admission who writes them, and here", inCRD, known)
+		t.Fatalf("the CRD has status fields %v, this test has %v: add their writers in config/admission and here", inCRD, known)
 	}
 	for name, part := range all {
 		for what, attempt := range map[string]func(client.Client) error{
@@ -249,7 +249,7 @@ func TestEachPartOfTheStatusHasItsWriter(t *testing.T) {
 	}
 }
 
-// statusFields are the names of the fields of a NodeUpgrade's status, sorted.
+// statusFields returns the names of the status fields of a NodeUpgrade, sorted.
 func (p *plane) statusFields(t *testing.T) []string {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
@@ -266,7 +266,7 @@ func (p *plane) statusFields(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(fields))
 }
 
-// TestTheOperatorWritesAnyNode: the policy is not about the operator.
+// TestTheOperatorWritesAnyNode: the policy does not apply to the operator.
 func TestTheOperatorWritesAnyNode(t *testing.T) {
 	p := sharedPlane(t)
 	p.addNode(t, "operated")
@@ -278,8 +278,8 @@ func TestTheOperatorWritesAnyNode(t *testing.T) {
 	check(t, edit("", "", `{"spec":{"operation":{"abort":true}}}`).do(t.Context(), operator, n))
 }
 
-// TestALongStatusIsComparedToo: the rules have a budget for their cost, which the
-// largest status must not exceed.
+// TestALongStatusIsComparedToo: the largest status must not exceed the cost budget of
+// the CEL rules.
 func TestALongStatusIsComparedToo(t *testing.T) {
 	p := sharedPlane(t)
 	n := p.addNodeUpgrade(t, p.addNode(t, "long"))

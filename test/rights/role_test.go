@@ -8,8 +8,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// TestTheRoleOfTheAgent: these are all rights of an agent. What every user has to ask
-// about itself is left out.
+// TestTheRoleOfTheAgent compares all rights of an agent, without the self-review rights
+// that every user has.
 func TestTheRoleOfTheAgent(t *testing.T) {
 	p := sharedPlane(t)
 	agent := p.as(t, p.agentInPod(t, p.addNode(t, "role")))
@@ -26,7 +26,7 @@ func TestTheRoleOfTheAgent(t *testing.T) {
 		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: in}}
 		check(t, agent.Create(t.Context(), review))
 		if review.Status.Incomplete {
-			t.Fatalf("the API server does not know all rights: %s", review.Status.EvaluationError)
+			t.Fatalf("the API server's list of rights is incomplete: %s", review.Status.EvaluationError)
 		}
 		if diff := cmp.Diff(want, rightsOf(review.Status.ResourceRules)); diff != "" {
 			t.Errorf("rights in namespace %s (-want +got):\n%s", in, diff)
@@ -34,7 +34,7 @@ func TestTheRoleOfTheAgent(t *testing.T) {
 	}
 }
 
-// rightsOf words rules, one verb on one resource a line.
+// rightsOf returns one line per verb and resource.
 func rightsOf(rules []authorizationv1.ResourceRule) []string {
 	var rights []string
 	for _, rule := range rules {

@@ -1,15 +1,15 @@
-// Package simseeds plays the seeds of a simulation: a fixed number of them, which
-// are the same in every run, then fresh ones for a while, side by side on all CPUs.
-// A seed plays the same every time, so that whoever reads of a failure can play it
-// again with the command that is printed with it.
+// Package simseeds runs the seeds of a simulation: a fixed number of them, which are
+// the same in every run, then fresh ones for a while, in parallel on all CPUs. A seed
+// is deterministic, so that a failure can be reproduced with the command printed with
+// it.
 //
-// What is played is said in the environment, where make puts what it is given (as
-// in make sim SEED=7 OF=node):
+// The environment, to which make adds its arguments (as in make sim SEED=7 OF=node),
+// selects the seeds:
 //
-//	SEED   plays only this seed, and prints its history
+//	SEED   runs only this seed, and prints its history
 //	SEEDS  is the number of fixed seeds, 1 to SEEDS
-//	FRESH  is for how long fresh seeds are played after those, as in 9s; 0 is not at all
-//	OF     plays only the simulation of this name
+//	FRESH  is how long fresh seeds are run after those, as in 9s; 0 for none
+//	OF     runs only the simulation with this name
 package simseeds
 
 import (
@@ -29,43 +29,43 @@ import (
 // Names of all simulations, which OF accepts.
 var Names = []string{"rollouts", "rollbacks", "operations", "node"}
 
-// freshTime is the share of each simulation in 45 s of fresh seeds.
+// freshTime is each simulation's share of 45 s of fresh seeds.
 var freshTime = 45 * time.Second / time.Duration(len(Names))
 
 const (
 	fixedSeeds = 400
-	// freshBase is above all seeds that are fixed, and freshBases many are drawn from:
-	// they stay short enough to be typed.
+	// freshBase is above all fixed seeds. Fresh seeds start at a random one of freshBases
+	// values; they are short enough to type.
 	freshBase, freshBases = 1_000_000, 1_000_000_000
-	// shownLines of a history end the report of a failure.
+	// shownLines is how many last lines of its history the report of a failure shows.
 	shownLines = 60
 )
 
-// Simulation is played by its seeds.
+// Simulation is a deterministic simulation of a seed.
 type Simulation struct {
 	// Name is one of Names.
 	Name string
-	// Short is the number of fixed seeds with go test -short, which has no fresh ones.
+	// Short is the number of fixed seeds with go test -short, which runs no fresh ones.
 	Short int
-	// Play plays one seed, the same every time.
+	// Play runs one seed deterministically.
 	Play func(t *testing.T, seed uint64) Run
-	// Reaches is what 100 seeds have to reach together, as Run.Reached counts it.
+	// Reaches are the keys of Run.Reached that 100 seeds together must reach.
 	Reaches []string
 }
 
-// Run is what came of a seed.
+// Run is the result of a seed.
 type Run struct {
-	// Violation is what did not hold, "" when everything did.
+	// Violation is the violated rule, "" for none.
 	Violation string
-	// History is what happened, line by line; the end of it is printed of a seed that fails.
+	// History is the log of the run; its end is printed if the seed fails.
 	History []string
-	// Steps is how many steps of the simulation were played.
+	// Steps is the number of simulation steps.
 	Steps int
-	// Reached counts what happened and is rare.
+	// Reached counts rare situations.
 	Reached map[string]int
 }
 
-// Test plays the seeds that the environment asks for.
+// Test runs the seeds selected by the environment.
 func (s Simulation) Test(t *testing.T) {
 	t.Helper()
 	o, err := optionsOf(os.Getenv, s, testing.Short())
@@ -73,7 +73,7 @@ func (s Simulation) Test(t *testing.T) {
 	case err != nil:
 		t.Fatal(err)
 	case o.of != "" && o.of != s.Name:
-		t.Skipf("only the simulation of %s is played", o.of)
+		t.Skipf("only the simulation of %s is run", o.of)
 	case o.seed != 0:
 		run := s.play(t, o.seed)
 		fmt.Println(strings.Join(run.History, "\n"))
@@ -83,7 +83,7 @@ func (s Simulation) Test(t *testing.T) {
 		return
 	}
 	q := &queue{fixed: o.fixed, base: freshBase + rand.Uint64N(freshBases), fresh: o.fresh, now: time.Now, reached: map[string]int{}}
-	// Short-lived garbage is most of what a simulation makes: it is collected more rarely.
+	// A simulation creates mostly short-lived garbage: collect it less often.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	fmt.Printf("simulation of %s: %d fixed seeds, then for %s fresh ones from %d\n", s.Name, o.fixed, o.fresh, q.base)
 	s.playAll(t, q)
@@ -99,7 +99,7 @@ func (s Simulation) Test(t *testing.T) {
 		s.Name, q.played, max(0, q.played-o.fixed), q.steps, q.reached)
 }
 
-// playAll plays the seeds of a queue on all CPUs until one fails.
+// playAll runs the seeds of a queue on all CPUs until one fails.
 func (s Simulation) playAll(t *testing.T, q *queue) {
 	t.Run("seeds", func(t *testing.T) {
 		for shard := range runtime.GOMAXPROCS(0) {
@@ -109,7 +109,7 @@ func (s Simulation) playAll(t *testing.T, q *queue) {
 					run := s.play(t, seed)
 					if q.add(run); run.Violation != "" {
 						tail := run.History[max(0, len(run.History)-shownLines):]
-						t.Errorf("seed %d: %s\n%s plays it again; it ends with\n%s", seed, run.Violation, s.command(seed), strings.Join(tail, "\n"))
+						t.Errorf("seed %d: %s\nreproduce it with %s; its history ends with\n%s", seed, run.Violation, s.command(seed), strings.Join(tail, "\n"))
 					}
 				}
 			})
@@ -117,12 +117,12 @@ func (s Simulation) playAll(t *testing.T, q *queue) {
 	})
 }
 
-// play plays a seed, and says which it was when that does not return.
+// play runs a seed, and prints it if the run panics.
 func (s Simulation) play(t *testing.T, seed uint64) Run {
 	returned := false
 	defer func() {
 		if !returned {
-			fmt.Printf("seed %d does not come to its end: %s\n", seed, s.command(seed))
+			fmt.Printf("seed %d did not finish, reproduce it with %s\n", seed, s.command(seed))
 		}
 	}()
 	run := s.Play(t, seed)
@@ -134,7 +134,7 @@ func (s Simulation) command(seed uint64) string {
 	return fmt.Sprintf("make sim SEED=%d OF=%s", seed, s.Name)
 }
 
-// options say what is played.
+// options select the seeds to run.
 type options struct {
 	seed  uint64 // 0: all
 	fixed int
@@ -156,23 +156,23 @@ func optionsOf(getenv func(string) string, s Simulation, short bool) (options, e
 	var err error
 	if text := getenv("SEED"); text != "" {
 		if o.seed, err = strconv.ParseUint(text, 10, 64); err != nil || o.seed == 0 {
-			return o, fmt.Errorf("SEED=%s is no seed: set it to a whole number of at least 1", text)
+			return o, fmt.Errorf("invalid SEED=%s: must be a whole number of at least 1", text)
 		}
 	}
 	if text := getenv("SEEDS"); text != "" {
 		if o.fixed, err = strconv.Atoi(text); err != nil || o.fixed < 0 {
-			return o, fmt.Errorf("SEEDS=%s is no number of seeds", text)
+			return o, fmt.Errorf("invalid SEEDS=%s: must be a number of seeds", text)
 		}
 	}
 	if text := getenv("FRESH"); text != "" {
 		if o.fresh, err = time.ParseDuration(text); err != nil || o.fresh < 0 {
-			return o, fmt.Errorf("FRESH=%s is no duration: set it to one such as 9s", text)
+			return o, fmt.Errorf("invalid FRESH=%s: must be a duration such as 9s", text)
 		}
 	}
 	return o, nil
 }
 
-// queue hands out seeds, and adds up what came of them. All shards share it.
+// queue hands out seeds and adds up their results. All shards share it.
 type queue struct {
 	fixed int
 	base  uint64 // the first fresh seed
@@ -181,14 +181,14 @@ type queue struct {
 
 	mu      sync.Mutex
 	given   int
-	until   time.Time // of fresh seeds, from the first one on
+	until   time.Time // end of the fresh seeds, set with the first one
 	failed  bool
 	played  int
 	steps   int
 	reached map[string]int
 }
 
-// next returns the next seed, false when there is none.
+// next returns the next seed, false if there is none.
 func (q *queue) next() (uint64, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -206,7 +206,7 @@ func (q *queue) next() (uint64, bool) {
 	return q.base + uint64(q.given-q.fixed-1), now.Before(q.until)
 }
 
-// add adds what came of a seed. After one that failed there is no next.
+// add adds the result of a seed. After a failed seed, next returns false.
 func (q *queue) add(run Run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -217,6 +217,6 @@ func (q *queue) add(run Run) {
 		q.reached[what] += n
 	}
 	if q.played%10_000 == 0 {
-		fmt.Printf("%d seeds are played\n", q.played)
+		fmt.Printf("%d seeds were run\n", q.played)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMain lets TestSample play no fresh seeds but those that are asked for.
+// TestMain disables fresh seeds of TestSample unless they are requested.
 func TestMain(m *testing.M) {
 	if os.Getenv("FRESH") == "" {
 		os.Setenv("FRESH", "0")
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestSample plays a simulation whose seeds do what VIOLATED, PANICS and REACHED say of them.
+// TestSample runs a simulation that VIOLATED, PANICS and REACHED control.
 func TestSample(t *testing.T) {
 	Simulation{Name: "node", Short: 5, Reaches: []string{"a rare thing"}, Play: func(_ *testing.T, seed uint64) Run {
 		run := Run{Steps: 2, Reached: map[string]int{"a rare thing": 1}, History: []string{"it begins", fmt.Sprint("seed ", seed, " is played")}}
@@ -38,7 +38,7 @@ func TestSample(t *testing.T) {
 	}}.Test(t)
 }
 
-// sample runs TestSample as go test does, with an environment.
+// sample runs TestSample like go test, with an environment.
 func sample(t *testing.T, environment ...string) (output string, passes bool) {
 	t.Helper()
 	program, err := os.Executable()
@@ -54,7 +54,7 @@ func sample(t *testing.T, environment ...string) (output string, passes bool) {
 	return string(data), err == nil
 }
 
-func TestAFailureIsPrintedWithTheCommandThatPlaysItAgain(t *testing.T) {
+func TestAFailureIsPrintedWithTheCommandThatReproducesIt(t *testing.T) {
 	tests := []struct {
 		name        string
 		environment []string
@@ -64,12 +64,12 @@ func TestAFailureIsPrintedWithTheCommandThatPlaysItAgain(t *testing.T) {
 		{"nothing fails", []string{"SEEDS=150", "FRESH=0"}, true,
 			[]string{"150 fixed seeds, then for 0s fresh ones from ", "150 seeds, 0 of them fresh, 300 steps, reached map[a rare thing:150], 0 violations"}},
 		{"a seed fails", []string{"SEEDS=20", "FRESH=0", "VIOLATED=7"}, false,
-			[]string{"seed 7: S1: two nodes are down", "make sim SEED=7 OF=node plays it again", "it begins\n", "seed 7 is played"}},
-		{"one seed is played with its history", []string{"SEED=7", "VIOLATED=7"}, false, []string{"it begins\nseed 7 is played", "seed 7: S1: two nodes are down"}},
-		{"a seed that does not return", []string{"SEEDS=20", "FRESH=0", "PANICS=7"}, false, []string{"seed 7 does not come to its end: make sim SEED=7 OF=node", "nobody expects this"}},
-		{"what has to be reached is not", []string{"SEEDS=100", "FRESH=0", "REACHED=nothing"}, false, []string{"100 seeds of the simulation of node never reach: a rare thing"}},
-		{"another simulation is played", []string{"OF=rollouts", "VIOLATED=7"}, true, []string{"only the simulation of rollouts is played"}},
-		{"one that does not exist", []string{"OF=nodes"}, false, []string{`no simulation is named "nodes": there are rollouts, `}},
+			[]string{"seed 7: S1: two nodes are down", "reproduce it with make sim SEED=7 OF=node", "it begins\n", "seed 7 is played"}},
+		{"one seed is run with its history", []string{"SEED=7", "VIOLATED=7"}, false, []string{"it begins\nseed 7 is played", "seed 7: S1: two nodes are down"}},
+		{"a seed that does not return", []string{"SEEDS=20", "FRESH=0", "PANICS=7"}, false, []string{"seed 7 did not finish, reproduce it with make sim SEED=7 OF=node", "nobody expects this"}},
+		{"a required situation is not reached", []string{"SEEDS=100", "FRESH=0", "REACHED=nothing"}, false, []string{"100 seeds of the simulation of node never reach: a rare thing"}},
+		{"another simulation is selected", []string{"OF=rollouts", "VIOLATED=7"}, true, []string{"only the simulation of rollouts is run"}},
+		{"an unknown simulation", []string{"OF=nodes"}, false, []string{`no simulation is named "nodes": there are rollouts, `}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,15 +100,15 @@ func TestOptionsOf(t *testing.T) {
 	}{
 		{name: "400 fixed seeds, and fresh ones", want: options{fixed: 400, fresh: freshTime}},
 		{name: "few and no fresh ones with -short", short: true, want: options{fixed: 20}},
-		{name: "as many as asked for, with -short too", env: environment{"SEEDS": "9", "FRESH": "1m"}, short: true, want: options{fixed: 9, fresh: time.Minute}},
-		{name: "fresh ones alone", env: environment{"SEEDS": "0"}, want: options{fresh: freshTime}},
+		{name: "a given number, with -short too", env: environment{"SEEDS": "9", "FRESH": "1m"}, short: true, want: options{fixed: 9, fresh: time.Minute}},
+		{name: "fresh ones only", env: environment{"SEEDS": "0"}, want: options{fresh: freshTime}},
 		{name: "no fresh ones", env: environment{"FRESH": "0"}, want: options{fixed: 400}},
 		{name: "one seed of one simulation", env: environment{"SEED": "104", "OF": "node"}, want: options{seed: 104, fixed: 400, fresh: freshTime, of: "node"}},
-		{name: "seed 0 is none", env: environment{"SEED": "0"}, err: "SEED=0 is no seed"},
-		{name: "a word is no seed", env: environment{"SEED": "x"}, err: "SEED=x is no seed"},
-		{name: "a word is no number", env: environment{"SEEDS": "many"}, err: "SEEDS=many is no number of seeds"},
-		{name: "a number is no duration", env: environment{"FRESH": "9"}, err: "FRESH=9 is no duration"},
-		{name: "nothing is played for less than no time", env: environment{"FRESH": "-9s"}, err: "FRESH=-9s is no duration"},
+		{name: "seed 0 is invalid", env: environment{"SEED": "0"}, err: "invalid SEED=0"},
+		{name: "a word is not a seed", env: environment{"SEED": "x"}, err: "invalid SEED=x"},
+		{name: "a word is not a number", env: environment{"SEEDS": "many"}, err: "invalid SEEDS=many"},
+		{name: "a number is not a duration", env: environment{"FRESH": "9"}, err: "invalid FRESH=9"},
+		{name: "a negative duration is invalid", env: environment{"FRESH": "-9s"}, err: "invalid FRESH=-9s"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,11 +149,11 @@ func TestEverySeedIsHandedOutOnce(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, times); diff != "" {
-		t.Errorf("times that seeds were played (-want +got):\n%s", diff)
+		t.Errorf("number of runs of each seed (-want +got):\n%s", diff)
 	}
 	q.add(Run{Violation: "S1"})
 	q.fresh, q.until = time.Hour, time.Time{}
 	if seed, ok := q.next(); ok {
-		t.Errorf("seed %d is played after one that failed", seed)
+		t.Errorf("seed %d is run after a failed one", seed)
 	}
 }

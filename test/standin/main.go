@@ -25,17 +25,18 @@ import (
 	"github.com/topsops/gcu-operator/test/standin/workload"
 )
 
-// settings are what the environment says.
+// settings are the settings in the environment.
 type settings struct {
 	version, behaviour string
 	cards              int
 	delay, interval    time.Duration
 }
 
-// component plays one component until ctx is done.
+// component simulates one component until ctx is done.
 type component func(ctx context.Context, s settings, args []string) error
 
-// here is the node as a container sees it whom the runtime or a volume gave the cards.
+// here is the node as seen by a container to which the runtime or a volume gave the
+// cards.
 var here = gcu.Node{Root: "/"}
 
 var components = map[string]component{
@@ -44,7 +45,7 @@ var components = map[string]component{
 	},
 	"nfd-worker": func(ctx context.Context, s settings, args []string) error { return nfd.Worker(ctx, s.interval, args) },
 	"driver":     func(ctx context.Context, s settings, _ []string) error { return driverOf(s, "/host").Run(ctx) },
-	// On the node itself, as an administrator installs it.
+	// Directly on the node, like an administrator.
 	"install-driver": func(_ context.Context, s settings, _ []string) error { return driverOf(s, "/").Install() },
 	"toolkit": func(ctx context.Context, s settings, _ []string) error {
 		return toolkit.Toolkit{Host: "/host", Program: "/usr/bin/enflame-container-runtime", Version: s.version,
@@ -74,7 +75,7 @@ func main() {
 	}
 }
 
-// run plays the component that the program is called by, or its first argument names.
+// run simulates the component named by the program's name or its first argument.
 func run(ctx context.Context, argv []string) error {
 	name, args := filepath.Base(argv[0]), argv[1:]
 	if components[name] == nil && len(args) > 0 {
@@ -82,7 +83,7 @@ func run(ctx context.Context, argv []string) error {
 	}
 	play := components[name]
 	if play == nil {
-		return fmt.Errorf("%q is no component: %s", name, strings.Join(slices.Sorted(maps.Keys(components)), ", "))
+		return fmt.Errorf("unknown component %q, must be one of: %s", name, strings.Join(slices.Sorted(maps.Keys(components)), ", "))
 	}
 	s, err := settingsOf(os.Getenv)
 	if err != nil {

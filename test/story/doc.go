@@ -1,8 +1,7 @@
-// Package story is the main job of the operator, told on a test cluster of 20
-// nodes: deploy, upgrade past nodes that are offline, pick them up again, and
-// let one node decide by itself. It is told twice, by the demo to people and by
-// the end-to-end test to the test runner; a step that does not come out ends it
-// with an error.
+// Package story runs the operator's main scenario on a test cluster of 20 nodes:
+// deploy, upgrade while nodes are offline, upgrade these when they return, and upgrade
+// one node on its own request. Both the demo and an end-to-end test run it; it ends
+// with an error at the first step that fails.
 //
 //	story.go     the chapters
 //	rollout.go   following a rollout

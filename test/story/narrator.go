@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Narrator tells the story to a writer.
+// Narrator prints the story.
 type Narrator struct {
 	out io.Writer
-	// terminal allows a progress bar that is drawn over itself.
+	// terminal enables a progress bar that is redrawn in place.
 	terminal bool
 	start    time.Time
 	barShown bool
@@ -21,7 +21,7 @@ func NewNarrator(out io.Writer, terminal bool) *Narrator {
 	return &Narrator{out: out, terminal: terminal, start: time.Now()}
 }
 
-// Write passes on what a program says, indented.
+// Write prints the output of a program, indented.
 func (n *Narrator) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
 		n.printf("    %s\n", strings.TrimRight(line, "\n"))
@@ -29,7 +29,7 @@ func (n *Narrator) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// chapter begins a chapter.
+// chapter prints the heading of a chapter.
 func (n *Narrator) chapter(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if n.terminal {
@@ -38,7 +38,7 @@ func (n *Narrator) chapter(format string, args ...any) {
 	n.printf("\n[%s] %s\n", clock(time.Since(n.start)), text)
 }
 
-// command shows a command and what it printed.
+// command prints a command and its output.
 func (n *Narrator) command(line, output string) {
 	n.printf("  $ %s\n", line)
 	if output = strings.TrimRight(output, "\n"); output != "" {
@@ -46,15 +46,15 @@ func (n *Narrator) command(line, output string) {
 	}
 }
 
-// says states a fact that was checked.
+// says prints a fact that was checked.
 func (n *Narrator) says(format string, args ...any) {
 	n.printf("  ✔ %s\n", fmt.Sprintf(format, args...))
 }
 
-// barWidth is the number of characters of a progress bar.
+// barWidth is the width of a progress bar in characters.
 const barWidth = 30
 
-// progress shows one line each time the counts changed, and on a terminal a bar below.
+// progress prints a line each time the counts change, and on a terminal a bar below.
 func (n *Narrator) progress(elapsed time.Duration, done, total int, counts string) {
 	n.printf("    %s  %s\n", clock(elapsed), counts)
 	if !n.terminal || total == 0 {
@@ -65,7 +65,7 @@ func (n *Narrator) progress(elapsed time.Duration, done, total int, counts strin
 	n.barShown = true
 }
 
-// printf prints over a progress bar that stands on the last line.
+// printf overwrites a progress bar on the last line.
 func (n *Narrator) printf(format string, args ...any) {
 	if n.barShown {
 		fmt.Fprint(n.out, "\r\x1b[K")

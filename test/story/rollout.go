@@ -14,8 +14,8 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// follow shows the counts of the rollout each time they change, until reached
-// says so.
+// follow prints the counts of the rollout each time they change, until reached returns
+// true.
 func (s *Story) follow(ctx context.Context, reached func(*topsv1.DaemonRollout) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, chapterTimeout)
 	defer cancel()
@@ -48,8 +48,8 @@ func (s *Story) rollout(ctx context.Context) (*topsv1.DaemonRollout, error) {
 	return &rollout, err
 }
 
-// driverTarget returns the hash of the newest revision of the driver, once the
-// rollout has it too and it is not the one before.
+// driverTarget returns the hash of the newest revision of the driver, once it differs
+// from before and the rollout has it too.
 func (s *Story) driverTarget(ctx context.Context, before string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, chapterTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (s *Story) driverTarget(ctx context.Context, before string) (string, error)
 				return nil
 			}
 		}
-		return fmt.Errorf("the rollout does not know a revision of the driver newer than %q", before)
+		return fmt.Errorf("the rollout has no revision of the driver newer than %q", before)
 	})
 	return target, err
 }
@@ -83,7 +83,7 @@ func (s *Story) driverPods(ctx context.Context) (map[string]corev1.Pod, error) {
 	return byNode, nil
 }
 
-// nodesAt returns how many nodes run the driver at a revision.
+// nodesAt returns the nodes that run the driver at a revision.
 func nodesAt(pods map[string]corev1.Pod, hash string) []string {
 	var nodes []string
 	for node, pod := range pods {

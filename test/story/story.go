@@ -31,7 +31,7 @@ const (
 	policyName = "demo"
 	nameLabel  = "app.kubernetes.io/name"
 	otaNode    = "node-0007"
-	// driverBefore is what the simulated machines have loaded.
+	// driverBefore is the driver version that is loaded on the simulated hosts.
 	driverBefore = "1.0.0"
 
 	chapterTimeout = 4 * time.Minute
@@ -39,7 +39,7 @@ const (
 
 var offlineNodes = []string{"node-0003", "node-0011", "node-0018"}
 
-// Story is the story with its props.
+// Story is the scenario and its state.
 type Story struct {
 	cluster  *harness.Cluster
 	narrator *Narrator
@@ -48,12 +48,12 @@ type Story struct {
 	agents   *harness.Agents
 }
 
-// New returns the story on a running cluster of Nodes nodes.
+// New returns the story for a running cluster with Nodes nodes.
 func New(cluster *harness.Cluster, narrator *Narrator) *Story {
 	return &Story{cluster: cluster, narrator: narrator}
 }
 
-// Programs returns the programs the story started.
+// Programs returns the programs that the story started.
 func (s *Story) Programs() []*harness.Process {
 	var started []*harness.Process
 	if s.manager != nil {
@@ -62,7 +62,7 @@ func (s *Story) Programs() []*harness.Process {
 	return append(started, s.agents.Processes()...)
 }
 
-// Stop ends the programs the story started.
+// Stop stops the programs that the story started.
 func (s *Story) Stop() error {
 	var errs []error
 	if s.manager != nil {
@@ -71,7 +71,7 @@ func (s *Story) Stop() error {
 	return errors.Join(append(errs, s.agents.Stop())...)
 }
 
-// Tell tells the story; an error says which step did not come out.
+// Tell runs the story; an error names the chapter that failed.
 func (s *Story) Tell(ctx context.Context) error {
 	chapters := []struct {
 		name string
@@ -80,11 +80,11 @@ func (s *Story) Tell(ctx context.Context) error {
 		{"install", s.install},
 		{"deploy", s.deploy},
 		{"annotate", s.annotate},
-		{"upgrade past offline nodes", s.upgradePastOffline},
+		{"upgrade while nodes are offline", s.upgradePastOffline},
 		{"bring the nodes back", s.bringBack},
 		{"switch to OTA", s.switchToOTA},
 		{"upgrade one node", s.upgradeOneNode},
-		{"look at the metrics", s.metrics},
+		{"check the metrics", s.metrics},
 	}
 	for _, c := range chapters {
 		if err := c.tell(ctx); err != nil {
@@ -94,14 +94,14 @@ func (s *Story) Tell(ctx context.Context) error {
 	return nil
 }
 
-// show runs kubectl and shows the command with its output.
+// show runs kubectl and prints the command and its output.
 func (s *Story) show(ctx context.Context, args ...string) error {
 	output, err := s.cluster.Kubectl(ctx, args...)
 	s.narrator.command("kubectl "+quoted(args), output)
 	return err
 }
 
-// quoted joins arguments as one would type them.
+// quoted joins arguments, quoted for a shell.
 func quoted(args []string) string {
 	words := make([]string, len(args))
 	for i, a := range args {
@@ -114,7 +114,7 @@ func quoted(args []string) string {
 }
 
 func (s *Story) install(ctx context.Context) error {
-	s.narrator.chapter("Install the operator: CRDs, roles, and a manager and a node agent per node with just those rights")
+	s.narrator.chapter("Install the operator: CRDs and roles, and with only those rights a manager and a node agent per node")
 	for _, folder := range []string{"config/crd", "config/rbac"} {
 		if err := s.show(ctx, "apply", "--server-side", "-k", folder); err != nil {
 			return err
@@ -138,12 +138,12 @@ func (s *Story) install(ctx context.Context) error {
 	if s.agents, err = s.cluster.StartAgents(ctx, driverBefore, nodes...); err != nil {
 		return err
 	}
-	s.narrator.says("%d node agents serve, each with the simulated machine of its node", len(s.agents.Processes()))
+	s.narrator.says("%d node agents are serving, each with the simulated host of its node", len(s.agents.Processes()))
 	return nil
 }
 
 func (s *Story) deploy(ctx context.Context) error {
-	s.narrator.chapter("Deploy the GCU software: six components, each after the one before is Running")
+	s.narrator.chapter("Deploy the GCU software: six components, each once the previous one is Running")
 	if err := s.show(ctx, "create", "-f", blueprint); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s *Story) deploy(ctx context.Context) error {
 }
 
 func (s *Story) annotate(ctx context.Context) error {
-	s.narrator.chapter("Say how it may be upgraded: node by node, 10%% of the nodes at a time (the default)")
+	s.narrator.chapter("Set the upgrade strategy: node by node, 10%% of the nodes at a time (the default)")
 	if err := s.show(ctx, "create", "-f", policy); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (s *Story) setDriver(ctx context.Context, version string) error {
 }
 
 func (s *Story) upgradePastOffline(ctx context.Context) error {
-	s.narrator.chapter("Three nodes go offline: their leases stop, Kubernetes finds them NotReady")
+	s.narrator.chapter("Three nodes go offline: their leases expire and they become NotReady")
 	if err := s.agents.Freeze(offlineNodes...); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (s *Story) upgradePastOffline(ctx context.Context) error {
 		return err
 	}
 	s.observer.Reset()
-	s.narrator.chapter("A new driver version: 17 nodes can have it, 3 cannot")
+	s.narrator.chapter("A new driver version: 17 nodes can be upgraded, 3 are offline")
 	if err := s.setDriver(ctx, "1.1.0"); err != nil {
 		return err
 	}
@@ -229,10 +229,10 @@ func (s *Story) upgradePastOffline(ctx context.Context) error {
 	return s.withinBudget()
 }
 
-// withinBudget holds what the observer saw against the budget.
+// withinBudget compares the observed outages with the budget.
 func (s *Story) withinBudget() error {
 	if most := s.observer.Most(); most > maxUnavailable {
-		return fmt.Errorf("an independent watcher saw %d nodes down at once, allowed are %d", most, maxUnavailable)
+		return fmt.Errorf("an independent watcher saw %d nodes down at once, at most %d are allowed", most, maxUnavailable)
 	}
 	s.narrator.says("an independent watcher counted %d replaced pods, and at most %d nodes down at once (allowed: %d)",
 		s.observer.Replaced(), s.observer.Most(), maxUnavailable)
@@ -240,7 +240,7 @@ func (s *Story) withinBudget() error {
 }
 
 func (s *Story) bringBack(ctx context.Context) error {
-	s.narrator.chapter("The three nodes come back; nobody has to do anything")
+	s.narrator.chapter("The three nodes come back and are upgraded automatically")
 	s.observer.Reset()
 	if err := s.agents.Thaw(offlineNodes...); err != nil {
 		return err
@@ -261,7 +261,7 @@ func (s *Story) bringBack(ctx context.Context) error {
 }
 
 func (s *Story) switchToOTA(ctx context.Context) error {
-	s.narrator.chapter("Strategy OTA: from now on the person at each node decides")
+	s.narrator.chapter("Strategy OTA: from now on a node is upgraded only on request")
 	if err := s.show(ctx, "annotate", "--overwrite", "gr", grName, topsv1.AnnotationUpdateStrategy+"=OTA"); err != nil {
 		return err
 	}
@@ -303,7 +303,7 @@ func (s *Story) switchToOTA(ctx context.Context) error {
 }
 
 func (s *Story) upgradeOneNode(ctx context.Context) error {
-	s.narrator.chapter("On %s, its node agent is asked with curl", otaNode)
+	s.narrator.chapter("Request an upgrade on %s from its node agent, with curl", otaNode)
 	pods, err := s.driverPods(ctx)
 	if err != nil {
 		return err
@@ -316,9 +316,9 @@ func (s *Story) upgradeOneNode(ctx context.Context) error {
 	answer, err := exec.CommandContext(ctx, "curl", "-sS", "--fail-with-body", "-X", "POST", url).CombinedOutput()
 	s.narrator.command("curl -X POST "+url, string(answer))
 	if err != nil {
-		return fmt.Errorf("asking the node agent: %w", err)
+		return fmt.Errorf("calling the node agent: %w", err)
 	}
-	// With one node updated, and each of the others known to wait for its own person.
+	// One node is updated, and all others wait for a request.
 	err = s.follow(ctx, func(r *topsv1.DaemonRollout) bool {
 		return r.Status.Updated == 1 && r.Status.InFlightNodes == 0 && r.Status.HeldNodes == Nodes-1
 	})
@@ -328,15 +328,15 @@ func (s *Story) upgradeOneNode(ctx context.Context) error {
 	if err := s.onlyOne(ctx, target); err != nil {
 		return err
 	}
-	s.narrator.says("exactly %s runs the new driver, the other %d nodes were left alone", otaNode, Nodes-1)
+	s.narrator.says("only %s runs the new driver, the other %d nodes were not touched", otaNode, Nodes-1)
 	if err := s.withinBudget(); err != nil {
 		return err
 	}
 	return s.show(ctx, "get", "nu")
 }
 
-// onlyOne fails unless only the node that asked has the new driver, and no pod was
-// deleted on another one.
+// onlyOne fails unless only the requesting node has the new driver, and no pod was
+// deleted on any other node.
 func (s *Story) onlyOne(ctx context.Context, target string) error {
 	pods, err := s.driverPods(ctx)
 	if err != nil {
@@ -347,7 +347,7 @@ func (s *Story) onlyOne(ctx context.Context, target string) error {
 	}
 	for pod, node := range s.observer.Deleted() {
 		if node != otaNode {
-			return fmt.Errorf("pod %s was deleted on %s, which nobody asked for", pod, node)
+			return fmt.Errorf("pod %s was deleted on %s without a request", pod, node)
 		}
 	}
 	return nil
@@ -377,7 +377,7 @@ func (s *Story) metrics(ctx context.Context) error {
 	}
 	replaced := `gcu_node_upgrade_tasks_total{action="replace",result="done",target="driver"} ` + strconv.Itoa(Nodes+1)
 	if !slices.Contains(lines, replaced+"\n") {
-		return fmt.Errorf("the metrics lack %s: one per upgraded node", replaced)
+		return fmt.Errorf("the metrics lack %s, one per upgraded node", replaced)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string) error {
 	only := flags.String("only", "", "`steps` to run, separated by commas (default: all)")
 	list := flags.Bool("list", false, "print the steps instead of running them")
 	if len(args) == 0 {
-		return errors.New("which tests? Use suite test, suite nodes or suite long")
+		return errors.New("missing argument: use suite test, suite nodes or suite long")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -73,7 +73,7 @@ func stepsOf(ctx context.Context, name string) ([]step, error) {
 	return nil, fmt.Errorf("%q is not a list of tests: use test, nodes or long", name)
 }
 
-// choose returns the steps with these names, separated by commas; all when it is empty.
+// choose returns the steps with the given comma-separated names; all if names is empty.
 func choose(steps []step, names string) ([]step, error) {
 	if names == "" {
 		return steps, nil
@@ -89,7 +89,8 @@ func choose(steps []step, names string) ([]step, error) {
 	return chosen, nil
 }
 
-// packages returns the packages of the project that have tests, as paths from its root.
+// packages returns the packages of the project with tests, as paths relative to its
+// root.
 func packages(ctx context.Context) ([]string, error) {
 	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}`
 	command := exec.CommandContext(ctx, "go", "list", "-f", format, "./...")

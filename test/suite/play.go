@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// outcome is what became of a step.
+// outcome is the result of a step.
 type outcome struct {
 	step
 	results
@@ -25,11 +25,11 @@ type outcome struct {
 	err error
 }
 
-// folder returns where a run keeps the logs and results of its steps.
+// folder returns the folder for the logs and results of a run's steps.
 func folder(run string) string { return filepath.Join("bin", "suite", run) }
 
-// play runs steps, lane beside lane, and prints what became of them. It fails when one of
-// them did; the others run all the same.
+// play runs steps, lanes in parallel, and prints a report. If a step fails the others
+// still run, and play returns an error.
 func play(ctx context.Context, run string, steps []step) error {
 	if err := os.MkdirAll(folder(run), 0o755); err != nil {
 		return fmt.Errorf("making the folder of the results: %w", err)
@@ -42,7 +42,7 @@ func play(ctx context.Context, run string, steps []step) error {
 		group.Go(func() {
 			for i, s := range steps {
 				if s.lane == l {
-					outcomes[i] = playStep(ctx, s, run, out)
+					outcomes[i] = runStep(ctx, s, run, out)
 				}
 			}
 		})
@@ -64,12 +64,12 @@ func play(ctx context.Context, run string, steps []step) error {
 	return nil
 }
 
-// lazyCollector makes Go's programs use more memory, compilers and API servers among them,
-// and a tenth less of the processors.
+// lazyCollector makes Go programs, such as compilers and API servers, use more memory
+// and a tenth less CPU.
 const lazyCollector = "GOGC=400"
 
-// playStep runs a step. What it prints goes to out, line by line, and to its log.
-func playStep(ctx context.Context, s step, run string, out *lines) outcome {
+// runStep runs a step, and copies its output line by line to out and to its log.
+func runStep(ctx context.Context, s step, run string, out *lines) outcome {
 	begin := time.Now()
 	o := outcome{step: s}
 	path := filepath.Join(folder(run), s.name)
@@ -82,7 +82,7 @@ func playStep(ctx context.Context, s step, run string, out *lines) outcome {
 		o.err = errors.Join(o.err, err)
 	}
 	if o.failed == 1 && slices.Contains(s.test, fuzzingOnly) {
-		if log, err := os.ReadFile(path + ".log"); err == nil && onlyTimeIsUp(string(log)) {
+		if log, err := os.ReadFile(path + ".log"); err == nil && onlyTimedOut(string(log)) {
 			o.err, o.passed, o.failed = nil, 1, 0
 		}
 	}
@@ -96,9 +96,9 @@ func (s step) execute(ctx context.Context, path string, out *lines) error {
 	}
 	log, err := os.Create(path + ".log")
 	if err != nil {
-		return fmt.Errorf("making its log: %w", err)
+		return fmt.Errorf("creating its log: %w", err)
 	}
-	defer func() { _ = log.Close() }() // what is lost of it was printed
+	defer func() { _ = log.Close() }() // all output was also printed
 	argv := s.argv
 	if s.test != nil {
 		argv = append([]string{os.Getenv("GOTESTSUM"), "--format=testdox", "--jsonfile=" + path + ".json", "--", "-vet=off", "-count=1"}, s.test...)
@@ -108,7 +108,7 @@ func (s step) execute(ctx context.Context, path string, out *lines) error {
 	}
 	command := exec.Command(argv[0], argv[1:]...)
 	command.Env = append(append(os.Environ(), lazyCollector), s.env...)
-	// Its own group: all that it starts hears the end, and nothing of it a Ctrl-C before us.
+	// In its own process group, so that all its children are signalled, and only by us.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	reader, writer := io.Pipe()
 	command.Stdout, command.Stderr = writer, writer
@@ -127,10 +127,10 @@ func (s step) execute(ctx context.Context, path string, out *lines) error {
 	return err
 }
 
-// onlyTimeIsUp reports whether a fuzz target failed for nothing but the end of its time,
-// which Go before 1.27 takes for a failure when a worker is busy just then
-// (golang/go#75804). An input that fails is written to testdata.
-func onlyTimeIsUp(log string) bool {
+// onlyTimedOut reports whether a fuzz target failed only because its time ended, which
+// Go before 1.27 reports as a failure if a worker is busy (golang/go#75804). A real
+// failure writes its input to testdata.
+func onlyTimedOut(log string) bool {
 	return strings.Contains(log, "    context deadline exceeded\n") && !strings.Contains(log, "Failing input written to")
 }
 
@@ -139,17 +139,17 @@ func readFile(path string) (results, error) {
 	if err != nil {
 		return results{}, err
 	}
-	defer func() { _ = file.Close() }() // it was read
+	defer func() { _ = file.Close() }() // read-only
 	return read(file)
 }
 
-// lines is a writer of whole lines for several steps.
+// lines writes whole lines of concurrent steps.
 type lines struct {
 	mu sync.Mutex
 	to io.Writer
 }
 
-// copy writes what it reads, a line at a time.
+// copy copies from, one line at a time.
 func (l *lines) copy(from io.Reader) {
 	buffered := bufio.NewReader(from)
 	for {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// shownTests is how many of the slowest tests a report names.
+// shownTests is the number of slowest tests in a report.
 const shownTests = 20
 
-// report prints the slowest tests, those that were skipped, and a row for each step.
+// report prints the slowest tests, the skipped tests, and a row for each step.
 func report(w io.Writer, outcomes []outcome, took time.Duration) {
 	var all []results
 	for _, o := range outcomes {
@@ -33,10 +33,10 @@ func report(w io.Writer, outcomes []outcome, took time.Duration) {
 	for _, o := range outcomes {
 		fmt.Fprintf(w, "%-30s %8s %7d %7d %8d  %s\n", o.name, o.took.Round(time.Second), o.passed, o.failed, len(o.skipped), o.says())
 	}
-	fmt.Fprintf(w, "\nAll steps in %s\n%d passed, %d failed, %d skipped\n", took.Round(time.Second), sum.passed, sum.failed, len(sum.skipped))
+	fmt.Fprintf(w, "\nAll steps took %s\n%d passed, %d failed, %d skipped\n", took.Round(time.Second), sum.passed, sum.failed, len(sum.skipped))
 }
 
-// says is the result of a step in a line.
+// says returns the result of a step in one line.
 func (o *outcome) says() string {
 	if o.err == nil {
 		return "ok: " + o.shows

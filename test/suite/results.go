@@ -21,7 +21,7 @@ type event struct {
 	Elapsed float64
 }
 
-// timed is a test, or a part of one, with the time that it took.
+// timed is a test or subtest with its duration.
 type timed struct {
 	Package, Test string
 	Took          time.Duration
@@ -31,15 +31,15 @@ func (t timed) String() string {
 	return fmt.Sprintf("%8.1fs  %s %s", t.Took.Seconds(), t.Package, t.Test)
 }
 
-// results is what became of the tests of a step.
+// results are the results of the tests of a step.
 type results struct {
 	passed, failed int
 	skipped        []timed
-	// tests are all that ended, those that a test consists of among them.
+	// tests are all tests that ended, including subtests.
 	tests []timed
 }
 
-// read reads what go test -json wrote. A line that is not an event is an error.
+// read reads the output of go test -json. A line that is not an event is an error.
 func read(in io.Reader) (results, error) {
 	var r results
 	lines := bufio.NewScanner(in)
@@ -72,7 +72,7 @@ func (r *results) add(e event) {
 	r.tests = append(r.tests, t)
 }
 
-// join returns the results of all steps as one.
+// join merges the results of all steps.
 func join(all []results) results {
 	var sum results
 	for _, r := range all {
@@ -84,8 +84,8 @@ func join(all []results) results {
 	return sum
 }
 
-// slowest returns the n tests that took longest, the longest first. A test is left out
-// when a part of it is there: the part says more.
+// slowest returns the n slowest tests, the slowest first. A test is omitted if one of
+// its subtests is listed.
 func (r *results) slowest(n int) []timed {
 	parents := map[timed]bool{}
 	for _, t := range r.tests {
@@ -110,14 +110,13 @@ func (r *results) slowest(n int) []timed {
 	return leaves[:min(n, len(leaves))]
 }
 
-// Reasons why a step failed although its program did not.
+// Reasons why a step fails although its program succeeded.
 var (
 	errSkipped = errors.New("tests were skipped")
 	errNoTests = errors.New("no test ran")
 )
 
-// complete returns an error when tests did not run that should have: some were skipped,
-// or there were none.
+// complete returns an error if tests were skipped or no test ran.
 func (r *results) complete() error {
 	switch {
 	case len(r.skipped) > 0:

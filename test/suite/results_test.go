@@ -19,7 +19,7 @@ const events = `{"Action":"start","Package":"a"}
 {"Action":"skip","Package":"without tests","Elapsed":0}
 `
 
-func TestSlowestNamesPartsInsteadOfTheWhole(t *testing.T) {
+func TestSlowestListsSubtestsInsteadOfTheirTest(t *testing.T) {
 	r, err := read(strings.NewReader(events))
 	if err != nil {
 		t.Fatal(err)
@@ -54,21 +54,21 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-func TestReadRefusesWhatIsNoEvent(t *testing.T) {
+func TestReadRejectsLinesThatAreNotEvents(t *testing.T) {
 	if _, err := read(strings.NewReader(events + "panic: oops")); err == nil {
-		t.Error("a line that is no event was read")
+		t.Error("read accepted a line that is not an event")
 	}
 }
 
-func TestTheEndOfItsTimeIsNoFailureOfAFuzzTarget(t *testing.T) {
+func TestAFuzzTargetWhoseTimeEndsHasNotFailed(t *testing.T) {
 	const end = "fuzz: elapsed: 12s, execs: 178 (0/sec), new interesting: 6 (total: 29)\n    context deadline exceeded\n"
 	for log, want := range map[string]bool{
 		end: true,
 		end + "    Failing input written to testdata/fuzz/FuzzA/1\n":               false,
 		"    --- FAIL: FuzzA (0.00s)\n        a_test.go:1: it says something else": false,
 	} {
-		if got := onlyTimeIsUp(log); got != want {
-			t.Errorf("onlyTimeIsUp(%q) = %t, want %t", log, got, want)
+		if got := onlyTimedOut(log); got != want {
+			t.Errorf("onlyTimedOut(%q) = %t, want %t", log, got, want)
 		}
 	}
 }

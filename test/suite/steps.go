@@ -7,83 +7,83 @@ import (
 	"time"
 )
 
-// step is a program that shows something.
+// step is a program that tests something.
 type step struct {
 	name string
-	// shows is what is known when it passes.
+	// shows is what it verifies.
 	shows string
 	lane  lane
-	// test are the arguments of go test; nil when the step is another program.
+	// test are the arguments of go test; nil if the step is another program.
 	test []string
-	// argv is that program with its arguments, run in the project's root.
+	// argv is that program and its arguments, run in the project's root.
 	argv []string
 	// env is added to the environment.
 	env []string
 }
 
-// lane is a sequence of steps that runs beside the other lanes.
+// lane is a sequence of steps; lanes run in parallel.
 type lane string
 
 const (
-	// busy steps keep the processors busy. Stories on clusters are among them: nodes whose
-	// leases run out, because something else has the processors, are another story.
+	// busy steps use the CPUs fully. End-to-end stories are among them: without enough
+	// CPU, node leases would expire and change the story.
 	busy lane = "busy"
-	// idle steps take what the busy ones leave of the processors, at the lowest priority:
-	// time is none of their conditions.
+	// idle steps use the remaining CPU, at the lowest priority: they do not depend on
+	// time.
 	idle lane = "idle"
 )
 
-// lanes are all of them.
+// lanes are all lanes.
 var lanes = []lane{busy, idle}
 
 var (
-	// withRace is the environment of go test -race; a program built so ends at the first race.
+	// withRace is the environment of go test -race; the program exits at the first race.
 	withRace = []string{"CGO_ENABLED=1", "GORACE=halt_on_error=1"}
-	// inFull makes tests do all they can, whatever time it takes.
+	// inFull makes tests run in full, however long they take.
 	inFull = []string{"LONG=1"}
-	// onNodes makes the tests of real nodes run: go test ./... starts none.
+	// onNodes enables the tests of real nodes, which go test ./... skips.
 	onNodes = []string{"TEST_NODES=1"}
 )
 
-// raced are the packages that every run tests with the race detector: their goroutines
-// share what they write.
+// raced are the packages that every run tests with the race detector, because their
+// goroutines share memory.
 var raced = []string{"./pkg/ota", "./pkg/ota/guard", "./pkg/hosttasks", "./pkg/upgradeapi", "./pkg/nodeupgrade"}
 
-// Packages that have steps of their own.
+// Packages with their own steps.
 const (
 	e2ePackage     = "./test/e2e"
 	nodesPackage   = "./test/nodes"
 	clusterPackage = "./test/cluster"
 )
 
-// plain returns the packages without those that have steps of their own.
+// plain returns the packages without their own steps.
 func plain(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(pkg string) bool {
 		return pkg == e2ePackage || pkg == nodesPackage || slices.Contains(raced, pkg)
 	})
 }
 
-// testSteps are those of make test.
+// testSteps are the steps of make test.
 func testSteps(packages []string, targets []target) []step {
 	return append([]step{
 		{name: "simulations", lane: idle, test: append([]string{"-timeout=20m", "-run=" + anySimulation}, simulated()...),
-			shows: "the rules of rollouts, rollbacks and operations, whatever happens when"},
+			shows: "the rules of rollouts, rollbacks and operations, with faults in any order"},
 		{name: "e2e", lane: busy, test: []string{"-timeout=20m", e2ePackage},
 			shows: "the programs on a real control plane with simulated nodes"},
 		{name: "race", lane: busy, test: append([]string{"-race", "-timeout=20m"}, raced...), env: withRace,
-			shows: "what shares memory, with the race detector"},
+			shows: "packages with shared memory, with the race detector"},
 		{name: "packages", lane: busy, test: append([]string{"-timeout=20m", "-skip=" + anySimulation}, plain(packages)...),
-			shows: "every other package, against an API server where it needs one"},
+			shows: "all other packages, with an API server where needed"},
 	}, fuzzSteps(targets, 10*time.Second)...)
 }
 
-// harnessStep is the test of real nodes themselves.
+// harnessStep tests the harness of real nodes itself.
 func harnessStep(env ...string) step {
 	return step{name: "harness", lane: busy, test: []string{"-tags=realnodes", "-timeout=15m", "-run=^TestRealNodes$", clusterPackage}, env: env,
 		shows: "the harness of real nodes itself"}
 }
 
-// nodeSteps are those of make test-nodes.
+// nodeSteps are the steps of make test-nodes.
 func nodeSteps() []step {
 	return []step{
 		harnessStep(),
@@ -92,16 +92,16 @@ func nodeSteps() []step {
 	}
 }
 
-// longSteps are those of make long: hours.
+// longSteps are the steps of make long, which takes hours.
 func longSteps(packages []string, targets []target) []step {
 	steps := []step{
 		{name: "race", lane: busy, test: append([]string{"-race", "-timeout=2h"}, append(plain(packages), raced...)...), env: append(withRace, inFull...),
 			shows: "every package, with the race detector"},
 		{name: "e2e", lane: busy, test: []string{"-timeout=1h", e2ePackage}, env: slices.Concat(inFull, []string{"PROGRAMS=bin/race"}, withRace[1:]),
-			shows: "all stories on simulated nodes, with programs that have the race detector; a thousand nodes"},
+			shows: "all stories on simulated nodes, with race-detecting programs; a thousand nodes"},
 		harnessStep(inFull...),
 		{name: "nodes", lane: busy, test: []string{"-timeout=2h", nodesPackage}, env: slices.Concat(onNodes, inFull),
-			shows: "all stories on real kubelets; power is lost in the middle of every task"},
+			shows: "all stories on real kubelets; power loss during every task"},
 		{name: "fresh-machine", lane: busy, argv: []string{"test/fresh-machine/run"},
 			shows: "the README's commands in a root file system that has only Go, make, git and curl"},
 		{name: "mutants", lane: busy, argv: []string{"go", "run", "./test/mutants"},
@@ -112,14 +112,14 @@ func longSteps(packages []string, targets []target) []step {
 			env: []string{"SEEDS=100000", "FRESH=0"}, shows: "100 000 seeds of the simulation of " + s.name})
 	}
 	steps = append(steps, step{name: "gremlins", lane: busy, argv: []string{"test/gremlins/run"},
-		shows: "changes to the pure packages that no test notices: a list to look at"})
+		shows: "mutations of the pure packages that no test catches: a list for review"})
 	return append(steps, fuzzSteps(targets, 10*time.Minute)...)
 }
 
-// anySimulation matches the tests that play seeds.
+// anySimulation matches the tests that run seeds.
 const anySimulation = "^TestSimulation"
 
-// simulations are the tests that play seeds, by the names that make sim takes (OF=).
+// simulations are the tests that run seeds, by their names in make sim OF=.
 var simulations = []struct{ name, test, pkg string }{
 	{"rollouts", "TestSimulation", "./pkg/daemonupdater"},
 	{"rollbacks", "TestSimulationOfRollbacks", "./pkg/daemonupdater"},
@@ -139,11 +139,11 @@ func simulated() []string {
 // target is a fuzz target of a package.
 type target struct{ pkg, name string }
 
-// fuzzingOnly leaves out the tests of the package of a fuzz target.
+// fuzzingOnly skips the tests of a fuzz target's package.
 const fuzzingOnly = "-run=^$"
 
-// fuzzSteps fuzz each target for a time, beginning with what earlier runs found: go keeps
-// that in its cache.
+// fuzzSteps fuzz each target for a time, starting from the inputs in go's cache that
+// earlier runs found.
 func fuzzSteps(targets []target, each time.Duration) []step {
 	steps := make([]step, len(targets))
 	for i, t := range targets {

@@ -1,22 +1,23 @@
-// Package pattern changes Go code where its syntax tree has a given shape. A pattern is Go
-// with metavariables, as gogrep and gopatch have them:
+// Package pattern rewrites Go code whose syntax tree matches a pattern. A pattern is Go
+// code with metavariables, as in gogrep and gopatch:
 //
 //	$limit     any one expression, name, type or statement
 //	$*rest     any number of them, in a list of statements, arguments or elements
 //	$_, $*_    the same, without a name
 //
-// A name that stands twice is the same code twice. Everything else in a pattern stands for
-// itself; layout and comments do not count. A pattern is one of
+// A name that occurs twice matches the same code twice. Everything else in a pattern
+// matches literally; layout and comments are ignored. A pattern is one of
 //
 //	$all >= $limit                     an expression
 //	$name: $value                      elements of a literal, or arguments: a, b
-//	$slot.Queued = false; return       statements in a row
+//	$slot.Queued = false; return       consecutive statements
 //	case $Paused: $*_                  clauses of a switch
 //
-// Since $limit stands for p.limit as well as for budget.limit(), code can be renamed and moved
-// under a pattern that spells no names. A name is spelled where the shape alone is ambiguous.
+// Because $limit matches p.limit as well as budget.limit(), code can be renamed and moved
+// without changing a pattern that has no literal names. Use a literal name where the
+// shape alone is ambiguous.
 //
-// The libraries for this do not fit: mvdan.cc/gogrep is archived and a program, its successor
-// github.com/quasilyte/gogrep had its last release in 2022 and replaces nothing, and
-// github.com/uber-go/gopatch changes all places of a file and does not count them.
+// Existing libraries do not fit: mvdan.cc/gogrep is archived and a program, its successor
+// github.com/quasilyte/gogrep had its last release in 2022 and only matches, and
+// github.com/uber-go/gopatch changes all matches of a file without counting them.
 package pattern

@@ -6,13 +6,13 @@ import (
 	"reflect"
 )
 
-// match is a place that a pattern matches, and what its metavariables stand for there.
+// match is a match of a pattern, with the values of its metavariables.
 type match struct {
 	from, to token.Pos
 	bound    map[string][]ast.Node
 }
 
-// find calls found with every match in root, in every way in which it matches.
+// find calls found for every match in root, once for every way in which it matches.
 func (p pattern) find(root ast.Node, found func(match)) {
 	m := matcher{}
 	ast.Inspect(root, func(n ast.Node) bool {
@@ -39,8 +39,8 @@ func (p pattern) find(root ast.Node, found func(match)) {
 	})
 }
 
-// matcher has what the metavariables stand for so far. Its functions call then for every way
-// in which a part of a pattern p matches a part n of a tree.
+// matcher holds the values bound to metavariables so far. Its methods call then for every
+// way in which a part p of a pattern matches a part n of a tree.
 type matcher map[string][]ast.Node
 
 var position = reflect.TypeFor[token.Pos]()
@@ -58,7 +58,7 @@ func (m matcher) value(p, n reflect.Value, then func()) {
 			}
 		})
 	default:
-		// A position matters only for what is there or not, such as the dots of f(a...).
+		// A position matters only if its presence has a meaning, such as the dots of f(a...).
 		if p.Equal(n) || p.Type() == position && p.IsZero() == n.IsZero() {
 			then()
 		}
@@ -89,7 +89,7 @@ func (m matcher) fields(p, n reflect.Value, from int, then func()) {
 	m.value(p.Field(from), n.Field(from), func() { m.fields(p, n, from+1, then) })
 }
 
-// list matches the whole list p with the beginning of n, and says how much of it.
+// list matches the whole list p with a prefix of n, and calls then with its length.
 func (m matcher) list(p, n reflect.Value, then func(length int)) {
 	if p.Len() == 0 {
 		then(0)
@@ -107,7 +107,7 @@ func (m matcher) list(p, n reflect.Value, then func(length int)) {
 	}
 }
 
-// bind has a metavariable stand for nodes. Where it stands already it has to be for the same code.
+// bind binds a metavariable to nodes. If it is already bound, the code must be the same.
 func (m matcher) bind(name string, to []ast.Node, then func()) {
 	before, bound := m[name]
 	switch {

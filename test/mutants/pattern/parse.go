@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// pattern is a list of expressions or of statements that follow each other: an []ast.Expr or
-// an []ast.Stmt. Its metavariables are identifiers that begin with one or with many.
+// pattern is a list of consecutive expressions or statements: an []ast.Expr or an
+// []ast.Stmt. Its metavariables are identifiers with prefix one or many.
 type pattern struct{ list reflect.Value }
 
-// Prefixes of identifiers that stand for metavariables.
+// Prefixes of identifiers that represent metavariables.
 const (
 	one  = "metavariable_one_"
 	many = "metavariable_many_"
@@ -59,13 +59,13 @@ func statements(body string) ([]ast.Stmt, error) {
 	return file.Decls[0].(*ast.FuncDecl).Body.List, nil
 }
 
-// metavariable is one in the text of a pattern, from its $ to its end.
+// metavariable is a metavariable in the text of a pattern, from its $ to its end.
 type metavariable struct {
 	prefix, name string
 	from, to     int
 }
 
-// holes returns the metavariables in text; a $ in a string is none.
+// holes returns the metavariables in text; a $ in a string does not count.
 func holes(text string) []metavariable {
 	var found []metavariable
 	var s scanner.Scanner
@@ -87,8 +87,8 @@ func holes(text string) []metavariable {
 	}
 }
 
-// hole returns the name of the metavariable that a node of a pattern is, and whether it
-// stands for any number of nodes; "" for other nodes.
+// hole returns the name of the metavariable that a pattern node represents, and whether
+// it matches any number of nodes; "" for other nodes.
 func hole(node reflect.Value) (name string, several bool) {
 	if !node.IsValid() {
 		return "", false

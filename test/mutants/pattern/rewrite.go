@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// ErrNoMatch says that the code does not have the shape.
+// ErrNoMatch means that the pattern does not match.
 var ErrNoMatch = errors.New("the pattern matches nothing")
 
-// Rewrite returns the source of a file in which the place in root that from matches has become
-// to, with the metavariables of from filled in. Root is a part of the file's syntax tree,
-// parsed without comments and objects. It is an error when from matches no place (ErrNoMatch)
-// or several, or when the result is the same.
+// Rewrite returns the source of a file in which the match of from in root is replaced by
+// to, with the metavariables filled in. root is a part of the file's syntax tree, parsed
+// without comments and objects. It is an error if from does not match (ErrNoMatch) or
+// matches several places, or if the result is unchanged.
 func Rewrite(file *token.File, source string, root ast.Node, from, to string) (string, error) {
 	p, err := parse(from)
 	if err != nil {
@@ -46,8 +46,8 @@ func Rewrite(file *token.File, source string, root ast.Node, from, to string) (s
 	return source, nil
 }
 
-// code returns the source of nodes that follow each other, in parentheses when an operator
-// beside it could tear it apart.
+// code returns the source of consecutive nodes, in parentheses if operator precedence
+// could change its meaning.
 func code(file *token.File, source string, nodes []ast.Node) string {
 	if len(nodes) == 0 {
 		return ""

@@ -1,6 +1,6 @@
-// Package deviceplugin is a device plugin of the kubelet for enflame.com/gcu. The cards
-// are healthy while a driver is loaded. What a container gets is the variable that
-// the container runtime reads (docs/components.md 1.3), as from the real one.
+// Package deviceplugin is a kubelet device plugin for enflame.com/gcu. The cards are
+// healthy while a driver is loaded. Like the real plugin, it gives containers the
+// variable that the container runtime reads (docs/components.md 1.3).
 package deviceplugin
 
 import (
@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// Directory is where the kubelet and its plugins have their sockets.
+	// Directory is the folder for the sockets of the kubelet and its plugins.
 	Directory = v1beta1.DevicePluginPath
-	// Resource is what the plugin offers.
+	// Resource is the name of the extended resource.
 	Resource = "enflame.com/gcu"
 
 	socketName      = "enflame.sock"
@@ -38,49 +38,48 @@ const (
 // Plugin offers the cards of a node.
 type Plugin struct {
 	v1beta1.UnimplementedDevicePluginServer
-	// Directory has the socket of the kubelet, and gets ours.
+	// Directory contains the sockets of the kubelet and the plugin.
 	Directory string
 	Node      gcu.Node
-	// Cards is how many the node has, whether they can be seen or not.
+	// Cards is the number of cards of the node, visible or not.
 	Cards int
-	// Interval is between two looks at the node and at the kubelet.
+	// Interval is the poll interval for the node and the kubelet.
 	Interval time.Duration
 }
 
-// Run offers the cards until ctx is done. A kubelet that starts anew takes our socket
-// away: then it is made again and the kubelet is told. While there is no kubelet it
-// is waited for.
+// Run offers the cards until ctx is done. It waits for the kubelet. A kubelet that
+// restarts removes our socket; Run then creates it again and registers.
 func (p Plugin) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := p.offer(ctx); err != nil && ctx.Err() == nil {
-			log.Print(err) // and again
+			log.Print(err) // retried
 		}
 		p.pause(ctx)
 	}
 	return nil
 }
 
-// offer serves and registers until the socket is gone or ctx is done.
+// offer serves and registers, until the socket is removed or ctx is done.
 func (p Plugin) offer(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	socket := filepath.Join(p.Directory, socketName)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the socket of the plugin before: %w", err)
+		return fmt.Errorf("removing the old socket: %w", err)
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return fmt.Errorf("serving the kubelet: %w", err)
 	}
-	// A kubelet that starts anew removes the socket itself, and the one at this
-	// path may be another's by the time we end.
+	// A restarting kubelet removes the socket itself, and when we end the path may belong
+	// to another socket.
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	server := grpc.NewServer()
 	v1beta1.RegisterDevicePluginServer(server, serving{p, ctx})
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	defer func() {
-		end() // of the streams
+		end() // ends the streams
 		server.Stop()
 		<-ended
 	}()
@@ -90,7 +89,7 @@ func (p Plugin) offer(ctx context.Context) error {
 	log.Printf("offers %d of %s", p.Cards, Resource)
 	for {
 		if _, err := os.Stat(socket); err != nil {
-			return errors.New("the kubelet has started anew")
+			return errors.New("the kubelet has restarted")
 		}
 		if !p.pause(ctx) {
 			return nil
@@ -98,7 +97,7 @@ func (p Plugin) offer(ctx context.Context) error {
 	}
 }
 
-// register tells the kubelet of our socket.
+// register registers our socket with the kubelet.
 func (p Plugin) register(ctx context.Context) (err error) {
 	connection, err := grpc.NewClient("unix://"+filepath.Join(p.Directory, kubeletName), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -115,7 +114,7 @@ func (p Plugin) register(ctx context.Context) (err error) {
 	return nil
 }
 
-// pause waits an interval. False means that ctx is done.
+// pause waits for an interval, and returns false if ctx is done.
 func (p Plugin) pause(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -125,7 +124,7 @@ func (p Plugin) pause(ctx context.Context) bool {
 	}
 }
 
-// serving answers the kubelet until its ctx is done.
+// serving serves the kubelet until its ctx is done.
 type serving struct {
 	Plugin
 	ctx context.Context
@@ -136,14 +135,14 @@ func (serving) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1
 	return &v1beta1.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch implements DevicePlugin. While the cards can be seen they are held open.
+// ListAndWatch implements DevicePlugin. It holds visible cards open.
 func (s serving) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
 	var held gcu.Cards
 	defer func() { held.Close() }()
 	told := ""
 	for {
 		if held == nil {
-			held, _ = s.Node.Open() // without: they are unhealthy
+			held, _ = s.Node.Open() // on error they are unhealthy
 		}
 		health := s.health(held)
 		if health != told {
@@ -178,7 +177,8 @@ func (s serving) devices(health string) *v1beta1.ListAndWatchResponse {
 	return answer
 }
 
-// Allocate implements DevicePlugin: a container is to see the cards that it was given.
+// Allocate implements DevicePlugin: it makes the allocated cards visible to the
+// container.
 func (s serving) Allocate(_ context.Context, request *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
 	answer := &v1beta1.AllocateResponse{}
 	for _, container := range request.GetContainerRequests() {

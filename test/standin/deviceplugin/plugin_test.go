@@ -25,7 +25,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// kubelet plays the registration side of the kubelet.
+// kubelet simulates the registration side of the kubelet.
 type kubelet struct {
 	v1beta1.UnimplementedRegistrationServer
 	directory  string
@@ -39,7 +39,7 @@ func (k *kubelet) Register(_ context.Context, request *v1beta1.RegisterRequest) 
 	return &v1beta1.Empty{}, nil
 }
 
-// start is what a kubelet does when it starts: it clears the directory first.
+// start clears the directory and serves, like a starting kubelet.
 func (k *kubelet) start(t *testing.T) {
 	t.Helper()
 	sockets, err := filepath.Glob(filepath.Join(k.directory, "*"))
@@ -65,7 +65,7 @@ func (k *kubelet) next(t *testing.T) *v1beta1.RegisterRequest {
 	}
 }
 
-// client connects to the plugin as the kubelet does.
+// client connects to the plugin like the kubelet.
 func client(t *testing.T, directory string) v1beta1.DevicePluginClient {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+filepath.Join(directory, socketName), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -96,7 +96,7 @@ func startPlugin(t *testing.T) (*kubelet, gcu.Node) {
 	return k, node
 }
 
-// load has the node show a driver.
+// load makes the node show a loaded driver.
 func load(t *testing.T, node gcu.Node) {
 	t.Helper()
 	for _, path := range []string{node.Card(0), node.Card(1), node.VersionFile()} {
@@ -105,7 +105,7 @@ func load(t *testing.T, node gcu.Node) {
 	}
 }
 
-// next returns the health of each device that the kubelet is told next.
+// next returns the health of each device in the next update.
 func next(t *testing.T, watch grpc.ServerStreamingClient[v1beta1.ListAndWatchResponse]) map[string]string {
 	t.Helper()
 	answer, err := watch.Recv()
@@ -138,7 +138,7 @@ func TestCardsAreHealthyWhileADriverIsLoaded(t *testing.T) {
 	want("Unhealthy")
 }
 
-func TestAContainerIsToSeeTheCardsThatItWasGiven(t *testing.T) {
+func TestAllocatedCardsAreVisibleToTheContainer(t *testing.T) {
 	k, _ := startPlugin(t)
 	k.next(t)
 	answer, err := client(t, k.directory).Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
@@ -154,7 +154,7 @@ func TestAContainerIsToSeeTheCardsThatItWasGiven(t *testing.T) {
 	}
 }
 
-func TestAKubeletThatStartsAnewIsTold(t *testing.T) {
+func TestThePluginRegistersWithARestartedKubelet(t *testing.T) {
 	k, _ := startPlugin(t)
 	for restart := range 3 {
 		k.next(t)

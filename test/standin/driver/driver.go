@@ -1,5 +1,5 @@
-// Package driver plays the driver: a version and cards that everybody can see. How a
-// version misbehaves is part of it.
+// Package driver simulates the driver: a visible version and cards, and different kinds
+// of bad versions.
 package driver
 
 import (
@@ -17,37 +17,38 @@ import (
 	"github.com/topsops/gcu-operator/test/standin/gcu"
 )
 
-// Behaviour is how a version of the driver is bad; "" is a good one.
+// Behaviour is how a version of the driver misbehaves; "" is a good one.
 type Behaviour string
 
-// Behaviours. All of them unload the version that was there.
+// Behaviours. All of them unload the previous version.
 const (
-	Fail       Behaviour = "fail"        // the installer ends with an error
-	Hang       Behaviour = "hang"        // it never comes to an end, and SIGTERM does not end it
-	NeverReady Behaviour = "never-ready" // it never comes to an end
-	CutNetwork Behaviour = "cut-network" // it is loaded, and then the node has no network
+	Fail       Behaviour = "fail"        // the installer fails
+	Hang       Behaviour = "hang"        // it never finishes, and ignores SIGTERM
+	NeverReady Behaviour = "never-ready" // it never finishes
+	CutNetwork Behaviour = "cut-network" // it is loaded, and then the node loses its network
 )
 
 // Driver is one version.
 type Driver struct {
-	// Node is where it is loaded, Host the root of the node for its library.
+	// Node is the node on which it is loaded, Host the node's root for its library.
 	Node gcu.Node
 	Host string
-	// Processes is the /proc with the processes of the node.
+	// Processes is the node's /proc.
 	Processes string
 	Version   string
 	Behaviour Behaviour
-	// Cards is how many it shows.
+	// Cards is the number of cards it shows.
 	Cards int
-	// Delay is how long it takes to load; CutNetwork: from then until the node is cut off.
+	// Delay is the loading time; with CutNetwork, the time from loading until the network
+	// is cut.
 	Delay time.Duration
-	// MakeCard makes the device of a card; CutNetwork takes the node's network away.
+	// MakeCard creates the device of a card; CutNetwork cuts the node's network.
 	MakeCard   func(path string) error
 	CutNetwork func() error
 }
 
-// Run loads the version, unless it is loaded already, and waits until ctx is done.
-// The driver stays loaded.
+// Run loads the version, unless it is already loaded, and waits until ctx is done. The
+// driver stays loaded.
 func (d Driver) Run(ctx context.Context) error {
 	if !slices.Contains([]Behaviour{"", Fail, Hang, NeverReady, CutNetwork}, d.Behaviour) {
 		return fmt.Errorf("no behaviour of a driver is called %q", d.Behaviour)
@@ -94,11 +95,11 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// unload takes away the version that is loaded, which nobody may be using.
+// unload unloads the loaded version. It fails if a card is in use.
 func (d Driver) unload() error {
 	users, err := d.users()
 	if err != nil {
-		return fmt.Errorf("looking for users of the cards: %w", err)
+		return fmt.Errorf("listing users of the cards: %w", err)
 	}
 	if len(users) > 0 {
 		return fmt.Errorf("version %s cannot be unloaded, module enflame is in use by: %s", d.Node.Version(), strings.Join(users, ", "))
@@ -117,7 +118,7 @@ func (d Driver) unload() error {
 	return nil
 }
 
-// users returns the processes that have a card open, each with its number and name.
+// users returns the id and name of each process that has a card open.
 func (d Driver) users() ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(d.Processes, "[0-9]*/fd/*"))
 	if err != nil {
@@ -127,7 +128,7 @@ func (d Driver) users() ([]string, error) {
 	for _, file := range files {
 		target, err := os.Readlink(file)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.HasPrefix(target, "/dev/gcu") {
-			continue // it has ended or was closed; or is something else
+			continue // the process has exited, or the file is closed or not a card
 		}
 		if err != nil {
 			return nil, err
@@ -135,7 +136,7 @@ func (d Driver) users() ([]string, error) {
 		process := filepath.Dir(filepath.Dir(file))
 		name, err := os.ReadFile(filepath.Join(process, "comm"))
 		if err != nil {
-			continue // it has ended
+			continue // the process has exited
 		}
 		user := fmt.Sprintf("%s (%s)", strings.TrimSpace(string(name)), filepath.Base(process))
 		if !slices.Contains(users, user) {
@@ -145,7 +146,7 @@ func (d Driver) users() ([]string, error) {
 	return users, nil
 }
 
-// Install loads the version in the place of the one that is loaded.
+// Install replaces the loaded version.
 func (d Driver) Install() error {
 	if err := d.unload(); err != nil {
 		return err
@@ -161,7 +162,7 @@ func (d Driver) load() error {
 	return nil
 }
 
-// show shows the cards, the library, what loads it at boot, and last the version.
+// show creates the cards, the library, the boot script, and last the version file.
 func (d Driver) show() error {
 	for i := range d.Cards {
 		if err := d.MakeCard(d.Node.Card(i)); err != nil {
@@ -180,11 +181,11 @@ func (d Driver) show() error {
 	return os.WriteFile(d.Node.VersionFile(), []byte(d.Version+"\n"), 0o644)
 }
 
-// bootFile is what a test node runs at boot.
+// bootFile is the script that a test node runs at boot.
 func (d Driver) bootFile() string { return filepath.Join(d.Host, "etc/boot.node/enflame") }
 
-// loadAtBoot has the version loaded at boot, as its installer does (docs/components.md
-// 1.2, --no-auto-load): before the kubelet, and so before what uses the cards.
+// loadAtBoot makes the version load at boot, like its installer (docs/components.md
+// 1.2, --no-auto-load): before the kubelet, and so before users of the cards.
 func (d Driver) loadAtBoot() error {
 	node := gcu.Node{Root: "/"}
 	script := "#!/bin/sh\nset -e\n"
@@ -195,7 +196,7 @@ func (d Driver) loadAtBoot() error {
 	if err := os.MkdirAll(filepath.Dir(d.bootFile()), 0o755); err != nil {
 		return err
 	}
-	// A name that is not run, should the power go now.
+	// A name that is not run, in case of a power loss.
 	unfinished := filepath.Join(filepath.Dir(d.bootFile()), ".enflame.new")
 	if err := os.WriteFile(unfinished, []byte(script), 0o755); err != nil {
 		return err
@@ -203,7 +204,7 @@ func (d Driver) loadAtBoot() error {
 	return os.Rename(unfinished, d.bootFile())
 }
 
-// installLibrary puts libefml where exporter and gfd mount it: a link into the
+// installLibrary installs libefml where exporter and gfd mount it: a symlink into the
 // folder of its version (docs/components.md 1.0).
 func (d Driver) installLibrary() error {
 	const folder = "/usr/local/efsmi"

@@ -18,7 +18,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// stage is a node without a driver and without processes.
+// stage returns a driver for a node without a driver and processes.
 func stage(t *testing.T, version string, b Behaviour) Driver {
 	t.Helper()
 	root := t.TempDir()
@@ -30,7 +30,7 @@ func stage(t *testing.T, version string, b Behaviour) Driver {
 	}
 }
 
-// start runs the driver until stop is called, or the test ends.
+// start runs the driver until stop is called or the test ends.
 func start(t *testing.T, d Driver) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func TestADriverInUseIsNotUnloaded(t *testing.T) {
 	check(t, os.Symlink("/dev/gcu1", filepath.Join(process, "fd", "3")))
 	check(t, os.Symlink("/dev/null", filepath.Join(process, "fd", "4")))
 
-	check(t, start(t, d)()) // the same version has nothing to unload
+	check(t, start(t, d)()) // the same version is not unloaded
 	d.Version = "2.0.0"
 	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "in use by: python (42)") {
 		t.Errorf("the next version says: %v", err)
@@ -123,7 +123,7 @@ func TestABadVersionUnloadsTheGoodOne(t *testing.T) {
 	}
 	bad.Behaviour = "typo"
 	if err := bad.Run(t.Context()); err == nil {
-		t.Error("a behaviour that does not exist is accepted")
+		t.Error("an unknown behaviour is accepted")
 	}
 }
 

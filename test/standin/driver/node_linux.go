@@ -10,20 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeCard makes a character device that swallows everything.
+// MakeCard creates a character device that discards all data.
 func MakeCard(path string) error {
 	if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 		return fmt.Errorf("making device %s: %w", path, err)
 	}
-	return os.Chmod(path, 0o666) // everybody's, whatever the umask is
+	return os.Chmod(path, 0o666) // regardless of the umask
 }
 
-// CutOff takes the interfaces of the node down that lead to other networks. The process
-// needs all rights and the node's processes: the first of them is in the node's network.
+// CutOff takes down the node's interfaces to other networks. The process must be
+// privileged and in the node's PID namespace, whose first process is in the node's
+// network.
 func CutOff() error {
 	done := make(chan error)
 	go func() {
-		// From here on the thread is in another network. It is not unlocked, so it ends with the goroutine.
+		// This thread joins another network namespace. It stays locked, so it ends with the
+		// goroutine.
 		runtime.LockOSThread()
 		done <- cutHere()
 	}()

@@ -1,9 +1,9 @@
-// Enflame-container-runtime plays the OCI runtime of that name: runc, with the cards in
-// a container that asks for them (docs/components.md 1.3).
+// Enflame-container-runtime simulates the OCI runtime of that name: runc, with the
+// cards added to containers that request them (docs/components.md 1.3).
 //
-// ENFLAME_VISIBLE_DEVICES is "all", or numbers of cards with commas, "GCU-" before them
-// or not. Empty, "none" and "void" is plain runc. Such a container also sees what the
-// driver shows in /sys/module.
+// ENFLAME_VISIBLE_DEVICES is "all", or a comma-separated list of card numbers, with or
+// without prefix "GCU-". Empty, "none" and "void" mean plain runc. Containers with
+// cards also see the driver's files in /sys/module.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// run changes the bundle that runc is to read, if one is named, and becomes runc.
+// run changes runc's bundle, if there is one, and executes runc.
 func run(argv []string) error {
 	if bundle := bundleOf(argv); bundle != "" {
 		if err := changeBundle(filepath.Join(bundle, "config.json")); err != nil {
@@ -39,7 +39,7 @@ func run(argv []string) error {
 	return syscall.Exec(runc, append([]string{runc}, argv[1:]...), os.Environ())
 }
 
-// bundleOf returns the argument of --bundle; "" when there is none.
+// bundleOf returns the value of --bundle, or "".
 func bundleOf(argv []string) string {
 	for i, arg := range argv {
 		switch {
@@ -73,7 +73,7 @@ type card struct {
 	major, minor int64
 }
 
-// cards returns those of the node.
+// cards returns the cards of the node.
 func cards() ([]card, error) {
 	paths, err := filepath.Glob("/dev/gcu[0-9]*")
 	if err != nil {
@@ -85,7 +85,7 @@ func cards() ([]card, error) {
 		if err := syscall.Stat(path, &device); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		// As glibc's major and minor.
+		// Like glibc's major and minor.
 		major := device.Rdev>>8&0xfff | device.Rdev>>32&^0xfff
 		minor := device.Rdev&0xff | device.Rdev>>12&^0xff
 		found = append(found, card{path, int64(major), int64(minor)})
@@ -93,7 +93,7 @@ func cards() ([]card, error) {
 	return found, nil
 }
 
-// withCards returns the configuration of a container with the cards that it asks for.
+// withCards returns the configuration of a container with its requested cards added.
 func withCards(config []byte, cards func() ([]card, error)) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(config))
 	decoder.UseNumber()
@@ -127,7 +127,7 @@ func withCards(config []byte, cards func() ([]card, error)) ([]byte, error) {
 	return json.Marshal(spec)
 }
 
-// visible returns the cards a container asks for, without "GCU-"; nil for none.
+// visible returns the cards that a container requests, without "GCU-"; nil for none.
 func visible(spec map[string]any) []string {
 	env, _ := table(spec, "process")["env"].([]any)
 	value := ""
@@ -151,7 +151,7 @@ func hasDevice(linux map[string]any, path string) bool {
 	})
 }
 
-// table returns an object within an object, which is made when it is not there.
+// table returns an object within an object, and creates it if it is missing.
 func table(in map[string]any, key string) map[string]any {
 	t, isTable := in[key].(map[string]any)
 	if !isTable {

@@ -1,4 +1,4 @@
-// Package exporter plays the exporter: the documented metrics on its port
+// Package exporter simulates the exporter: the documented metrics on its port
 // (docs/components.md 1.5), with made-up values.
 package exporter
 
@@ -22,8 +22,8 @@ import (
 
 const closingTime = 5 * time.Second
 
-// Run serves the metrics of the cards of the node until ctx is done. It holds the
-// cards, and ends with gcu.ErrNoCard when there is none.
+// Run serves the metrics of the node's cards until ctx is done. It holds the cards
+// open, and returns gcu.ErrNoCard if there are none.
 func Run(ctx context.Context, node gcu.Node, args []string) error {
 	flags := flag.NewFlagSet("exporter", flag.ContinueOnError)
 	address := flags.String("web.listen-address", ":9400", "where to serve")
@@ -62,7 +62,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// metrics are those of a card, with the value of a healthy idle one.
+// metrics are the metrics of a card, with the values of a healthy idle one.
 var metrics = []struct {
 	name, help string
 	value      float64
@@ -81,7 +81,7 @@ var metrics = []struct {
 	{"pcie_max_link_width", "Width that the link can have.", 16},
 }
 
-// handler answers with the cards as they are seen at each scrape.
+// handler reads the cards at each scrape.
 func handler(node gcu.Node) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		registry := prometheus.NewRegistry()

@@ -1,4 +1,5 @@
-// Package gcu is what a node shows of its cards and their driver (docs/components.md 1.0).
+// Package gcu reads a node's cards and their driver from its files (docs/components.md
+// 1.0).
 package gcu
 
 import (
@@ -9,19 +10,19 @@ import (
 	"strings"
 )
 
-// Node is a node, or the part of it that a container is given.
+// Node is a node, or the part of it that a container sees.
 type Node struct {
 	// Root is the folder with its /sys and /dev.
 	Root string
 }
 
-// VersionFile is where a loaded driver says its version.
+// VersionFile is the file with the version of a loaded driver.
 func (n Node) VersionFile() string { return filepath.Join(n.Root, "sys/module/enflame/version") }
 
 // Card is the device of the i-th card, counted from 0.
 func (n Node) Card(i int) string { return filepath.Join(n.Root, "dev", fmt.Sprintf("gcu%d", i)) }
 
-// Version returns what the loaded driver says; "" when none is loaded.
+// Version returns the version of the loaded driver; "" if none is loaded.
 func (n Node) Version() string {
 	data, err := os.ReadFile(n.VersionFile())
 	if err != nil {
@@ -30,23 +31,22 @@ func (n Node) Version() string {
 	return strings.TrimSpace(string(data))
 }
 
-// Cards returns the devices of the cards that can be seen here, sorted.
+// Cards returns the devices of the visible cards, sorted.
 func (n Node) Cards() []string {
 	cards, err := filepath.Glob(filepath.Join(n.Root, "dev/gcu[0-9]*"))
 	if err != nil {
-		return nil // the pattern is a good one
+		return nil // the pattern is valid
 	}
 	return cards
 }
 
-// ErrNoCard tells that there is no card to use.
-var ErrNoCard = errors.New("no GCU can be seen: is the driver loaded, and was the device given to this container?")
+// ErrNoCard means that no card is visible.
+var ErrNoCard = errors.New("no GCU is visible: check that the driver is loaded and the device is allocated to this container")
 
-// Cards that are open are in use: their driver cannot be unloaded.
+// Cards are open cards, which are in use: their driver cannot be unloaded.
 type Cards []*os.File
 
-// Open opens all cards that can be seen. Without a loaded driver and a card it is
-// ErrNoCard.
+// Open opens all visible cards. It returns ErrNoCard without a loaded driver or a card.
 func (n Node) Open() (Cards, error) {
 	var open Cards
 	for _, path := range n.Cards() {
@@ -64,7 +64,7 @@ func (n Node) Open() (Cards, error) {
 	return open, nil
 }
 
-// Close gives the cards back.
+// Close releases the cards.
 func (c Cards) Close() {
 	for _, card := range c {
 		_ = card.Close() // nothing was written

@@ -1,5 +1,5 @@
-// Package gfd plays the feature discovery: it hands the labels of the cards to the
-// nfd-worker of the node, in a file (docs/components.md 1.6).
+// Package gfd simulates the feature discovery: it writes the labels of the cards to a
+// file for the node's nfd-worker (docs/components.md 1.6).
 package gfd
 
 import (
@@ -15,15 +15,14 @@ import (
 	"github.com/topsops/gcu-operator/test/standin/gcu"
 )
 
-// Directory is where nfd-worker looks.
+// Directory is the folder that nfd-worker reads.
 const Directory = "/etc/kubernetes/node-feature-discovery/features.d"
 
-// file is the name of ours.
+// file is the name of the feature file.
 const file = "gcu-features"
 
-// Run writes the features of the node's cards, again and again, until ctx is done;
-// then they are taken away. It holds the cards, and ends with gcu.ErrNoCard when
-// there is none.
+// Run writes the features of the node's cards periodically until ctx is done, and then
+// removes them. It holds the cards open, and returns gcu.ErrNoCard if there are none.
 func Run(ctx context.Context, node gcu.Node, directory string, interval time.Duration) error {
 	cards, err := node.Open()
 	if err != nil {
@@ -48,7 +47,7 @@ func Run(ctx context.Context, node gcu.Node, directory string, interval time.Dur
 	}
 }
 
-// features has a line per label.
+// features returns one line per label.
 func features(node gcu.Node, begun time.Time) string {
 	var b strings.Builder
 	for _, label := range [][2]string{
@@ -65,7 +64,7 @@ func features(node gcu.Node, begun time.Time) string {
 	return b.String()
 }
 
-// write replaces a file at once. nfd ignores files that begin with a dot.
+// write replaces a file atomically. nfd ignores files whose names begin with a dot.
 func write(path, text string) error {
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
 	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {

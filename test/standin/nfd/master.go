@@ -1,8 +1,7 @@
-// Package nfd plays node-feature-discovery v0.11.3 as far as the operator and its
-// components need it (docs/components.md 1.1): the worker reads what is in features.d,
-// the master labels the node with it. A test that plugs cards into a node puts their
-// label there too. The real one has a module with replacements of its own, which
-// cannot be required from here.
+// Package nfd simulates node-feature-discovery v0.11.3 as far as the operator and its
+// components need it (docs/components.md 1.1): the worker reads features.d, and the
+// master labels the node. Tests also put the label of a node's cards there. The real
+// nfd cannot be required, because its module has replace directives.
 package nfd
 
 import (
@@ -28,17 +27,17 @@ const (
 	address = ":8080"
 	// owned is the annotation that lists the labels that nfd wrote.
 	owned = "nfd.node.kubernetes.io/feature-labels"
-	// ownNamespace is that of labels without one.
+	// ownNamespace is the namespace of labels without one.
 	ownNamespace = "feature.node.kubernetes.io"
-	// requestTime bounds a request, and the end of the server.
+	// requestTime is the timeout of a request and of the server's shutdown.
 	requestTime  = 10 * time.Second
 	maxBodyBytes = 1 << 20
 )
 
-// Master labels a node with what its worker sends, until ctx is done.
+// Master labels a node with the features that its worker sends, until ctx is done.
 func Master(ctx context.Context, node string, args []string) error {
 	flags := flag.NewFlagSet("nfd-master", flag.ContinueOnError)
-	extra := flags.String("extra-label-ns", "", "namespaces of labels that are allowed besides nfd's own, with commas")
+	extra := flags.String("extra-label-ns", "", "comma-separated label namespaces that are allowed besides nfd's own")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ type master struct {
 	allowed []string
 }
 
-// ServeHTTP takes the labels of the node from its worker.
+// ServeHTTP receives the labels of the node from its worker.
 func (m master) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var labels map[string]string
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxBodyBytes)).Decode(&labels); err != nil {
@@ -85,7 +84,7 @@ func (m master) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// label brings the node's labels to what was sent.
+// label updates the node's labels.
 func (m master) label(ctx context.Context, labels map[string]string) error {
 	node, err := m.nodes.Get(ctx, m.node, metav1.GetOptions{})
 	if err != nil {
@@ -107,7 +106,7 @@ func (m master) label(ctx context.Context, labels map[string]string) error {
 	return nil
 }
 
-// permitted returns the labels whose namespace is allowed.
+// permitted returns the labels with an allowed namespace.
 func (m master) permitted(labels map[string]string) map[string]string {
 	allowed := map[string]string{}
 	for key, value := range labels {
@@ -118,8 +117,8 @@ func (m master) permitted(labels map[string]string) map[string]string {
 	return allowed
 }
 
-// changeOf returns the merge patch that gives a node the wanted labels, and takes
-// away those that we wrote before and are not wanted any more. Nil is no change.
+// changeOf returns the merge patch that sets the wanted labels and removes those that
+// were written before and are no longer wanted; nil for no change.
 func changeOf(has map[string]string, before string, wanted map[string]string) map[string]any {
 	labels := map[string]any{}
 	for key, value := range wanted {

@@ -35,11 +35,11 @@ func TestChangeOf(t *testing.T) {
 		wanted map[string]string
 		want   map[string]any
 	}{
-		"a new label":                         {nil, "", map[string]string{"n/a": "1"}, change(map[string]any{"n/a": "1"}, "n/a")},
-		"nothing to do":                       {map[string]string{"n/a": "1"}, "n/a", map[string]string{"n/a": "1"}, nil},
-		"a label that goes":                   {map[string]string{"n/a": "1", "n/b": "2"}, "n/a,n/b", map[string]string{"n/b": "2"}, change(map[string]any{"n/a": nil}, "n/b")},
-		"a foreign one stays":                 {map[string]string{"n/c": "3"}, "", map[string]string{}, nil},
-		"what somebody took away comes again": {nil, "n/a", map[string]string{"n/a": "1"}, change(map[string]any{"n/a": "1"}, "n/a")},
+		"a new label":                  {nil, "", map[string]string{"n/a": "1"}, change(map[string]any{"n/a": "1"}, "n/a")},
+		"nothing to do":                {map[string]string{"n/a": "1"}, "n/a", map[string]string{"n/a": "1"}, nil},
+		"an obsolete label is removed": {map[string]string{"n/a": "1", "n/b": "2"}, "n/a,n/b", map[string]string{"n/b": "2"}, change(map[string]any{"n/a": nil}, "n/b")},
+		"a foreign label is kept":      {map[string]string{"n/c": "3"}, "", map[string]string{}, nil},
+		"a removed label is restored":  {nil, "n/a", map[string]string{"n/a": "1"}, change(map[string]any{"n/a": "1"}, "n/a")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, changeOf(c.has, c.before, c.wanted)); diff != "" {

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// directory is where features are handed over.
+// directory is the folder of the feature files.
 const directory = "/etc/kubernetes/node-feature-discovery/features.d"
 
-// Worker sends what is in features.d to the master of its pod, until ctx is done.
+// Worker sends the features in features.d to the master in its pod until ctx is done.
 func Worker(ctx context.Context, interval time.Duration, args []string) error {
 	flags := flag.NewFlagSet("nfd-worker", flag.ContinueOnError)
 	server := flags.String("server", "localhost:8080", "address of the master")
-	_ = flags.String("options", "", "configuration of the sources; nothing here looks at PCI")
+	_ = flags.String("options", "", "configuration of the sources (ignored)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func Worker(ctx context.Context, interval time.Duration, args []string) error {
 	defer tick.Stop()
 	for {
 		if err := send(ctx, *server); err != nil && ctx.Err() == nil {
-			log.Print(err) // and again
+			log.Print(err) // retried
 		}
 		select {
 		case <-ctx.Done():
@@ -62,14 +62,14 @@ func send(ctx context.Context, server string) (err error) {
 	}
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
 	if response.StatusCode != http.StatusOK {
-		answer, _ := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes)) // what there is of it
-		return fmt.Errorf("the master answers %s: %s", response.Status, bytes.TrimSpace(answer))
+		answer, _ := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes)) // as far as it can be read
+		return fmt.Errorf("the master returned %s: %s", response.Status, bytes.TrimSpace(answer))
 	}
 	return nil
 }
 
-// features returns the labels of all files of features.d: a line per label, name or
-// name=value, in nfd's namespace unless it has one. Hidden files are left out.
+// features returns the labels in all files of features.d: one line per label, name or
+// name=value, in nfd's namespace unless it has one. Hidden files are skipped.
 func features(directory fs.FS) (map[string]string, error) {
 	labels := map[string]string{}
 	files, err := fs.ReadDir(directory, ".")

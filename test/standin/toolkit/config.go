@@ -8,7 +8,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// dockerConfig returns daemon.json with the runtime.
+// dockerConfig returns daemon.json with the runtime added.
 func dockerConfig(config []byte, makeDefault bool) ([]byte, error) {
 	all := map[string]any{}
 	if len(bytes.TrimSpace(config)) > 0 {
@@ -27,11 +27,11 @@ func dockerConfig(config []byte, makeDefault bool) ([]byte, error) {
 	return json.MarshalIndent(all, "", "    ")
 }
 
-// criPlugins are the names of the plugin that runs pods, by the version of the
-// configuration.
+// criPlugins are the names of the CRI plugin by configuration version.
 var criPlugins = map[int64]string{2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 
-// containerdConfig returns config.toml with the runtime. The cgroup driver is that of runc.
+// containerdConfig returns config.toml with the runtime added, with runc's cgroup
+// driver.
 func containerdConfig(config []byte, makeDefault bool) ([]byte, error) {
 	all := map[string]any{}
 	if err := toml.Unmarshal(config, &all); err != nil {
@@ -43,7 +43,7 @@ func containerdConfig(config []byte, makeDefault bool) ([]byte, error) {
 	version, _ := all["version"].(int64)
 	plugin := criPlugins[version]
 	if plugin == "" {
-		return nil, fmt.Errorf("version = %v is none that is known", all["version"])
+		return nil, fmt.Errorf("unknown version %v", all["version"])
 	}
 	containerd, err := table(all, "plugins", plugin, "containerd")
 	if err != nil {
@@ -61,7 +61,7 @@ func containerdConfig(config []byte, makeDefault bool) ([]byte, error) {
 	}
 	runc, _ := runtimes["runc"].(map[string]any)
 	if runc["runtime_type"] == nil {
-		delete(runtimes, "runc") // it was not there, and without a type it is none
+		delete(runtimes, "runc") // runc was not configured, and an entry without a type is invalid
 	}
 	runtimes[name] = map[string]any{"runtime_type": "io.containerd.runc.v2", "options": options}
 	if makeDefault {
@@ -70,7 +70,7 @@ func containerdConfig(config []byte, makeDefault bool) ([]byte, error) {
 	return toml.Marshal(all)
 }
 
-// table returns a table within a table, which is made when it is not there.
+// table returns a table within a table, and creates it if it is missing.
 func table(in map[string]any, path ...string) (map[string]any, error) {
 	for _, key := range path {
 		if in[key] == nil {
@@ -78,7 +78,7 @@ func table(in map[string]any, path ...string) (map[string]any, error) {
 		}
 		next, isTable := in[key].(map[string]any)
 		if !isTable {
-			return nil, fmt.Errorf("%s is no table", key)
+			return nil, fmt.Errorf("%s is not a table", key)
 		}
 		in = next
 	}

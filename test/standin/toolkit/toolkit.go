@@ -1,6 +1,6 @@
-// Package toolkit plays the container toolkit: it puts the enflame runtime on the node
-// and makes it the default of docker and containerd (docs/components.md 1.3). That they
-// have to be started anew is not its business.
+// Package toolkit simulates the container toolkit: it installs the enflame runtime on
+// the node and makes it the default of docker and containerd (docs/components.md 1.3).
+// It does not restart them.
 package toolkit
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// name of the runtime, and installed its program on the node.
+// name is the name of the runtime, installed the path of its program on the node.
 const (
 	name      = "enflame"
 	installed = "/usr/bin/enflame-container-runtime"
@@ -28,11 +28,11 @@ type Toolkit struct {
 	// Program is the runtime in our image.
 	Program string
 	Version string
-	// Engine is docker, containerd, or auto: all that are on the node. Empty is auto.
+	// Engine is docker, containerd, or auto (the default): all engines on the node.
 	Engine string
-	// Delay is how long the installer takes before it changes anything.
+	// Delay is the time until the installer changes anything.
 	Delay time.Duration
-	// KeepDefault: the engines know the runtime, and their default stays as it is.
+	// KeepDefault adds the runtime without making it the default.
 	KeepDefault bool
 }
 
@@ -49,7 +49,7 @@ var engines = []engine{
 	{"containerd", "etc/containerd/config.toml", "run/containerd/containerd.sock", containerdConfig},
 }
 
-// Run installs the runtime and waits until ctx is done. It stays on the node.
+// Run installs the runtime and waits until ctx is done. The runtime stays on the node.
 func (t Toolkit) Run(ctx context.Context) error {
 	if t.Delay > 0 {
 		select {
@@ -92,7 +92,7 @@ func (t Toolkit) install() error {
 	return nil
 }
 
-// means reports whether an engine is to be configured.
+// means reports whether an engine should be configured.
 func (t Toolkit) means(e engine) bool {
 	if t.Engine != "" && t.Engine != "auto" {
 		return t.Engine == e.name
@@ -117,11 +117,11 @@ func (t Toolkit) configure(e engine) error {
 	if bytes.Equal(before, after) {
 		return nil
 	}
-	log.Printf("changes /%s: %s has to be started anew", e.config, e.name)
+	log.Printf("changing /%s: %s must be restarted", e.config, e.name)
 	return t.replace(e.config, after, 0o644)
 }
 
-// replace writes a file of the node at once: a runtime may be running.
+// replace replaces a file of the node atomically, because a runtime may be running.
 func (t Toolkit) replace(path string, data []byte, mode fs.FileMode) error {
 	path = filepath.Join(t.Host, path)
 	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {

@@ -24,12 +24,12 @@ func TestDockerConfig(t *testing.T) {
 		makeDefault bool
 		want        map[string]any
 	}{
-		"a node without one gets one": {"", true, map[string]any{
+		"a missing configuration is created": {"", true, map[string]any{
 			"default-runtime": "enflame", "runtimes": map[string]any{"enflame": map[string]any{"path": "/usr/bin/enflame-container-runtime"}}}},
-		"what is there stays": {`{"live-restore": true, "default-runtime": "runc", "runtimes": {"kata": {"path": "/k"}}}`, true, map[string]any{
+		"existing settings are kept": {`{"live-restore": true, "default-runtime": "runc", "runtimes": {"kata": {"path": "/k"}}}`, true, map[string]any{
 			"live-restore": true, "default-runtime": "enflame",
 			"runtimes": map[string]any{"kata": map[string]any{"path": "/k"}, "enflame": map[string]any{"path": "/usr/bin/enflame-container-runtime"}}}},
-		"the default can stay": {`{"default-runtime": "runc"}`, false, map[string]any{
+		"the default can be kept": {`{"default-runtime": "runc"}`, false, map[string]any{
 			"default-runtime": "runc", "runtimes": map[string]any{"enflame": map[string]any{"path": "/usr/bin/enflame-container-runtime"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestContainerdConfig(t *testing.T) {
 	}
 }
 
-func TestConfigurationsThatAreNotUnderstoodAreLeftAlone(t *testing.T) {
+func TestUnknownConfigurationsAreNotChanged(t *testing.T) {
 	if _, err := containerdConfig([]byte("version = 7\n"), true); err == nil {
 		t.Error("version 7 is accepted")
 	}
@@ -96,7 +96,7 @@ func TestTheRuntimeIsInstalledForTheEnginesOfTheNode(t *testing.T) {
 	check(t, os.WriteFile(program, []byte("program"), 0o700))
 	toolkit := Toolkit{Host: host, Program: program, Version: "1.0.0", Engine: "auto"}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // it is done when it has installed
+	cancel() // it returns after the installation
 	if err := toolkit.Run(ctx); err == nil {
 		t.Error("a node without an engine is accepted")
 	}
@@ -109,6 +109,6 @@ func TestTheRuntimeIsInstalledForTheEnginesOfTheNode(t *testing.T) {
 		t.Errorf("the runtime has mode %s", info.Mode())
 	}
 	if _, err := os.Stat(filepath.Join(host, "etc/docker")); !os.IsNotExist(err) {
-		t.Errorf("a node without docker has a configuration of it: %v", err)
+		t.Errorf("a node without docker has a docker configuration: %v", err)
 	}
 }

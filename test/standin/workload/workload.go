@@ -1,4 +1,4 @@
-// Package workload plays a program that computes on cards.
+// Package workload simulates a program that computes on cards.
 package workload
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/topsops/gcu-operator/test/standin/gcu"
 )
 
-// Run uses all cards it was given until ctx is done, and then needs some time to end.
-// Without a card it ends at once with gcu.ErrNoCard.
+// Run uses all its cards until ctx is done, and returns some time after. Without a card
+// it returns gcu.ErrNoCard at once.
 func Run(ctx context.Context, node gcu.Node, end time.Duration) error {
 	cards, err := node.Open()
 	if err != nil {

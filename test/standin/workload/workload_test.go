@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/test/standin/gcu"
 )
 
-func TestItNeedsCardsAndTimeToEnd(t *testing.T) {
+func TestWorkloadNeedsCardsAndTimeToStop(t *testing.T) {
 	node := gcu.Node{Root: t.TempDir()}
 	if err := Run(t.Context(), node, 0); !errors.Is(err, gcu.ErrNoCard) {
 		t.Fatalf("without a card: %v", err)

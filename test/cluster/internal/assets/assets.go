@@ -1,10 +1,10 @@
 // Package assets builds the programs of the control plane from Go modules and
 // keeps them in a cache folder.
 //
-// A cold build takes minutes, so the folder is named by everything that goes
-// into it and is used as long as that name stays. A program is built under
-// another name and renamed when it is whole: a file with its final name is
-// always a finished one. A lock keeps two builds of one folder apart.
+// A cold build takes minutes, so the name of the folder contains a hash of its
+// inputs, and the folder is reused while they are unchanged. A program is built under
+// a temporary name and renamed when complete, so a file with its final name is always
+// complete. A lock prevents concurrent builds of one folder.
 package assets
 
 import (
@@ -28,9 +28,9 @@ type Assets struct {
 	files fs.FS
 }
 
-// Locate returns the folder for the module in files, which need not be built
-// yet. cacheRoot is the folder of all versions; empty stands for a folder
-// gcu-operator-testcluster in the user's cache folder.
+// Locate returns the folder for the module in files, whether or not it is built.
+// cacheRoot is the parent folder of all versions, by default gcu-operator-testcluster
+// in the user's cache folder.
 func Locate(files fs.FS, cacheRoot string) (Assets, error) {
 	root, err := resolveCacheRoot(cacheRoot)
 	if err != nil {
@@ -88,8 +88,8 @@ func (a Assets) missing() []binary {
 	return missing
 }
 
-// Ensure builds what is missing; it does nothing when nothing is. When another
-// process builds the same folder, it waits for it.
+// Ensure builds missing programs. If another process is building the same folder, it
+// waits for it.
 func (a Assets) Ensure(ctx context.Context, out *progress.Printer) error {
 	if len(a.missing()) == 0 {
 		return nil

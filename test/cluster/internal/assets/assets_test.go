@@ -45,7 +45,7 @@ func TestModuleVersion(t *testing.T) {
 	}
 }
 
-func TestLocateNamesTheFolderByAllThatGoesIntoTheBinaries(t *testing.T) {
+func TestLocateNamesTheFolderByTheInputsOfTheBuild(t *testing.T) {
 	root := t.TempDir()
 	locate := func(files fstest.MapFS) string {
 		t.Helper()
@@ -57,7 +57,7 @@ func TestLocateNamesTheFolderByAllThatGoesIntoTheBinaries(t *testing.T) {
 	}
 	base := locate(module(goMod, "package main"))
 	if again := locate(module(goMod, "package main")); again != base {
-		t.Errorf("the same module is once in %s and once in %s", base, again)
+		t.Errorf("the same module has folders %s and %s", base, again)
 	}
 	if other := locate(module(goMod, "package main // changed")); other == base {
 		t.Error("a changed pause command has the same folder")
@@ -91,13 +91,13 @@ func TestMissingIgnoresHalfBuiltBinaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(a.Path(partialPrefix + "*")); len(left) != 0 {
-		t.Errorf("an interrupted build stays: %v", left)
+		t.Errorf("an interrupted build was not removed: %v", left)
 	}
 }
 
-func TestLockIsHeldByOneAtATime(t *testing.T) {
+func TestLockIsExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lock(t.Context(), path, func() { t.Error("the first one waits") })
+	unlock, err := lock(t.Context(), path, func() { t.Error("the first lock waits") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,19 +105,19 @@ func TestLockIsHeldByOneAtATime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*lockPoll)
 	defer cancel()
 	if _, err := lock(ctx, path, func() { waited = true }); !errors.Is(err, context.DeadlineExceeded) || !waited {
-		t.Errorf("got %v (waited: %v), want the second one to wait", err, waited)
+		t.Errorf("got %v (waited: %v), want the second lock to wait", err, waited)
 	}
 	unlock()
 	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	again, err := lock(ctx, path, func() {})
 	if err != nil {
-		t.Fatalf("the lock was not given back: %v", err)
+		t.Fatalf("the lock was not released: %v", err)
 	}
 	again()
 }
 
-func TestGoBuildTellsWhatIsWrong(t *testing.T) {
+func TestGoBuildReturnsTheCompilersMessage(t *testing.T) {
 	dir := t.TempDir()
 	files := fstest.MapFS{modFile: {Data: []byte("module example\n")}, sumFile: {}, "pause/main.go": {Data: []byte("package main\nfunc main() { nonsense() }\n")}}
 	if err := writeModule(files, dir); err != nil {

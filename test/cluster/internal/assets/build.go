@@ -17,15 +17,14 @@ import (
 )
 
 const (
-	// partialPrefix marks a program that is being built.
+	// partialPrefix is the prefix of programs that are being built.
 	partialPrefix = ".building-"
-	// shownErrorLines is how much of a failed build's output is told.
+	// shownErrorLines is how many lines of a failed build's output are shown.
 	shownErrorLines = 20
 )
 
-// build builds what is missing. The caller holds the lock, so what another
-// process built while we waited is found here, and left-overs of a build that
-// was interrupted are nobody's.
+// build builds missing programs. The caller holds the lock, so programs that another
+// process built meanwhile are found, and partial builds can be removed.
 func (a Assets) build(ctx context.Context, out *progress.Printer) error {
 	missing := a.missing()
 	if len(missing) == 0 {
@@ -41,7 +40,7 @@ func (a Assets) build(ctx context.Context, out *progress.Printer) error {
 	if err != nil {
 		return fmt.Errorf("making a folder for the control plane's module: %w", err)
 	}
-	// A left-over source folder is harmless.
+	// A leftover source folder is harmless.
 	defer func() { _ = os.RemoveAll(source) }()
 	if err := writeModule(a.files, source); err != nil {
 		return err
@@ -58,7 +57,7 @@ func (a Assets) build(ctx context.Context, out *progress.Printer) error {
 func (a Assets) removePartial() error {
 	left, err := filepath.Glob(filepath.Join(a.Dir, partialPrefix+"*"))
 	if err != nil {
-		return fmt.Errorf("looking for interrupted builds: %w", err)
+		return fmt.Errorf("listing interrupted builds: %w", err)
 	}
 	for _, path := range left {
 		if err := os.Remove(path); err != nil {
@@ -84,7 +83,7 @@ func (a Assets) buildOne(ctx context.Context, source string, b binary, out *prog
 		return errors.Join(fmt.Errorf("building %s: %w", b.name, err), removeIfThere(partial))
 	}
 	if err := os.Rename(partial, a.Path(b.name)); err != nil {
-		return fmt.Errorf("keeping the built %s: %w", b.name, err)
+		return fmt.Errorf("installing the built %s: %w", b.name, err)
 	}
 	out.Printf("... done in %s", time.Since(start).Round(time.Second))
 	return nil
@@ -97,14 +96,14 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// goBuild builds one package of the module in source. The user's own workspace,
-// build flags and C compiler must not change what comes out.
+// goBuild builds one package of the module in source. The user's workspace, build
+// flags and C compiler must not affect the result.
 func goBuild(ctx context.Context, source, pkg, output string, flags []string) error {
 	args := append([]string{"build"}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", output, pkg)...)
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-	// go starts compilers of its own; all of them end when we are interrupted.
+	// An interrupt must also end the compilers that go starts.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var printed bytes.Buffer

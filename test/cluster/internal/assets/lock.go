@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// lockPoll is how often a waiting process tries for the lock again.
+// lockPoll is the interval at which a waiting process retries.
 const lockPoll = 300 * time.Millisecond
 
-// lock takes an exclusive lock on the file at path, which it makes; the lock
-// ends with unlock or with the process. waiting is called once when somebody
-// else holds it.
+// lock creates the file at path and takes an exclusive lock on it, which ends with
+// unlock or with the process. waiting is called once if another process holds the
+// lock.
 func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -23,7 +23,7 @@ func lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	for told := false; ; told = true {
 		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			// Closing the file gives the lock back.
+			// Closing the file releases the lock.
 			return func() { _ = file.Close() }, nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {

@@ -12,14 +12,14 @@ import (
 )
 
 // ControlPlane is the Go module that the control plane is built from: its go.mod and
-// go.sum, which pin every version, and the pause command. Under their usual names the two
-// would make this folder a module of its own. It travels inside the binary, so that
+// go.sum, which pin every version, and the pause command. Under their usual names the
+// two files would make this folder a separate module. It is embedded, so that
 // testcluster runs from any directory.
 //
 //go:embed control-plane.mod control-plane.sum pause/main.go
 var ControlPlane embed.FS
 
-// Files of the module: their names here, and when it is built.
+// File names of the module: here, and when it is built.
 const (
 	modFile = "control-plane.mod"
 	sumFile = "control-plane.sum"
@@ -32,13 +32,13 @@ type binary struct {
 	name string
 	// pkg is the package to build, an import path or a path in our own module.
 	pkg string
-	// module is the module in go.mod that gives the program its version.
+	// module is the module in go.mod that determines the program's version.
 	module string
 }
 
 const kubernetesModule = "k8s.io/kubernetes"
 
-// binaries are what a cluster needs, the cheap ones to build first.
+// binaries are the programs that a cluster needs, the fastest builds first.
 var binaries = []binary{
 	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3"},
 	{name: "kube-apiserver", pkg: kubernetesModule + "/cmd/kube-apiserver", module: kubernetesModule},
@@ -51,7 +51,7 @@ var binaries = []binary{
 }
 
 // moduleVersion returns the version that goMod requires of the module, such as
-// "v1.36.3". Replacements are not looked at: no module in binaries is replaced.
+// "v1.36.3". It ignores replace directives: no module in binaries is replaced.
 func moduleVersion(goMod, module string) (string, error) {
 	for line := range strings.Lines(goMod) {
 		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
@@ -62,8 +62,8 @@ func moduleVersion(goMod, module string) (string, error) {
 	return "", fmt.Errorf("no version of %s in go.mod", module)
 }
 
-// buildFlags returns the flags of go build. kubernetesVersion is what the
-// programs shall answer to --version; without it they say v0.0.0.
+// buildFlags returns the flags of go build. kubernetesVersion is the version that the
+// programs report; without it they report v0.0.0.
 func buildFlags(kubernetesVersion string) []string {
 	major, minor := "1", "0"
 	if parts := strings.Split(strings.TrimPrefix(kubernetesVersion, "v"), "."); len(parts) >= 2 {
@@ -75,8 +75,8 @@ func buildFlags(kubernetesVersion string) []string {
 	return []string{"-trimpath", "-ldflags", ldflags}
 }
 
-// cacheKey names the folder of the binaries. It changes with everything that
-// goes into them, so that a cached binary is never of another version.
+// cacheKey returns the name of the binaries' folder. It changes with every input of
+// the build, so that a cached binary always has the right version.
 func cacheKey(files fs.FS, kubernetesVersion string) (string, error) {
 	hash := sha256.New()
 	for _, file := range moduleFiles {

@@ -43,8 +43,8 @@ func (r *root) kubeconfigCommand() *cobra.Command {
 		Long: `Request a token for an existing ServiceAccount, valid for 24 hours, write a
 kubeconfig with it and print the kubeconfig's path.
 
-With --node the token names that node (authentication.kubernetes.io/node-name), as
-that of a pod there does. It is valid as long as the Node object exists.`,
+With --node the token is bound to that node (authentication.kubernetes.io/node-name),
+like the token of a pod there. It is valid as long as the Node object exists.`,
 		Example: `  testcluster kubeconfig --dir /tmp/tc --serviceaccount default/default
   testcluster kubeconfig --dir /tmp/tc --serviceaccount gcu/manager --output manager.kubeconfig
   testcluster kubeconfig --dir /tmp/tc --serviceaccount gcu/agent --node node-0001`,
@@ -74,7 +74,7 @@ that of a pod there does. It is valid as long as the Node object exists.`,
 	}
 	addDir(cmd, &dir)
 	cmd.Flags().StringVar(&account, "serviceaccount", "", "the ServiceAccount as NAMESPACE/NAME (required)")
-	cmd.Flags().StringVar(&node, "node", "", "the node that the token is to name (default: none)")
+	cmd.Flags().StringVar(&node, "node", "", "the node that the token is bound to (default: none)")
 	cmd.Flags().StringVar(&output, "output", "", "file to write (default: in the cluster's directory, removed with it)")
 	return cmd
 }

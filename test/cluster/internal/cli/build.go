@@ -11,10 +11,9 @@ import (
 func (r *root) buildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "build",
-		Short: "Build what is missing of the control plane",
+		Short: "Build missing programs of the control plane",
 		Long: `Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
-kubelet, kwok and the pause program of pods into the cache folder. What is there is
-not built again. The first build takes about twelve minutes on two cores.`,
+kubelet, kwok and the pause program of pods into the cache folder. Existing programs are not rebuilt. The first build takes about twelve minutes on two cores.`,
 		Example: "  testcluster build",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -29,10 +28,9 @@ not built again. The first build takes about twelve minutes on two cores.`,
 
 func (r *root) assetsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "assets",
-		Short: "Print the folder of the built control plane",
-		Long: `Print the folder of the built control plane, after building what is missing. It
-can be used as KUBEBUILDER_ASSETS by controller-runtime's envtest.`,
+		Use:     "assets",
+		Short:   "Print the folder of the built control plane",
+		Long:    `Print the folder of the built control plane, after building missing programs. It can be used as KUBEBUILDER_ASSETS by controller-runtime's envtest.`,
 		Example: `  KUBEBUILDER_ASSETS="$(testcluster assets)" go test ./...`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.printBuilt(cmd, "") },
@@ -43,7 +41,7 @@ func (r *root) kubectlPathCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "kubectl-path",
 		Short:   "Print the path of the built kubectl",
-		Long:    "Print the path of the built kubectl, after building what is missing.",
+		Long:    "Print the path of the built kubectl, after building missing programs.",
 		Example: `  "$(testcluster kubectl-path)" --kubeconfig /tmp/tc/admin.kubeconfig get nodes`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.printBuilt(cmd, "kubectl") },
@@ -53,9 +51,9 @@ func (r *root) kubectlPathCommand() *cobra.Command {
 func (r *root) installCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "install PROGRAM...",
-		Short: "Install programs of Debian that are missing",
-		Long: `Install programs that are not found, from Debian's packages, with apt-get. Fails where
-that cannot be done, and says what to install.`,
+		Short: "Install missing Debian programs",
+		Long: `Install missing programs from Debian's packages with apt-get. If that is not
+possible, the error says what to install.`,
 		Example: "  testcluster install busybox",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return install.Programs(cmd.Context(), args...) },

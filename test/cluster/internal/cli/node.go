@@ -15,37 +15,36 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/realnode"
 )
 
-// defaultNodeTimeout is enough to notice a lost node at a common grace period.
+// defaultNodeTimeout is long enough to detect an offline node with usual grace periods.
 const defaultNodeTimeout = 2 * time.Minute
 
-// nodeAction is what one of the commands does to nodes.
+// nodeAction is the effect of one of the node commands.
 type nodeAction struct {
 	verb, short, long string
-	// online is how the nodes are to be afterwards: Ready, or NotReady.
+	// online is whether the nodes are Ready afterwards, or NotReady.
 	online bool
-	// simulated does it to simulated nodes; nil when only real ones can do it.
+	// simulated changes simulated nodes; nil if only real nodes support the command.
 	simulated func(ctx context.Context, client kubernetes.Interface, names []string, online bool) error
-	// real does it to a real node.
+	// real changes a real node.
 	real func(n *realnode.Nodes, ctx context.Context, name string) error
 }
 
 var (
 	nodeOff = nodeAction{
-		verb: "off", short: "Lose nodes: they become NotReady, deletions of their pods hang",
-		long: `Cut nodes off: their leases are renewed no longer, the cluster finds them NotReady
-after the grace period, and a pod that is deleted there hangs in Terminating. On a
-real node, whose cable is pulled, everything runs on. Returns when the nodes are
-NotReady.`,
+		verb: "off", short: "Take nodes offline: they become NotReady, and their deleted pods stay Terminating",
+		long: `Take nodes offline: their leases are no longer renewed, they become NotReady after
+the grace period, and pods deleted there stay Terminating. A real node loses its
+network, but everything on it keeps running. Returns when the nodes are NotReady.`,
 		simulated: node.SetOnline,
 		real: func(n *realnode.Nodes, ctx context.Context, name string) error {
 			return n.SetLink(ctx, name, false)
 		},
 	}
 	nodeOn = nodeAction{
-		verb: "on", short: "Bring lost nodes back: they and their pods become Ready",
-		long: `Bring back nodes that were cut off: their leases are renewed again, deletions of
-their pods that were hanging complete, and the other pods become Ready again.
-Returns when the nodes are Ready.`,
+		verb: "on", short: "Bring offline nodes back: they and their pods become Ready",
+		long: `Bring offline nodes back: their leases are renewed again, pending deletions of
+their pods complete, and the other pods become Ready again. Returns when the
+nodes are Ready.`,
 		online:    true,
 		simulated: node.SetOnline,
 		real: func(n *realnode.Nodes, ctx context.Context, name string) error {
@@ -53,15 +52,14 @@ Returns when the nodes are Ready.`,
 		},
 	}
 	nodeKill = nodeAction{
-		verb: "kill", short: "Take the power of real nodes away: everything on them ends at once",
-		long: `Take the power of real nodes away: the kubelet, the container runtimes and all
-containers are killed at once; what was written stays on the node's disk. Returns
-when the nodes are NotReady.`,
+		verb: "kill", short: "Power real nodes off: all their processes are killed at once",
+		long: `Power real nodes off: the kubelet, the container runtimes and all containers are
+killed at once; the node's disk is kept. Returns when the nodes are NotReady.`,
 		real: func(n *realnode.Nodes, ctx context.Context, name string) error { return n.Kill(ctx, name) },
 	}
 	nodeStart = nodeAction{
-		verb: "start", short: "Boot real nodes that have no power",
-		long: `Boot real nodes that have no power, with the disks they had. Returns when the nodes
+		verb: "start", short: "Boot real nodes that are powered off",
+		long: `Boot real nodes that are powered off, with their old disks. Returns when the nodes
 are Ready.`,
 		online: true,
 		real:   func(n *realnode.Nodes, ctx context.Context, name string) error { return n.Start(ctx, name) },
@@ -91,7 +89,7 @@ func (r *root) nodeCommand(action nodeAction) *cobra.Command {
 		RunE:    f.run,
 	}
 	addDir(cmd, &f.dir)
-	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until the cluster has noticed")
+	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until the nodes are NotReady or Ready")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", defaultNodeTimeout, "how long to wait")
 	return cmd
 }
@@ -118,15 +116,15 @@ func (f *nodeFlags) run(cmd *cobra.Command, names []string) error {
 	if f.online {
 		reached = "is Ready"
 	}
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), f.timeout, fmt.Errorf("not so after %s", f.timeout))
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), f.timeout, fmt.Errorf("timed out after %s", f.timeout))
 	defer cancel()
 	return node.Wait(ctx, client, names, f.online, state.Dead, func(name string) {
-		// A line that cannot be written does not change what happened.
+		// A write error does not change the result.
 		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s)\n", name, reached, time.Since(start).Round(100*time.Millisecond))
 	})
 }
 
-// act changes the nodes, or none of them when a name is wrong.
+// act changes the nodes, or none of them if a name is invalid.
 func (f *nodeFlags) act(ctx context.Context, state *cluster.State, client kubernetes.Interface, names []string) error {
 	if err := node.CheckNames(ctx, client, names); err != nil {
 		return err
@@ -164,7 +162,7 @@ func load(dir string) (*cluster.State, error) {
 	return cluster.Load(dir)
 }
 
-// loadRunning returns the cluster in dir when all of it runs.
+// loadRunning returns the cluster in dir, and fails unless all its processes run.
 func loadRunning(dir string) (*cluster.State, error) {
 	state, err := load(dir)
 	if err != nil {

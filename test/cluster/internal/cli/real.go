@@ -15,9 +15,9 @@ func (r *root) nodeExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node-exec --dir DIR NAME -- PROGRAM [ARGUMENT...]",
 		Short: "Run a program on a real node",
-		Long: `Run a program on a real node, as an administrator who has logged in there. Services
-are restarted with /etc/init.d/docker, containerd or kubelet, which return when the
-service works again. Fails when the program does.`,
+		Long: `Run a program on a real node, like an administrator logged in there. Services are
+restarted with /etc/init.d/docker, containerd or kubelet, which return when the
+service works again. Fails if the program fails.`,
 		Example: `  testcluster node-exec --dir /tmp/tc real-1 -- curl -s http://127.0.0.1:10267/pods
   testcluster node-exec --dir /tmp/tc real-3 -- /etc/init.d/docker restart`,
 		Args: cobra.MinimumNArgs(2),
@@ -45,7 +45,7 @@ func (r *root) loadImageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load-image --dir DIR ARCHIVE...",
 		Short: "Load images into real nodes",
-		Long: `Load images, from archives as "docker save" and "testcluster build-image" write them,
+		Long: `Load images from archives, as written by "docker save" and "testcluster build-image",
 into the container runtimes of real nodes. Use them with imagePullPolicy
 IfNotPresent or Never: there is no registry to pull from.`,
 		Example: `  testcluster load-image --dir /tmp/tc agent.tar
@@ -82,9 +82,9 @@ func (r *root) buildImageCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "build-image --tag NAME:TAG --output ARCHIVE SOURCE:/DESTINATION...",
-		Short: "Make an image of static programs",
-		Long: `Make an image of one layer that holds the named files and folders, and write it to an
-archive that load-image reads. Nothing else is in it, so programs must be static.`,
+		Short: "Build an image from static programs",
+		Long: `Build an image with one layer that contains only the named files and folders, and write
+it to an archive that load-image reads. Programs must be static.`,
 		Example: `  testcluster build-image --tag gcu/node-agent:v1 --output agent.tar --entrypoint /usr/bin/node-agent bin/node-agent:/usr/bin/node-agent`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -103,16 +103,15 @@ archive that load-image reads. Nothing else is in it, so programs must be static
 	}
 	cmd.Flags().StringVar(&spec.Tag, "tag", "", "name and tag of the image (required)")
 	cmd.Flags().StringVar(&output, "output", "", "file to write (required)")
-	cmd.Flags().StringArrayVar(&spec.Entrypoint, "entrypoint", nil, "one `argument` of the program to run, first the program; once per argument")
+	cmd.Flags().StringArrayVar(&spec.Entrypoint, "entrypoint", nil, "the program to run, then one `argument` each; may be repeated")
 	cmd.Flags().StringArrayVar(&spec.Env, "env", nil, "an environment variable `NAME=VALUE`; may be repeated")
 	return cmd
 }
 
-// checkReal returns an error when a name is no real node of the cluster, or the cluster
-// has none.
+// checkReal returns an error if a name is not a real node of the cluster.
 func checkReal(state *cluster.State, names []string) error {
 	if state.Real == nil {
-		return errors.New("the cluster has no real nodes; it needs up --real-nodes")
+		return errors.New("the cluster has no real nodes; start it with up --real-nodes")
 	}
 	for _, name := range names {
 		if !state.IsReal(name) {

@@ -1,4 +1,4 @@
-// Package cli is the command line of testcluster.
+// Package cli implements the command line of testcluster.
 package cli
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/progress"
 )
 
-// root holds what all commands share.
+// root holds the flags that all commands share.
 type root struct{ cacheDir string }
 
 // New returns the command line.
@@ -18,9 +18,9 @@ func New() *cobra.Command {
 		Use:   "testcluster",
 		Short: "A real Kubernetes control plane with simulated and real nodes, on this machine",
 		Long: `testcluster starts etcd, kube-apiserver, kube-controller-manager, kube-scheduler
-and kwok on 127.0.0.1, built from Go modules and cached, and makes simulated
-nodes that look like nodes with a GCU. Real nodes, as root, are kubelets with their
-own containerd. Nodes can be lost and brought back.`,
+and kwok on 127.0.0.1, built from Go modules and cached, and creates simulated
+nodes that look like nodes with a GCU. Real nodes, which need root, are kubelets
+with their own containerd. Nodes can be taken offline and brought back.`,
 		Example: `  testcluster up --dir /tmp/tc --nodes 20
   eval "$(testcluster env --dir /tmp/tc)"
   kubectl get nodes
@@ -28,7 +28,7 @@ own containerd. Nodes can be lost and brought back.`,
   testcluster down --dir /tmp/tc`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		// They would take several lines.
+		// Suggestions would make errors longer than one line.
 		DisableSuggestions: true,
 	}
 	cmd.PersistentFlags().StringVar(&r.cacheDir, "cache-dir", "",
@@ -44,11 +44,11 @@ own containerd. Nodes can be lost and brought back.`,
 
 func (r *root) locate() (assets.Assets, error) { return assets.Locate(assets.ControlPlane, r.cacheDir) }
 
-// steps returns a printer for progress, which goes to the error stream: what a
-// command answers is on the output stream alone.
+// steps returns a printer for progress on the error stream; the output stream contains only
+// the result of a command.
 func steps(cmd *cobra.Command) *progress.Printer { return progress.New(cmd.ErrOrStderr()) }
 
-// addDir adds the flag --dir, which every command about a cluster needs.
+// addDir adds the required flag --dir.
 func addDir(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "dir", "", "directory of the cluster (required)")
 	// These fail only for a flag that does not exist.

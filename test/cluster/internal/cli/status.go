@@ -17,7 +17,7 @@ func (r *root) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status --dir DIR",
 		Short:   "Show the processes and nodes of a cluster",
-		Long:    "Show the processes and nodes of a cluster. Fails when a process has died.",
+		Long:    "Show the processes and nodes of a cluster. Fails if a process has died.",
 		Example: "  testcluster status --dir /tmp/tc",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,7 +59,7 @@ func printProcesses(cmd *cobra.Command, state *cluster.State) error {
 	return table.Flush()
 }
 
-// realRows are the rows of the real nodes. One without power is no failure.
+// realRows returns the rows of the real nodes. A powered-off node is not a failure.
 func realRows(state *cluster.State) ([]string, error) {
 	if state.Real == nil {
 		return nil, nil
@@ -86,13 +86,13 @@ func printCluster(cmd *cobra.Command, state *cluster.State) error {
 	}
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("asking the API server for its version: %w", err)
+		return fmt.Errorf("getting the API server's version: %w", err)
 	}
 	ready, total, err := node.Count(cmd.Context(), client)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nAPI server:  %s\nkubeconfig:  %s\nKubernetes:  %s\nnodes:       %d Ready, %d NotReady, %d in all\n",
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nAPI server:  %s\nkubeconfig:  %s\nKubernetes:  %s\nnodes:       %d Ready, %d NotReady, %d total\n",
 		state.Server, state.Layout().AdminKubeconfig(), version.GitVersion, ready, total-ready, total)
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/realnode"
 )
 
-// defaultOptions are those of a cluster that a person watches: pods take a
-// moment, and a lost node is noticed in seconds instead of Kubernetes' 50.
+// defaultOptions returns options for interactive use: pods take a moment to start, and an
+// offline node is detected in seconds instead of Kubernetes' 50.
 func defaultOptions() cluster.Options {
 	return cluster.Options{
 		Timing: kwok.Timing{
@@ -32,12 +32,12 @@ func (r *root) upCommand() *cobra.Command {
 		Use:   "up --dir DIR --nodes N",
 		Short: "Bring a cluster up in a directory",
 		Long: `Bring a cluster up in a directory and print the path of its administrator's
-kubeconfig. The control plane is built first when it is not in the cache. The
+kubeconfig. The control plane is built first if it is not in the cache. The
 cluster runs until "testcluster down"; several can run side by side.
 
 With --real-nodes there are also real nodes, real-1 and so on: kubelets with their own
-containerd, in namespaces of this machine. That needs root; what is missing is
-installed with apt-get. Images come from "testcluster load-image" only.
+containerd, in namespaces of this machine. That needs root; missing packages are installed
+with apt-get. Images come from "testcluster load-image" only.
 
 A label on a pod (or a pod template) makes it behave badly:
   ` + kwok.BehaviourLabel + `: ` + kwok.BehaviourNeverReady + `   runs, but never becomes Ready
@@ -55,16 +55,16 @@ Annotations on a pod change how long it takes to become Ready:
 	}
 	flags := cmd.Flags()
 	addDir(cmd, &o.Dir)
-	flags.IntVar(&o.Nodes.Count, "nodes", 0, "how many simulated nodes to make, node-0001 and so on")
-	flags.IntVar(&o.Real.Count, "real-nodes", 0, "how many real nodes to run, real-1 and so on")
-	flags.StringVar(&o.Real.DockerNode, "docker-node", "", "the real node that also runs a dockerd (default: none)")
+	flags.IntVar(&o.Nodes.Count, "nodes", 0, "number of simulated nodes, node-0001 and so on")
+	flags.IntVar(&o.Real.Count, "real-nodes", 0, "number of real nodes, real-1 and so on")
+	flags.StringVar(&o.Real.DockerNode, "docker-node", "", "the real node that also runs dockerd (default: none)")
 	flags.IntVar(&o.Nodes.Zones, "zones", 0, "spread the nodes over this many zones, zone-a and so on; 0 for none")
-	flags.DurationVar(&o.Timing.PodReadyDelay, "pod-ready-delay", o.Timing.PodReadyDelay, "how long a pod takes at least to become Ready")
-	flags.DurationVar(&o.Timing.PodReadyJitter, "pod-ready-jitter", o.Timing.PodReadyJitter, "how much longer, at random, it may take")
-	flags.DurationVar(&o.Timing.PodDeleteDelay, "pod-delete-delay", o.Timing.PodDeleteDelay, "how long a deleted pod takes to end")
-	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", o.NodeMonitorGracePeriod, "how long a node may be silent before it is NotReady")
-	flags.IntVar(&o.ControllerManagerQPS, "kube-controller-manager-qps", o.ControllerManagerQPS, "requests per second of each controller")
-	flags.IntVar(&o.ControllerManagerBurst, "kube-controller-manager-burst", o.ControllerManagerBurst, "requests of each controller in a burst")
+	flags.DurationVar(&o.Timing.PodReadyDelay, "pod-ready-delay", o.Timing.PodReadyDelay, "minimum time until a pod is Ready")
+	flags.DurationVar(&o.Timing.PodReadyJitter, "pod-ready-jitter", o.Timing.PodReadyJitter, "maximum random time added to --pod-ready-delay")
+	flags.DurationVar(&o.Timing.PodDeleteDelay, "pod-delete-delay", o.Timing.PodDeleteDelay, "time until a deleted pod is gone")
+	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", o.NodeMonitorGracePeriod, "time without a heartbeat after which a node is NotReady")
+	flags.IntVar(&o.ControllerManagerQPS, "kube-controller-manager-qps", o.ControllerManagerQPS, "maximum requests per second of each controller")
+	flags.IntVar(&o.ControllerManagerBurst, "kube-controller-manager-burst", o.ControllerManagerBurst, "maximum burst of requests of each controller")
 	return cmd
 }
 
@@ -103,8 +103,8 @@ func (r *root) downCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down --dir DIR",
 		Short: "Stop a cluster and remove its files",
-		Long: `Stop all processes and real nodes of a cluster, wait until they have ended, and
-remove the cluster's files. Files of others in the directory stay.`,
+		Long: `Stop all processes and real nodes of a cluster, wait until they have exited, and
+remove the cluster's files. Other files in the directory are kept.`,
 		Example: "  testcluster down --dir /tmp/tc",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -116,6 +116,6 @@ remove the cluster's files. Files of others in the directory stay.`,
 		},
 	}
 	addDir(cmd, &dir)
-	cmd.Flags().BoolVar(&keepLogs, "keep-logs", false, "leave the folder logs in the directory")
+	cmd.Flags().BoolVar(&keepLogs, "keep-logs", false, "keep the folder logs in the directory")
 	return cmd
 }

@@ -15,8 +15,8 @@ import (
 // accountTokenLife is how long the token of WriteAccountKubeconfig is valid.
 const accountTokenLife = 24 * time.Hour
 
-// AccountKubeconfig is where the kubeconfig of a ServiceAccount goes by default, for
-// a token that is bound to a node unless that is empty.
+// AccountKubeconfig returns the default path of a ServiceAccount's kubeconfig. Its
+// token is bound to node, unless that is empty.
 func (s *State) AccountKubeconfig(namespace, name, node string) string {
 	file := namespace + "." + name
 	if node != "" {
@@ -26,9 +26,9 @@ func (s *State) AccountKubeconfig(namespace, name, node string) string {
 }
 
 // WriteAccountKubeconfig writes a kubeconfig with the rights of an existing
-// ServiceAccount to path. Its token is valid for 24 hours. With a node that is not
-// empty, the token names that node, as the token of a pod there does, and is valid
-// only as long as the Node object exists.
+// ServiceAccount to path. Its token is valid for 24 hours. If node is not empty, the
+// token is bound to that node, like the token of a pod there, and is valid only as
+// long as the Node object exists.
 func (s *State) WriteAccountKubeconfig(ctx context.Context, namespace, name, node, path string) error {
 	config, err := s.restConfig()
 	if err != nil {

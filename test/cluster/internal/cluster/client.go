@@ -26,7 +26,7 @@ func (s *State) restConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the administrator's kubeconfig: %w", err)
 	}
-	// The client holds nothing back: it has no one to be considerate of.
+	// No client-side rate limit is needed.
 	config.QPS = -1
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

@@ -19,13 +19,13 @@ func TestClaimMakesADirectoryOnceOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !s.MadeDir {
-		t.Error("the directory is not known to be made for the cluster")
+		t.Error("MadeDir is false for a directory that claim created")
 	}
 	if _, err := claim(dir); err == nil || !strings.Contains(err.Error(), "testcluster down --dir "+dir) {
 		t.Errorf("got %v, want an error that says what to do", err)
 	}
 	if _, err := Load(dir); err != nil {
-		t.Errorf("a claim that went no further cannot be loaded: %v", err)
+		t.Errorf("loading an interrupted claim: %v", err)
 	}
 }
 

@@ -13,11 +13,12 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/realnode"
 )
 
-// stopGrace is how long a process may take to end by itself.
+// stopGrace is how long a process may take to exit after SIGTERM.
 const stopGrace = 5 * time.Second
 
-// Down stops all processes of the cluster, waits for their end and removes its
-// files, except the logs when keepLogs is set. Files of others in the directory stay.
+// Down stops all processes of the cluster, waits until they have exited and removes
+// its files, except the logs if keepLogs is set. Other files in the directory are
+// kept.
 func (s *State) Down(keepLogs bool) error {
 	if err := s.stop(); err != nil {
 		return err
@@ -25,10 +26,10 @@ func (s *State) Down(keepLogs bool) error {
 	return s.remove(keepLogs)
 }
 
-// stop ends the real nodes and the processes. etcd is the first in the list and goes last: the
-// others take long to end without it.
+// stop stops the real nodes and the processes. etcd, the first in the list, is
+// stopped last: the others are slow to exit without it.
 func (s *State) stop() error {
-	// Not by what the state says of them: its writer may have been interrupted.
+	// The state may be incomplete: its writer may have been interrupted.
 	if err := realnode.Remove(context.Background(), s.owner()); err != nil {
 		return err
 	}
@@ -41,8 +42,8 @@ func (s *State) stop() error {
 	return process.Stop(s.Processes[:1], stopGrace)
 }
 
-// remove removes the files, the state file last: until then the directory is
-// still a cluster's, and Down can be tried again.
+// remove removes the files, the state file last: until then the directory still
+// belongs to a cluster, and Down can be retried.
 func (s *State) remove(keepLogs bool) error {
 	state := filepath.Join(s.layout.Dir, stateFile)
 	paths := []string{s.layout.Data(), s.layout.Disks(), s.layout.AdminKubeconfig(), state + ".new"}
@@ -57,7 +58,7 @@ func (s *State) remove(keepLogs bool) error {
 	if !s.MadeDir || keepLogs {
 		return nil
 	}
-	// With files of others in it the directory stays.
+	// A directory with other files is kept.
 	if err := os.Remove(s.layout.Dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("removing the cluster's directory: %w", err)
 	}

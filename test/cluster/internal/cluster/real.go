@@ -15,17 +15,17 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/realnode"
 )
 
-// owner is what a claim of real nodes names: the state file, which is there as long as
-// the cluster is.
+// owner returns the owner in a claim of real nodes: the state file, which exists as
+// long as the cluster.
 func (s *State) owner() string { return filepath.Join(s.layout.Dir, stateFile) }
 
-// prepareReal claims addresses for real nodes and makes the bridge that the API server
-// listens on. It returns nil when there are to be none.
+// prepareReal claims addresses for real nodes and creates the bridge that the API
+// server listens on. It returns nil if there are no real nodes.
 func (s *State) prepareReal(ctx context.Context, spec realnode.Spec) (*controlplane.RealNodes, error) {
 	if spec.Count == 0 {
 		return nil, nil
 	}
-	// They separate the options of a mount.
+	// These characters separate mount options.
 	if strings.ContainsAny(s.layout.Dir, `,:\`) {
 		return nil, fmt.Errorf(`with --real-nodes the path of --dir must not contain a comma, a colon or a backslash: %s`, s.layout.Dir)
 	}
@@ -43,7 +43,7 @@ func (s *State) prepareReal(ctx context.Context, spec realnode.Spec) (*controlpl
 	return &controlplane.RealNodes{Names: spec.Names(), API: s.Real.APIAddress(), ServiceRange: s.Real.ServiceRange()}, nil
 }
 
-// startReal boots the real nodes, without waiting for them.
+// startReal boots the real nodes without waiting for them.
 func (s *State) startReal(ctx context.Context, a assets.Assets, o Options) error {
 	if s.Real == nil {
 		return nil
@@ -73,8 +73,8 @@ func (s *State) startReal(ctx context.Context, a assets.Assets, o Options) error
 	return nil
 }
 
-// labelReal gives the real nodes, which have registered, the labels that simulated ones
-// are created with. A kubelet may not set them.
+// labelReal gives the registered real nodes the labels that simulated ones are
+// created with. A kubelet may not set them.
 func (s *State) labelReal(ctx context.Context, client kubernetes.Interface, zones int) error {
 	if s.Real == nil {
 		return nil
@@ -87,5 +87,5 @@ func (s *State) labelReal(ctx context.Context, client kubernetes.Interface, zone
 	return nil
 }
 
-// IsReal reports whether a node is a real one.
+// IsReal reports whether a node is a real node.
 func (s *State) IsReal(name string) bool { return s.Real != nil && s.Real.Has(name) }

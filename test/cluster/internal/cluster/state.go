@@ -1,10 +1,10 @@
-// Package cluster brings a whole test cluster up in a directory, tells how it is
-// and takes it down.
+// Package cluster starts a whole test cluster in a directory, reports its state and
+// removes it.
 //
-// A directory holds a cluster when it has a state file. The file is made first,
-// exclusively, and removed last: it claims the directory, and at any moment it
-// names every process that was started, so that a cluster can be taken down
-// whatever happened to the program that started it.
+// A directory contains a cluster if it has a state file. The file is created first,
+// exclusively, and removed last: it claims the directory and always lists every process
+// that was started, so that a cluster can be removed even if the program that started
+// it was killed.
 package cluster
 
 import (
@@ -24,13 +24,13 @@ import (
 // stateFile is the name of the state file in a cluster's directory.
 const stateFile = "testcluster.json"
 
-// State is what is known about a cluster.
+// State is the stored state of a cluster.
 type State struct {
 	// CreatedAt is when it was started.
 	CreatedAt time.Time `json:"createdAt"`
-	// Ready is whether it came up completely.
+	// Ready is whether it started completely.
 	Ready bool `json:"ready"`
-	// MadeDir is whether the directory was made for it.
+	// MadeDir is whether the directory was created for it.
 	MadeDir bool `json:"madeDir"`
 	// KubernetesVersion is the version of the control plane.
 	KubernetesVersion string `json:"kubernetesVersion"`
@@ -38,18 +38,18 @@ type State struct {
 	Assets string `json:"assets"`
 	// Server is the API server's URL, empty before it is known.
 	Server string `json:"server,omitempty"`
-	// Nodes is how many nodes it was started with.
+	// Nodes is the number of simulated nodes it was started with.
 	Nodes int `json:"nodes"`
-	// Real are the real nodes; nil when there are none. It is there before anything
-	// is made for them.
+	// Real are the real nodes; nil if there are none. It is stored before anything is
+	// created for them.
 	Real *realnode.Nodes `json:"real,omitempty"`
-	// Processes are all that were started, in that order.
+	// Processes are all processes that were started, in start order.
 	Processes []process.Record `json:"processes,omitempty"`
 
 	layout controlplane.Layout
 }
 
-// ErrNoDir means that no directory was named.
+// ErrNoDir means that no directory was given.
 var ErrNoDir = errors.New("--dir is required")
 
 // Dead returns an error about the first process that no longer runs, or nil.
@@ -65,7 +65,7 @@ func (s *State) Dead() error {
 	return nil
 }
 
-// Layout names the cluster's files.
+// Layout returns the paths of the cluster's files.
 func (s *State) Layout() controlplane.Layout { return s.layout }
 
 // Load returns the state of the cluster in dir.
@@ -85,7 +85,7 @@ func Load(dir string) (*State, error) {
 		return nil, fmt.Errorf("reading the cluster's state: %w", err)
 	}
 	state := &State{layout: layout}
-	// An empty file is a claim whose owner was interrupted at once.
+	// An empty file is a claim whose owner was interrupted.
 	if len(data) == 0 {
 		return state, nil
 	}
@@ -95,7 +95,7 @@ func Load(dir string) (*State, error) {
 	return state, nil
 }
 
-// claim makes dir a cluster's, with nothing running in it yet.
+// claim creates the state file in dir, before anything runs.
 func claim(dir string) (*State, error) {
 	layout, err := layoutOf(dir)
 	if err != nil {
@@ -129,8 +129,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// layoutOf returns the layout in dir. It must be an absolute path, as the
-// processes have working directories of their own.
+// layoutOf returns the layout in dir. Its path is absolute, because the processes
+// have other working directories.
 func layoutOf(dir string) (controlplane.Layout, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -139,12 +139,12 @@ func layoutOf(dir string) (controlplane.Layout, error) {
 	return controlplane.Layout{Dir: abs}, nil
 }
 
-// save writes the state, whole or not at all. It does not bring back the file of
-// a cluster that was taken down meanwhile.
+// save writes the state atomically. It does not recreate the file of a cluster that
+// was removed meanwhile.
 func (s *State) save() error {
 	path := filepath.Join(s.layout.Dir, stateFile)
 	if !exists(path) {
-		return fmt.Errorf("the cluster in %s was taken down meanwhile", s.layout.Dir)
+		return fmt.Errorf("the cluster in %s was removed meanwhile", s.layout.Dir)
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

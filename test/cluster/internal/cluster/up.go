@@ -20,38 +20,39 @@ import (
 )
 
 const (
-	// attempts is how often starting is tried when ports are taken meanwhile.
+	// attempts is how often starting is tried if another program takes a chosen port.
 	attempts = 4
-	// shownLogLines is how much of a failed part's log is told.
+	// shownLogLines is how many lines of a failed component's log are shown.
 	shownLogLines = 10
 	// nodesTimeout is how long all nodes may take to become Ready.
 	nodesTimeout = 5 * time.Minute
 	// namespaceTimeout is how long the default ServiceAccount may take to appear.
 	namespaceTimeout = time.Minute
-	// namespacePoll is how often it is looked for.
+	// namespacePoll is the poll interval for it.
 	namespacePoll = 100 * time.Millisecond
 )
 
-// Options say what cluster to bring up.
+// Options are the options of a new cluster.
 type Options struct {
-	// Dir is the directory for it; it is made when it does not exist.
+	// Dir is its directory, created if it does not exist.
 	Dir string
 	// Nodes are the simulated nodes. KubeletVersion is filled in.
 	Nodes node.Spec
 	// Real are the real nodes.
 	Real realnode.Spec
-	// Timing is how fast pods live.
+	// Timing is how fast pods start and stop.
 	Timing kwok.Timing
-	// NodeMonitorGracePeriod is how long a node may be silent before it is NotReady.
+	// NodeMonitorGracePeriod is the time without a heartbeat after which a node is
+	// NotReady.
 	NodeMonitorGracePeriod time.Duration
 	// ControllerManagerQPS and ControllerManagerBurst limit each controller's requests.
 	ControllerManagerQPS, ControllerManagerBurst int
 }
 
-// minGracePeriod is the shortest grace period that leaves time for a lease.
+// minGracePeriod is the shortest grace period in which a lease can be renewed.
 const minGracePeriod = 4 * time.Second
 
-// Validate tells what is wrong with the options, in the words of the command's flags.
+// Validate returns an error that names the invalid flag of the command.
 func (o Options) Validate() error {
 	switch {
 	case o.Dir == "":
@@ -66,8 +67,8 @@ func (o Options) Validate() error {
 	return errors.Join(o.Nodes.Validate(), o.Real.Validate())
 }
 
-// Up brings a cluster up. When that fails or ctx ends, what was started is
-// stopped and removed; the logs stay.
+// Up starts a cluster. If that fails or ctx ends, everything started is stopped and
+// removed; the logs are kept.
 func Up(ctx context.Context, a assets.Assets, o Options, out *progress.Printer) (*State, error) {
 	state, err := claim(o.Dir)
 	if err != nil {
@@ -96,7 +97,7 @@ func Up(ctx context.Context, a assets.Assets, o Options, out *progress.Printer) 
 	return state, nil
 }
 
-// abandon takes down what did not come up, and returns why it did not.
+// abandon removes a cluster that failed to start, and returns the cause.
 func (s *State) abandon(why error, out *progress.Printer) error {
 	if part, ok := errors.AsType[*controlplane.PartError](why); ok {
 		out.Printf("the last lines of %s:\n%s", part.Log, part.LogTail(shownLogLines))
@@ -104,7 +105,7 @@ func (s *State) abandon(why error, out *progress.Printer) error {
 	return errors.Join(fmt.Errorf("starting the cluster: %w", why), s.Down(true))
 }
 
-// bringUp starts everything once.
+// bringUp makes one attempt to start everything.
 func (s *State) bringUp(ctx context.Context, a assets.Assets, o Options, out *progress.Printer) error {
 	if err := s.save(); err != nil {
 		return err
@@ -138,7 +139,7 @@ func (s *State) bringUp(ctx context.Context, a assets.Assets, o Options, out *pr
 	if err != nil {
 		return err
 	}
-	// The nodes are made while the controllers are still starting.
+	// The nodes are created while the controllers are still starting.
 	if err := plane.StartControllers(); err != nil {
 		return err
 	}
@@ -158,13 +159,13 @@ func (s *State) bringUp(ctx context.Context, a assets.Assets, o Options, out *pr
 	return s.labelReal(ctx, client, o.Nodes.Zones)
 }
 
-// started writes down a process as soon as it runs.
+// started records a process as soon as it runs.
 func (s *State) started(r process.Record) error {
 	s.Processes = append(s.Processes, r)
 	return s.save()
 }
 
-// waitUsable waits until pods can be created and every node takes them.
+// waitUsable waits until pods can be created and every node accepts them.
 func waitUsable(ctx context.Context, client kubernetes.Interface, plane *controlplane.ControlPlane, nodes []string, out *progress.Printer) error {
 	err := out.Step("namespaces default and kube-system are usable", func() error {
 		for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
@@ -177,17 +178,17 @@ func waitUsable(ctx context.Context, client kubernetes.Interface, plane *control
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, fmt.Errorf("not so after %s", nodesTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, fmt.Errorf("timed out after %s", nodesTimeout))
 	defer cancel()
 	return out.Step(fmt.Sprintf("%d nodes are Ready", len(nodes)), func() error {
 		return node.Wait(ctx, client, nodes, true, plane.Dead, func(string) {})
 	})
 }
 
-// waitServiceAccount waits for a namespace's default ServiceAccount: without it
-// no pod is accepted there.
+// waitServiceAccount waits for a namespace's default ServiceAccount, without which
+// pods are rejected.
 func waitServiceAccount(ctx context.Context, client kubernetes.Interface, namespace string, dead func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, namespaceTimeout, fmt.Errorf("not there after %s", namespaceTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, namespaceTimeout, fmt.Errorf("timed out after %s", namespaceTimeout))
 	defer cancel()
 	for {
 		_, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})

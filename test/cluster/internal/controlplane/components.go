@@ -15,9 +15,9 @@ const (
 	serviceIP    = "10.96.0.1"
 	// podRange is the range of pods' addresses.
 	podRange = "10.128.0.0/10"
-	// issuer names who signs ServiceAccount tokens.
+	// issuer is the issuer of ServiceAccount tokens.
 	issuer = "https://kubernetes.default.svc.cluster.local"
-	// nodeMonitorPeriod is how often the controller manager looks at the nodes.
+	// nodeMonitorPeriod is how often the controller manager checks the nodes.
 	nodeMonitorPeriod = 2 * time.Second
 	// schedulerQPS and schedulerBurst let the pods of a thousand nodes be bound in seconds.
 	schedulerQPS, schedulerBurst = 500, 1000
@@ -25,7 +25,7 @@ const (
 	maxLease = 40 * time.Second
 )
 
-// ports are where the parts listen: on Host, and the API server on apiHost.
+// ports are the ports of the components: on Host, and the API server's on apiHost.
 type ports struct {
 	apiHost                                                             string
 	etcdClient, etcdPeer, apiServer, controllerManager, scheduler, kwok int
@@ -37,8 +37,8 @@ func (p ports) apiServerURL() string {
 
 func address(port int) string { return net.JoinHostPort(Host, strconv.Itoa(port)) }
 
-// LeaseDuration returns how long the leases of nodes hold. They are renewed after a
-// quarter of it, which must leave room within the grace period.
+// LeaseDuration returns the duration of node leases. They are renewed after a quarter
+// of it, which must be well within the grace period.
 func LeaseDuration(gracePeriod time.Duration) time.Duration {
 	return max(time.Second, min(maxLease, gracePeriod*5/2))
 }

@@ -1,10 +1,10 @@
 // Package controlplane starts etcd, kube-apiserver, kube-controller-manager,
-// kube-scheduler and kwok on 127.0.0.1 and waits until they work. With real nodes the
-// API server listens where they reach it.
+// kube-scheduler and kwok on 127.0.0.1 and waits until they are healthy. With real
+// nodes the API server listens on an address that they can reach.
 //
-// Every part, and every kubelet, proves its identity with a token of its own from the
-// API server's token file. The only certificates are the API server's: the one it
-// serves with, and the one it shows to kubelets.
+// Every component and every kubelet authenticates with its own token from the API
+// server's token file. The only certificates are the API server's serving certificate
+// and its client certificate for kubelets.
 package controlplane
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/progress"
 )
 
-// Host is the only address anything listens on, but for RealNodes.API.
+// Host is the only address that anything listens on, except for RealNodes.API.
 const Host = "127.0.0.1"
 
-// The names of what runs; they are the programs' names, too.
+// Names of the components and their programs.
 const (
 	etcd              = "etcd"
 	apiServer         = "kube-apiserver"
@@ -29,9 +29,9 @@ const (
 	kwokController    = "kwok"
 )
 
-// Config says where and how a control plane runs.
+// Config is the configuration of a control plane.
 type Config struct {
-	// Layout is where its files are.
+	// Layout has the paths of its files.
 	Layout Layout
 	// Binary returns the path of a program, such as "etcd".
 	Binary func(name string) string
@@ -41,25 +41,25 @@ type Config struct {
 	// ControllerManagerQPS and ControllerManagerBurst limit the requests of each
 	// controller.
 	ControllerManagerQPS, ControllerManagerBurst int
-	// RealNodes are the real nodes; nil when there are none.
+	// RealNodes are the real nodes; nil if there are none.
 	RealNodes *RealNodes
-	// Timing is how fast pods live.
+	// Timing is how fast pods start and stop.
 	Timing kwok.Timing
-	// Started is told of every process as soon as it runs.
+	// Started is called with every process as soon as it runs.
 	Started func(process.Record) error
-	// Progress is told of every step.
+	// Progress reports every step.
 	Progress *progress.Printer
 }
 
-// RealNodes is what a control plane must know of real nodes.
+// RealNodes describes the real nodes to the control plane.
 type RealNodes struct {
 	// Names are the nodes' names.
 	Names []string
 	// API is the address on port 443 of the API server; it must be an address of this
-	// machine, and the first one of ServiceRange. So the Service kubernetes works
-	// without anything that forwards it.
+	// machine, and the first of ServiceRange. So the Service kubernetes works without
+	// forwarding.
 	API netip.Addr
-	// ServiceRange is the range of Services' addresses.
+	// ServiceRange is the address range of Services.
 	ServiceRange netip.Prefix
 }
 
@@ -81,12 +81,12 @@ func (l Layout) Log(name string) string { return filepath.Join(l.Logs(), name+".
 // Disks is the folder of the real nodes' disks.
 func (l Layout) Disks() string { return filepath.Join(l.Dir, "nodes") }
 
-// Data is the folder of everything else that the control plane keeps.
+// Data is the folder of all other files of the control plane.
 func (l Layout) Data() string { return filepath.Join(l.Dir, "data") }
 
 func (l Layout) data(name string) string { return filepath.Join(l.Data(), name) }
 
-// CA is the certificate that signs the API server's two.
+// CA is the certificate that signs the API server's two certificates.
 func (l Layout) CA() string { return l.data(caFile) }
 
 // KubeletKubeconfig is the kubeconfig for the kubelet of a real node.

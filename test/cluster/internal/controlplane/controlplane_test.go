@@ -37,13 +37,13 @@ func TestFreePortsDiffer(t *testing.T) {
 	seen := map[int]bool{}
 	for _, port := range []int{p.etcdClient, p.etcdPeer, p.apiServer, p.controllerManager, p.scheduler, p.kwok} {
 		if port == 0 || seen[port] {
-			t.Errorf("port %d was chosen twice or not at all: %+v", port, p)
+			t.Errorf("port %d is a duplicate or 0: %+v", port, p)
 		}
 		seen[port] = true
 	}
 }
 
-func TestKubeconfigIsForItsOwnerAlone(t *testing.T) {
+func TestKubeconfigIsReadableOnlyByItsOwner(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := WriteKubeconfig(path, "https://127.0.0.1:1", []byte("ca"), "me", "secret"); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestKubeconfigIsForItsOwnerAlone(t *testing.T) {
 	}
 }
 
-// plane returns a control plane whose every program is the given shell script.
+// plane returns a control plane in which every program is the given shell script.
 func plane(t *testing.T, script string) *ControlPlane {
 	t.Helper()
 	layout := Layout{Dir: t.TempDir()}
@@ -83,7 +83,7 @@ func plane(t *testing.T, script string) *ControlPlane {
 	return c
 }
 
-func TestStartTellsATakenPortFromOtherFailures(t *testing.T) {
+func TestStartDistinguishesATakenPortFromOtherFailures(t *testing.T) {
 	err := plane(t, "echo listen tcp 127.0.0.1:1: bind: address already in use; exit 1").StartAPI(t.Context())
 	if !errors.Is(err, ErrPortTaken) {
 		t.Errorf("got %v, want ErrPortTaken", err)

@@ -27,15 +27,15 @@ const (
 	kubeletClientKeyFile  = "kubelet-client.key"
 )
 
-// user is one who the API server knows by token.
+// user is a client that the API server authenticates by token.
 type user struct {
 	name, group string
 	// kubeconfig is the file for it.
 	kubeconfig string
 }
 
-// users returns everyone with a token. The parts of Kubernetes have no more rights
-// than in a real cluster; kwok, which plays kubelets, may do anything.
+// users returns all clients with a token. The components of Kubernetes have no more
+// rights than in a real cluster; kwok, which simulates kubelets, has all rights.
 func users(c Config) []user {
 	l := c.Layout
 	all := []user{
@@ -52,7 +52,7 @@ func users(c Config) []user {
 	return all
 }
 
-// writeFiles writes everything that the programs read when they start.
+// writeFiles writes all files that the programs read at start.
 func writeFiles(c Config, p ports) error {
 	bundle, err := pki.New(
 		[]net.IP{net.ParseIP(Host), net.ParseIP(serviceIP), net.ParseIP(p.apiHost)},
@@ -103,8 +103,8 @@ func writeKubeconfigs(c Config, p ports, ca []byte) ([]byte, error) {
 	return []byte(tokens.String()), nil
 }
 
-// WriteKubeconfig writes a kubeconfig for one user with a token. Only the
-// owner may read it.
+// WriteKubeconfig writes a kubeconfig for one user with a token, readable only by its
+// owner.
 func WriteKubeconfig(path, server string, ca []byte, userName, token string) error {
 	const cluster = "testcluster"
 	config := clientcmdapi.NewConfig()

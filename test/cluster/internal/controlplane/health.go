@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// healthPoll is how often a starting part is asked for its health.
+	// healthPoll is how often a starting component's health is checked.
 	healthPoll = 100 * time.Millisecond
-	// healthTimeout is how long one part may take to become healthy.
+	// healthTimeout is how long a component may take to become healthy.
 	healthTimeout = 90 * time.Second
-	// requestTimeout is how long one question may take.
+	// requestTimeout is the timeout of one request.
 	requestTimeout = 2 * time.Second
-	// maxAnswer is how much of an answer is read, in bytes.
+	// maxAnswer is how much of a response is read, in bytes.
 	maxAnswer = 64 << 10
 )
 
-// check asks one part whether it works.
+// check checks the health of one component.
 type check func(ctx context.Context) error
 
-// etcdCheck asks etcd for the name of its member. The name is ours alone: should
-// the etcd of another cluster have taken the port, its answer does not count.
+// etcdCheck checks the name of etcd's member. The name is unique, so the etcd of
+// another cluster that has taken the port is not mistaken for ours.
 func etcdCheck(p ports, member string) check {
 	client := &http.Client{Timeout: requestTimeout, Transport: &http.Transport{}}
 	return func(ctx context.Context) error {
@@ -44,7 +44,7 @@ func etcdCheck(p ports, member string) check {
 	}
 }
 
-// apiServerCheck asks the API server, and takes an answer only from ours.
+// apiServerCheck checks the API server; its certificate proves that it is ours.
 func apiServerCheck(l Layout, p ports) (check, error) {
 	ca, err := os.ReadFile(l.data(caFile))
 	if err != nil {
@@ -59,9 +59,9 @@ func apiServerCheck(l Layout, p ports) (check, error) {
 	}, nil
 }
 
-// selfSignedCheck asks a part whose certificate is of its own making.
+// selfSignedCheck checks a component with a self-signed certificate.
 func selfSignedCheck(port int) check {
-	//nolint:gosec // Nothing secret is sent, and nothing signs these certificates.
+	//nolint:gosec // Nothing secret is sent, and these certificates are self-signed.
 	client := tlsClient(&tls.Config{InsecureSkipVerify: true})
 	return func(ctx context.Context) error {
 		_, err := ask(ctx, client, http.MethodGet, "https://"+address(port)+"/healthz", "")
@@ -91,7 +91,7 @@ func ask(ctx context.Context, client *http.Client, method, url, body string) (st
 	if err != nil {
 		return "", fmt.Errorf("asking %s: %w", url, err)
 	}
-	// Nothing is lost when closing a body that was read fails.
+	// An error closing a body that was read is harmless.
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {

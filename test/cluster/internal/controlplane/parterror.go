@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// PartError is the failure of one part of the control plane; its log says more.
+// PartError is the failure of one component of the control plane.
 type PartError struct {
-	// Name is the part's name, such as "kube-apiserver".
+	// Name is the component's name, such as "kube-apiserver".
 	Name string
 	// Log is the path of its log file.
 	Log string
 	err error
 }
 
-// Error says what happened and which log to read.
+// Error returns the failure and names the log to read.
 func (e *PartError) Error() string {
 	return fmt.Sprintf("%s %v; read %s", e.Name, e.err, e.Log)
 }
 
-// Unwrap returns what happened.
+// Unwrap returns the underlying error.
 func (e *PartError) Unwrap() error { return e.err }
 
-// LogTail returns the last n lines of the part's log, or why it cannot be read.
+// LogTail returns the last n lines of the component's log, or why it cannot be read.
 func (e *PartError) LogTail(n int) string {
 	data, err := os.ReadFile(e.Log)
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/process"
 )
 
-// ErrPortTaken means that somebody took a port between our choosing it and the
-// program's listening on it. Stop what was started and start again.
+// ErrPortTaken means that another program took a port after it was chosen and before
+// our program listened on it. The caller should stop everything and start again.
 var ErrPortTaken = errors.New("a chosen port was taken by another program")
 
 // ControlPlane is a control plane that this program has started.
 type ControlPlane struct {
 	config Config
 	ports  ports
-	// member is the name of the etcd member, this cluster's only.
+	// member is the name of the etcd member, unique to this cluster.
 	member string
 	parts  []*process.Process
 }
 
-// New chooses ports and writes the files of a new control plane; nothing runs yet.
-// The directories of the layout must be there.
+// New chooses ports and writes the files of a new control plane; it starts nothing.
+// The directories of the layout must exist.
 func New(config Config) (*ControlPlane, error) {
 	p, err := choosePorts(config.RealNodes)
 	if err != nil {
@@ -42,7 +42,7 @@ func New(config Config) (*ControlPlane, error) {
 	return &ControlPlane{config: config, ports: p, member: member}, nil
 }
 
-// URL is where the API server listens.
+// URL returns the URL of the API server.
 func (c *ControlPlane) URL() string { return c.ports.apiServerURL() }
 
 // StartAPI starts etcd and the API server and returns when requests are served.
@@ -99,14 +99,14 @@ func (c *ControlPlane) start(name string, args []string) error {
 	return c.config.Started(p.Record)
 }
 
-// wait asks a part until it is healthy.
+// wait waits until a component is healthy.
 func (c *ControlPlane) wait(ctx context.Context, name string, healthy check) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, healthTimeout, errNotHealthy)
 	defer cancel()
 	return c.config.Progress.Step(name+" is healthy", func() error {
 		for {
 			err := healthy(ctx)
-			// A healthy answer counts only while our own process is the one to give it.
+			// The check may have reached another process if ours has died.
 			if died := c.Dead(); died != nil {
 				return died
 			}
@@ -122,7 +122,7 @@ func (c *ControlPlane) wait(ctx context.Context, name string, healthy check) err
 	})
 }
 
-// errNotHealthy tells our own timeout from the caller's end.
+// errNotHealthy distinguishes our own timeout from the caller's.
 var errNotHealthy = fmt.Errorf("not healthy after %s", healthTimeout)
 
 func (c *ControlPlane) notHealthy(ctx context.Context, name string, last error) error {
@@ -133,7 +133,7 @@ func (c *ControlPlane) notHealthy(ctx context.Context, name string, last error) 
 	return &PartError{Name: name, Log: c.config.Layout.Log(name), err: fmt.Errorf("%w: %w", cause, last)}
 }
 
-// Dead returns an error about the first part that no longer runs, or nil.
+// Dead returns an error about the first component that no longer runs, or nil.
 func (c *ControlPlane) Dead() error {
 	for _, p := range c.parts {
 		exited, how := p.Exited()
@@ -152,7 +152,7 @@ func (c *ControlPlane) Dead() error {
 // apiPort is the port of the Service kubernetes.
 const apiPort = 443
 
-// choosePorts returns where the parts are to listen.
+// choosePorts chooses the ports of the components.
 func choosePorts(r *RealNodes) (ports, error) {
 	p, err := freePorts()
 	if err != nil {
@@ -165,24 +165,24 @@ func choosePorts(r *RealNodes) (ports, error) {
 	return p, nil
 }
 
-// freePorts returns ports that nobody listens on. They are all held until the
-// last one is known, so that they differ.
+// freePorts returns unused ports. All listeners stay open until the last port is
+// chosen, so that they differ.
 func freePorts() (ports, error) {
 	var p ports
 	for _, port := range []*int{&p.etcdClient, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler, &p.kwok} {
 		listener, err := net.Listen("tcp", net.JoinHostPort(Host, "0"))
 		if err != nil {
-			return ports{}, fmt.Errorf("looking for a free port: %w", err)
+			return ports{}, fmt.Errorf("choosing a free port: %w", err)
 		}
-		// The port becomes free again when all have been chosen.
+		// Closed when all ports have been chosen.
 		defer func() { _ = listener.Close() }()
 		*port = listener.Addr().(*net.TCPAddr).Port
 	}
 	return p, nil
 }
 
-// Prepare makes the directories of a layout that New writes to, empty of what an
-// earlier attempt left; logs are kept.
+// Prepare creates the directories of a layout that New writes to, and empties them
+// after an earlier attempt; logs are kept.
 func Prepare(l Layout) error {
 	for _, dir := range []string{l.Data(), l.Disks()} {
 		if err := os.RemoveAll(dir); err != nil {

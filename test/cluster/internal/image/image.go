@@ -1,5 +1,5 @@
-// Package image makes container images without a registry and without a container
-// runtime: one layer of files that need nothing else, such as static programs.
+// Package image builds container images without a registry or a container runtime:
+// one layer of files without dependencies, such as static programs.
 package image
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Spec says what is in an image.
+// Spec describes an image.
 type Spec struct {
 	// Tag is its name, such as "example/agent:v1".
 	Tag string
-	// Files are what it holds.
+	// Files are its contents.
 	Files []File
 	// Entrypoint is the program with its first arguments; nil for none.
 	Entrypoint []string
@@ -33,7 +33,7 @@ type Spec struct {
 	Env []string
 }
 
-// File is a file, or a folder with all that is in it.
+// File is a file, or a folder with its contents.
 type File struct {
 	// Source is its path on this machine.
 	Source string
@@ -51,7 +51,7 @@ func ParseFile(s string) (File, error) {
 }
 
 // Write writes the image to output, as an archive that "docker load" and "ctr image
-// import" read. The same files make the same image: owner and times are left out.
+// import" read. The build is reproducible: owners and times are omitted.
 func Write(output string, s Spec) error {
 	tag, err := name.NewTag(s.Tag)
 	if err != nil {

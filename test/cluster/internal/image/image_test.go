@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-func TestAnImageHoldsItsFilesAndIsTheSameEachTime(t *testing.T) {
+func TestImageContainsItsFilesAndIsReproducible(t *testing.T) {
 	source, output := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{"etc/one": "1", "two": "22"} {
 		full := filepath.Join(source, path)
@@ -39,7 +39,7 @@ func TestAnImageHoldsItsFilesAndIsTheSameEachTime(t *testing.T) {
 	}
 	b, err := os.ReadFile(second)
 	if err != nil || !slices.Equal(a, b) {
-		t.Errorf("the same files made two images (%v)", err)
+		t.Errorf("the same files resulted in different images (%v)", err)
 	}
 
 	tag, err := name.NewTag(spec.Tag)
@@ -91,7 +91,7 @@ func TestWriteLeavesNoHalfImage(t *testing.T) {
 		t.Errorf("got %v, want an error and no file", err)
 	}
 	if err := Write(output, Spec{Tag: "no Tag"}); err == nil {
-		t.Error("a wrong name was taken")
+		t.Error("an invalid name was accepted")
 	}
 }
 
@@ -101,7 +101,7 @@ func TestParseFile(t *testing.T) {
 	}
 	for _, wrong := range []string{"", "agent", ":/agent", "agent:bin"} {
 		if _, err := ParseFile(wrong); err == nil {
-			t.Errorf("%q was taken", wrong)
+			t.Errorf("%q was accepted", wrong)
 		}
 	}
 }

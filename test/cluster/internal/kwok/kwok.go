@@ -1,5 +1,5 @@
-// Package kwok writes the configuration of kwok, which plays the kubelets of the
-// simulated nodes. stages.yaml says what it does with nodes and pods:
+// Package kwok writes the configuration of kwok, which simulates the kubelets of the
+// simulated nodes. stages.yaml defines the life of nodes and pods:
 //
 //	node     created ──▶ Ready ──▶ Ready, renewing its lease
 //	pod      Pending ──delay──▶ Running, Ready ──▶ deleted when asked to
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// OnlineLabel with the value OnlineValue is on the nodes kwok plays. Taking
-	// it away loses the node: nobody renews its lease or looks after its pods.
+	// OnlineLabel with the value OnlineValue is on the nodes that kwok manages. Removing
+	// it takes the node offline: its lease and its pods are no longer updated.
 	OnlineLabel = "testcluster/online"
 	// OnlineValue is the only value of OnlineLabel.
 	OnlineValue = "true"
 
-	// BehaviourLabel on a pod makes it behave badly.
+	// BehaviourLabel on a pod makes it fail.
 	BehaviourLabel = "testcluster/behaviour"
 	// BehaviourNeverReady is a pod that runs and never becomes Ready.
 	BehaviourNeverReady = "never-ready"
@@ -39,20 +39,20 @@ const (
 	ReadyDelayMaxAnnotation = "testcluster/pod-ready-delay-max"
 )
 
-// Timing is how fast pods live.
+// Timing is how fast pods start and stop.
 type Timing struct {
-	// PodReadyDelay is the least time from a pod's binding until it is Ready.
+	// PodReadyDelay is the minimum time from a pod's binding until it is Ready.
 	PodReadyDelay time.Duration
-	// PodReadyJitter is how much longer, at random, it may take.
+	// PodReadyJitter is the maximum random time added to it.
 	PodReadyJitter time.Duration
-	// PodDeleteDelay is how long a pod takes to end after it was deleted.
+	// PodDeleteDelay is the time until a deleted pod is gone.
 	PodDeleteDelay time.Duration
 }
 
 //go:embed stages.yaml
 var stagesYAML string
 
-// The template's delimiters leave kwok's own templates, in curly braces, alone.
+// The delimiters differ from those of kwok's own templates, {{ and }}.
 var stages = template.Must(template.New("stages.yaml").Delims("[[", "]]").Option("missingkey=error").Parse(stagesYAML))
 
 // Config returns the configuration file for kwok.

@@ -31,7 +31,7 @@ func parse(t *testing.T, timing Timing) map[string]stage {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(data), "[[") || strings.Contains(string(data), "<no value>") {
-		t.Errorf("something was not filled in:\n%s", data)
+		t.Errorf("a template value is missing:\n%s", data)
 	}
 	stages := map[string]stage{}
 	for _, document := range strings.Split(string(data), "\n---\n")[1:] {
@@ -46,7 +46,7 @@ func parse(t *testing.T, timing Timing) map[string]stage {
 	return stages
 }
 
-func TestConfigHoldsTheTiming(t *testing.T) {
+func TestConfigContainsTheTiming(t *testing.T) {
 	stages := parse(t, Timing{PodReadyDelay: 2 * time.Second, PodReadyJitter: 3 * time.Second, PodDeleteDelay: 400 * time.Millisecond})
 	for _, name := range []string{"pod-ready", "pod-never-ready", "pod-crash"} {
 		delay := stages[name].Spec.Delay
@@ -60,8 +60,8 @@ func TestConfigHoldsTheTiming(t *testing.T) {
 	}
 }
 
-// TestStagesOfPodsExcludeEachOther finds for every two stages a key that they
-// ask opposite things of.
+// TestStagesOfPodsExcludeEachOther finds for every pair of stages a key with opposite
+// requirements.
 func TestStagesOfPodsExcludeEachOther(t *testing.T) {
 	stages := parse(t, Timing{})
 	var names []string

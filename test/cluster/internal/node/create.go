@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// parallelRequests is how many requests are under way at a time.
+// parallelRequests is the number of concurrent requests.
 const parallelRequests = 16
 
-// Create makes all nodes of the spec.
+// Create creates all nodes of the spec.
 func Create(ctx context.Context, client kubernetes.Interface, spec Spec) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelRequests)

@@ -1,5 +1,5 @@
-// Package node makes the simulated nodes, loses them and brings them back, and tells how
-// nodes of both kinds are.
+// Package node creates simulated nodes, takes them offline and brings them back, and
+// reports the state of simulated and real nodes.
 package node
 
 import (
@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	// GCULabel is what node feature discovery puts on a node with a GCU: PCI class
-	// 1200 (processing accelerators), vendor 1e36 (Enflame).
+	// GCULabel is the label that node feature discovery sets on a node with a GCU: PCI
+	// class 1200 (processing accelerators), vendor 1e36 (Enflame).
 	GCULabel = "feature.node.kubernetes.io/pci-1200_1e36.present"
-	// MaxNodes is how many nodes a cluster may have; their addresses are 172.16.0.0/12.
+	// MaxNodes is the maximum number of simulated nodes; their addresses are in
+	// 172.16.0.0/12.
 	MaxNodes = 5000
-	// MaxZones is how many zones there are letters for.
+	// MaxZones is the maximum number of zones, one per letter.
 	MaxZones = 26
 )
 
 // Name returns the name of the i-th node, counted from 1: "node-0001".
 func Name(i int) string { return fmt.Sprintf("node-%04d", i) }
 
-// Zone returns the zone of the i-th node of a cluster with that many zones,
-// "zone-a" and so on in turn, and "" when there are none.
+// Zone returns the zone of the i-th node, in round robin over "zone-a" and so on, or
+// "" without zones.
 func Zone(i, zones int) string {
 	if zones == 0 {
 		return ""
@@ -37,7 +38,7 @@ func Zone(i, zones int) string {
 	return "zone-" + string(rune('a'+(i-1)%zones))
 }
 
-// GCULabels returns the labels that tell of the GCU and of the zone of the i-th node.
+// GCULabels returns the labels for the GCU and the zone of the i-th node.
 func GCULabels(i, zones int) map[string]string {
 	labels := map[string]string{GCULabel: "true"}
 	if zone := Zone(i, zones); zone != "" {
@@ -48,11 +49,11 @@ func GCULabels(i, zones int) map[string]string {
 
 // Spec describes the nodes of a cluster.
 type Spec struct {
-	// Count is how many nodes there are, from 0 to MaxNodes.
+	// Count is the number of nodes, from 0 to MaxNodes.
 	Count int
-	// Zones is over how many zones they are spread, from 0 to MaxZones.
+	// Zones is the number of zones they are spread over, from 0 to MaxZones.
 	Zones int
-	// KubeletVersion is what the nodes say they run, such as "v1.36.3".
+	// KubeletVersion is the kubelet version that the nodes report, such as "v1.36.3".
 	KubeletVersion string
 }
 
@@ -65,7 +66,7 @@ func (s Spec) Names() []string {
 	return names
 }
 
-// Validate tells what is wrong with a Spec, in the words of the command's flags.
+// Validate returns an error that names the invalid flag of the command.
 func (s Spec) Validate() error {
 	if s.Count < 0 || s.Count > MaxNodes {
 		return fmt.Errorf("--nodes must be from 0 to %d, not %d", MaxNodes, s.Count)
@@ -83,7 +84,8 @@ func (s Spec) build(i int) *corev1.Node {
 		corev1.LabelHostname:   name,
 		corev1.LabelOSStable:   "linux",
 		corev1.LabelArchStable: runtime.GOARCH,
-		// A kubelet still sets these; without them the node-lifecycle controller would.
+		// A kubelet sets these deprecated labels; without them the node-lifecycle
+		// controller would add them.
 		"beta.kubernetes.io/os":   "linux",
 		"beta.kubernetes.io/arch": runtime.GOARCH,
 		kwok.OnlineLabel:          kwok.OnlineValue,

@@ -72,15 +72,15 @@ func TestAddressesDiffer(t *testing.T) {
 func TestReadyNeedsConditionAndNoTaint(t *testing.T) {
 	n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	if !Ready(n) || notReady(n) {
-		t.Error("a Ready node is not taken for one")
+		t.Error("a Ready node is not reported as Ready")
 	}
 	n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady}}
 	if Ready(n) {
-		t.Error("a node with a not-ready taint is taken for Ready")
+		t.Error("a node with a not-ready taint is reported as Ready")
 	}
 	n = &corev1.Node{}
 	if Ready(n) || !notReady(n) {
-		t.Error("a node without conditions is taken for Ready")
+		t.Error("a node without conditions is reported as Ready")
 	}
 }
 

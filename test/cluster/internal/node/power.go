@@ -17,10 +17,10 @@ import (
 	"github.com/topsops/gcu-operator/test/cluster/internal/kwok"
 )
 
-// SetOnline brings simulated nodes back (online) or loses them, by the label that kwok
-// selects its nodes on.
+// SetOnline takes simulated nodes online or offline, with the label by which kwok
+// selects its nodes.
 func SetOnline(ctx context.Context, client kubernetes.Interface, names []string, online bool) error {
-	// A null takes the label away.
+	// null removes the label.
 	labels := map[string]any{kwok.OnlineLabel: nil}
 	if online {
 		labels[kwok.OnlineLabel] = kwok.OnlineValue
@@ -33,11 +33,11 @@ func SetOnline(ctx context.Context, client kubernetes.Interface, names []string,
 	return group.Wait()
 }
 
-// Label sets labels of a node; one that is nil is taken away.
+// Label sets labels of a node; a nil value removes the label.
 func Label[V any](ctx context.Context, client kubernetes.Interface, name string, labels map[string]V) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 	if err != nil {
-		return fmt.Errorf("making the patch of the labels of node %s: %w", name, err)
+		return fmt.Errorf("encoding the label patch of node %s: %w", name, err)
 	}
 	if _, err := client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("changing labels of node %s: %w", name, err)
@@ -45,7 +45,7 @@ func Label[V any](ctx context.Context, client kubernetes.Interface, name string,
 	return nil
 }
 
-// CheckNames returns an error when one of the names is no node of the cluster.
+// CheckNames returns an error if a name is not a node of the cluster.
 func CheckNames(ctx context.Context, client kubernetes.Interface, names []string) error {
 	nodes, err := list(ctx, client)
 	if err != nil {
@@ -65,7 +65,7 @@ func unknownNames(names []string, nodes []corev1.Node) []string {
 	})
 }
 
-// describe says which nodes there are: "node-0001 to node-0020".
+// describe returns the range of nodes: "node-0001 to node-0020".
 func describe(nodes []corev1.Node) string {
 	if len(nodes) == 0 {
 		return "no nodes"
@@ -78,7 +78,7 @@ func describe(nodes []corev1.Node) string {
 }
 
 func list(ctx context.Context, client kubernetes.Interface) ([]corev1.Node, error) {
-	// From the API server's cache: with a thousand nodes it is asked often.
+	// From the API server's cache: with a thousand nodes this is called often.
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)

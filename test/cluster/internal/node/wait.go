@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// statePoll is how often the nodes are looked at.
+	// statePoll is the minimum poll interval.
 	statePoll = 250 * time.Millisecond
-	// restFactor is how many times longer we rest than a look at the nodes took: with
-	// a thousand of them, the looking must not slow down what is waited for.
+	// restFactor is the ratio of the pause between two polls to the duration of a poll:
+	// with a thousand nodes, polling must not slow the cluster down.
 	restFactor = 10
-	// shownNames is how many nodes a message names at most.
+	// shownNames is the maximum number of nodes that a message names.
 	shownNames = 5
 )
 
-// Ready reports whether a node is Ready and accepts pods: the taints of a node
-// that was not ready are gone, too.
+// Ready reports whether a node is Ready and accepts pods: its not-ready taints must
+// be gone too.
 func Ready(n *corev1.Node) bool {
 	tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
@@ -30,7 +30,7 @@ func Ready(n *corev1.Node) bool {
 	return !tainted && readyStatus(n) == corev1.ConditionTrue
 }
 
-// notReady reports whether the cluster has noticed that a node is lost.
+// notReady reports whether the cluster has detected that a node is offline.
 func notReady(n *corev1.Node) bool { return readyStatus(n) != corev1.ConditionTrue }
 
 func readyStatus(n *corev1.Node) corev1.ConditionStatus {
@@ -42,9 +42,8 @@ func readyStatus(n *corev1.Node) corev1.ConditionStatus {
 	return corev1.ConditionUnknown
 }
 
-// Wait waits until all named nodes are Ready (online) or NotReady, and calls
-// reached once for each as it comes to be so. alive is asked in between; its
-// error ends the waiting.
+// Wait waits until all named nodes are Ready (online) or NotReady, and calls reached
+// once for each when it is. It calls alive between polls and returns its error.
 func Wait(ctx context.Context, client kubernetes.Interface, names []string, online bool, alive func() error, reached func(name string)) error {
 	pending := map[string]bool{}
 	for _, name := range names {
@@ -76,7 +75,7 @@ func Wait(ctx context.Context, client kubernetes.Interface, names []string, onli
 	return nil
 }
 
-// arrived returns those of the pending nodes that are as they should be, sorted.
+// arrived returns the pending nodes that have reached the desired state, sorted.
 func arrived(nodes []corev1.Node, pending map[string]bool, online bool) []string {
 	var names []string
 	for i := range nodes {
@@ -96,7 +95,7 @@ func state(online bool) string {
 	return "NotReady"
 }
 
-// some names the first few of the pending nodes.
+// some returns the first few names of the pending nodes.
 func some(pending map[string]bool) string {
 	var names []string
 	for name := range pending {
@@ -109,7 +108,7 @@ func some(pending map[string]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// Count returns how many nodes are Ready, and how many there are.
+// Count returns the number of Ready nodes and of all nodes.
 func Count(ctx context.Context, client kubernetes.Interface) (ready, total int, err error) {
 	nodes, err := list(ctx, client)
 	if err != nil {

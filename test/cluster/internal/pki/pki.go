@@ -1,5 +1,5 @@
-// Package pki makes the keys, certificates and tokens of a cluster that lives on
-// one machine for a short time.
+// Package pki creates the keys, certificates and tokens of a short-lived cluster on
+// one machine.
 package pki
 
 import (
@@ -16,26 +16,26 @@ import (
 	"time"
 )
 
-// validity is how long certificates live; longer than any test cluster.
+// validity of certificates is longer than the life of any test cluster.
 const validity = 365 * 24 * time.Hour
 
-// clockSkew is how far certificates reach into the past.
+// clockSkew is how far in the past certificates become valid.
 const clockSkew = time.Hour
 
-// Bundle is what a cluster's API server needs, in PEM.
+// Bundle contains the keys and certificates of the API server, in PEM.
 type Bundle struct {
 	// CACert is the certificate of the authority that signed ServingCert.
 	CACert []byte
 	// ServingCert and ServingKey are the API server's.
 	ServingCert, ServingKey []byte
-	// KubeletClientCert and KubeletClientKey are what the API server shows to kubelets;
-	// they give the rights of system:masters there.
+	// KubeletClientCert and KubeletClientKey authenticate the API server to kubelets, as
+	// a member of system:masters.
 	KubeletClientCert, KubeletClientKey []byte
-	// ServiceAccountKey signs and checks the tokens of ServiceAccounts.
+	// ServiceAccountKey signs and verifies ServiceAccount tokens.
 	ServiceAccountKey []byte
 }
 
-// New makes a bundle for an API server on the given addresses and names.
+// New creates a bundle for an API server with the given addresses and names.
 func New(ips []net.IP, names []string) (Bundle, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -78,7 +78,7 @@ func New(ips []net.IP, names []string) (Bundle, error) {
 	}, nil
 }
 
-// Token returns a secret that cannot be guessed.
+// Token returns a random token.
 func Token() (string, error) {
 	secret := make([]byte, 24)
 	if _, err := rand.Read(secret); err != nil {
@@ -97,7 +97,7 @@ func template(name string, serial int64) *x509.Certificate {
 	}
 }
 
-// sign makes a key and its certificate.
+// sign creates a key and its certificate.
 func sign(certificate, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (certificatePEM, keyPEM []byte, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package process starts programs that outlive the one that started them, and
-// stops them for good.
+// Package process starts programs that outlive the starting process, and stops them
+// reliably.
 //
-// A process is remembered by its id together with its start time: an id alone
-// may by then belong to somebody else, whom we must neither count as ours nor
-// signal. Both are read from /proc, so this works on Linux only.
+// A process is identified by its id and start time: the id alone may have been reused
+// by another process, which must not be signalled. Both are read from /proc, so this
+// works on Linux only.
 package process
 
 import (
@@ -17,7 +17,7 @@ import (
 	"syscall"
 )
 
-// Record identifies a process that was started, also from another program.
+// Record identifies a started process, also for other programs.
 type Record struct {
 	// Name is the component's name, such as "etcd".
 	Name string `json:"name"`
@@ -36,7 +36,7 @@ type Process struct {
 	err    error
 }
 
-// Command says what to start.
+// Command describes a process to start.
 type Command struct {
 	// Name names the component and its log file.
 	Name string
@@ -46,13 +46,13 @@ type Command struct {
 	Args []string
 	// Dir is its working directory and home.
 	Dir string
-	// Log is the file for its output; it is emptied first.
+	// Log is the file for its output; it is truncated first.
 	Log string
 }
 
-// Start starts a program in a session of its own, so that neither a terminal's
-// Ctrl-C nor our exit ends it. It gets a small environment: nothing in the
-// user's may change how a cluster behaves.
+// Start starts a program in its own session, so that neither Ctrl-C in a terminal nor
+// our exit ends it. It gets a minimal environment, so that the user's environment
+// does not affect the cluster.
 func Start(c Command) (*Process, error) {
 	log, err := os.Create(c.Log)
 	if err != nil {
@@ -72,7 +72,7 @@ func Start(c Command) (*Process, error) {
 		Record: Record{Name: c.Name, PID: cmd.Process.Pid, Log: c.Log},
 		exited: make(chan struct{}),
 	}
-	// A process that is gone already leaves no ticks; Exited tells so.
+	// A process that has already exited has no start time; Exited reports it.
 	if stat, err := readStat(p.PID); err == nil {
 		p.StartTicks = stat.startTicks
 	}
@@ -83,7 +83,7 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// Exited reports whether the process has ended, and how.
+// Exited reports whether the process has exited, and its exit status as an error.
 func (p *Process) Exited() (bool, error) {
 	select {
 	case <-p.exited:
@@ -96,7 +96,7 @@ func (p *Process) Exited() (bool, error) {
 	}
 }
 
-// Alive reports whether the recorded process still runs. A zombie does not.
+// Alive reports whether the recorded process still runs. Zombies do not count.
 func (r Record) Alive() bool {
 	stat, err := readStat(r.PID)
 	return err == nil && stat.startTicks == r.StartTicks && stat.state != 'Z' && stat.state != 'X'

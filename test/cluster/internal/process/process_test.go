@@ -15,7 +15,7 @@ func TestParseStatCountsFieldsAfterTheName(t *testing.T) {
 		t.Errorf("got %+v, %v; want state S, start 987654", got, err)
 	}
 	if _, err := parseStat("42 (short) S 1"); err == nil {
-		t.Error("a line that is too short is no error")
+		t.Error("a truncated line is not an error")
 	}
 }
 
@@ -34,7 +34,7 @@ func start(t *testing.T, script string) *Process {
 	return p
 }
 
-func TestStopEndsAProcessThatIgnoresThePoliteSignal(t *testing.T) {
+func TestStopKillsAProcessThatIgnoresSIGTERM(t *testing.T) {
 	p := start(t, `trap "" TERM; echo ready; while :; do sleep 0.05; done`)
 	for range 100 {
 		if data, err := os.ReadFile(p.Log); err == nil && strings.Contains(string(data), "ready") {
@@ -58,17 +58,17 @@ func TestAnotherProcessWithTheSameIDIsNotOurs(t *testing.T) {
 	other := p.Record
 	other.StartTicks++
 	if other.Alive() {
-		t.Error("a process that started at another time counts as ours")
+		t.Error("a process with another start time is reported as alive")
 	}
 	if err := Stop([]Record{other}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if !p.Alive() {
-		t.Error("a process that is not ours was stopped")
+		t.Error("a process of another program was stopped")
 	}
 }
 
-func TestExitedTellsHow(t *testing.T) {
+func TestExitedReturnsTheExitStatus(t *testing.T) {
 	p := start(t, "exit 3")
 	for range 100 {
 		if done, how := p.Exited(); done {
@@ -79,5 +79,5 @@ func TestExitedTellsHow(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Fatal("the end of the process was not noticed")
+	t.Fatal("Exited did not report the exit")
 }

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// stopPoll is how often a stopping process is looked at.
+// stopPoll is the poll interval for stopping processes.
 const stopPoll = 20 * time.Millisecond
 
-// Stop ends all processes together and returns when they have really exited: a
-// polite signal, then after grace a deadly one. It does not return early, so
-// that no process stays behind. Records of processes that are gone are fine.
+// Stop stops all processes together and returns when they have exited: it sends
+// SIGTERM, and SIGKILL after grace. It does not return early, so that no process is
+// left. Processes that no longer exist are ignored.
 func Stop(records []Record, grace time.Duration) error {
 	signal(records, syscall.SIGTERM)
 	left := waitGone(records, grace)
@@ -33,13 +33,14 @@ func Stop(records []Record, grace time.Duration) error {
 func signal(records []Record, s syscall.Signal) {
 	for _, r := range records {
 		if r.Alive() {
-			// A process that ended in between needs no signal.
+			// A process that has exited meanwhile needs no signal.
 			_ = syscall.Kill(r.PID, s)
 		}
 	}
 }
 
-// waitGone waits until no process runs or the time is over, and returns those left.
+// waitGone waits until no process runs or timeout has passed, and returns those that
+// still run.
 func waitGone(records []Record, timeout time.Duration) []Record {
 	deadline := time.Now().Add(timeout)
 	for {

@@ -1,5 +1,5 @@
-// Package progress tells a person what a long command is doing: one line per
-// step, with the time it took.
+// Package progress shows the progress of a long command: one line per step, with its
+// duration.
 package progress
 
 import (
@@ -25,12 +25,12 @@ func (p *Printer) Printf(format string, args ...any) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A progress line that cannot be written is no reason to stop the work.
+	// An error writing progress must not stop the work.
 	_, _ = fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// Step runs fn and then writes what was done and how long it took; a step that
-// fails writes nothing, its error says what happened.
+// Step runs fn and then writes the step and its duration. A failed step writes
+// nothing; its error says what happened.
 func (p *Printer) Step(done string, fn func() error) error {
 	start := time.Now()
 	if err := fn(); err != nil {

@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// claims is the folder with a folder per N in use, which has the cluster's directory
-// in ownerFile and the state of runc in runcFolder.
+// claims contains a folder for each N in use, with the cluster's directory in ownerFile
+// and the state of runc in runcFolder.
 const (
 	claims     = "/run/gcu-testcluster"
 	ownerFile  = "cluster"
@@ -24,8 +24,8 @@ const (
 
 func claimOf(number int) string { return filepath.Join(claims, strconv.Itoa(number)) }
 
-// Claim finds an N that nobody uses, for the cluster whose state file is owner. What a
-// cluster without a state file left is removed.
+// Claim claims a free N for the cluster whose state file is owner. It also removes what
+// clusters without a state file have left.
 func Claim(ctx context.Context, owner string) (number int, err error) {
 	unlock, err := lock()
 	if err != nil {
@@ -58,9 +58,9 @@ func Claim(ctx context.Context, owner string) (number int, err error) {
 	return 0, fmt.Errorf("no free addresses for real nodes: all of 10.%d.0.0 to 10.%d.255.255 are in use", firstNumber, lastNumber)
 }
 
-// Remove ends all real nodes of the cluster whose state file is owner, and removes
-// what they have outside of its directory. It needs nothing but the claim, and does
-// nothing without one.
+// Remove kills all real nodes of the cluster whose state file is owner, and removes
+// their resources outside its directory. It needs only the claim, and does nothing
+// without one.
 func Remove(ctx context.Context, owner string) error {
 	if os.Getuid() != 0 {
 		return nil // only root can have real nodes, or read the claims
@@ -76,7 +76,7 @@ func Remove(ctx context.Context, owner string) error {
 	return removeOwned(ctx, func(other string) bool { return other == owner })
 }
 
-// lock keeps two programs apart that claim or remove. It ends with the program, too.
+// lock serializes programs that claim or remove. The lock also ends with the program.
 func lock() (unlock func(), err error) {
 	if err := os.MkdirAll(claims, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of claims: %w", err)
@@ -88,12 +88,12 @@ func lock() (unlock func(), err error) {
 	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("locking the claims: %w", err), folder.Close())
 	}
-	// Closing the folder gives the lock back.
+	// Closing the folder releases the lock.
 	return func() { _ = folder.Close() }, nil
 }
 
-// removeOwned removes the claims with an owner that is chosen, and first what they
-// stand for. A claim that was not finished has the owner "".
+// removeOwned removes the resources of the claims with a chosen owner, and then the
+// claims. The owner of an unfinished claim is "".
 func removeOwned(ctx context.Context, chosen func(owner string) bool) error {
 	entries, err := os.ReadDir(claims)
 	if err != nil {
@@ -115,13 +115,13 @@ func removeOwned(ctx context.Context, chosen func(owner string) bool) error {
 			return err
 		}
 		if err := os.RemoveAll(claimOf(number)); err != nil {
-			return fmt.Errorf("giving a claim back: %w", err)
+			return fmt.Errorf("removing a claim: %w", err)
 		}
 	}
 	return nil
 }
 
-// removeAll ends and removes everything with N in its name.
+// removeAll kills and removes everything with N in its name.
 func (n Nodes) removeAll(ctx context.Context) error {
 	ids, err := n.containers()
 	if err != nil {
@@ -138,7 +138,7 @@ func (n Nodes) removeAll(ctx context.Context) error {
 	return removeCgroups(n.id(""))
 }
 
-// containers returns the ids that runc knows.
+// containers returns the ids of runc's containers.
 func (n Nodes) containers() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(claimOf(n.Number), runcFolder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +151,8 @@ func (n Nodes) containers() ([]string, error) {
 	return ids, nil
 }
 
-// removeCgroups removes the groups at the top of each hierarchy whose names begin
-// with prefix. Nothing runs in them.
+// removeCgroups removes the top-level groups of each hierarchy with this name prefix.
+// They must be empty.
 func removeCgroups(prefix string) error {
 	const hierarchies = "/sys/fs/cgroup"
 	var groups []string
@@ -171,7 +171,7 @@ func removeCgroups(prefix string) error {
 	return nil
 }
 
-// removeCgroup removes a group after those below it. Files in it go with it.
+// removeCgroup removes a group and its descendants. Its files disappear with it.
 func removeCgroup(group string) error {
 	entries, err := os.ReadDir(group)
 	if errors.Is(err, fs.ErrNotExist) {

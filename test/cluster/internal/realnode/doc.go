@@ -7,34 +7,33 @@
 //	  bridge tcN 10.N.0.1/24 ---- tcNv1 ---- eth0 10.N.0.11   - dockerd
 //	                         ---- tcNv2 ---- ...     cni0 10.N.1.0/24, of its pods
 //
-// A node is a container of the machine's own runc, with namespaces and a cgroup of its
-// own, all rights, and a root of its own: /usr and /etc are the machine's with a
-// layer on top, everything else is a folder of the cluster. So each daemon has its
-// usual paths and nothing of a node is seen or changed by another one, and hostPath
-// volumes and hostPID are what they are elsewhere. /sys/module is empty and can be
-// written, so that what runs on a node can show a kernel module of its own. runit
-// supervises the daemons.
+// A node is a container of the machine's runc, with its own namespaces and cgroup, all
+// capabilities, and its own root: /usr and /etc are the machine's with an overlay,
+// everything else is in a folder of the cluster. So daemons have their usual paths,
+// nodes are isolated from each other, and hostPath volumes and hostPID work as on any
+// node. /sys/module is empty and writable, so that a node can show a kernel module of
+// its own. runit supervises the daemons.
 //
-// There is no kube-proxy and no DNS. The only Service that works is kubernetes: its
-// address is the one that the API server itself listens on. Pods reach each other
-// on all nodes; they do not reach the world.
+// There is no kube-proxy and no DNS. The only Service that works is kubernetes, because
+// the API server itself listens on its address. Pods reach each other on all nodes, but
+// not the internet.
 //
-// Losing power is a SIGKILL of the first process: the kernel kills all others of the
-// PID namespace, and mounts and interfaces go with their namespaces.
+// Power loss is a SIGKILL of the first process: the kernel kills all others of the PID
+// namespace, and removes mounts and interfaces with their namespaces.
 //
-// N is claimed with a folder in /run/gcu-testcluster, before anything is made. All
-// that is outside of a cluster's directory has N in its name, so that a claim is
-// enough to find and remove it. A claim whose cluster's state file is gone is
-// nobody's, and is removed by the next Claim.
+// N is claimed with a folder in /run/gcu-testcluster before anything is created. All
+// resources outside a cluster's directory have N in their names, so the claim is enough
+// to find and remove them. The next Claim removes claims whose cluster's state file is
+// gone.
 //
 // # Files
 //
 //	spec.go       which nodes, their names and addresses
-//	claim.go      N, and the removal of all that has it in its name
-//	network.go    bridge, cables, network namespaces
+//	claim.go      N, and the removal of everything with N in its name
+//	network.go    bridge, veth pairs, network namespaces
 //	machine.go    the disk of a node and the bundle for runc
-//	power.go      boot, loss of power, running a program on a node
+//	power.go      boot, power loss, running a program on a node
 //	image.go      images into the container runtimes
-//	packages.go   what has to be installed
-//	files/        the bundle, and what a node has in /etc
+//	packages.go   packages to install
+//	files/        the bundle, and a node's files in /etc
 package realnode

@@ -27,7 +27,7 @@ func (n Nodes) load(ctx context.Context, name, archive string, loader []string) 
 	if err != nil {
 		return err
 	}
-	// Nothing is lost when closing a file that was read fails.
+	// An error closing a file that was read is harmless.
 	defer func() { _ = file.Close() }()
 	var printed bytes.Buffer
 	if err := n.Exec(ctx, name, file, &printed, &printed, loader...); err != nil {

@@ -23,16 +23,16 @@ import (
 //go:embed files
 var files embed.FS
 
-// Software says what the nodes run, and whom they trust.
+// Software describes the programs of the nodes and the certificate they trust.
 type Software struct {
-	// Kubelet is the path of the program, PauseImage the one of the archive of
-	// the image PauseTag.
+	// Kubelet is the path of the program, PauseImage the path of the archive of the image
+	// PauseTag.
 	Kubelet, PauseImage string
-	// CA is the path of the certificate that signs the API server's, and
-	// Kubeconfig returns the one of a node.
+	// CA is the path of the certificate that signs the API server's. Kubeconfig returns
+	// the path of a node's kubeconfig.
 	CA         string
 	Kubeconfig func(node string) string
-	// LeaseDuration is how long a node's lease holds.
+	// LeaseDuration is the duration of a node's lease.
 	LeaseDuration time.Duration
 }
 
@@ -42,10 +42,11 @@ const PauseTag = "testcluster/pause:1"
 // docker is the service that only Spec.DockerNode has.
 const docker = "docker"
 
-// services is where the kubelet, containerd and docker write their logs, in a node.
+// services is the folder, in a node, for the logs of the kubelet, containerd and
+// docker.
 const services = "/var/log/services"
 
-// Install makes the disks of all nodes. None of them runs.
+// Install creates the disks of all nodes. No node may be running.
 func (n Nodes) Install(s Software) error {
 	for _, name := range n.Names() {
 		if err := n.install(name, s); err != nil {
@@ -83,8 +84,8 @@ func (n Nodes) install(name string, s Software) error {
 	return n.writeBundle(name, s, layers)
 }
 
-// layers makes the layers above the folders of the machine that hold programs and
-// their configuration, and returns how to mount them.
+// layers creates the overlays over the machine's folders with programs and their
+// configuration, and returns their mounts.
 func (n Nodes) layers(name string) ([]specs.Mount, error) {
 	var mounts []specs.Mount
 	for _, folder := range []string{"usr", "etc", "bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
@@ -115,10 +116,10 @@ func (n Nodes) layers(name string) ([]specs.Mount, error) {
 	return mounts, nil
 }
 
-// layer is the folder of what a node has changed in one of the machine's folders.
+// layer is the folder of a node's changes to one of the machine's folders.
 func (n Nodes) layer(name, folder string) string { return filepath.Join(n.disk(name), "layer", folder) }
 
-// configure writes the node's own /etc. What the machine has of it is hidden.
+// configure writes the node's own /etc, and hides the machine's configuration.
 func (n Nodes) configure(name string, s Software) error {
 	etc := n.layer(name, "etc")
 	for _, folder := range []string{"cni", "containerd", "docker", "kubernetes"} {
@@ -149,8 +150,8 @@ func (n Nodes) configure(name string, s Software) error {
 	return os.WriteFile(filepath.Join(etc, "machine-id"), []byte(id[:32]+"\n"), 0o444)
 }
 
-// writeFiles writes our files below etc, which are templates, and a script in
-// init.d for each service.
+// writeFiles renders the templates below etc, and writes a script in init.d for each
+// service.
 func (n Nodes) writeFiles(name string, s Software) error {
 	i := n.index(name)
 	values := map[string]any{
@@ -189,7 +190,7 @@ func (n Nodes) writeFiles(name string, s Software) error {
 	})
 }
 
-// render writes what a template makes of the values.
+// render renders a template to a file.
 func render(t *template.Template, path string, values map[string]any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -201,7 +202,7 @@ func render(t *template.Template, path string, values map[string]any) error {
 	return os.WriteFile(path, out.Bytes(), 0o755)
 }
 
-// writeBundle writes what runc reads.
+// writeBundle writes runc's configuration.
 func (n Nodes) writeBundle(name string, s Software, layers []specs.Mount) error {
 	text, err := files.ReadFile("files/bundle.json")
 	if err != nil {
@@ -237,7 +238,7 @@ var capabilityNames = strings.Fields(`
 	AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ
 	PERFMON BPF CHECKPOINT_RESTORE`)
 
-// capabilities returns all that we have: a machine may withhold some from root.
+// capabilities returns our own capabilities: root may lack some on this machine.
 func capabilities() (*specs.LinuxCapabilities, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// MakeBridge makes the bridge with the API server's address on it.
+// MakeBridge creates the bridge with the API server's address.
 func (n Nodes) MakeBridge(ctx context.Context) error {
 	bridge := n.bridge()
 	lines := []string{
-		// The address of its own: the kernel takes that of a cable, which goes with its node,
-		// and the other nodes would send to the old one for a while.
+		// A fixed MAC address: otherwise the bridge takes a veth's, which disappears with its
+		// node, and other nodes would use the old one for a while.
 		fmt.Sprintf("link add name %s address 02:00:00:00:00:%02x type bridge", bridge, n.Number),
 		fmt.Sprintf("address add %s/24 dev %s", n.gateway(), bridge),
 		fmt.Sprintf("address add %s/32 dev %s", n.APIAddress(), bridge),
@@ -22,12 +22,12 @@ func (n Nodes) MakeBridge(ctx context.Context) error {
 		lines = append(lines, fmt.Sprintf("route add %s via %s", n.podRange(i), n.nodeAddress(i)))
 	}
 	if err := ip(ctx, "", lines...); err != nil {
-		return fmt.Errorf("making the bridge of the real nodes: %w", err)
+		return fmt.Errorf("creating the bridge of the real nodes: %w", err)
 	}
 	return nil
 }
 
-// connect makes a node's network namespace and its cable to the bridge.
+// connect creates a node's network namespace and its veth pair to the bridge.
 func (n Nodes) connect(ctx context.Context, name string) error {
 	i, namespace := n.index(name), n.id(name)
 	if err := ip(ctx, "",
@@ -53,7 +53,8 @@ func (n Nodes) connect(ctx context.Context, name string) error {
 	return nil
 }
 
-// SetLink plugs a node's cable in, or pulls it out. The node must have power.
+// SetLink sets the machine's end of a node's veth pair up or down. The node must be
+// running.
 func (n Nodes) SetLink(ctx context.Context, name string, up bool) error {
 	if err := n.needPower(name); err != nil {
 		return err
@@ -68,14 +69,14 @@ func (n Nodes) SetLink(ctx context.Context, name string, up bool) error {
 	return nil
 }
 
-// linked reports whether a node's cable is plugged in.
+// linked reports whether a node's link is up.
 func (n Nodes) linked(name string) bool {
 	link, err := net.InterfaceByName(n.link(n.index(name)))
 	return err == nil && link.Flags&net.FlagUp != 0
 }
 
 // removeNetwork removes the network namespaces and interfaces of a cluster, or with a
-// name those of one node. What is not there is fine.
+// name those of one node. Missing ones are ignored.
 func (n Nodes) removeNetwork(ctx context.Context, name string) error {
 	listed, err := run(ctx, nil, "ip", "netns", "list")
 	if err != nil {
@@ -98,7 +99,7 @@ func (n Nodes) removeNetwork(ctx context.Context, name string) error {
 			ours = link.Name == n.link(n.index(name))
 		}
 		if ours {
-			// The cable goes at once, not some time after its namespace.
+			// Removes the link at once, not some time after its namespace.
 			lines = append([]string{"link delete " + link.Name}, lines...)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // needed are the programs that real nodes need.
 var needed = []string{"containerd", "ctr", "runc", "ip", "iptables", "runsvdir", "/usr/lib/cni/bridge", "dockerd"}
 
-// Ensure installs what is missing of the programs that real nodes need. Where that
-// cannot be done, the error says what to do.
+// Ensure installs missing programs that real nodes need. If that is not possible, the
+// error says what to do.
 func Ensure(ctx context.Context, out *progress.Printer) error {
 	if runtime.GOOS != "linux" || os.Getuid() != 0 {
 		return errors.New("--real-nodes needs Linux and root: network namespaces, cgroups and container runtimes")

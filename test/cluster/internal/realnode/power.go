@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// endTimeout is how long the kernel may take to end all processes of a node.
+	// endTimeout is how long the kernel may take to kill all processes of a node.
 	endTimeout = 30 * time.Second
-	// endPoll is how often it is looked whether it has.
+	// endPoll is the poll interval for that.
 	endPoll = 50 * time.Millisecond
 )
 
-// Start boots a node. What an earlier start that was interrupted left is removed
-// first; a node that runs is left alone.
+// Start boots a node, after removing what an interrupted start has left. It does
+// nothing if the node runs.
 func (n Nodes) Start(ctx context.Context, name string) error {
 	if pid, err := n.PID(name); err != nil || pid != 0 {
 		return err
@@ -37,7 +37,7 @@ func (n Nodes) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("starting node %s: %w", name, err)
 	}
-	// runc ends at once; what it started has its own copy of the file.
+	// runc exits at once; the processes it started have their own copy of the file.
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(ctx, "runc", n.runc("run", "--detach", "--bundle", n.disk(name), n.id(name))...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -47,8 +47,8 @@ func (n Nodes) Start(ctx context.Context, name string) error {
 	return nil
 }
 
-// Kill takes the power of a node away: every process of it ends at once. A node
-// without power is fine.
+// Kill powers a node off: all its processes are killed at once. It does nothing if the
+// node is off.
 func (n Nodes) Kill(ctx context.Context, name string) error {
 	if err := n.end(ctx, n.id(name)); err != nil {
 		return err
@@ -59,11 +59,10 @@ func (n Nodes) Kill(ctx context.Context, name string) error {
 	return nil
 }
 
-// PID returns the first process of a node, as this machine sees it; 0 when the node
-// has no power.
+// PID returns the machine's process id of a node's first process; 0 if the node is off.
 func (n Nodes) PID(name string) (int, error) { return n.pid(context.Background(), n.id(name)) }
 
-// needPower returns an error when a node does not run.
+// needPower returns an error if a node does not run.
 func (n Nodes) needPower(name string) error {
 	if pid, err := n.PID(name); err != nil || pid != 0 {
 		return err
@@ -87,7 +86,7 @@ func (n Nodes) pid(ctx context.Context, id string) (int, error) {
 	return state.PID, nil
 }
 
-// end kills a container, waits for its end and removes what runc knows of it.
+// end kills a container, waits until it has exited and removes runc's state of it.
 func (n Nodes) end(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, endTimeout, fmt.Errorf("its processes still run after %s", endTimeout))
 	defer cancel()
@@ -111,17 +110,17 @@ func (n Nodes) end(ctx context.Context, id string) error {
 	if _, err := run(ctx, nil, "runc", n.runc("delete", "--force", id)...); err != nil {
 		return fmt.Errorf("ending %s: %w", id, err)
 	}
-	// A start that was interrupted leaves this behind.
+	// Left by an interrupted start.
 	return os.RemoveAll(filepath.Join(claimOf(n.Number), runcFolder, id))
 }
 
-// runc returns arguments of runc.
+// runc returns the arguments of a runc command.
 func (n Nodes) runc(args ...string) []string {
 	return append([]string{"--root", filepath.Join(claimOf(n.Number), runcFolder)}, args...)
 }
 
-// Exec runs a program in a node, with all of the node's namespaces, in none of its
-// containers. The error of a program that failed is an *exec.ExitError.
+// Exec runs a program in all namespaces of a node, outside its containers. If the
+// program fails, the error is an *exec.ExitError.
 func (n Nodes) Exec(ctx context.Context, name string, input io.Reader, output, failed io.Writer, argv ...string) error {
 	if err := n.needPower(name); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (n Nodes) Exec(ctx context.Context, name string, input io.Reader, output, f
 	return cmd.Run()
 }
 
-// Status says how a node is: "running", "cut off" or "no power".
+// Status returns "running", "cut off" or "no power".
 func (n Nodes) Status(name string) (string, error) {
 	pid, err := n.PID(name)
 	switch {

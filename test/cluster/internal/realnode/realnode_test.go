@@ -39,7 +39,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestAddressesOfAClusterDifferFromEachOtherAndFromThoseOfOtherClusters(t *testing.T) {
+func TestAddressesAreUniqueAcrossClusters(t *testing.T) {
 	simulatedPods := netip.MustParsePrefix("10.128.0.0/10")
 	var taken []netip.Prefix
 	for number := firstNumber; number <= lastNumber; number++ {
@@ -60,7 +60,7 @@ func TestAddressesOfAClusterDifferFromEachOtherAndFromThoseOfOtherClusters(t *te
 	}
 }
 
-func TestNamesOfInterfacesAreShortEnough(t *testing.T) {
+func TestInterfaceNamesAreShortEnough(t *testing.T) {
 	const longest = 15 // IFNAMSIZ without the end
 	n := Nodes{Spec: Spec{Count: MaxCount}, Number: lastNumber}
 	if link := n.link(MaxCount); len(link) > longest {
@@ -68,7 +68,7 @@ func TestNamesOfInterfacesAreShortEnough(t *testing.T) {
 	}
 }
 
-// installed has two nodes installed on a disk of the test.
+// installed installs two nodes in a temporary folder.
 func installed(t *testing.T) Nodes {
 	t.Helper()
 	dir := t.TempDir()
@@ -128,7 +128,7 @@ func TestInstallGivesEachNodeItsOwnConfiguration(t *testing.T) {
 	}
 }
 
-func TestABundleAsksForNoCapabilityThatWeLack(t *testing.T) {
+func TestBundleRequestsOnlyCapabilitiesThatWeHave(t *testing.T) {
 	have, err := capabilities()
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// run runs a program and returns what it printed. A failure tells its error output.
+// run runs a program and returns its output. An error contains its error output.
 func run(ctx context.Context, input io.Reader, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var out, failed strings.Builder
@@ -19,7 +19,7 @@ func run(ctx context.Context, input io.Reader, program string, args ...string) (
 	return out.String(), nil
 }
 
-// ip runs lines of commands of ip(8), in a network namespace unless that is empty.
+// ip runs commands of ip(8), one per line, in a network namespace unless that is empty.
 func ip(ctx context.Context, namespace string, lines ...string) error {
 	args := []string{"-batch", "-"}
 	if namespace != "" {

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// MaxCount is how many real nodes a cluster may have.
+// MaxCount is the maximum number of real nodes of a cluster.
 const MaxCount = 32
 
-// firstNumber and lastNumber bound the N of a cluster. 10.128.0.0/10, which is below,
-// is for simulated pods.
+// firstNumber and lastNumber bound the N of a cluster. 10.128.0.0/10, below them, is
+// for simulated pods.
 const firstNumber, lastNumber = 192, 255
 
-// Spec says which real nodes to run.
+// Spec describes the real nodes to run.
 type Spec struct {
-	// Count is how many, from 0 to MaxCount.
+	// Count is their number, from 0 to MaxCount.
 	Count int `json:"count"`
-	// DockerNode is the one with a dockerd; empty for none.
+	// DockerNode is the node with dockerd; empty for none.
 	DockerNode string `json:"dockerNode,omitempty"`
 }
 
@@ -37,7 +37,7 @@ func (s Spec) Names() []string {
 // Has reports whether a node is one of them.
 func (s Spec) Has(name string) bool { return slices.Contains(s.Names(), name) }
 
-// Validate tells what is wrong with a Spec, in the words of the command's flags.
+// Validate returns an error that names the invalid flag of the command.
 func (s Spec) Validate() error {
 	if s.Count < 0 || s.Count > MaxCount {
 		return fmt.Errorf("--real-nodes must be from 0 to %d, not %d", MaxCount, s.Count)
@@ -53,8 +53,8 @@ type Nodes struct {
 	Spec
 	// Number is the cluster's N.
 	Number int `json:"number"`
-	// Disks is the folder of the nodes' roots, and Logs the one of their logs: a
-	// folder per node in each.
+	// Disks is the folder of the nodes' disks, and Logs of their logs, with a folder per
+	// node in each.
 	Disks string `json:"disks"`
 	Logs  string `json:"logs"`
 }
@@ -66,8 +66,8 @@ func (n Nodes) address(third, fourth int) netip.Addr {
 // gateway is the bridge's address.
 func (n Nodes) gateway() netip.Addr { return n.address(0, 1) }
 
-// APIAddress is where the API server listens: the first address of ServiceRange,
-// which is therefore the one of the Service kubernetes.
+// APIAddress is the address of the API server: the first of ServiceRange, which is
+// therefore that of the Service kubernetes.
 func (n Nodes) APIAddress() netip.Addr { return n.address(128, 1) }
 
 // ServiceRange is the range of Services' addresses.
@@ -79,12 +79,12 @@ func (n Nodes) nodeAddress(i int) netip.Addr { return n.address(0, 10+i) }
 // podRange is the range of the addresses of pods on the i-th node.
 func (n Nodes) podRange(i int) netip.Prefix { return netip.PrefixFrom(n.address(i, 0), 24) }
 
-// prefix begins all names outside of the cluster's directory.
+// prefix is the prefix of all names outside the cluster's directory.
 func (n Nodes) prefix() string { return fmt.Sprintf("tc%d", n.Number) }
 
 func (n Nodes) bridge() string { return n.prefix() }
 
-// link is the machine's end of the i-th node's cable.
+// link is the machine's end of the i-th node's veth pair.
 func (n Nodes) link(i int) string { return fmt.Sprintf("%sv%d", n.prefix(), i) }
 
 // id names a node's container, network namespace and cgroup.
@@ -92,6 +92,6 @@ func (n Nodes) id(name string) string { return n.prefix() + "-" + name }
 
 func (n Nodes) index(name string) int { return slices.Index(n.Names(), name) + 1 }
 
-// disk is the folder of a node, and root its / in it.
+// disk is the folder of a node, and root the node's / in it.
 func (n Nodes) disk(name string) string { return filepath.Join(n.Disks, name) }
 func (n Nodes) root(name string) string { return filepath.Join(n.disk(name), "root") }

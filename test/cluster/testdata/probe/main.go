@@ -1,5 +1,5 @@
-// Command probe is a pod that shows from inside how it is: it says who it is to the
-// API server, counts in a file as long as it runs, and fetches URLs for others.
+// Command probe runs in a pod: it prints its identity at the API server, counts in a
+// file as long as it runs, and fetches URLs for the test.
 package main
 
 import (

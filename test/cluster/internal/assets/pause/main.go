@@ -1,4 +1,4 @@
-// Command pause holds the namespaces of a pod open: it waits until it is told to end.
+// Command pause holds the namespaces of a pod open until it gets a signal.
 package main
 
 import (
