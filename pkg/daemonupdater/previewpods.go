@@ -16,6 +16,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -49,7 +50,7 @@ func (p Previewer) drain(ctx context.Context, o *observation, now time.Time, emp
 	if o.policy != nil {
 		spec = o.policy.Spec.Drain
 	}
-	policy, err := drain.PolicyOf(spec)
+	policy, err := eviction.PolicyOf(spec)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (p Previewer) drain(ctx context.Context, o *observation, now time.Time, emp
 }
 
 // policyFor is the policy under which a node is emptied.
-func policyFor(policy drain.Policy, disruption upgradeplan.Disruption) drain.Policy {
+func policyFor(policy eviction.Policy, disruption upgradeplan.Disruption) eviction.Policy {
 	if disruption == upgradeplan.DrainNode {
 		return policy.All()
 	}
@@ -78,8 +79,8 @@ func policyFor(policy drain.Policy, disruption upgradeplan.Disruption) drain.Pol
 }
 
 // podsInQuestion returns the pods that drains would be about, by node.
-func (p Previewer) podsInQuestion(ctx context.Context, policy drain.Policy, nodes []NodePreview) (map[string][]corev1.Pod, error) {
-	of := map[string]drain.Policy{}
+func (p Previewer) podsInQuestion(ctx context.Context, policy eviction.Policy, nodes []NodePreview) (map[string][]corev1.Pod, error) {
+	of := map[string]eviction.Policy{}
 	for i := range nodes {
 		if n := &nodes[i]; n.Disruption != upgradeplan.ReplacePod {
 			of[n.Name] = policyFor(policy, n.Disruption)
@@ -105,8 +106,8 @@ func (p Previewer) podsInQuestion(ctx context.Context, policy drain.Policy, node
 
 // evicted tells which pods leave a node that is drained, and what holds the others, or
 // them: a budget that allows no eviction now.
-func evicted(node string, pods []corev1.Pod, policy drain.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
-	evict, r := drain.Decide(drain.Facts{Node: node, NodeReady: true, Pods: pods}, policy, nil, now, now)
+func evicted(node string, pods []corev1.Pod, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
+	evict, r := eviction.Decide(eviction.Facts{NodeReady: true, Pods: drain.Filter(eviction.InQuestion(node, pods, policy), nil)}, policy, nil, now, now)
 	var parts []string
 	if said := r.Message(); said != "" {
 		parts = append(parts, said)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -20,10 +20,10 @@ type drains struct {
 
 type drainOf struct {
 	operation string
-	attempts  drain.Attempts
+	attempts  eviction.Attempts
 }
 
-func (d *drains) get(node, operation string) drain.Attempts {
+func (d *drains) get(node, operation string) eviction.Attempts {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if tried := d.of[node]; tried.operation == operation {
@@ -32,7 +32,7 @@ func (d *drains) get(node, operation string) drain.Attempts {
 	return nil
 }
 
-func (d *drains) set(node, operation string, attempts drain.Attempts) {
+func (d *drains) set(node, operation string, attempts eviction.Attempts) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of == nil {

@@ -14,7 +14,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
@@ -36,7 +36,7 @@ type observation struct {
 	// daemonSets are the members, as they were observed.
 	daemonSets map[types.UID]*appsv1.DaemonSet
 	// policy of the drain, and what is wrong with it.
-	policy    drain.Policy
+	policy    eviction.Policy
 	policyErr error
 	facts     operation.Facts
 }
@@ -77,7 +77,7 @@ func (r *Reconciler) readNode(ctx context.Context, o *observation) error {
 	if o.facts.Wanted != nil {
 		spec = o.facts.Wanted.Drain
 	}
-	o.policy, o.policyErr = drain.PolicyOf(spec)
+	o.policy, o.policyErr = eviction.PolicyOf(spec)
 	if o.node == nil {
 		return nil
 	}

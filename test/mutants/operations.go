@@ -46,7 +46,7 @@ var ofOperations = []mutant{
 	{"mark-left", "a node that a person uncordoned keeps our mark", drain, "DecideUncordon",
 		"case !$Unschedulable: return $NodeChange{$Mark: &$none, $*rest}",
 		"case !$Unschedulable: return $NodeChange{$*rest}"},
-	{"cordon-unlocked", "a cordon is written over what happened meanwhile", drain, "NodeChange.patch",
+	{"cordon-unlocked", "a cordon is written over what happened meanwhile", drain, "NodeChange.Patch",
 		`$metadata := map[string]any{"resourceVersion": $resourceVersion}`,
 		"$metadata := map[string]any{}; _ = $resourceVersion"},
 	{"live-swept", "a sweep uncordons the nodes of live operations", drain, "Orphans",
@@ -58,15 +58,15 @@ var ofOperations = []mutant{
 	{"evicts-on-lost-node", "pods are evicted on a node that is not Ready", drain, "judge",
 		"case !$NodeReady: $*then", "case !$NodeReady && pod.DeletionTimestamp != nil: $*then"},
 	{"data-lost", "an eviction loses an emptyDir that the policy keeps", drain, "blockedBy",
-		`if $losesData != "" && !$deleteEmptyDir { $*then }
-		if $losesPod != "" && !$deleteUnmanaged { $*body }`,
-		`if $losesData != "" && !$deleteUnmanaged && !$deleteEmptyDir && $losesPod != "" { $*then }
-		if $losesPod != "" && !$deleteUnmanaged { $*body }`},
+		`if $LosesData != "" && !$deleteEmptyDir { $*then }
+		if $LosesPod != "" && !$deleteUnmanaged { $*body }`,
+		`if $LosesData != "" && !$deleteUnmanaged && !$deleteEmptyDir && $LosesPod != "" { $*then }
+		if $LosesPod != "" && !$deleteUnmanaged { $*body }`},
 	{"jobs-cut-short", "Jobs are evicted at once", drain, "judge",
 		"$now.Before($since.Add($jobs))", "$now.Before($since)"},
 	{"eviction-storm", "a refused pod is tried again in every pass", drain, "Decide",
 		"$now.Sub($Time) < $RetryInterval", "$now.Sub($Time) < 0"},
-	{"eviction-by-name", "an eviction takes any pod of the name", drain, "evictionOf",
+	{"eviction-by-name", "an eviction takes any pod of the name", drain, "Request",
 		"&metav1.Preconditions{UID: &$UID}", "nil"},
 	{"busy-is-refused", "a server that is too busy counts as a budget", drain, "disruptionBudgetCause",
 		"$c.Type == policyv1.DisruptionBudgetCause", `$c.Type != ""`},

@@ -2,12 +2,9 @@ package operation
 
 import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
-
-// drainInterval is between two passes of a drain.
-const drainInterval = drain.RetryInterval
 
 // evict empties the node. It is done when the node is cordoned and empty. A missed
 // deadline, which is the drain's timeout, defers the operation.
@@ -29,7 +26,7 @@ func (evict) lasts(v *view, _ upgradeplan.Task) bool { return v.begun(v.disturbs
 // drainPass makes one pass of the drain.
 func drainPass(c *changes) verdict {
 	c.effects = append(c.effects, Effect{Kind: Evict, Operation: c.op.ID, All: c.op.DrainAll})
-	c.at(c.f.Now.Add(drainInterval))
+	c.at(c.f.Now.Add(eviction.RetryInterval))
 	if c.f.Drained.Stuck {
 		return waiting(ReasonDrainBlocked, "%s", c.f.Drained.Message)
 	}

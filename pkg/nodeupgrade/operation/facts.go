@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 )
 
 // Facts are what a decision looks at. Everything may be as it was a while ago,
@@ -46,7 +46,7 @@ type Node struct {
 	Name string
 	UID  types.UID
 	// Cordon are the facts about cordons, read live.
-	Cordon drain.NodeFacts
+	Cordon cordon.NodeFacts
 	// Taint is the value of TaintDriverUpgrade, "" without one.
 	Taint string
 	// Ready is the Ready condition, and Since when it last changed.
@@ -143,7 +143,7 @@ type Effect struct {
 	NodeUID     types.UID
 	NodeVersion string
 	// Change of the cordon.
-	Change drain.NodeChange
+	Change cordon.NodeChange
 	// Pod and its preconditions.
 	Pod topsv1.NamedPod
 	// All evicts every pod, not only those that use the accelerator.

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
 // accept records a new operation, which begins at the next decision.
@@ -17,7 +17,7 @@ func accept(c *changes, wanted *topsv1.NodeOperation) {
 		Phase: topsv1.OperationRunning, Reason: ReasonInProgress, Since: now, StartTime: now, Granted: wanted.Granted, Override: c.f.Override}
 	job, err := jobOf(wanted, c.f.Node.Name)
 	if err == nil {
-		_, err = drain.PolicyOf(wanted.Drain)
+		_, err = eviction.PolicyOf(wanted.Drain)
 	}
 	if err == nil && slices.ContainsFunc(c.history, func(r topsv1.OperationRecord) bool { return r.ID == wanted.ID }) {
 		err = fmt.Errorf("operation %s has ended before: another one needs another id", wanted.ID)

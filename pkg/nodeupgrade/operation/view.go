@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -140,8 +140,8 @@ func succeeded(result *topsv1.HostTaskResult) bool {
 
 // cordoned reports whether the node takes no new pods, cordoned by us or by somebody else.
 func (v *view) cordoned() bool {
-	change := drain.DecideCordon(v.f.Node.Cordon, v.op.ID)
-	return change.Cordoned && !change.Needed() && change.Reason != drain.ReasonHeldByOther
+	change := cordon.DecideCordon(v.f.Node.Cordon, v.op.ID)
+	return change.Cordoned && !change.Needed() && change.Reason != cordon.ReasonHeldByOther
 }
 
 // blame is Failed, which counts against the version, only when something of it was put

@@ -1,4 +1,4 @@
-package drain
+package eviction
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// answered says what the API server's answer to an eviction means for the pod.
-func answered(o Outcome, err error) Outcome {
+// ResponseTo says what the API server's response to an eviction means for the pod.
+func ResponseTo(o Outcome, err error) Outcome {
 	cause, refused := disruptionBudgetCause(err)
 	switch {
 	case err == nil:
@@ -57,8 +57,8 @@ func budgetIn(cause string) string {
 	return name
 }
 
-// evictionOf asks for a pod to leave: this very pod, not one of its name.
-func evictionOf(o Outcome, p *Policy) *policyv1.Eviction {
+// Request asks for a pod to leave: this very pod, not one of its name.
+func Request(o Outcome, p *Policy) *policyv1.Eviction {
 	return &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Pod.Namespace, Name: o.Pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{

@@ -1,4 +1,4 @@
-package drain
+package cordon
 
 import (
 	"fmt"
@@ -24,12 +24,12 @@ const (
 type decided struct {
 	Patch    string
 	Cordoned bool
-	Reason   CordonReason
+	Reason   Reason
 }
 
 func decidedBy(t *testing.T, c NodeChange) decided {
 	t.Helper()
-	data, err := c.patch("7")
+	data, err := c.Patch("7")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,14 +1,11 @@
-package drain
+package eviction
 
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +20,7 @@ func withCause(err *apierrors.StatusError, cause metav1.CauseType, says string) 
 	return fmt.Errorf("wrapped: %w", err)
 }
 
-func TestAnswered(t *testing.T) {
+func TestResponseTo(t *testing.T) {
 	pods := corev1.Resource("pods")
 	const needs = "The disruption budget web needs 2 healthy pods and has 2 currently"
 	for _, tc := range []struct {
@@ -47,7 +44,7 @@ func TestAnswered(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.want.Pod = named("ns", "a")
-			if diff := cmp.Diff(tc.want, answered(Outcome{Pod: named("ns", "a")}, tc.err)); diff != "" {
+			if diff := cmp.Diff(tc.want, ResponseTo(Outcome{Pod: named("ns", "a")}, tc.err)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -72,35 +69,5 @@ func TestTheMessageNamesPodsAndWhatHoldsThem(t *testing.T) {
 		"blocked, no controller: ns/p2; failed, no answer: ns/p4; terminating: ns/p0"
 	if diff := cmp.Diff(want, r.Message()); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestMetricsCountTheNodesThatSomebodyElseHolds(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry)
-	m.evicted(Evicted)
-	m.evicted(Refused)
-	m.evicted(Refused)
-	m.passed("n1", outcomes(true, Refused))
-	m.passed("n1", outcomes(true, Refused))
-	m.passed("n2", outcomes(true, Blocked))
-	m.passed("n3", outcomes(true, Terminating, Running, Failed))
-	m.passed("n4", outcomes(true, Refused))
-	m.passed("n4", outcomes(true, Terminating))
-	m.passed("n5", outcomes(true, Blocked))
-	m.Ended("n5")
-	want := `
-# HELP gcu_drain_blocked_nodes Nodes that are being drained and not getting empty: a PodDisruptionBudget refuses, or the policy keeps a pod.
-# TYPE gcu_drain_blocked_nodes gauge
-gcu_drain_blocked_nodes 2
-# HELP gcu_drain_evictions_total Evictions that were tried, by result: evicted, refused by a PodDisruptionBudget, gone before, or failed.
-# TYPE gcu_drain_evictions_total counter
-gcu_drain_evictions_total{result="evicted"} 1
-gcu_drain_evictions_total{result="failed"} 0
-gcu_drain_evictions_total{result="gone"} 0
-gcu_drain_evictions_total{result="refused"} 2
-`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
-		t.Error(err)
 	}
 }

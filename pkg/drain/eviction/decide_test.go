@@ -1,7 +1,6 @@
-package drain
+package eviction
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 
 // drainPolicy is the default policy with a change.
 func drainPolicy(change func(*topsv1.DrainPolicy)) *topsv1.DrainPolicy {
-	d := withDefaults(nil)
+	d := DefaultPolicy()
 	change(&d)
 	return &d
 }
@@ -26,15 +25,25 @@ func named(ns, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: ns, Name: name}
 }
 
+// factsOf are the facts of n1 when it is Ready, and kubectl's filters have no objections.
+func factsOf(p Policy, pods ...corev1.Pod) Facts {
+	f := Facts{NodeReady: true}
+	for _, pod := range InQuestion("n1", pods, p) {
+		f.Pods = append(f.Pods, Pod{Pod: pod})
+	}
+	return f
+}
+
 // TestDecide decides about one pod, half a minute after the drain began.
 func TestDecide(t *testing.T) {
 	const (
 		losesData = "Pods with local storage (drain.emptyDir: Delete evicts them)"
 		losesPod  = "Pods that declare no controller (drain.unmanaged: Delete evicts them)"
 	)
+	both := Pod{LosesData: "Pods with local storage", LosesPod: "Pods that declare no controller"}
+	data, itself := Pod{LosesData: both.LosesData}, Pod{LosesPod: both.LosesPod}
 	all := func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll }
 	waits := func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 31 }
-	daemonSet := named("ns", "owner")
 	type outcome struct {
 		State  State
 		Reason string
@@ -45,11 +54,13 @@ func TestDecide(t *testing.T) {
 		pod    corev1.Pod
 		policy func(*topsv1.DrainPolicy)
 		facts  func(*Facts)
-		evict  bool
-		want   *outcome // nil: the drain is not about it, or it is evicted
+		// filtered is what kubectl's filters say of the pod.
+		filtered Pod
+		evict    bool
+		want     *outcome // nil: the drain is not about it, or it is evicted
 	}{
 		{name: "evicts a pod that uses the accelerator", pod: pod("a"), evict: true},
-		{name: "is not about a pod that does not", pod: pod("a", withoutGCU, unmanaged, withEmptyDir)},
+		{name: "is not about a pod that does not", pod: pod("a", withoutGCU), filtered: Pod{LosesData: "x", LosesPod: "y"}},
 		{name: "evicts any pod with scope All", pod: pod("a", withoutGCU), policy: all, evict: true},
 		{name: "is about no pod with scope None", pod: pod("a"), policy: func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainNone }},
 		{name: "is not about a finished pod", pod: pod("a", inPhase(corev1.PodFailed))},
@@ -59,30 +70,29 @@ func TestDecide(t *testing.T) {
 			policy: func(d *topsv1.DrainPolicy) {
 				d.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "keep", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 			}, want: &outcome{State: Skipped, Reason: "podSelector of the policy leaves it"}},
-		{name: "skips a pod of a DaemonSet", pod: pod("a", ofDaemonSet), want: &outcome{State: Skipped, Reason: "ignoring DaemonSet-managed Pods"}},
-		{name: "skips a static pod with scope All", pod: pod("a", static, unmanaged), policy: all, want: &outcome{State: Skipped, Reason: "ignoring static Pods"}},
+		{name: "skips a pod of a DaemonSet", pod: pod("a"), filtered: Pod{Stays: "ignoring DaemonSet-managed Pods"}, want: &outcome{State: Skipped, Reason: "ignoring DaemonSet-managed Pods"}},
+		{name: "skips a static pod with scope All", pod: pod("a"), filtered: Pod{Stays: "ignoring static Pods"}, policy: all, want: &outcome{State: Skipped, Reason: "ignoring static Pods"}},
 		{name: "never evicts its own pod, by UID", pod: pod("a", withoutGCU), policy: all,
 			facts: func(f *Facts) { f.Self.UID = "uid-a" }, want: &outcome{State: Skipped, Reason: "the operator runs in it"}},
 		{name: "never evicts its own pod, by name", pod: pod("a", withoutGCU), policy: all,
 			facts: func(f *Facts) { f.Self.NamespacedName = named("ns", "a") }, want: &outcome{State: Skipped, Reason: "the operator runs in it"}},
 		{name: "evicts a pod of its name in another namespace", pod: pod("a"),
 			facts: func(f *Facts) { f.Self.NamespacedName = named("other", "a") }, evict: true},
-		{name: "says when a DaemonSet could not be looked up", pod: pod("a", ofDaemonSet),
-			facts: func(f *Facts) { f.DaemonSets[daemonSet] = errors.New("no answer") }, want: &outcome{State: Failed, Reason: "no answer"}},
+		{name: "says when a DaemonSet could not be looked up", pod: pod("a"), filtered: Pod{Unknown: "no answer"}, want: &outcome{State: Failed, Reason: "no answer"}},
 
-		{name: "blocks on an emptyDir", pod: pod("a", withEmptyDir), want: &outcome{State: Blocked, Reason: losesData}},
-		{name: "blocks on an unmanaged pod", pod: pod("a", unmanaged), want: &outcome{State: Blocked, Reason: losesPod}},
-		{name: "says both", pod: pod("a", unmanaged, withEmptyDir), want: &outcome{State: Blocked, Reason: losesData + ", " + losesPod}},
-		{name: "evicts a pod with an emptyDir when told to", pod: pod("a", withEmptyDir),
+		{name: "blocks on an emptyDir", pod: pod("a"), filtered: data, want: &outcome{State: Blocked, Reason: losesData}},
+		{name: "blocks on an unmanaged pod", pod: pod("a"), filtered: itself, want: &outcome{State: Blocked, Reason: losesPod}},
+		{name: "says both", pod: pod("a"), filtered: both, want: &outcome{State: Blocked, Reason: losesData + ", " + losesPod}},
+		{name: "evicts a pod with an emptyDir when told to", pod: pod("a"), filtered: data,
 			policy: func(d *topsv1.DrainPolicy) { d.EmptyDir = topsv1.DrainDelete }, evict: true},
-		{name: "evicts an unmanaged pod when told to", pod: pod("a", unmanaged),
+		{name: "evicts an unmanaged pod when told to", pod: pod("a"), filtered: itself,
 			policy: func(d *topsv1.DrainPolicy) { d.Unmanaged = topsv1.DrainDelete }, evict: true},
-		{name: "does not take one permission for the other", pod: pod("a", unmanaged),
+		{name: "does not take one permission for the other", pod: pod("a"), filtered: itself,
 			policy: func(d *topsv1.DrainPolicy) { d.EmptyDir = topsv1.DrainDelete }, want: &outcome{State: Blocked, Reason: losesPod}},
 
-		{name: "waits for a pod that terminates, since it was asked", pod: pod("a", unmanaged, terminatingSince(start.Add(10*time.Second))),
+		{name: "waits for a pod that terminates, since it was asked", pod: pod("a", terminatingSince(start.Add(10*time.Second))), filtered: itself,
 			want: &outcome{State: Terminating, Since: start.Add(10 * time.Second)}},
-		{name: "leaves a pod of a Job to complete", pod: pod("a", ownedBy("batch/v1", "Job"), withEmptyDir), policy: waits,
+		{name: "leaves a pod of a Job to complete", pod: pod("a", ownedBy("batch/v1", "Job")), filtered: data, policy: waits,
 			want: &outcome{State: Running, Reason: "its Job is left to complete"}},
 		{name: "leaves a pod of a volcano Job to complete", pod: pod("a", ownedBy("batch.volcano.sh/v1alpha1", "Job")), policy: waits,
 			want: &outcome{State: Running, Reason: "its Job is left to complete"}},
@@ -96,13 +106,17 @@ func TestDecide(t *testing.T) {
 			facts: func(f *Facts) { f.NodeReady = false }, want: &outcome{State: Unconfirmed, Reason: "the node is not Ready", Since: start}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			facts := Facts{Node: "n1", NodeReady: true, Pods: []corev1.Pod{tc.pod}, DaemonSets: map[types.NamespacedName]error{}}
-			if tc.facts != nil {
-				tc.facts(&facts)
-			}
 			policy := policyOf(t, nil)
 			if tc.policy != nil {
 				policy = policyOf(t, drainPolicy(tc.policy))
+			}
+			facts := factsOf(policy, tc.pod)
+			for i := range facts.Pods {
+				tc.filtered.Pod = facts.Pods[i].Pod
+				facts.Pods[i] = tc.filtered
+			}
+			if tc.facts != nil {
+				tc.facts(&facts)
 			}
 			evict, r := Decide(facts, policy, nil, start, start.Add(30*time.Second))
 			if got := len(evict) == 1; got != tc.evict {
@@ -122,7 +136,7 @@ func TestDecide(t *testing.T) {
 func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
 	refused := Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Refused, Reason: "cause", Budget: named("ns", "budget")}
 	tried := Attempts{"uid-a": {Time: start, Outcome: refused}, "uid-of-the-past": {Time: start}}
-	facts := Facts{Node: "n1", NodeReady: true, Pods: []corev1.Pod{pod("a"), pod("b")}}
+	facts := factsOf(policyOf(t, nil), pod("a"), pod("b"))
 	for _, tc := range []struct {
 		name  string
 		after time.Duration
@@ -150,9 +164,10 @@ func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
 }
 
 func TestTheAnswerIsTheSameForAnyOrderOfPods(t *testing.T) {
-	pods := []corev1.Pod{pod("c"), pod("a"), pod("b", unmanaged), pod("d", terminatingSince(start))}
+	pods := []corev1.Pod{pod("c"), pod("a"), pod("b", ownedBy("batch/v1", "Job")), pod("d", terminatingSince(start))}
+	policy := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 1 }))
 	names := func(pods ...corev1.Pod) []string {
-		evict, r := Decide(Facts{Node: "n1", NodeReady: true, Pods: pods}, policyOf(t, nil), nil, start, start)
+		evict, r := Decide(factsOf(policy, pods...), policy, nil, start, start)
 		var found []string
 		for _, p := range evict {
 			found = append(found, p.Name)
@@ -171,9 +186,9 @@ func TestTheAnswerIsTheSameForAnyOrderOfPods(t *testing.T) {
 
 func TestPolicyOf(t *testing.T) {
 	grace := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.GracePeriodSeconds = ptr.To(int32(7)) }))
-	eviction := evictionOf(Outcome{Pod: named("ns", "a"), UID: "uid-a"}, &grace)
+	request := Request(Outcome{Pod: named("ns", "a"), UID: "uid-a"}, &grace)
 	want := &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(7)), Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID("uid-a"))}}
-	if diff := cmp.Diff(want, eviction.DeleteOptions); diff != "" {
+	if diff := cmp.Diff(want, request.DeleteOptions); diff != "" {
 		t.Error(diff)
 	}
 	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}

@@ -1,9 +1,8 @@
-package drain
+package eviction
 
 import (
 	"path"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -43,14 +42,4 @@ func hasResource(list corev1.ResourceList, patterns []string) bool {
 
 func asksForDevices(v corev1.EnvVar) bool {
 	return v.Name == visibleDevices && v.ValueFrom == nil && !slices.Contains(noDevices, v.Value)
-}
-
-// matchesAny reports whether s is one of the patterns, or begins like one that ends with *.
-func matchesAny(s string, patterns []string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		if beginning, ok := strings.CutSuffix(pattern, "*"); ok {
-			return strings.HasPrefix(s, beginning)
-		}
-		return s == pattern
-	})
 }

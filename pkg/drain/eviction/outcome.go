@@ -1,4 +1,4 @@
-package drain
+package eviction
 
 import (
 	"cmp"
@@ -139,13 +139,15 @@ var wordings = []struct {
 	{Terminating, func(Outcome) string { return "terminating" }},
 }
 
-// add takes in the outcome of an eviction that was tried at now.
-func (r *Result) add(o Outcome, now time.Time) {
-	r.Pods = append(r.Pods, o)
-	r.Attempts[o.UID] = Attempt{Time: now, Outcome: o}
-}
+// Add takes in the outcome of an eviction that was tried at now.
+func (r *Result) Add(o Outcome, now time.Time) { r.add(o, &Attempt{Time: now, Outcome: o}) }
 
-func (r *Result) sort() {
+// add takes in an outcome, with the attempt that it is of, nil for none.
+func (r *Result) add(o Outcome, of *Attempt) {
+	r.Pods = append(r.Pods, o)
+	if of != nil {
+		r.Attempts[o.UID] = *of
+	}
 	slices.SortFunc(r.Pods, func(a, b Outcome) int {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
 	})

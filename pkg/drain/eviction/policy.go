@@ -1,7 +1,9 @@
-package drain
+package eviction
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +27,10 @@ type Policy struct {
 // default. What the API server cannot check, the selector, is an error here: it
 // never becomes another selector (invariant S12).
 func PolicyOf(spec *topsv1.DrainPolicy) (Policy, error) {
-	s := withDefaults(spec)
+	s := DefaultPolicy()
+	if spec != nil {
+		s = *spec
+	}
 	p := Policy{
 		scope: s.Scope, podSelector: labels.Everything(), resources: s.Resources, devices: s.DevicePaths,
 		jobs:            time.Duration(s.WaitForJobsSeconds) * time.Second,
@@ -55,12 +60,9 @@ func (p Policy) All() Policy {
 // Accelerates reports whether a resource of a node is one of the accelerator.
 func (p Policy) Accelerates(resource string) bool { return matchesAny(resource, p.resources) }
 
-// withDefaults says the defaults of the CRD again, for an UpgradePolicy without
+// DefaultPolicy says the defaults of the CRD again, for an UpgradePolicy without
 // drain and for none at all.
-func withDefaults(spec *topsv1.DrainPolicy) topsv1.DrainPolicy {
-	if spec != nil {
-		return *spec
-	}
+func DefaultPolicy() topsv1.DrainPolicy {
 	return topsv1.DrainPolicy{
 		Scope:          topsv1.DrainAccelerator,
 		Resources:      []string{"enflame.com/*", "enflame-tech.com/*"},
@@ -69,4 +71,14 @@ func withDefaults(spec *topsv1.DrainPolicy) topsv1.DrainPolicy {
 		EmptyDir:       topsv1.DrainBlock,
 		Unmanaged:      topsv1.DrainBlock,
 	}
+}
+
+// matchesAny reports whether s is one of the patterns, or begins like one that ends with *.
+func matchesAny(s string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if beginning, ok := strings.CutSuffix(pattern, "*"); ok {
+			return strings.HasPrefix(s, beginning)
+		}
+		return s == pattern
+	})
 }

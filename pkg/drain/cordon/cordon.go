@@ -1,4 +1,24 @@
-package drain
+// Package cordon decides how a node is cordoned for an operation and given back
+// (design section 4).
+//
+// A cordon and its mark, the annotation topsops.enflame.com/cordoned-by with the
+// id of the operation, are written and removed in one patch that fails when the
+// node changed since it was read. So there is no moment at which a node is
+// cordoned by us without saying for whom, and Sweep can tell what is left over.
+//
+// The mark does not prove that the cordon is ours: a person may have uncordoned
+// the node and cordoned it again. Who last changed spec.unschedulable is in
+// metadata.managedFields, so FactsOf looks there. What cannot be seen is a person
+// who runs kubectl cordon on a node that we cordoned: kubectl writes nothing.
+//
+//	unschedulable  mark   set by     Cordon              Uncordon
+//	no             -                 cordon, mark        -
+//	yes            -                 - (foreign)         - (foreign)
+//	yes            ours   us         -                   uncordon, unmark
+//	yes            ours   other      - (foreign)         unmark (foreign)
+//	no             ours              cordon, mark        unmark
+//	any            other operation   - (held)            - (held)
+package cordon
 
 import (
 	"cmp"
@@ -56,28 +76,28 @@ func otherSetsUnschedulable(entry metav1.ManagedFieldsEntry) bool {
 	return sets
 }
 
-// CordonReason is why a cordon or an uncordon does what it does, from a closed list.
-type CordonReason string
+// Reason is why a cordon or an uncordon does what it does, from a closed list.
+type Reason string
 
 const (
 	// ReasonCordoned cordons the node and marks it.
-	ReasonCordoned CordonReason = "Cordoned"
+	ReasonCordoned Reason = "Cordoned"
 	// ReasonCordonedAgain cordons a node that somebody uncordoned during the operation.
-	ReasonCordonedAgain CordonReason = "CordonedAgain"
+	ReasonCordonedAgain Reason = "CordonedAgain"
 	// ReasonAlreadyCordoned changes nothing: the operation cordoned the node before.
-	ReasonAlreadyCordoned CordonReason = "AlreadyCordoned"
+	ReasonAlreadyCordoned Reason = "AlreadyCordoned"
 	// ReasonForeignCordon leaves the node cordoned: it was not we who cordoned it.
-	ReasonForeignCordon CordonReason = "ForeignCordon"
+	ReasonForeignCordon Reason = "ForeignCordon"
 	// ReasonHeldByOther changes nothing: another operation cordoned the node. It is
 	// over, and Sweep releases the node, or it is not, and two are at work on it.
-	ReasonHeldByOther CordonReason = "HeldByOther"
+	ReasonHeldByOther Reason = "HeldByOther"
 	// ReasonUncordoned uncordons the node and removes the mark.
-	ReasonUncordoned CordonReason = "Uncordoned"
+	ReasonUncordoned Reason = "Uncordoned"
 	// ReasonNotCordoned is a node that somebody uncordoned, or nobody cordoned.
-	ReasonNotCordoned CordonReason = "NotCordoned"
+	ReasonNotCordoned Reason = "NotCordoned"
 	// ReasonNoOperation changes nothing: without an operation there is no mark, and
 	// a cordon without one would stay for good.
-	ReasonNoOperation CordonReason = "NoOperation"
+	ReasonNoOperation Reason = "NoOperation"
 )
 
 // NodeChange is what a decision does to a node: nothing, or one patch.
@@ -89,16 +109,16 @@ type NodeChange struct {
 	// Cordoned reports whether the node is unschedulable once this is carried out.
 	Cordoned bool
 	// Reason for a program, Message for a person.
-	Reason  CordonReason
+	Reason  Reason
 	Message string
 }
 
 // Needed reports whether there is anything to write.
 func (c NodeChange) Needed() bool { return c.Unschedulable != nil || c.Mark != nil }
 
-// patch is the change as one JSON merge patch, which the API server refuses when
+// Patch is the change as one JSON merge patch, which the API server refuses when
 // the node is no more at the resourceVersion of the facts.
-func (c NodeChange) patch(resourceVersion string) ([]byte, error) {
+func (c NodeChange) Patch(resourceVersion string) ([]byte, error) {
 	metadata := map[string]any{"resourceVersion": resourceVersion}
 	body := map[string]any{"metadata": metadata}
 	if c.Mark != nil {
