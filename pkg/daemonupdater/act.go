@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
@@ -132,7 +133,7 @@ func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.De
 		reason = deleteReasonUnavailable
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KRef(ds.Namespace, d.Pod), "DaemonSet", klog.KObj(ds), "Node", d.Node, "reason", reason)
-	deleted, err := r.replacer().Delete(ctx, podreplace.Pod{Namespace: ds.Namespace, Name: d.Pod, UID: d.UID, ResourceVersion: d.Version})
+	deleted, err := r.replacer().Delete(ctx, podNamed(ds.Namespace, d.Pod, d.UID, d.Version))
 	if deleted {
 		r.deleted.add(d.UID, o.group, d.Node)
 		r.Metrics.podDeleted(o.group, reason)
@@ -140,12 +141,17 @@ func (r *Reconciler) deletePod(ctx context.Context, o *observation, d rollout.De
 	return err
 }
 
+// podNamed names a pod in one version.
+func podNamed(namespace, name string, uid types.UID, version string) topsv1.NamedPod {
+	return topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: namespace, Name: name, UID: uid}, ResourceVersion: version}
+}
+
 // fencePods fences the pods of nodes that give a slot back unused.
 func (r *Reconciler) fencePods(ctx context.Context, o *observation, now time.Time, pods []rollout.Pod) error {
 	return each(ctx, len(pods), func(i int) error {
 		ds := o.members[pods[i].Member].daemonSet
 		log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pods[i].Name))
-		pod := podreplace.Pod{Namespace: ds.Namespace, Name: pods[i].Name, UID: pods[i].UID, ResourceVersion: pods[i].Version}
+		pod := podNamed(ds.Namespace, pods[i].Name, pods[i].UID, pods[i].Version)
 		return r.replacer().Fence(ctx, pod, now, "its node gives its slot back without replacing the pod")
 	})
 }

@@ -60,7 +60,10 @@
 //	precheck.go … soak.go        the tasks
 //	task.go                      what a kind of task has to say
 //	changes.go, view.go          what a decision changes, and what it looks at
-//	facts.go, objects.go, limits.go
+//	events.go                    the events of what was stored
+//	facts.go, limits.go          what is read, and the deadlines
+//	objects.go, taint.go,
+//	otherupgrader.go             what a decision reads of Kubernetes objects
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md
 package operation

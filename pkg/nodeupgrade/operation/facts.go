@@ -40,6 +40,10 @@ type Record struct {
 	History []topsv1.OperationRecord
 }
 
+// Over reports whether nothing of an operation is left: there is none, or it has ended
+// and does not hold the node.
+func Over(op *topsv1.OperationStatus) bool { return op == nil || op.Phase.Final() && !op.Held }
+
 // Node is what is seen of the Node object.
 type Node struct {
 	// Name and UID; no UID: there is no such node.

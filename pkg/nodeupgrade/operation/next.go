@@ -73,7 +73,7 @@ func (m *Machine) CheckOverride(wanted *topsv1.NodeOperation, node, value string
 
 func decide(c *changes) {
 	wanted := c.f.Wanted
-	over := c.op == nil || c.op.Phase.Final() && !c.op.Held
+	over := Over(c.op)
 	switch {
 	case over && (wanted == nil || c.op != nil && c.op.ID == wanted.ID):
 		return

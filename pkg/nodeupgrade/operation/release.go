@@ -93,7 +93,7 @@ func leftovers(c *changes) {
 }
 
 func ended(c *changes, id string) bool {
-	if c.op != nil && c.op.ID == id && (!c.op.Phase.Final() || c.op.Held) {
+	if !Over(c.op) && c.op.ID == id {
 		return false
 	}
 	return slices.ContainsFunc(c.history, func(r topsv1.OperationRecord) bool { return r.ID == id })

@@ -1,4 +1,4 @@
-package nodeupgrade
+package operation
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // sign is what another upgrader writes on a node while it works on it.
@@ -42,17 +43,20 @@ const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
 // node-maintenance-operator, keep each other off a node.
 const leaseNamespace = "medik8s-leases"
 
-func leaseName(node string) string { return strings.ToLower("node-" + node) }
+// LeaseOf is the Lease that keeps others off a node.
+func LeaseOf(node string) types.NamespacedName {
+	return types.NamespacedName{Namespace: leaseNamespace, Name: strings.ToLower("node-" + node)}
+}
 
-// otherUpgrader names who else works on a node, "" nobody. lease is that of the node
-// in leaseNamespace, nil when there is none.
-func otherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, now time.Time) string {
+// OtherUpgrader names who else works on a node, "" nobody. lease is that of
+// LeaseOf, nil when there is none.
+func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, now time.Time) string {
 	for _, s := range signs {
 		value := node.Labels[s.key]
 		if s.annotation {
 			value = node.Annotations[s.key]
 		}
-		if s.says(value) {
+		if s.matches(value) {
 			return s.who
 		}
 	}
@@ -64,7 +68,8 @@ func otherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, now time.Time
 	return holder(lease, now)
 }
 
-func (s sign) says(value string) bool {
+// matches reports whether a value of the key means work.
+func (s sign) matches(value string) bool {
 	if s.busy != nil {
 		return slices.Contains(s.busy, value)
 	}

@@ -1,4 +1,4 @@
-package nodeupgrade
+package operation
 
 import (
 	"testing"
@@ -49,7 +49,7 @@ func TestOtherUpgrader(t *testing.T) {
 		{"a Lease without a time is none", plain, &coordinationv1.Lease{}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := otherUpgrader(tc.node, tc.lease, now); got != tc.want {
+			if got := OtherUpgrader(tc.node, tc.lease, now); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
