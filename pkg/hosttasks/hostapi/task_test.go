@@ -1,6 +1,7 @@
-package hosttasks
+package hostapi
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -9,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 // asking is a NodeUpgrade of node-a with an operation whose tasks have begun.
@@ -31,10 +32,10 @@ func TestTheAgentsTasksArePicked(t *testing.T) {
 		"node-a_driver_verify", "node-a_node_restart-runtime", "node-a_runtime_verify", "node-a_allocatable_verify", "node-a_node_soak",
 		"node-b_driver_prepull", "garbage", "node-a_driver_restart-runtime")
 	var got []string
-	for _, a := range askedOf(n) {
-		got = append(got, a.task.String())
-		if a.attempt != 2 || a.key() != (key{"op", a.task.Target + "_" + a.task.Action}) {
-			t.Errorf("%s is %+v", a.task, a)
+	for _, a := range TasksOf(n) {
+		got = append(got, a.String())
+		if a.Attempt != 2 || a.Key() != "op_"+a.Target+"_"+a.Action {
+			t.Errorf("%s is %+v", a.Task, a)
 		}
 	}
 	want := []string{"node-a_driver_prepull", "node-a_driver_verify", "node-a_node_restart-runtime", "node-a_runtime_verify"}
@@ -46,22 +47,22 @@ func TestTheAgentsTasksArePicked(t *testing.T) {
 func TestWhatATaskMeansToTheExecutor(t *testing.T) {
 	n := asking("node-a_driver_prepull", "node-a_node_restart-runtime", "node-a_runtime_verify", "node-a_nfd_prepull")
 	n.Spec.Operation.Deadlines = topsv1.OperationDeadlines{PrepullSeconds: 60}
-	var got []hostagent.Operation
+	var got []task.Request
 	var failed []string
-	for _, a := range askedOf(n) {
-		o, err := a.forExecutor(hostagent.Docker, true, credentials{note: "a note"})
+	for _, a := range TasksOf(n) {
+		o, err := a.Request(task.Docker, true)
 		if err != nil {
 			failed = append(failed, err.Error())
 			continue
 		}
 		got = append(got, o)
 	}
-	want := []hostagent.Operation{
-		{ID: "op", Task: "driver_prepull", Attempt: 2,
-			Prepull: &hostagent.Prepull{Images: []string{"r.example/driver:2"}, Note: "a note", Engine: hostagent.Docker, Timeout: time.Minute}},
-		{ID: "op", Task: "node_restart-runtime", Attempt: 2,
-			RestartRuntime: &hostagent.RestartRuntime{DefaultRuntime: "enflame", Allowed: true, Engine: hostagent.Docker}},
-		{ID: "op", Task: "runtime_verify", Attempt: 2, Verify: &hostagent.Verify{Engine: hostagent.Docker}},
+	want := []task.Request{
+		{ID: "op", Task: "driver_prepull", Attempt: 2, Engine: task.Docker,
+			Prepull: &task.Prepull{Images: []string{"r.example/driver:2"}, Timeout: time.Minute}},
+		{ID: "op", Task: "node_restart-runtime", Attempt: 2, Engine: task.Docker,
+			RestartRuntime: &task.RestartRuntime{DefaultRuntime: "enflame", Allowed: true}},
+		{ID: "op", Task: "runtime_verify", Attempt: 2, Engine: task.Docker, Verify: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations (-want +got):\n%s", diff)
@@ -77,17 +78,17 @@ func TestWhatATaskMeansToTheExecutor(t *testing.T) {
 }
 
 func TestAnAttemptIsAnsweredOnce(t *testing.T) {
-	a := askedOf(asking("node-a_driver_prepull"))[0]
+	a := TasksOf(asking("node-a_driver_prepull"))[0]
 	for _, test := range []struct {
-		state   hostagent.State
+		state   task.State
 		attempt int
 		want    bool
 	}{
-		{hostagent.Done, 2, true}, {hostagent.Failed, 2, true}, {hostagent.Done, 3, true},
-		{hostagent.Done, 1, false}, {hostagent.Failed, 1, false},
-		{hostagent.Running, 2, false}, {hostagent.Waiting, 2, false},
+		{task.Done, 2, true}, {task.Failed, 2, true}, {task.Done, 3, true},
+		{task.Done, 1, false}, {task.Failed, 1, false},
+		{task.Running, 2, false}, {task.Waiting, 2, false},
 	} {
-		if got := a.answered(test.state, test.attempt); got != test.want {
+		if got := a.Answered(task.Result{State: test.state, Attempt: test.attempt}); got != test.want {
 			t.Errorf("%s of attempt %d answers attempt 2: %t", test.state, test.attempt, got)
 		}
 	}
@@ -97,24 +98,37 @@ func TestAnOperationThatIsOlderThanTheLastOneIsIgnored(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	n := asking("node-a_driver_prepull")
 	n.Status.Operation.StartTime = metav1.NewTime(noon)
-	a := askedOf(n)[0]
+	a := TasksOf(n)[0]
 	for name, test := range map[string]struct {
-		last hostagent.Result
+		last task.Result
 		want bool
 	}{
-		"after one that began before":               {hostagent.Result{ID: "last", State: hostagent.Done, Since: noon.Add(-time.Hour)}, false},
-		"before one that is done":                   {hostagent.Result{ID: "last", State: hostagent.Done, Since: noon.Add(time.Hour)}, true},
-		"before one that failed":                    {hostagent.Result{ID: "last", State: hostagent.Failed, Since: noon.Add(time.Hour)}, true},
-		"before one of which nothing has ended":     {hostagent.Result{ID: "last", State: hostagent.Running, Since: noon.Add(time.Hour)}, false},
-		"by as much as two clocks may differ":       {hostagent.Result{ID: "last", State: hostagent.Done, Since: noon.Add(clockSkew)}, false},
-		"the same one, granted later":               {hostagent.Result{ID: "op", State: hostagent.Done, Since: noon.Add(time.Hour)}, false},
-		"after one of which the begin is not known": {hostagent.Result{ID: "last", State: hostagent.Done}, false},
+		"after one that began before":               {task.Result{ID: "last", State: task.Done, Since: noon.Add(-time.Hour)}, false},
+		"before one that is done":                   {task.Result{ID: "last", State: task.Done, Since: noon.Add(time.Hour)}, true},
+		"before one that failed":                    {task.Result{ID: "last", State: task.Failed, Since: noon.Add(time.Hour)}, true},
+		"before one of which nothing has ended":     {task.Result{ID: "last", State: task.Running, Since: noon.Add(time.Hour)}, false},
+		"by as much as two clocks may differ":       {task.Result{ID: "last", State: task.Done, Since: noon.Add(clockSkew)}, false},
+		"the same one, granted later":               {task.Result{ID: "op", State: task.Done, Since: noon.Add(time.Hour)}, false},
+		"after one of which the begin is not known": {task.Result{ID: "last", State: task.Done}, false},
 	} {
-		if got := a.outdated([]hostagent.Result{test.last}); got != test.want {
+		if got := a.Outdated([]task.Result{test.last}); got != test.want {
 			t.Errorf("an operation %s: ignored %t, want %t", name, got, test.want)
 		}
 	}
-	if o, err := a.forExecutor(hostagent.Auto, true, credentials{}); err != nil || !o.Since.Equal(noon) {
+	if o, err := a.Request(task.Auto, true); err != nil || !o.Since.Equal(noon) {
 		t.Errorf("the executor is told %+v, %v", o, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	a := TasksOf(asking("node-a_node_restart-runtime"))[0]
+	for err, want := range map[error]task.State{
+		task.ErrInvalid: task.Failed, task.ErrConflict: task.Failed, task.ErrLost: task.Failed,
+		task.ErrBusy: task.Running, task.ErrNotRecorded: task.Running, errors.New("other"): task.Running,
+	} {
+		got := a.Refused(err)
+		if got.State != want || got.Reason == "" || got.Message != err.Error() || got.Attempt != 2 || got.ID != "op" || got.Task != "node_restart-runtime" {
+			t.Errorf("%v: %+v, want %s", err, got, want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package hosttasks
+package hostapi
 
 import (
 	"cmp"
@@ -10,13 +10,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 const (
-	// reportPeriod is the age at which a report is renewed. With the time until it
+	// ReportPeriod is the age at which a report is renewed. With the time until it
 	// is noticed it stays below the minute that the API promises.
-	reportPeriod = 40 * time.Second
+	ReportPeriod = 40 * time.Second
 	// maxMissing and maxResults are the limits of the API.
 	maxMissing = 16
 	maxResults = 64
@@ -24,8 +24,8 @@ const (
 	keptOperations = 4
 )
 
-// reportOf words facts as the API does; results are added by who has them.
-func reportOf(facts hostagent.Facts, now time.Time) *topsv1.HostReport {
+// ReportOf words facts as the API does; results are added by who has them.
+func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
 	report := &topsv1.HostReport{Time: metav1.NewTime(now.UTC().Truncate(time.Second))}
 	if host := facts.Host; host != nil {
 		report.BootID, report.DriverVersion, report.FreeDiskBytes = host.BootID, host.DriverVersion, host.FreeDiskBytes
@@ -41,15 +41,15 @@ func reportOf(facts hostagent.Facts, now time.Time) *topsv1.HostReport {
 	return report
 }
 
-// due reports whether a report is to be applied: it says anything else than the one
+// Due reports whether a report is to be applied: it says anything else than the one
 // that is there, or that one is old. Free disk space alone changes all the time, and
 // is shown with the next.
-func due(shown, report *topsv1.HostReport) bool {
+func Due(shown, report *topsv1.HostReport) bool {
 	if shown == nil {
 		return true
 	}
 	age := report.Time.Sub(shown.Time.Time)
-	return age >= reportPeriod || age < 0 || !equality.Semantic.DeepEqual(lasting(shown), lasting(report))
+	return age >= ReportPeriod || age < 0 || !equality.Semantic.DeepEqual(lasting(shown), lasting(report))
 }
 
 func lasting(r *topsv1.HostReport) *topsv1.HostReport {
@@ -61,8 +61,8 @@ func lasting(r *topsv1.HostReport) *topsv1.HostReport {
 	return r
 }
 
-// currentOperations are the ids of the operations that the NodeUpgrade is about.
-func currentOperations(nodeUpgrade *topsv1.NodeUpgrade) []string {
+// CurrentOperations are the ids of the operations that the NodeUpgrade is about.
+func CurrentOperations(nodeUpgrade *topsv1.NodeUpgrade) []string {
 	var ids []string
 	if o := nodeUpgrade.Spec.Operation; o != nil {
 		ids = append(ids, o.ID)
@@ -73,10 +73,10 @@ func currentOperations(nodeUpgrade *topsv1.NodeUpgrade) []string {
 	return ids
 }
 
-// resultsOf words recorded results as the API does, sorted: those of the current
+// ResultsOf words recorded results as the API does, sorted: those of the current
 // operations, and of the last few others for which there is room.
-func resultsOf(node string, recorded []hostagent.Result, current []string) []topsv1.HostTaskResult {
-	of := map[string][]hostagent.Result{}
+func ResultsOf(node string, recorded []task.Result, current []string) []topsv1.HostTaskResult {
+	of := map[string][]task.Result{}
 	last := map[string]time.Time{}
 	for _, r := range recorded {
 		of[r.ID] = append(of[r.ID], r)
@@ -100,7 +100,7 @@ func resultsOf(node string, recorded []hostagent.Result, current []string) []top
 			break
 		}
 		for _, r := range of[id] {
-			shown = append(shown, resultOf(node, r))
+			shown = append(shown, ResultOf(node, r))
 		}
 	}
 	slices.SortFunc(shown, func(a, b topsv1.HostTaskResult) int {
@@ -109,8 +109,8 @@ func resultsOf(node string, recorded []hostagent.Result, current []string) []top
 	return shown
 }
 
-// resultOf words one result.
-func resultOf(node string, r hostagent.Result) topsv1.HostTaskResult {
+// ResultOf words one result.
+func ResultOf(node string, r task.Result) topsv1.HostTaskResult {
 	result := topsv1.HostTaskResult{
 		Operation: r.ID, Task: node + "_" + r.Task, Attempt: int32(r.Attempt),
 		State: topsv1.HostTaskState(r.State), Reason: string(r.Reason), Message: r.Message,
@@ -124,10 +124,11 @@ func resultOf(node string, r hostagent.Result) topsv1.HostTaskResult {
 	return result
 }
 
-// with returns recorded results, and what the executor would not do in their place.
-func with(recorded []hostagent.Result, refused map[key]hostagent.Result) []hostagent.Result {
-	all := slices.DeleteFunc(slices.Clone(recorded), func(r hostagent.Result) bool {
-		_, is := refused[key{r.ID, r.Task}]
+// WithRefused returns recorded results, and in their place what the executor did not do,
+// by the keys of the tasks.
+func WithRefused(recorded []task.Result, refused map[string]task.Result) []task.Result {
+	all := slices.DeleteFunc(slices.Clone(recorded), func(r task.Result) bool {
+		_, is := refused[task.KeyOf(r.ID, r.Task)]
 		return is
 	})
 	for _, r := range refused {

@@ -1,4 +1,4 @@
-package hosttasks
+package hostapi
 
 import (
 	"fmt"
@@ -10,15 +10,15 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func TestReportOf(t *testing.T) {
-	got := reportOf(hostagent.Facts{
-		Host: &hostagent.HostFacts{DriverVersion: "1.0", Devices: ptr.To(8), BootID: "b", FreeDiskBytes: ptr.To(int64(5)), Missing: make([]string, 20)},
-		Runtime: &hostagent.RuntimeFacts{Engine: hostagent.Docker, Version: "20.10", Default: "runc", RestartStopsContainers: true,
+	got := ReportOf(task.Facts{
+		Host: &task.HostFacts{DriverVersion: "1.0", Devices: ptr.To(8), BootID: "b", FreeDiskBytes: ptr.To(int64(5)), Missing: make([]string, 20)},
+		Runtime: &task.RuntimeFacts{Engine: task.Docker, Version: "20.10", Default: "runc", RestartStopsContainers: true,
 			Instance: "of no interest to others"},
 	}, noon.Add(time.Millisecond))
 	want := &topsv1.HostReport{Time: metav1.NewTime(noon), BootID: "b", DriverVersion: "1.0", Devices: ptr.To[int32](8), FreeDiskBytes: ptr.To(int64(5)),
@@ -26,7 +26,7 @@ func TestReportOf(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(&topsv1.HostReport{Time: metav1.NewTime(noon)}, reportOf(hostagent.Facts{}, noon)); diff != "" {
+	if diff := cmp.Diff(&topsv1.HostReport{Time: metav1.NewTime(noon)}, ReportOf(task.Facts{}, noon)); diff != "" {
 		t.Errorf("report of nothing (-want +got):\n%s", diff)
 	}
 }
@@ -35,7 +35,7 @@ func TestAReportIsDue(t *testing.T) {
 	shown := &topsv1.HostReport{Time: metav1.NewTime(noon), Devices: ptr.To[int32](8), FreeDiskBytes: ptr.To(int64(5)), Missing: []string{"x: y"}}
 	change := func(f func(*topsv1.HostReport)) *topsv1.HostReport {
 		r := shown.DeepCopy()
-		r.Time = metav1.NewTime(noon.Add(reportPeriod - time.Second))
+		r.Time = metav1.NewTime(noon.Add(ReportPeriod - time.Second))
 		f(r)
 		return r
 	}
@@ -53,18 +53,18 @@ func TestAReportIsDue(t *testing.T) {
 		"when something else is missing":           {shown, change(func(r *topsv1.HostReport) { r.Missing = nil }), true},
 		"when there is a result":                   {shown, change(func(r *topsv1.HostReport) { r.Results = []topsv1.HostTaskResult{{Task: "t"}} }), true},
 	} {
-		if got := due(test.shown, test.report); got != test.want {
+		if got := Due(test.shown, test.report); got != test.want {
 			t.Errorf("%s: due=%t", name, got)
 		}
 	}
 }
 
 func TestResultsOf(t *testing.T) {
-	var recorded []hostagent.Result
+	var recorded []task.Result
 	for i := range 7 {
-		for _, task := range []string{"driver_prepull", "node_restart-runtime"} {
-			recorded = append(recorded, hostagent.Result{ID: fmt.Sprint("op-", i), Task: task, Attempt: i, State: hostagent.Done,
-				Reason: hostagent.ReasonRead, Started: noon.Add(time.Duration(i) * time.Hour)})
+		for _, name := range []string{"driver_prepull", "node_restart-runtime"} {
+			recorded = append(recorded, task.Result{ID: fmt.Sprint("op-", i), Task: name, Attempt: i, State: task.Done,
+				Reason: task.ReasonRead, Started: noon.Add(time.Duration(i) * time.Hour)})
 		}
 	}
 	operations := func(results []topsv1.HostTaskResult) (ids []string) {
@@ -75,7 +75,7 @@ func TestResultsOf(t *testing.T) {
 		}
 		return ids
 	}
-	got := resultsOf("node-a", recorded, []string{"op-1", "op-2"})
+	got := ResultsOf("node-a", recorded, []string{"op-1", "op-2"})
 	if diff := cmp.Diff([]string{"op-1", "op-2", "op-5", "op-6"}, operations(got)); diff != "" || len(got) != 8 {
 		t.Errorf("operations with results (-want +got):\n%s", diff)
 	}
@@ -85,18 +85,18 @@ func TestResultsOf(t *testing.T) {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
 	for i := range 61 { // with the two of its own the last operation leaves room for one result
-		recorded = append(recorded, hostagent.Result{ID: "op-6", Task: fmt.Sprintf("c%d_prepull", i), Started: noon})
+		recorded = append(recorded, task.Result{ID: "op-6", Task: fmt.Sprintf("c%d_prepull", i), Started: noon})
 	}
-	if diff := cmp.Diff([]string{"op-6"}, operations(resultsOf("node-a", recorded, []string{"op-6", "op-6"}))); diff != "" {
+	if diff := cmp.Diff([]string{"op-6"}, operations(ResultsOf("node-a", recorded, []string{"op-6", "op-6"}))); diff != "" {
 		t.Errorf("operations with results (-want +got):\n%s", diff)
 	}
 }
 
 func TestWhatWasRefusedIsShownInPlaceOfWhatIsRecorded(t *testing.T) {
-	recorded := []hostagent.Result{{ID: "a", Task: "x_y", State: hostagent.Done}, {ID: "b", Task: "x_y", State: hostagent.Done}}
-	refused := map[key]hostagent.Result{{"b", "x_y"}: {ID: "b", Task: "x_y", State: hostagent.Failed}}
-	got := with(recorded, refused)
-	if len(got) != 2 || got[0].State != hostagent.Done || got[1].State != hostagent.Failed || recorded[1].State != hostagent.Done {
+	recorded := []task.Result{{ID: "a", Task: "x_y", State: task.Done}, {ID: "b", Task: "x_y", State: task.Done}}
+	refused := map[string]task.Result{"b_x_y": {ID: "b", Task: "x_y", State: task.Failed}}
+	got := WithRefused(recorded, refused)
+	if len(got) != 2 || got[0].State != task.Done || got[1].State != task.Failed || recorded[1].State != task.Done {
 		t.Errorf("results %+v of %+v", got, recorded)
 	}
 }

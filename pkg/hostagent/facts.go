@@ -1,6 +1,7 @@
 package hostagent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,23 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
-)
 
-// HostFacts are what the files of the node say. What could not be read is empty
-// and explained in Missing.
-type HostFacts struct {
-	// DriverVersion is what the loaded driver says of itself
-	// (/sys/module/enflame/version); "" when none is loaded.
-	DriverVersion string `json:"driverVersion,omitempty"`
-	// Devices is the number of cards, /dev/gcu0 and on; nil when they could not be counted.
-	Devices *int `json:"devices,omitempty"`
-	// BootID changes with each boot of the node.
-	BootID string `json:"bootID,omitempty"`
-	// FreeDiskBytes where the engine keeps images; nil when unknown.
-	FreeDiskBytes *int64 `json:"freeDiskBytes,omitempty"`
-	// Missing explains what could not be read, sorted by what it is about.
-	Missing []string `json:"missing,omitempty"`
-}
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+)
 
 const (
 	driverVersionFile = "sys/module/enflame/version"
@@ -35,18 +22,57 @@ const (
 // cardPattern leaves out gcuctl and vgcu (components 1.0).
 var cardPattern = regexp.MustCompile(`^gcu[0-9]+$`)
 
+// facts reads what the node shows now. What cannot be read is left out and explained
+// in Host.Missing; Host is never nil. The error is that of ctx.
+func (h host) facts(ctx context.Context, wanted task.Engine) (task.Facts, error) {
+	files := readHostFacts(h.root)
+	facts := task.Facts{Host: &files}
+	note := func(what string, err error) {
+		if err != nil {
+			files.Missing = append(files.Missing, what+": "+err.Error())
+		}
+	}
+	status, err := h.running(ctx, wanted)
+	note("container engine", err)
+	if err == nil {
+		status.Instance, err = h.instanceOf(ctx, status.Engine)
+		note("instance of "+string(status.Engine), err)
+		facts.Runtime = &status.RuntimeFacts
+		free, err := freeDisk(h.root, status.imageStore)
+		note("free disk", err)
+		if err == nil {
+			files.FreeDiskBytes = &free
+		}
+	}
+	if ctx.Err() != nil {
+		return task.Facts{}, context.Cause(ctx)
+	}
+	return facts, nil
+}
+
+// running asks the engine that is wanted, or found for Auto.
+func (h host) running(ctx context.Context, wanted task.Engine) (engineStatus, error) {
+	engine, err := h.detect(ctx, wanted)
+	if err != nil {
+		return engineStatus{}, err
+	}
+	status, err := h.ask(ctx, engine)
+	status.Engine = engine
+	return status, err
+}
+
 // readHostFacts reads below a host root.
-func readHostFacts(hostRoot string) HostFacts {
+func readHostFacts(hostRoot string) task.HostFacts {
 	root, err := os.OpenRoot(hostRoot)
 	if err != nil {
-		return HostFacts{Missing: []string{fmt.Sprintf("host root: %v", err)}}
+		return task.HostFacts{Missing: []string{fmt.Sprintf("host root: %v", err)}}
 	}
 	defer func() { _ = root.Close() }() // it was read only
 	return hostFactsOf(root.FS())
 }
 
-func hostFactsOf(host fs.FS) HostFacts {
-	var facts HostFacts
+func hostFactsOf(host fs.FS) task.HostFacts {
+	var facts task.HostFacts
 	note := func(what string, err error) {
 		if err != nil {
 			facts.Missing = append(facts.Missing, fmt.Sprintf("%s: %v", what, err))
