@@ -107,7 +107,7 @@ func (p Previewer) podsInQuestion(ctx context.Context, policy eviction.Policy, n
 // evicted tells which pods leave a node that is drained, and what holds the others, or
 // them: a budget that allows no eviction now.
 func evicted(node string, pods []corev1.Pod, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
-	evict, r := eviction.Decide(eviction.Facts{NodeReady: true, Pods: drain.Filter(eviction.InQuestion(node, pods, policy), nil)}, policy, nil, now, now)
+	evict, r := eviction.Decide(eviction.Facts{NodeReady: true, Pods: drain.Filter(eviction.Candidates(node, pods, policy), nil)}, policy, nil, now, now)
 	var parts []string
 	if said := r.Message(); said != "" {
 		parts = append(parts, said)

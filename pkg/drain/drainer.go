@@ -87,9 +87,9 @@ func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attem
 	return r, ctx.Err()
 }
 
-// Look is a pass that evicts nothing: a pod that is to be evicted has the outcome of
+// DryRun is a pass that evicts nothing: a pod that is to be evicted has the outcome of
 // its last attempt, or is Due. The rest is as with Pass.
-func (d Drainer) Look(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
+func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
 	facts, err := d.observe(ctx, node, p)
 	if err != nil {
 		return eviction.Result{}, err
@@ -113,7 +113,7 @@ func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (e
 	if err := d.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return f, fmt.Errorf("listing pods on node %s: %w", node, err)
 	}
-	pods, lookups := eviction.InQuestion(node, list.Items, p), map[types.NamespacedName]error{}
+	pods, lookups := eviction.Candidates(node, list.Items, p), map[types.NamespacedName]error{}
 	for _, pod := range pods {
 		key := daemonSetOf(pod)
 		if _, done := lookups[key]; !done && key.Name != "" {

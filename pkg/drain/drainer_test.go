@@ -117,7 +117,7 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	d, policy := s.drainer(), policyOf(t, nil)
 
 	look := func(attempts eviction.Attempts) eviction.Result {
-		r, err := d.Look(t.Context(), "n1", policy, attempts, start, start.Add(time.Hour))
+		r, err := d.DryRun(t.Context(), "n1", policy, attempts, start, start.Add(time.Hour))
 		s.must(err)
 		return r
 	}

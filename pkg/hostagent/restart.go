@@ -35,7 +35,7 @@ func (s restarter) restart(ctx context.Context, o task.Request, r task.Record) (
 		var err error
 		switch d.Step {
 		case restart.Report:
-			if kept := s.records.of(r.Key()).Result; !d.State.Final() && says(kept, d) && kept.Attempt == r.Result.Attempt {
+			if kept := s.records.of(r.Key()).Result; !d.State.Final() && matches(kept, d) && kept.Attempt == r.Result.Attempt {
 				return r.Result, nil
 			}
 			s.logCycle(o, f, r, d)
@@ -209,7 +209,7 @@ func (s restarter) logCycle(o task.Request, f restart.Facts, r task.Record, d re
 	cycle.Printf("End of current restart cycle, operation %s", o.ID)
 }
 
-// says reports whether a result is as a decision has it.
-func says(r task.Result, d restart.Decision) bool {
+// matches reports whether a result is as a decision has it.
+func matches(r task.Result, d restart.Decision) bool {
 	return r.State == d.State && r.Reason == d.Reason && r.Message == task.Short(d.Message)
 }

@@ -27,17 +27,17 @@ type attempts struct {
 	last      eviction.Attempts
 }
 
-// look reports whether a node is empty, read past the cache.
-func (e *evictions) look(ctx context.Context, f operation.Facts, policy eviction.Policy) (operation.Drained, error) {
+// drained reports whether a node is empty, read past the cache.
+func (e *evictions) drained(ctx context.Context, f operation.Facts, policy eviction.Policy) (operation.Drained, error) {
 	op := f.Record.Operation
 	if op.DrainAll {
 		policy = policy.All()
 	}
-	found, err := e.drainer.Look(ctx, f.Node.Name, policy, e.lastOf(f.Node.Name, op.ID), drainBegin(op, f.Now), f.Now)
+	found, err := e.drainer.DryRun(ctx, f.Node.Name, policy, e.lastOf(f.Node.Name, op.ID), drainBegin(op, f.Now), f.Now)
 	return operation.Drained{Empty: found.Done(), Stuck: found.Stuck(), Message: found.Message()}, err
 }
 
-// evict makes one pass of a drain. What it could not do is seen by the next look.
+// evict makes one pass of a drain. What it could not do is seen by the next dry run.
 func (e *evictions) evict(ctx context.Context, f operation.Facts, policy eviction.Policy, effect operation.Effect) error {
 	if effect.All {
 		policy = policy.All()

@@ -89,7 +89,7 @@ func (r observer) readDrained(ctx context.Context, o *observation) (err error) {
 	case o.policyErr != nil:
 		o.facts.Drained = operation.Drained{Stuck: true, Message: o.policyErr.Error()}
 	default:
-		o.facts.Drained, err = r.evictions.look(ctx, o.facts, o.policy)
+		o.facts.Drained, err = r.evictions.drained(ctx, o.facts, o.policy)
 	}
 	return err
 }

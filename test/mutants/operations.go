@@ -113,7 +113,7 @@ var ofOperations = []mutant{
 		"$rec.Pod != nil", "$rec.Pod == nil"},
 	{"drain-blames", "a drain that does not end counts against the version", nodes, "evict.deadline",
 		"$deadline{$after, $OperationDeferred, $reason}", "$deadline{$after, topsv1.OperationFailed, $reason}"},
-	{"untouched-blamed", "a node that was lost before it was touched counts against the version", nodes, "view.blame",
+	{"untouched-blamed", "a node that was lost before it was touched counts against the version", nodes, "snapshot.blame",
 		"$op.Touched", `$op.ID != ""`},
 	{"broken-card-blames", "a card that was broken before counts against the version", nodes, "driverLacks",
 		"$need = $before.Devices", "$need = 8"},
@@ -132,7 +132,7 @@ var ofOperations = []mutant{
 		"$op.Held = true", ""},
 	{"quarantine-forgotten", "a rollback that fails is a failure like any other", nodes, "end",
 		"$op.Purpose == $PurposeRollback", `$op.Purpose == ""`},
-	{"offline-worked-on", "a node that is offline is worked on", nodes, "goOn",
+	{"offline-worked-on", "a node that is offline is worked on", nodes, "proceed",
 		"!$s.$f.$Node.$Ready", `!$s.$f.$Node.$Ready && $s.op.Task == ""`},
 	{"away-counts", "the time a node was away counts against its task", nodes, "inTime",
 		"$Since.After($from)", "$Since.Before($from) && $Since.After($from)"},
@@ -149,11 +149,11 @@ var ofOperations = []mutant{
 		$over := $Over($op)`,
 		`$wanted := $Wanted
 		$over := $Over($op) || $Wanted != nil && $Wanted.ID != $op.ID`},
-	{"target-moved", "an operation goes on for a revision that is not the newest any more", nodes, "replace.overtaken",
+	{"target-moved", "an operation goes on for a revision that is not the newest any more", nodes, "replace.superseded",
 		"$member.$Newest != $target.Revision", "$member.$Newest == $member.DaemonSet"},
 	{"agent-silent", "a node whose agent is silent is begun", nodes, "nodeLacks",
 		`$lack($silent(), "the node agent is silent")`, `$lack(host == nil, "the node agent is silent")`},
-	{"same-component", "the DaemonSet of another gr is taken for the target", nodes, "view.member",
+	{"same-component", "the DaemonSet of another gr is taken for the target", nodes, "snapshot.member",
 		"$Component == $component && $UID == $target.DaemonSet.UID", "$Component == $component"},
 	{"users-uncontrolled", "pods are deleted of a DaemonSet that replaces them by itself", nodes, "replaceDriver.stopUsers",
 		"!$Terminating && !$Uncontrolled && $nameUser($rec, $NamedPod)",
@@ -171,7 +171,7 @@ var ofOperations = []mutant{
 		"$now.After($until)", "$now.After($until) && $until.IsZero()"},
 	{"grant-ignored", "a node is touched before it has its slot", nodes, "prepare",
 		"$Next = $free; return $prepared", "return false"},
-	{"grant-unstored", "a node is touched before it is recorded that it has its slot", nodes, "goOn",
+	{"grant-unstored", "a node is touched before it is recorded that it has its slot", nodes, "proceed",
 		`if $wanted.Granted && !$op.Granted {
 			$grant($c)
 			return

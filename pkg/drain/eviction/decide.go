@@ -56,7 +56,7 @@ func (s Self) is(pod *corev1.Pod) bool {
 type Facts struct {
 	// NodeReady reports whether the kubelet of the node answers.
 	NodeReady bool
-	// Pods that the drain is about, see InQuestion.
+	// Pods that the drain is about, see Candidates.
 	Pods []Pod
 	// Self is the pod of this program.
 	Self Self
@@ -111,9 +111,9 @@ func Expect(f Facts, p Policy, attempts Attempts, since, now time.Time) Result {
 	return r
 }
 
-// InQuestion returns the pods that a drain of a node is about, sorted by namespace and
+// Candidates returns the pods that a drain of a node is about, sorted by namespace and
 // name: those in scope that can still run something.
-func InQuestion(node string, pods []corev1.Pod, p Policy) []*corev1.Pod {
+func Candidates(node string, pods []corev1.Pod, p Policy) []*corev1.Pod {
 	var found []*corev1.Pod
 	for i := range pods {
 		pod := &pods[i]

@@ -28,7 +28,7 @@ func named(ns, name string) types.NamespacedName {
 // factsOf are the facts of n1 when it is Ready, and kubectl's filters have no objections.
 func factsOf(p Policy, pods ...corev1.Pod) Facts {
 	f := Facts{NodeReady: true}
-	for _, pod := range InQuestion("n1", pods, p) {
+	for _, pod := range Candidates("n1", pods, p) {
 		f.Pods = append(f.Pods, Pod{Pod: pod})
 	}
 	return f

@@ -90,13 +90,13 @@ func failed(s Step, reason task.Reason, format string, arguments ...any) Decisio
 // Decide is the decision: the state of a restart is read off the daemon, not remembered.
 func Decide(f Facts) Decision {
 	if f.Begun != nil {
-		return goOn(f)
+		return begun(f)
 	}
-	return first(f)
+	return notBegun(f)
 }
 
-// first decides before the request is made: nothing was disturbed yet.
-func first(f Facts) Decision {
+// notBegun decides before the request is made: nothing was disturbed yet.
+func notBegun(f Facts) Decision {
 	switch {
 	case f.EngineErr != nil:
 		return Decision{Report, task.Running, task.ReasonNoEngine, f.EngineErr.Error()} // somebody may be restarting it
@@ -121,9 +121,9 @@ func first(f Facts) Decision {
 	return Decision{Begin, task.Running, task.ReasonInProgress, fmt.Sprintf("restarting %s for default runtime %s", f.Runtime.Engine, f.Want.DefaultRuntime)}
 }
 
-// goOn decides after the request was recorded: by an agent that waits for the
+// begun decides after the request was recorded: by an agent that waits for the
 // restart, or by one that the restart has ended.
-func goOn(f Facts) Decision {
+func begun(f Facts) Decision {
 	switch {
 	case f.InstanceErr != nil:
 		return unlessExpired(f, task.ReasonInstanceUnknown, f.InstanceErr)

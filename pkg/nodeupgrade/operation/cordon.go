@@ -11,7 +11,7 @@ import (
 // operation holds the cordon, defers the operation.
 type cordonNode struct{ base }
 
-func (cordonNode) done(v *view, _ upgradeplan.Task) bool { return v.cordoned() }
+func (cordonNode) done(s *snapshot, _ upgradeplan.Task) bool { return s.cordoned() }
 
 func (cordonNode) attempt(c *changes, _ upgradeplan.Task) verdict {
 	change := cordon.DecideCordon(c.f.Node.Cordon, c.op.ID)
@@ -22,22 +22,22 @@ func (cordonNode) attempt(c *changes, _ upgradeplan.Task) verdict {
 	return waiting(ReasonCordonHeld, "%s", change.Message)
 }
 
-func (cordonNode) deadline(v *view, _ verdict) deadline {
-	return deadline{v.limits.progress, topsv1.OperationDeferred, ReasonCordonHeld}
+func (cordonNode) deadline(s *snapshot, _ verdict) deadline {
+	return deadline{s.limits.progress, topsv1.OperationDeferred, ReasonCordonHeld}
 }
 
 // lasts is false: a node that somebody uncordoned is cordoned again.
-func (cordonNode) lasts(*view, upgradeplan.Task) bool { return false }
+func (cordonNode) lasts(*snapshot, upgradeplan.Task) bool { return false }
 
 // uncordonNode stands for giving the node back, which is the end of every operation,
 // whatever its job says: see release. It never holds the job, so it is always done and
 // never current, and has no deadline of its own.
 type uncordonNode struct{ base }
 
-func (uncordonNode) done(*view, upgradeplan.Task) bool { return true }
+func (uncordonNode) done(*snapshot, upgradeplan.Task) bool { return true }
 
 func (uncordonNode) attempt(*changes, upgradeplan.Task) verdict { return waiting(ReasonInProgress, "") }
 
-func (uncordonNode) deadline(v *view, _ verdict) deadline {
-	return deadline{v.limits.progress, v.blame(), ReasonProgressDeadline}
+func (uncordonNode) deadline(s *snapshot, _ verdict) deadline {
+	return deadline{s.limits.progress, s.blame(), ReasonProgressDeadline}
 }

@@ -59,7 +59,7 @@
 //	table.go, drained.go         all tasks; whether one needs the node empty
 //	precheck.go … soak.go        the tasks
 //	task.go                      what a kind of task has to say
-//	changes.go, view.go          what a decision changes, and what it looks at
+//	changes.go, snapshot.go      what a decision changes, and what it reads
 //	events.go                    the events of what was stored
 //	facts.go, limits.go          what is read, and the deadlines
 //	objects.go, taint.go,

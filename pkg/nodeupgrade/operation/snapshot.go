@@ -8,9 +8,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// view is what a decision looks at: the facts, and the record as far as this decision
+// snapshot is what a decision reads: the facts, and the record as far as this decision
 // has changed it. Nothing is changed through it.
-type view struct {
+type snapshot struct {
 	f *Facts
 	// op is the record; wanted the operation it is about, nil when that is no longer
 	// known; job its tasks.
@@ -38,18 +38,18 @@ type traits struct {
 }
 
 // recorded returns the record of a task; pending when it has none.
-func (v *view) recorded(t upgradeplan.Task) topsv1.OperationTask {
+func (s *snapshot) recorded(t upgradeplan.Task) topsv1.OperationTask {
 	name := t.String()
-	i := slices.IndexFunc(v.op.Tasks, func(r topsv1.OperationTask) bool { return r.Name == name })
+	i := slices.IndexFunc(s.op.Tasks, func(r topsv1.OperationTask) bool { return r.Name == name })
 	if i < 0 {
 		return topsv1.OperationTask{Name: name, State: topsv1.OperationTaskPending}
 	}
-	return v.op.Tasks[i]
+	return s.op.Tasks[i]
 }
 
 // has reports whether the job has a task of an action on a target.
-func (v *view) has(action, target string) bool {
-	for t := range v.job.All() {
+func (s *snapshot) has(action, target string) bool {
+	for t := range s.job.All() {
 		if t.Action == action && t.Target == target {
 			return true
 		}
@@ -58,17 +58,17 @@ func (v *view) has(action, target string) bool {
 }
 
 // stageOf returns the index of the stage of a task, -1 when the job does not have it.
-func (v *view) stageOf(t upgradeplan.Task) int {
-	return slices.IndexFunc(v.job.Job, func(stage upgradeplan.Stage) bool { return slices.Contains(stage, t) })
+func (s *snapshot) stageOf(t upgradeplan.Task) int {
+	return slices.IndexFunc(s.job.Job, func(stage upgradeplan.Stage) bool { return slices.Contains(stage, t) })
 }
 
 // begun reports whether one, or every, task of a kind was begun, or needs no begin.
-func (v *view) begun(kind func(upgradeplan.Task) bool, every bool) bool {
-	for t := range v.job.All() {
+func (s *snapshot) begun(kind func(upgradeplan.Task) bool, every bool) bool {
+	for t := range s.job.All() {
 		if !kind(t) {
 			continue
 		}
-		rec := v.recorded(t)
+		rec := s.recorded(t)
 		begun := rec.StartTime != nil || every && rec.State != topsv1.OperationTaskPending
 		if begun != every {
 			return begun
@@ -78,55 +78,55 @@ func (v *view) begun(kind func(upgradeplan.Task) bool, every bool) bool {
 }
 
 // prepares reports whether a task touches nothing, and so needs no grant.
-func (v *view) prepares(t upgradeplan.Task) bool { return v.job.traits[t].prepares }
+func (s *snapshot) prepares(t upgradeplan.Task) bool { return s.job.traits[t].prepares }
 
 // disturbs reports whether a task needs the node empty.
-func (v *view) disturbs(t upgradeplan.Task) bool { return v.job.traits[t].disturbs }
+func (s *snapshot) disturbs(t upgradeplan.Task) bool { return s.job.traits[t].disturbs }
 
 // disturbed reports whether more was begun than to prepare the node.
-func (v *view) disturbed() bool {
-	return v.begun(func(t upgradeplan.Task) bool { return !v.prepares(t) }, false)
+func (s *snapshot) disturbed() bool {
+	return s.begun(func(t upgradeplan.Task) bool { return !s.prepares(t) }, false)
 }
 
 // target returns the target of a component, nil when the operation has none.
-func (v *view) target(component string) *topsv1.OperationTarget {
-	i := slices.IndexFunc(v.wanted.Targets, func(t topsv1.OperationTarget) bool { return t.Component == component })
+func (s *snapshot) target(component string) *topsv1.OperationTarget {
+	i := slices.IndexFunc(s.wanted.Targets, func(t topsv1.OperationTarget) bool { return t.Component == component })
 	if i < 0 {
 		return nil
 	}
-	return &v.wanted.Targets[i]
+	return &s.wanted.Targets[i]
 }
 
 // member returns the member of a target, nil when its DaemonSet is not there.
-func (v *view) member(component string) *Member {
-	target := v.target(component)
+func (s *snapshot) member(component string) *Member {
+	target := s.target(component)
 	if target == nil {
 		return nil
 	}
-	i := slices.IndexFunc(v.f.Members, func(m Member) bool { return m.Component == component && m.UID == target.DaemonSet.UID })
+	i := slices.IndexFunc(s.f.Members, func(m Member) bool { return m.Component == component && m.UID == target.DaemonSet.UID })
 	if i < 0 {
 		return nil
 	}
-	return &v.f.Members[i]
+	return &s.f.Members[i]
 }
 
 // atTarget reports whether the pod of a task's component already has its wanted revision.
-func (v *view) atTarget(t upgradeplan.Task) bool {
-	m := v.member(t.Target)
-	return m != nil && m.Pod != nil && m.Pod.Revision == v.target(t.Target).Revision
+func (s *snapshot) atTarget(t upgradeplan.Task) bool {
+	m := s.member(t.Target)
+	return m != nil && m.Pod != nil && m.Pod.Revision == s.target(t.Target).Revision
 }
 
 // uses reports whether a component holds the device open.
-func (v *view) uses(component string) bool { return slices.Contains(v.users, component) }
+func (s *snapshot) uses(component string) bool { return slices.Contains(s.users, component) }
 
 // silent reports whether the agent has not been heard of lately.
-func (v *view) silent() bool {
-	return v.f.Host == nil || !v.f.Now.Before(v.f.Host.Time.Add(v.limits.silence))
+func (s *snapshot) silent() bool {
+	return s.f.Host == nil || !s.f.Now.Before(s.f.Host.Time.Add(s.limits.silence))
 }
 
-// answered returns the agent's result of the present attempt of a task, nil when it has none.
-func (v *view) answered(t upgradeplan.Task) *topsv1.HostTaskResult {
-	rec, result := v.recorded(t), v.f.Host.Result(v.op.ID, t.String())
+// hostResult returns the agent's result of the present attempt of a task, nil when it has none.
+func (s *snapshot) hostResult(t upgradeplan.Task) *topsv1.HostTaskResult {
+	rec, result := s.recorded(t), s.f.Host.Result(s.op.ID, t.String())
 	if result == nil || rec.Attempts == 0 || result.Attempt < rec.Attempts {
 		return nil
 	}
@@ -139,15 +139,15 @@ func succeeded(result *topsv1.HostTaskResult) bool {
 }
 
 // cordoned reports whether the node takes no new pods, cordoned by us or by somebody else.
-func (v *view) cordoned() bool {
-	change := cordon.DecideCordon(v.f.Node.Cordon, v.op.ID)
+func (s *snapshot) cordoned() bool {
+	change := cordon.DecideCordon(s.f.Node.Cordon, s.op.ID)
 	return change.Cordoned && !change.Needed() && change.Reason != cordon.ReasonHeldByOther
 }
 
 // blame is Failed, which counts against the version, only when something of it was put
 // on the node; otherwise Deferred.
-func (v *view) blame() topsv1.OperationPhase {
-	if v.op.Touched {
+func (s *snapshot) blame() topsv1.OperationPhase {
+	if s.op.Touched {
 		return topsv1.OperationFailed
 	}
 	return topsv1.OperationDeferred
