@@ -25,16 +25,16 @@ const ConfigurePatience = time.Minute
 type Step int
 
 const (
-	// Report: the result says it; nothing is begun. Unless it is final, Execute is to
+	// Report ends the call with a result; nothing is begun. Unless it is final, Execute is to
 	// be called again.
 	Report Step = iota
-	// Begin: record the request.
+	// Begin records the request.
 	Begin
-	// Attempt: record the attempt, then have the service manager restart the engine.
+	// Attempt records the attempt, then has the service manager restart the engine.
 	Attempt
-	// Wait and look again.
+	// Wait, and look again.
 	Wait
-	// Finish: record the result for good.
+	// Finish records the result for good.
 	Finish
 )
 
