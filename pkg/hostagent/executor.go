@@ -59,29 +59,29 @@ func servicesOf(o Options) (h host, manager ServiceManager) {
 //
 // A restart that has ended answers from the journal. Everything else looks
 // anew: a failed pull can be repeated, facts are read again.
-func (e *Executor) Execute(ctx context.Context, o task.Request) (task.Result, error) {
-	if err := o.Validate(); err != nil {
+func (e *Executor) Execute(ctx context.Context, request task.Request) (task.Result, error) {
+	if err := request.Validate(); err != nil {
 		return task.Result{}, err
 	}
-	r, release, err := e.records.take(o)
+	r, release, err := e.records.take(request)
 	if err != nil {
 		return task.Result{}, err
 	}
 	defer release()
 	switch {
 	case r.Final():
-		return e.records.again(o, r)
-	case o.Prepull != nil:
-		return e.puller.prepull(ctx, o, r)
-	case o.RestartRuntime != nil:
-		return e.restarter.restart(ctx, o, r)
+		return e.records.again(request, r)
+	case request.Prepull != nil:
+		return e.puller.prepull(ctx, request, r)
+	case request.RestartRuntime != nil:
+		return e.restarter.restart(ctx, request, r)
 	}
-	return e.verify(ctx, o, r)
+	return e.verify(ctx, request, r)
 }
 
 // verify reads what the node shows. What it means is for the asker to say.
-func (e *Executor) verify(ctx context.Context, o task.Request, r task.Record) (task.Result, error) {
-	facts, err := e.Facts(ctx, o.Engine)
+func (e *Executor) verify(ctx context.Context, request task.Request, r task.Record) (task.Result, error) {
+	facts, err := e.Facts(ctx, request.Engine)
 	if err != nil {
 		return task.Result{}, err
 	}

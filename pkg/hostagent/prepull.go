@@ -22,8 +22,8 @@ type puller struct {
 
 // prepull sees to it that images are on this node. That they are there is the
 // predicate; the record is for people.
-func (u puller) prepull(ctx context.Context, o task.Request, r task.Record) (task.Result, error) {
-	limit, cancel := context.WithTimeout(ctx, o.Timeout())
+func (u puller) prepull(ctx context.Context, request task.Request, r task.Record) (task.Result, error) {
+	limit, cancel := context.WithTimeout(ctx, request.Timeout())
 	defer cancel()
 	r.Result.State, r.Result.Reason, r.Result.Message = task.Running, task.ReasonInProgress, "pulling images"
 	r.Result.Finished, r.Result.Facts = time.Time{}, task.Facts{}
@@ -32,36 +32,36 @@ func (u puller) prepull(ctx context.Context, o task.Request, r task.Record) (tas
 		return task.Result{}, err
 	}
 	done := task.ReasonPresent
-	for _, image := range o.Prepull.Images {
-		id, reason, err := u.fetch(limit, o, image)
+	for _, image := range request.Prepull.Images {
+		id, reason, err := u.fetch(limit, request, image)
 		switch {
 		case errors.Is(context.Cause(ctx), task.ErrWithdrawn):
 			return u.records.end(r, task.Failed, task.ReasonWithdrawn, task.ErrWithdrawn.Error())
 		case ctx.Err() != nil:
 			return r.Result, context.Cause(ctx)
 		case limit.Err() != nil && err != nil:
-			return u.records.end(r, task.Failed, task.ReasonPullTimedOut, noted(o, fmt.Sprintf("pulling %s: not done after %s: %v", image, o.Timeout(), err)))
+			return u.records.end(r, task.Failed, task.ReasonPullTimedOut, noted(request, fmt.Sprintf("pulling %s: not done after %s: %v", image, request.Timeout(), err)))
 		case err != nil:
-			return u.records.end(r, task.Failed, reason, noted(o, fmt.Sprintf("pulling %s: %v", image, err)))
+			return u.records.end(r, task.Failed, reason, noted(request, fmt.Sprintf("pulling %s: %v", image, err)))
 		case reason == task.ReasonPulled:
 			done = task.ReasonPulled
 		}
 		r.Result.Facts.Images = append(r.Result.Facts.Images, task.ImageFacts{Name: image, ID: id})
 	}
-	return u.records.end(r, task.Done, done, noted(o, ""))
+	return u.records.end(r, task.Done, done, noted(request, ""))
 }
 
 // noted puts the note of a prepull before a message.
-func noted(o task.Request, message string) string {
-	if o.Prepull.Note == "" || message == "" {
-		return o.Prepull.Note + message
+func noted(request task.Request, message string) string {
+	if request.Prepull.Note == "" || message == "" {
+		return request.Prepull.Note + message
 	}
-	return o.Prepull.Note + "; " + message
+	return request.Prepull.Note + "; " + message
 }
 
 // fetch sees to it that one image is there.
-func (u puller) fetch(ctx context.Context, o task.Request, image string) (id string, reason task.Reason, err error) {
-	kind, err := u.host.detect(ctx, o.Engine)
+func (u puller) fetch(ctx context.Context, request task.Request, image string) (id string, reason task.Reason, err error) {
+	kind, err := u.host.detect(ctx, request.Engine)
 	if err != nil {
 		return "", task.ReasonNoEngine, err
 	}
@@ -70,7 +70,7 @@ func (u puller) fetch(ctx context.Context, o task.Request, image string) (id str
 		return "", task.ReasonNoEngine, err
 	}
 	defer func() { err = errors.Join(err, client.close()) }()
-	return pull(ctx, client, image, *o.Prepull)
+	return pull(ctx, client, image, *request.Prepull)
 }
 
 // pull pulls an image that is not there, with each credential that fits it in turn.

@@ -78,22 +78,22 @@ func (s *records) results() []task.Result {
 }
 
 // again answers from the record, and echoes who asks this time.
-func (s *records) again(o task.Request, r task.Record) (task.Result, error) {
-	if r.Result.Attempt == o.Attempt {
+func (s *records) again(request task.Request, r task.Record) (task.Result, error) {
+	if r.Result.Attempt == request.Attempt {
 		return r.Result, nil
 	}
-	r.Result.Attempt = o.Attempt
+	r.Result.Attempt = request.Attempt
 	return r.Result, s.put(r)
 }
 
 // take reserves a task for one call, and returns its record: a new one when
 // there is none.
-func (s *records) take(o task.Request) (r task.Record, release func(), err error) {
+func (s *records) take(request task.Request) (r task.Record, release func(), err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	key := task.KeyOf(o.ID, o.Task)
+	key := task.KeyOf(request.ID, request.Task)
 	reserve := []string{key}
-	if o.RestartRuntime != nil {
+	if request.RestartRuntime != nil {
 		reserve = append(reserve, "any restart")
 	}
 	for _, k := range reserve {
@@ -101,18 +101,18 @@ func (s *records) take(o task.Request) (r task.Record, release func(), err error
 			return task.Record{}, nil, fmt.Errorf("%s: %w", key, task.ErrBusy)
 		}
 	}
-	if s.lost[key] && o.RestartRuntime != nil { // what else there is may be done again
+	if s.lost[key] && request.RestartRuntime != nil { // what else there is may be done again
 		return task.Record{}, nil, fmt.Errorf("%s: %w", key, task.ErrLost)
 	}
 	r, known := s.all[key]
-	if known && r.Subject != o.Subject() {
-		return task.Record{}, nil, fmt.Errorf("%s: it is now %q, and was %q: %w", key, o.Subject(), r.Subject, task.ErrConflict)
+	if known && r.Subject != request.Subject() {
+		return task.Record{}, nil, fmt.Errorf("%s: it is now %q, and was %q: %w", key, request.Subject(), r.Subject, task.ErrConflict)
 	}
 	if !known {
-		r = task.Record{Subject: o.Subject(), Result: task.Result{ID: o.ID, Task: o.Task, Since: o.Since.UTC(), Started: s.now()}}
+		r = task.Record{Subject: request.Subject(), Result: task.Result{ID: request.ID, Task: request.Task, Since: request.Since.UTC(), Started: s.now()}}
 	}
 	if !r.Final() {
-		r.Result.Attempt = o.Attempt
+		r.Result.Attempt = request.Attempt
 	}
 	for _, k := range reserve {
 		s.busy[k] = true

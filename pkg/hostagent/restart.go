@@ -24,32 +24,32 @@ type restarter struct {
 }
 
 // restart observes, decides and acts until the restart has ended.
-func (s restarter) restart(ctx context.Context, o task.Request, r task.Record) (task.Result, error) {
+func (s restarter) restart(ctx context.Context, request task.Request, r task.Record) (task.Result, error) {
 	for {
-		f := s.observe(ctx, o, &r)
+		f := s.observe(ctx, request, &r)
 		if err := ctx.Err(); err != nil {
 			return r.Result, context.Cause(ctx)
 		}
 		d := restart.Decide(f)
-		s.options.Log.V(4).Info("Decided on a restart of the runtime", "operation", o.ID, "reason", d.Reason, "message", d.Message)
+		s.options.Log.V(4).Info("Decided on a restart of the runtime", "operation", request.ID, "reason", d.Reason, "message", d.Message)
 		var err error
 		switch d.Step {
 		case restart.Report:
 			if kept := s.records.of(r.Key()).Result; !d.State.Final() && matches(kept, d) && kept.Attempt == r.Result.Attempt {
 				return r.Result, nil
 			}
-			s.logCycle(o, f, r, d)
+			s.logCycle(request, f, r, d)
 			return s.records.end(r, d.State, d.Reason, d.Message)
 		case restart.Finish:
 			result, err := s.records.end(r, d.State, d.Reason, d.Message)
 			if err == nil {
-				s.logCycle(o, f, r, d)
+				s.logCycle(request, f, r, d)
 			}
 			return result, err
 		case restart.Begin:
-			r, err = s.begin(o, f, r, d)
+			r, err = s.begin(request, f, r, d)
 		case restart.Attempt:
-			r, err = s.attempt(ctx, o, r)
+			r, err = s.attempt(ctx, request, r)
 		case restart.Wait:
 			if r, err = s.waitFor(r, d); err == nil {
 				err = s.pause(ctx)
@@ -62,13 +62,13 @@ func (s restarter) restart(ctx context.Context, o task.Request, r task.Record) (
 }
 
 // observe looks at the host. What it sees of the runtime becomes a fact of the result.
-func (s restarter) observe(ctx context.Context, o task.Request, r *task.Record) (f restart.Facts) {
-	f = restart.Facts{Want: *o.RestartRuntime, CanRestart: s.manager != nil, Begun: r.Begun}
+func (s restarter) observe(ctx context.Context, request task.Request, r *task.Record) (f restart.Facts) {
+	f = restart.Facts{Want: *request.RestartRuntime, CanRestart: s.manager != nil, Begun: r.Begun}
 	if r.Begun != nil {
 		f.Runtime.Engine = r.Begun.Engine
 		f.Expired = !s.options.Clock.Now().Before(r.Begun.Deadline)
 		f.Settled = s.options.Clock.Since(s.opened) >= s.options.Settle
-	} else if f.Runtime.Engine, f.EngineErr = s.host.detect(ctx, o.Engine); f.EngineErr != nil {
+	} else if f.Runtime.Engine, f.EngineErr = s.host.detect(ctx, request.Engine); f.EngineErr != nil {
 		return f
 	}
 	engine := f.Runtime.Engine
@@ -131,24 +131,24 @@ func (s restarter) ownGone(ctx context.Context, engine task.Engine) error {
 }
 
 // begin records the request, with the instance that is to go.
-func (s restarter) begin(o task.Request, f restart.Facts, r task.Record, d restart.Decision) (task.Record, error) {
-	r.Begun = &task.Begun{Engine: f.Runtime.Engine, Before: f.Runtime.Instance, Deadline: s.records.now().Add(o.Timeout())}
+func (s restarter) begin(request task.Request, f restart.Facts, r task.Record, d restart.Decision) (task.Record, error) {
+	r.Begun = &task.Begun{Engine: f.Runtime.Engine, Before: f.Runtime.Instance, Deadline: s.records.now().Add(request.Timeout())}
 	r.Result.State, r.Result.Reason, r.Result.Message = d.State, d.Reason, d.Message
 	return r, s.records.put(r)
 }
 
 // attempt records the attempt, asks the service manager, and records its answer.
 // Killed before the answer is recorded, the next agent looks at the daemon.
-func (s restarter) attempt(ctx context.Context, o task.Request, r task.Record) (task.Record, error) {
+func (s restarter) attempt(ctx context.Context, request task.Request, r task.Record) (task.Record, error) {
 	begun := *r.Begun
 	begun.Attempts++
 	r.Begun, r.Result.Attempts = &begun, begun.Attempts
 	if err := s.records.put(r); err != nil {
 		return r, err
 	}
-	s.options.Log.Info("Restarting the container runtime", "engine", begun.Engine, "operation", o.ID, "attempt", begun.Attempts)
+	s.options.Log.Info("Restarting the container runtime", "engine", begun.Engine, "operation", request.ID, "attempt", begun.Attempts)
 	s.options.RestartLog.Printf("It is detected that %s default runtime of host %s must become %s (operation %s), ready restart %s",
-		begun.Engine, s.options.Host, o.RestartRuntime.DefaultRuntime, o.ID, begun.Engine)
+		begun.Engine, s.options.Host, request.RestartRuntime.DefaultRuntime, request.ID, begun.Engine)
 	limit, cancel := context.WithTimeout(ctx, max(time.Second, begun.Deadline.Sub(s.options.Clock.Now())))
 	defer cancel()
 	err := s.manager.Restart(limit, begun.Engine, r.Key())
@@ -188,7 +188,7 @@ func (s restarter) pause(ctx context.Context) error {
 
 // logCycle writes the end of a restart to the restart log, unless it was written
 // before in the same words.
-func (s restarter) logCycle(o task.Request, f restart.Facts, r task.Record, d restart.Decision) {
+func (s restarter) logCycle(request task.Request, f restart.Facts, r task.Record, d restart.Decision) {
 	if r.Result.State == d.State && r.Result.Reason == d.Reason {
 		return
 	}
@@ -206,7 +206,7 @@ func (s restarter) logCycle(o task.Request, f restart.Facts, r task.Record, d re
 	default:
 		cycle.Printf("Host %s restart failed: %s: %s", name, d.Reason, d.Message)
 	}
-	cycle.Printf("End of current restart cycle, operation %s", o.ID)
+	cycle.Printf("End of current restart cycle, operation %s", request.ID)
 }
 
 // matches reports whether a result is as a decision has it.

@@ -68,8 +68,8 @@ func (t Task) Component() *topsv1.OperationTarget {
 	return &t.Operation.Targets[i]
 }
 
-// Request is what a task means on the host, without the pull secrets. The error says what the operation
-// lacks.
+// Request is what a task means on the host, without the pull secrets. The error says
+// what the operation lacks.
 func (t Task) Request(engine task.Engine, restartAllowed bool) (task.Request, error) {
 	deadlines := t.Operation.Deadlines
 	o := task.Request{ID: t.Operation.ID, Task: t.Name(), Attempt: t.Attempt, Since: t.Since, Engine: engine}
