@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
@@ -143,8 +143,8 @@ func namespaceFromEnvironment() string {
 }
 
 // selfFromEnvironment is the pod that this program runs in, none when it does not say so.
-func selfFromEnvironment() drain.Self {
-	return drain.Self{NamespacedName: types.NamespacedName{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}}
+func selfFromEnvironment() eviction.Self {
+	return eviction.Self{NamespacedName: types.NamespacedName{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}}
 }
 
 // validate returns an error of one line for the first flag that is wrong.

@@ -182,7 +182,7 @@ func addNodeUpgrade(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	return (&nodeupgrade.Reconciler{
+	return nodeupgrade.New(nodeupgrade.Options{
 		Client:   mgr.GetClient(),
 		Live:     mgr.GetAPIReader(),
 		Machine:  machine,

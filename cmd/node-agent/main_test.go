@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
@@ -117,10 +117,10 @@ func TestFlagsAboutTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.engine != hostagent.Docker || got.paths.ContainerdSocket != "run/k3s/containerd/containerd.sock" || got.paths.DockerSocket != "run/docker.sock" {
+	if got.engine != task.Docker || got.paths.ContainerdSocket != "run/k3s/containerd/containerd.sock" || got.paths.DockerSocket != "run/docker.sock" {
 		t.Errorf("engine %s, paths %+v", got.engine, got.paths)
 	}
-	if argv := got.commands[hostagent.Containerd]; len(got.commands) != 1 || len(argv) != 3 {
+	if argv := got.commands[task.Containerd]; len(got.commands) != 1 || len(argv) != 3 {
 		t.Errorf("commands %q", got.commands)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
@@ -18,10 +19,10 @@ import (
 type settings struct {
 	options
 	address netip.AddrPort
-	engine  hostagent.Engine
+	engine  task.Engine
 	paths   hostagent.Paths
 	// commands restart engines; none is set where systemd is to do it.
-	commands map[hostagent.Engine][]string
+	commands map[task.Engine][]string
 }
 
 // validate returns an error of one line for the first flag that is wrong. Whether the
@@ -81,9 +82,9 @@ func (s *settings) validateHost() (err error) {
 	if s.logDir != "" && !filepath.IsAbs(s.logDir) {
 		return fmt.Errorf("--log-dir %q is not an absolute path", s.logDir)
 	}
-	s.engine = hostagent.Engine(s.runtime)
+	s.engine = task.Engine(s.runtime)
 	switch s.engine {
-	case hostagent.Auto, hostagent.Docker, hostagent.Containerd:
+	case task.Auto, task.Docker, task.Containerd:
 	default:
 		return fmt.Errorf("--container-runtime %q is none of auto, docker, containerd", s.runtime)
 	}
@@ -93,14 +94,14 @@ func (s *settings) validateHost() (err error) {
 	if s.paths.DockerSocket, err = socket("--docker-endpoint", s.dockerEndpoint); err != nil {
 		return err
 	}
-	s.commands = map[hostagent.Engine][]string{}
+	s.commands = map[task.Engine][]string{}
 	for _, c := range []struct {
 		flag   string
-		engine hostagent.Engine
+		engine task.Engine
 		argv   []string
 	}{
-		{"--restart-command-containerd", hostagent.Containerd, s.restartContainerd},
-		{"--restart-command-docker", hostagent.Docker, s.restartDocker},
+		{"--restart-command-containerd", task.Containerd, s.restartContainerd},
+		{"--restart-command-docker", task.Docker, s.restartDocker},
 	} {
 		if len(c.argv) == 0 {
 			continue

@@ -1,7 +1,6 @@
 package daemonset
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -40,26 +39,6 @@ type Settings struct {
 	// Only is what the upgrade is limited to, as annotated; "" for everything. See Cut.
 	Only string
 }
-
-// SettingsError says which annotation or field is wrong and what it may be.
-// Reason is one CamelCase word for a condition.
-type SettingsError struct {
-	Reason  string
-	Message string
-}
-
-func (e *SettingsError) Error() string { return e.Message }
-
-// Reasons of a SettingsError.
-const (
-	ReasonInvalidStrategy       = "InvalidUpdateStrategy"
-	ReasonInvalidMaxUnavailable = "InvalidMaxUnavailable"
-	ReasonInvalidPaused         = "InvalidPaused"
-	ReasonPolicyNotFound        = "UpgradePolicyNotFound"
-	ReasonInvalidPolicy         = "InvalidUpgradePolicy"
-	ReasonNotOnDelete           = "UpdateTypeNotOnDelete"
-	ReasonInvalidUpgradeOnly    = "InvalidUpgradeOnly"
-)
 
 // SettingsOf reads the settings of a DaemonSet from its annotations (design
 // section 1): our keys win over OpenYurt's, values compare case-insensitively.
@@ -156,10 +135,6 @@ func policyName(annotations map[string]string) (string, error) {
 		return "", settingsError(ReasonInvalidPolicy, "annotation %s is %q: set it to the name of an UpgradePolicy", topsv1.AnnotationUpgradePolicy, name)
 	}
 	return name, nil
-}
-
-func settingsError(reason, format string, args ...any) error {
-	return &SettingsError{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // Limit returns how many of total nodes may be unavailable at once: the count,

@@ -9,11 +9,11 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // podDeleter deletes the pods that a decision names.
@@ -83,12 +83,17 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 		reason = metrics.OutdatedUnavailable
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "DaemonSet", klog.KObj(ds), "Node", deletion.Node, "reason", reason)
-	deleted, err := d.replacer().Delete(ctx, podreplace.Pod{Namespace: ds.Namespace, Name: deletion.Pod, UID: deletion.UID, ResourceVersion: deletion.Version})
+	deleted, err := d.replacer().Delete(ctx, namedPod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version))
 	if deleted {
 		d.deleted.add(deletion.UID, p.Group, deletion.Node)
 		d.metrics.PodDeleted(p.Group, reason)
 	}
 	return err
+}
+
+// namedPod names a pod in one version.
+func namedPod(namespace, name string, uid types.UID, version string) topsv1.NamedPod {
+	return topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: namespace, Name: name, UID: uid}, ResourceVersion: version}
 }
 
 // fence writes to the pods of nodes that give a slot back unused.
@@ -97,7 +102,7 @@ func (d podDeleter) fence(ctx context.Context, p *pass) error {
 	return inParallel(ctx, len(pods), func(i int) error {
 		ds := p.Members[pods[i].Member].DaemonSet
 		log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pods[i].Name))
-		pod := podreplace.Pod{Namespace: ds.Namespace, Name: pods[i].Name, UID: pods[i].UID, ResourceVersion: pods[i].Version}
+		pod := namedPod(ds.Namespace, pods[i].Name, pods[i].UID, pods[i].Version)
 		return d.replacer().Fence(ctx, pod, p.in.Now, "its node gives its slot back without replacing the pod")
 	})
 }

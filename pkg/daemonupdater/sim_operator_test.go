@@ -14,7 +14,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -294,7 +294,7 @@ func simChangeNode(n *corev1.Node, e operation.Effect) {
 }
 
 // simMark is the patch of a cordon.
-func simMark(n *corev1.Node, c drain.NodeChange) {
+func simMark(n *corev1.Node, c cordon.NodeChange) {
 	if c.Unschedulable != nil {
 		simSetUnschedulable(n, topsv1.ManagedBy, *c.Unschedulable)
 	}
@@ -354,11 +354,11 @@ func (m *simManager) sweep(node *corev1.Node) {
 	}
 	for _, id := range simMarks(node) {
 		m.w.say("%s: sweeps %s for %s", m.name, node.Name, id)
-		facts := drain.FactsOf(node)
+		facts := cordon.FactsOf(node)
 		simEdit(m.w.api, simNodeKey(node.Name), func(n *corev1.Node) {
 			simChangeNode(n, operation.Effect{Kind: operation.OpenDevice, Operation: id})
 			if facts.Mark == id {
-				simMark(n, drain.DecideUncordon(facts, id))
+				simMark(n, cordon.DecideUncordon(facts, id))
 			}
 		})
 		return

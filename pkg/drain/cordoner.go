@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
@@ -21,40 +22,40 @@ import (
 type Cordoner struct {
 	// Client lists nodes, from a cache or not, and patches them.
 	Client client.Client
-	// Live reads nodes past the cache, which lacks what FactsOf needs.
+	// Live reads nodes past the cache, which lacks what cordon.FactsOf needs.
 	Live client.Reader
 }
 
-// Cordon carries out DecideCordon on a node, in at most one write. An error that
+// Cordon carries out cordon.DecideCordon on a node, in at most one write. An error that
 // is a conflict says that the node changed meanwhile: ask again. A node that does
 // not exist is an error.
-func (c Cordoner) Cordon(ctx context.Context, node, operation string) (NodeChange, error) {
+func (c Cordoner) Cordon(ctx context.Context, node, operation string) (cordon.NodeChange, error) {
 	facts, err := c.read(ctx, node)
 	if err != nil {
-		return NodeChange{}, err
+		return cordon.NodeChange{}, err
 	}
-	return c.carryOut(ctx, facts, operation, DecideCordon(facts, operation))
+	return c.carryOut(ctx, facts, operation, cordon.DecideCordon(facts, operation))
 }
 
-// Uncordon carries out DecideUncordon on a node, in at most one write. An error
+// Uncordon carries out cordon.DecideUncordon on a node, in at most one write. An error
 // that is a conflict says that the node changed meanwhile: ask again. A node that
 // does not exist is not cordoned.
-func (c Cordoner) Uncordon(ctx context.Context, node, operation string) (NodeChange, error) {
+func (c Cordoner) Uncordon(ctx context.Context, node, operation string) (cordon.NodeChange, error) {
 	facts, err := c.read(ctx, node)
 	if apierrors.IsNotFound(err) {
-		return DecideUncordon(NodeFacts{Name: node}, operation), nil
+		return cordon.DecideUncordon(cordon.NodeFacts{Name: node}, operation), nil
 	}
 	if err != nil {
-		return NodeChange{}, err
+		return cordon.NodeChange{}, err
 	}
-	return c.carryOut(ctx, facts, operation, DecideUncordon(facts, operation))
+	return c.carryOut(ctx, facts, operation, cordon.DecideUncordon(facts, operation))
 }
 
 // CarryOut makes a change that was decided, on the node as it was read at a
 // resourceVersion, in at most one write. An error that is a conflict says that the
 // node changed since: look again.
-func (c Cordoner) CarryOut(ctx context.Context, node, resourceVersion, operation string, change NodeChange) error {
-	_, err := c.carryOut(ctx, NodeFacts{Name: node, ResourceVersion: resourceVersion}, operation, change)
+func (c Cordoner) CarryOut(ctx context.Context, node, resourceVersion, operation string, change cordon.NodeChange) error {
+	_, err := c.carryOut(ctx, cordon.NodeFacts{Name: node, ResourceVersion: resourceVersion}, operation, change)
 	return err
 }
 
@@ -63,14 +64,14 @@ func (c Cordoner) CarryOut(ctx context.Context, node, resourceVersion, operation
 // returns the ids of all operations that are not over, read past the cache; it is
 // called after the nodes were listed, see Orphans. Sweep returns the nodes that
 // it released; one that fails does not keep the others from being released.
-func (c Cordoner) Sweep(ctx context.Context, live func(context.Context) (sets.Set[string], error)) ([]Orphan, error) {
+func (c Cordoner) Sweep(ctx context.Context, live func(context.Context) (sets.Set[string], error)) ([]cordon.Orphan, error) {
 	var list corev1.NodeList
 	if err := c.Client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	var marked []NodeFacts
+	var marked []cordon.NodeFacts
 	for i := range list.Items {
-		if facts := FactsOf(&list.Items[i]); facts.Mark != "" {
+		if facts := cordon.FactsOf(&list.Items[i]); facts.Mark != "" {
 			marked = append(marked, facts)
 		}
 	}
@@ -81,9 +82,9 @@ func (c Cordoner) Sweep(ctx context.Context, live func(context.Context) (sets.Se
 	if err != nil {
 		return nil, fmt.Errorf("reading the live operations: %w", err)
 	}
-	var released []Orphan
+	var released []cordon.Orphan
 	var failed []error
-	for _, o := range Orphans(marked, operations) {
+	for _, o := range cordon.Orphans(marked, operations) {
 		change, err := c.Uncordon(ctx, o.Node, o.Operation)
 		switch {
 		case err != nil:
@@ -95,27 +96,27 @@ func (c Cordoner) Sweep(ctx context.Context, live func(context.Context) (sets.Se
 	return released, errors.Join(failed...)
 }
 
-func (c Cordoner) read(ctx context.Context, name string) (NodeFacts, error) {
+func (c Cordoner) read(ctx context.Context, name string) (cordon.NodeFacts, error) {
 	var node corev1.Node
 	if err := c.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-		return NodeFacts{}, fmt.Errorf("reading node %s: %w", name, err)
+		return cordon.NodeFacts{}, fmt.Errorf("reading node %s: %w", name, err)
 	}
-	return FactsOf(&node), nil
+	return cordon.FactsOf(&node), nil
 }
 
-func (c Cordoner) carryOut(ctx context.Context, facts NodeFacts, operation string, change NodeChange) (NodeChange, error) {
+func (c Cordoner) carryOut(ctx context.Context, facts cordon.NodeFacts, operation string, change cordon.NodeChange) (cordon.NodeChange, error) {
 	if !change.Needed() {
 		return change, nil
 	}
-	data, err := change.patch(facts.ResourceVersion)
+	data, err := change.Patch(facts.ResourceVersion)
 	if err != nil {
-		return NodeChange{}, err
+		return cordon.NodeChange{}, err
 	}
 	log.FromContext(ctx).Info("Changing the cordon of a node", "Node", facts.Name, "operation", operation, "reason", change.Reason)
 	node := &corev1.Node{}
 	node.Name = facts.Name
 	if err := c.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, data), client.FieldOwner(topsv1.ManagedBy)); err != nil {
-		return NodeChange{}, fmt.Errorf("patching node %s for %s: %w", facts.Name, change.Reason, err)
+		return cordon.NodeChange{}, fmt.Errorf("patching node %s for %s: %w", facts.Name, change.Reason, err)
 	}
 	return change, nil
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 )
 
 func (s *stage) cordoner() Cordoner { return Cordoner{Client: s.manager, Live: s.manager} }
@@ -39,8 +40,8 @@ func (s *stage) cordonOf(node string) cordonState {
 
 func TestCarryOutChangesTheNodeAsItWasRead(t *testing.T) {
 	s := newStage(t)
-	before := FactsOf(s.node("n1"))
-	change := DecideCordon(before, "op1")
+	before := cordon.FactsOf(s.node("n1"))
+	change := cordon.DecideCordon(before, "op1")
 	s.person("n1", true)
 	s.person("n1", false)
 	if err := s.cordoner().CarryOut(t.Context(), "n1", before.ResourceVersion, "op1", change); !apierrors.IsConflict(err) {
@@ -173,7 +174,7 @@ func (c beforeList) List(ctx context.Context, list client.ObjectList, opts ...cl
 
 func TestSweepReleasesWhatDeadOperationsLeft(t *testing.T) {
 	s := newStage(t)
-	cordon := func(node, op string) {
+	hold := func(node, op string) {
 		_, err := s.cordoner().Cordon(t.Context(), node, op)
 		s.must(err)
 	}
@@ -181,24 +182,24 @@ func TestSweepReleasesWhatDeadOperationsLeft(t *testing.T) {
 		s.node(name)
 	}
 	operations := sets.New("op-live")
-	cordon("dead", "op-dead")
-	cordon("retaken", "op-dead")
+	hold("dead", "op-dead")
+	hold("retaken", "op-dead")
 	s.person("retaken", false)
 	s.person("retaken", true)
-	cordon("uncordoned", "op-dead")
+	hold("uncordoned", "op-dead")
 	s.person("uncordoned", false)
-	cordon("live", "op-live")
+	hold("live", "op-live")
 	s.person("foreign", true)
 	// An operation begins while the sweep reads.
 	sweeper := Cordoner{Live: s.manager, Client: beforeList{s.manager, func() {
 		operations.Insert("op-late")
-		cordon("late", "op-late")
+		hold("late", "op-late")
 	}}}
 	stored := func(context.Context) (sets.Set[string], error) { return operations.Clone(), nil }
 
 	released, err := sweeper.Sweep(t.Context(), stored)
 	s.must(err)
-	if diff := cmp.Diff([]Orphan{{"dead", "op-dead"}, {"retaken", "op-dead"}, {"uncordoned", "op-dead"}}, released); diff != "" {
+	if diff := cmp.Diff([]cordon.Orphan{{Node: "dead", Operation: "op-dead"}, {Node: "retaken", Operation: "op-dead"}, {Node: "uncordoned", Operation: "op-dead"}}, released); diff != "" {
 		t.Errorf("released: %s", diff)
 	}
 	want := map[string]cordonState{"dead": {}, "retaken": {true, ""}, "uncordoned": {}, "live": {true, "op-live"},

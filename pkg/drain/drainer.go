@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
@@ -30,7 +31,7 @@ const requestTimeout = 15 * time.Second
 
 // Evictor asks the API server to evict a pod, once: it returns the first answer.
 type Evictor interface {
-	Evict(ctx context.Context, eviction *policyv1.Eviction) error
+	Evict(ctx context.Context, request *policyv1.Eviction) error
 }
 
 // NewEvictor returns an Evictor that talks to an API server. The general clients
@@ -47,9 +48,9 @@ func NewEvictor(config *rest.Config, httpClient *http.Client) (Evictor, error) {
 type restEvictor struct{ core rest.Interface }
 
 // Evict sends the eviction and returns the first answer.
-func (e restEvictor) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
-	return e.core.Post().Namespace(eviction.Namespace).Resource("pods").Name(eviction.Name).SubResource("eviction").
-		MaxRetries(0).Body(eviction).Do(ctx).Error()
+func (e restEvictor) Evict(ctx context.Context, request *policyv1.Eviction) error {
+	return e.core.Post().Namespace(request.Namespace).Resource("pods").Name(request.Name).SubResource("eviction").
+		MaxRetries(0).Body(request).Do(ctx).Error()
 }
 
 // Drainer empties nodes, one pass at a time.
@@ -63,55 +64,43 @@ type Drainer struct {
 	// node has ended.
 	Metrics *Metrics
 	// Self is the pod of this program.
-	Self Self
+	Self eviction.Self
 }
 
-// Pass reads the pods of a node and evicts those that Decide names, one after the
+// Pass reads the pods of a node and evicts those that eviction.Decide names, one after the
 // other, each with its UID as precondition. It waits for nothing but the answers.
 // since is when the drain of the node began, attempts are those of the last
 // Result, nil for the first pass. An error means that the pods could not be read,
 // or that ctx ended; what happens to a single pod is in the Result. A node that
 // does not exist counts as not Ready.
-func (d Drainer) Pass(ctx context.Context, node string, p Policy, attempts Attempts, since, now time.Time) (Result, error) {
-	facts, err := d.Observe(ctx, node, p)
+func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
+	facts, err := d.observe(ctx, node, p)
 	if err != nil {
-		return Result{}, err
+		return eviction.Result{}, err
 	}
-	evict, r := Decide(facts, p, attempts, since, now)
+	evict, r := eviction.Decide(facts, p, attempts, since, now)
 	for _, pod := range evict {
 		_, again := attempts[pod.UID]
-		o := d.evict(ctx, pod, &p, again)
-		r.add(o, now)
+		r.Add(d.evict(ctx, pod, &p, again), now)
 	}
-	r.sort()
 	d.Metrics.passed(node, r)
 	return r, ctx.Err()
 }
 
-// Look is a pass that evicts nothing: a pod that is to be evicted has the outcome of
+// DryRun is a pass that evicts nothing: a pod that is to be evicted has the outcome of
 // its last attempt, or is Due. The rest is as with Pass.
-func (d Drainer) Look(ctx context.Context, node string, p Policy, attempts Attempts, since, now time.Time) (Result, error) {
-	facts, err := d.Observe(ctx, node, p)
+func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
+	facts, err := d.observe(ctx, node, p)
 	if err != nil {
-		return Result{}, err
+		return eviction.Result{}, err
 	}
-	evict, r := Decide(facts, p, attempts, since, now)
-	for _, pod := range evict {
-		o := outcomeOf(pod)
-		o.State = Due
-		if before, tried := attempts[pod.UID]; tried {
-			o, r.Attempts[pod.UID] = before.Outcome, before
-		}
-		r.Pods = append(r.Pods, o)
-	}
-	r.sort()
-	return r, nil
+	return eviction.Expect(facts, p, attempts, since, now), nil
 }
 
-// Observe reads what Decide looks at; a check before the drain can do so as well.
-// An error means that the node or its pods could not be read.
-func (d Drainer) Observe(ctx context.Context, node string, p Policy) (Facts, error) {
-	f := Facts{Node: node, Self: d.Self, DaemonSets: map[types.NamespacedName]error{}}
+// observe reads what a pass is decided from. An error means that the node or its pods
+// could not be read.
+func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (eviction.Facts, error) {
+	f := eviction.Facts{Self: d.Self}
 	var n corev1.Node
 	err := d.Live.Get(ctx, client.ObjectKey{Name: node}, &n)
 	if client.IgnoreNotFound(err) != nil {
@@ -120,22 +109,23 @@ func (d Drainer) Observe(ctx context.Context, node string, p Policy) (Facts, err
 	if err == nil {
 		f.NodeReady, _ = daemonset.NodeReady(&n)
 	}
-	var pods corev1.PodList
-	if err := d.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+	var list corev1.PodList
+	if err := d.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return f, fmt.Errorf("listing pods on node %s: %w", node, err)
 	}
-	f.Pods = pods.Items
-	for _, pod := range inQuestion(&f, &p) {
+	pods, lookups := eviction.Candidates(node, list.Items, p), map[types.NamespacedName]error{}
+	for _, pod := range pods {
 		key := daemonSetOf(pod)
-		if _, done := f.DaemonSets[key]; !done && key.Name != "" {
-			f.DaemonSets[key] = d.Live.Get(ctx, key, &appsv1.DaemonSet{})
+		if _, done := lookups[key]; !done && key.Name != "" {
+			lookups[key] = d.Live.Get(ctx, key, &appsv1.DaemonSet{})
 		}
 	}
+	f.Pods = Filter(pods, lookups)
 	return f, nil
 }
 
 // evict asks one pod to leave. Only the first time is worth a line in the log.
-func (d Drainer) evict(ctx context.Context, pod *corev1.Pod, p *Policy, again bool) Outcome {
+func (d Drainer) evict(ctx context.Context, pod *corev1.Pod, p *eviction.Policy, again bool) eviction.Outcome {
 	level := 0
 	if again {
 		level = 4
@@ -143,8 +133,8 @@ func (d Drainer) evict(ctx context.Context, pod *corev1.Pod, p *Policy, again bo
 	log.FromContext(ctx).V(level).Info("Evicting Pod", "Pod", klog.KObj(pod), "Node", pod.Spec.NodeName)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	o := outcomeOf(pod)
-	o = answered(o, d.Evictor.Evict(ctx, evictionOf(o, p)))
+	o := eviction.OutcomeOf(pod)
+	o = eviction.ResponseTo(o, d.Evictor.Evict(ctx, eviction.Request(o, p)))
 	d.Metrics.evicted(o.State)
 	return o
 }

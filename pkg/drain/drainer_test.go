@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
 func (s *stage) drainer() Drainer {
@@ -70,7 +71,7 @@ func (s *stage) allow(b *policyv1.PodDisruptionBudget, disruptions int32) {
 	s.must(s.admin.Status().Update(s.t.Context(), b))
 }
 
-func (s *stage) pass(d Drainer, p Policy, attempts Attempts, after time.Duration) Result {
+func (s *stage) pass(d Drainer, p eviction.Policy, attempts eviction.Attempts, after time.Duration) eviction.Result {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
@@ -84,15 +85,15 @@ func (s *stage) pass(d Drainer, p Policy, attempts Attempts, after time.Duration
 const patience = 8 * time.Second
 
 // seen are the states of a result by the names of the pods.
-func seen(r Result) map[string]State {
-	states := map[string]State{}
+func seen(r eviction.Result) map[string]eviction.State {
+	states := map[string]eviction.State{}
 	for _, o := range r.Pods {
 		states[o.Pod.Name] = o.State
 	}
 	return states
 }
 
-func (s *stage) expect(r Result, want map[string]State) {
+func (s *stage) expect(r eviction.Result, want map[string]eviction.State) {
 	s.t.Helper()
 	if diff := cmp.Diff(want, seen(r)); diff != "" {
 		s.t.Error(diff)
@@ -115,20 +116,20 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	s.allow(budget, 0)
 	d, policy := s.drainer(), policyOf(t, nil)
 
-	look := func(attempts Attempts) Result {
-		r, err := d.Look(t.Context(), "n1", policy, attempts, start, start.Add(time.Hour))
+	look := func(attempts eviction.Attempts) eviction.Result {
+		r, err := d.DryRun(t.Context(), "n1", policy, attempts, start, start.Add(time.Hour))
 		s.must(err)
 		return r
 	}
-	s.expect(look(nil), map[string]State{"web-1": Due, "other": Due})
+	s.expect(look(nil), map[string]eviction.State{"web-1": eviction.Due, "other": eviction.Due})
 	r := s.pass(d, policy, nil, 0)
-	s.expect(r, map[string]State{"web-1": Refused, "other": Evicted})
-	want := []Outcome{{Pod: client.ObjectKeyFromObject(guarded), UID: guarded.UID, State: Refused,
-		Reason: "The disruption budget web needs 1 healthy pods and has 1 currently", Budget: named(s.namespace, "web")}}
-	if diff := cmp.Diff(want, r.Of(Refused)); diff != "" {
+	s.expect(r, map[string]eviction.State{"web-1": eviction.Refused, "other": eviction.Evicted})
+	want := []eviction.Outcome{{Pod: client.ObjectKeyFromObject(guarded), UID: guarded.UID, State: eviction.Refused,
+		Reason: "The disruption budget web needs 1 healthy pods and has 1 currently", Budget: types.NamespacedName{Namespace: s.namespace, Name: "web"}}}
+	if diff := cmp.Diff(want, r.Of(eviction.Refused)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(want, look(r.Attempts).Of(Refused)); diff != "" {
+	if diff := cmp.Diff(want, look(r.Attempts).Of(eviction.Refused)); diff != "" {
 		t.Errorf("a look later on: %s", diff)
 	}
 	if d.Metrics.blockedNodes() != 1 {
@@ -136,14 +137,14 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	}
 
 	s.allow(budget, 1)
-	r = s.pass(d, policy, r.Attempts, RetryInterval-1)
-	s.expect(r, map[string]State{"web-1": Refused, "other": Terminating})
-	r = s.pass(d, policy, r.Attempts, RetryInterval)
-	s.expect(r, map[string]State{"web-1": Evicted, "other": Terminating})
-	r = s.pass(d, policy, r.Attempts, RetryInterval+1)
-	s.expect(r, map[string]State{"web-1": Terminating, "other": Terminating})
+	r = s.pass(d, policy, r.Attempts, eviction.RetryInterval-1)
+	s.expect(r, map[string]eviction.State{"web-1": eviction.Refused, "other": eviction.Terminating})
+	r = s.pass(d, policy, r.Attempts, eviction.RetryInterval)
+	s.expect(r, map[string]eviction.State{"web-1": eviction.Evicted, "other": eviction.Terminating})
+	r = s.pass(d, policy, r.Attempts, eviction.RetryInterval+1)
+	s.expect(r, map[string]eviction.State{"web-1": eviction.Terminating, "other": eviction.Terminating})
 	asked := s.read("web-1").DeletionTimestamp.Add(-30 * time.Second)
-	if got := r.Of(Terminating)[1].Since; !got.Equal(asked) {
+	if got := r.Of(eviction.Terminating)[1].Since; !got.Equal(asked) {
 		t.Errorf("it terminates since %v, want %v", got, asked)
 	}
 	if d.Metrics.blockedNodes() != 0 || r.Done() {
@@ -164,8 +165,8 @@ func TestABudgetThatNobodyHasSeenYetDoesNotHoldThePass(t *testing.T) {
 	s.run(pod("web-1", labelled("app", "web")))
 	s.budget("web", "web")
 	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
-	s.expect(r, map[string]State{"web-1": Refused})
-	if diff := cmp.Diff(named(s.namespace, "web"), r.Pods[0].Budget); diff != "" {
+	s.expect(r, map[string]eviction.State{"web-1": eviction.Refused})
+	if diff := cmp.Diff(types.NamespacedName{Namespace: s.namespace, Name: "web"}, r.Pods[0].Budget); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -177,9 +178,9 @@ func TestAPodWithTwoBudgetsIsAnErrorThatAPersonCanRead(t *testing.T) {
 	s.allow(s.budget("one", "web"), 1)
 	s.allow(s.budget("two", "web"), 1)
 	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
-	want := []Outcome{{Pod: named(s.namespace, "web-1"), State: Failed,
+	want := []eviction.Outcome{{Pod: types.NamespacedName{Namespace: s.namespace, Name: "web-1"}, State: eviction.Failed,
 		Reason: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
-	if diff := cmp.Diff(want, r.Pods, cmpopts.IgnoreFields(Outcome{}, "UID")); diff != "" {
+	if diff := cmp.Diff(want, r.Pods, cmpopts.IgnoreFields(eviction.Outcome{}, "UID")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -205,7 +206,7 @@ func TestAPodThatCameAfterTheOneThatWasSeenLives(t *testing.T) {
 		s.run(pod("web-0"))
 	}}
 	r := s.pass(d, policyOf(t, nil), nil, 0)
-	s.expect(r, map[string]State{"web-0": Gone})
+	s.expect(r, map[string]eviction.State{"web-0": eviction.Gone})
 	if p := s.read("web-0"); p.UID == old.UID || p.DeletionTimestamp != nil {
 		t.Errorf("the pod that came after it is UID %s, to be deleted at %v", p.UID, p.DeletionTimestamp)
 	}
@@ -229,9 +230,9 @@ func TestAPassIsAboutThePodsOfItsNode(t *testing.T) {
 	s.run(podOn("n2", "elsewhere"))
 	self := s.run(pod("operator"))
 	d := s.drainer()
-	d.Self = Self{NamespacedName: client.ObjectKeyFromObject(self), UID: self.UID}
-	r := s.pass(d, policyOf(t, drainPolicy(func(p *topsv1.DrainPolicy) { p.GracePeriodSeconds = ptr.To(int32(7)) })), nil, 0)
-	s.expect(r, map[string]State{"training": Evicted, "plugin": Skipped, "orphan": Blocked, "operator": Skipped})
+	d.Self = eviction.Self{NamespacedName: client.ObjectKeyFromObject(self), UID: self.UID}
+	r := s.pass(d, policyOf(t, func(p *topsv1.DrainPolicy) { p.GracePeriodSeconds = ptr.To(int32(7)) }), nil, 0)
+	s.expect(r, map[string]eviction.State{"training": eviction.Evicted, "plugin": eviction.Skipped, "orphan": eviction.Blocked, "operator": eviction.Skipped})
 	for name, want := range map[string]*int64{"training": ptr.To(int64(7)), "plugin": nil, "orphan": nil, "website": nil, "elsewhere": nil, "operator": nil} {
 		if diff := cmp.Diff(want, s.read(name).DeletionGracePeriodSeconds); diff != "" {
 			t.Errorf("grace period of pod %s that is being deleted: %s", name, diff)
@@ -245,7 +246,7 @@ func TestOnANodeThatIsNotReadyNobodyIsEvicted(t *testing.T) {
 	s.run(pod("training"))
 	s.setReady("n1", corev1.ConditionUnknown)
 	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
-	s.expect(r, map[string]State{"training": Unconfirmed})
+	s.expect(r, map[string]eviction.State{"training": eviction.Unconfirmed})
 	if p := s.read("training"); p.DeletionTimestamp != nil {
 		t.Error("the pod is being deleted")
 	}
@@ -257,7 +258,7 @@ func TestOnANodeThatIsNotReadyNobodyIsEvicted(t *testing.T) {
 
 func TestANodeThatIsGoneIsNotEmpty(t *testing.T) {
 	s := newStage(t)
-	if r := s.pass(s.drainer(), policyOf(t, nil), Attempts{types.UID("x"): {}}, 0); r.Done() || r.NodeReady {
+	if r := s.pass(s.drainer(), policyOf(t, nil), eviction.Attempts{types.UID("x"): {}}, 0); r.Done() || r.NodeReady {
 		t.Errorf("done is %t, ready is %t", r.Done(), r.NodeReady)
 	}
 }

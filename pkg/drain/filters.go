@@ -8,65 +8,75 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	kubectldrain "k8s.io/kubectl/pkg/drain"
+
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
 // staticPod is why a mirror pod stays: the filters skip it without a word.
 const staticPod = "ignoring static Pods"
 
-// filtered is what kubectl's drain filters say of one pod.
-type filtered struct {
-	// stays is why the pod is not evicted whatever the policy: it belongs to a
-	// DaemonSet or is static. "" when it may be evicted.
-	stays string
-	// unknown is why the filters cannot answer: the DaemonSet could not be looked up.
-	unknown string
-	// losesData and losesPod are why an eviction loses something: emptyDir volumes,
-	// the pod itself, which no controller brings back. "" when it does not.
-	losesData, losesPod string
+// Filter asks kubectl's drain filters about pods. lookups is how looking up DaemonSets
+// that own pods ended, nil or absent for those that exist.
+func Filter(pods []*corev1.Pod, lookups map[types.NamespacedName]error) []eviction.Pod {
+	filtered := make([]eviction.Pod, len(pods))
+	for i, pod := range pods {
+		filtered[i] = filter(pod, lookups[daemonSetOf(pod)])
+	}
+	return filtered
+}
+
+// daemonSetOf returns the DaemonSet that owns a pod, zero when none does.
+func daemonSetOf(pod *corev1.Pod) types.NamespacedName {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
 }
 
 // filter asks kubectl's drain filters about one pod. The library keeps only the
 // last of several reasons, so it is asked one thing at a time: first with
 // everything allowed, then with one thing forbidden. lookup is how looking up the
 // DaemonSet of the pod ended, nil when it exists or there is none to look up.
-func filter(pod *corev1.Pod, lookup error) filtered {
+func filter(pod *corev1.Pod, lookup error) eviction.Pod {
 	a := ask(pod, lookup, kubectldrain.Helper{Force: true, DeleteEmptyDirData: true})
 	switch {
 	case a.evict:
-		return filtered{
-			losesData: ask(pod, lookup, kubectldrain.Helper{Force: true}).refusal,
-			losesPod:  ask(pod, lookup, kubectldrain.Helper{DeleteEmptyDirData: true}).refusal,
+		return eviction.Pod{Pod: pod,
+			LosesData: ask(pod, lookup, kubectldrain.Helper{Force: true}).refusal,
+			LosesPod:  ask(pod, lookup, kubectldrain.Helper{DeleteEmptyDirData: true}).refusal,
 		}
 	case a.refusal != "":
-		return filtered{unknown: a.refusal}
+		return eviction.Pod{Pod: pod, Unknown: a.refusal}
 	case a.warning != "":
-		return filtered{stays: a.warning}
+		return eviction.Pod{Pod: pod, Stays: a.warning}
 	}
-	return filtered{stays: staticPod}
+	return eviction.Pod{Pod: pod, Stays: staticPod}
 }
 
-// answer is the library's answer about one pod.
-type answer struct {
+// verdict is what the library says of one pod.
+type verdict struct {
 	evict            bool
 	refusal, warning string
 }
 
-func ask(pod *corev1.Pod, lookup error, helper kubectldrain.Helper) answer {
+func ask(pod *corev1.Pod, lookup error, helper kubectldrain.Helper) verdict {
 	helper.IgnoreAllDaemonSets = true
 	helper.Client = oneNode{pod: pod, lookup: lookup}
 	list, errs := helper.GetPodsForDeletion(pod.Spec.NodeName)
 	if list == nil {
-		return answer{refusal: errors.Join(errs...).Error()}
+		return verdict{refusal: errors.Join(errs...).Error()}
 	}
 	of := ": " + pod.Namespace + "/" + pod.Name
-	a := answer{evict: len(list.Pods()) > 0, warning: strings.TrimSuffix(list.Warnings(), of)}
+	a := verdict{evict: len(list.Pods()) > 0, warning: strings.TrimSuffix(list.Warnings(), of)}
 	if len(errs) > 0 {
-		said := strings.TrimPrefix(strings.TrimSuffix(errs[0].Error(), of), "cannot delete ")
-		a.refusal, _, _ = strings.Cut(said, " (use --") // kubectl's flags are no help here
+		message := strings.TrimPrefix(strings.TrimSuffix(errs[0].Error(), of), "cannot delete ")
+		a.refusal, _, _ = strings.Cut(message, " (use --") // kubectl's flags are no help here
 	}
 	return a
 }

@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
 // The words are those of k8s.io/kubectl: another version of it may have others.
@@ -18,20 +20,21 @@ func TestFilterAnswersInTheWordsOfKubectl(t *testing.T) {
 		name   string
 		pod    corev1.Pod
 		lookup error
-		want   filtered
+		want   eviction.Pod
 	}{
-		{"a pod of a ReplicaSet", pod("a"), nil, filtered{}},
-		{"a pod of a DaemonSet", pod("a", ofDaemonSet, withEmptyDir), nil, filtered{stays: "ignoring DaemonSet-managed Pods"}},
-		{"a pod of a DaemonSet that is gone", pod("a", ofDaemonSet), missing, filtered{losesPod: `daemonsets.apps "owner" not found`}},
-		{"a pod of a DaemonSet that could not be looked up", pod("a", ofDaemonSet), errors.New("no answer"), filtered{unknown: "no answer"}},
-		{"a static pod", pod("a", static, unmanaged, withEmptyDir), nil, filtered{stays: "ignoring static Pods"}},
-		{"a pod with an emptyDir", pod("a", withEmptyDir), nil, filtered{losesData: localStorage}},
-		{"a pod without a controller", pod("a", unmanaged), nil, filtered{losesPod: noController}},
-		{"a pod with both", pod("a", unmanaged, withEmptyDir), nil, filtered{losesData: localStorage, losesPod: noController}},
-		{"a finished pod with both", pod("a", unmanaged, withEmptyDir, inPhase(corev1.PodSucceeded)), nil, filtered{}},
+		{"a pod of a ReplicaSet", pod("a"), nil, eviction.Pod{}},
+		{"a pod of a DaemonSet", pod("a", ofDaemonSet, withEmptyDir), nil, eviction.Pod{Stays: "ignoring DaemonSet-managed Pods"}},
+		{"a pod of a DaemonSet that is gone", pod("a", ofDaemonSet), missing, eviction.Pod{LosesPod: `daemonsets.apps "owner" not found`}},
+		{"a pod of a DaemonSet that could not be looked up", pod("a", ofDaemonSet), errors.New("no answer"), eviction.Pod{Unknown: "no answer"}},
+		{"a static pod", pod("a", static, unmanaged, withEmptyDir), nil, eviction.Pod{Stays: "ignoring static Pods"}},
+		{"a pod with an emptyDir", pod("a", withEmptyDir), nil, eviction.Pod{LosesData: localStorage}},
+		{"a pod without a controller", pod("a", unmanaged), nil, eviction.Pod{LosesPod: noController}},
+		{"a pod with both", pod("a", unmanaged, withEmptyDir), nil, eviction.Pod{LosesData: localStorage, LosesPod: noController}},
+		{"a finished pod with both", pod("a", unmanaged, withEmptyDir, inPhase(corev1.PodSucceeded)), nil, eviction.Pod{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, filter(&tc.pod, tc.lookup), cmp.AllowUnexported(filtered{})); diff != "" {
+			tc.want.Pod = &tc.pod
+			if diff := cmp.Diff(tc.want, filter(&tc.pod, tc.lookup)); diff != "" {
 				t.Error(diff)
 			}
 		})

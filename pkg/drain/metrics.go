@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
 // Metrics are the metrics of drains.
@@ -25,7 +27,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 		blocked: sets.New[string](),
 	}
-	for _, s := range []State{Evicted, Refused, Gone, Failed} {
+	for _, s := range []eviction.State{eviction.Evicted, eviction.Refused, eviction.Gone, eviction.Failed} {
 		m.evictions.WithLabelValues(string(s)) // a rate needs the zero before the first
 	}
 	registerer.MustRegister(m.evictions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -42,9 +44,9 @@ func (m *Metrics) Ended(node string) {
 	m.blocked.Delete(node)
 }
 
-func (m *Metrics) evicted(s State) { m.evictions.WithLabelValues(string(s)).Inc() }
+func (m *Metrics) evicted(s eviction.State) { m.evictions.WithLabelValues(string(s)).Inc() }
 
-func (m *Metrics) passed(node string, r Result) {
+func (m *Metrics) passed(node string, r eviction.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r.Stuck() {

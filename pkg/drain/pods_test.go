@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -49,18 +53,6 @@ func withEmptyDir(p *corev1.Pod) {
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 }
 
-func withHostPath(path string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}})
-	}
-}
-
-func withEnv(name, value string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: name, Value: value})
-	}
-}
-
 func labelled(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value} }
 }
@@ -69,10 +61,16 @@ func inPhase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
 
-// terminatingSince is a pod that was asked to leave, with half a minute of grace.
-func terminatingSince(at time.Time) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.DeletionTimestamp = ptr.To(metav1.NewTime(at.Add(30 * time.Second)))
-		p.DeletionGracePeriodSeconds = ptr.To(int64(30))
+// policyOf is the default policy with a change, nil for none.
+func policyOf(t *testing.T, change func(*topsv1.DrainPolicy)) eviction.Policy {
+	t.Helper()
+	spec := eviction.DefaultPolicy()
+	if change != nil {
+		change(&spec)
 	}
+	p, err := eviction.PolicyOf(&spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

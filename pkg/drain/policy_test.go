@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
 // stored is an UpgradePolicy as the API server keeps it, of spec.drain in YAML.
@@ -72,7 +73,7 @@ func TestTheDefaultsOfTheAPIServerAreThoseWithoutAPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(withDefaults(nil), *got); diff != "" {
+	if diff := cmp.Diff(eviction.DefaultPolicy(), *got); diff != "" {
 		t.Error(diff)
 	}
 }

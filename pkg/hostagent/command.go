@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 // Command restarts an engine with argument vectors that the administrator sets,
@@ -23,7 +25,7 @@ import (
 // return when the engine was restarted.
 type Command struct {
 	// Argv per engine; an engine without one cannot be restarted.
-	Argv map[Engine][]string
+	Argv map[task.Engine][]string
 	// Directory for the output of the commands, one file per operation, which is
 	// made when absent.
 	Directory string
@@ -42,7 +44,7 @@ const (
 
 // Busy implements ServiceManager: a process of the command still lives. Each of
 // them holds the lock on the file of its output, which was opened for it.
-func (c Command) Busy(_ context.Context, _ Engine, operation string) (bool, error) {
+func (c Command) Busy(_ context.Context, _ task.Engine, operation string) (bool, error) {
 	file, err := os.Open(c.output(operation))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -59,7 +61,7 @@ func (c Command) Busy(_ context.Context, _ Engine, operation string) (bool, erro
 }
 
 // Restart implements ServiceManager.
-func (c Command) Restart(ctx context.Context, e Engine, operation string) error {
+func (c Command) Restart(ctx context.Context, e task.Engine, operation string) error {
 	argv := c.Argv[e]
 	if len(argv) == 0 {
 		return fmt.Errorf("there is no restart command for %s", e)

@@ -8,15 +8,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 func commandOf(t *testing.T, argv ...string) Command {
-	return Command{Argv: map[Engine][]string{Docker: argv}, Directory: filepath.Join(t.TempDir(), "commands")}
+	return Command{Argv: map[task.Engine][]string{task.Docker: argv}, Directory: filepath.Join(t.TempDir(), "commands")}
 }
 
 func TestACommandIsNoShellText(t *testing.T) {
 	made := filepath.Join(t.TempDir(), "made")
-	if err := commandOf(t, "true", ";", "touch", made).Restart(t.Context(), Docker, "op"); err != nil {
+	if err := commandOf(t, "true", ";", "touch", made).Restart(t.Context(), task.Docker, "op"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(made); !errors.Is(err, os.ErrNotExist) {
@@ -25,11 +27,11 @@ func TestACommandIsNoShellText(t *testing.T) {
 }
 
 func TestAFailedCommandTellsItsOutput(t *testing.T) {
-	err := commandOf(t, "ls", "/no-such-file").Restart(t.Context(), Docker, "op")
+	err := commandOf(t, "ls", "/no-such-file").Restart(t.Context(), task.Docker, "op")
 	if err == nil || !strings.Contains(err.Error(), "/no-such-file") {
 		t.Errorf("error is %v, want what ls said", err)
 	}
-	if err := commandOf(t, "true").Restart(t.Context(), Containerd, "op"); err == nil || !strings.Contains(err.Error(), "containerd") {
+	if err := commandOf(t, "true").Restart(t.Context(), task.Containerd, "op"); err == nil || !strings.Contains(err.Error(), "containerd") {
 		t.Errorf("error is %v, want that there is none for containerd", err)
 	}
 }
@@ -39,19 +41,19 @@ func TestACommandIsBusyUntilItsLastProcessEnds(t *testing.T) {
 	// The shell is the command of the administrator here: it ends at once and
 	// leaves a process behind that reads until it is told to end.
 	c := commandOf(t, "sh", "-c", `mkfifo "$0"; cat "$0" >&2 & exit 0`, fifo)
-	if busy, err := c.Busy(t.Context(), Docker, "op"); busy || err != nil {
+	if busy, err := c.Busy(t.Context(), task.Docker, "op"); busy || err != nil {
 		t.Fatalf("busy=%t, %v before it began", busy, err)
 	}
-	if err := c.Restart(t.Context(), Docker, "op"); err != nil {
+	if err := c.Restart(t.Context(), task.Docker, "op"); err != nil {
 		t.Fatal(err)
 	}
-	if busy, err := c.Busy(t.Context(), Docker, "op"); !busy || err != nil {
+	if busy, err := c.Busy(t.Context(), task.Docker, "op"); !busy || err != nil {
 		t.Errorf("busy=%t, %v while a process of it lives", busy, err)
 	}
-	if err := c.Restart(t.Context(), Docker, "op"); err == nil || !strings.Contains(err.Error(), "runs already") {
+	if err := c.Restart(t.Context(), task.Docker, "op"); err == nil || !strings.Contains(err.Error(), "runs already") {
 		t.Errorf("error is %v, want that it runs already", err)
 	}
-	if busy, err := c.Busy(t.Context(), Docker, "other"); busy || err != nil {
+	if busy, err := c.Busy(t.Context(), task.Docker, "other"); busy || err != nil {
 		t.Errorf("busy=%t, %v of another operation", busy, err)
 	}
 	if err := os.WriteFile(fifo, nil, 0); err != nil {
@@ -65,7 +67,7 @@ func TestACommandIsBusyUntilItsLastProcessEnds(t *testing.T) {
 func untilItEnded(t *testing.T, c Command) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		busy, err := c.Busy(t.Context(), Docker, "op")
+		busy, err := c.Busy(t.Context(), task.Docker, "op")
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("busy=%t, %v: something lives on", busy, err)
 		}
@@ -78,7 +80,7 @@ func untilItEnded(t *testing.T, c Command) {
 func TestACommandIsKilledWithItsSession(t *testing.T) {
 	c := commandOf(t, "sh", "-c", "sleep 600 & wait")
 	c.Timeout = 100 * time.Millisecond
-	err := c.Restart(t.Context(), Docker, "op")
+	err := c.Restart(t.Context(), task.Docker, "op")
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error is %v", err)
 	}

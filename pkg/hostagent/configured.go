@@ -12,18 +12,20 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 // configuredDefault returns the default runtime that the configuration on disk
 // gives an engine when it starts the next time. named is false when the files
 // do not say: there are none, or the flags of the daemon may say it.
-func (h host) configuredDefault(e Engine) (runtime string, named bool, err error) {
+func (h host) configuredDefault(e task.Engine) (runtime string, named bool, err error) {
 	root, err := os.OpenRoot(h.root)
 	if err != nil {
 		return "", false, fmt.Errorf("opening the host root: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if e == Docker {
+	if e == task.Docker {
 		return dockerDefault(root.FS(), h.paths.DockerConfig)
 	}
 	return containerdDefault(root.FS(), h.paths.ContainerdConfig)

@@ -5,22 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-const (
-	// podUIDLabel is on every container that the kubelet makes.
-	podUIDLabel = "io.kubernetes.pod.uid"
-	// answerTimeout is how long one answer of a daemon may take.
-	answerTimeout = 10 * time.Second
-	// maxAnswerBytes is what the kubelet allows an answer of a runtime to have.
-	maxAnswerBytes = 16 << 20
-)
+// maxAnswerBytes is what the kubelet allows an answer of a runtime to have.
+const maxAnswerBytes = 16 << 20
 
 // cri is containerd behind its socket, asked through CRI v1 (containerd 1.6 and
 // newer).
@@ -55,7 +50,7 @@ func (c cri) status(ctx context.Context) (engineStatus, error) {
 	if err != nil {
 		return engineStatus{}, err
 	}
-	return engineStatus{version: version.GetRuntimeVersion(), defaultRuntime: runtime, imageStore: c.imageStore(ctx)}, nil
+	return engineStatus{task.RuntimeFacts{Version: version.GetRuntimeVersion(), Default: runtime}, c.imageStore(ctx)}, nil
 }
 
 // imageStore returns "" when containerd does not tell: the rest of the status is

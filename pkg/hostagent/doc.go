@@ -1,7 +1,7 @@
 // Package hostagent does the tasks of an upgrade that only the node itself can
 // do: it pulls images ahead, restarts the container runtime, and reads what the
-// driver shows. It needs no API server: pkg/hosttasks hands each task to Execute as an
-// Operation and shows the Results.
+// driver shows. It needs no API server: pkg/hosttasks hands each task to Execute as a
+// task.Request and shows the Results.
 //
 // Every task may be executed again at any time: that it is done is read off the
 // host, and a durable record says what was begun (pkg/journal).
@@ -44,12 +44,12 @@
 //
 // # Files
 //
-//	operation.go            what is asked and what is answered
-//	decide.go               pure: what a restart needs next
-//	record.go               pure: the journal's records
-//	executor.go             records, one call at a time per task
-//	restart.go, prepull.go, verify.go    observe, decide, act
-//	engine.go, docker.go, cri.go         the container engines behind their sockets
-//	configured.go, instance.go, hostfacts.go    what files, /proc and /dev say
-//	servicemanager.go, command.go        systemd, or a command of the administrator
+//	task/                   pure: what is asked, what became of it, the journal's records
+//	restart/                pure: what a restart needs next
+//	executor.go, records.go one call at a time per task; the journal
+//	restart.go, prepull.go  observe, decide, act
+//	facts.go                what the node shows
+//	host.go, engine.go, docker.go, cri.go    the container engines behind their sockets
+//	configured.go, instance.go               what configuration files and /proc say
+//	servicemanager.go, command.go            systemd, or a command of the administrator
 package hostagent

@@ -11,6 +11,8 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/registry"
 	"github.com/moby/moby/client"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 // docker is dockerd behind its socket. API 1.40 (docker 19.03) and newer.
@@ -34,12 +36,8 @@ func (d docker) status(ctx context.Context) (engineStatus, error) {
 	if err != nil {
 		return engineStatus{}, fmt.Errorf("asking docker: %w", err)
 	}
-	return engineStatus{
-		version:                result.Info.ServerVersion,
-		defaultRuntime:         result.Info.DefaultRuntime,
-		restartStopsContainers: !result.Info.LiveRestoreEnabled,
-		imageStore:             result.Info.DockerRootDir,
-	}, nil
+	runtime := task.RuntimeFacts{Version: result.Info.ServerVersion, Default: result.Info.DefaultRuntime, RestartStopsContainers: !result.Info.LiveRestoreEnabled}
+	return engineStatus{runtime, result.Info.DockerRootDir}, nil
 }
 
 func (d docker) runningContainers(ctx context.Context, podUID string) (int, error) {

@@ -2,36 +2,23 @@ package hostagent
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// RuntimeFacts are what is known of the container engine that runs the pods.
-type RuntimeFacts struct {
-	Engine  Engine `json:"engine"`
-	Version string `json:"version,omitempty"`
-	// Default is the default runtime of the running daemon: what it answers, not
-	// what its configuration says.
-	Default string `json:"default"`
-	// RestartStopsContainers: restarting the engine stops the containers on it.
-	// docker without live-restore does; containerd does not.
-	RestartStopsContainers bool `json:"restartStopsContainers"`
-	// Instance identifies the running process of the daemon, over reboots too. ""
-	// when it cannot be told.
-	Instance string `json:"instance,omitempty"`
-}
+const (
+	// podUIDLabel is on every container that the kubelet makes.
+	podUIDLabel = "io.kubernetes.pod.uid"
+	// answerTimeout is how long one answer of a daemon may take.
+	answerTimeout = 10 * time.Second
+)
 
 // engineStatus is what a daemon answers.
 type engineStatus struct {
-	version                string
-	defaultRuntime         string
-	restartStopsContainers bool
+	task.RuntimeFacts
 	// imageStore is the directory of the host with the images; "" when unknown.
 	imageStore string
 }
@@ -48,126 +35,4 @@ type engine interface {
 	// pull pulls an image and returns its id.
 	pull(ctx context.Context, reference string, credential authn.AuthConfig) (string, error)
 	close() error
-}
-
-// host is where the files and sockets of the node are.
-type host struct {
-	root  string
-	paths Paths
-}
-
-// Paths on the host, relative to its root. They are named without links that
-// leave the host root (/run, not /var/run).
-type Paths struct {
-	DockerSocket     string // default run/docker.sock
-	DockerConfig     string // default etc/docker/daemon.json
-	CRIDockerdSocket string // default run/cri-dockerd.sock
-	ContainerdSocket string // default run/containerd/containerd.sock
-	ContainerdConfig string // default etc/containerd/config.toml
-	SystemBus        string // default run/dbus/system_bus_socket
-}
-
-func (p Paths) withDefaults() Paths {
-	for _, path := range []struct {
-		value  *string
-		preset string
-	}{
-		{&p.DockerSocket, "run/docker.sock"},
-		{&p.DockerConfig, "etc/docker/daemon.json"},
-		{&p.CRIDockerdSocket, "run/cri-dockerd.sock"},
-		{&p.ContainerdSocket, "run/containerd/containerd.sock"},
-		{&p.ContainerdConfig, "etc/containerd/config.toml"},
-		{&p.SystemBus, "run/dbus/system_bus_socket"},
-	} {
-		if *path.value == "" {
-			*path.value = path.preset
-		}
-	}
-	return p
-}
-
-// path of a file of the host, as this process sees it.
-func (h host) path(relative string) string { return filepath.Join(h.root, relative) }
-
-// socket of an engine.
-func (h host) socket(e Engine) string {
-	if e == Docker {
-		return h.path(h.paths.DockerSocket)
-	}
-	return h.path(h.paths.ContainerdSocket)
-}
-
-// config is the file that says how an engine starts, relative to the root of the host.
-func (h host) config(e Engine) string {
-	if e == Docker {
-		return h.paths.DockerConfig
-	}
-	return h.paths.ContainerdConfig
-}
-
-// exists reports whether there is anything at a path.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
-// connect returns the client of an engine. It does not wait for an answer.
-func (h host) connect(e Engine) (engine, error) {
-	if e == Docker {
-		return newDocker(h.socket(Docker))
-	}
-	return newCRI(h.socket(Containerd))
-}
-
-// candidates are what the choice of the engine depends on.
-type candidates struct {
-	criDockerd bool  // cri-dockerd has its socket: the kubelet speaks to docker
-	containerd error // nil: containerd answers as a runtime of pods
-	docker     error // nil: docker answers
-}
-
-// choose returns the engine that runs the pods. docker brings a containerd of
-// its own, which does not answer as a runtime of pods unless it was set up to.
-func choose(c candidates) (Engine, error) {
-	switch {
-	case c.criDockerd:
-		return Docker, nil
-	case c.containerd == nil:
-		return Containerd, nil
-	case c.docker == nil:
-		return Docker, nil
-	}
-	return "", fmt.Errorf("no container engine answers: containerd: %w; docker: %w", c.containerd, c.docker)
-}
-
-// detect returns the engine that is wanted, or found for Auto.
-func (h host) detect(ctx context.Context, wanted Engine) (Engine, error) {
-	if wanted != Auto {
-		return wanted, nil
-	}
-	return choose(candidates{
-		criDockerd: exists(h.path(h.paths.CRIDockerdSocket)),
-		containerd: h.probe(ctx, Containerd),
-		docker:     h.probe(ctx, Docker),
-	})
-}
-
-func (h host) probe(ctx context.Context, e Engine) error {
-	_, err := h.ask(ctx, e)
-	return err
-}
-
-// ask connects to an engine for one answer.
-func (h host) ask(ctx context.Context, e Engine) (engineStatus, error) {
-	if _, err := os.Stat(h.socket(e)); errors.Is(err, fs.ErrNotExist) {
-		return engineStatus{}, fmt.Errorf("there is no %s", strings.TrimPrefix(h.socket(e), h.root))
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	client, err := h.connect(e)
-	if err != nil {
-		return engineStatus{}, err
-	}
-	status, err := client.status(ctx)
-	return status, errors.Join(err, client.close())
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 // fakeHost is a host root of files.
@@ -36,11 +38,11 @@ func TestHostFacts(t *testing.T) {
 	}
 	cards := 3
 	got := readHostFacts(fakeHost(t, full))
-	if diff := cmp.Diff(HostFacts{DriverVersion: "1.4.2", Devices: &cards, BootID: "b-1"}, got); diff != "" {
+	if diff := cmp.Diff(task.HostFacts{DriverVersion: "1.4.2", Devices: &cards, BootID: "b-1"}, got); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
 	}
 	got = readHostFacts(fakeHost(t, map[string]string{"sys/module/enflame/version": " \n"}))
-	if diff := cmp.Diff(HostFacts{}, got, cmpopts.IgnoreFields(HostFacts{}, "Missing")); diff != "" || len(got.Missing) != 3 {
+	if diff := cmp.Diff(task.HostFacts{}, got, cmpopts.IgnoreFields(task.HostFacts{}, "Missing")); diff != "" || len(got.Missing) != 3 {
 		t.Errorf("of an empty host: missing %q; facts (-want +got):\n%s", got.Missing, diff)
 	}
 	got = readHostFacts(filepath.Join(t.TempDir(), "nowhere"))
@@ -85,28 +87,28 @@ func TestConfiguredDefault(t *testing.T) {
 	}
 	v3 := strings.Replace(v2("enflame"), "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", 1)
 	tests := map[string]struct {
-		engine Engine
+		engine task.Engine
 		files  map[string]string
 		want   string
 		broken bool
 	}{
-		"docker without a file":       {engine: Docker},
-		"docker with an empty file":   {engine: Docker, files: map[string]string{"etc/docker/daemon.json": " "}},
-		"docker names one":            {engine: Docker, files: map[string]string{"etc/docker/daemon.json": `{"default-runtime":"enflame","x":1}`}, want: "enflame"},
-		"docker names none":           {engine: Docker, files: map[string]string{"etc/docker/daemon.json": `{"live-restore":true}`}},
-		"docker with a torn file":     {engine: Docker, files: map[string]string{"etc/docker/daemon.json": `{"default`}, broken: true},
-		"containerd without a file":   {engine: Containerd},
-		"containerd of version 2":     {engine: Containerd, files: map[string]string{"etc/containerd/config.toml": v2("enflame")}, want: "enflame"},
-		"containerd of version 3":     {engine: Containerd, files: map[string]string{"etc/containerd/config.toml": v3}, want: "enflame"},
-		"containerd with a torn file": {engine: Containerd, files: map[string]string{"etc/containerd/config.toml": "[plugins"}, broken: true},
-		"a drop-in of containerd overrides": {engine: Containerd, files: map[string]string{
+		"docker without a file":       {engine: task.Docker},
+		"docker with an empty file":   {engine: task.Docker, files: map[string]string{"etc/docker/daemon.json": " "}},
+		"docker names one":            {engine: task.Docker, files: map[string]string{"etc/docker/daemon.json": `{"default-runtime":"enflame","x":1}`}, want: "enflame"},
+		"docker names none":           {engine: task.Docker, files: map[string]string{"etc/docker/daemon.json": `{"live-restore":true}`}},
+		"docker with a torn file":     {engine: task.Docker, files: map[string]string{"etc/docker/daemon.json": `{"default`}, broken: true},
+		"containerd without a file":   {engine: task.Containerd},
+		"containerd of version 2":     {engine: task.Containerd, files: map[string]string{"etc/containerd/config.toml": v2("enflame")}, want: "enflame"},
+		"containerd of version 3":     {engine: task.Containerd, files: map[string]string{"etc/containerd/config.toml": v3}, want: "enflame"},
+		"containerd with a torn file": {engine: task.Containerd, files: map[string]string{"etc/containerd/config.toml": "[plugins"}, broken: true},
+		"a drop-in of containerd overrides": {engine: task.Containerd, files: map[string]string{
 			"etc/containerd/config.toml": "imports = [\"/etc/containerd/more/*.toml\"]\n" + v2("runc"),
 			"etc/containerd/more/a.toml": v2("nvidia"), "etc/containerd/more/b.toml": v2("enflame"),
 		}, want: "enflame"},
-		"a drop-in beside the file, imported by default": {engine: Containerd, files: map[string]string{
+		"a drop-in beside the file, imported by default": {engine: task.Containerd, files: map[string]string{
 			"etc/containerd/config.toml": v2("runc"), "etc/containerd/conf.d/99-enflame.toml": v2("enflame"),
 		}, want: "enflame"},
-		"files that import each other": {engine: Containerd, files: map[string]string{
+		"files that import each other": {engine: task.Containerd, files: map[string]string{
 			"etc/containerd/config.toml": "imports = [\"a.toml\"]\n", "etc/containerd/a.toml": "imports = [\"config.toml\"]\n" + v2("enflame"),
 		}, want: "enflame"},
 	}

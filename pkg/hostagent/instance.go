@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-)
 
-// notRunning is the instance of a daemon that does not run.
-const notRunning = ""
+	"github.com/topsops/gcu-operator/pkg/hostagent/restart"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+)
 
 // errNoProcess: there is no process of that id.
 var errNoProcess = errors.New("no such process")
@@ -97,13 +97,9 @@ func peer(connection *net.UnixConn) (int, error) {
 // (docker.socket of Debian).
 const serviceManagerPID = 1
 
-// mainPIDs tells the main process of the service of an engine: 0 when it does
-// not run.
-type mainPIDs func(context.Context, Engine) (int, error)
-
-// instanceOf returns the running instance of an engine, or notRunning. An error
+// instanceOf returns the running instance of an engine, or restart.NotRunning. An error
 // means that it cannot be told.
-func (h host) instanceOf(ctx context.Context, e Engine, services mainPIDs) (string, error) {
+func (h host) instanceOf(ctx context.Context, e task.Engine) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	pid, err := listener(ctx, h.socket(e))
@@ -112,20 +108,20 @@ func (h host) instanceOf(ctx context.Context, e Engine, services mainPIDs) (stri
 	}
 	table := processes{proc: "/proc"} // where the ids that the kernel told are from
 	if pid == serviceManagerPID {
-		if services == nil {
+		if h.services == nil {
 			return "", errors.New("process 1 listens for the daemon, and is no systemd that could be asked")
 		}
 		table = processes{proc: h.path("proc")}
-		if pid, err = services(ctx, e); err != nil {
+		if pid, err = h.services(ctx, e); err != nil {
 			return "", err
 		}
 	}
 	if pid == 0 {
-		return notRunning, nil
+		return restart.NotRunning, nil
 	}
 	instance, err := table.instance(pid)
 	if errors.Is(err, errNoProcess) {
-		return notRunning, nil // it ended in between
+		return restart.NotRunning, nil // it ended in between
 	}
 	return instance, err
 }

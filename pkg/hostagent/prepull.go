@@ -10,85 +10,93 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
+
+// puller pulls images.
+type puller struct {
+	host    host
+	records *records
+}
 
 // prepull sees to it that images are on this node. That they are there is the
 // predicate; the record is for people.
-func (e *Executor) prepull(ctx context.Context, o Operation, r record) (Result, error) {
-	limit, cancel := context.WithTimeout(ctx, o.timeout())
+func (u puller) prepull(ctx context.Context, request task.Request, r task.Record) (task.Result, error) {
+	limit, cancel := context.WithTimeout(ctx, request.Timeout())
 	defer cancel()
-	r.Result.State, r.Result.Reason, r.Result.Message = Running, ReasonInProgress, "pulling images"
-	r.Result.Finished, r.Result.Facts = time.Time{}, Facts{}
+	r.Result.State, r.Result.Reason, r.Result.Message = task.Running, task.ReasonInProgress, "pulling images"
+	r.Result.Finished, r.Result.Facts = time.Time{}, task.Facts{}
 	r.Result.Attempts++
-	if err := e.put(r); err != nil {
-		return Result{}, err
+	if err := u.records.put(r); err != nil {
+		return task.Result{}, err
 	}
-	done := ReasonPresent
-	for _, image := range o.Prepull.Images {
-		id, reason, err := e.fetch(limit, o, image)
+	done := task.ReasonPresent
+	for _, image := range request.Prepull.Images {
+		id, reason, err := u.fetch(limit, request, image)
 		switch {
-		case errors.Is(context.Cause(ctx), ErrWithdrawn):
-			return e.end(r, Failed, ReasonWithdrawn, ErrWithdrawn.Error())
+		case errors.Is(context.Cause(ctx), task.ErrWithdrawn):
+			return u.records.end(r, task.Failed, task.ReasonWithdrawn, task.ErrWithdrawn.Error())
 		case ctx.Err() != nil:
 			return r.Result, context.Cause(ctx)
 		case limit.Err() != nil && err != nil:
-			return e.end(r, Failed, ReasonPullTimedOut, noted(o, fmt.Sprintf("pulling %s: not done after %s: %v", image, o.timeout(), err)))
+			return u.records.end(r, task.Failed, task.ReasonPullTimedOut, noted(request, fmt.Sprintf("pulling %s: not done after %s: %v", image, request.Timeout(), err)))
 		case err != nil:
-			return e.end(r, Failed, reason, noted(o, fmt.Sprintf("pulling %s: %v", image, err)))
-		case reason == ReasonPulled:
-			done = ReasonPulled
+			return u.records.end(r, task.Failed, reason, noted(request, fmt.Sprintf("pulling %s: %v", image, err)))
+		case reason == task.ReasonPulled:
+			done = task.ReasonPulled
 		}
-		r.Result.Facts.Images = append(r.Result.Facts.Images, ImageFacts{Name: image, ID: id})
+		r.Result.Facts.Images = append(r.Result.Facts.Images, task.ImageFacts{Name: image, ID: id})
 	}
-	return e.end(r, Done, done, noted(o, ""))
+	return u.records.end(r, task.Done, done, noted(request, ""))
 }
 
 // noted puts the note of a prepull before a message.
-func noted(o Operation, message string) string {
-	if o.Prepull.Note == "" || message == "" {
-		return o.Prepull.Note + message
+func noted(request task.Request, message string) string {
+	if request.Prepull.Note == "" || message == "" {
+		return request.Prepull.Note + message
 	}
-	return o.Prepull.Note + "; " + message
+	return request.Prepull.Note + "; " + message
 }
 
 // fetch sees to it that one image is there.
-func (e *Executor) fetch(ctx context.Context, o Operation, image string) (id string, reason Reason, err error) {
-	kind, err := e.host.detect(ctx, o.engine())
+func (u puller) fetch(ctx context.Context, request task.Request, image string) (id string, reason task.Reason, err error) {
+	kind, err := u.host.detect(ctx, request.Engine)
 	if err != nil {
-		return "", ReasonNoEngine, err
+		return "", task.ReasonNoEngine, err
 	}
-	client, err := e.host.connect(kind)
+	client, err := u.host.connect(kind)
 	if err != nil {
-		return "", ReasonNoEngine, err
+		return "", task.ReasonNoEngine, err
 	}
 	defer func() { err = errors.Join(err, client.close()) }()
-	return pull(ctx, client, image, *o.Prepull)
+	return pull(ctx, client, image, *request.Prepull)
 }
 
 // pull pulls an image that is not there, with each credential that fits it in turn.
-func pull(ctx context.Context, client engine, image string, p Prepull) (id string, reason Reason, err error) {
+func pull(ctx context.Context, client engine, image string, p task.Prepull) (id string, reason task.Reason, err error) {
 	if id, err := client.image(ctx, image); err != nil || id != "" {
-		return id, pick(err == nil, ReasonPresent, ReasonPullFailed), err
+		return id, pick(err == nil, task.ReasonPresent, task.ReasonPullFailed), err
 	}
 	credentials, err := credentialsFor(image, p.Secrets)
 	if err != nil {
-		return "", ReasonBadPullSecret, err
+		return "", task.ReasonBadPullSecret, err
 	}
 	var refused []error
 	for _, credential := range credentials {
 		id, err := client.pull(ctx, image, credential)
 		if err == nil {
-			return id, ReasonPulled, nil
+			return id, task.ReasonPulled, nil
 		}
 		refused = append(refused, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return "", ReasonPullFailed, errors.Join(refused...)
+	return "", task.ReasonPullFailed, errors.Join(refused...)
 }
 
-func pick(condition bool, yes, no Reason) Reason {
+func pick(condition bool, yes, no task.Reason) task.Reason {
 	if condition {
 		return yes
 	}

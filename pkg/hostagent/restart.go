@@ -2,40 +2,57 @@ package hostagent
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/restart"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
+var errOwnContainer = errors.New("the container of the agent does not run any more")
+
+// restarter restarts container engines.
+type restarter struct {
+	options Options
+	host    host
+	records *records
+	// manager restarts engines; nil when nobody does.
+	manager ServiceManager
+	// opened is when the agent began.
+	opened time.Time
+}
+
 // restart observes, decides and acts until the restart has ended.
-func (e *Executor) restart(ctx context.Context, o Operation, r record) (Result, error) {
+func (s restarter) restart(ctx context.Context, request task.Request, r task.Record) (task.Result, error) {
 	for {
-		s := e.sight(ctx, o, &r)
+		f := s.observe(ctx, request, &r)
 		if err := ctx.Err(); err != nil {
 			return r.Result, context.Cause(ctx)
 		}
-		d := decide(s)
-		e.options.Log.V(4).Info("Decided on a restart of the runtime", "operation", o.ID, "reason", d.reason, "message", d.message)
+		d := restart.Decide(f)
+		s.options.Log.V(4).Info("Decided on a restart of the runtime", "operation", request.ID, "reason", d.Reason, "message", d.Message)
 		var err error
-		switch d.step {
-		case report:
-			if !ended(d.state) && e.toldBefore(r, d) {
+		switch d.Step {
+		case restart.Report:
+			if kept := s.records.of(r.Key()).Result; !d.State.Final() && matches(kept, d) && kept.Attempt == r.Result.Attempt {
 				return r.Result, nil
 			}
-			e.tell(o, s, r, d)
-			return e.end(r, d.state, d.reason, d.message)
-		case finish:
-			result, err := e.end(r, d.state, d.reason, d.message)
+			s.logCycle(request, f, r, d)
+			return s.records.end(r, d.State, d.Reason, d.Message)
+		case restart.Finish:
+			result, err := s.records.end(r, d.State, d.Reason, d.Message)
 			if err == nil {
-				e.tell(o, s, r, d)
+				s.logCycle(request, f, r, d)
 			}
 			return result, err
-		case begin:
-			r, err = e.begin(o, s, r, d)
-		case ask:
-			r, err = e.ask(ctx, o, r)
-		case wait:
-			if r, err = e.waitFor(r, d); err == nil {
-				err = e.pause(ctx)
+		case restart.Begin:
+			r, err = s.begin(request, f, r, d)
+		case restart.Attempt:
+			r, err = s.attempt(ctx, request, r)
+		case restart.Wait:
+			if r, err = s.waitFor(r, d); err == nil {
+				err = s.pause(ctx)
 			}
 		}
 		if err != nil {
@@ -44,79 +61,69 @@ func (e *Executor) restart(ctx context.Context, o Operation, r record) (Result, 
 	}
 }
 
-// sight looks at the host. What it sees of the runtime becomes a fact of the result.
-func (e *Executor) sight(ctx context.Context, o Operation, r *record) sighting {
-	s := sighting{want: *o.RestartRuntime, canRestart: e.manager != nil, begun: r.Begun}
+// observe looks at the host. What it sees of the runtime becomes a fact of the result.
+func (s restarter) observe(ctx context.Context, request task.Request, r *task.Record) (f restart.Facts) {
+	f = restart.Facts{Want: *request.RestartRuntime, CanRestart: s.manager != nil, Begun: r.Begun}
 	if r.Begun != nil {
-		s.engine = r.Begun.Engine
-		s.expired = !e.options.Clock.Now().Before(r.Begun.Deadline)
-		s.settled = e.options.Clock.Since(e.opened) >= e.options.Settle
-	} else if s.engine, s.engineErr = e.host.detect(ctx, o.engine()); s.engineErr != nil {
-		return s
+		f.Runtime.Engine = r.Begun.Engine
+		f.Expired = !s.options.Clock.Now().Before(r.Begun.Deadline)
+		f.Settled = s.options.Clock.Since(s.opened) >= s.options.Settle
+	} else if f.Runtime.Engine, f.EngineErr = s.host.detect(ctx, request.Engine); f.EngineErr != nil {
+		return f
 	}
+	engine := f.Runtime.Engine
 	// The instance is read first: an answer that comes after it is of this
 	// instance or of a newer one.
-	s.instance, s.instanceErr = e.host.instanceOf(ctx, s.engine, e.services)
-	var status engineStatus
-	status, s.statusErr = e.host.ask(ctx, s.engine)
-	s.defaultRuntime = status.defaultRuntime
-	s.byHand, s.config = e.byHand(s.engine), "/"+e.host.config(s.engine)
-	if s.statusErr == nil {
-		r.Result.Facts.Runtime = runtimeFacts(s.engine, s.instance, status)
-		s.ownGone = e.ownGone(ctx, s.engine)
+	instance, instanceErr := s.host.instanceOf(ctx, engine)
+	status, err := s.host.ask(ctx, engine)
+	status.Engine, status.Instance = engine, instance
+	f.Runtime, f.InstanceErr, f.StatusErr = status.RuntimeFacts, instanceErr, err
+	if err == nil {
+		r.Result.Facts.Runtime = &status.RuntimeFacts
+		f.OwnGone = s.ownGone(ctx, engine)
 	}
+	f.Command, f.Config = s.manualCommand(engine), "/"+s.host.config(engine)
 	if r.Begun == nil {
-		s.fresh = e.options.Clock.Since(r.Result.Started) < configurePatience
-		var err error
-		if s.configured, s.confNamed, err = e.host.configuredDefault(s.engine); err != nil {
-			e.options.Log.Error(err, "Could not read the configuration of the container engine", "engine", s.engine)
+		f.Fresh = s.options.Clock.Since(r.Result.Started) < restart.ConfigurePatience
+		if f.Configured, f.Named, err = s.host.configuredDefault(engine); err != nil {
+			s.options.Log.Error(err, "Could not read the configuration of the container engine", "engine", engine)
 		}
-		return s
+		return f
 	}
-	s.busy, s.busyErr = e.isBusy(ctx, s.engine, r.key())
-	return s
+	f.Busy, f.BusyErr = s.isBusy(ctx, engine, r.Key())
+	return f
 }
 
-// byHand is the command that restarts an engine.
-func (e *Executor) byHand(engine Engine) string {
-	if argv := e.options.Command[engine]; e.services == nil && len(argv) > 0 {
+// manualCommand is what a person runs to restart an engine.
+func (s restarter) manualCommand(engine task.Engine) string {
+	if argv := s.options.Command[engine]; s.host.services == nil && len(argv) > 0 {
 		return strings.Join(argv, " ")
 	}
-	return "systemctl restart " + Systemd{Units: e.options.Units}.unit(engine)
+	return "systemctl restart " + Systemd{Units: s.options.Units}.unit(engine)
 }
 
-func (e *Executor) isBusy(ctx context.Context, engine Engine, operation string) (bool, error) {
-	if e.manager == nil {
+func (s restarter) isBusy(ctx context.Context, engine task.Engine, operation string) (bool, error) {
+	if s.manager == nil {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return e.manager.Busy(ctx, engine, operation)
-}
-
-func runtimeFacts(engine Engine, instance string, status engineStatus) *RuntimeFacts {
-	return &RuntimeFacts{
-		Engine:                 engine,
-		Version:                status.version,
-		Default:                status.defaultRuntime,
-		RestartStopsContainers: status.restartStopsContainers,
-		Instance:               instance,
-	}
+	return s.manager.Busy(ctx, engine, operation)
 }
 
 // ownGone returns nil when the container of the agent runs, or there is none.
-func (e *Executor) ownGone(ctx context.Context, engine Engine) error {
-	if e.options.PodUID == "" {
+func (s restarter) ownGone(ctx context.Context, engine task.Engine) error {
+	if s.options.PodUID == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	client, err := e.host.connect(engine)
+	client, err := s.host.connect(engine)
 	if err != nil {
 		return err
 	}
 	defer client.close()
-	running, err := client.runningContainers(ctx, e.options.PodUID)
+	running, err := client.runningContainers(ctx, s.options.PodUID)
 	if err == nil && running == 0 {
 		return errOwnContainer
 	}
@@ -124,52 +131,52 @@ func (e *Executor) ownGone(ctx context.Context, engine Engine) error {
 }
 
 // begin records the request, with the instance that is to go.
-func (e *Executor) begin(o Operation, s sighting, r record, d decision) (record, error) {
-	r.Begun = &begun{Engine: s.engine, Before: s.instance, Deadline: e.now().Add(o.timeout())}
-	r.Result.State, r.Result.Reason, r.Result.Message = d.state, d.reason, d.message
-	return r, e.put(r)
+func (s restarter) begin(request task.Request, f restart.Facts, r task.Record, d restart.Decision) (task.Record, error) {
+	r.Begun = &task.Begun{Engine: f.Runtime.Engine, Before: f.Runtime.Instance, Deadline: s.records.now().Add(request.Timeout())}
+	r.Result.State, r.Result.Reason, r.Result.Message = d.State, d.Reason, d.Message
+	return r, s.records.put(r)
 }
 
-// ask records the attempt, asks the service manager, and records its answer.
+// attempt records the attempt, asks the service manager, and records its answer.
 // Killed before the answer is recorded, the next agent looks at the daemon.
-func (e *Executor) ask(ctx context.Context, o Operation, r record) (record, error) {
-	attempt := *r.Begun
-	attempt.Attempts++
-	r.Begun, r.Result.Attempts = &attempt, attempt.Attempts
-	if err := e.put(r); err != nil {
+func (s restarter) attempt(ctx context.Context, request task.Request, r task.Record) (task.Record, error) {
+	begun := *r.Begun
+	begun.Attempts++
+	r.Begun, r.Result.Attempts = &begun, begun.Attempts
+	if err := s.records.put(r); err != nil {
 		return r, err
 	}
-	e.options.Log.Info("Restarting the container runtime", "engine", attempt.Engine, "operation", o.ID, "attempt", attempt.Attempts)
-	e.options.RestartLog.Printf("It is detected that %s default runtime of host %s must become %s (operation %s), ready restart %s",
-		attempt.Engine, e.options.Host, o.RestartRuntime.DefaultRuntime, o.ID, attempt.Engine)
-	limit, cancel := context.WithTimeout(ctx, max(time.Second, attempt.Deadline.Sub(e.options.Clock.Now())))
+	s.options.Log.Info("Restarting the container runtime", "engine", begun.Engine, "operation", request.ID, "attempt", begun.Attempts)
+	s.options.RestartLog.Printf("It is detected that %s default runtime of host %s must become %s (operation %s), ready restart %s",
+		begun.Engine, s.options.Host, request.RestartRuntime.DefaultRuntime, request.ID, begun.Engine)
+	limit, cancel := context.WithTimeout(ctx, max(time.Second, begun.Deadline.Sub(s.options.Clock.Now())))
 	defer cancel()
-	err := e.manager.Restart(limit, attempt.Engine, r.key())
+	err := s.manager.Restart(limit, begun.Engine, r.Key())
 	if ctx.Err() != nil {
 		return r, context.Cause(ctx)
 	}
-	answered := attempt
+	answered := begun
 	answered.Answered = true
 	if err != nil {
-		answered.Refused = short(err.Error())
+		answered.Refused = task.Short(err.Error())
 	}
 	r.Begun = &answered
-	return r, e.put(r)
+	return r, s.records.put(r)
 }
 
 // waitFor records what is waited for, when there is something new to tell of it.
-func (e *Executor) waitFor(r record, d decision) (record, error) {
-	if d.message == "" || r.Result.Reason == d.reason && r.Result.Message == short(d.message) {
+func (s restarter) waitFor(r task.Record, d restart.Decision) (task.Record, error) {
+	if d.Message == "" || r.Result.Reason == d.Reason && r.Result.Message == task.Short(d.Message) {
 		return r, nil
 	}
-	e.options.Log.Info("Waiting for the container runtime", "operation", r.Result.ID, "reason", d.reason, "message", d.message)
-	r.Result.State, r.Result.Reason, r.Result.Message = d.state, d.reason, short(d.message)
-	return r, e.put(r)
+	s.options.Log.Info("Waiting for the container runtime", "operation", r.Result.ID, "reason", d.Reason, "message", d.Message)
+	r.Result.State, r.Result.Reason, r.Result.Message = d.State, d.Reason, task.Short(d.Message)
+	return r, s.records.put(r)
 }
 
 // pause waits for the time between two looks.
-func (e *Executor) pause(ctx context.Context) error {
-	timer := e.options.Clock.NewTimer(e.options.Poll)
+func (s restarter) pause(ctx context.Context) error {
+	timer := s.options.Clock.NewTimer(s.options.Poll)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -179,33 +186,30 @@ func (e *Executor) pause(ctx context.Context) error {
 	}
 }
 
-// toldBefore reports whether the journal says the same of this attempt.
-func (e *Executor) toldBefore(r record, d decision) bool {
-	e.mutex.Lock()
-	defer e.mutex.Unlock()
-	kept := e.records[r.key()].Result
-	return kept.State == d.state && kept.Reason == d.reason && kept.Message == short(d.message) && kept.Attempt == r.Result.Attempt
+// logCycle writes the end of a restart to the restart log, unless it was written
+// before in the same words.
+func (s restarter) logCycle(request task.Request, f restart.Facts, r task.Record, d restart.Decision) {
+	if r.Result.State == d.State && r.Result.Reason == d.Reason {
+		return
+	}
+	if d.State == task.Running {
+		return
+	}
+	cycle, name := s.options.RestartLog, s.options.Host
+	switch {
+	case d.State == task.Done && d.Step == restart.Report:
+		cycle.Printf("Host %s %s", name, d.Message)
+	case d.State == task.Done:
+		cycle.Printf("Host %s restart %s success, default runtime is %s", name, f.Runtime.Engine, f.Runtime.Default)
+	case d.State == task.Waiting:
+		cycle.Printf("Host %s not restarted: %s", name, d.Message)
+	default:
+		cycle.Printf("Host %s restart failed: %s: %s", name, d.Reason, d.Message)
+	}
+	cycle.Printf("End of current restart cycle, operation %s", request.ID)
 }
 
-// tell writes the end of a restart to the restart log, unless it was written
-// before in the same words.
-func (e *Executor) tell(o Operation, s sighting, r record, d decision) {
-	if r.Result.State == d.state && r.Result.Reason == d.reason {
-		return
-	}
-	if d.state == Running {
-		return
-	}
-	log, name := e.options.RestartLog, e.options.Host
-	switch {
-	case d.state == Done && d.step == report:
-		log.Printf("Host %s %s", name, d.message)
-	case d.state == Done:
-		log.Printf("Host %s restart %s success, default runtime is %s", name, s.engine, s.defaultRuntime)
-	case d.state == Waiting:
-		log.Printf("Host %s not restarted: %s", name, d.message)
-	default:
-		log.Printf("Host %s restart failed: %s: %s", name, d.reason, d.message)
-	}
-	log.Printf("End of current restart cycle, operation %s", o.ID)
+// matches reports whether a result is as a decision has it.
+func matches(r task.Result, d restart.Decision) bool {
+	return r.State == d.State && r.Reason == d.Reason && r.Message == task.Short(d.Message)
 }

@@ -9,17 +9,19 @@ import (
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 // ServiceManager restarts a container engine. Execute calls one method at a time.
 type ServiceManager interface {
 	// Busy tells that what an earlier Restart of the same operation began, also of
 	// an agent that died since, is still going on. It errs to the side of true.
-	Busy(ctx context.Context, e Engine, operation string) (bool, error)
+	Busy(ctx context.Context, e task.Engine, operation string) (bool, error)
 	// Restart restarts the engine, and returns when this was done or refused. It
 	// goes on when the agent dies; so it does when ctx ends, unless it can be
 	// stopped. operation names the request in file names.
-	Restart(ctx context.Context, e Engine, operation string) error
+	Restart(ctx context.Context, e task.Engine, operation string) error
 }
 
 // Systemd restarts units through D-Bus.
@@ -27,12 +29,12 @@ type Systemd struct {
 	// Bus is the path of the socket of the system bus.
 	Bus string
 	// Units of the engines; docker.service and containerd.service when absent.
-	Units map[Engine]string
+	Units map[task.Engine]string
 }
 
 var _ ServiceManager = Systemd{}
 
-func (s Systemd) unit(e Engine) string {
+func (s Systemd) unit(e task.Engine) string {
 	if unit := s.Units[e]; unit != "" {
 		return unit
 	}
@@ -54,7 +56,7 @@ func (s Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 // Busy implements ServiceManager: the unit has a job, or is on its way between
 // two states. A job of somebody else counts too: restarting on top of it would
 // be a second restart.
-func (s Systemd) Busy(ctx context.Context, e Engine, _ string) (bool, error) {
+func (s Systemd) Busy(ctx context.Context, e task.Engine, _ string) (bool, error) {
 	connection, err := s.connect(ctx)
 	if err != nil {
 		return false, err
@@ -81,7 +83,7 @@ func unitBusy(properties map[string]any) bool {
 }
 
 // Restart implements ServiceManager. systemd goes on when the agent dies.
-func (s Systemd) Restart(ctx context.Context, e Engine, _ string) error {
+func (s Systemd) Restart(ctx context.Context, e task.Engine, _ string) error {
 	connection, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -104,7 +106,7 @@ func (s Systemd) Restart(ctx context.Context, e Engine, _ string) error {
 
 // MainPID returns the main process of the unit of an engine, 0 when it does not
 // run. It tells the daemon where systemd itself listens on its socket.
-func (s Systemd) MainPID(ctx context.Context, e Engine) (int, error) {
+func (s Systemd) MainPID(ctx context.Context, e task.Engine) (int, error) {
 	connection, err := s.connect(ctx)
 	if err != nil {
 		return 0, err

@@ -37,9 +37,9 @@
 //
 // # Files
 //
-//	asked.go     pure: which tasks are the agent's, and what they mean to the executor
-//	report.go    pure: the report from facts and results; whether it says anything new
+//	hostapi/     pure: which tasks are the agent's, what they mean to the executor, and
+//	             the report from facts and results
 //	worker.go    the loop: read, begin, report
+//	runner.go    the tasks under way, their pull secrets, and what the executor would not do
 //	pull.go      images that the person at the node asked for, through pkg/ota
-//	task.go      one task, its pull secrets, and what the executor would not do
 package hosttasks

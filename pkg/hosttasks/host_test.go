@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 // fakeHost is the root of a host: files, and a docker that is a process of its own,
@@ -130,7 +131,7 @@ type systemd struct {
 
 var _ hostagent.ServiceManager = (*systemd)(nil)
 
-func (s *systemd) Busy(context.Context, hostagent.Engine, string) (bool, error) {
+func (s *systemd) Busy(context.Context, task.Engine, string) (bool, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.jobs > 0, nil
@@ -142,7 +143,7 @@ func (s *systemd) job(add int) {
 	s.jobs += add
 }
 
-func (s *systemd) Restart(ctx context.Context, _ hostagent.Engine, _ string) error {
+func (s *systemd) Restart(ctx context.Context, _ task.Engine, _ string) error {
 	if s.restart != nil {
 		return s.restart(ctx)
 	}

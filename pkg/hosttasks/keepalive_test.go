@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topsops/gcu-operator/pkg/hosttasks/hostapi"
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
 )
 
@@ -22,7 +23,7 @@ func TestTheKeepAlivesOfTenThousandAgentsAreSpread(t *testing.T) {
 		at := nodeapi.FirstContact(fmt.Sprintf("node-%05d", i), spread)
 		for at < minutes*time.Minute {
 			writes[int(at/time.Second)]++
-			at += reportPeriod + time.Duration(rng.Float64()*jitter*float64(reportPeriod))
+			at += hostapi.ReportPeriod + time.Duration(rng.Float64()*jitter*float64(hostapi.ReportPeriod))
 		}
 	}
 	first, steady := writes[:int(spread/time.Second)], writes[5*60:]
@@ -39,7 +40,7 @@ func TestTheKeepAlivesOfTenThousandAgentsAreSpread(t *testing.T) {
 	if slices.Max(steady) > mean*2 {
 		t.Errorf("keep-alive: up to %d writes a second, %d on average", slices.Max(steady), mean)
 	}
-	if most := agents / int(reportPeriod/time.Second); mean > most {
+	if most := agents / int(hostapi.ReportPeriod/time.Second); mean > most {
 		t.Errorf("keep-alive: %d writes a second on average, at most %d were wanted", mean, most)
 	}
 }

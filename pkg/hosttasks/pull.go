@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+	"github.com/topsops/gcu-operator/pkg/hosttasks/hostapi"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -21,15 +22,14 @@ const pulledTarget = "pod"
 // recorded is not.
 func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTarget) error {
 	target.Component = pulledTarget
-	a := asked{
-		task: upgradeplan.Task{Host: w.options.NodeName, Target: pulledTarget, Action: upgradeplan.ActionPrepull}, attempt: 1,
-		operation: &topsv1.NodeOperation{ID: id, Targets: []topsv1.OperationTarget{target}},
-	}
-	o, err := a.forExecutor(w.engine(), w.options.RestartAllowed, w.credentialsFor(ctx, a))
+	o, err := w.runner.request(ctx, hostapi.Task{
+		Task:    upgradeplan.Task{Host: w.options.NodeName, Target: pulledTarget, Action: upgradeplan.ActionPrepull},
+		Attempt: 1, Operation: &topsv1.NodeOperation{ID: id, Targets: []topsv1.OperationTarget{target}},
+	})
 	if err == nil {
 		_, err = w.options.Executor.Execute(ctx, o)
 	}
-	w.wake()
+	w.woken.set()
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("pulling images: %w", err)
 	}
@@ -39,12 +39,12 @@ func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTar
 // Pulled returns what is recorded of the last pull of an id, nil for nothing.
 func (w *Worker) Pulled(id string) *topsv1.HostTaskResult {
 	recorded := w.options.Executor.Results()
-	i := slices.IndexFunc(recorded, func(r hostagent.Result) bool {
+	i := slices.IndexFunc(recorded, func(r task.Result) bool {
 		return r.ID == id && strings.HasPrefix(r.Task, pulledTarget+"_")
 	})
 	if i < 0 {
 		return nil
 	}
-	result := resultOf(w.options.NodeName, recorded[i])
+	result := hostapi.ResultOf(w.options.NodeName, recorded[i])
 	return &result
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 func TestImagesThatWereAskedForAtTheNode(t *testing.T) {
@@ -57,7 +57,7 @@ func TestImagesThatWereAskedForAtTheNode(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(tasks), os.WriteFile(tasks, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Pull(t.Context(), "pull-3", target); !errors.Is(err, hostagent.ErrNotRecorded) {
+	if err := b.Pull(t.Context(), "pull-3", target); !errors.Is(err, task.ErrNotRecorded) {
 		t.Errorf("what cannot be recorded: %v", err)
 	}
 }

@@ -6,28 +6,21 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+	"github.com/topsops/gcu-operator/pkg/hosttasks/hostapi"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// FieldManager owns status.host of a NodeUpgrade.
-const FieldManager = "gcu-node-agent-host"
-
 const (
-	// callTimeout bounds one call to the API server.
-	callTimeout = 5 * time.Second
 	// retryFirst doubles up to retryLast while the API server cannot be used.
 	retryFirst = time.Second
 	retryLast  = 30 * time.Second
@@ -38,64 +31,26 @@ const (
 	jitter = 0.25
 )
 
-// Cluster is what the worker needs of the API server (pkg/nodeapi). Every read is
-// live. Errors are those of k8s.io/apimachinery/pkg/api/errors.
-type Cluster interface {
-	// Node returns a node.
-	Node(ctx context.Context, name string) (*corev1.Node, error)
-	// NodeUpgrade returns the NodeUpgrade of a node.
-	NodeUpgrade(ctx context.Context, node string) (*topsv1.NodeUpgrade, error)
-	// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as
-	// manager: what the status does not say and manager owns is removed.
-	ApplyStatus(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) error
-	// Secret returns a Secret.
-	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-}
-
-// Options configure a Worker. All fields are required, except where it says so.
-type Options struct {
-	// NodeName is the name of this node.
-	NodeName string
-	// Engine of this node; Auto when empty.
-	Engine hostagent.Engine
-	// RestartAllowed is --restart-runtime: false leaves restarts to the administrator.
-	RestartAllowed bool
-	// Executor does the tasks. The worker is the only one to use it.
-	Executor *hostagent.Executor
-	Cluster  Cluster
-	Clock    clock.Clock
-	Log      logr.Logger
-}
-
 // Worker carries out the tasks of the host and reports it.
 type Worker struct {
 	options Options
-	log     logr.Logger
-	// woken gets a token when there may be something to do.
-	woken chan struct{}
+	runner  *runner
+	// woken is set when there may be something to do.
+	woken signal
 	// seen is what Seen was told last.
-	seen view
-
-	tasks sync.WaitGroup
-	mutex sync.Mutex
-	// underWay are the tasks that the executor has now, and how to end them.
-	underWay map[key]context.CancelCauseFunc
-	// refused are tasks that the executor would not do, until it does.
-	refused map[key]hostagent.Result
+	seen trigger
 }
 
 // New returns a worker that does nothing until Run.
 func New(o Options) *Worker {
-	return &Worker{
-		options: o, log: o.Log, woken: make(chan struct{}, 1),
-		underWay: map[key]context.CancelCauseFunc{}, refused: map[key]hostagent.Result{},
-	}
+	woken := make(signal, 1)
+	return &Worker{options: o, woken: woken, runner: newRunner(o, woken)}
 }
 
 // Restarting reports whether a restart of the runtime is recorded as begun and not ended.
 func (w *Worker) Restarting() bool {
-	return slices.ContainsFunc(w.options.Executor.Results(), func(r hostagent.Result) bool {
-		return r.State == hostagent.Running && strings.HasSuffix(r.Task, "_"+upgradeplan.ActionRestartRuntime)
+	return slices.ContainsFunc(w.options.Executor.Results(), func(r task.Result) bool {
+		return r.State == task.Running && strings.HasSuffix(r.Task, "_"+upgradeplan.ActionRestartRuntime)
 	})
 }
 
@@ -103,15 +58,15 @@ func (w *Worker) Restarting() bool {
 // when a task has ended, and on a timer. An API server that is away is tried again
 // after growing pauses. When it returns, no task is under way here.
 func (w *Worker) Run(ctx context.Context) {
-	defer w.tasks.Wait()
+	defer w.runner.running.Wait()
 	retry := retryFirst
 	for connected := true; ctx.Err() == nil; {
 		next, err := w.pass(ctx)
 		if err != nil {
 			if connected && ctx.Err() == nil {
-				w.log.Error(err, "Cannot report this host, trying again until it succeeds")
+				w.options.Log.Error(err, "Cannot report this host, trying again until it succeeds")
 			} else {
-				w.log.V(4).Info("Still cannot report this host", "cause", err.Error())
+				w.options.Log.V(4).Info("Still cannot report this host", "cause", err.Error())
 			}
 			connected = false
 			w.pause(ctx, retry, nil)
@@ -119,7 +74,7 @@ func (w *Worker) Run(ctx context.Context) {
 			continue
 		}
 		if !connected {
-			w.log.Info("This host is reported again")
+			w.options.Log.Info("This host is reported again")
 		}
 		connected, retry = true, retryFirst
 		w.pause(ctx, next, w.woken)
@@ -137,23 +92,23 @@ func (w *Worker) pass(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	recorded := w.options.Executor.Results()
-	tasks = slices.DeleteFunc(tasks, func(a asked) bool {
-		old := a.outdated(recorded)
+	tasks = slices.DeleteFunc(tasks, func(t hostapi.Task) bool {
+		old := t.Outdated(recorded)
 		if old {
-			w.log.V(1).Info("Not doing what an operation asks that is older than the last one", "operation", a.operation.ID, "task", a.task.String())
+			w.options.Log.V(1).Info("Not doing what an operation asks that is older than the last one", "operation", t.Operation.ID, "task", t.String())
 		}
 		return old
 	})
-	w.endUnasked(tasks)
-	for _, a := range tasks {
-		w.begin(ctx, a)
+	w.runner.endWithdrawn(tasks)
+	for _, t := range tasks {
+		w.runner.begin(ctx, t)
 	}
-	facts, err := w.options.Executor.Facts(ctx, w.engine())
+	facts, err := w.options.Executor.Facts(ctx, w.options.Engine)
 	if err != nil {
 		return 0, err
 	}
-	report := reportOf(facts, w.options.Clock.Now())
-	report.Results = w.results(nodeUpgrade)
+	report := hostapi.ReportOf(facts, w.options.Clock.Now())
+	report.Results = w.runner.results(nodeUpgrade)
 	shown, err := w.show(ctx, nodeUpgrade, report)
 	if err != nil {
 		return 0, err
@@ -161,19 +116,12 @@ func (w *Worker) pass(ctx context.Context) (time.Duration, error) {
 	if len(tasks) > 0 {
 		return attentivePeriod, nil
 	}
-	return reportPeriod - report.Time.Sub(shown.Time.Time), nil
-}
-
-func (w *Worker) engine() hostagent.Engine {
-	if w.options.Engine == "" {
-		return hostagent.Auto
-	}
-	return w.options.Engine
+	return hostapi.ReportPeriod - report.Time.Sub(shown.Time.Time), nil
 }
 
 // read returns the NodeUpgrade of this node, and what it asks for: nothing when it is
 // about to vanish, or is about another Node object of this name.
-func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []asked, error) {
+func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []hostapi.Task, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var node *corev1.Node
@@ -181,7 +129,7 @@ func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []asked, error)
 	if err != nil {
 		return nil, nil, fmt.Errorf("getting NodeUpgrade %s: %w", w.options.NodeName, err)
 	}
-	tasks := askedOf(nodeUpgrade)
+	tasks := hostapi.TasksOf(nodeUpgrade)
 	if len(tasks) == 0 {
 		return nodeUpgrade, nil, nil
 	}
@@ -189,7 +137,7 @@ func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []asked, error)
 		return nil, nil, fmt.Errorf("getting Node %s: %w", w.options.NodeName, err)
 	}
 	if nodeUpgrade.DeletionTimestamp != nil || node.UID != nodeUpgrade.Spec.Operation.NodeUID {
-		w.log.V(4).Info("Not doing what was asked of another Node object", "operation", nodeUpgrade.Spec.Operation.ID, "nodeUID", node.UID)
+		w.options.Log.V(4).Info("Not doing what was asked of another Node object", "operation", nodeUpgrade.Spec.Operation.ID, "nodeUID", node.UID)
 		return nodeUpgrade, nil, nil
 	}
 	return nodeUpgrade, tasks, nil
@@ -197,12 +145,12 @@ func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []asked, error)
 
 // show applies a report when that is due. It returns the one that is there then.
 func (w *Worker) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, report *topsv1.HostReport) (*topsv1.HostReport, error) {
-	if !due(nodeUpgrade.Status.Host, report) {
+	if !hostapi.Due(nodeUpgrade.Status.Host, report) {
 		return nodeUpgrade.Status.Host, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	w.log.V(4).Info("Applying the report of this host", "results", len(report.Results), "missing", report.Missing)
+	w.options.Log.V(4).Info("Applying the report of this host", "results", len(report.Results), "missing", report.Missing)
 	err := w.options.Cluster.ApplyStatus(ctx, FieldManager, &topsv1.NodeUpgrade{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeUpgrade.Name, UID: nodeUpgrade.UID},
 		Status:     topsv1.NodeUpgradeStatus{Host: report},
@@ -224,39 +172,28 @@ func (w *Worker) pause(ctx context.Context, period time.Duration, woken <-chan s
 	}
 }
 
-// view is the part of a NodeUpgrade that matters here.
-type view struct {
+// trigger is the part of a NodeUpgrade that wakes the worker when it changes.
+type trigger struct {
 	uid       types.UID
 	reported  bool
 	operation string
-	tasks     []attempt
-}
-
-type attempt struct {
-	task    string
-	attempt int32
+	// tasks have no more than a name and the attempt.
+	tasks []topsv1.OperationTask
 }
 
 // Seen is told the states of the NodeUpgrade of this node by who watches it, nil when
 // it is gone, one call at a time. It wakes Run when what matters here changed.
 func (w *Worker) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
-	var now view
+	var now trigger
 	if nodeUpgrade != nil {
 		now.uid, now.reported = nodeUpgrade.UID, nodeUpgrade.Status.Host != nil
 		for _, t := range nodeUpgrade.AskedOfHost() {
 			now.operation = nodeUpgrade.Spec.Operation.ID
-			now.tasks = append(now.tasks, attempt{t.Name, t.Attempts})
+			now.tasks = append(now.tasks, topsv1.OperationTask{Name: t.Name, Attempts: t.Attempts})
 		}
 	}
 	if !reflect.DeepEqual(w.seen, now) {
 		w.seen = now
-		w.wake()
-	}
-}
-
-func (w *Worker) wake() {
-	select {
-	case w.woken <- struct{}{}:
-	default:
+		w.woken.set()
 	}
 }

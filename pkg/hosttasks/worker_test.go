@@ -21,6 +21,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 // fakeCluster is an API server with one NodeUpgrade. Its lock guards all fields.
@@ -123,6 +124,19 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// asking is a NodeUpgrade of node-a with an operation whose tasks have begun.
+func asking(tasks ...string) *topsv1.NodeUpgrade {
+	n := idle()
+	n.Spec.Operation = &topsv1.NodeOperation{ID: "op", NodeUID: "node-uid", Targets: []topsv1.OperationTarget{{Component: "driver"}}}
+	n.Status.Operation = &topsv1.OperationStatus{ID: "op", Phase: topsv1.OperationRunning}
+	for _, t := range tasks {
+		n.Status.Operation.Tasks = append(n.Status.Operation.Tasks, topsv1.OperationTask{Name: t, State: topsv1.OperationTaskRunning, Attempts: 2})
+	}
+	return n
+}
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
 func idle() *topsv1.NodeUpgrade {
 	return &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "nu"}}
 }
@@ -134,7 +148,7 @@ func TestTheReportIsRenewedEachMinute(t *testing.T) {
 	b.untilItWaits(t, reads)
 	for minute := 1; minute <= 3; minute++ {
 		b.clock.Step(30 * time.Second)
-		b.wake()
+		b.woken.set()
 		reads++
 		b.untilItWaits(t, reads)
 		if got := len(b.cluster.reports()); got != minute {
@@ -249,31 +263,18 @@ func TestTheLoopIsWokenByWhatMattersOnly(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
-	a := askedOf(asking("node-a_node_restart-runtime"))[0]
-	for err, want := range map[error]hostagent.State{
-		hostagent.ErrInvalid: hostagent.Failed, hostagent.ErrConflict: hostagent.Failed, hostagent.ErrLost: hostagent.Failed,
-		hostagent.ErrBusy: hostagent.Running, hostagent.ErrNotRecorded: hostagent.Running, errors.New("other"): hostagent.Running,
-	} {
-		got := refusal(a, err)
-		if got.State != want || got.Reason == "" || got.Message != err.Error() || got.Attempt != 2 || got.ID != "op" || got.Task != "node_restart-runtime" {
-			t.Errorf("%v: %+v, want %s", err, got, want)
-		}
-	}
-}
-
 func TestAnOperationOfABackupIsLeftAlone(t *testing.T) {
 	n := asking("node-a_driver_verify")
 	n.Status.Operation.StartTime = metav1.NewTime(noon)
 	b := newBench(t, &fakeCluster{nodeUpgrade: n}, newHost(t).root)
-	last := hostagent.Operation{ID: "last", Task: "driver_verify", Since: noon.Add(time.Hour), Verify: &hostagent.Verify{}}
+	last := task.Request{ID: "last", Task: "driver_verify", Since: noon.Add(time.Hour), Verify: true}
 	if _, err := b.options.Executor.Execute(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.tasks.Wait()
+	b.runner.running.Wait()
 	if results := b.options.Executor.Results(); len(results) != 1 || results[0].ID != "last" {
 		t.Errorf("it has done %+v", results)
 	}

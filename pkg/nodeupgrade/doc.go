@@ -25,5 +25,5 @@
 // taken away by the sweep: at the start, now and then, and when one is deleted.
 //
 // Others who upgrade nodes are looked for before the node is touched: see
-// upgraders.go.
+// operation.OtherUpgrader.
 package nodeupgrade

@@ -81,6 +81,6 @@ type lineEvictor struct {
 	drain.Evictor
 }
 
-func (e lineEvictor) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
-	return e.write("evict "+eviction.Name, func() error { return e.Evictor.Evict(ctx, eviction) })
+func (e lineEvictor) Evict(ctx context.Context, request *policyv1.Eviction) error {
+	return e.write("evict "+request.Name, func() error { return e.Evictor.Evict(ctx, request) })
 }

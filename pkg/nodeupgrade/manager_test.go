@@ -34,7 +34,7 @@ func (s *stage) manage() {
 	evictor, err := drain.NewEvictor(mgr.GetConfig(), mgr.GetHTTPClient())
 	s.must(err)
 	registry := prometheus.NewRegistry()
-	s.must((&Reconciler{
+	s.must(New(Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Machine: s.machine, Clock: time.Now,
 		Recorder: mgr.GetEventRecorder(topsv1.ManagedBy), Metrics: NewMetrics(registry, time.Now),
 		Drainer: drain.Drainer{Live: mgr.GetAPIReader(), Evictor: evictor, Metrics: drain.NewMetrics(registry)},

@@ -57,7 +57,7 @@ func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metri
 // show takes in what runs on a node; nil is no operation.
 func (m *Metrics) show(node string, op *topsv1.OperationStatus) {
 	var begun map[string]time.Time
-	if live(op) {
+	if !operation.Over(op) {
 		for i := range op.Tasks {
 			t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
 			start := op.Tasks[i].StartTime

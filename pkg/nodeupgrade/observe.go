@@ -3,6 +3,7 @@ package nodeupgrade
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,7 +15,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
@@ -36,29 +37,39 @@ type observation struct {
 	// daemonSets are the members, as they were observed.
 	daemonSets map[types.UID]*appsv1.DaemonSet
 	// policy of the drain, and what is wrong with it.
-	policy    drain.Policy
+	policy    eviction.Policy
 	policyErr error
 	facts     operation.Facts
+}
+
+// observer reads what a decision looks at.
+type observer struct {
+	// cache is that of the manager; live reads past it.
+	cache     client.Reader
+	live      client.Reader
+	machine   *operation.Machine
+	evictions *evictions
+	clock     func() time.Time
 }
 
 // observe reads what one pass over a node depends on: the node first, then the
 // record, which is so no older than what the node shows. The error is NotFound when
 // there is no NodeUpgrade.
-func (r *Reconciler) observe(ctx context.Context, name string) (*observation, error) {
+func (r observer) observe(ctx context.Context, name string) (*observation, error) {
 	o := &observation{upgrade: &topsv1.NodeUpgrade{}, daemonSets: map[types.UID]*appsv1.DaemonSet{}}
 	key := client.ObjectKey{Name: name}
 	node := &corev1.Node{}
-	if err := r.Live.Get(ctx, key, node); err == nil {
+	if err := r.live.Get(ctx, key, node); err == nil {
 		o.node = node
 	} else if !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading node %s: %w", name, err)
 	}
-	if err := r.Live.Get(ctx, key, o.upgrade); err != nil {
+	if err := r.live.Get(ctx, key, o.upgrade); err != nil {
 		return nil, fmt.Errorf("reading NodeUpgrade %s: %w", name, err)
 	}
 	u := o.upgrade
 	o.facts = operation.Facts{
-		Now: r.Clock(), Wanted: u.Spec.Operation, Override: u.Annotations[topsv1.AnnotationTaskOverride], Host: u.Status.Host,
+		Now: r.clock(), Wanted: u.Spec.Operation, Override: u.Annotations[topsv1.AnnotationTaskOverride], Host: u.Status.Host,
 		Record: operation.Record{Operation: u.Status.Operation, History: u.Status.History},
 		Node:   operation.Node{Name: name},
 	}
@@ -71,13 +82,25 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*observation, er
 	return o, r.readDrained(ctx, o)
 }
 
+// readDrained looks whether the node is empty, when that matters.
+func (r observer) readDrained(ctx context.Context, o *observation) (err error) {
+	switch {
+	case !operation.NeedsDrained(o.facts):
+	case o.policyErr != nil:
+		o.facts.Drained = operation.Drained{Stuck: true, Message: o.policyErr.Error()}
+	default:
+		o.facts.Drained, err = r.evictions.drained(ctx, o.facts, o.policy)
+	}
+	return err
+}
+
 // readNode reads off the Node what an operation sees of it.
-func (r *Reconciler) readNode(ctx context.Context, o *observation) error {
+func (r observer) readNode(ctx context.Context, o *observation) error {
 	var spec *topsv1.DrainPolicy
 	if o.facts.Wanted != nil {
 		spec = o.facts.Wanted.Drain
 	}
-	o.policy, o.policyErr = drain.PolicyOf(spec)
+	o.policy, o.policyErr = eviction.PolicyOf(spec)
 	if o.node == nil {
 		return nil
 	}
@@ -87,22 +110,22 @@ func (r *Reconciler) readNode(ctx context.Context, o *observation) error {
 	}
 	var lease *coordinationv1.Lease
 	found := &coordinationv1.Lease{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: leaseName(o.node.Name)}, found)
+	err := r.live.Get(ctx, operation.LeaseOf(o.node.Name), found)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the Lease of node %s: %w", o.node.Name, err)
 	}
 	if err == nil {
 		lease = found
 	}
-	o.facts.Node.OtherUpgrader = otherUpgrader(o.node, lease, o.facts.Now)
+	o.facts.Node.OtherUpgrader = operation.OtherUpgrader(o.node, lease, o.facts.Now)
 	return nil
 }
 
 // readMembers reads the DaemonSets that the operation is about, and their pods.
-func (r *Reconciler) readMembers(ctx context.Context, o *observation) error {
+func (r observer) readMembers(ctx context.Context, o *observation) error {
 	name := o.upgrade.Name
 	var pods corev1.PodList
-	if err := r.List(ctx, &pods, client.MatchingFields{nodeOfPod: name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.cache.List(ctx, &pods, client.MatchingFields{nodeOfPod: name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing pods of node %s: %w", name, err)
 	}
 	for i := range pods.Items {
@@ -120,14 +143,14 @@ func (r *Reconciler) readMembers(ctx context.Context, o *observation) error {
 }
 
 // readTargets reads the targets of the wanted operation.
-func (r *Reconciler) readTargets(ctx context.Context, o *observation) error {
+func (r observer) readTargets(ctx context.Context, o *observation) error {
 	if o.facts.Wanted == nil {
 		return nil
 	}
 	for i := range o.facts.Wanted.Targets {
 		target := &o.facts.Wanted.Targets[i]
 		ds := &appsv1.DaemonSet{}
-		err := r.Get(ctx, client.ObjectKey{Namespace: target.DaemonSet.Namespace, Name: target.DaemonSet.Name}, ds)
+		err := r.cache.Get(ctx, client.ObjectKey{Namespace: target.DaemonSet.Namespace, Name: target.DaemonSet.Name}, ds)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("getting DaemonSet %s/%s: %w", target.DaemonSet.Namespace, target.DaemonSet.Name, err)
 		}
@@ -146,20 +169,20 @@ func (r *Reconciler) readTargets(ctx context.Context, o *observation) error {
 // newest is the hash of the newest revision of a DaemonSet, "" when it is not known
 // yet. A cache that says another one than the expected may be behind: then the API
 // server is asked.
-func (r *Reconciler) newest(ctx context.Context, ds *appsv1.DaemonSet, expected string) (string, error) {
-	cached, err := newestOf(ctx, r, ds)
+func (r observer) newest(ctx context.Context, ds *appsv1.DaemonSet, expected string) (string, error) {
+	cached, err := newestOf(ctx, r.cache, ds)
 	if err != nil || cached == expected {
 		return cached, err
 	}
 	fresh := &appsv1.DaemonSet{}
-	err = r.Live.Get(ctx, client.ObjectKeyFromObject(ds), fresh)
+	err = r.live.Get(ctx, client.ObjectKeyFromObject(ds), fresh)
 	if apierrors.IsNotFound(err) || err == nil && fresh.UID != ds.UID {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading DaemonSet %s: %w", client.ObjectKeyFromObject(ds), err)
 	}
-	return newestOf(ctx, r.Live, fresh)
+	return newestOf(ctx, r.live, fresh)
 }
 
 func newestOf(ctx context.Context, from client.Reader, ds *appsv1.DaemonSet) (string, error) {
@@ -183,15 +206,15 @@ func newestOf(ctx context.Context, from client.Reader, ds *appsv1.DaemonSet) (st
 }
 
 // readUsers reads all other DaemonSets whose pods use the device of the node.
-func (r *Reconciler) readUsers(ctx context.Context, o *observation) error {
+func (r observer) readUsers(ctx context.Context, o *observation) error {
 	var list appsv1.DaemonSetList
-	if err := r.List(ctx, &list, client.HasLabels{topsv1.LabelComponent}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.cache.List(ctx, &list, client.HasLabels{topsv1.LabelComponent}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing DaemonSets: %w", err)
 	}
 	for i := range list.Items {
 		ds := &list.Items[i]
 		component := ds.Labels[topsv1.LabelComponent]
-		if _, target := o.daemonSets[ds.UID]; !target && r.Machine.Uses(component) {
+		if _, target := o.daemonSets[ds.UID]; !target && r.machine.Uses(component) {
 			o.add(component, ds, "")
 		}
 	}
@@ -200,9 +223,9 @@ func (r *Reconciler) readUsers(ctx context.Context, o *observation) error {
 
 // readNamed adds the pods that the record names and no member has. Only when the
 // operation ends must one that the cache does not show be looked for.
-func (r *Reconciler) readNamed(ctx context.Context, o *observation) error {
+func (r observer) readNamed(ctx context.Context, o *observation) error {
 	op, wanted := o.facts.Record.Operation, o.facts.Wanted
-	if !live(op) {
+	if operation.Over(op) {
 		return nil
 	}
 	ends := op.Phase == topsv1.OperationReleasing || wanted == nil || wanted.ID != op.ID || wanted.Abort
@@ -230,9 +253,9 @@ func (r *Reconciler) readNamed(ctx context.Context, o *observation) error {
 }
 
 // podAsNamed reads a pod past the cache, nil when it is gone.
-func (r *Reconciler) podAsNamed(ctx context.Context, named *topsv1.NamedPod) (*corev1.Pod, error) {
+func (r observer) podAsNamed(ctx context.Context, named *topsv1.NamedPod) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: named.Namespace, Name: named.Name}, pod)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: named.Namespace, Name: named.Name}, pod)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading Pod %s/%s: %w", named.Namespace, named.Name, err)
 	}

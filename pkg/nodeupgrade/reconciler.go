@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,27 +15,18 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades,verbs=get;list;watch
-// +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades/status,verbs=patch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// fieldOwner is the field manager of status.operation and status.history.
-const fieldOwner = client.FieldOwner("gcu-nodeupgrade")
-
-// lookAgain is when to look again after the world was found to be ahead.
+// lookAgain is when to look again after an object was found to have changed.
 const lookAgain = 200 * time.Millisecond
 
-// errMoved says that the world is not as it was seen; the next reconcile decides
-// again.
-var errMoved = errors.New("changed since it was read")
-
-// Reconciler carries out the operation of one node per reconcile. All fields must be
-// set.
-type Reconciler struct {
+// Options configure a Reconciler. All must be set.
+type Options struct {
 	// Client reads from the manager's cache and writes.
-	client.Client
+	Client client.Client
 	// Live reads past the cache.
 	Live client.Reader
 	// Machine decides.
@@ -49,8 +39,30 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Clock tells the time.
 	Clock func() time.Time
+}
 
-	drains drains
+// Reconciler carries out the operation of one node per reconcile, in steps.
+type Reconciler struct {
+	cache     client.Reader
+	machine   *operation.Machine
+	observer  observer
+	records   recordWriter
+	effects   effects
+	evictions *evictions
+	sweeper   sweeper
+}
+
+// New returns a Reconciler, which SetupWithManager starts.
+func New(o Options) *Reconciler {
+	emptied := &evictions{drainer: o.Drainer, attempts: map[string]attempts{}}
+	cordoner, taints := drain.Cordoner{Client: o.Client, Live: o.Live}, taintWriter{o.Client}
+	return &Reconciler{
+		cache: o.Client, machine: o.Machine, evictions: emptied,
+		observer: observer{cache: o.Client, live: o.Live, machine: o.Machine, evictions: emptied, clock: o.Clock},
+		records:  recordWriter{client: o.Client, recorder: o.Recorder, metrics: o.Metrics},
+		effects:  effects{cordoner: cordoner, taints: taints, evictions: emptied, pods: podreplace.Replacer{Client: o.Client, Live: o.Live}},
+		sweeper:  sweeper{cache: o.Client, live: o.Live, cordoner: cordoner, taints: taints},
+	}
 }
 
 // Reconcile makes one pass over the operation of a node: observe, decide, store the
@@ -58,24 +70,25 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	idle, err := r.idle(ctx, request.Name)
 	if idle || err != nil {
-		r.forget(request.Name)
+		r.evictions.end(request.Name)
+		r.records.metrics.show(request.Name, nil)
 		return ctrl.Result{}, err
 	}
-	o, err := r.observe(ctx, request.Name)
+	o, err := r.observer.observe(ctx, request.Name)
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil // the NodeUpgrade is gone: its own event comes
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	d := r.Machine.Next(o.facts)
-	if err := r.store(ctx, o, d.Record); err != nil {
+	d := r.machine.Next(o.facts)
+	if err := r.records.store(ctx, o, d.Record); err != nil {
 		return resultOf(ctx, 0, err)
 	}
 	if !operation.NeedsDrained(o.facts) {
-		r.endDrain(request.Name)
+		r.evictions.end(request.Name)
 	}
-	return resultOf(ctx, d.After, r.carryOut(ctx, o, d.Effects))
+	return resultOf(ctx, d.After, r.effects.carryOut(ctx, o, d.Effects))
 }
 
 // idle reports whether nothing to do about a node: it has no operation that is
@@ -83,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // swept up.
 func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
 	var upgrade topsv1.NodeUpgrade
-	err := r.Get(ctx, client.ObjectKey{Name: name}, &upgrade, client.UnsafeDisableDeepCopy)
+	err := r.cache.Get(ctx, client.ObjectKey{Name: name}, &upgrade, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting NodeUpgrade %s: %w", name, err)
 	}
@@ -91,70 +104,27 @@ func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
 	if !gone && active(&upgrade) {
 		return false, nil
 	}
-	marked, err := r.marked(ctx, name)
+	marked, err := r.sweeper.marked(ctx, name)
 	if err != nil || !marked || !gone {
 		return !marked, err
 	}
-	return true, r.sweep(ctx)
+	return true, r.sweeper.sweep(ctx)
 }
 
 // active reports whether a NodeUpgrade has an operation that is to begin or not over.
 func active(upgrade *topsv1.NodeUpgrade) bool {
 	wanted, op := upgrade.Spec.Operation, upgrade.Status.Operation
-	return live(op) || wanted != nil && (op == nil || op.ID != wanted.ID)
+	return !operation.Over(op) || wanted != nil && (op == nil || op.ID != wanted.ID)
 }
 
-// live reports whether an operation is not over: what it did to the node is meant.
-func live(op *topsv1.OperationStatus) bool {
-	return op != nil && (!op.Phase.Final() || op.Held)
-}
-
-// resultOf ends a pass: a world that is ahead is no error.
+// resultOf ends a pass: an object that has changed meanwhile is no error.
 func resultOf(ctx context.Context, after time.Duration, err error) (ctrl.Result, error) {
 	switch {
 	case err == nil:
 		return ctrl.Result{RequeueAfter: after}, nil
-	case errors.Is(err, errMoved), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, podreplace.ErrChanged), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		log.FromContext(ctx).V(4).Info("The world has moved, looking again", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
 	return ctrl.Result{}, err
-}
-
-// store writes the record of the operation, and nothing else of the NodeUpgrade, at
-// the resourceVersion that was read. What is told of it comes after the write.
-func (r *Reconciler) store(ctx context.Context, o *observation, next operation.Record) error {
-	before := o.facts.Record
-	if equality.Semantic.DeepEqual(before, next) {
-		r.Metrics.show(o.upgrade.Name, next.Operation)
-		return nil
-	}
-	after := o.upgrade.DeepCopy()
-	after.Status.Operation, after.Status.History = next.Operation, next.History
-	patch := client.MergeFromWithOptions(o.upgrade, client.MergeFromWithOptimisticLock{})
-	if err := r.Status().Patch(ctx, after, patch, fieldOwner); err != nil {
-		return fmt.Errorf("storing the operation of NodeUpgrade %s: %w", o.upgrade.Name, err)
-	}
-	tell(ctx, before.Operation, next.Operation)
-	r.Metrics.show(o.upgrade.Name, next.Operation)
-	r.Metrics.count(before, next, o.facts.Host)
-	for _, n := range noticesOf(before.Operation, next.Operation) {
-		r.Recorder.Eventf(o.upgrade, nil, n.kind, n.reason, "Operation", "%s", n.message)
-	}
-	return nil
-}
-
-// tell logs that an operation has another phase or task.
-func tell(ctx context.Context, before, after *topsv1.OperationStatus) {
-	if after == nil || before != nil && before.ID == after.ID && before.Phase == after.Phase && before.Task == after.Task {
-		return
-	}
-	log.FromContext(ctx).Info("Operation of a node goes on", "operation", after.ID, "phase", after.Phase, "task", after.Task,
-		"reason", after.Reason, "message", after.Message)
-}
-
-// forget drops what is remembered of a node without an operation.
-func (r *Reconciler) forget(node string) {
-	r.endDrain(node)
-	r.Metrics.show(node, nil)
 }

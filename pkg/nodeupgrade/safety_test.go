@@ -23,16 +23,16 @@ func (s *stage) decided() (*observation, operation.Effect) {
 	for range 60 {
 		s.now = s.now.Add(3e9)
 		s.world()
-		o, err := s.r.observe(s.ctx, s.node)
+		o, err := s.r.observer.observe(s.ctx, s.node)
 		s.must(err)
 		d := s.machine.Next(o.facts)
-		s.must(s.r.store(s.ctx, o, d.Record))
+		s.must(s.r.records.store(s.ctx, o, d.Record))
 		for _, e := range d.Effects {
 			if e.Kind == operation.DeletePod && strings.HasPrefix(e.Pod.Name, driver) {
 				return o, e
 			}
 		}
-		s.must(client.IgnoreNotFound(s.r.carryOut(s.ctx, o, d.Effects)))
+		s.must(client.IgnoreNotFound(s.r.effects.carryOut(s.ctx, o, d.Effects)))
 	}
 	s.t.Fatal("the driver is not deleted")
 	return nil, operation.Effect{}
@@ -80,7 +80,7 @@ func TestAPodIsDeletedOnlyAsItWasSeen(t *testing.T) {
 			s.offer("op1", driver)
 			o, e := s.decided()
 			tc.change(s)
-			err := s.r.carryOut(s.ctx, o, []operation.Effect{e})
+			err := s.r.effects.carryOut(s.ctx, o, []operation.Effect{e})
 			result, ended := resultOf(s.ctx, 0, err)
 			if ended != nil || (err != nil && result.RequeueAfter == 0) {
 				t.Errorf("it is to be looked at again, not an error: %v", err)
@@ -137,8 +137,8 @@ func TestADeletionThatWasNotMadeIsFenced(t *testing.T) {
 	s.start()
 	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.Abort = true })
 	s.ends("Aborted Aborted", "", "devicePlugin v1, driver v1")
-	err := s.r.carryOut(s.ctx, o, []operation.Effect{e})
-	if !errors.Is(err, errMoved) {
+	err := s.r.effects.carryOut(s.ctx, o, []operation.Effect{e})
+	if !errors.Is(err, podreplace.ErrChanged) {
 		t.Errorf("the deletion that was decided before: %v", err)
 	}
 	pods := s.podsOf(driver)
@@ -151,16 +151,17 @@ func TestADeletionThatWasNotMadeIsFenced(t *testing.T) {
 // orphan marks the node for an operation as a process does that dies afterwards.
 func (s *stage) orphan(id string) {
 	s.t.Helper()
-	_, err := s.r.cordoner().Cordon(s.ctx, s.node, id)
+	_, err := s.r.sweeper.cordoner.Cordon(s.ctx, s.node, id)
 	s.must(err)
 	node := s.readNode()
-	s.must(s.r.patchTaints(s.ctx, node, id, closedTaints(append(node.Spec.Taints, corev1.Taint{Key: "other", Effect: "NoSchedule"}), id)))
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "other", Effect: "NoSchedule"})
+	s.must(s.r.sweeper.taints.set(s.ctx, node, id, operation.ClosedTaints(node, id)))
 }
 
 func TestTheSweepReleasesWhatNobodyWillRelease(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.orphan("gone")
-	s.must(s.r.sweep(s.ctx))
+	s.must(s.r.sweeper.sweep(s.ctx))
 	if got := s.marks(); got != "" {
 		t.Error(got)
 	}
@@ -170,7 +171,7 @@ func TestTheSweepReleasesWhatNobodyWillRelease(t *testing.T) {
 	s.publish(driver, "v2")
 	s.offer("op1", driver)
 	s.untilTask("driver_verify")
-	s.must(s.r.sweep(s.ctx))
+	s.must(s.r.sweeper.sweep(s.ctx))
 	if got := s.marks(); got != "cordoned, by op1, closed for op1" {
 		t.Errorf("those of an operation that is not over: %s", got)
 	}

@@ -24,6 +24,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -111,9 +112,9 @@ func (s *stage) start() {
 	s.must(err)
 	clock := func() time.Time { return s.now }
 	registry := prometheus.NewRegistry()
-	s.r = &Reconciler{Client: c, Live: c, Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry, clock),
+	s.r = New(Options{Client: c, Live: c, Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry, clock),
 		Drainer: drain.Drainer{Live: c, Evictor: lineEvictor{s.line, evictor}, Metrics: drain.NewMetrics(registry),
-			Self: drain.Self{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: "operator"}}}}
+			Self: eviction.Self{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: "operator"}}}})
 }
 
 // leave takes everything away that other tests could see.
@@ -315,7 +316,7 @@ func (s *stage) marks() string {
 	if by := node.Annotations[topsv1.AnnotationCordonedBy]; by != "" {
 		marks = append(marks, "by "+by)
 	}
-	if id := closedFor(node); id != "" {
+	if id := operation.ClosedFor(node); id != "" {
 		marks = append(marks, "closed for "+id)
 	}
 	return strings.Join(marks, ", ")

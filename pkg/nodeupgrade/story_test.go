@@ -67,15 +67,15 @@ func TestAWholeOperation(t *testing.T) {
 		name string
 		want float64
 	}{
-		{"replace", testutil.ToFloat64(s.r.Metrics.tasks.WithLabelValues(driver, "replace", "done"))},
-		{"uncordon", testutil.ToFloat64(s.r.Metrics.tasks.WithLabelValues("node", "uncordon", "done"))},
-		{"restart", testutil.ToFloat64(s.r.Metrics.restarts.WithLabelValues("docker", "done"))},
+		{"replace", testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues(driver, "replace", "done"))},
+		{"uncordon", testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues("node", "uncordon", "done"))},
+		{"restart", testutil.ToFloat64(s.r.records.metrics.restarts.WithLabelValues("docker", "done"))},
 	} {
 		if metric.want != 1 {
 			t.Errorf("%s was counted %v times", metric.name, metric.want)
 		}
 	}
-	if n := testutil.CollectAndCount(s.r.Metrics.oldest); n != 0 {
+	if n := testutil.CollectAndCount(s.r.records.metrics.oldest); n != 0 {
 		t.Errorf("%d actions run after the end", n)
 	}
 }
@@ -176,11 +176,11 @@ func TestAHeldNodeStaysClosedUntilAnotherOperation(t *testing.T) {
 	if n := s.told("Warning Failed operation op1: VerifyFailed"); n != 1 || s.told("the node stays cordoned") != 1 {
 		t.Errorf("events: %q", s.events.lines)
 	}
-	if got := testutil.ToFloat64(s.r.Metrics.tasks.WithLabelValues(driver, "verify", "fail")); got != 1 {
+	if got := testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues(driver, "verify", "fail")); got != 1 {
 		t.Errorf("the failure was counted %v times", got)
 	}
 	s.start()
-	s.must(s.r.sweep(s.ctx))
+	s.must(s.r.sweeper.sweep(s.ctx))
 	s.turn()
 	if got := s.marks(); got != "cordoned, by op1, closed for op1" {
 		t.Errorf("after a restart and a sweep: %s", got)

@@ -14,13 +14,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
 // sweepInterval is how often nodes are looked through for what is left over.
 const sweepInterval = 5 * time.Minute
 
 // sweeper sweeps at the start and now and then, as long as this process leads.
-type sweeper struct{ *Reconciler }
+type sweeper struct {
+	cache    client.Reader
+	live     client.Reader
+	cordoner drain.Cordoner
+	taints   taintWriter
+}
 
 // Start sweeps until ctx is done.
 func (s sweeper) Start(ctx context.Context) error {
@@ -38,21 +45,21 @@ func (s sweeper) NeedLeaderElection() bool { return true }
 // sweep releases the nodes that have the cordon or the taint of an operation that is
 // over: a process may have died between any two of its writes, and a NodeUpgrade may
 // have been deleted (invariants S3, L4). One node that fails does not keep the others.
-func (r *Reconciler) sweep(ctx context.Context) error {
-	_, err := r.cordoner().Sweep(ctx, r.liveOperations)
-	return errors.Join(err, r.sweepTaints(ctx))
+func (s sweeper) sweep(ctx context.Context) error {
+	_, err := s.cordoner.Sweep(ctx, s.liveOperations)
+	return errors.Join(err, s.sweepTaints(ctx))
 }
 
 // liveOperations returns the ids of all operations that are not over, read past the
 // cache.
-func (r *Reconciler) liveOperations(ctx context.Context) (sets.Set[string], error) {
+func (s sweeper) liveOperations(ctx context.Context) (sets.Set[string], error) {
 	var list topsv1.NodeUpgradeList
-	if err := r.Live.List(ctx, &list); err != nil {
+	if err := s.live.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing NodeUpgrades: %w", err)
 	}
 	ids := sets.New[string]()
 	for i := range list.Items {
-		if op := list.Items[i].Status.Operation; live(op) {
+		if op := list.Items[i].Status.Operation; !operation.Over(op) {
 			ids.Insert(op.ID)
 		}
 	}
@@ -61,63 +68,53 @@ func (r *Reconciler) liveOperations(ctx context.Context) (sets.Set[string], erro
 
 // sweepTaints opens the devices that operations closed which are over. As with
 // cordons, the operations are read after the nodes.
-func (r *Reconciler) sweepTaints(ctx context.Context) error {
+func (s sweeper) sweepTaints(ctx context.Context) error {
 	var nodes corev1.NodeList
-	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	closed := map[string]string{}
 	for i := range nodes.Items {
-		if id := closedFor(&nodes.Items[i]); id != "" {
+		if id := operation.ClosedFor(&nodes.Items[i]); id != "" {
 			closed[nodes.Items[i].Name] = id
 		}
 	}
 	if len(closed) == 0 {
 		return nil
 	}
-	operations, err := r.liveOperations(ctx)
+	operations, err := s.liveOperations(ctx)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for name, id := range closed {
 		if !operations.Has(id) {
-			failed = append(failed, r.open(ctx, name, id))
+			failed = append(failed, s.open(ctx, name, id))
 		}
 	}
 	return errors.Join(failed...)
 }
 
 // open takes the taint of an operation from a node, if it is still there.
-func (r *Reconciler) open(ctx context.Context, name, id string) error {
+func (s sweeper) open(ctx context.Context, name, id string) error {
 	node := &corev1.Node{}
-	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, node)
-	if apierrors.IsNotFound(err) || err == nil && closedFor(node) != id {
+	err := s.live.Get(ctx, client.ObjectKey{Name: name}, node)
+	if apierrors.IsNotFound(err) || err == nil && operation.ClosedFor(node) != id {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading node %s: %w", name, err)
 	}
-	return r.patchTaints(ctx, node, id, openTaints(node.Spec.Taints, id))
-}
-
-// closedFor is the operation for which the device of a node is closed, "" for none.
-func closedFor(node *corev1.Node) string {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == topsv1.TaintDriverUpgrade {
-			return taint.Value
-		}
-	}
-	return ""
+	return s.taints.set(ctx, node, id, operation.OpenTaints(node, id))
 }
 
 // marked reports whether the cache shows a node with the cordon or the taint of an
 // operation.
-func (r *Reconciler) marked(ctx context.Context, name string) (bool, error) {
+func (s sweeper) marked(ctx context.Context, name string) (bool, error) {
 	var node corev1.Node
-	err := r.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy)
+	err := s.cache.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting node %s: %w", name, err)
 	}
-	return err == nil && (node.Annotations[topsv1.AnnotationCordonedBy] != "" || closedFor(&node) != ""), nil
+	return err == nil && (node.Annotations[topsv1.AnnotationCordonedBy] != "" || operation.ClosedFor(&node) != ""), nil
 }

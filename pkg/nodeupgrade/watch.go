@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("adding controller nodeupgrade: %w", err)
 	}
-	if err := mgr.Add(sweeper{r}); err != nil {
+	if err := mgr.Add(r.sweeper); err != nil {
 		return fmt.Errorf("adding the sweep of nodes: %w", err)
 	}
 	return nil
@@ -80,7 +80,7 @@ func (r *Reconciler) nodeOf(ctx context.Context, object client.Object) []reconci
 		return nil
 	}
 	var upgrade topsv1.NodeUpgrade
-	if err := r.Get(ctx, client.ObjectKey{Name: name}, &upgrade, client.UnsafeDisableDeepCopy); err != nil || !active(&upgrade) {
+	if err := r.cache.Get(ctx, client.ObjectKey{Name: name}, &upgrade, client.UnsafeDisableDeepCopy); err != nil || !active(&upgrade) {
 		return nil // not in the cache: its own event will come
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
@@ -98,7 +98,7 @@ func (r *Reconciler) nodesWithTarget(ctx context.Context, object client.Object) 
 		uid = owner.UID
 	}
 	var list topsv1.NodeUpgradeList
-	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing NodeUpgrades failed, their nodes are not woken")
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -36,7 +37,7 @@ func (s *stage) world() {
 			s.host.DriverVersion = pod.Labels[appsv1.ControllerRevisionHashLabelKey]
 		}
 	}
-	closed := closedFor(s.readNode()) != ""
+	closed := operation.ClosedFor(s.readNode()) != ""
 	for _, c := range s.components {
 		if !has[c] && (!closed || c != plugin && c != exporter) {
 			s.createPod(c)

@@ -15,6 +15,7 @@ package podreplace
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
@@ -32,17 +35,8 @@ import (
 // Fenced is the type of the condition that a fence leaves on a pod. It means nothing.
 const Fenced corev1.PodConditionType = "topsops.enflame.com/Fenced"
 
-// Pod names one pod in one version.
-type Pod struct {
-	Namespace, Name string
-	UID             types.UID
-	// ResourceVersion is that in which the pod was seen; "" for any version.
-	ResourceVersion string
-}
-
-func (p Pod) object() *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-}
+// ErrChanged says that an object is not as it was read: who decides looks again.
+var ErrChanged = errors.New("changed since it was read")
 
 // Replacer replaces pods.
 type Replacer struct {
@@ -66,15 +60,15 @@ func (r Replacer) Recheck(ctx context.Context, observed *appsv1.DaemonSet) (live
 		live.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType, nil
 }
 
-// Delete deletes a pod in the version that is named, and reports whether it did. A pod
+// Delete deletes a pod in the version that is named, "" for any version, and reports whether it did. A pod
 // that is gone, that was replaced by another of its name, or that was written to since, is
 // not deleted; this is no error.
-func (r Replacer) Delete(ctx context.Context, pod Pod) (deleted bool, err error) {
+func (r Replacer) Delete(ctx context.Context, pod topsv1.NamedPod) (deleted bool, err error) {
 	preconditions := client.Preconditions{UID: &pod.UID}
 	if pod.ResourceVersion != "" {
 		preconditions.ResourceVersion = &pod.ResourceVersion
 	}
-	err = r.Client.Delete(ctx, pod.object(), preconditions)
+	err = r.Client.Delete(ctx, objectOf(pod), preconditions)
 	switch {
 	case err == nil:
 		return true, nil
@@ -86,7 +80,7 @@ func (r Replacer) Delete(ctx context.Context, pod Pod) (deleted bool, err error)
 
 // Fence gives a pod another resourceVersion, unless it has one already or is gone. The
 // condition that it writes says why.
-func (r Replacer) Fence(ctx context.Context, pod Pod, now time.Time, why string) error {
+func (r Replacer) Fence(ctx context.Context, pod topsv1.NamedPod, now time.Time, why string) error {
 	metadata := map[string]any{"uid": pod.UID}
 	if pod.ResourceVersion != "" {
 		metadata["resourceVersion"] = pod.ResourceVersion
@@ -97,9 +91,13 @@ func (r Replacer) Fence(ctx context.Context, pod Pod, now time.Time, why string)
 	if err != nil {
 		return fmt.Errorf("encoding the fence of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	err = r.Client.Status().Patch(ctx, pod.object(), client.RawPatch(types.StrategicMergePatchType, data))
+	err = r.Client.Status().Patch(ctx, objectOf(pod), client.RawPatch(types.StrategicMergePatchType, data))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("fencing Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
+}
+
+func objectOf(pod topsv1.NamedPod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 }

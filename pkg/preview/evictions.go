@@ -13,24 +13,25 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // Drains are the policies under which nodes are drained, by name; nil for a rollout that
 // drains none. The policy is that of the group, nil for none.
-func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]drain.Policy, error) {
+func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]eviction.Policy, error) {
 	var spec *topsv1.DrainPolicy
 	if policy != nil {
 		spec = policy.Spec.Drain
 	}
-	var drains map[string]drain.Policy
+	var drains map[string]eviction.Policy
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if n.Disruption == upgradeplan.ReplacePod {
 			continue
 		}
-		with, err := drain.PolicyOf(spec)
+		with, err := eviction.PolicyOf(spec)
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +39,7 @@ func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]drain.Policy,
 			with = with.All()
 		}
 		if drains == nil {
-			drains = map[string]drain.Policy{}
+			drains = map[string]eviction.Policy{}
 		}
 		drains[n.Name] = with
 	}
@@ -47,7 +48,7 @@ func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]drain.Policy,
 
 // Evict says of nodes that are drained which pods leave and what holds others. The pods
 // are those that the drains are about, by node.
-func (r *Rollout) Evict(drains map[string]drain.Policy, pods map[string][]corev1.Pod, budgets []policyv1.PodDisruptionBudget, now time.Time) {
+func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]corev1.Pod, budgets []policyv1.PodDisruptionBudget, now time.Time) {
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if policy, drained := drains[n.Name]; drained {
@@ -58,8 +59,8 @@ func (r *Rollout) Evict(drains map[string]drain.Policy, pods map[string][]corev1
 
 // evicted tells which pods leave a node that is drained, and what holds the others, or
 // them: a budget that allows no eviction now.
-func evicted(node string, pods []corev1.Pod, policy drain.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
-	evict, r := drain.Decide(drain.Facts{Node: node, NodeReady: true, Pods: pods}, policy, nil, now, now)
+func evicted(node string, pods []corev1.Pod, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
+	evict, r := eviction.Decide(eviction.Facts{NodeReady: true, Pods: drain.Filter(eviction.Candidates(node, pods, policy), nil)}, policy, nil, now, now)
 	var parts []string
 	if said := r.Message(); said != "" {
 		parts = append(parts, said)

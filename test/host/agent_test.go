@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
@@ -63,7 +64,7 @@ type agent struct {
 	Kill   killPoint
 
 	ID   string
-	Want hostagent.RestartRuntime
+	Want task.RestartRuntime
 }
 
 func optionsOf(d daemon, state string) hostagent.Options {
@@ -71,7 +72,7 @@ func optionsOf(d daemon, state string) hostagent.Options {
 		StateDirectory: state,
 		HostRoot:       d.Root,
 		Host:           "10.12.110.166",
-		Command:        map[hostagent.Engine][]string{d.Engine: d.restartArgv()},
+		Command:        map[task.Engine][]string{d.Engine: d.restartArgv()},
 		RestartLog:     logging.NewDated(filepath.Join(state, "restart-docker.log"), time.Now, func(error) {}),
 		Poll:           50 * time.Millisecond,
 		Settle:         500 * time.Millisecond,
@@ -98,7 +99,7 @@ func runAgent(spec string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), agentTimeLimit)
 	defer cancel()
-	result, err := e.Execute(ctx, hostagent.Operation{ID: a.ID, Task: "runtime_restart-runtime", RestartRuntime: &a.Want})
+	result, err := e.Execute(ctx, task.Request{ID: a.ID, Task: "runtime_restart-runtime", RestartRuntime: &a.Want})
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ type killer struct {
 	agent agent
 }
 
-func (k killer) Restart(ctx context.Context, e hostagent.Engine, operation string) error {
+func (k killer) Restart(ctx context.Context, e task.Engine, operation string) error {
 	switch k.agent.Kill {
 	case beforeAsking:
 		die()
@@ -150,7 +151,7 @@ func killAtDecision() logr.Logger {
 }
 
 // run runs the agent until it exits and returns its result, or nil if it was killed.
-func (a agent) run(t *testing.T) *hostagent.Result {
+func (a agent) run(t *testing.T) *task.Result {
 	t.Helper()
 	spec, err := json.Marshal(a)
 	check(t, err)
@@ -167,7 +168,7 @@ func (a agent) run(t *testing.T) *hostagent.Result {
 	if err != nil {
 		t.Fatalf("the agent: %v: %s", err, &failure)
 	}
-	var result hostagent.Result
+	var result task.Result
 	check(t, json.Unmarshal(out.Bytes(), &result))
 	return &result
 }

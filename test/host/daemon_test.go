@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/test/install"
 	"github.com/topsops/gcu-operator/test/need"
 )
@@ -29,7 +29,7 @@ const (
 // process that restarts it reads it from a file.
 type daemon struct {
 	Root   string
-	Engine hostagent.Engine
+	Engine task.Engine
 	Argv   []string
 	Socket string
 	Config string
@@ -43,7 +43,7 @@ func (d daemon) log() string    { return filepath.Join(d.Root, string(d.Engine)+
 func (d daemon) restartArgv() []string { return []string{os.Args[0], "restart-daemon", d.file()} }
 
 // startEngine starts a daemon whose default runtime is runc.
-func startEngine(t *testing.T, engine hostagent.Engine) daemon {
+func startEngine(t *testing.T, engine task.Engine) daemon {
 	t.Helper()
 	needHost(t)
 	root, err := os.MkdirTemp("", "host")
@@ -57,11 +57,11 @@ func startEngine(t *testing.T, engine hostagent.Engine) daemon {
 		check(t, os.MkdirAll(at(directory), 0o755))
 	}
 	switch engine {
-	case hostagent.Docker:
+	case task.Docker:
 		d.Socket, d.Config = at("run/docker.sock"), at("etc/docker/daemon.json")
 		d.Argv = []string{"dockerd", "--config-file", d.Config, "--data-root", at("data"), "--exec-root", at("exec"),
 			"--pidfile", at("pid"), "--host", "unix://" + d.Socket, "--bridge", "none", "--iptables=false"}
-	case hostagent.Containerd:
+	case task.Containerd:
 		d.Socket, d.Config = at("run/containerd/containerd.sock"), at("etc/containerd/config.toml")
 		d.Argv = []string{"containerd", "--config", d.Config}
 	}
@@ -78,7 +78,7 @@ func startEngine(t *testing.T, engine hostagent.Engine) daemon {
 func (d daemon) configure(t *testing.T, runtime string) {
 	t.Helper()
 	config := fmt.Sprintf(`{"default-runtime": %q, "runtimes": {%q: {"path": "runc"}, %q: {"path": "runc"}}}`, runtime, first, second)
-	if d.Engine == hostagent.Containerd {
+	if d.Engine == task.Containerd {
 		const cri = `plugins."io.containerd.grpc.v1.cri"`
 		config = fmt.Sprintf("version = 2\nroot = %q\nstate = %q\n[grpc]\naddress = %q\n", filepath.Join(d.Root, "data"), filepath.Join(d.Root, "state"), d.Socket)
 		config += fmt.Sprintf("[%s]\nrestrict_oom_score_adj = true\n[%s.cni]\nconf_dir = %q\n", cri, cri, filepath.Join(d.Root, "cni"))

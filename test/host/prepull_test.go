@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 // library is a registry on a loopback address that requires a password.
@@ -92,21 +93,21 @@ func secret(t *testing.T, registry string, credential authn.AuthConfig) corev1.S
 }
 
 func TestPrepull(t *testing.T) {
-	for _, engine := range []hostagent.Engine{hostagent.Docker, hostagent.Containerd} {
+	for _, engine := range []task.Engine{task.Docker, task.Containerd} {
 		t.Run(string(engine), func(t *testing.T) {
 			d, l := startEngine(t, engine), openLibrary(t)
 			e, err := hostagent.New(optionsOf(d, t.TempDir()))
 			check(t, err)
 			good, bad := secret(t, l.address, librarian), secret(t, l.address, authn.AuthConfig{Username: "robot", Password: "old"})
-			pull := func(id string, p hostagent.Prepull) hostagent.Result {
+			pull := func(id string, p task.Prepull) task.Result {
 				t.Helper()
-				result, err := e.Execute(context.Background(), hostagent.Operation{ID: id, Task: "driver_prepull", Prepull: &p})
+				result, err := e.Execute(context.Background(), task.Request{ID: id, Task: "driver_prepull", Prepull: &p})
 				check(t, err)
 				return result
 			}
-			want := func(got hostagent.Result, state hostagent.State, reason hostagent.Reason, attempts int) {
+			want := func(got task.Result, state task.State, reason task.Reason, attempts int) {
 				t.Helper()
-				if got.State != state || got.Reason != reason || got.Attempts != attempts || (got.State == hostagent.Done) != (len(got.Facts.Images) > 0) {
+				if got.State != state || got.Reason != reason || got.Attempts != attempts || (got.State == task.Done) != (len(got.Facts.Images) > 0) {
 					t.Errorf("result is %+v, want %s %s of attempt %d", got, state, reason, attempts)
 				}
 				if strings.Contains(fmt.Sprint(got), librarian.Password) {
@@ -114,22 +115,22 @@ func TestPrepull(t *testing.T) {
 				}
 			}
 			image := l.image(t, "gcu/gcu-driver:1.0")
-			want(pull("op", hostagent.Prepull{Images: []string{image}}), hostagent.Failed, hostagent.ReasonPullFailed, 1)
-			want(pull("op", hostagent.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad}}), hostagent.Failed, hostagent.ReasonPullFailed, 2)
-			want(pull("op", hostagent.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad, good}}), hostagent.Done, hostagent.ReasonPulled, 3)
+			want(pull("op", task.Prepull{Images: []string{image}}), task.Failed, task.ReasonPullFailed, 1)
+			want(pull("op", task.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad}}), task.Failed, task.ReasonPullFailed, 2)
+			want(pull("op", task.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad, good}}), task.Done, task.ReasonPulled, 3)
 
 			asked := l.asked.Load()
-			want(pull("op", hostagent.Prepull{Images: []string{image}}), hostagent.Done, hostagent.ReasonPresent, 4)
+			want(pull("op", task.Prepull{Images: []string{image}}), task.Done, task.ReasonPresent, 4)
 			if l.asked.Load() != asked {
 				t.Error("an existing image was requested from the registry")
 			}
-			want(pull("none", hostagent.Prepull{Images: []string{l.address + "/gcu/none:1.0"}, Secrets: []corev1.Secret{good}}), hostagent.Failed, hostagent.ReasonPullFailed, 1)
+			want(pull("none", task.Prepull{Images: []string{l.address + "/gcu/none:1.0"}, Secrets: []corev1.Secret{good}}), task.Failed, task.ReasonPullFailed, 1)
 
 			slow := l.image(t, "gcu/slow:1.0")
 			l.hangs.Store(true)
-			want(pull("slow", hostagent.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}, Timeout: 2 * time.Second}), hostagent.Failed, hostagent.ReasonPullTimedOut, 1)
+			want(pull("slow", task.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}, Timeout: 2 * time.Second}), task.Failed, task.ReasonPullTimedOut, 1)
 			l.hangs.Store(false)
-			want(pull("slow", hostagent.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}}), hostagent.Done, hostagent.ReasonPulled, 2)
+			want(pull("slow", task.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}}), task.Done, task.ReasonPulled, 2)
 		})
 	}
 }

@@ -16,10 +16,11 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 func TestTheRuntimeIsRestartedOnceWhereverTheAgentIsKilled(t *testing.T) {
-	for _, engine := range []hostagent.Engine{hostagent.Docker, hostagent.Containerd} {
+	for _, engine := range []task.Engine{task.Docker, task.Containerd} {
 		t.Run(string(engine), func(t *testing.T) {
 			d := startEngine(t, engine)
 			want := second
@@ -28,7 +29,7 @@ func TestTheRuntimeIsRestartedOnceWhereverTheAgentIsKilled(t *testing.T) {
 				t.Run(fmt.Sprintf("killed %q", string(point)), func(t *testing.T) {
 					restartOnce(t, d, agent{
 						Daemon: d, State: t.TempDir(), Kill: point, ID: fmt.Sprintf("op-%d", i),
-						Want: hostagent.RestartRuntime{DefaultRuntime: want, Allowed: true, Engine: hostagent.Auto},
+						Want: task.RestartRuntime{DefaultRuntime: want, Allowed: true},
 					})
 				})
 			}
@@ -48,7 +49,7 @@ func restartOnce(t *testing.T, d daemon, a agent) {
 	}
 	a.Kill = never
 	result = a.run(t) // the new agent
-	wantFacts(t, d, a, *result, hostagent.ReasonRestarted)
+	wantFacts(t, d, a, *result, task.ReasonRestarted)
 
 	again := a.run(t)
 	if diff := cmp.Diff(result, again); diff != "" {
@@ -65,20 +66,20 @@ func restartOnce(t *testing.T, d daemon, a agent) {
 	wantLog(t, a, "restart "+string(d.Engine)+" success")
 
 	a.ID += "-next"
-	wantFacts(t, d, a, *a.run(t), hostagent.ReasonAlreadyDefault)
+	wantFacts(t, d, a, *a.run(t), task.ReasonAlreadyDefault)
 	wantLog(t, a, "Host 10.12.110.166 "+string(d.Engine)+" default runtime is "+a.Want.DefaultRuntime+", need not restart")
 	if last, err := d.started(); err != nil || len(last) != len(after) {
 		t.Errorf("restarted although the default runtime was right (%v)", err)
 	}
 }
 
-func wantFacts(t *testing.T, d daemon, a agent, got hostagent.Result, reason hostagent.Reason) {
+func wantFacts(t *testing.T, d daemon, a agent, got task.Result, reason task.Reason) {
 	t.Helper()
 	runtime := got.Facts.Runtime
-	if got.State != hostagent.Done || got.Reason != reason || runtime == nil {
+	if got.State != task.Done || got.Reason != reason || runtime == nil {
 		t.Fatalf("result is %s %s %q, want Done %s", got.State, got.Reason, got.Message, reason)
 	}
-	stops := d.Engine == hostagent.Docker // without live-restore
+	stops := d.Engine == task.Docker // without live-restore
 	if runtime.Default != a.Want.DefaultRuntime || runtime.Engine != d.Engine || runtime.RestartStopsContainers != stops || runtime.Version == "" {
 		t.Errorf("runtime is %+v", *runtime)
 	}
@@ -107,13 +108,13 @@ func wantLog(t *testing.T, a agent, text string) {
 }
 
 func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
-	d := startEngine(t, hostagent.Containerd)
-	restart := func(t *testing.T, o hostagent.Options, id string, allowed bool) (hostagent.Result, error) {
+	d := startEngine(t, task.Containerd)
+	restart := func(t *testing.T, o hostagent.Options, id string, allowed bool) (task.Result, error) {
 		t.Helper()
 		e, err := hostagent.New(o)
 		check(t, err)
-		return e.Execute(context.Background(), hostagent.Operation{ID: id, Task: "runtime_restart-runtime",
-			RestartRuntime: &hostagent.RestartRuntime{DefaultRuntime: first, Allowed: allowed}})
+		return e.Execute(context.Background(), task.Request{ID: id, Task: "runtime_restart-runtime",
+			RestartRuntime: &task.RestartRuntime{DefaultRuntime: first, Allowed: allowed}})
 	}
 	before, err := d.started()
 	check(t, err)
@@ -121,9 +122,9 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 	t.Run("the configuration does not have the wanted runtime", func(t *testing.T) {
 		o, clock := optionsOf(d, t.TempDir()), testclock.NewFakeClock(time.Now())
 		o.Clock = clock
-		for _, want := range []hostagent.State{hostagent.Running, hostagent.Failed} { // the toolkit may still be changing it
+		for _, want := range []task.State{task.Running, task.Failed} { // the toolkit may still be changing it
 			got, err := restart(t, o, "a", true)
-			if err != nil || got.State != want || got.Reason != hostagent.ReasonNotConfigured {
+			if err != nil || got.State != want || got.Reason != task.ReasonNotConfigured {
 				t.Errorf("result %+v, %v, want %s", got, err, want)
 			}
 			clock.Step(time.Minute)
@@ -133,7 +134,7 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 	t.Run("it is left to the administrator, and done after the administrator's restart", func(t *testing.T) {
 		o := optionsOf(d, t.TempDir())
 		got, err := restart(t, o, "b", false)
-		if err != nil || got.State != hostagent.Waiting || got.Reason != hostagent.ReasonLeftToAdministrator {
+		if err != nil || got.State != task.Waiting || got.Reason != task.ReasonLeftToAdministrator {
 			t.Fatalf("result %+v, %v", got, err)
 		}
 		if now, err := d.started(); err != nil || len(now) != len(before) {
@@ -142,9 +143,9 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 		check(t, restartDaemon(d.file()))
 		check(t, poll(agentTimeLimit, "the administrator's restart to show", func() bool {
 			got, err = restart(t, o, "b", false)
-			return err == nil && got.State == hostagent.Done
+			return err == nil && got.State == task.Done
 		}))
-		if got.Reason != hostagent.ReasonAlreadyDefault {
+		if got.Reason != task.ReasonAlreadyDefault {
 			t.Errorf("result %+v, %v", got, err)
 		}
 	})
@@ -163,17 +164,17 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 		e, err := hostagent.New(o)
 		check(t, err)
 		fill(t, filepath.Join(state, "fill"))
-		got, err := e.Execute(context.Background(), hostagent.Operation{ID: "c", Task: "runtime_restart-runtime",
-			RestartRuntime: &hostagent.RestartRuntime{DefaultRuntime: first, Allowed: true}})
-		if !errors.Is(err, hostagent.ErrNotRecorded) || !errors.Is(err, syscall.ENOSPC) {
+		got, err := e.Execute(context.Background(), task.Request{ID: "c", Task: "runtime_restart-runtime",
+			RestartRuntime: &task.RestartRuntime{DefaultRuntime: first, Allowed: true}})
+		if !errors.Is(err, task.ErrNotRecorded) || !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("result %+v, %v; want an error about missing disk space", got, err)
 		}
 	})
 	t.Run("the command fails", func(t *testing.T) {
 		o := optionsOf(d, t.TempDir())
-		o.Command = map[hostagent.Engine][]string{d.Engine: {os.Args[0], "restart-daemon", "/no/such/daemon"}}
+		o.Command = map[task.Engine][]string{d.Engine: {os.Args[0], "restart-daemon", "/no/such/daemon"}}
 		got, err := restart(t, o, "d", true)
-		if err != nil || got.State != hostagent.Failed || got.Reason != hostagent.ReasonRestartFailed || !strings.Contains(got.Message, "no such file") {
+		if err != nil || got.State != task.Failed || got.Reason != task.ReasonRestartFailed || !strings.Contains(got.Message, "no such file") {
 			t.Errorf("result %+v, %v", got, err)
 		}
 	})

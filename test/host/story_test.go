@@ -17,7 +17,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -36,7 +36,7 @@ type story struct {
 func newStory(t *testing.T) *story {
 	t.Helper()
 	needHost(t)
-	s := &story{t: t, dir: t.TempDir(), daemon: startEngine(t, hostagent.Docker)}
+	s := &story{t: t, dir: t.TempDir(), daemon: startEngine(t, task.Docker)}
 	// docker runs outside the host root, so its image folder is not below it.
 	check(t, os.MkdirAll(filepath.Join(s.daemon.Root, s.daemon.Root, "data"), 0o755))
 	ctrllog.SetLogger(logr.Discard())
@@ -148,13 +148,13 @@ func TestAnOperationOfTheAPIServerRestartsTheRuntimeOnce(t *testing.T) {
 	check(t, err)
 
 	s.ask("prepare", image, "toolkit_prepull")
-	if _, r := s.done("prepare", "toolkit_prepull"); r.Reason != string(hostagent.ReasonPulled) {
+	if _, r := s.done("prepare", "toolkit_prepull"); r.Reason != string(task.ReasonPulled) {
 		t.Errorf("result %+v", r)
 	}
 	s.daemon.configure(t, first) // like the toolkit's pod
 	s.ask("upgrade", image, "node_restart-runtime", "runtime_verify")
 	host, r := s.done("upgrade", "node_restart-runtime")
-	if r.Reason != string(hostagent.ReasonRestarted) || host.Runtime == nil || host.Runtime.Default != first {
+	if r.Reason != string(task.ReasonRestarted) || host.Runtime == nil || host.Runtime.Default != first {
 		t.Errorf("result %+v, runtime %+v", r, host.Runtime)
 	}
 	s.done("upgrade", "runtime_verify")
@@ -162,7 +162,7 @@ func TestAnOperationOfTheAPIServerRestartsTheRuntimeOnce(t *testing.T) {
 	kill()
 	s.startAgent() // finds the restart done
 	s.ask("again", image, "node_restart-runtime")
-	if host, r := s.done("again", "node_restart-runtime"); r.Reason != string(hostagent.ReasonAlreadyDefault) || host.Result("upgrade", storyNode+"_node_restart-runtime") == nil {
+	if host, r := s.done("again", "node_restart-runtime"); r.Reason != string(task.ReasonAlreadyDefault) || host.Result("upgrade", storyNode+"_node_restart-runtime") == nil {
 		t.Errorf("result %+v, all %+v", r, host.Results)
 	}
 	after, err := s.daemon.started()

@@ -14,6 +14,7 @@ import (
 	"github.com/godbus/dbus/v5/prop"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 const (
@@ -87,7 +88,7 @@ func startBus(t *testing.T, d daemon, restart func() error) *prop.Properties {
 }
 
 func TestSystemdRestartsTheRuntime(t *testing.T) {
-	d := startEngine(t, hostagent.Containerd)
+	d := startEngine(t, task.Containerd)
 	refuse := false
 	properties := startBus(t, d, func() error {
 		if refuse {
@@ -95,22 +96,22 @@ func TestSystemdRestartsTheRuntime(t *testing.T) {
 		}
 		return restartDaemon(d.file())
 	})
-	execute := func(id, runtime string, change func(*hostagent.Options)) hostagent.Result {
+	execute := func(id, runtime string, change func(*hostagent.Options)) task.Result {
 		t.Helper()
 		o := optionsOf(d, t.TempDir())
 		o.Command = nil // not needed with systemd
 		change(&o)
 		e, err := hostagent.New(o)
 		check(t, err)
-		result, err := e.Execute(context.Background(), hostagent.Operation{ID: id, Task: "runtime_restart-runtime",
-			RestartRuntime: &hostagent.RestartRuntime{DefaultRuntime: runtime, Allowed: true}})
+		result, err := e.Execute(context.Background(), task.Request{ID: id, Task: "runtime_restart-runtime",
+			RestartRuntime: &task.RestartRuntime{DefaultRuntime: runtime, Allowed: true}})
 		check(t, err)
 		return result
 	}
 	same := func(*hostagent.Options) {}
 
 	d.configure(t, first)
-	if got := execute("a", first, same); got.State != hostagent.Done || got.Reason != hostagent.ReasonRestarted {
+	if got := execute("a", first, same); got.State != task.Done || got.Reason != task.ReasonRestarted {
 		t.Errorf("result %+v", got)
 	}
 	if pids, err := d.started(); err != nil || len(pids) != 2 {
@@ -118,20 +119,20 @@ func TestSystemdRestartsTheRuntime(t *testing.T) {
 	}
 	d.configure(t, second)
 	refuse = true
-	if got := execute("b", second, same); got.Reason != hostagent.ReasonRestartFailed || !strings.Contains(got.Message, `"failed"`) {
+	if got := execute("b", second, same); got.Reason != task.ReasonRestartFailed || !strings.Contains(got.Message, `"failed"`) {
 		t.Errorf("result %+v, want what systemd says", got)
 	}
 	got := execute("c", second, func(o *hostagent.Options) {
-		o.Units = map[hostagent.Engine]string{hostagent.Containerd: "k3s.service"}
+		o.Units = map[task.Engine]string{task.Containerd: "k3s.service"}
 	})
-	if got.Reason != hostagent.ReasonRestartFailed || !strings.Contains(got.Message, "k3s.service") {
+	if got.Reason != task.ReasonRestartFailed || !strings.Contains(got.Message, "k3s.service") {
 		t.Errorf("result %+v, want the unit that is not there", got)
 	}
 
 	manager := hostagent.Systemd{Bus: filepath.Join(d.Root, "run/dbus/system_bus_socket")}
 	pids, err := d.started()
 	check(t, err)
-	if pid, err := manager.MainPID(t.Context(), hostagent.Containerd); err != nil || pid != pids[0] {
+	if pid, err := manager.MainPID(t.Context(), task.Containerd); err != nil || pid != pids[0] {
 		t.Errorf("main process %d, %v; want %d", pid, err, pids[0])
 	}
 	for _, state := range []struct {
@@ -144,7 +145,7 @@ func TestSystemdRestartsTheRuntime(t *testing.T) {
 			ID   uint32
 			Path dbus.ObjectPath
 		}{state.job, "/"})
-		if busy, err := manager.Busy(t.Context(), hostagent.Containerd, "x"); err != nil || busy != state.busy {
+		if busy, err := manager.Busy(t.Context(), task.Containerd, "x"); err != nil || busy != state.busy {
 			t.Errorf("busy=%t, %v of %+v", busy, err, state)
 		}
 	}

@@ -14,12 +14,12 @@ import (
 // changes are a decision in the making: what it changes in the record (op and the
 // history), what is to be done, and when to look again.
 type changes struct {
-	*view
+	*snapshot
 	history []topsv1.OperationRecord
 	effects []Effect
 	after   time.Duration
-	// complaint is what is wrong with the override, "" nothing: messages end with it.
-	complaint string
+	// badOverride is what is wrong with the override, "" nothing: messages end with it.
+	badOverride string
 }
 
 // task returns the record of a task, to be changed; one that a record from elsewhere
@@ -68,8 +68,8 @@ func (c *changes) onPod(kind EffectKind, named topsv1.NamedPod) {
 
 // wait records why the operation waits, or how it ended, for people.
 func (c *changes) wait(reason, text string) {
-	if c.complaint != "" {
-		text = strings.TrimPrefix(text+"; "+c.complaint, "; ")
+	if c.badOverride != "" {
+		text = strings.TrimPrefix(text+"; "+c.badOverride, "; ")
 	}
 	c.op.Reason, c.op.Message = reason, text
 }

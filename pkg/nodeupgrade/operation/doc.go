@@ -59,8 +59,11 @@
 //	table.go, drained.go         all tasks; whether one needs the node empty
 //	precheck.go … soak.go        the tasks
 //	task.go                      what a kind of task has to say
-//	changes.go, view.go          what a decision changes, and what it looks at
-//	facts.go, objects.go, limits.go
+//	changes.go, snapshot.go      what a decision changes, and what it reads
+//	events.go                    the events of what was stored
+//	facts.go, limits.go          what is read, and the deadlines
+//	objects.go, taint.go,
+//	otherupgrader.go             what a decision reads of Kubernetes objects
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md
 package operation

@@ -32,7 +32,7 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 	switch {
 	case !c.cordoned():
 		return waiting(ReasonCordonHeld, "the node is not cordoned"), false
-	case !c.f.Drained.Empty && !skipped(c.view, upgradeplan.ActionEvict):
+	case !c.f.Drained.Empty && !skipped(c.snapshot, upgradeplan.ActionEvict):
 		drainPass(c)
 		return waiting(ReasonDrainTimeout, "%s", c.f.Drained.Message), false
 	case c.f.Node.Taint != "" && c.f.Node.Taint != c.op.ID:
@@ -84,9 +84,9 @@ func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
 }
 
 // skipped reports whether a person skipped a task of an action.
-func skipped(v *view, action string) bool {
-	for t := range v.job.All() {
-		if t.Action == action && v.recorded(t).State == topsv1.OperationTaskSkipped {
+func skipped(s *snapshot, action string) bool {
+	for t := range s.job.All() {
+		if t.Action == action && s.recorded(t).State == topsv1.OperationTaskSkipped {
 			return true
 		}
 	}

@@ -30,8 +30,8 @@ func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
 	c.soon()
 }
 
-// letGo ends the hold of an operation that failed: the node is given back.
-func letGo(c *changes) {
+// releaseHold ends the hold of an operation that failed: the node is given back.
+func releaseHold(c *changes) {
 	c.op.Held, c.op.Outcome = false, c.op.Phase
 	c.phase(topsv1.OperationReleasing)
 }

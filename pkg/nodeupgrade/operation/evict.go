@@ -2,34 +2,31 @@ package operation
 
 import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
-
-// drainInterval is between two passes of a drain.
-const drainInterval = drain.RetryInterval
 
 // evict empties the node. It is done when the node is cordoned and empty. A missed
 // deadline, which is the drain's timeout, defers the operation.
 type evict struct{ base }
 
-func (evict) done(v *view, _ upgradeplan.Task) bool {
-	return v.cordoned() && v.f.Drained.Empty
+func (evict) done(s *snapshot, _ upgradeplan.Task) bool {
+	return s.cordoned() && s.f.Drained.Empty
 }
 
 func (evict) attempt(c *changes, _ upgradeplan.Task) verdict { return drainPass(c) }
 
-func (evict) deadline(v *view, _ verdict) deadline {
-	return deadline{v.limits.drain, topsv1.OperationDeferred, ReasonDrainTimeout}
+func (evict) deadline(s *snapshot, _ verdict) deadline {
+	return deadline{s.limits.drain, topsv1.OperationDeferred, ReasonDrainTimeout}
 }
 
 // lasts until the last task that needs the node empty has begun.
-func (evict) lasts(v *view, _ upgradeplan.Task) bool { return v.begun(v.disturbs, true) }
+func (evict) lasts(s *snapshot, _ upgradeplan.Task) bool { return s.begun(s.disturbs, true) }
 
 // drainPass makes one pass of the drain.
 func drainPass(c *changes) verdict {
 	c.effects = append(c.effects, Effect{Kind: Evict, Operation: c.op.ID, All: c.op.DrainAll})
-	c.at(c.f.Now.Add(drainInterval))
+	c.at(c.f.Now.Add(eviction.RetryInterval))
 	if c.f.Drained.Stuck {
 		return waiting(ReasonDrainBlocked, "%s", c.f.Drained.Message)
 	}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 )
 
 // Facts are what a decision looks at. Everything may be as it was a while ago,
@@ -40,13 +40,17 @@ type Record struct {
 	History []topsv1.OperationRecord
 }
 
+// Over reports whether nothing of an operation is left: there is none, or it has ended
+// and does not hold the node.
+func Over(op *topsv1.OperationStatus) bool { return op == nil || op.Phase.Final() && !op.Held }
+
 // Node is what is seen of the Node object.
 type Node struct {
 	// Name and UID; no UID: there is no such node.
 	Name string
 	UID  types.UID
 	// Cordon are the facts about cordons, read live.
-	Cordon drain.NodeFacts
+	Cordon cordon.NodeFacts
 	// Taint is the value of TaintDriverUpgrade, "" without one.
 	Taint string
 	// Ready is the Ready condition, and Since when it last changed.
@@ -143,7 +147,7 @@ type Effect struct {
 	NodeUID     types.UID
 	NodeVersion string
 	// Change of the cordon.
-	Change drain.NodeChange
+	Change cordon.NodeChange
 	// Pod and its preconditions.
 	Pod topsv1.NamedPod
 	// All evicts every pod, not only those that use the accelerator.

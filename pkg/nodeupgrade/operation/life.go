@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
 // accept records a new operation, which begins at the next decision.
@@ -17,7 +17,7 @@ func accept(c *changes, wanted *topsv1.NodeOperation) {
 		Phase: topsv1.OperationRunning, Reason: ReasonInProgress, Since: now, StartTime: now, Granted: wanted.Granted, Override: c.f.Override}
 	job, err := jobOf(wanted, c.f.Node.Name)
 	if err == nil {
-		_, err = drain.PolicyOf(wanted.Drain)
+		_, err = eviction.PolicyOf(wanted.Drain)
 	}
 	if err == nil && slices.ContainsFunc(c.history, func(r topsv1.OperationRecord) bool { return r.ID == wanted.ID }) {
 		err = fmt.Errorf("operation %s has ended before: another one needs another id", wanted.ID)
@@ -40,7 +40,7 @@ func abandon(c *changes, wanted *topsv1.NodeOperation) {
 	switch {
 	case c.op.Phase == topsv1.OperationReleasing:
 	case c.op.Held:
-		letGo(c)
+		releaseHold(c)
 	case wanted == nil:
 		end(c, topsv1.OperationAborted, ReasonWithdrawn, "the operation is not wanted any more")
 	default:
@@ -49,15 +49,15 @@ func abandon(c *changes, wanted *topsv1.NodeOperation) {
 	release(c)
 }
 
-// goOn carries an operation on that is wanted.
-func goOn(c *changes) {
+// proceed carries an operation on that is wanted.
+func proceed(c *changes) {
 	if c.op.Phase == topsv1.OperationReleasing {
 		release(c)
 		return
 	}
 	if c.wanted.Abort {
 		if c.op.Held {
-			letGo(c)
+			releaseHold(c)
 		} else {
 			end(c, topsv1.OperationAborted, ReasonAborted, "a person aborted the operation")
 		}
@@ -72,14 +72,14 @@ func goOn(c *changes) {
 		grant(c)
 		return
 	}
-	if phase, reason, text := cutShort(c.view); phase != "" {
+	if phase, reason, text := cutShort(c.snapshot); phase != "" {
 		end(c, phase, reason, text)
 		return
 	}
 	if !c.f.Node.Ready {
 		c.wait(ReasonNodeOffline, "the node is not Ready: nothing is done on it until it is back")
 		c.at(c.f.Node.Since.Add(c.limits.lost))
-		if !awaits(c.view) {
+		if !awaits(c.snapshot) {
 			c.at(c.op.StartTime.Add(c.limits.operation))
 		}
 		return
@@ -96,18 +96,18 @@ func grant(c *changes) {
 }
 
 // cutShort says whether the operation ends for a reason that is no verdict of a task.
-func cutShort(v *view) (phase topsv1.OperationPhase, reason, text string) {
-	n := v.f.Node
+func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
+	n := s.f.Node
 	switch {
-	case n.UID != v.wanted.NodeUID:
+	case n.UID != s.wanted.NodeUID:
 		return topsv1.OperationAborted, ReasonNodeReplaced, "the Node object is not the one that the operation is about"
-	case !awaits(v) && !v.f.Now.Before(v.op.StartTime.Add(v.limits.operation)):
-		return v.blame(), ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", v.limits.operation)
-	case !n.Ready && !v.f.Now.Before(n.Since.Add(v.limits.lost)):
-		return v.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", v.limits.lost)
+	case !awaits(s) && !s.f.Now.Before(s.op.StartTime.Add(s.limits.operation)):
+		return s.blame(), ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", s.limits.operation)
+	case !n.Ready && !s.f.Now.Before(n.Since.Add(s.limits.lost)):
+		return s.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", s.limits.lost)
 	}
-	for t := range v.job.All() {
-		if text := rowOf(t).overtaken(v, t); text != "" {
+	for t := range s.job.All() {
+		if text := rowOf(t).superseded(s, t); text != "" {
 			return topsv1.OperationAborted, ReasonTargetChanged, text
 		}
 	}
@@ -116,4 +116,4 @@ func cutShort(v *view) (phase topsv1.OperationPhase, reason, text string) {
 
 // awaits reports whether the operation was prepared and waits for its slot, which may
 // take as long as it takes.
-func awaits(v *view) bool { return !v.op.Granted && v.op.PreparedTime != nil }
+func awaits(s *snapshot) bool { return !s.op.Granted && s.op.PreparedTime != nil }

@@ -4,10 +4,8 @@ import (
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
-
-// defaultDrainTimeout is that of a DrainPolicy.
-const defaultDrainTimeout = 300 * time.Second
 
 // limits are the deadlines of an operation with the defaults filled in.
 type limits struct {
@@ -15,16 +13,16 @@ type limits struct {
 }
 
 func limitsOf(op *topsv1.NodeOperation) limits {
-	d, drain := op.Deadlines, defaultDrainTimeout
-	if op.Drain != nil && op.Drain.TimeoutSeconds > 0 {
-		drain = time.Duration(op.Drain.TimeoutSeconds) * time.Second
+	d, drain := op.Deadlines, int32(0)
+	if op.Drain != nil {
+		drain = op.Drain.TimeoutSeconds
 	}
 	return limits{
 		precheck: seconds(d.PrecheckSeconds, 120), prepull: seconds(d.PrepullSeconds, 900),
 		progress: seconds(d.ProgressSeconds, 600), restart: seconds(d.RestartSeconds, 420),
 		verify: seconds(d.VerifySeconds, 300), soak: seconds(d.SoakSeconds, 60),
 		lost: seconds(d.LostSeconds, 900), silence: seconds(d.AgentSilenceSeconds, 180),
-		operation: seconds(d.OperationSeconds, 7200), drain: drain,
+		operation: seconds(d.OperationSeconds, 7200), drain: seconds(drain, eviction.DefaultPolicy().TimeoutSeconds),
 	}
 }
 

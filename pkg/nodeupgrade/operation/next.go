@@ -54,7 +54,7 @@ func (m *Machine) Uses(component string) bool { return slices.Contains(m.users, 
 // Next decides about the operation of one node (design section 4). It looks at
 // nothing but its input, and the same input has the same answer.
 func (m *Machine) Next(f Facts) Decision {
-	c := &changes{view: &view{f: &f, op: f.Record.Operation.DeepCopy(), book: m.book, users: m.users}, history: f.Record.History}
+	c := &changes{snapshot: &snapshot{f: &f, op: f.Record.Operation.DeepCopy(), book: m.book, users: m.users}, history: f.Record.History}
 	leftovers(c)
 	decide(c)
 	return Decision{Record: Record{Operation: c.op, History: c.history}, Effects: c.effects, After: c.after}
@@ -67,13 +67,13 @@ func (m *Machine) CheckOverride(wanted *topsv1.NodeOperation, node, value string
 	if err != nil {
 		return err
 	}
-	_, _, err = readOverride(&view{wanted: wanted, job: job, book: m.book}, value)
+	_, _, err = readOverride(&snapshot{wanted: wanted, job: job, book: m.book}, value)
 	return err
 }
 
 func decide(c *changes) {
 	wanted := c.f.Wanted
-	over := c.op == nil || c.op.Phase.Final() && !c.op.Held
+	over := Over(c.op)
 	switch {
 	case over && (wanted == nil || c.op != nil && c.op.ID == wanted.ID):
 		return
@@ -85,7 +85,7 @@ func decide(c *changes) {
 	default:
 		c.wanted, c.limits = wanted, limitsOf(wanted)
 		c.job, _ = jobOf(wanted, c.f.Node.Name) // it was understood when it was accepted
-		c.complaint = complaint(c.view)
-		goOn(c)
+		c.badOverride = badOverride(c.snapshot)
+		proceed(c)
 	}
 }

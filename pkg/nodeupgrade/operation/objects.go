@@ -10,7 +10,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 )
 
 // NodeOf is what is seen of a Node object that was read live, with its managed
@@ -18,12 +18,7 @@ import (
 // Who else works on the node is not on it, and is left empty.
 func NodeOf(node *corev1.Node, accelerator func(resource string) bool) Node {
 	ready, since := daemonset.NodeReady(node)
-	n := Node{Name: node.Name, UID: node.UID, Cordon: drain.FactsOf(node), Ready: ready, Since: since.Time}
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == topsv1.TaintDriverUpgrade {
-			n.Taint = taint.Value
-		}
-	}
+	n := Node{Name: node.Name, UID: node.UID, Cordon: cordon.FactsOf(node), Taint: ClosedFor(node), Ready: ready, Since: since.Time}
 	for name, quantity := range node.Status.Allocatable {
 		if !accelerator(string(name)) {
 			continue

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -28,7 +28,7 @@ func TestNodeOf(t *testing.T) {
 		},
 	}
 	want := Node{Name: "n1", UID: "u", Taint: "op", Ready: true, Since: noon, Allocatable: map[string]int64{"enflame.com/gcu": 8},
-		Cordon: drain.NodeFacts{Name: "n1", ResourceVersion: "7", Unschedulable: true, Mark: "op"}}
+		Cordon: cordon.NodeFacts{Name: "n1", ResourceVersion: "7", Unschedulable: true, Mark: "op"}}
 	got := NodeOf(node, func(resource string) bool { return strings.HasPrefix(resource, "enflame.com/") })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

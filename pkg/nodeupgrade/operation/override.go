@@ -25,7 +25,7 @@ func applyOverride(c *changes) {
 		return
 	}
 	c.op.Override = value
-	verb, t, err := readOverride(c.view, value)
+	verb, t, err := readOverride(c.snapshot, value)
 	if value == "" || err != nil {
 		return // the message says what is wrong with it
 	}
@@ -60,7 +60,7 @@ func resume(c *changes, now metav1.Time) {
 
 // readOverride reads VERB:TASK[:NOTE]. The error says what is wrong: a bad value
 // never becomes another one (invariant S12).
-func readOverride(v *view, value string) (verb string, t upgradeplan.Task, err error) {
+func readOverride(s *snapshot, value string) (verb string, t upgradeplan.Task, err error) {
 	parts := strings.SplitN(value, ":", 3)
 	if len(parts) < 2 || !slices.Contains([]string{verbRetry, verbSkip, verbUndo}, parts[0]) {
 		return "", t, fmt.Errorf("it is not of the form retry:TASK, skip:TASK or undo:TASK")
@@ -69,30 +69,30 @@ func readOverride(v *view, value string) (verb string, t upgradeplan.Task, err e
 	if t, err = upgradeplan.ParseTask(parts[1]); err != nil {
 		return "", t, err
 	}
-	if v.stageOf(t) < 0 {
+	if s.stageOf(t) < 0 {
 		return "", t, fmt.Errorf("the job has no task %s", t)
 	}
 	switch {
 	case verb == verbSkip && rowOf(t).kept:
 		return "", t, fmt.Errorf("task %s cannot be skipped: abort the operation", t)
 	case verb == verbUndo:
-		undo, ok := v.book.Undo(t)
+		undo, ok := s.book.Undo(t)
 		if !ok || undo.Action != upgradeplan.ActionRestore {
 			return "", t, fmt.Errorf("task %s has no undo of its own: abort the operation", t)
 		}
-		if v.target(t.Target).Previous == "" {
+		if s.target(t.Target).Previous == "" {
 			return "", t, fmt.Errorf("task %s cannot be undone: the revision before is not known", t)
 		}
 	}
 	return verb, t, nil
 }
 
-// complaint says for people what is wrong with the override that is there, "" nothing.
-func complaint(v *view) string {
-	if v.f.Override == "" {
+// badOverride says for people what is wrong with the override that is there, "" nothing.
+func badOverride(s *snapshot) string {
+	if s.f.Override == "" {
 		return ""
 	}
-	if _, _, err := readOverride(v, v.f.Override); err != nil {
+	if _, _, err := readOverride(s, s.f.Override); err != nil {
 		return fmt.Sprintf("annotation %s is ignored: %v", topsv1.AnnotationTaskOverride, err)
 	}
 	return ""

@@ -19,18 +19,18 @@ const offerGrace = 30 * time.Second
 // as long as the node lacks nothing. A missed deadline defers the operation.
 type precheck struct{ base }
 
-func (precheck) done(v *view, _ upgradeplan.Task) bool {
-	return v.op.Before != nil && (v.disturbed() || nodeLacks(v) == "")
+func (precheck) done(s *snapshot, _ upgradeplan.Task) bool {
+	return s.op.Before != nil && (s.disturbed() || nodeLacks(s) == "")
 }
 
 // attempt records what the node shows once it lacks nothing. What it offers then is
 // what it has to offer afterwards, so a node that has just booted is given time.
 func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
-	if lacks := nodeLacks(c.view); lacks != "" {
+	if lacks := nodeLacks(c.snapshot); lacks != "" {
 		return waiting(ReasonPrecheckFailed, "%s", lacks)
 	}
 	host := c.f.Host
-	if until := c.recorded(t).StartTime.Add(min(offerGrace, c.limits.precheck/2)); offersNone(c.view) && c.f.Now.Before(until) {
+	if until := c.recorded(t).StartTime.Add(min(offerGrace, c.limits.precheck/2)); offersNone(c.snapshot) && c.f.Now.Before(until) {
 		c.at(until)
 		return waiting(ReasonInProgress, "the node has cards and offers none of them yet")
 	}
@@ -38,18 +38,18 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 	if host.Devices != nil {
 		c.op.Before.Devices = *host.Devices
 	}
-	c.op.DrainAll = restarts(c.view) && StopsContainers(host.Runtime, c.wanted.DefaultRuntime)
+	c.op.DrainAll = restarts(c.snapshot) && StopsContainers(host.Runtime, c.wanted.DefaultRuntime)
 	c.op.ForeignCordon = c.f.Node.Cordon.Unschedulable && c.f.Node.Cordon.Mark == ""
 	c.soon()
 	return waiting(ReasonInProgress, "the node is as it should be")
 }
 
-func (precheck) deadline(v *view, _ verdict) deadline {
-	return deadline{v.limits.precheck, topsv1.OperationDeferred, ReasonPrecheckFailed}
+func (precheck) deadline(s *snapshot, _ verdict) deadline {
+	return deadline{s.limits.precheck, topsv1.OperationDeferred, ReasonPrecheckFailed}
 }
 
 // lasts is false: a node that lacks something again is prechecked again.
-func (precheck) lasts(*view, upgradeplan.Task) bool { return false }
+func (precheck) lasts(*snapshot, upgradeplan.Task) bool { return false }
 
 // retry has what the node shows recorded again, unless something was already put on it.
 func (precheck) retry(c *changes, _ upgradeplan.Task) {
@@ -59,38 +59,38 @@ func (precheck) retry(c *changes, _ upgradeplan.Task) {
 }
 
 // nodeLacks says what has to be there before the node is touched, "" for nothing.
-func nodeLacks(v *view) string {
-	host := v.f.Host
+func nodeLacks(s *snapshot) string {
+	host := s.f.Host
 	var lacks []string
 	lack := func(is bool, format string, args ...any) {
 		if is {
 			lacks = append(lacks, fmt.Sprintf(format, args...))
 		}
 	}
-	lack(v.silent(), "the node agent is silent")
-	lack(v.f.Node.OtherUpgrader != "", "%s works on the node", v.f.Node.OtherUpgrader)
+	lack(s.silent(), "the node agent is silent")
+	lack(s.f.Node.OtherUpgrader != "", "%s works on the node", s.f.Node.OtherUpgrader)
 	if host != nil {
-		need := v.wanted.MinFreeDiskBytes
+		need := s.wanted.MinFreeDiskBytes
 		lack(need > 0 && host.FreeDiskBytes == nil, "the free disk space is not known")
 		lack(host.FreeDiskBytes != nil && *host.FreeDiskBytes < need, "the disk has less than %d bytes free", need)
-		lack(restarts(v) && host.Runtime == nil, "the container runtime is not known")
-		lack(v.has(upgradeplan.ActionVerify, upgradeplan.TargetDriver) && host.Devices == nil, "the cards could not be counted")
+		lack(restarts(s) && host.Runtime == nil, "the container runtime is not known")
+		lack(s.has(upgradeplan.ActionVerify, upgradeplan.TargetDriver) && host.Devices == nil, "the cards could not be counted")
 	}
 	return strings.Join(lacks, "; ")
 }
 
 // offersNone reports whether the node has cards, and could offer them, and does not.
-func offersNone(v *view) bool {
-	cards := v.f.Host != nil && v.f.Host.Devices != nil && *v.f.Host.Devices > 0
-	for _, offered := range v.f.Node.Allocatable {
+func offersNone(s *snapshot) bool {
+	cards := s.f.Host != nil && s.f.Host.Devices != nil && *s.f.Host.Devices > 0
+	for _, offered := range s.f.Node.Allocatable {
 		if offered > 0 {
 			return false
 		}
 	}
-	return cards && len(v.f.Node.Allocatable) > 0 && v.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
+	return cards && len(s.f.Node.Allocatable) > 0 && s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
 }
 
 // restarts reports whether the job restarts the container runtime.
-func restarts(v *view) bool {
-	return v.has(upgradeplan.ActionRestartRuntime, upgradeplan.TargetNode)
+func restarts(s *snapshot) bool {
+	return s.has(upgradeplan.ActionRestartRuntime, upgradeplan.TargetNode)
 }

@@ -15,16 +15,16 @@ const pullInterval = 30 * time.Second
 // revision. A missed deadline defers the operation.
 type prepull struct{ base }
 
-func (prepull) done(v *view, t upgradeplan.Task) bool {
-	return v.atTarget(t) || succeeded(v.answered(t))
+func (prepull) done(s *snapshot, t upgradeplan.Task) bool {
+	return s.atTarget(t) || succeeded(s.hostResult(t))
 }
 
 // attempt waits for the agent. A pull that failed is asked for again, at growing
 // intervals, until the deadline.
 func (prepull) attempt(c *changes, t upgradeplan.Task) verdict {
-	rec, result := c.task(t), c.answered(t)
+	rec, result := c.task(t), c.hostResult(t)
 	if result == nil || result.State != topsv1.HostTaskFailed {
-		return hostWaits(c.view, result)
+		return awaitHost(c.snapshot, result)
 	}
 	next := rec.StartTime.Add(pullInterval << min(rec.Attempts-1, 10))
 	if !c.f.Now.Before(next) {
@@ -35,6 +35,6 @@ func (prepull) attempt(c *changes, t upgradeplan.Task) verdict {
 	return waiting(ReasonPrepullFailed, "%s", result.Message)
 }
 
-func (prepull) deadline(v *view, _ verdict) deadline {
-	return deadline{v.limits.prepull, topsv1.OperationDeferred, ReasonPrepullFailed}
+func (prepull) deadline(s *snapshot, _ verdict) deadline {
+	return deadline{s.limits.prepull, topsv1.OperationDeferred, ReasonPrepullFailed}
 }

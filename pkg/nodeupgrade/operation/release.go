@@ -6,7 +6,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -22,7 +22,7 @@ func release(c *changes) {
 		c.onNode(Effect{Kind: OpenDevice})
 		return
 	}
-	if change := drain.DecideUncordon(c.f.Node.Cordon, c.op.ID); change.Needed() {
+	if change := cordon.DecideUncordon(c.f.Node.Cordon, c.op.ID); change.Needed() {
 		c.onNode(Effect{Kind: Uncordon, Change: change})
 		return
 	}
@@ -87,13 +87,13 @@ func leftovers(c *changes) {
 		c.onNode(Effect{Kind: OpenDevice, Operation: id})
 	}
 	id := c.f.Node.Cordon.Mark
-	if change := drain.DecideUncordon(c.f.Node.Cordon, id); ended(c, id) && change.Needed() {
+	if change := cordon.DecideUncordon(c.f.Node.Cordon, id); ended(c, id) && change.Needed() {
 		c.onNode(Effect{Kind: Uncordon, Operation: id, Change: change})
 	}
 }
 
 func ended(c *changes, id string) bool {
-	if c.op != nil && c.op.ID == id && (!c.op.Phase.Final() || c.op.Held) {
+	if !Over(c.op) && c.op.ID == id {
 		return false
 	}
 	return slices.ContainsFunc(c.history, func(r topsv1.OperationRecord) bool { return r.ID == id })

@@ -16,9 +16,9 @@ import (
 // that restarts again and again.
 type replace struct{ base }
 
-func (replace) done(v *view, t upgradeplan.Task) bool {
-	m := v.member(t.Target)
-	return m != nil && m.Pod != nil && !m.Pod.Terminating && m.Pod.Available && !outdated(v, t, m.Pod, v.target(t.Target).Revision)
+func (replace) done(s *snapshot, t upgradeplan.Task) bool {
+	m := s.member(t.Target)
+	return m != nil && m.Pod != nil && !m.Pod.Terminating && m.Pod.Available && !outdated(s, t, m.Pod, s.target(t.Target).Revision)
 }
 
 func (r replace) attempt(c *changes, t upgradeplan.Task) verdict {
@@ -29,19 +29,19 @@ func (r replace) attempt(c *changes, t upgradeplan.Task) verdict {
 	return r.deletePod(c, t, pod)
 }
 
-func (replace) deadline(v *view, why verdict) deadline {
+func (replace) deadline(s *snapshot, why verdict) deadline {
 	if why.reason == ReasonDeviceInUse || why.reason == ReasonDrainTimeout {
-		return deadline{v.limits.progress, v.blame(), why.reason}
+		return deadline{s.limits.progress, s.blame(), why.reason}
 	}
-	return deadline{v.limits.progress, v.blame(), ReasonProgressDeadline}
+	return deadline{s.limits.progress, s.blame(), ReasonProgressDeadline}
 }
 
 // lasts as others do, unless the pod is seen at another revision.
-func (r replace) lasts(v *view, t upgradeplan.Task) bool {
-	if m := v.member(t.Target); m != nil && m.Pod != nil && m.Pod.Revision != v.target(t.Target).Revision {
+func (r replace) lasts(s *snapshot, t upgradeplan.Task) bool {
+	if m := s.member(t.Target); m != nil && m.Pod != nil && m.Pod.Revision != s.target(t.Target).Revision {
 		return false
 	}
-	return r.base.lasts(v, t)
+	return r.base.lasts(s, t)
 }
 
 // retry has the pod that is there replaced, though it is not outdated.
@@ -51,16 +51,16 @@ func (replace) retry(c *changes, t upgradeplan.Task) {
 	}
 }
 
-// overtaken says that the DaemonSet has a newer revision than the wanted one, which
+// superseded says that the DaemonSet has a newer revision than the wanted one, which
 // is no concern of a task that was skipped or undone, or whose pod is at its target.
-func (replace) overtaken(v *view, t upgradeplan.Task) string {
-	switch v.recorded(t).State {
+func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
+	switch s.recorded(t).State {
 	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndoing, topsv1.OperationTaskUndone:
 		return ""
 	}
-	member := v.member(t.Target)
-	target := v.target(t.Target)
-	if !v.atTarget(t) && member != nil && target != nil &&
+	member := s.member(t.Target)
+	target := s.target(t.Target)
+	if !s.atTarget(t) && member != nil && target != nil &&
 		member.Newest != "" && member.Newest != target.Revision {
 		return fmt.Sprintf("DaemonSet %s has newest revision %s, the operation is for %s", member.DaemonSet, member.Newest, target.Revision)
 	}
@@ -81,7 +81,7 @@ func (r replace) outgoing(c *changes, t upgradeplan.Task) (*Pod, verdict) {
 		return nil, waiting(ReasonInProgress, "DaemonSet %s has no pod on the node yet", m.DaemonSet)
 	case m.Pod.Terminating:
 		return nil, waiting(ReasonInProgress, "pod %s terminates", m.Pod.Name)
-	case !outdated(c.view, t, m.Pod, revision):
+	case !outdated(c.snapshot, t, m.Pod, revision):
 		return nil, r.successor(c, t, m.Pod)
 	case m.Uncontrolled:
 		return nil, waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are left alone", m.DaemonSet)
@@ -127,12 +127,12 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 
 // outdated reports whether a pod has to go: it has another revision, it uses the
 // device and is from before the driver, or a person wants it replaced again.
-func outdated(v *view, t upgradeplan.Task, pod *Pod, revision string) bool {
-	rec := v.recorded(t)
+func outdated(s *snapshot, t upgradeplan.Task, pod *Pod, revision string) bool {
+	rec := s.recorded(t)
 	if pod.Revision != revision || rec.Again != "" && rec.Again == pod.UID {
 		return true
 	}
-	driver := v.member(upgradeplan.TargetDriver)
-	return v.uses(t.Target) && v.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) &&
+	driver := s.member(upgradeplan.TargetDriver)
+	return s.uses(t.Target) && s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) &&
 		driver != nil && driver.Pod != nil && pod.Created.Before(driver.Pod.Created)
 }

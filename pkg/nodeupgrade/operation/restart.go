@@ -17,8 +17,8 @@ const defaultRuntime = "enflame"
 // the restart is left to an administrator.
 type restart struct{ base }
 
-func (restart) done(v *view, t upgradeplan.Task) bool {
-	return runtimeLacks(v) == "" || succeeded(v.f.Host.Result(v.op.ID, t.String()))
+func (restart) done(s *snapshot, t upgradeplan.Task) bool {
+	return runtimeLacks(s) == "" || succeeded(s.f.Host.Result(s.op.ID, t.String()))
 }
 
 // attempt waits for the agent, which has been asked by the state of the task.
@@ -28,24 +28,24 @@ func (restart) attempt(c *changes, t upgradeplan.Task) verdict {
 	if result != nil && result.State == topsv1.HostTaskFailed {
 		return verdict{phase: topsv1.OperationFailed, reason: ReasonRestartFailed, text: result.Message}
 	}
-	return hostWaits(c.view, result)
+	return awaitHost(c.snapshot, result)
 }
 
-func (restart) deadline(v *view, why verdict) deadline {
+func (restart) deadline(s *snapshot, why verdict) deadline {
 	if why.reason == ReasonLeftToAdministrator {
-		return deadline{v.limits.restart, topsv1.OperationDeferred, ReasonLeftToAdministrator}
+		return deadline{s.limits.restart, topsv1.OperationDeferred, ReasonLeftToAdministrator}
 	}
-	return deadline{v.limits.restart, v.blame(), ReasonRestartFailed}
+	return deadline{s.limits.restart, s.blame(), ReasonRestartFailed}
 }
 
 // runtimeLacks says what is wrong with the default runtime, "" nothing.
-func runtimeLacks(v *view) string {
-	wanted := cmp.Or(v.wanted.DefaultRuntime, defaultRuntime)
+func runtimeLacks(s *snapshot) string {
+	wanted := cmp.Or(s.wanted.DefaultRuntime, defaultRuntime)
 	switch {
-	case v.f.Host == nil || v.f.Host.Runtime == nil:
+	case s.f.Host == nil || s.f.Host.Runtime == nil:
 		return "the node agent has not told the default runtime"
-	case v.f.Host.Runtime.Default != wanted:
-		return fmt.Sprintf("the default runtime is %q, not %q", v.f.Host.Runtime.Default, wanted)
+	case s.f.Host.Runtime.Default != wanted:
+		return fmt.Sprintf("the default runtime is %q, not %q", s.f.Host.Runtime.Default, wanted)
 	}
 	return ""
 }

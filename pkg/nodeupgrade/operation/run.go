@@ -12,9 +12,9 @@ import (
 
 // run finds the current tasks from the facts and works on them.
 func run(c *changes) {
-	p := c.job.Progress(outcome(c.view, false))
+	p := c.job.Progress(outcome(c.snapshot, false))
 	if p.Complete() {
-		p = c.job.Progress(outcome(c.view, true)) // done means done now (invariant S10)
+		p = c.job.Progress(outcome(c.snapshot, true)) // done means done now (invariant S10)
 	}
 	if p.Complete() {
 		end(c, topsv1.OperationDone, ReasonSucceeded, "")
@@ -84,9 +84,9 @@ func awaitSlot(c *changes) {
 // outcome is what the facts say of a task. A task that was seen done stays done
 // while later ones run, unless something contradicts it; strict looks again at all
 // that can be seen.
-func outcome(v *view, strict bool) func(upgradeplan.Task) upgradeplan.Outcome {
+func outcome(s *snapshot, strict bool) func(upgradeplan.Task) upgradeplan.Outcome {
 	return func(t upgradeplan.Task) upgradeplan.Outcome {
-		row, state := rowOf(t), v.recorded(t).State
+		row, state := rowOf(t), s.recorded(t).State
 		switch state {
 		case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndone:
 			return upgradeplan.Skipped
@@ -96,7 +96,7 @@ func outcome(v *view, strict bool) func(upgradeplan.Task) upgradeplan.Outcome {
 			return upgradeplan.NotDone
 		}
 		passed := state == topsv1.OperationTaskDone && (!strict || !row.rechecked)
-		if row.done(v, t) || passed && row.lasts(v, t) {
+		if row.done(s, t) || passed && row.lasts(s, t) {
 			return upgradeplan.Done
 		}
 		return upgradeplan.NotDone
@@ -106,7 +106,7 @@ func outcome(v *view, strict bool) func(upgradeplan.Task) upgradeplan.Outcome {
 // mark writes down what the facts say of each task.
 func mark(c *changes, p upgradeplan.Progress) {
 	now := metav1.NewTime(c.f.Now)
-	outcomeOf := outcome(c.view, false)
+	outcomeOf := outcome(c.snapshot, false)
 	for t := range c.job.All() {
 		rec := c.task(t)
 		switch {
@@ -155,7 +155,7 @@ func inTime(c *changes, t upgradeplan.Task, v verdict) verdict {
 	if c.f.Node.Since.After(from) {
 		from = c.f.Node.Since // the time the node was away is not the task's
 	}
-	limit := rowOf(t).deadline(c.view, v)
+	limit := rowOf(t).deadline(c.snapshot, v)
 	if until := from.Add(limit.after); c.f.Now.Before(until) {
 		c.at(until)
 		return v

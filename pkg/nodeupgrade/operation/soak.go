@@ -12,33 +12,33 @@ import (
 // which is the soak time and that of a pod to get available, fails the operation.
 type soak struct{ base }
 
-func (s soak) done(v *view, t upgradeplan.Task) bool {
-	_, text := s.lasting(v, t)
+func (k soak) done(s *snapshot, t upgradeplan.Task) bool {
+	_, text := k.lasting(s, t)
 	return text == ""
 }
 
-func (s soak) attempt(c *changes, t upgradeplan.Task) verdict {
-	at, text := s.lasting(c.view, t)
+func (k soak) attempt(c *changes, t upgradeplan.Task) verdict {
+	at, text := k.lasting(c.snapshot, t)
 	if !at.IsZero() {
 		c.at(at)
 	}
 	return waiting(ReasonInProgress, "%s", text)
 }
 
-func (soak) deadline(v *view, _ verdict) deadline {
-	return deadline{v.limits.soak + v.limits.progress, v.blame(), ReasonSoakFailed}
+func (soak) deadline(s *snapshot, _ verdict) deadline {
+	return deadline{s.limits.soak + s.limits.progress, s.blame(), ReasonSoakFailed}
 }
 
 // lasting says when the soak ends if nothing happens, and what it waits for; ""
 // when it is over.
-func (soak) lasting(v *view, t upgradeplan.Task) (until time.Time, text string) {
-	rec := v.recorded(t)
+func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text string) {
+	rec := s.recorded(t)
 	if rec.StartTime == nil {
 		return time.Time{}, "it has not begun"
 	}
 	from := rec.StartTime.Time
-	for _, target := range v.wanted.Targets {
-		m := v.member(target.Component)
+	for _, target := range s.wanted.Targets {
+		m := s.member(target.Component)
 		if m == nil || m.Pod == nil || m.Pod.Terminating || !m.Pod.Available {
 			return time.Time{}, fmt.Sprintf("the pod of %s is not available", target.Component)
 		}
@@ -46,9 +46,9 @@ func (soak) lasting(v *view, t upgradeplan.Task) (until time.Time, text string) 
 			from = m.Pod.Since
 		}
 	}
-	until = from.Add(v.limits.soak)
-	if v.f.Now.Before(until) {
-		return until, fmt.Sprintf("all pods have to stay available for %s", v.limits.soak)
+	until = from.Add(s.limits.soak)
+	if s.f.Now.Before(until) {
+		return until, fmt.Sprintf("all pods have to stay available for %s", s.limits.soak)
 	}
 	return until, ""
 }

@@ -32,7 +32,7 @@ type row struct {
 var table = []row{
 	{action: upgradeplan.ActionPrecheck, target: upgradeplan.TargetNode, kind: precheck{}, traits: traits{prepares: true}},
 	{action: upgradeplan.ActionPrepull, component: true, kind: prepull{}, traits: traits{prepares: true}},
-	{action: upgradeplan.ActionCordon, target: upgradeplan.TargetNode, kind: cordon{}, kept: true},
+	{action: upgradeplan.ActionCordon, target: upgradeplan.TargetNode, kind: cordonNode{}, kept: true},
 	{action: upgradeplan.ActionEvict, target: upgradeplan.TargetNode, kind: evict{}},
 	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetDriver, component: true, kind: replaceDriver{}, traits: traits{disturbs: true}, closed: true, rechecked: true},
 	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetDriver, kind: verify{lacks: driverLacks}, closed: true, rechecked: true},
@@ -42,7 +42,7 @@ var table = []row{
 	{action: upgradeplan.ActionReplace, component: true, kind: replace{}, rechecked: true},
 	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetAllocatable, kind: verify{lacks: allocatableLacks}, rechecked: true},
 	{action: upgradeplan.ActionSoak, target: upgradeplan.TargetNode, kind: soak{}},
-	{action: upgradeplan.ActionUncordon, target: upgradeplan.TargetNode, kind: uncordon{}, kept: true, last: true},
+	{action: upgradeplan.ActionUncordon, target: upgradeplan.TargetNode, kind: uncordonNode{}, kept: true, last: true},
 }
 
 // rowOf returns the row of a task, nil when there is none.

@@ -11,18 +11,18 @@ import (
 // kind is one kind of task. Its values keep nothing.
 type kind interface {
 	// done reports whether the facts show the task done.
-	done(v *view, t upgradeplan.Task) bool
+	done(s *snapshot, t upgradeplan.Task) bool
 	// attempt works on the task while it is current, and returns how it stands.
 	attempt(c *changes, t upgradeplan.Task) verdict
 	// deadline returns that of an attempt that stands as why says.
-	deadline(v *view, why verdict) deadline
+	deadline(s *snapshot, why verdict) deadline
 	// lasts reports whether a task that was seen done still counts as done, though the
 	// facts do not show it any more.
-	lasts(v *view, t upgradeplan.Task) bool
+	lasts(s *snapshot, t upgradeplan.Task) bool
 	// retry makes sure that a task that a person retries is not done at once.
 	retry(c *changes, t upgradeplan.Task)
-	// overtaken returns why what the task brings is out of date, "" when it is not.
-	overtaken(v *view, t upgradeplan.Task) string
+	// superseded returns why what the task brings is out of date, "" when it is not.
+	superseded(s *snapshot, t upgradeplan.Task) string
 }
 
 // verdict is how a current task stands: why it waits, or, with a phase, that the
@@ -49,21 +49,21 @@ type deadline struct {
 // run; a retry has nothing to forget; and nothing overtakes it.
 type base struct{}
 
-func (base) lasts(v *view, t upgradeplan.Task) bool {
-	stage := v.stageOf(t)
-	return v.begun(func(later upgradeplan.Task) bool { return v.stageOf(later) > stage }, false)
+func (base) lasts(s *snapshot, t upgradeplan.Task) bool {
+	stage := s.stageOf(t)
+	return s.begun(func(later upgradeplan.Task) bool { return s.stageOf(later) > stage }, false)
 }
 
 func (base) retry(*changes, upgradeplan.Task) {}
 
-func (base) overtaken(*view, upgradeplan.Task) string { return "" }
+func (base) superseded(*snapshot, upgradeplan.Task) string { return "" }
 
-// hostWaits words what the agent is doing.
-func hostWaits(v *view, result *topsv1.HostTaskResult) verdict {
+// awaitHost words what the agent is doing.
+func awaitHost(s *snapshot, result *topsv1.HostTaskResult) verdict {
 	switch {
 	case result != nil && result.State == topsv1.HostTaskWaiting:
 		return waiting(ReasonLeftToAdministrator, "%s", result.Message)
-	case v.silent():
+	case s.silent():
 		return waiting(ReasonInProgress, "the node agent is silent")
 	case result != nil && result.Message != "":
 		return waiting(ReasonInProgress, "%s", result.Message)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -34,7 +34,7 @@ type world struct {
 	version  int // of the API server
 	nu       topsv1.NodeUpgrade
 	nuAt     int
-	node     drain.NodeFacts
+	node     cordon.NodeFacts
 	taint    string
 	ready    bool
 	since    time.Time
@@ -77,7 +77,7 @@ type hostTruth struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), ready: true, version: 100}
 	w.since = w.now.Add(-time.Hour)
-	w.node = drain.NodeFacts{Name: theNode, ResourceVersion: w.bump()}
+	w.node = cordon.NodeFacts{Name: theNode, ResourceVersion: w.bump()}
 	for i, c := range []string{upgradeplan.TargetNFD, upgradeplan.TargetDriver, upgradeplan.TargetToolkit, upgradeplan.TargetDevicePlugin, upgradeplan.TargetExporter} {
 		m := &truth{component: c, newest: "v1"}
 		w.members = append(w.members, m)

@@ -16,7 +16,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -123,7 +123,7 @@ func (r rolloutReader) podsOfDaemonSet(ctx context.Context, ds *appsv1.DaemonSet
 const podPage = 500
 
 // podsOn returns the pods that drains are about, by node.
-func (r rolloutReader) podsOn(ctx context.Context, drains map[string]drain.Policy) (map[string][]corev1.Pod, error) {
+func (r rolloutReader) podsOn(ctx context.Context, drains map[string]eviction.Policy) (map[string][]corev1.Pod, error) {
 	pods := map[string][]corev1.Pod{}
 	for next := ""; ; {
 		var page corev1.PodList

@@ -1,0 +1,27 @@
+package daemonset
+
+import "fmt"
+
+// SettingsError says which annotation or field is wrong and what it may be.
+// Reason is one CamelCase word for a condition.
+type SettingsError struct {
+	Reason  string
+	Message string
+}
+
+func (e *SettingsError) Error() string { return e.Message }
+
+// Reasons of a SettingsError.
+const (
+	ReasonInvalidStrategy       = "InvalidUpdateStrategy"
+	ReasonInvalidMaxUnavailable = "InvalidMaxUnavailable"
+	ReasonInvalidPaused         = "InvalidPaused"
+	ReasonPolicyNotFound        = "UpgradePolicyNotFound"
+	ReasonInvalidPolicy         = "InvalidUpgradePolicy"
+	ReasonNotOnDelete           = "UpdateTypeNotOnDelete"
+	ReasonInvalidUpgradeOnly    = "InvalidUpgradeOnly"
+)
+
+func settingsError(reason, format string, args ...any) error {
+	return &SettingsError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,198 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// drainPolicy is the default policy with a change.
+func drainPolicy(change func(*topsv1.DrainPolicy)) *topsv1.DrainPolicy {
+	d := DefaultPolicy()
+	change(&d)
+	return &d
+}
+
+func named(ns, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: ns, Name: name}
+}
+
+// factsOf are the facts of n1 when it is Ready, and kubectl's filters have no objections.
+func factsOf(p Policy, pods ...corev1.Pod) Facts {
+	f := Facts{NodeReady: true}
+	for _, pod := range Candidates("n1", pods, p) {
+		f.Pods = append(f.Pods, Pod{Pod: pod})
+	}
+	return f
+}
+
+// TestDecide decides about one pod, half a minute after the drain began.
+func TestDecide(t *testing.T) {
+	const (
+		losesData = "Pods with local storage (drain.emptyDir: Delete evicts them)"
+		losesPod  = "Pods that declare no controller (drain.unmanaged: Delete evicts them)"
+	)
+	both := Pod{LosesData: "Pods with local storage", LosesPod: "Pods that declare no controller"}
+	data, itself := Pod{LosesData: both.LosesData}, Pod{LosesPod: both.LosesPod}
+	all := func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll }
+	waits := func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 31 }
+	type outcome struct {
+		State  State
+		Reason string
+		Since  time.Time
+	}
+	for _, tc := range []struct {
+		name   string
+		pod    corev1.Pod
+		policy func(*topsv1.DrainPolicy)
+		facts  func(*Facts)
+		// filtered is what kubectl's filters say of the pod.
+		filtered Pod
+		evict    bool
+		want     *outcome // nil: the drain is not about it, or it is evicted
+	}{
+		{name: "evicts a pod that uses the accelerator", pod: pod("a"), evict: true},
+		{name: "is not about a pod that does not", pod: pod("a", withoutGCU), filtered: Pod{LosesData: "x", LosesPod: "y"}},
+		{name: "evicts any pod with scope All", pod: pod("a", withoutGCU), policy: all, evict: true},
+		{name: "is about no pod with scope None", pod: pod("a"), policy: func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainNone }},
+		{name: "is not about a finished pod", pod: pod("a", inPhase(corev1.PodFailed))},
+		{name: "is not about a pod on another node", pod: podOn("n2", "a")},
+		{name: "evicts a pod that has not started", pod: pod("a", inPhase(corev1.PodPending)), evict: true},
+		{name: "skips a pod that the selector leaves", pod: pod("a", labelled("keep", "yes")),
+			policy: func(d *topsv1.DrainPolicy) {
+				d.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "keep", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+			}, want: &outcome{State: Skipped, Reason: "podSelector of the policy leaves it"}},
+		{name: "skips a pod of a DaemonSet", pod: pod("a"), filtered: Pod{Stays: "ignoring DaemonSet-managed Pods"}, want: &outcome{State: Skipped, Reason: "ignoring DaemonSet-managed Pods"}},
+		{name: "skips a static pod with scope All", pod: pod("a"), filtered: Pod{Stays: "ignoring static Pods"}, policy: all, want: &outcome{State: Skipped, Reason: "ignoring static Pods"}},
+		{name: "never evicts its own pod, by UID", pod: pod("a", withoutGCU), policy: all,
+			facts: func(f *Facts) { f.Self.UID = "uid-a" }, want: &outcome{State: Skipped, Reason: "the operator runs in it"}},
+		{name: "never evicts its own pod, by name", pod: pod("a", withoutGCU), policy: all,
+			facts: func(f *Facts) { f.Self.NamespacedName = named("ns", "a") }, want: &outcome{State: Skipped, Reason: "the operator runs in it"}},
+		{name: "evicts a pod of its name in another namespace", pod: pod("a"),
+			facts: func(f *Facts) { f.Self.NamespacedName = named("other", "a") }, evict: true},
+		{name: "says when a DaemonSet could not be looked up", pod: pod("a"), filtered: Pod{Unknown: "no answer"}, want: &outcome{State: Failed, Reason: "no answer"}},
+
+		{name: "blocks on an emptyDir", pod: pod("a"), filtered: data, want: &outcome{State: Blocked, Reason: losesData}},
+		{name: "blocks on an unmanaged pod", pod: pod("a"), filtered: itself, want: &outcome{State: Blocked, Reason: losesPod}},
+		{name: "says both", pod: pod("a"), filtered: both, want: &outcome{State: Blocked, Reason: losesData + ", " + losesPod}},
+		{name: "evicts a pod with an emptyDir when told to", pod: pod("a"), filtered: data,
+			policy: func(d *topsv1.DrainPolicy) { d.EmptyDir = topsv1.DrainDelete }, evict: true},
+		{name: "evicts an unmanaged pod when told to", pod: pod("a"), filtered: itself,
+			policy: func(d *topsv1.DrainPolicy) { d.Unmanaged = topsv1.DrainDelete }, evict: true},
+		{name: "does not take one permission for the other", pod: pod("a"), filtered: itself,
+			policy: func(d *topsv1.DrainPolicy) { d.EmptyDir = topsv1.DrainDelete }, want: &outcome{State: Blocked, Reason: losesPod}},
+
+		{name: "waits for a pod that terminates, since it was asked", pod: pod("a", terminatingSince(start.Add(10*time.Second))), filtered: itself,
+			want: &outcome{State: Terminating, Since: start.Add(10 * time.Second)}},
+		{name: "leaves a pod of a Job to complete", pod: pod("a", ownedBy("batch/v1", "Job")), filtered: data, policy: waits,
+			want: &outcome{State: Running, Reason: "its Job is left to complete"}},
+		{name: "leaves a pod of a volcano Job to complete", pod: pod("a", ownedBy("batch.volcano.sh/v1alpha1", "Job")), policy: waits,
+			want: &outcome{State: Running, Reason: "its Job is left to complete"}},
+		{name: "evicts a pod of a Job when its time is over", pod: pod("a", ownedBy("batch/v1", "Job")),
+			policy: func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 30 }, evict: true},
+		{name: "waits for no other pod when it waits for Jobs", pod: pod("a"), policy: waits, evict: true},
+
+		{name: "evicts nothing on a node that is not Ready", pod: pod("a"),
+			facts: func(f *Facts) { f.NodeReady = false }, want: &outcome{State: Unconfirmed, Reason: "the node is not Ready"}},
+		{name: "says since when nobody confirms that a pod is gone", pod: pod("a", terminatingSince(start)),
+			facts: func(f *Facts) { f.NodeReady = false }, want: &outcome{State: Unconfirmed, Reason: "the node is not Ready", Since: start}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			policy := policyOf(t, nil)
+			if tc.policy != nil {
+				policy = policyOf(t, drainPolicy(tc.policy))
+			}
+			facts := factsOf(policy, tc.pod)
+			for i := range facts.Pods {
+				tc.filtered.Pod = facts.Pods[i].Pod
+				facts.Pods[i] = tc.filtered
+			}
+			if tc.facts != nil {
+				tc.facts(&facts)
+			}
+			evict, r := Decide(facts, policy, nil, start, start.Add(30*time.Second))
+			if got := len(evict) == 1; got != tc.evict {
+				t.Errorf("evicts it: %t, want %t", got, tc.evict)
+			}
+			var want []Outcome
+			if tc.want != nil {
+				want = []Outcome{{Pod: named("ns", "a"), UID: "uid-a", State: tc.want.State, Reason: tc.want.Reason, Since: tc.want.Since}}
+			}
+			if diff := cmp.Diff(want, r.Pods); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
+	refused := Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Refused, Reason: "cause", Budget: named("ns", "budget")}
+	tried := Attempts{"uid-a": {Time: start, Outcome: refused}, "uid-of-the-past": {Time: start}}
+	facts := factsOf(policyOf(t, nil), pod("a"), pod("b"))
+	for _, tc := range []struct {
+		name  string
+		after time.Duration
+		evict []string
+		want  Result
+	}{
+		{"says again what was said within five seconds", RetryInterval - time.Nanosecond, []string{"b"},
+			Result{NodeReady: true, Pods: []Outcome{refused}, Attempts: Attempts{"uid-a": tried["uid-a"]}}},
+		{"tries again after five seconds", RetryInterval, []string{"a", "b"}, Result{NodeReady: true, Attempts: Attempts{}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			evict, r := Decide(facts, policyOf(t, nil), tried, start, start.Add(tc.after))
+			var names []string
+			for _, p := range evict {
+				names = append(names, p.Name)
+			}
+			if diff := cmp.Diff(tc.evict, names); diff != "" {
+				t.Errorf("evictions: %s", diff)
+			}
+			if diff := cmp.Diff(tc.want, r, cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheAnswerIsTheSameForAnyOrderOfPods(t *testing.T) {
+	pods := []corev1.Pod{pod("c"), pod("a"), pod("b", ownedBy("batch/v1", "Job")), pod("d", terminatingSince(start))}
+	policy := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 1 }))
+	names := func(pods ...corev1.Pod) []string {
+		evict, r := Decide(factsOf(policy, pods...), policy, nil, start, start)
+		var found []string
+		for _, p := range evict {
+			found = append(found, p.Name)
+		}
+		for _, o := range r.Pods {
+			found = append(found, o.Pod.Name)
+		}
+		return found
+	}
+	for _, order := range [][]corev1.Pod{{pods[0], pods[1], pods[2], pods[3]}, {pods[3], pods[2], pods[1], pods[0]}} {
+		if diff := cmp.Diff([]string{"a", "c", "b", "d"}, names(order...)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestPolicyOf(t *testing.T) {
+	grace := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.GracePeriodSeconds = ptr.To(int32(7)) }))
+	request := Request(Outcome{Pod: named("ns", "a"), UID: "uid-a"}, &grace)
+	want := &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(7)), Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID("uid-a"))}}
+	if diff := cmp.Diff(want, request.DeleteOptions); diff != "" {
+		t.Error(diff)
+	}
+	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+	if _, err := PolicyOf(drainPolicy(func(d *topsv1.DrainPolicy) { d.PodSelector = bad })); err == nil {
+		t.Error("a selector that cannot be understood is taken for another one")
+	}
+}

@@ -1,0 +1,73 @@
+package eviction
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func withCause(err *apierrors.StatusError, cause metav1.CauseType, says string) error {
+	if err.ErrStatus.Details == nil {
+		err.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause, Message: says})
+	return fmt.Errorf("wrapped: %w", err)
+}
+
+func TestResponseTo(t *testing.T) {
+	pods := corev1.Resource("pods")
+	const needs = "The disruption budget web needs 2 healthy pods and has 2 currently"
+	for _, tc := range []struct {
+		name string
+		err  error
+		want Outcome
+	}{
+		{"evicted", nil, Outcome{State: Evicted}},
+		{"gone", apierrors.NewNotFound(pods, "a"), Outcome{State: Gone}},
+		{"another pod of its name", apierrors.NewConflict(pods, "a", errors.New("the UID in the precondition does not match")), Outcome{State: Gone}},
+		{"refused by a budget", withCause(apierrors.NewTooManyRequests("Cannot evict pod", 0), policyv1.DisruptionBudgetCause, needs),
+			Outcome{State: Refused, Reason: needs, Budget: named("ns", "web")}},
+		{"refused in words that are not known", withCause(apierrors.NewTooManyRequests("Cannot evict pod", 0), policyv1.DisruptionBudgetCause, "No."),
+			Outcome{State: Refused, Reason: "No.", Budget: named("ns", "")}},
+		{"a server that is too busy", apierrors.NewTooManyRequests("too many requests", 1), Outcome{State: Failed, Reason: "too many requests"}},
+		{"a server that is too busy and says why", withCause(apierrors.NewTooManyRequests("too many requests", 1), metav1.CauseTypeUnexpectedServerResponse, "slow down"),
+			Outcome{State: Failed, Reason: "wrapped: too many requests"}},
+		{"a namespace that is being deleted", withCause(apierrors.NewForbidden(pods, "a", errors.New("no")), corev1.NamespaceTerminatingCause, "ns"),
+			Outcome{State: Failed, Reason: "its namespace is being deleted, and the pod with it"}},
+		{"any other error", errors.New("no answer"), Outcome{State: Failed, Reason: "no answer"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.want.Pod = named("ns", "a")
+			if diff := cmp.Diff(tc.want, ResponseTo(Outcome{Pod: named("ns", "a")}, tc.err)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func outcomes(ready bool, states ...State) Result {
+	r := Result{NodeReady: ready}
+	for i, s := range states {
+		r.Pods = append(r.Pods, Outcome{Pod: named("ns", fmt.Sprintf("p%d", i)), State: s})
+	}
+	return r
+}
+
+func TestTheMessageNamesPodsAndWhatHoldsThem(t *testing.T) {
+	r := outcomes(true, Terminating, Refused, Blocked, Refused, Failed, Skipped, Refused)
+	for i, budget := range map[int]string{1: "web", 3: "db", 6: "web"} {
+		r.Pods[i].Budget = named("ns", budget)
+	}
+	r.Pods[2].Reason, r.Pods[4].Reason = "no controller", "no answer"
+	want := "PodDisruptionBudget ns/db refuses: ns/p3; PodDisruptionBudget ns/web refuses: ns/p1, ns/p6; " +
+		"blocked, no controller: ns/p2; failed, no answer: ns/p4; terminating: ns/p0"
+	if diff := cmp.Diff(want, r.Message()); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,84 @@
+package eviction
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Policy is a DrainPolicy that was understood. Get it from PolicyOf.
+type Policy struct {
+	scope              topsv1.DrainScope
+	podSelector        labels.Selector
+	resources, devices []string
+	gracePeriodSeconds *int64
+	jobs               time.Duration
+	deleteEmptyDir     bool
+	deleteUnmanaged    bool
+}
+
+// PolicyOf returns the policy of spec.drain of an UpgradePolicy; nil is the
+// default. What the API server cannot check, the selector, is an error here: it
+// never becomes another selector (invariant S12).
+func PolicyOf(spec *topsv1.DrainPolicy) (Policy, error) {
+	s := DefaultPolicy()
+	if spec != nil {
+		s = *spec
+	}
+	p := Policy{
+		scope: s.Scope, podSelector: labels.Everything(), resources: s.Resources, devices: s.DevicePaths,
+		jobs:            time.Duration(s.WaitForJobsSeconds) * time.Second,
+		deleteEmptyDir:  s.EmptyDir == topsv1.DrainDelete,
+		deleteUnmanaged: s.Unmanaged == topsv1.DrainDelete,
+	}
+	if s.GracePeriodSeconds != nil {
+		seconds := int64(*s.GracePeriodSeconds)
+		p.gracePeriodSeconds = &seconds
+	}
+	if s.PodSelector == nil {
+		return p, nil
+	}
+	var err error
+	if p.podSelector, err = metav1.LabelSelectorAsSelector(s.PodSelector); err != nil {
+		return p, fmt.Errorf("podSelector of drain: %w", err)
+	}
+	return p, nil
+}
+
+// All is the policy for all pods of a node, not only those that use its accelerator.
+func (p Policy) All() Policy {
+	p.scope = topsv1.DrainAll
+	return p
+}
+
+// Accelerates reports whether a resource of a node is one of the accelerator.
+func (p Policy) Accelerates(resource string) bool { return matchesAny(resource, p.resources) }
+
+// DefaultPolicy says the defaults of the CRD again, for an UpgradePolicy without
+// drain and for none at all.
+func DefaultPolicy() topsv1.DrainPolicy {
+	return topsv1.DrainPolicy{
+		Scope:          topsv1.DrainAccelerator,
+		Resources:      []string{"enflame.com/*", "enflame-tech.com/*"},
+		DevicePaths:    []string{"/dev/gcu*", "/dev/vgcu*"},
+		TimeoutSeconds: 300,
+		EmptyDir:       topsv1.DrainBlock,
+		Unmanaged:      topsv1.DrainBlock,
+	}
+}
+
+// matchesAny reports whether s is one of the patterns, or begins like one that ends with *.
+func matchesAny(s string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if beginning, ok := strings.CutSuffix(pattern, "*"); ok {
+			return strings.HasPrefix(s, beginning)
+		}
+		return s == pattern
+	})
+}

@@ -1,0 +1,50 @@
+package drain
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
+)
+
+// states is a result with a pod in each of some states.
+func states(all ...eviction.State) eviction.Result {
+	r := eviction.Result{NodeReady: true}
+	for _, s := range all {
+		r.Pods = append(r.Pods, eviction.Outcome{State: s})
+	}
+	return r
+}
+
+func TestMetricsCountTheNodesThatSomebodyElseHolds(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	m.evicted(eviction.Evicted)
+	m.evicted(eviction.Refused)
+	m.evicted(eviction.Refused)
+	m.passed("n1", states(eviction.Refused))
+	m.passed("n1", states(eviction.Refused))
+	m.passed("n2", states(eviction.Blocked))
+	m.passed("n3", states(eviction.Terminating, eviction.Running, eviction.Failed))
+	m.passed("n4", states(eviction.Refused))
+	m.passed("n4", states(eviction.Terminating))
+	m.passed("n5", states(eviction.Blocked))
+	m.Ended("n5")
+	want := `
+# HELP gcu_drain_blocked_nodes Nodes that are being drained and not getting empty: a PodDisruptionBudget refuses, or the policy keeps a pod.
+# TYPE gcu_drain_blocked_nodes gauge
+gcu_drain_blocked_nodes 2
+# HELP gcu_drain_evictions_total Evictions that were tried, by result: evicted, refused by a PodDisruptionBudget, gone before, or failed.
+# TYPE gcu_drain_evictions_total counter
+gcu_drain_evictions_total{result="evicted"} 1
+gcu_drain_evictions_total{result="failed"} 0
+gcu_drain_evictions_total{result="gone"} 0
+gcu_drain_evictions_total{result="refused"} 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

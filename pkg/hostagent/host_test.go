@@ -1,0 +1,31 @@
+package hostagent
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+)
+
+func TestChoose(t *testing.T) {
+	silent := errors.New("silent")
+	tests := map[string]struct {
+		in   candidates
+		want task.Engine
+	}{
+		"containerd runs the pods":                      {candidates{docker: silent}, task.Containerd},
+		"docker with a containerd that runs no pods":    {candidates{containerd: silent}, task.Docker},
+		"both answer: the kubelet speaks to containerd": {candidates{}, task.Containerd},
+		"both answer and cri-dockerd is there":          {candidates{criDockerd: true}, task.Docker},
+		"cri-dockerd is there and docker is down":       {candidates{criDockerd: true, docker: silent}, task.Docker},
+		"none answers": {candidates{containerd: silent, docker: silent}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := choose(test.in)
+			if got != test.want || (err == nil) != (test.want != "") {
+				t.Errorf("choose = %q, %v, want %q", got, err, test.want)
+			}
+		})
+	}
+}

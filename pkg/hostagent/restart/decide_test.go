@@ -1,0 +1,120 @@
+package restart
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+)
+
+func TestDecide(t *testing.T) {
+	gone := errors.New("connection refused")
+	fresh := func(change func(*Facts)) Facts {
+		s := Facts{
+			Want: task.RestartRuntime{DefaultRuntime: "enflame", Allowed: true}, CanRestart: true, Command: "systemctl restart docker", Config: "/etc/docker/daemon.json",
+			Runtime: task.RuntimeFacts{Engine: task.Docker, Instance: "boot/1/1", Default: "runc"}, Configured: "enflame", Named: true,
+		}
+		change(&s)
+		return s
+	}
+	after := func(change func(*Facts)) Facts {
+		s := fresh(func(*Facts) {})
+		s.Begun = &task.Begun{Engine: task.Docker, Before: "boot/1/1", Attempts: 1}
+		change(&s)
+		return s
+	}
+	same := func(*Facts) {}
+	type want struct {
+		Step   Step
+		State  task.State
+		Reason task.Reason
+	}
+	tests := map[string]struct {
+		in   Facts
+		want want
+	}{
+		"asks when the default is another one": {fresh(same), want{Begin, task.Running, task.ReasonInProgress}},
+		"skips when the running daemon has the wanted default": {fresh(func(s *Facts) { s.Runtime.Default = "enflame" }),
+			want{Report, task.Done, task.ReasonAlreadyDefault}},
+		"skips even when the files say otherwise": {fresh(func(s *Facts) { s.Runtime.Default, s.Configured = "enflame", "runc" }),
+			want{Report, task.Done, task.ReasonAlreadyDefault}},
+		"leaves it to the administrator": {fresh(func(s *Facts) { s.Want.Allowed = false }),
+			want{Report, task.Waiting, task.ReasonLeftToAdministrator}},
+		"does not restart for a configuration that is not there": {fresh(func(s *Facts) { s.Configured = "runc" }),
+			want{Report, task.Failed, task.ReasonNotConfigured}},
+		"waits for the toolkit to configure it": {fresh(func(s *Facts) { s.Configured, s.Fresh = "runc", true }),
+			want{Report, task.Running, task.ReasonNotConfigured}},
+		"waits for the toolkit to name it": {fresh(func(s *Facts) { s.Configured, s.Named, s.Fresh = "", false, true }),
+			want{Report, task.Running, task.ReasonNotConfigured}},
+		"does not wait when it is configured": {fresh(func(s *Facts) { s.Fresh = true }), want{Begin, task.Running, task.ReasonInProgress}},
+		"restarts when the files do not say": {fresh(func(s *Facts) { s.Configured, s.Named = "", false }),
+			want{Begin, task.Running, task.ReasonInProgress}},
+		"begins nothing it could not tell from nothing": {fresh(func(s *Facts) { s.InstanceErr = gone }),
+			want{Report, task.Running, task.ReasonInstanceUnknown}},
+		"needs a service manager":            {fresh(func(s *Facts) { s.CanRestart = false }), want{Report, task.Failed, task.ReasonNoServiceManager}},
+		"waits for an engine":                {fresh(func(s *Facts) { s.EngineErr = gone }), want{Report, task.Running, task.ReasonNoEngine}},
+		"starts a daemon that does not run":  {fresh(func(s *Facts) { s.Runtime.Instance, s.StatusErr = NotRunning, gone }), want{Begin, task.Running, task.ReasonInProgress}},
+		"asks after the request is recorded": {after(func(s *Facts) { s.Begun.Attempts = 0 }), want{Step: Attempt}},
+
+		"is done by facts when it comes back": {after(func(s *Facts) { s.Runtime.Instance, s.Runtime.Default = "boot/2/9", "enflame" }),
+			want{Finish, task.Done, task.ReasonRestarted}},
+		"is done after a reboot": {after(func(s *Facts) { s.Runtime.Instance, s.Runtime.Default = "other/1/1", "enflame" }),
+			want{Finish, task.Done, task.ReasonRestarted}},
+		"is done even past the deadline": {after(func(s *Facts) { s.Runtime.Instance, s.Runtime.Default, s.Expired = "boot/2/9", "enflame", true }),
+			want{Finish, task.Done, task.ReasonRestarted}},
+		"never restarts a second time for a wrong default": {after(func(s *Facts) { s.Runtime.Instance = "boot/2/9" }),
+			want{Finish, task.Failed, task.ReasonWrongDefault}},
+		"waits for the socket of the new daemon": {after(func(s *Facts) { s.Runtime.Instance, s.StatusErr = "boot/2/9", gone }), want{Step: Wait}},
+		"fails when the new daemon does not answer in time": {after(func(s *Facts) { s.Runtime.Instance, s.StatusErr, s.Expired = "boot/2/9", gone, true }),
+			want{Finish, task.Failed, task.ReasonNotBack}},
+		"waits for its own container": {after(func(s *Facts) {
+			s.Runtime.Instance, s.Runtime.Default, s.OwnGone = "boot/2/9", "enflame", gone
+		}), want{Step: Wait}},
+		"fails when its own container stays away": {after(func(s *Facts) {
+			s.Runtime.Instance, s.Runtime.Default, s.OwnGone, s.Expired = "boot/2/9", "enflame", gone, true
+		}), want{Finish, task.Failed, task.ReasonNotBack}},
+
+		"waits a while for a restart that was handed over": {after(same), want{Step: Wait}},
+		"asks again when nothing came of it":               {after(func(s *Facts) { s.Settled = true }), want{Step: Attempt}},
+		"does not ask while it is going on":                {after(func(s *Facts) { s.Settled, s.Busy = true, true }), want{Step: Wait}},
+		"does not ask again when it cannot tell":           {after(func(s *Facts) { s.Settled, s.BusyErr = true, gone }), want{Step: Wait}},
+		"asks the first time all the same, to hear why":    {after(func(s *Facts) { s.Begun.Attempts, s.BusyErr = 0, gone }), want{Step: Attempt}},
+		"does not ask again after an answer":               {after(func(s *Facts) { s.Settled, s.Begun.Answered = true, true }), want{Step: Wait}},
+		"does not ask for ever":                            {after(func(s *Facts) { s.Settled, s.Begun.Attempts = true, maxAttempts }), want{Step: Wait}},
+		"asks nothing past the deadline":                   {after(func(s *Facts) { s.Settled, s.Expired = true, true }), want{Finish, task.Failed, task.ReasonNotRestarted}},
+		"waits while it cannot tell the instance":          {after(func(s *Facts) { s.InstanceErr, s.Settled = gone, true }), want{Step: Wait}},
+		"fails at the deadline without knowing":            {after(func(s *Facts) { s.InstanceErr, s.Expired = gone, true }), want{Finish, task.Failed, task.ReasonInstanceUnknown}},
+		"fails at once when it was refused without effect": {after(func(s *Facts) { s.Begun.Refused = "exit status 1" }), want{Finish, task.Failed, task.ReasonRestartFailed}},
+		"tells what to do for a daemon that did not come back, and waits": {after(func(s *Facts) {
+			s.Runtime.Instance, s.Begun.Refused, s.Begun.Answered = NotRunning, "exit status 1", true
+		}),
+			want{Wait, task.Running, task.ReasonNotBack}},
+		"tells the same of one that is begun anew and ends again": {after(func(s *Facts) {
+			s.Runtime.Instance, s.StatusErr, s.Begun.Refused, s.Begun.Answered = "boot/2/9", gone, "exit status 1", true
+		}), want{Wait, task.Running, task.ReasonNotBack}},
+		"waits for a daemon that is said to be restarted":   {after(func(s *Facts) { s.Runtime.Instance, s.Begun.Answered = NotRunning, true }), want{Step: Wait}},
+		"fails when the daemon does not come up":            {after(func(s *Facts) { s.Runtime.Instance, s.Expired = NotRunning, true }), want{Finish, task.Failed, task.ReasonNotBack}},
+		"is done when the daemon took the new default live": {after(func(s *Facts) { s.Runtime.Default = "enflame" }), want{Finish, task.Done, task.ReasonAlreadyDefault}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(test.in)
+			if diff := cmp.Diff(test.want, want{d.Step, d.State, d.Reason}); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if test.want.Reason == task.ReasonLeftToAdministrator && !strings.Contains(d.Message, "systemctl restart docker") {
+				t.Errorf("%q does not say what to run", d.Message)
+			}
+			if test.want.Reason == task.ReasonNotBack && test.in.OwnGone == nil && d.Message != "docker does not answer"+because(test.in)+
+				": its log on the node says why; repair /etc/docker/daemon.json there, and run: systemctl restart docker" {
+				t.Errorf("%q does not say what to do", d.Message)
+			}
+			if d.State != "" && d.Message == "" {
+				t.Error("it does not say why")
+			}
+		})
+	}
+}

@@ -1,0 +1,31 @@
+package task
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSuperfluousRecordsAreTheOldestThatEnded(t *testing.T) {
+	noon := time.Date(2023, 5, 24, 12, 0, 0, 0, time.UTC)
+	records := map[string]Record{}
+	for i, state := range []State{Done, Running, Failed, Running, Done} {
+		at := noon.Add(time.Duration(i) * time.Second)
+		r := Record{Result: Result{ID: fmt.Sprint("op-", i), Task: "a_b", State: state, Started: at}}
+		if state != Running {
+			r.Result.Finished = at
+		}
+		if i == 1 {
+			r.Begun = &Begun{} // a restart that may still take effect
+		}
+		records[r.Key()] = r
+	}
+	if diff := cmp.Diff([]string{"op-0_a_b", "op-2_a_b", "op-3_a_b"}, Superfluous(records, 1)); diff != "" {
+		t.Errorf("keeping one (-want +got):\n%s", diff)
+	}
+	if got := Superfluous(records, 4); got != nil {
+		t.Errorf("keeping four of four: %v", got)
+	}
+}

@@ -1,0 +1,160 @@
+// Package task says what is asked of the host of a node and what became of it: the
+// requests, their results, and the record of a task in the journal.
+package task
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Errors of executing a request. They say that nothing was done, and why.
+var (
+	// ErrInvalid: the request is not well formed.
+	ErrInvalid = errors.New("invalid operation")
+	// ErrBusy: the same task, or another restart, is being executed.
+	ErrBusy = errors.New("busy")
+	// ErrConflict: the operation id was used for something else before.
+	ErrConflict = errors.New("the operation id was used for something else")
+	// ErrLost: the record of this restart cannot be read any more, so it is not
+	// known whether its host step was done. Only a new operation id can go on.
+	ErrLost = errors.New("the record of this operation is lost")
+	// ErrNotRecorded: the state directory could not be written, for example
+	// because the disk is full. No host step is started that is not recorded.
+	ErrNotRecorded = errors.New("could not record it in the state directory")
+)
+
+// ErrWithdrawn is the cause of the end of a context that ends a pull which is not asked
+// for any more: it is recorded as Failed, instead of to be gone on with.
+var ErrWithdrawn = errors.New("not asked for any more")
+
+// Engine is a container engine.
+type Engine string
+
+// Engines; the zero value is Auto (contract decision D30).
+const (
+	Auto       Engine = "auto"
+	Docker     Engine = "docker"
+	Containerd Engine = "containerd"
+)
+
+// Request asks for one task of an operation on this node. Exactly one of the parameters is set.
+type Request struct {
+	// ID is the operation id of the NodeUpgrade. A restart that was begun is never
+	// begun again under the same ID and Task: who wants another one takes a new ID.
+	ID string
+	// Task tells the tasks of an operation apart, as target_action
+	// (runtime_restart-runtime); see upgradeplan.Task.
+	Task string
+	// Attempt of the asker. It is echoed in the Result, and means nothing here.
+	Attempt int
+	// Since is when the operation began, by the clock of who asks; zero: not known. It is
+	// echoed in the Result of the first attempt, and means nothing here.
+	Since time.Time
+
+	// Engine is Auto when empty.
+	Engine Engine
+
+	Prepull        *Prepull
+	RestartRuntime *RestartRuntime
+	// Verify asks for the facts of this node.
+	Verify bool
+}
+
+// Prepull asks for images on this node, before the node is disturbed.
+type Prepull struct {
+	// Images as they are written in the pod; none is done at once.
+	Images []string
+	// Secrets are the pull secrets of the pod and of its service account, of types
+	// kubernetes.io/dockerconfigjson and dockercfg. They are never recorded.
+	Secrets []corev1.Secret
+	// Note is said in the message of the result: what is wrong with the secrets.
+	Note string
+	// Timeout for all the images; 15 minutes when zero.
+	Timeout time.Duration
+}
+
+// RestartRuntime asks that the running daemon have a default runtime.
+type RestartRuntime struct {
+	// DefaultRuntime is the wanted one: "enflame".
+	DefaultRuntime string
+	// Allowed is --restart-runtime (the seeds' --restart-docker, contract decision
+	// D30): false leaves a restart that is needed to the administrator.
+	Allowed bool
+	// Timeout from the request to the daemon being back; 5 minutes when zero.
+	Timeout time.Duration
+}
+
+const (
+	defaultPullTimeout    = 15 * time.Minute
+	defaultRestartTimeout = 5 * time.Minute
+)
+
+var (
+	idPattern      = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$`)
+	taskPattern    = regexp.MustCompile(`^[A-Za-z0-9.-]{1,63}_[A-Za-z0-9.-]{1,63}$`)
+	runtimePattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
+)
+
+// Validate returns an error that wraps ErrInvalid and says what is wrong.
+func (r Request) Validate() error {
+	set := 0
+	for _, given := range []bool{r.Prepull != nil, r.RestartRuntime != nil, r.Verify} {
+		if given {
+			set++
+		}
+	}
+	switch {
+	case !idPattern.MatchString(r.ID):
+		return fmt.Errorf("%w: id %.80q is not 1 to 63 letters, digits, '-' and '.'", ErrInvalid, r.ID)
+	case !taskPattern.MatchString(r.Task):
+		return fmt.Errorf("%w: task %.80q is not of the form target_action", ErrInvalid, r.Task)
+	case set != 1:
+		return fmt.Errorf("%w: %d parameters are given, exactly one is needed", ErrInvalid, set)
+	case !slices.Contains([]Engine{"", Auto, Docker, Containerd}, r.Engine):
+		return fmt.Errorf("%w: engine %.80q is none of auto, docker, containerd", ErrInvalid, r.Engine)
+	case r.RestartRuntime != nil && !runtimePattern.MatchString(r.RestartRuntime.DefaultRuntime):
+		return fmt.Errorf("%w: %.80q is not the name of a runtime", ErrInvalid, r.RestartRuntime.DefaultRuntime)
+	case r.Timeout() <= 0:
+		return fmt.Errorf("%w: timeout %s is not positive", ErrInvalid, r.Timeout())
+	}
+	if r.Prepull != nil {
+		for _, image := range r.Prepull.Images {
+			if _, err := name.ParseReference(image); err != nil {
+				return fmt.Errorf("%w: image: %w", ErrInvalid, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Timeout is that of the task, with the default filled in.
+func (r Request) Timeout() time.Duration {
+	switch {
+	case r.Prepull != nil && r.Prepull.Timeout != 0:
+		return r.Prepull.Timeout
+	case r.RestartRuntime != nil && r.RestartRuntime.Timeout != 0:
+		return r.RestartRuntime.Timeout
+	case r.Prepull != nil:
+		return defaultPullTimeout
+	}
+	return defaultRestartTimeout
+}
+
+// Subject is what must be the same whenever an operation id is used again.
+func (r Request) Subject() string {
+	switch {
+	case r.Prepull != nil:
+		return "images " + strings.Join(r.Prepull.Images, " ")
+	case r.RestartRuntime != nil:
+		return "default runtime " + r.RestartRuntime.DefaultRuntime + ", engine " + string(cmp.Or(r.Engine, Auto))
+	}
+	return "verify"
+}

@@ -1,0 +1,138 @@
+package hostapi
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+)
+
+const (
+	// ReportPeriod is the age at which a report is renewed. With the time until it
+	// is noticed it stays below the minute that the API promises.
+	ReportPeriod = 40 * time.Second
+	// maxMissing and maxResults are the limits of the API.
+	maxMissing = 16
+	maxResults = 64
+	// keptOperations is how many operations results are shown of.
+	keptOperations = 4
+)
+
+// ReportOf words facts as the API does; results are added by who has them.
+func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
+	report := &topsv1.HostReport{Time: metav1.NewTime(now.UTC().Truncate(time.Second))}
+	if host := facts.Host; host != nil {
+		report.BootID, report.DriverVersion, report.FreeDiskBytes = host.BootID, host.DriverVersion, host.FreeDiskBytes
+		if host.Devices != nil {
+			report.Devices = ptr.To(int32(*host.Devices))
+		}
+		report.Missing = host.Missing[:min(len(host.Missing), maxMissing)]
+	}
+	if engine := facts.Runtime; engine != nil {
+		report.Runtime = &topsv1.RuntimeReport{Engine: string(engine.Engine), Version: engine.Version, Default: engine.Default,
+			RestartStopsContainers: ptr.To(engine.RestartStopsContainers)}
+	}
+	return report
+}
+
+// Due reports whether a report is to be applied: it says anything else than the one
+// that is there, or that one is old. Free disk space alone changes all the time, and
+// is shown with the next.
+func Due(shown, report *topsv1.HostReport) bool {
+	if shown == nil {
+		return true
+	}
+	age := report.Time.Sub(shown.Time.Time)
+	return age >= ReportPeriod || age < 0 || !equality.Semantic.DeepEqual(lasting(shown), lasting(report))
+}
+
+func lasting(r *topsv1.HostReport) *topsv1.HostReport {
+	r = r.DeepCopy()
+	r.Time = metav1.Time{}
+	if r.FreeDiskBytes != nil {
+		r.FreeDiskBytes = ptr.To(int64(0))
+	}
+	return r
+}
+
+// CurrentOperations are the ids of the operations that the NodeUpgrade is about.
+func CurrentOperations(nodeUpgrade *topsv1.NodeUpgrade) []string {
+	var ids []string
+	if o := nodeUpgrade.Spec.Operation; o != nil {
+		ids = append(ids, o.ID)
+	}
+	if o := nodeUpgrade.Status.Operation; o != nil {
+		ids = append(ids, o.ID)
+	}
+	return ids
+}
+
+// ResultsOf words recorded results as the API does, sorted: those of the current
+// operations, and of the last few others for which there is room.
+func ResultsOf(node string, recorded []task.Result, current []string) []topsv1.HostTaskResult {
+	of := map[string][]task.Result{}
+	last := map[string]time.Time{}
+	for _, r := range recorded {
+		of[r.ID] = append(of[r.ID], r)
+		if r.Started.After(last[r.ID]) {
+			last[r.ID] = r.Started
+		}
+	}
+	var others []string
+	for id := range of {
+		if !slices.Contains(current, id) {
+			others = append(others, id)
+		}
+	}
+	slices.SortFunc(others, func(a, b string) int {
+		return cmp.Or(last[b].Compare(last[a]), cmp.Compare(a, b))
+	})
+	var shown []topsv1.HostTaskResult
+	operations := slices.Compact(slices.Concat(current, others))
+	for _, id := range operations[:min(len(operations), keptOperations)] {
+		if len(shown)+len(of[id]) > maxResults {
+			break
+		}
+		for _, r := range of[id] {
+			shown = append(shown, ResultOf(node, r))
+		}
+	}
+	slices.SortFunc(shown, func(a, b topsv1.HostTaskResult) int {
+		return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.Task, b.Task))
+	})
+	return shown
+}
+
+// ResultOf words one result.
+func ResultOf(node string, r task.Result) topsv1.HostTaskResult {
+	result := topsv1.HostTaskResult{
+		Operation: r.ID, Task: node + "_" + r.Task, Attempt: int32(r.Attempt),
+		State: topsv1.HostTaskState(r.State), Reason: string(r.Reason), Message: r.Message,
+	}
+	if !r.Started.IsZero() {
+		result.StartTime = ptr.To(metav1.NewTime(r.Started))
+	}
+	if !r.Finished.IsZero() {
+		result.EndTime = ptr.To(metav1.NewTime(r.Finished))
+	}
+	return result
+}
+
+// WithRefused returns recorded results, and in their place what the executor did not do,
+// by the keys of the tasks.
+func WithRefused(recorded []task.Result, refused map[string]task.Result) []task.Result {
+	all := slices.DeleteFunc(slices.Clone(recorded), func(r task.Result) bool {
+		_, is := refused[task.KeyOf(r.ID, r.Task)]
+		return is
+	})
+	for _, r := range refused {
+		all = append(all, r)
+	}
+	return all
+}

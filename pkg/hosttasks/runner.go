@@ -1,0 +1,168 @@
+package hosttasks
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+	"github.com/topsops/gcu-operator/pkg/hosttasks/hostapi"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// signal wakes the loop: it holds one token at most.
+type signal chan struct{}
+
+func (s signal) set() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// runner has the executor do tasks.
+type runner struct {
+	options Options
+	// woken is set when a result has changed.
+	woken signal
+
+	running sync.WaitGroup
+	mutex   sync.Mutex
+	// underWay are the tasks that the executor has now, by key.
+	underWay map[string]attempt
+	// refused are tasks that the executor would not do, until it does.
+	refused map[string]task.Result
+}
+
+// attempt is a task that the executor has now, and how to end it.
+type attempt struct {
+	task hostapi.Task
+	end  context.CancelCauseFunc
+}
+
+func newRunner(o Options, woken signal) *runner {
+	return &runner{options: o, woken: woken, underWay: map[string]attempt{}, refused: map[string]task.Result{}}
+}
+
+// begin hands a task to the executor, unless it has it or has answered this attempt.
+func (r *runner) begin(ctx context.Context, t hostapi.Task) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if _, is := r.underWay[t.Key()]; is {
+		return
+	}
+	before, known := r.known(t.Key())
+	if known && t.Answered(before) {
+		return
+	}
+	if !known || before.Attempt != t.Attempt {
+		r.options.Log.Info("Beginning a task of the host", "operation", t.Operation.ID, "task", t.String(), "attempt", t.Attempt)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	r.underWay[t.Key()] = attempt{t, cancel}
+	r.running.Go(func() {
+		defer cancel(nil)
+		r.do(ctx, t, before)
+	})
+}
+
+// known returns what is known of a task; it needs the lock.
+func (r *runner) known(key string) (task.Result, bool) {
+	if refused, is := r.refused[key]; is {
+		return refused, true
+	}
+	recorded := r.options.Executor.Results()
+	i := slices.IndexFunc(recorded, func(r task.Result) bool { return task.KeyOf(r.ID, r.Task) == key })
+	if i < 0 {
+		return task.Result{}, false
+	}
+	return recorded[i], true
+}
+
+// do has the executor do a task, and wakes the loop when there is something to report.
+func (r *runner) do(ctx context.Context, t hostapi.Task, before task.Result) {
+	o, err := r.request(ctx, t)
+	if err == nil {
+		_, err = r.options.Executor.Execute(ctx, o)
+	} else {
+		err = fmt.Errorf("%w: %w", task.ErrInvalid, err)
+	}
+	interrupted := ctx.Err() != nil
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	delete(r.underWay, t.Key())
+	delete(r.refused, t.Key())
+	if err != nil && !interrupted {
+		r.refused[t.Key()] = t.Refused(err)
+	}
+	after, known := r.known(t.Key())
+	if !known || after.State == before.State && after.Reason == before.Reason && after.Attempt == before.Attempt {
+		return
+	}
+	r.options.Log.Info("A task of the host has changed", "operation", t.Operation.ID, "task", t.String(), "attempt", t.Attempt,
+		"state", after.State, "reason", after.Reason, "message", after.Message)
+	r.woken.set()
+}
+
+// endWithdrawn ends the pulls that are not asked for any more. Nothing else is ended: a
+// restart that has begun cannot be taken back, and its end is to be reported.
+func (r *runner) endWithdrawn(tasks []hostapi.Task) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for key, of := range r.underWay {
+		wanted := slices.ContainsFunc(tasks, func(t hostapi.Task) bool { return t.Key() == key })
+		if !wanted && of.task.Action == upgradeplan.ActionPrepull {
+			r.options.Log.Info("Ending a pull that is not asked for any more", "operation", of.task.Operation.ID, "task", of.task.Name())
+			of.end(task.ErrWithdrawn)
+		}
+	}
+}
+
+// results are what is shown of tasks. What the executor would not do is forgotten
+// with its operation.
+func (r *runner) results(nodeUpgrade *topsv1.NodeUpgrade) []topsv1.HostTaskResult {
+	current := hostapi.CurrentOperations(nodeUpgrade)
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	maps.DeleteFunc(r.refused, func(_ string, r task.Result) bool { return !slices.Contains(current, r.ID) })
+	return hostapi.ResultsOf(r.options.NodeName, hostapi.WithRefused(r.options.Executor.Results(), r.refused), current)
+}
+
+// request is a task as the executor is asked for it, with the pull secrets of a prepull.
+func (r *runner) request(ctx context.Context, t hostapi.Task) (task.Request, error) {
+	o, err := t.Request(r.options.Engine, r.options.RestartAllowed)
+	if err == nil && o.Prepull != nil {
+		o.Prepull.Secrets, o.Prepull.Note = r.secretsOf(ctx, t.Component())
+	}
+	return o, err
+}
+
+// secretsOf reads the pull secrets of a component. One that cannot be read is noted and
+// left out, as the kubelet does: the image may be there, or be public.
+func (r *runner) secretsOf(ctx context.Context, target *topsv1.OperationTarget) (secrets []corev1.Secret, note string) {
+	var notes []string
+	namespace := target.DaemonSet.Namespace
+	for _, name := range target.PullSecrets {
+		limit, cancel := context.WithTimeout(ctx, callTimeout)
+		secret, err := r.options.Cluster.Secret(limit, namespace, name)
+		cancel()
+		switch {
+		case err == nil:
+			secrets = append(secrets, *secret)
+		case apierrors.IsForbidden(err):
+			notes = append(notes, fmt.Sprintf("the node agent may not read pull secret %s/%s: give its ServiceAccount the right to get it", namespace, name))
+		case apierrors.IsNotFound(err):
+			notes = append(notes, fmt.Sprintf("there is no pull secret %s/%s", namespace, name))
+		default:
+			notes = append(notes, fmt.Sprintf("pull secret %s/%s could not be read: %v", namespace, name, err))
+		}
+	}
+	return secrets, strings.Join(notes, "; ")
+}

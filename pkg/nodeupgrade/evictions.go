@@ -1,0 +1,85 @@
+package nodeupgrade
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// evictions empties nodes, and keeps the evictions that were tried last, by node. They
+// need not survive the process. It is safe for concurrent use.
+type evictions struct {
+	drainer drain.Drainer
+
+	mu       sync.Mutex
+	attempts map[string]attempts
+}
+
+// attempts are those of one operation.
+type attempts struct {
+	operation string
+	last      eviction.Attempts
+}
+
+// drained reports whether a node is empty, read past the cache.
+func (e *evictions) drained(ctx context.Context, f operation.Facts, policy eviction.Policy) (operation.Drained, error) {
+	op := f.Record.Operation
+	if op.DrainAll {
+		policy = policy.All()
+	}
+	found, err := e.drainer.DryRun(ctx, f.Node.Name, policy, e.lastOf(f.Node.Name, op.ID), drainBegin(op, f.Now), f.Now)
+	return operation.Drained{Empty: found.Done(), Stuck: found.Stuck(), Message: found.Message()}, err
+}
+
+// evict makes one pass of a drain. What it could not do is seen by the next dry run.
+func (e *evictions) evict(ctx context.Context, f operation.Facts, policy eviction.Policy, effect operation.Effect) error {
+	if effect.All {
+		policy = policy.All()
+	}
+	node := f.Node.Name
+	result, err := e.drainer.Pass(ctx, node, policy, e.lastOf(node, effect.Operation), drainBegin(f.Record.Operation, f.Now), f.Now)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.attempts[node] = attempts{effect.Operation, result.Attempts}
+	return nil
+}
+
+// lastOf are the last evictions of an operation on a node.
+func (e *evictions) lastOf(node, operation string) eviction.Attempts {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if tried := e.attempts[node]; tried.operation == operation {
+		return tried.last
+	}
+	return nil
+}
+
+// end forgets a node that is not being emptied any more.
+func (e *evictions) end(node string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, was := e.attempts[node]; was {
+		delete(e.attempts, node)
+		e.drainer.Metrics.Ended(node)
+	}
+}
+
+// drainBegin is when the drain of an operation began.
+func drainBegin(op *topsv1.OperationStatus, now time.Time) time.Time {
+	for i := range op.Tasks {
+		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
+		if err == nil && t.Action == upgradeplan.ActionEvict && op.Tasks[i].StartTime != nil {
+			return op.Tasks[i].StartTime.Time
+		}
+	}
+	return now
+}

@@ -1,0 +1,32 @@
+package operation
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// ClosedFor is the operation for which the device of a node is closed, "" for none.
+func ClosedFor(node *corev1.Node) string {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == topsv1.TaintDriverUpgrade {
+			return taint.Value
+		}
+	}
+	return ""
+}
+
+// ClosedTaints are the taints of a node whose device is closed for an operation.
+func ClosedTaints(node *corev1.Node, operation string) []corev1.Taint {
+	others := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == topsv1.TaintDriverUpgrade })
+	return append(others, corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: operation, Effect: corev1.TaintEffectNoSchedule})
+}
+
+// OpenTaints are the taints of a node without that of an operation.
+func OpenTaints(node *corev1.Node, operation string) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool {
+		return t.Key == topsv1.TaintDriverUpgrade && t.Value == operation
+	})
+}

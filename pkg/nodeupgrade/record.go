@@ -1,0 +1,59 @@
+package nodeupgrade
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// fieldOwner is the field manager of status.operation and status.history.
+const fieldOwner = client.FieldOwner("gcu-nodeupgrade")
+
+// recordWriter stores what is decided, before it is carried out.
+type recordWriter struct {
+	client   client.Client
+	recorder events.EventRecorder
+	metrics  *Metrics
+}
+
+// store writes the record of the operation, and nothing else of the NodeUpgrade, at
+// the resourceVersion that was read. Log, metrics and events come after the write.
+func (w recordWriter) store(ctx context.Context, o *observation, next operation.Record) error {
+	before := o.facts.Record
+	if equality.Semantic.DeepEqual(before, next) {
+		w.metrics.show(o.upgrade.Name, next.Operation)
+		return nil
+	}
+	after := o.upgrade.DeepCopy()
+	after.Status.Operation, after.Status.History = next.Operation, next.History
+	patch := client.MergeFromWithOptions(o.upgrade, client.MergeFromWithOptimisticLock{})
+	if err := w.client.Status().Patch(ctx, after, patch, fieldOwner); err != nil {
+		return fmt.Errorf("storing the operation of NodeUpgrade %s: %w", o.upgrade.Name, err)
+	}
+	logProgress(ctx, before.Operation, next.Operation)
+	w.metrics.show(o.upgrade.Name, next.Operation)
+	w.metrics.count(before, next, o.facts.Host)
+	for _, e := range operation.EventsOf(before.Operation, next.Operation) {
+		w.recorder.Eventf(o.upgrade, nil, e.Type, e.Reason, "Operation", "%s", e.Message)
+	}
+	return nil
+}
+
+// logProgress logs that an operation has another phase or task.
+func logProgress(ctx context.Context, before, after *topsv1.OperationStatus) {
+	if after == nil || before != nil && before.ID == after.ID && before.Phase == after.Phase && before.Task == after.Task {
+		return
+	}
+	log.FromContext(ctx).Info("Operation of a node goes on", "operation", after.ID, "phase", after.Phase, "task", after.Task,
+		"reason", after.Reason, "message", after.Message)
+}
