@@ -47,7 +47,7 @@ var (
 
 // raced are the packages that every run tests with the race detector: their goroutines
 // share what they write.
-var raced = []string{"./pkg/ota", "./pkg/ota/guard", "./pkg/hosttasks", "./pkg/upgradeapi", "./pkg/nodeupgrade"}
+var raced = []string{"./pkg/ota", "./pkg/ota/endpoint", "./pkg/ota/guard", "./pkg/hosttasks", "./pkg/upgradeapi", "./pkg/nodeupgrade"}
 
 // Packages that have steps of their own.
 const (
