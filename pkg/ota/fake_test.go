@@ -265,10 +265,10 @@ func newBenchAt(t *testing.T, cluster *fakeCluster, directory string, clock *clo
 // journaled returns the ids that are on the disk.
 func (b *bench) journaled(t *testing.T) []string {
 	t.Helper()
-	_, entries, _ := open(t, b.directory)
+	_, requests, _ := open(t, b.directory)
 	ids := []string{}
-	for _, e := range entries {
-		ids = append(ids, e.ID)
+	for _, r := range requests {
+		ids = append(ids, r.ID)
 	}
 	return ids
 }

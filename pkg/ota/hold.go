@@ -72,7 +72,7 @@ func (h holder) dropQueued() {
 	if i < 0 || !operations[i].Queued || !operations[i].Unsent(h.journals.requests.list) {
 		return
 	}
-	o := operations[i].DroppedUnsent(h.clock.Now())
+	o := operations[i].Ended(request.Dropped, request.ReasonNodeHeld, "this node was held before the operator received it", h.clock.Now())
 	if err := h.journals.operations.put(o); err != nil {
 		h.log.Error(err, "Could not record that an operation was dropped", "operation", o.ID)
 	}

@@ -180,7 +180,7 @@ func TestPullsAreShownToTheOperator(t *testing.T) {
 	next.loop.pulls.puller = b.images
 	next.wantPulls(t, "enflame-driver-x Ready ")
 	c.set(func() { c.nodeUpgrade.Status.Pulls = nil })
-	next.wantPulls(t) // the wish is gone with the status: it may be repeated
+	next.wantPulls(t) // the request is gone with the status: it may be repeated
 }
 
 func TestAPullForAPodThatIsNewerThanTheLastLookIsShown(t *testing.T) {

@@ -15,7 +15,6 @@ type Inbox struct {
 	orderTaker
 	withdrawer
 	holder
-	imagePuller
 	*latest
 	*loop
 }
@@ -54,5 +53,5 @@ func NewInbox(o Options) (*Inbox, error) {
 	})
 	r.turn <- struct{}{}
 	r.publish(nil)
-	return &Inbox{viewer{r}, podRequester{r}, orderTaker{r}, withdrawer{r}, holder{r}, imagePuller{r}, r.latest, &loop{reconciler: r}}, nil
+	return &Inbox{viewer{r}, podRequester{r}, orderTaker{r}, withdrawer{r}, holder{r}, r.latest, &loop{reconciler: r}}, nil
 }

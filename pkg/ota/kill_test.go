@@ -32,9 +32,9 @@ func (r *reaper) pass() {
 // watch has the reaper see what is written until the test ends.
 func (r *reaper) watch(t *testing.T, c *fakeCluster) {
 	t.Helper()
-	entries, operations, holds := requestKind, operationKind, holdKind
-	t.Cleanup(func() { requestKind, operationKind, holdKind = entries, operations, holds })
-	requestKind.ID = func(e request.Request) string { r.pass(); return entries.ID(e) }
+	requests, operations, holds := requestKind, operationKind, holdKind
+	t.Cleanup(func() { requestKind, operationKind, holdKind = requests, operations, holds })
+	requestKind.ID = func(e request.Request) string { r.pass(); return requests.ID(e) }
 	operationKind.ID = func(o request.Operation) string { r.pass(); return operations.ID(o) }
 	holdKind.ID = func(h holdRecord) string { r.pass(); return holds.ID(h) }
 	c.onApply, c.applied = r.pass, r.pass

@@ -4,10 +4,11 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/utils/clock"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
-	"k8s.io/utils/clock"
 )
 
 // latest shows what everybody may read without waiting for a turn. Who changes and who

@@ -55,7 +55,8 @@ func (w withdrawer) withdrawQueued(o request.Operation) (answer.Operation, error
 	if !o.Unsent(w.journals.requests.list) { // the operator may know a part of it
 		return answer.Operation{}, request.Refuse(request.ReasonDisconnected, "Operation %s is being sent to the operator: try again in a moment.", o.ID)
 	}
-	if err := w.journals.operations.put(o.WithdrawnUnsent(w.clock.Now())); err != nil {
+	o = o.Ended(request.Withdrawn, request.ReasonWithdrawn, "it was taken back before the operator received it", w.clock.Now())
+	if err := w.journals.operations.put(o); err != nil {
 		return answer.Operation{}, request.NotRecorded(err)
 	}
 	w.publish(nil)

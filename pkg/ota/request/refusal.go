@@ -58,6 +58,11 @@ const (
 	ReasonNoPath   Reason = "NotFound"
 	ReasonMethod   Reason = "MethodNotAllowed"
 	ReasonTooLarge Reason = "TooLarge"
+
+	// Reasons of parts of an operation, besides those.
+	ReasonRevisionChanged Reason = "RevisionChanged"
+	ReasonPodReplaced     Reason = "PodReplaced"
+	ReasonWithdrawn       Reason = "Withdrawn"
 )
 
 // Refusal is the error of a request that was not accepted. Its message says

@@ -10,15 +10,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Reasons of parts that are dropped, besides those of a Refusal.
-const (
-	reasonRevisionChanged = "RevisionChanged"
-	reasonPodReplaced     = "PodReplaced"
-	reasonWithdrawn       = "Withdrawn"
-)
-
 // drop gives a part up.
-func (p *Part) drop(reason, message string) { p.State, p.Reason, p.Message = Dropped, reason, message }
+func (p *Part) drop(reason Reason, message string) {
+	p.State, p.Reason, p.Message = Dropped, string(reason), message
+}
 
 // RequestParts makes the requests of an operation that the operator was not told of: for
 // each part that still is as it was when it was accepted. status is that of the
@@ -52,7 +47,7 @@ func (o Operation) RequestParts(node *Node, requests []Request, status *topsv1.N
 		wanted.Operation = o.ID
 		r, found, refusal := Admit(requests, status.Tasks, wanted, now)
 		if refusal != nil {
-			p.drop(string(refusal.Reason), refusal.Message)
+			p.drop(refusal.Reason, refusal.Message)
 			continue
 		}
 		if !found {
@@ -77,7 +72,7 @@ func (o Operation) chosen(node *Node, requested func(Part) bool) Operation {
 	parts, refusal := node.choose(o.Order)
 	if refusal != nil {
 		parts = []Part{{Component: o.Order.Component}}
-		parts[0].drop(string(refusal.Reason), refusal.Message)
+		parts[0].drop(refusal.Reason, refusal.Message)
 	}
 	o.Parts = parts
 	return o
@@ -88,17 +83,17 @@ func (p *Part) decideAgain(node *Node) topsv1.UpgradeRequest {
 	all := node.Placed()
 	i := slices.IndexFunc(all, func(on Placed) bool { return on.DaemonSet.Ref.UID == p.DaemonSet.UID && on.Pod.Name == p.Pod.Name })
 	if i < 0 || all[i].Pod.UID != p.Pod.UID {
-		p.drop(reasonPodReplaced, fmt.Sprintf("pod %s was replaced, or its DaemonSet is gone, before the operator received it", p.Pod.Name))
+		p.drop(ReasonPodReplaced, fmt.Sprintf("pod %s was replaced, or its DaemonSet is gone, before the operator received it", p.Pod.Name))
 		return topsv1.UpgradeRequest{}
 	}
 	wanted, refusal := Decide(all[i].Pod, node.Name)
 	switch {
 	case refusal != nil:
-		p.drop(string(refusal.Reason), refusal.Message)
+		p.drop(refusal.Reason, refusal.Message)
 	case all[i].DaemonSet.Strategy != daemonset.OTA:
-		p.drop(string(ReasonNotOTA), "its DaemonSet has not the update strategy OTA any more")
+		p.drop(ReasonNotOTA, "its DaemonSet has not the update strategy OTA any more")
 	case wanted.Revision != p.Revision:
-		p.drop(reasonRevisionChanged, fmt.Sprintf("revision %s was asked for, and %s is the newest by now: ask again, or for the latest", p.Revision, wanted.Revision))
+		p.drop(ReasonRevisionChanged, fmt.Sprintf("revision %s was asked for, and %s is the newest by now: ask again, or for the latest", p.Revision, wanted.Revision))
 	}
 	return wanted
 }

@@ -53,26 +53,15 @@ func (o Operation) Unsent(requests []Request) bool {
 	return !slices.ContainsFunc(requests, func(r Request) bool { return r.Operation == o.ID })
 }
 
-// WithdrawnUnsent returns an operation that ended before the operator knew of it.
-func (o Operation) WithdrawnUnsent(now time.Time) Operation {
-	return o.ended(Withdrawn, reasonWithdrawn, "it was taken back before the operator received it", now)
-}
-
-// DroppedUnsent returns an operation that ended before the operator knew of it, because
-// the node was held.
-func (o Operation) DroppedUnsent(now time.Time) Operation {
-	return o.ended(Dropped, string(ReasonNodeHeld), "this node was held before the operator received it", now)
-}
-
-// ended returns an operation of which nothing was done, with the same end for all parts.
-func (o Operation) ended(state State, reason, message string, now time.Time) Operation {
+// Ended returns an operation of which nothing was done, with the same end for all parts.
+func (o Operation) Ended(state State, reason Reason, message string, now time.Time) Operation {
 	end := Seconds(now)
 	o.Queued, o.End, o.Parts = false, &end, slices.Clone(o.Parts)
 	if len(o.Parts) == 0 {
 		o.Parts = []Part{{Component: o.Order.Component}}
 	}
 	for i := range o.Parts {
-		o.Parts[i].State, o.Parts[i].Reason, o.Parts[i].Message = state, reason, message
+		o.Parts[i].State, o.Parts[i].Reason, o.Parts[i].Message = state, string(reason), message
 	}
 	return o
 }
