@@ -68,7 +68,7 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (answer.Hold
 // to the operator in part is told: it waits for the release.
 func (h holder) dropQueued() {
 	operations := h.journals.operations.list
-	i := request.Unended(operations)
+	i := request.Unfinished(operations)
 	if i < 0 || !operations[i].Queued || !operations[i].Unsent(h.journals.requests.list) {
 		return
 	}

@@ -125,7 +125,7 @@ func (r *reconciler) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 // look.
 func (r *reconciler) tell(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, node *request.Node) (err error) {
 	operations := r.journals.operations.list
-	i := request.Unended(operations)
+	i := request.Unfinished(operations)
 	if i < 0 || !operations[i].Queued {
 		return nil
 	}

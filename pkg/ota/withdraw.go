@@ -29,7 +29,7 @@ func (w withdrawer) Withdraw(ctx context.Context) (answer.Operation, error) {
 		return answer.Operation{}, request.Disconnected(err, request.NotKept)
 	}
 	now, _ := w.latest.read()
-	o, waiting := request.Current(w.journals.operations.list, w.journals.requests.list, now.tasks(), w.nodeName, w.clock.Now())
+	o, waiting := request.Withdrawable(w.journals.operations.list, w.journals.requests.list, now.tasks(), w.nodeName, w.clock.Now())
 	if o.Queued {
 		return w.withdrawQueued(o)
 	}

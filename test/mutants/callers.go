@@ -132,7 +132,7 @@ var ofCallers = []mutant{
 		"append($pod.Status.Conditions, $c)", "[]corev1.PodCondition{$c}"},
 	// Its operations.
 	{"two-orders", "two operations of one node at a time", agent, "Begin",
-		"if $i := $Unended($operations); $i >= 0 { $*then }", "if $i := $Unended($operations); $i > 9 { $*then }"},
+		"if $i := $Unfinished($operations); $i >= 0 { $*then }", "if $i := $Unfinished($operations); $i > 9 { $*then }"},
 	{"key-for-anything", "an idempotency key stands for any order", agent, "Begin",
 		"$operations[$i].$Order != $order", `$operations[$i].$Order != $order && key == ""`},
 	{"offline-forgotten", "an order without a connection is not told later", agent, "loop.syncOnce",
@@ -144,7 +144,7 @@ var ofCallers = []mutant{
 		case $Revision == "": $*body`},
 	{"half-told-dropped", "an operation is dropped that the operator may know of", agent, "Operation.Unsent",
 		"!slices.ContainsFunc($requests, func($r $Request) bool { return $r.$Operation == $o.$ID })", "$o.Queued"},
-	{"running-taken-back", "what has started is said to be taken back", agent, "Current",
+	{"running-taken-back", "what has started is said to be taken back", agent, "Withdrawable",
 		"$t.State != $TaskWaiting", "$t.State.Final()"},
 	{"withdrawn-found", "who asks again after a withdrawal is given the request that was taken back", agent, "Admit",
 		"$i >= 0 && $requests[$i].$Open() && !$requests[$i].Withdrawn", "$i >= 0 && $requests[$i].$Open()"},

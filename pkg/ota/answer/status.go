@@ -22,7 +22,7 @@ func StatusOf(node *request.Node, operations []request.Operation, nodeUpgrade *t
 			operations[i] = operations[i].Follow(nodeUpgrade.Status.Tasks, metav1.Time{})
 		}
 	}
-	if i := request.Unended(operations); i >= 0 {
+	if i := request.Unfinished(operations); i >= 0 {
 		status.Running = operations[i].ID
 	}
 	for _, p := range node.Placed() {

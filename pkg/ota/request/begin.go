@@ -21,7 +21,7 @@ func Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, order Orde
 		}
 		return operations[i], true, nil
 	}
-	if i := Unended(operations); i >= 0 {
+	if i := Unfinished(operations); i >= 0 {
 		refusal := Refuse(ReasonOperationRunning, "Operation %s has not ended: wait for it with node-agent ota watch, or GET /v1/operations/%[1]s?wait=30s.", operations[i].ID)
 		refusal.Operation = operations[i].ID
 		return Operation{}, false, refusal

@@ -49,8 +49,8 @@ func wantedRevision(pod *corev1.Pod) (string, *Refusal) {
 		return "", Refuse(ReasonNotNeeded, "Pod %s/%s has condition %s=%s: it runs the newest revision, there is nothing to upgrade.",
 			pod.Namespace, pod.Name, topsv1.PodNeedUpgrade, condition.Status)
 	}
-	revision, found := strings.CutPrefix(condition.Message, topsv1.PodNeedUpgradeMessagePrefix)
-	if !found || revision == "" || len(validation.IsValidLabelValue(revision)) > 0 {
+	revision := Newest(pod)
+	if revision == "" || len(validation.IsValidLabelValue(revision)) > 0 {
 		return "", Refuse(ReasonNotNeeded, "Pod %s/%s has condition %s=True, but its message does not name a revision as \"%s<hash>\": wait until the operator has written it anew.",
 			pod.Namespace, pod.Name, topsv1.PodNeedUpgrade, topsv1.PodNeedUpgradeMessagePrefix)
 	}
@@ -60,15 +60,12 @@ func wantedRevision(pod *corev1.Pod) (string, *Refusal) {
 // Newest returns the hash of the newest revision that PodNeedUpgrade of a pod names, ""
 // when it names none.
 func Newest(pod *corev1.Pod) string {
-	condition := daemonset.NeedUpgrade(pod)
-	if condition == nil {
-		return ""
+	if condition := daemonset.NeedUpgrade(pod); condition != nil {
+		if hash, found := strings.CutPrefix(condition.Message, topsv1.PodNeedUpgradeMessagePrefix); found {
+			return hash
+		}
 	}
-	hash, found := strings.CutPrefix(condition.Message, topsv1.PodNeedUpgradeMessagePrefix)
-	if !found {
-		return ""
-	}
-	return hash
+	return ""
 }
 
 // ValidateNames refuses what cannot be a namespace or a pod, before anything

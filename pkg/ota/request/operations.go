@@ -155,8 +155,8 @@ func (o Operation) finals() int {
 	return n
 }
 
-// Unended returns the index of the operation that has not ended, -1 for none.
-func Unended(operations []Operation) int {
+// Unfinished returns the index of the operation that has not ended, -1 for none.
+func Unfinished(operations []Operation) int {
 	return slices.IndexFunc(operations, func(o Operation) bool { return o.End == nil })
 }
 

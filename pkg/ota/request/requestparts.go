@@ -107,7 +107,7 @@ func isShown(status *topsv1.NodeUpgradeStatus, id string) bool {
 // more first.
 func Showable(requests []Request, operations []Operation, status *topsv1.NodeUpgradeStatus) []Request {
 	queued := ""
-	if i := Unended(operations); i >= 0 && operations[i].Queued {
+	if i := Unfinished(operations); i >= 0 && operations[i].Queued {
 		queued = operations[i].ID
 	}
 	return slices.DeleteFunc(slices.Clone(requests), func(r Request) bool {

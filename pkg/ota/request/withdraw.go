@@ -7,10 +7,10 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Current returns the operation that has not ended, and the ids of the requests that may
+// Withdrawable returns the operation that has not ended, and the ids of the requests that may
 // be withdrawn: those of which nobody has said that they run. Requests that were made
 // alone make a new operation when there is none; its id is "" when there are none.
-func Current(operations []Operation, requests []Request, tasks []topsv1.UpgradeTask, nodeName string, now time.Time) (o Operation, waiting []string) {
+func Withdrawable(operations []Operation, requests []Request, tasks []topsv1.UpgradeTask, nodeName string, now time.Time) (o Operation, waiting []string) {
 	alone := Operation{Sequence: nextOperation(operations), Accepted: Seconds(now)}
 	alone.ID = OperationID(nodeName, "", alone.Sequence, now)
 	for _, r := range requests {
@@ -22,7 +22,7 @@ func Current(operations []Operation, requests []Request, tasks []topsv1.UpgradeT
 		waiting = append(waiting, r.ID)
 		alone.Parts = append(alone.Parts, partOf(r.UpgradeRequest))
 	}
-	switch i := Unended(operations); {
+	switch i := Unfinished(operations); {
 	case i >= 0:
 		return operations[i], waiting
 	case len(waiting) > 0:
