@@ -10,16 +10,6 @@ import (
 	"syscall"
 )
 
-// version is set by the build: -ldflags "-X main.version=v1.2.3".
-var version = "dev"
-
-// Exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
-)
-
 // gcPercent trades CPU, of which the agent uses next to none, for memory, of which an
 // edge node has little. GOGC overrides it.
 const gcPercent = 50

@@ -15,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 // agent plays an agent: it gives the answers of a path one after the other, the last one
@@ -43,7 +44,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch v := answers[0].(type) {
 	case nil:
 		panic(http.ErrAbortHandler)
-	case ota.Problem:
+	case answer.Problem:
 		w.WriteHeader(v.Status)
 	}
 	_ = json.NewEncoder(w).Encode(answers[0])
@@ -68,19 +69,19 @@ func (a *agent) listen(t *testing.T) (socket string) {
 	return socket
 }
 
-func operationIn(state ota.OperationState, message string) ota.Operation {
-	return ota.Operation{ID: "op-1", State: state, Message: message, Progress: ota.Progress{Done: 1, Total: 2}, Requests: []ota.Part{}}
+func operationIn(state request.State, message string) answer.Operation {
+	return answer.Operation{ID: "op-1", State: state, Message: message, Progress: answer.Progress{Done: 1, Total: 2}, Requests: []answer.Part{}}
 }
 
 func TestOTAOnTheCommandLine(t *testing.T) {
 	outdated := true
 	hold := &topsv1.NodeHold{Since: metav1.NewTime(time.Unix(1700000000, 0).UTC()), Message: "surgery"}
-	status := ota.Status{Node: "n", Connected: true, Hold: hold, Components: []ota.Component{{
-		Component: "driver", Strategy: "OTA", NeedUpgrade: &outdated, Running: ota.Version{Revision: "r1", Version: "1.0"}, Available: &ota.Version{Revision: "r2"},
-		LastOperation: &ota.LastOperation{ID: "op-0", State: ota.Failed},
+	status := answer.Status{Node: "n", Connected: true, Hold: hold, Components: []answer.Component{{
+		Component: "driver", Strategy: "OTA", NeedUpgrade: &outdated, Running: answer.Version{Revision: "r1", Version: "1.0"}, Available: &answer.Version{Revision: "r2"},
+		LastOperation: &answer.LastOperation{ID: "op-0", State: request.Failed},
 	}}}
-	busy := ota.Problem{Title: "OperationRunning", Status: 409, Detail: "Operation op-0 has not ended", Operation: "op-0"}
-	running, done, failed := operationIn(ota.Running, "evicting"), operationIn(ota.Done, "2 components at the newest revision"), operationIn(ota.Failed, "crash-loops")
+	busy := answer.Problem{Title: "OperationRunning", Status: 409, Detail: "Operation op-0 has not ended", Operation: "op-0"}
+	running, done, failed := operationIn(request.Running, "evicting"), operationIn(request.Done, "2 components at the newest revision"), operationIn(request.Failed, "crash-loops")
 	for name, test := range map[string]struct {
 		args         []string
 		answers      map[string][]any
@@ -89,10 +90,10 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 	}{
 		"the status is a table": {[]string{"status"}, map[string][]any{"GET /v1/status": {status}}, 0,
 			"COMPONENT   RUNNING   AVAILABLE   OUTDATED   STRATEGY   LAST OPERATION\ndriver      1.0       r2          yes        OTA        Failed (op-0)\n\nHeld since 2023-11-14T22:13:20Z: surgery\n", ""},
-		"the status tells who else holds the node": {[]string{"status"}, map[string][]any{"GET /v1/status": {ota.Status{AdministratorHold: &topsv1.NodeHold{Message: "audit"}, Connected: true}}}, 0,
+		"the status tells who else holds the node": {[]string{"status"}, map[string][]any{"GET /v1/status": {answer.Status{AdministratorHold: &topsv1.NodeHold{Message: "audit"}, Connected: true}}}, 0,
 			"COMPONENT   RUNNING   AVAILABLE   OUTDATED   STRATEGY   LAST OPERATION\n\nHeld by an administrator: audit\n", ""},
 		"the status is JSON": {[]string{"status", "-o", "json"}, map[string][]any{"GET /v1/status": {status}}, 0, `{"node":"n","connected":true,`, ""},
-		"an upgrade is followed to its end": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {operationIn(ota.Waiting, "for room")}, "GET /v1/operations/op-1": {running, running, done}}, 0,
+		"an upgrade is followed to its end": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {operationIn(request.Waiting, "for room")}, "GET /v1/operations/op-1": {running, running, done}}, 0,
 			"op-1  Waiting  for room\nop-1  Running  evicting\nop-1  Done  2 components at the newest revision\n", ""},
 		"an agent that is gone for a moment is waited for": {[]string{"upgrade", "driver"}, map[string][]any{"POST /v1/components/driver/upgrade": {running}, "GET /v1/operations/op-1": {nil, nil, done}}, 0,
 			"op-1  Running  evicting\nop-1  Done  2 components at the newest revision\n", "does not answer"},
@@ -101,19 +102,19 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		"an upgrade that takes too long is told by the exit code": {[]string{"upgrade", "--timeout", "50ms"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {running}}, exitTimedOut, "op-1  Running  evicting\n", "has not ended"},
 		"an order that is refused is one line":                    {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {busy}}, exitFailed, "", "node-agent: Operation op-0 has not ended (OperationRunning)\n"},
 		"an order is not waited for":                              {[]string{"upgrade", "--no-wait"}, map[string][]any{"POST /v1/upgrade": {running}}, 0, "op-1  Running  evicting\n", ""},
-		"the newest operation is watched":                         {[]string{"watch"}, map[string][]any{"GET /v1/operations": {ota.Operations{Operations: []ota.Operation{done}}}}, 0, "op-1  Done", ""},
+		"the newest operation is watched":                         {[]string{"watch"}, map[string][]any{"GET /v1/operations": {answer.Operations{Operations: []answer.Operation{done}}}}, 0, "op-1  Done", ""},
 		"an operation is watched by its id, as JSON":              {[]string{"watch", "op-1", "-o=json"}, map[string][]any{"GET /v1/operations/op-1": {running, done}}, 0, `{"id":"op-1","state":"Running"`, ""},
-		"there may be nothing to watch":                           {[]string{"watch"}, map[string][]any{"GET /v1/operations": {ota.Operations{}}}, exitFailed, "", "there is no operation"},
-		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {ota.HoldState{Held: true, Hold: hold}}}, 0, "This node is held: nothing is started on it, what is in flight goes on\n", ""},
-		"a hold of an administrator is told": {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{AdministratorHold: hold}}}, 0,
+		"there may be nothing to watch":                           {[]string{"watch"}, map[string][]any{"GET /v1/operations": {answer.Operations{}}}, exitFailed, "", "there is no operation"},
+		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {answer.Hold{Held: true, Hold: hold}}}, 0, "This node is held: nothing is started on it, what is in flight goes on\n", ""},
+		"a hold of an administrator is told": {[]string{"release"}, map[string][]any{"POST /v1/release": {answer.Hold{AdministratorHold: hold}}}, 0,
 			"This node is not held; an administrator holds it since 2023-11-14T22:13:20Z: surgery\n", ""},
-		"a release without a connection": {[]string{"release"}, map[string][]any{"POST /v1/release": {ota.HoldState{Offline: "queued"}}}, 0, "This node is not held; it is sent when", ""},
-		"a rollback":                     {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {ota.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
-		"a rollback in time": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(ota.Waiting, "taken back")}, "GET /v1/operations/op-1": {operationIn(ota.Withdrawn, "driver: in time")}}, 0,
+		"a release without a connection": {[]string{"release"}, map[string][]any{"POST /v1/release": {answer.Hold{Offline: "queued"}}}, 0, "This node is not held; it is sent when", ""},
+		"a rollback":                     {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {answer.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
+		"a rollback in time": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(request.Waiting, "taken back")}, "GET /v1/operations/op-1": {operationIn(request.Withdrawn, "driver: in time")}}, 0,
 			"op-1  Waiting  taken back\nop-1  Withdrawn  driver: in time\n", ""},
-		"a rollback that is too late": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(ota.Waiting, "taken back")}, "GET /v1/operations/op-1": {done}}, exitNotDone,
+		"a rollback that is too late": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(request.Waiting, "taken back")}, "GET /v1/operations/op-1": {done}}, exitNotDone,
 			"op-1  Waiting  taken back\nop-1  Done", "operation op-1: Done"},
-		"an upgrade that somebody takes back": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {operationIn(ota.Withdrawn, "driver: taken back")}}, exitNotDone,
+		"an upgrade that somebody takes back": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {operationIn(request.Withdrawn, "driver: taken back")}}, exitNotDone,
 			"op-1  Running  evicting\nop-1  Withdrawn", "operation op-1: Withdrawn"},
 		"an answer that is no problem":    {[]string{"status"}, nil, exitFailed, "", "no such path (404 Not Found)"},
 		"an output that there is not":     {[]string{"status", "-o", "xml"}, nil, exitUsage, "", `--output "xml" is none of`},
@@ -135,8 +136,8 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 
 func TestComponentsAndOperationsAreCompleted(t *testing.T) {
 	a := &agent{answers: map[string][]any{
-		"GET /v1/status":     {ota.Status{Components: []ota.Component{{Component: "driver", Namespace: "kube-system", DaemonSet: "enflame-driver"}}}},
-		"GET /v1/operations": {ota.Operations{Operations: []ota.Operation{operationIn(ota.Running, "")}}},
+		"GET /v1/status":     {answer.Status{Components: []answer.Component{{Component: "driver", Namespace: "kube-system", DaemonSet: "enflame-driver"}}}},
+		"GET /v1/operations": {answer.Operations{Operations: []answer.Operation{operationIn(request.Running, "")}}},
 	}}
 	socket := a.listen(t)
 	for want, args := range map[string][]string{
@@ -153,7 +154,7 @@ func TestComponentsAndOperationsAreCompleted(t *testing.T) {
 }
 
 func TestOTAShowsKeyAndToken(t *testing.T) {
-	a := &agent{answers: map[string][]any{"POST /v1/upgrade": {operationIn(ota.Done, "")}}}
+	a := &agent{answers: map[string][]any{"POST /v1/upgrade": {operationIn(request.Done, "")}}}
 	server := httptest.NewServer(a)
 	defer server.Close()
 	token := filepath.Join(t.TempDir(), "token")
@@ -172,8 +173,8 @@ func TestOTAShowsKeyAndToken(t *testing.T) {
 func TestOnATerminalABarIsDrawnOverItself(t *testing.T) {
 	var out buffer
 	p := &printer{out: &out, terminal: true}
-	p.news(operationIn(ota.Running, "evicting"))
-	p.news(operationIn(ota.Done, "done"))
+	p.news(operationIn(request.Running, "evicting"))
+	p.news(operationIn(request.Done, "done"))
 	p.end()
 	const bar = "[███████████████···············] 1 of 2"
 	if want := "op-1  Running  evicting\n" + bar + "\r\x1b[Kop-1  Done  done\n" + bar + "\r\x1b[K"; out.String() != want {

@@ -16,13 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topsops/gcu-operator/pkg/ota"
-)
-
-// Exit codes of node-agent ota, besides those of the agent.
-const (
-	exitNotDone  = 3
-	exitTimedOut = 4
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
 )
 
 // client calls the endpoint of the agent on this node.
@@ -32,8 +26,8 @@ type client struct {
 	token string
 }
 
-// endpoint are the flags that lead to the agent.
-type endpoint struct {
+// connection are the flags that lead to the agent.
+type connection struct {
 	socket    string
 	address   string
 	tokenFile string
@@ -41,31 +35,31 @@ type endpoint struct {
 }
 
 // connect returns a client. It does not connect.
-func (e endpoint) connect() (*client, error) {
+func (n connection) connect() (*client, error) {
 	transport := &http.Transport{}
 	c := &client{http: &http.Client{Transport: transport}, base: "http://localhost"}
-	if e.address == "" {
+	if n.address == "" {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", e.socket)
+			return (&net.Dialer{}).DialContext(ctx, "unix", n.socket)
 		}
 		return c, nil
 	}
-	c.base = strings.TrimSuffix(e.address, "/")
-	if e.tokenFile != "" {
-		token, err := os.ReadFile(e.tokenFile)
+	c.base = strings.TrimSuffix(n.address, "/")
+	if n.tokenFile != "" {
+		token, err := os.ReadFile(n.tokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading --token-file: %w", err)
 		}
 		c.token = strings.TrimSpace(string(token))
 	}
-	if e.caFile != "" {
-		pem, err := os.ReadFile(e.caFile)
+	if n.caFile != "" {
+		pem, err := os.ReadFile(n.caFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading --ca-file: %w", err)
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca-file %s holds no certificate", e.caFile)
+			return nil, fmt.Errorf("--ca-file %s holds no certificate", n.caFile)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
@@ -73,7 +67,7 @@ func (e endpoint) connect() (*client, error) {
 }
 
 // refused is the answer of an agent that does not do what it was asked.
-type refused struct{ ota.Problem }
+type refused struct{ answer.Problem }
 
 func (r *refused) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Title) }
 
@@ -117,7 +111,7 @@ func (c *client) do(ctx context.Context, method, path, key string, body, into an
 		return &unreachable{err}
 	}
 	if response.StatusCode >= http.StatusBadRequest {
-		r := &refused{ota.Problem{Title: response.Status, Status: response.StatusCode, Detail: strings.TrimSpace(string(data))}}
+		r := &refused{answer.Problem{Title: response.Status, Status: response.StatusCode, Detail: strings.TrimSpace(string(data))}}
 		_ = json.Unmarshal(data, &r.Problem) // what is no problem is shown as it is
 		return r
 	}
@@ -138,10 +132,10 @@ const (
 // follow calls show with an operation each time it has changed, until it ends. An agent
 // that does not answer meanwhile is tried again; lost is told once. The error is that of
 // ctx, or a *refused.
-func (c *client) follow(ctx context.Context, o ota.Operation, show func(ota.Operation), lost func(error)) (ota.Operation, error) {
+func (c *client) follow(ctx context.Context, o answer.Operation, show func(answer.Operation), lost func(error)) (answer.Operation, error) {
 	gone := false
 	for show(o); !o.State.Final(); {
-		var next ota.Operation
+		var next answer.Operation
 		err := c.do(ctx, http.MethodGet, "/v1/operations/"+o.ID+"?wait="+pollWait.String(), "", nil, &next)
 		if ctx.Err() != nil {
 			return o, ctx.Err()

@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 const otaHelp = `Talk to the node agent of this node: see what can be upgraded here, upgrade it, and
@@ -43,7 +44,7 @@ const otaExample = `  # All that is outdated, with a progress bar on a terminal
 
 // otaOptions are the flags of node-agent ota.
 type otaOptions struct {
-	endpoint
+	connection
 	output  string
 	timeout time.Duration
 }
@@ -93,7 +94,7 @@ func (o *otaOptions) statusCommand() *cobra.Command {
 		Example: "  node-agent ota status\n  node-agent ota status -o json",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-				var status ota.Status
+				var status answer.Status
 				if err := c.do(ctx, http.MethodGet, "/v1/status", "", nil, &status); err != nil {
 					return err
 				}
@@ -119,14 +120,14 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 				if latest {
 					body["revision"] = "latest"
 				}
-				var operation ota.Operation
+				var operation answer.Operation
 				if err := c.do(ctx, http.MethodPost, path, key, body, &operation); err != nil {
 					return err
 				}
 				if noWait {
 					return p.operation(operation)
 				}
-				return watch(ctx, c, p, operation, ota.Done)
+				return watch(ctx, c, p, operation, request.Done)
 			})
 		},
 	}
@@ -143,21 +144,21 @@ func (o *otaOptions) watchCommand() *cobra.Command {
 		ValidArgsFunction: o.completeOperations,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-				var operation ota.Operation
+				var operation answer.Operation
 				if len(args) == 1 {
 					if err := c.do(ctx, http.MethodGet, "/v1/operations/"+url.PathEscape(args[0]), "", nil, &operation); err != nil {
 						return err
 					}
-					return watch(ctx, c, p, operation, ota.Done)
+					return watch(ctx, c, p, operation, request.Done)
 				}
-				var all ota.Operations
+				var all answer.Operations
 				if err := c.do(ctx, http.MethodGet, "/v1/operations", "", nil, &all); err != nil {
 					return err
 				}
 				if len(all.Operations) == 0 {
 					return errors.New("there is no operation on this node: node-agent ota upgrade begins one")
 				}
-				return watch(ctx, c, p, all.Operations[0], ota.Done)
+				return watch(ctx, c, p, all.Operations[0], request.Done)
 			})
 		},
 	}
@@ -165,7 +166,7 @@ func (o *otaOptions) watchCommand() *cobra.Command {
 
 // watch follows an operation to its end, which is to be the wanted one. The error has
 // the exit code.
-func watch(ctx context.Context, c *client, p *printer, o ota.Operation, wanted ota.OperationState) error {
+func watch(ctx context.Context, c *client, p *printer, o answer.Operation, wanted request.State) error {
 	last, err := c.follow(ctx, o, p.news, p.lost)
 	p.end()
 	switch {
@@ -202,7 +203,7 @@ func (o *otaOptions) releaseCommand() *cobra.Command {
 
 func (o *otaOptions) setHold(command *cobra.Command, path string, body any) error {
 	return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-		var state ota.HoldState
+		var state answer.Hold
 		if err := c.do(ctx, http.MethodPost, path, "", body, &state); err != nil {
 			return err
 		}
@@ -216,11 +217,11 @@ func (o *otaOptions) rollbackCommand() *cobra.Command {
 		Long: rollbackHelp, Example: "  node-agent ota rollback",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-				var operation ota.Operation
+				var operation answer.Operation
 				if err := c.do(ctx, http.MethodPost, "/v1/rollback", "", nil, &operation); err != nil {
 					return err
 				}
-				return watch(ctx, c, p, operation, ota.Withdrawn)
+				return watch(ctx, c, p, operation, request.Withdrawn)
 			})
 		},
 	}
@@ -228,7 +229,7 @@ func (o *otaOptions) rollbackCommand() *cobra.Command {
 
 // completeComponents completes the name of a component on this node.
 func (o *otaOptions) completeComponents(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var status ota.Status
+	var status answer.Status
 	if len(args) > 0 || o.ask(command, "/v1/status", &status) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -241,7 +242,7 @@ func (o *otaOptions) completeComponents(command *cobra.Command, args []string, _
 
 // completeOperations completes the id of an operation.
 func (o *otaOptions) completeOperations(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var all ota.Operations
+	var all answer.Operations
 	if len(args) > 0 || o.ask(command, "/v1/operations", &all) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -265,12 +266,3 @@ func (o *otaOptions) ask(command *cobra.Command, path string, into any) error {
 	defer cancel()
 	return c.do(ctx, http.MethodGet, path, "", nil, into)
 }
-
-// exitError is an error with the exit code of the program.
-type exitError struct {
-	code  int
-	cause error
-}
-
-func (e *exitError) Error() string { return e.cause.Error() }
-func (e *exitError) Unwrap() error { return e.cause }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
 )
 
 // Values of --output.
@@ -46,7 +46,7 @@ func (p *printer) encode(v any) error {
 }
 
 // status prints a table of the components.
-func (p *printer) status(s ota.Status) error {
+func (p *printer) status(s answer.Status) error {
 	if p.json {
 		return p.encode(s)
 	}
@@ -96,7 +96,7 @@ func holdWords(h *topsv1.NodeHold) string {
 	return words
 }
 
-func (p *printer) hold(s ota.HoldState) error {
+func (p *printer) hold(s answer.Hold) error {
 	if p.json {
 		return p.encode(s)
 	}
@@ -114,7 +114,7 @@ func (p *printer) hold(s ota.HoldState) error {
 	return err
 }
 
-func (p *printer) operation(o ota.Operation) error {
+func (p *printer) operation(o answer.Operation) error {
 	if p.json {
 		return p.encode(o)
 	}
@@ -123,7 +123,7 @@ func (p *printer) operation(o ota.Operation) error {
 }
 
 // lineOf words an operation.
-func lineOf(o ota.Operation) string {
+func lineOf(o answer.Operation) string {
 	words := []string{o.ID, string(o.State)}
 	if o.Task != "" {
 		words = append(words, o.Task)
@@ -138,7 +138,7 @@ func lineOf(o ota.Operation) string {
 const barWidth = 30
 
 // news prints an operation that has changed.
-func (p *printer) news(o ota.Operation) {
+func (p *printer) news(o answer.Operation) {
 	if p.json {
 		_ = p.encode(o) // who does not read does not hear the rest either
 		return

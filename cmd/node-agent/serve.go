@@ -19,7 +19,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 )
+
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
 
 // serve runs the endpoint and the loops behind it until ctx is done.
 func serve(ctx context.Context, s settings, stderr io.Writer) error {
@@ -66,8 +70,8 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	})
 	log.Info("Serving the OTA endpoint", "address", doors[0].Listener.Addr().String(), "auth", s.auth,
 		"socket", s.socket, "node", s.nodeName, "version", version)
-	handler := ota.NewHandler(ota.HandlerOptions{Desk: inbox, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: log.WithName("http")})
-	err = ota.Serve(ctx, doors, handler, log.WithName("http"))
+	handler := endpoint.NewHandler(endpoint.Options{Backend: inbox, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: log.WithName("http")})
+	err = endpoint.Serve(ctx, doors, handler, log.WithName("http"))
 	stop()
 	loops.Wait()
 	log.Info("Stopped")

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 // component creates a DaemonSet under OTA, its newest revision rev-2, and its outdated pod
@@ -60,19 +61,19 @@ func TestAnOperationAndAHoldWithTheRightsOfAnAgent(t *testing.T) {
 	s.component("toolkit")
 	s.start()
 	status, body := s.send(http.MethodGet, "/v1/status")
-	var st ota.Status
+	var st answer.Status
 	if err := json.Unmarshal([]byte(body), &st); err != nil || status != http.StatusOK || len(st.Components) != 2 || st.Components[0].Available == nil || st.Components[0].Available.Version != "2" {
 		t.Fatalf("status: %d %s, %v", status, body, err)
 	}
-	var o ota.Operation
-	if code := s.sendJSON("/v1/upgrade", "{}", &o); code != http.StatusAccepted || o.State != ota.Waiting {
+	var o answer.Operation
+	if code := s.sendJSON("/v1/upgrade", "{}", &o); code != http.StatusAccepted || o.State != request.Waiting {
 		t.Fatalf("upgrade: %d %+v", code, o)
 	}
 	requests := s.requests()
 	if len(requests) != 2 || requests[0].Operation != o.ID || requests[1].Operation != o.ID {
 		t.Errorf("requests %+v, want two of operation %s", requests, o.ID)
 	}
-	var hold ota.HoldState
+	var hold answer.Hold
 	if code := s.sendJSON("/v1/hold", `{"message":"surgery"}`, &hold); code != http.StatusOK || hold.Offline != "" {
 		t.Errorf("hold: %d %+v", code, hold)
 	}
@@ -93,7 +94,7 @@ func TestAnOperationAndAHoldWithTheRightsOfAnAgent(t *testing.T) {
 		news <- body
 	}()
 	s.answer(tasks...)
-	if err := json.Unmarshal([]byte(<-news), &o); err != nil || o.State != ota.Done {
+	if err := json.Unmarshal([]byte(<-news), &o); err != nil || o.State != request.Done {
 		t.Errorf("who waits is told %+v, %v", o, err)
 	}
 }
@@ -107,13 +108,13 @@ func TestAnOrderOverACutLinkIsToldLater(t *testing.T) {
 	link.up(t)
 	s.start()
 	s.until("the agent has seen its pods", func() bool {
-		var st ota.Status
+		var st answer.Status
 		_, body := s.send(http.MethodGet, "/v1/status")
 		return json.Unmarshal([]byte(body), &st) == nil && st.Connected && len(st.Components) == 1
 	})
 	link.down(t)
-	var o ota.Operation
-	if code := s.sendJSON("/v1/components/driver/upgrade", "{}", &o); code != http.StatusAccepted || o.State != ota.Queued || o.Offline != "queued" {
+	var o answer.Operation
+	if code := s.sendJSON("/v1/components/driver/upgrade", "{}", &o); code != http.StatusAccepted || o.State != request.Queued || o.Offline != "queued" {
 		t.Fatalf("over a cut link: %d %+v", code, o)
 	}
 	if status, _ := s.post("driver-x"); status != http.StatusServiceUnavailable {

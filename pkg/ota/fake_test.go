@@ -217,6 +217,23 @@ func (c *fakeCluster) shown() []string {
 	return ids
 }
 
+// outdatedPod is a pod that may be asked for on node-a.
+func outdatedPod() *corev1.Pod {
+	controller := true
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: "driver-x", UID: "pod-uid",
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet", Name: "driver", UID: "ds-uid", Controller: &controller,
+			}},
+		},
+		Spec: corev1.PodSpec{NodeName: "node-a"},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: topsv1.PodNeedUpgrade, Status: corev1.ConditionTrue, Message: topsv1.PodNeedUpgradeMessagePrefix + "abc123",
+		}}},
+	}
+}
+
 // bench is an Inbox on a fake cluster, a fake clock and a real directory.
 type bench struct {
 	*Inbox
@@ -229,7 +246,12 @@ type bench struct {
 
 func newBench(t *testing.T, cluster *fakeCluster, directory string) *bench {
 	t.Helper()
-	b := &bench{cluster: cluster, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 500)), directory: directory, context: t.Context(), images: &fakePuller{results: map[string]*topsv1.HostTaskResult{}}}
+	return newBenchAt(t, cluster, directory, clocktesting.NewFakeClock(time.Unix(1700000000, 500)))
+}
+
+func newBenchAt(t *testing.T, cluster *fakeCluster, directory string, clock *clocktesting.FakeClock) *bench {
+	t.Helper()
+	b := &bench{cluster: cluster, clock: clock, directory: directory, context: t.Context(), images: &fakePuller{results: map[string]*topsv1.HostTaskResult{}}}
 	inbox, err := NewInbox(Options{
 		NodeName: "node-a", StateDirectory: directory, Version: "v1", Cluster: cluster, Puller: b.images, Clock: b.clock, Log: testr.New(t),
 	})
@@ -243,10 +265,10 @@ func newBench(t *testing.T, cluster *fakeCluster, directory string) *bench {
 // journaled returns the ids that are on the disk.
 func (b *bench) journaled(t *testing.T) []string {
 	t.Helper()
-	_, entries, _ := open(t, b.directory)
+	_, requests, _ := open(t, b.directory)
 	ids := []string{}
-	for _, e := range entries {
-		ids = append(ids, e.Request.ID)
+	for _, r := range requests {
+		ids = append(ids, r.ID)
 	}
 	return ids
 }

@@ -2,15 +2,13 @@ package ota
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 const pullPath = "/openyurt.io/v1/namespaces/kube-system/pods/enflame-driver-x/imagepull"
@@ -36,15 +34,24 @@ func (b *bench) wantConditions(t *testing.T, want ...string) {
 	}
 }
 
+// pullOf returns the id of the pull of the newest images of a pod, "" when it may not be asked for.
+func pullOf(pod *corev1.Pod) string {
+	wanted, refusal := request.Decide(pod, "node-a")
+	if refusal != nil {
+		return ""
+	}
+	return request.PullID(wanted)
+}
+
 // endPull lets the pulls that are under way end in a state.
 func (b *bench) endPull(t *testing.T, state topsv1.HostTaskState) {
 	t.Helper()
-	v := decide(b.cluster.pods["kube-system/enflame-driver-x"], "node-a")
+	id := pullOf(b.cluster.pods["kube-system/enflame-driver-x"])
 	b.images.mu.Lock()
-	b.images.results[pullID(v)] = &topsv1.HostTaskResult{State: state, Message: "unauthorized"}
+	b.images.results[id] = &topsv1.HostTaskResult{State: state, Message: "unauthorized"}
 	close(b.images.released)
 	b.images.mu.Unlock()
-	until(t, "the pull has ended", func() bool { return !b.pulls.isUnderWay(pullID(v)) })
+	until(t, "the pull has ended", func() bool { return !b.loop.pulls.isUnderWay(id) })
 }
 
 func TestImagesArePulledOnceAtATime(t *testing.T) {
@@ -58,7 +65,7 @@ func TestImagesArePulledOnceAtATime(t *testing.T) {
 		}
 	}
 	b.wantConditions(t, "PodImageReady=False/WaitPullImage")
-	if got := reasonOf(t, b.Ask(t.Context(), "kube-system", "enflame-driver-x")); got != ReasonImageNotReady {
+	if got := reasonOf(t, b.UpgradePod(t.Context(), "kube-system", "enflame-driver-x")); got != request.ReasonImageNotReady {
 		t.Errorf("while the images are pulled an upgrade is refused with %q", got)
 	}
 	b.endPull(t, topsv1.HostTaskFailed)
@@ -77,7 +84,7 @@ func TestAFailedPullCanBeRepeatedAndLocksNothing(t *testing.T) {
 	b.images.released = make(chan struct{})
 	call(t, b.handler(), "POST", pullPath, "").wants(200)
 	b.endPull(t, topsv1.HostTaskFailed)
-	b.mustAsk(t, "enflame-driver-x")
+	b.mustUpgrade(t, "enflame-driver-x")
 
 	b.images.released = make(chan struct{})
 	call(t, b.handler(), "POST", pullPath, "").wants(200)
@@ -91,10 +98,10 @@ func TestAFailedPullCanBeRepeatedAndLocksNothing(t *testing.T) {
 func TestAPullThatTheAgentDiedOverLocksNothing(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
-	v := decide(c.pods["kube-system/enflame-driver-x"], "node-a")
-	b.images.results[pullID(v)] = &topsv1.HostTaskResult{State: topsv1.HostTaskRunning}
+	id := pullOf(c.pods["kube-system/enflame-driver-x"])
+	b.images.results[id] = &topsv1.HostTaskResult{State: topsv1.HostTaskRunning}
 	b.wantConditions(t)
-	b.mustAsk(t, "enflame-driver-x")
+	b.mustUpgrade(t, "enflame-driver-x")
 }
 
 func TestPullsThatAreRefused(t *testing.T) {
@@ -133,7 +140,7 @@ func (b *bench) shownPulls(t *testing.T) []string {
 	defer b.cluster.mu.Unlock()
 	got := []string{}
 	for _, p := range b.cluster.nodeUpgrade.Status.Pulls {
-		if p.ID != "pull-"+requestID(verdict{Pod: p.Pod, Revision: p.Revision}, 1) || p.DaemonSet.Name == "" || p.Time.IsZero() {
+		if p.ID != request.PullID(topsv1.UpgradeRequest{Pod: p.Pod, Revision: p.Revision}) || p.DaemonSet.Name == "" || p.Time.IsZero() {
 			t.Errorf("pull %+v", p)
 		}
 		got = append(got, p.Pod.Name+" "+string(p.State)+" "+p.Message)
@@ -170,10 +177,10 @@ func TestPullsAreShownToTheOperator(t *testing.T) {
 	// The next agent knows of it from the NodeUpgrade and the record on the disk.
 	next := newBench(t, c, t.TempDir())
 	next.images = b.images
-	next.pulls.puller = b.images
+	next.loop.pulls.puller = b.images
 	next.wantPulls(t, "enflame-driver-x Ready ")
 	c.set(func() { c.nodeUpgrade.Status.Pulls = nil })
-	next.wantPulls(t) // the wish is gone with the status: it may be repeated
+	next.wantPulls(t) // the request is gone with the status: it may be repeated
 }
 
 func TestAPullForAPodThatIsNewerThanTheLastLookIsShown(t *testing.T) {
@@ -183,10 +190,10 @@ func TestAPullForAPodThatIsNewerThanTheLastLookIsShown(t *testing.T) {
 	c.set(func() { c.pods["kube-system/enflame-driver-x"].UID = "newer" })
 	call(t, b.handler(), "POST", pullPath, "").wants(200)
 	b.images.mu.Lock()
-	b.images.results[pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a"))] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
+	b.images.results[pullOf(c.pods["kube-system/enflame-driver-x"])] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
 	b.images.mu.Unlock()
 	until(t, "the pull has ended", func() bool {
-		return !b.pulls.isUnderWay(pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a")))
+		return !b.loop.pulls.isUnderWay(pullOf(c.pods["kube-system/enflame-driver-x"]))
 	})
 	b.wantPulls(t, "enflame-driver-x Ready ")
 }
@@ -195,15 +202,15 @@ func TestAPullThatCannotBeRecordedSaysSo(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	b.images.refuses = errors.New("no space left on device")
 	call(t, b.handler(), "POST", pullPath, "").wants(200)
-	v := decide(b.cluster.pods["kube-system/enflame-driver-x"], "node-a")
-	until(t, "it was refused", func() bool { return !b.pulls.isUnderWay(pullID(v)) })
+	id := pullOf(b.cluster.pods["kube-system/enflame-driver-x"])
+	until(t, "it was refused", func() bool { return !b.loop.pulls.isUnderWay(id) })
 	b.wantConditions(t, "PodImageReady=False/PullImageFail")
 	b.wantPulls(t, "enflame-driver-x Failed no space left on device")
-	b.mustAsk(t, "enflame-driver-x")
+	b.mustUpgrade(t, "enflame-driver-x")
 	b.images.refuses = nil
-	b.images.results[pullID(v)] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
+	b.images.results[id] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
 	call(t, b.handler(), "POST", pullPath, "").wants(200)
-	until(t, "it was pulled", func() bool { return !b.pulls.isUnderWay(pullID(v)) })
+	until(t, "it was pulled", func() bool { return !b.loop.pulls.isUnderWay(id) })
 	b.wantPulls(t, "enflame-driver-x Ready ")
 }
 
@@ -222,7 +229,7 @@ func TestAPullIsNotShownForEver(t *testing.T) {
 			b := newBench(t, c, t.TempDir())
 			b.images.released = make(chan struct{})
 			call(t, b.handler(), "POST", pullPath, "").wants(200)
-			id := pullID(decide(c.pods["kube-system/enflame-driver-x"], "node-a"))
+			id := pullOf(c.pods["kube-system/enflame-driver-x"])
 			b.endPull(t, topsv1.HostTaskDone)
 			b.wantPulls(t, "enflame-driver-x Ready ")
 			c.set(func() { change(b, c, id) })
@@ -231,24 +238,11 @@ func TestAPullIsNotShownForEver(t *testing.T) {
 	}
 }
 
-func TestAsManyPullsAreShownAsTheAPITakes(t *testing.T) {
-	var many []topsv1.ImagePull
-	for i := range 3 * keptPulls {
-		many = lastPulls(many, []topsv1.ImagePull{{ID: fmt.Sprint(i)}})
-	}
-	if len(many) != keptPulls || many[0].ID != fmt.Sprint(2*keptPulls) {
-		t.Errorf("%d pulls from %s", len(many), many[0].ID)
-	}
-	if text := cut(strings.Repeat("ä", maxPullMessage), maxPullMessage); len(text) > maxPullMessage || !utf8.ValidString(text) {
-		t.Errorf("a long message is %d bytes", len(text))
-	}
-}
-
 func TestWhatTheOperatorSaidOnThePodIsReplacedByWhatIsKnownHere(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
 	pod := c.pods["kube-system/enflame-driver-x"]
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: topsv1.PodImageReady, Status: "False", Reason: "WaitPullImage"})
-	b.images.results[pullID(decide(pod, "node-a"))] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
+	b.images.results[pullOf(pod)] = &topsv1.HostTaskResult{State: topsv1.HostTaskDone}
 	b.wantConditions(t, "PodImageReady=True/PullImageSuccess")
 }

@@ -2,6 +2,7 @@ package ota
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,23 +12,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/journal"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-func open(t *testing.T, directory string) (*journal.Journal[entry], []entry, bool) {
+func open(t *testing.T, directory string) (*requestJournal, []request.Request, bool) {
 	t.Helper()
-	j, entries, incomplete, err := openJournal(directory, testr.New(t))
+	j, lost, err := openRequests(directory, testr.New(t))
 	if err != nil {
 		t.Fatalf("opening the journal: %v", err)
 	}
-	return j, entries, incomplete
+	return &j, j.list, lost
 }
 
-func fullEntry() entry {
-	return entry{
+// numbered returns a request with a valid id made from its sequence.
+func numbered(sequence uint64, outcome topsv1.TaskState) request.Request {
+	return request.Request{
+		Sequence:       sequence,
+		UpgradeRequest: topsv1.UpgradeRequest{ID: fmt.Sprintf("%016x", sequence), RequestTime: metav1.Unix(1000, 0)},
+		Outcome:        outcome,
+	}
+}
+
+func fullRequest() request.Request {
+	return request.Request{
 		Sequence: 3,
 		Outcome:  topsv1.TaskFailed,
-		Request: topsv1.UpgradeRequest{
+		UpgradeRequest: topsv1.UpgradeRequest{
 			ID:          "0123456789abcdef-2",
 			DaemonSet:   topsv1.NamespacedRef{Namespace: "kube-system", Name: "driver", UID: "u1"},
 			Pod:         topsv1.NamespacedRef{Namespace: "kube-system", Name: "driver-x", UID: "u2"},
@@ -37,43 +48,43 @@ func fullEntry() entry {
 	}
 }
 
-func TestJournalKeepsEntriesInOrderOverRestarts(t *testing.T) {
+func TestJournalKeepsRequestsInOrderOverRestarts(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "not", "there", "yet")
-	j, entries, incomplete := open(t, directory)
-	if len(entries) != 0 || !incomplete {
-		t.Fatalf("a new journal has %d entries and incomplete=%t, want 0 and true", len(entries), incomplete)
+	j, requests, incomplete := open(t, directory)
+	if len(requests) != 0 || !incomplete {
+		t.Fatalf("a new journal has %d requests and incomplete=%t, want 0 and true", len(requests), incomplete)
 	}
-	want := []entry{numbered(9, ""), fullEntry(), numbered(1, topsv1.TaskDone)}
+	want := []request.Request{numbered(9, ""), fullRequest(), numbered(1, topsv1.TaskDone)}
 	want[0].Sequence, want[1].Sequence, want[2].Sequence = 1, 2, 3
-	if err := j.Change(want, nil); err != nil {
+	if err := j.keep(want); err != nil {
 		t.Fatal(err)
 	}
-	_, entries, incomplete = open(t, directory)
-	if diff := cmp.Diff(want, entries); diff != "" || incomplete {
-		t.Errorf("incomplete=%t, entries (-want +got):\n%s", incomplete, diff)
+	_, requests, incomplete = open(t, directory)
+	if diff := cmp.Diff(want, requests); diff != "" || incomplete {
+		t.Errorf("incomplete=%t, requests (-want +got):\n%s", incomplete, diff)
 	}
 }
 
-func TestATornEntryIsNotReplacedByTheGenerationBeforeIt(t *testing.T) {
+func TestATornRequestIsNotReplacedByTheGenerationBeforeIt(t *testing.T) {
 	directory := t.TempDir()
 	j, _, _ := open(t, directory)
 	for _, outcome := range []topsv1.TaskState{"", topsv1.TaskDone} {
-		if err := j.Put(numbered(1, outcome)); err != nil {
+		if err := j.keep([]request.Request{numbered(1, outcome)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	path := filepath.Join(directory, "requests", numbered(1, "").Request.ID+".json")
+	path := filepath.Join(directory, "requests", numbered(1, "").ID+".json")
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, entries, incomplete := open(t, directory); len(entries) != 0 || !incomplete {
-		t.Errorf("entries %v, incomplete=%t: a finished request must not come back open", entries, incomplete)
+	if _, requests, incomplete := open(t, directory); len(requests) != 0 || !incomplete {
+		t.Errorf("requests %v, incomplete=%t: a finished request must not come back open", requests, incomplete)
 	}
 }
 
 func FuzzJournalFile(f *testing.F) {
-	for _, e := range []entry{fullEntry(), numbered(1, "")} {
-		data, err := entryKind.Encode(e)
+	for _, e := range []request.Request{fullRequest(), numbered(1, "")} {
+		data, err := requestKind.Encode(e)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -84,14 +95,14 @@ func FuzzJournalFile(f *testing.F) {
 	f.Add([]byte(`{"checksum":"","entry":null}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, err := entryKind.Decode(data)
+		e, err := requestKind.Decode(data)
 		if err != nil {
 			return
 		}
-		if filepath.Base(e.Request.ID) != e.Request.ID || !requestIDPattern.MatchString(e.Request.ID) {
-			t.Fatalf("accepted an id that is no file name: %q", e.Request.ID)
+		if filepath.Base(e.ID) != e.ID || !request.IDPattern.MatchString(e.ID) {
+			t.Fatalf("accepted an id that is no file name: %q", e.ID)
 		}
-		again, err := entryKind.Encode(e)
+		again, err := requestKind.Encode(e)
 		if err != nil {
 			t.Fatalf("encoding what was decoded: %v", err)
 		}
@@ -104,9 +115,9 @@ func FuzzJournalFile(f *testing.F) {
 // FuzzOperationFile: what is read is what would be written.
 func FuzzOperationFile(f *testing.F) {
 	now := metav1.Unix(1700000000, 0).Rfc3339Copy()
-	for _, r := range []record{
-		{Sequence: 1, ID: "op-0123456789abcdef", Accepted: now, Queued: true, Wish: wish{Component: "driver", Latest: true}},
-		{Sequence: 2, ID: "op-0123456789abcdee", Accepted: now, End: &now, Parts: []part{{Component: "driver", Request: "0123456789abcdef", State: Done}}},
+	for _, r := range []request.Operation{
+		{Sequence: 1, ID: "op-0123456789abcdef", Accepted: now, Queued: true, Order: request.Order{Component: "driver", Latest: true}},
+		{Sequence: 2, ID: "op-0123456789abcdee", Accepted: now, End: &now, Parts: []request.Part{{Component: "driver", Request: "0123456789abcdef", State: request.Done}}},
 	} {
 		data, err := operationKind.Encode(r)
 		if err != nil {
@@ -127,6 +138,6 @@ func FuzzOperationFile(f *testing.F) {
 		if err != nil || !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
 			t.Fatalf("decoded and encoded again it differs: %v\n%s\n%s", err, data, again)
 		}
-		r.answer(nil)
+		answer.OperationOf(r, nil)
 	})
 }

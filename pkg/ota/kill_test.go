@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 // killed is what ends an agent in the middle of a step.
@@ -30,10 +32,10 @@ func (r *reaper) pass() {
 // watch has the reaper see what is written until the test ends.
 func (r *reaper) watch(t *testing.T, c *fakeCluster) {
 	t.Helper()
-	entries, operations, holds := entryKind, operationKind, holdKind
-	t.Cleanup(func() { entryKind, operationKind, holdKind = entries, operations, holds })
-	entryKind.ID = func(e entry) string { r.pass(); return entries.ID(e) }
-	operationKind.ID = func(o record) string { r.pass(); return operations.ID(o) }
+	requests, operations, holds := requestKind, operationKind, holdKind
+	t.Cleanup(func() { requestKind, operationKind, holdKind = requests, operations, holds })
+	requestKind.ID = func(e request.Request) string { r.pass(); return requests.ID(e) }
+	operationKind.ID = func(o request.Operation) string { r.pass(); return operations.ID(o) }
 	holdKind.ID = func(h holdRecord) string { r.pass(); return holds.ID(h) }
 	c.onApply, c.applied = r.pass, r.pass
 }
@@ -63,7 +65,7 @@ func replies(state topsv1.TaskState) func(*bench) int {
 		b.cluster.set(func() {
 			tasks := &b.cluster.nodeUpgrade.Status.Tasks
 			for _, r := range b.cluster.nodeUpgrade.Status.Requests {
-				if !finalState(*tasks, r.ID).Final() {
+				if !slices.ContainsFunc(*tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == r.ID && t.State.Final() }) {
 					*tasks = append(dropTask(*tasks, r.ID), topsv1.UpgradeTask{RequestID: r.ID, State: state})
 				}
 			}
@@ -112,9 +114,7 @@ func play(t *testing.T, at int) (end []string, passed int) {
 	for _, s := range story() {
 		status, alive := b.survives(s)
 		if !alive { // nobody was answered: the agent is started again, and who asked repeats it
-			next := newBench(t, c, b.directory)
-			next.clock, next.Inbox.clock = b.clock, b.clock
-			b = next
+			b = newBenchAt(t, c, b.directory, b.clock)
 			b.sync(t)
 			status, _ = b.survives(s)
 		}

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 // seenBench has seen the fleet, and lost the API server.
@@ -36,13 +38,13 @@ func TestAnOrderWithoutAConnectionIsCarriedOutLater(t *testing.T) {
 	b := seenBench(t, newFleet())
 	h := b.handler()
 	o := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation()
-	if o.State != Queued || o.Offline != offlineQueued || len(o.Requests) != 2 {
+	if o.State != request.Queued || o.Offline != answer.OfflineQueued || len(o.Requests) != 2 {
 		t.Fatalf("accepted as %+v", o)
 	}
 	if p := call(t, h, "POST", "/v1/components/driver/upgrade", "").wants(409).problem(); p.Operation != o.ID {
 		t.Errorf("a second order: %+v", p)
 	}
-	if got := reasonOf(t, b.Ask(t.Context(), "kube-system", "enflame-driver-x")); got != ReasonDisconnected {
+	if got := reasonOf(t, b.UpgradePod(t.Context(), "kube-system", "enflame-driver-x")); got != request.ReasonDisconnected {
 		t.Errorf("the path of OpenYurt refuses with %q, want Disconnected", got)
 	}
 	restarted := newBench(t, b.cluster, b.directory)
@@ -50,7 +52,7 @@ func TestAnOrderWithoutAConnectionIsCarriedOutLater(t *testing.T) {
 	if requested := b.cluster.requested(); len(requested) != 2 || requested["enflame-driver"].Operation != o.ID {
 		t.Errorf("after the connection is back these requests are shown: %v", requested)
 	}
-	if got := call(t, restarted.handler(), "GET", "/v1/operations/"+o.ID, "").operation(); got.State != Waiting || got.Offline != "" {
+	if got := call(t, restarted.handler(), "GET", "/v1/operations/"+o.ID, "").operation(); got.State != request.Waiting || got.Offline != "" {
 		t.Errorf("the operation is %+v", got)
 	}
 }
@@ -62,22 +64,22 @@ func TestWhatChangedWhileItWasQueuedIsDropped(t *testing.T) {
 	for name, test := range map[string]struct {
 		body   string
 		change func(c *fakeCluster, driver *corev1.Pod)
-		state  OperationState
+		state  request.State
 		says   string
 	}{
-		"a newer revision drops it": {"", func(_ *fakeCluster, p *corev1.Pod) { newer(p) }, Dropped, "def456 is the newest by now"},
-		"a newer revision is what the latest is": {`{"revision":"latest"}`, func(_ *fakeCluster, p *corev1.Pod) { newer(p) }, Waiting,
+		"a newer revision drops it": {"", func(_ *fakeCluster, p *corev1.Pod) { newer(p) }, request.Dropped, "def456 is the newest by now"},
+		"a newer revision is what the latest is": {`{"revision":"latest"}`, func(_ *fakeCluster, p *corev1.Pod) { newer(p) }, request.Waiting,
 			"not answered"},
-		"a pod that was made anew is another one": {"", func(_ *fakeCluster, p *corev1.Pod) { p.UID = "another" }, Dropped, "was replaced"},
-		"the latest of a pod that was made anew":  {`{"revision":"latest"}`, func(_ *fakeCluster, p *corev1.Pod) { p.UID = "another" }, Waiting, "not answered"},
-		"a pod that is up to date by now":         {"", func(_ *fakeCluster, p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, Dropped, "nothing to upgrade"},
+		"a pod that was made anew is another one": {"", func(_ *fakeCluster, p *corev1.Pod) { p.UID = "another" }, request.Dropped, "was replaced"},
+		"the latest of a pod that was made anew":  {`{"revision":"latest"}`, func(_ *fakeCluster, p *corev1.Pod) { p.UID = "another" }, request.Waiting, "not answered"},
+		"a pod that is up to date by now":         {"", func(_ *fakeCluster, p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, request.Dropped, "nothing to upgrade"},
 		"the latest of a pod that is up to date by now": {`{"revision":"latest"}`, func(_ *fakeCluster, p *corev1.Pod) {
 			p.Status.Conditions[0].Status = corev1.ConditionFalse
-		}, Dropped, "nothing to upgrade"},
+		}, request.Dropped, "nothing to upgrade"},
 		"a DaemonSet that left OTA": {"", func(c *fakeCluster, _ *corev1.Pod) {
 			c.daemonSets["kube-system/enflame-driver"].Annotations = nil
-		}, Dropped, "not the update strategy OTA"},
-		"a pod that is gone": {"", func(c *fakeCluster, p *corev1.Pod) { delete(c.pods, "kube-system/"+p.Name) }, Dropped, "was replaced"},
+		}, request.Dropped, "not the update strategy OTA"},
+		"a pod that is gone": {"", func(c *fakeCluster, p *corev1.Pod) { delete(c.pods, "kube-system/"+p.Name) }, request.Dropped, "was replaced"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newFleet()
@@ -90,7 +92,7 @@ func TestWhatChangedWhileItWasQueuedIsDropped(t *testing.T) {
 				t.Errorf("%s: %q, want %s with %q", o.State, o.Message, test.state, test.says)
 			}
 			shown := c.requested()
-			if test.state == Dropped && len(shown) != 0 || test.state == Waiting && len(shown) != 1 {
+			if test.state == request.Dropped && len(shown) != 0 || test.state == request.Waiting && len(shown) != 1 {
 				t.Errorf("shown are %v", shown)
 			}
 			if r, is := shown["enflame-driver"]; is && string(r.Pod.UID) != string(c.pods["kube-system/enflame-driver-x"].UID) {
@@ -105,8 +107,8 @@ func TestAnAgentThatHasSeenNothingCanOnlyQueueTheLatest(t *testing.T) {
 	c.away = errAway
 	b := newBench(t, c, t.TempDir())
 	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(503)
-	if len(b.book.records) != 0 {
-		t.Errorf("refused, and recorded: %+v", b.book.records)
+	if len(b.loop.journals.operations.list) != 0 {
+		t.Errorf("refused, and recorded: %+v", b.loop.journals.operations.list)
 	}
 	call(t, b.handler(), "POST", "/v1/upgrade", `{"revision":"latest"}`).wants(202)
 	b.reconnect(t)
@@ -123,8 +125,8 @@ func TestAnAPIServerThatRefusesIsNotAway(t *testing.T) {
 	}
 	c.set(func() { c.node.UID = "another" }) // the NodeUpgrade is of an earlier Node
 	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(503)
-	if len(b.book.records) != 0 {
-		t.Errorf("refused, and recorded: %+v", b.book.records)
+	if len(b.loop.journals.operations.list) != 0 {
+		t.Errorf("refused, and recorded: %+v", b.loop.journals.operations.list)
 	}
 }
 
@@ -189,7 +191,7 @@ func TestKilledAtEveryStepOfAccepting(t *testing.T) {
 						t.Errorf("requests %v, want %v", got, want)
 					}
 				}
-				if o := call(t, restarted.handler(), "GET", "/v1/operations/"+id, "").wants(200).operation(); o.State != Waiting || len(o.Requests) != 2 {
+				if o := call(t, restarted.handler(), "GET", "/v1/operations/"+id, "").wants(200).operation(); o.State != request.Waiting || len(o.Requests) != 2 {
 					t.Errorf("the operation is %+v", o)
 				}
 			})
@@ -199,7 +201,7 @@ func TestKilledAtEveryStepOfAccepting(t *testing.T) {
 
 func TestARequestThatWasMadeAloneIsTakenIntoTheOperation(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
-	b.mustAsk(t, "enflame-driver-x")
+	b.mustUpgrade(t, "enflame-driver-x")
 	before := b.cluster.requested()["enflame-driver"]
 	o := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202).operation()
 	if len(o.Requests) != 2 || b.cluster.requested()["enflame-driver"] != before {
@@ -207,7 +209,7 @@ func TestARequestThatWasMadeAloneIsTakenIntoTheOperation(t *testing.T) {
 	}
 	b.cluster.answerAll(topsv1.TaskDone, "replaced")
 	b.lookAtCluster()
-	if o = call(t, b.handler(), "GET", "/v1/operations/"+o.ID, "").operation(); o.State != Done {
+	if o = call(t, b.handler(), "GET", "/v1/operations/"+o.ID, "").operation(); o.State != request.Done {
 		t.Errorf("operation %+v", o)
 	}
 }
@@ -226,7 +228,7 @@ func TestPodsAreShownAsTheyWereSeen(t *testing.T) {
 		if list := decoded[corev1.PodList](a); len(list.Items) != 4 || list.Kind != "PodList" || !strings.HasPrefix(a.header.Get("Warning"), "110 ") {
 			t.Errorf("restart=%t: %d pods, Warning %q", restart, len(list.Items), a.header.Get("Warning"))
 		}
-		if s := decoded[Status](call(t, b.handler(), "GET", "/v1/status", "")); s.Connected || s.AsOf == nil || len(s.Components) != 3 {
+		if s := decoded[answer.Status](call(t, b.handler(), "GET", "/v1/status", "")); s.Connected || s.AsOf == nil || len(s.Components) != 3 {
 			t.Errorf("restart=%t: status %+v", restart, s)
 		}
 		if !restart { // a second generation

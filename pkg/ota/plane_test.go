@@ -26,6 +26,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
+	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
@@ -144,7 +145,7 @@ func (s *site) start() (stop func()) {
 		}
 	})
 	running.Go(func() {
-		if err := ota.Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Anybody}}, ota.NewHandler(ota.HandlerOptions{Desk: inbox, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: testr.New(s.t)}), testr.New(s.t)); err != nil {
+		if err := endpoint.Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Anybody}}, endpoint.NewHandler(endpoint.Options{Backend: inbox, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: testr.New(s.t)}), testr.New(s.t)); err != nil {
 			s.t.Errorf("serving: %v", err)
 		}
 	})

@@ -25,6 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 const newestHash, runningHash = "abc123", "old777"
@@ -75,15 +78,15 @@ func newFleet() *fakeCluster {
 
 // described is openapi.yaml, read once.
 var described = sync.OnceValues(func() (routers.Router, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(OpenAPI)
+	doc, err := openapi3.NewLoader().LoadFromData(endpoint.OpenAPI)
 	if err != nil {
 		return nil, err
 	}
 	return gorillamux.NewRouter(doc)
 })
 
-// answer is what a call was answered with.
-type answer struct {
+// reply is what a call was answered with.
+type reply struct {
 	t      *testing.T
 	status int
 	header http.Header
@@ -91,7 +94,7 @@ type answer struct {
 }
 
 // wants fails unless the status is this one.
-func (a answer) wants(status int) answer {
+func (a reply) wants(status int) reply {
 	a.t.Helper()
 	if a.status != status {
 		a.t.Fatalf("answered with %d %s, want %d", a.status, a.body, status)
@@ -99,10 +102,10 @@ func (a answer) wants(status int) answer {
 	return a
 }
 
-func (a answer) operation() (o Operation) { return decoded[Operation](a) }
-func (a answer) problem() (p Problem)     { return decoded[Problem](a) }
+func (a reply) operation() (o answer.Operation) { return decoded[answer.Operation](a) }
+func (a reply) problem() (p answer.Problem)     { return decoded[answer.Problem](a) }
 
-func decoded[T any](a answer) (v T) {
+func decoded[T any](a reply) (v T) {
 	a.t.Helper()
 	if err := json.Unmarshal(a.body, &v); err != nil {
 		a.t.Fatalf("%s: %v", a.body, err)
@@ -112,7 +115,7 @@ func decoded[T any](a answer) (v T) {
 
 // call sends a request to a handler, and holds the answer against openapi.yaml. Headers
 // are given as key, value, ….
-func call(t *testing.T, handler http.Handler, method, path, body string, headers ...string) answer {
+func call(t *testing.T, handler http.Handler, method, path, body string, headers ...string) reply {
 	t.Helper()
 	r := httptest.NewRequest(method, "http://localhost:10267"+path, strings.NewReader(body))
 	if body != "" {
@@ -123,14 +126,14 @@ func call(t *testing.T, handler http.Handler, method, path, body string, headers
 	}
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r)
-	a := answer{t: t, status: w.Code, header: w.Header(), body: w.Body.Bytes()}
+	a := reply{t: t, status: w.Code, header: w.Header(), body: w.Body.Bytes()}
 	a.isAsDescribed(r)
 	return a
 }
 
-func (a answer) isAsDescribed(r *http.Request) {
+func (a reply) isAsDescribed(r *http.Request) {
 	a.t.Helper()
-	if !isOurs(r) {
+	if !strings.HasPrefix(r.URL.Path, "/v1/") {
 		return
 	}
 	router, err := described()
@@ -156,7 +159,7 @@ func (a answer) isAsDescribed(r *http.Request) {
 
 // handler are the routes over a bench, on its clock.
 func (b *bench) handler() http.Handler {
-	return NewHandler(HandlerOptions{Desk: b.Inbox, Stopping: make(chan struct{}), Clock: b.clock, Log: logr.Discard()})
+	return endpoint.NewHandler(endpoint.Options{Backend: b.Inbox, Stopping: make(chan struct{}), Clock: b.clock, Log: logr.Discard()})
 }
 
 // requested returns the requests that are shown, by the name of their DaemonSet.
@@ -191,13 +194,22 @@ func (b *bench) lookAtCluster() {
 	b.Seen(now)
 }
 
-func TestOpenAPIIsValid(t *testing.T) {
-	doc, err := openapi3.NewLoader().LoadFromData(OpenAPI)
-	if err != nil {
-		t.Fatal(err)
+func TestPodsAnswers503WhenDisconnected(t *testing.T) {
+	cluster := newFakeCluster()
+	cluster.away = errAway
+	w := httptest.NewRecorder()
+	newBench(t, cluster, t.TempDir()).handler().ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "connection refused") {
+		t.Errorf("GET /pods: %d %q, want 503 with the cause", w.Code, w.Body)
 	}
-	if err := doc.Validate(t.Context()); err != nil {
-		t.Error(err)
+}
+
+func TestPodsIsAPodListEvenWithoutPods(t *testing.T) {
+	w := httptest.NewRecorder()
+	newBench(t, newFakeCluster(), t.TempDir()).handler().ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
+	want := `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`
+	if diff := cmp.Diff(want, w.Body.String()); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
 	}
 }
 
@@ -226,7 +238,7 @@ func TestEveryAnswerIsAsDescribed(t *testing.T) {
 		{"POST", "/v1/upgrade", `{} {}`, nil, 400, "behind"},
 		{"POST", "/v1/upgrade", `{}`, []string{"Content-Type", "text/plain"}, 415, "application/json"},
 		{"POST", "/v1/upgrade", "", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "application/json"},
-		{"POST", "/v1/upgrade", `{"revision":"` + strings.Repeat("x", maxBodyBytes) + `"}`, nil, 413, "TooLarge"},
+		{"POST", "/v1/upgrade", `{"revision":"` + strings.Repeat("x", 64<<10) + `"}`, nil, 413, "TooLarge"},
 		{"POST", "/v1/upgrade", "", []string{"Idempotency-Key", strings.Repeat("k", 256)}, 400, "Idempotency-Key"},
 		{"POST", "/v1/rollback", "", nil, 409, "rollback-to=previous"},
 		{"POST", "/v1/hold", `{"message":"` + strings.Repeat("x", 257) + `"}`, nil, 400, "longer"},
@@ -238,9 +250,9 @@ func TestEveryAnswerIsAsDescribed(t *testing.T) {
 		{"POST", "/v1/upgrade", "", nil, 409, "OperationRunning"},
 		{"GET", "/v1/operations", "", nil, 200, `"Waiting"`},
 		{"GET", "/v1/status", "", nil, 200, `"lastOperation"`},
-		{"GET", "/v1/operations/" + operationID("node-a", "k", 0, time.Time{}) + "?wait=soon", "", nil, 400, "30s"},
-		{"GET", "/v1/operations/" + operationID("node-a", "k", 0, time.Time{}) + "?wait=61s", "", nil, 400, "30s"},
-		{"GET", "/v1/operations/" + operationID("node-a", "k", 0, time.Time{}), "", nil, 200, "driver"},
+		{"GET", "/v1/operations/" + request.OperationID("node-a", "k", 0, time.Time{}) + "?wait=soon", "", nil, 400, "30s"},
+		{"GET", "/v1/operations/" + request.OperationID("node-a", "k", 0, time.Time{}) + "?wait=61s", "", nil, 400, "30s"},
+		{"GET", "/v1/operations/" + request.OperationID("node-a", "k", 0, time.Time{}), "", nil, 200, "driver"},
 	} {
 		a := call(t, h, step.method, step.path, step.body, step.headers...)
 		if a.status != step.status || !strings.Contains(string(a.body), step.says) {
@@ -251,16 +263,16 @@ func TestEveryAnswerIsAsDescribed(t *testing.T) {
 
 func TestStatusShowsVersions(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
-	status := decoded[Status](call(t, b.handler(), "GET", "/v1/status", "").wants(200))
+	status := decoded[answer.Status](call(t, b.handler(), "GET", "/v1/status", "").wants(200))
 	yes, no := true, false
-	component := func(name string, need *bool) Component {
-		return Component{
+	component := func(name string, need *bool) answer.Component {
+		return answer.Component{
 			Component: name, Namespace: "kube-system", DaemonSet: "enflame-" + name, Pod: "enflame-" + name + "-x", Strategy: "OTA", NeedUpgrade: need,
-			Running:   Version{Revision: runningHash, Version: "1.0", Images: []string{"r/" + name + ":1.0"}},
-			Available: &Version{Revision: newestHash, Version: "2.0", Images: []string{"r/init:1", "r/" + name + ":2.0"}},
+			Running:   answer.Version{Revision: runningHash, Version: "1.0", Images: []string{"r/" + name + ":1.0"}},
+			Available: &answer.Version{Revision: newestHash, Version: "2.0", Images: []string{"r/init:1", "r/" + name + ":2.0"}},
 		}
 	}
-	want := Status{Node: "node-a", Connected: true, Components: []Component{component("driver", &yes), component("exporter", &no), component("toolkit", &yes)}}
+	want := answer.Status{Node: "node-a", Connected: true, Components: []answer.Component{component("driver", &yes), component("exporter", &no), component("toolkit", &yes)}}
 	if diff := cmp.Diff(want, status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
@@ -276,7 +288,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 	h := b.handler()
 	a := call(t, h, "POST", "/v1/upgrade", "").wants(202)
 	o := a.operation()
-	if a.header.Get("Location") != "/v1/operations/"+o.ID || o.State != Waiting || len(o.Requests) != 2 || o.Offline != "" {
+	if a.header.Get("Location") != "/v1/operations/"+o.ID || o.State != request.Waiting || len(o.Requests) != 2 || o.Offline != "" {
 		t.Fatalf("accepted as %+v at %q", o, a.header.Get("Location"))
 	}
 	requested := b.cluster.requested()
@@ -291,7 +303,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 
 	b.cluster.answerAll(topsv1.TaskWaiting, "2 of at most 2 nodes are unavailable")
 	b.lookAtCluster()
-	if o = call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != Waiting || !strings.Contains(o.Message, "2 of at most 2") {
+	if o = call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != request.Waiting || !strings.Contains(o.Message, "2 of at most 2") {
 		t.Errorf("waiting: %+v", o)
 	}
 	b.cluster.answerAll(topsv1.TaskRunning, "operation r-1 is being made")
@@ -303,7 +315,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 	})
 	b.lookAtCluster()
 	o = call(t, h, "GET", "/v1/operations/"+o.ID, "").operation()
-	if o.State != Running || o.Task != "node-a_node_evict" || o.Progress != (Progress{Done: 1, Total: 3}) || o.Message != "2 pods to go" {
+	if o.State != request.Running || o.Task != "node-a_node_evict" || o.Progress != (answer.Progress{Done: 1, Total: 3}) || o.Message != "2 pods to go" {
 		t.Errorf("running: %+v", o)
 	}
 
@@ -313,7 +325,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = call(t, h, "GET", "/v1/operations/"+o.ID, "").operation()
-	if o.State != Done || o.EndTime == nil || o.Progress != (Progress{Done: 2, Total: 2}) || o.Message != "2 components at the newest revision" {
+	if o.State != request.Done || o.EndTime == nil || o.Progress != (answer.Progress{Done: 2, Total: 2}) || o.Message != "2 components at the newest revision" {
 		t.Errorf("at its end: %+v", o)
 	}
 	// What became of it outlives the requests, the agent and the NodeUpgrade.
@@ -327,28 +339,6 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 	}
 }
 
-func TestTheWorstEndOfAPartIsTheEndOfTheOperation(t *testing.T) {
-	for name, test := range map[string]struct {
-		states []OperationState
-		want   OperationState
-	}{
-		"nothing to do":                 {nil, Done},
-		"all are done":                  {[]OperationState{Done, Done}, Done},
-		"one failed":                    {[]OperationState{Done, Failed, Dropped}, Failed},
-		"one was dropped":               {[]OperationState{Done, Dropped}, Dropped},
-		"one runs":                      {[]OperationState{Failed, Running, Waiting}, Running},
-		"one waits when others are not": {[]OperationState{Done, Waiting}, Waiting},
-	} {
-		r := record{}
-		for _, s := range test.states {
-			r.Parts = append(r.Parts, part{State: s})
-		}
-		if got := r.state(); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
-		}
-	}
-}
-
 func TestOneOperationAtATime(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	h := b.handler()
@@ -358,10 +348,10 @@ func TestOneOperationAtATime(t *testing.T) {
 	}
 	b.cluster.answerAll(topsv1.TaskFailed, "never ready")
 	second := call(t, h, "POST", "/v1/components/toolkit/upgrade", "").wants(202).operation()
-	if o := call(t, h, "GET", "/v1/operations/"+first.ID, "").operation(); o.State != Failed || o.Message != "driver: never ready" {
+	if o := call(t, h, "GET", "/v1/operations/"+first.ID, "").operation(); o.State != request.Failed || o.Message != "driver: never ready" {
 		t.Errorf("the first one: %+v", o)
 	}
-	list := decoded[Operations](call(t, h, "GET", "/v1/operations", ""))
+	list := decoded[answer.Operations](call(t, h, "GET", "/v1/operations", ""))
 	if len(list.Operations) != 2 || list.Operations[0].ID != second.ID {
 		t.Errorf("operations %+v, want the newest first", list)
 	}
@@ -414,14 +404,14 @@ func TestOldOperationsAreForgotten(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	h := b.handler()
 	var first string
-	for i := range keptOperations + 3 {
+	for i := range request.KeptOperations + 3 {
 		id := call(t, h, "POST", "/v1/components/driver/upgrade", "").wants(202).operation().ID
 		if i == 0 {
 			first = id
 		}
 		b.cluster.answerAll(topsv1.TaskFailed, "no")
 	}
-	if list := decoded[Operations](call(t, h, "GET", "/v1/operations", "")); len(list.Operations) != keptOperations {
+	if list := decoded[answer.Operations](call(t, h, "GET", "/v1/operations", "")); len(list.Operations) != request.KeptOperations {
 		t.Errorf("%d operations are kept", len(list.Operations))
 	}
 	call(t, h, "GET", "/v1/operations/"+first, "").wants(404)

@@ -8,14 +8,16 @@ import (
 	"github.com/go-logr/logr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 // waiting begins an operation, and waits for news of it.
-func waiting(t *testing.T) (b *bench, id string, news chan answer, stop chan struct{}) {
+func waiting(t *testing.T) (b *bench, id string, news chan reply, stop chan struct{}) {
 	t.Helper()
 	b = newBench(t, newFleet(), t.TempDir())
-	stop, news = make(chan struct{}), make(chan answer, 1)
-	h := NewHandler(HandlerOptions{Desk: b.Inbox, Stopping: stop, Clock: b.clock, Log: logr.Discard()})
+	stop, news = make(chan struct{}), make(chan reply, 1)
+	h := endpoint.NewHandler(endpoint.Options{Backend: b.Inbox, Stopping: stop, Clock: b.clock, Log: logr.Discard()})
 	id = call(t, h, "POST", "/v1/upgrade", "").wants(http.StatusAccepted).operation().ID
 	go func() { news <- call(t, h, "GET", "/v1/operations/"+id+"?wait=30s", "") }()
 	until(t, "somebody waits", func() bool { return b.clock.HasWaiters() })
@@ -27,7 +29,7 @@ func TestWhoWaitsIsAnsweredWhenThereIsNews(t *testing.T) {
 	b.lookAtCluster() // nothing new
 	b.cluster.answerAll(topsv1.TaskRunning, "deleting")
 	b.lookAtCluster()
-	if o := (<-news).operation(); o.State != Running {
+	if o := (<-news).operation(); o.State != request.Running {
 		t.Errorf("the news is %+v", o)
 	}
 }
@@ -35,7 +37,7 @@ func TestWhoWaitsIsAnsweredWhenThereIsNews(t *testing.T) {
 func TestWhoWaitsIsAnsweredWhenTheTimeIsOver(t *testing.T) {
 	b, _, news, _ := waiting(t)
 	b.clock.Step(30 * time.Second)
-	if o := (<-news).operation(); o.State != Waiting {
+	if o := (<-news).operation(); o.State != request.Waiting {
 		t.Errorf("the answer is %+v", o)
 	}
 }
@@ -43,7 +45,7 @@ func TestWhoWaitsIsAnsweredWhenTheTimeIsOver(t *testing.T) {
 func TestNobodyWaitsForAnAgentThatStops(t *testing.T) {
 	_, _, news, stop := waiting(t)
 	close(stop)
-	if o := (<-news).operation(); o.State != Waiting {
+	if o := (<-news).operation(); o.State != request.Waiting {
 		t.Errorf("the answer is %+v", o)
 	}
 }
@@ -53,18 +55,21 @@ func TestNobodyWaitsForAnEnd(t *testing.T) {
 	id := call(t, b.handler(), "POST", "/v1/upgrade", "").operation().ID
 	b.cluster.answerAll(topsv1.TaskDone, "replaced")
 	b.lookAtCluster()
-	if o := call(t, b.handler(), "GET", "/v1/operations/"+id+"?wait=30s", "").operation(); o.State != Done {
+	if o := call(t, b.handler(), "GET", "/v1/operations/"+id+"?wait=30s", "").operation(); o.State != request.Done {
 		t.Errorf("the answer is %+v", o)
 	}
 }
+
+// maxWaiters is the bound of package endpoint.
+const maxWaiters = 8
 
 func TestOneWaiterTooManyIsAnsweredAtOnce(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	stop := make(chan struct{})
 	defer close(stop)
-	h := NewHandler(HandlerOptions{Desk: b.Inbox, Stopping: stop, Clock: b.clock, Log: logr.Discard()})
+	h := endpoint.NewHandler(endpoint.Options{Backend: b.Inbox, Stopping: stop, Clock: b.clock, Log: logr.Discard()})
 	id := call(t, h, "POST", "/v1/upgrade", "").operation().ID
-	answered := make(chan answer, maxWaiters+3)
+	answered := make(chan reply, maxWaiters+3)
 	for range maxWaiters + 3 {
 		go func() { answered <- call(t, h, "GET", "/v1/operations/"+id+"?wait=30s", "") }()
 	}

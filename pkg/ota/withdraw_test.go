@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 // taken returns which requests are shown as taken back, by the name of their DaemonSet.
@@ -45,7 +47,7 @@ func TestWhatWaitsIsTakenBackWhenTheOperatorSaysSo(t *testing.T) {
 	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
 	for range 2 {
 		o := call(t, h, "POST", "/v1/rollback", "{}").wants(202).operation()
-		if o.ID != id || o.State != Waiting || !strings.Contains(o.Message, "has not confirmed") {
+		if o.ID != id || o.State != request.Waiting || !strings.Contains(o.Message, "has not confirmed") {
 			t.Errorf("taken back: %+v", o)
 		}
 		b.wantTaken(t, bothTaken)
@@ -56,7 +58,7 @@ func TestWhatWaitsIsTakenBackWhenTheOperatorSaysSo(t *testing.T) {
 	}
 	b.cluster.answerAll(topsv1.TaskWithdrawn, "it was taken back")
 	b.sync(t)
-	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != Withdrawn || o.EndTime == nil {
+	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != request.Withdrawn || o.EndTime == nil {
 		t.Errorf("at its end: %+v", o)
 	}
 	call(t, h, "POST", "/v1/rollback", "").wants(409)
@@ -89,7 +91,7 @@ func TestWhatHasStartedGoesOn(t *testing.T) {
 		b.cluster.nodeUpgrade.Status.Tasks[0].State, b.cluster.nodeUpgrade.Status.Tasks[1].State = topsv1.TaskDone, topsv1.TaskWithdrawn
 	})
 	b.sync(t)
-	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != Withdrawn || o.Requests[0].State == o.Requests[1].State {
+	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != request.Withdrawn || o.Requests[0].State == o.Requests[1].State {
 		t.Errorf("at its end: %+v", o)
 	}
 }
@@ -101,7 +103,7 @@ func TestItCanBeTooLateToTakeBack(t *testing.T) {
 	call(t, h, "POST", "/v1/rollback", "").wants(202)
 	b.cluster.answerAll(topsv1.TaskDone, "replaced") // it had started before the operator heard of it
 	b.sync(t)
-	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != Done {
+	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != request.Done {
 		t.Errorf("at its end: %+v", o)
 	}
 }
@@ -112,10 +114,10 @@ func TestWhatTheOperatorWasNotToldOfIsTakenBackHere(t *testing.T) {
 	h := b.handler()
 	b.sync(t)
 	c.set(func() { c.away = errAway })
-	if o := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation(); o.State != Queued {
+	if o := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation(); o.State != request.Queued {
 		t.Fatalf("%+v", o)
 	}
-	if o := call(t, h, "POST", "/v1/rollback", "").wants(200).operation(); o.State != Withdrawn || o.EndTime == nil || o.Offline != "" {
+	if o := call(t, h, "POST", "/v1/rollback", "").wants(200).operation(); o.State != request.Withdrawn || o.EndTime == nil || o.Offline != "" {
 		t.Errorf("taken back: %+v", o)
 	}
 	c.set(func() { c.away = nil })
@@ -151,14 +153,14 @@ func TestAnAPIServerThatRefusesTakesNothingBack(t *testing.T) {
 func TestARequestThatWasMadeAloneIsTakenBackToo(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	h := b.handler()
-	b.mustAsk(t, "enflame-driver-x")
+	b.mustUpgrade(t, "enflame-driver-x")
 	o := call(t, h, "POST", "/v1/rollback", "").wants(202).operation()
 	if len(o.Requests) != 1 || o.Requests[0].Pod != "enflame-driver-x" {
 		t.Errorf("operation %+v", o)
 	}
 	b.wantTaken(t, map[string]bool{"enflame-driver": true})
 	before := b.cluster.shown()
-	b.mustAsk(t, "enflame-driver-x") // asked again before the operator has answered
+	b.mustUpgrade(t, "enflame-driver-x") // asked again before the operator has answered
 	if shown := b.cluster.shown(); len(shown) != 2 || shown[0] != before[0] || shown[1] == before[0] {
 		t.Errorf("requests %v after %v", shown, before)
 	}
@@ -166,7 +168,7 @@ func TestARequestThatWasMadeAloneIsTakenBackToo(t *testing.T) {
 		b.cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{{RequestID: before[0], State: topsv1.TaskWithdrawn}}
 	})
 	b.sync(t)
-	if o := call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != Withdrawn {
+	if o := call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != request.Withdrawn {
 		t.Errorf("at its end: %+v", o)
 	}
 	b.wantTaken(t, map[string]bool{"enflame-driver": false}) // the newer one stays open
@@ -186,16 +188,16 @@ func TestAnOrderThatIsHalfToldIsNotDropped(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
 	id := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202).operation().ID
-	r := b.book.records[0]
+	r := b.loop.journals.operations.list[0]
 	r.Queued = true
-	if err := b.book.put(r); err != nil {
+	if err := b.loop.journals.operations.put(r); err != nil {
 		t.Fatal(err)
 	}
 	c.set(func() { c.away = errAway })
 	restarted := newBench(t, c, b.directory)
 	call(t, restarted.handler(), "POST", "/v1/rollback", "").wants(503)
 	call(t, restarted.handler(), "POST", "/v1/hold", "").wants(200)
-	if o := call(t, restarted.handler(), "GET", "/v1/operations/"+id, "").operation(); o.State != Queued {
+	if o := call(t, restarted.handler(), "GET", "/v1/operations/"+id, "").operation(); o.State != request.Queued {
 		t.Errorf("what the operator may know of is %+v", o)
 	}
 	c.set(func() { c.away = nil })
@@ -210,8 +212,8 @@ func TestWhoDoesNotGetThroughIsAnsweredAsDescribed(t *testing.T) {
 		for _, status := range []int{401, 403, 421} {
 			method, target, _ := strings.Cut(path, " ")
 			r, w := httptest.NewRequest(method, "http://localhost:10267"+target, nil), httptest.NewRecorder()
-			Deny(w, r, &guard.Denial{Status: status, Reason: "Denied", Message: "no"})
-			answer{t: t, status: w.Code, header: w.Header(), body: w.Body.Bytes()}.isAsDescribed(r)
+			endpoint.Deny(w, r, &guard.Denial{Status: status, Reason: "Denied", Message: "no"})
+			reply{t: t, status: w.Code, header: w.Header(), body: w.Body.Bytes()}.isAsDescribed(r)
 		}
 	}
 }

@@ -47,7 +47,7 @@ var (
 
 // raced are the packages that every run tests with the race detector, because their
 // goroutines share memory.
-var raced = []string{"./pkg/ota", "./pkg/ota/guard", "./pkg/hosttasks", "./pkg/upgradeapi", "./pkg/nodeupgrade"}
+var raced = []string{"./pkg/ota", "./pkg/ota/endpoint", "./pkg/ota/guard", "./pkg/hosttasks", "./pkg/upgradeapi", "./pkg/nodeupgrade"}
 
 // Packages with their own steps.
 const (

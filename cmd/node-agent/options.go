@@ -1,0 +1,82 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
+)
+
+// Values of --ota-auth.
+const (
+	authToken = "token"
+	authNone  = "none"
+)
+
+const (
+	defaultBindAddress        = "127.0.0.1:10267"
+	defaultSocket             = "/run/gcu-node-agent/ota.sock"
+	defaultStateDir           = "/var/lib/gcu-node-agent"
+	tokenFileName             = "ota-token" // in the state directory
+	defaultSpread             = 30 * time.Second
+	defaultHostRoot           = "/host"
+	defaultDockerEndpoint     = "unix:///run/docker.sock"
+	defaultContainerdEndpoint = "unix:///run/containerd/containerd.sock"
+	// defaultLogDir and restartLog are fixed by contract statement 55.
+	defaultLogDir = "/var/log/topscloud/gcu-operator"
+	restartLog    = "restart-docker.log"
+)
+
+// options are the flags as given.
+type options struct {
+	kubeconfig string
+	nodeName   string
+	podUID     string
+	stateDir   string
+	log        logging.Options
+	spread     time.Duration
+
+	bindAddress string
+	auth        string
+	tokenFile   string
+	socket      string
+	socketGroup int
+	tlsCertFile string
+	tlsKeyFile  string
+
+	hostRoot           string
+	runtime            string
+	containerdEndpoint string
+	dockerEndpoint     string
+	restartRuntime     bool
+	restartContainerd  []string
+	restartDocker      []string
+	logDir             string
+}
+
+func (o *options) bindFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
+	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; default from the environment variable NODE_NAME")
+	flags.StringVar(&o.podUID, "pod-uid", os.Getenv("POD_UID"), "`UID` of the agent's pod, whose container must run again after a restart of the runtime; default from POD_UID; empty: it runs in no pod")
+	flags.DurationVar(&o.spread, "first-contact-spread", defaultSpread, "`time` over which the agents of many nodes that start at once spread their first contact with the API server; a request at the node does not wait for it")
+	flags.StringVar(&o.bindAddress, "ota-bind-address", defaultBindAddress, "`ip:port` of the OTA endpoint; anything but loopback needs --ota-auth=token and TLS")
+	flags.StringVar(&o.auth, "ota-auth", authToken, "`mode` of authentication over TCP: token (the token of the node), or none (everyone on the node has access)")
+	flags.StringVar(&o.tokenFile, "ota-token-file", "", "`file` of the token, for root only; made with a new token when there is none; default "+tokenFileName+" in the state directory")
+	flags.StringVar(&o.socket, "ota-socket", defaultSocket, "`path` of the unix socket of the OTA endpoint, for root; empty: none")
+	flags.IntVar(&o.socketGroup, "ota-socket-group", guard.NoGroup, "`number` of a group on the host whose members may use the socket too; -1: none")
+	flags.StringVar(&o.tlsCertFile, "ota-tls-cert-file", "", "`file` of the certificate with which TCP is served over TLS; read again for each connection")
+	flags.StringVar(&o.tlsKeyFile, "ota-tls-key-file", "", "`file` of its key")
+	flags.StringVar(&o.stateDir, "state-dir", defaultStateDir, "`directory` for the journals of requests and of host tasks; must survive restarts of the node")
+	flags.StringVar(&o.hostRoot, "host-root", defaultHostRoot, "`directory` where the root of the host is mounted; / outside a container")
+	flags.StringVar(&o.runtime, "container-runtime", "auto", "`engine` that runs the pods: auto, docker or containerd")
+	flags.StringVar(&o.containerdEndpoint, "container-runtime-endpoint", defaultContainerdEndpoint, "`socket` of containerd on the host, as configured for the kubelet")
+	flags.StringVar(&o.dockerEndpoint, "docker-endpoint", defaultDockerEndpoint, "`socket` of docker on the host")
+	flags.BoolVar(&o.restartRuntime, "restart-runtime", true, "restart docker or containerd when an operation asks for it; false: leave it to the administrator, and say in the NodeUpgrade what to run")
+	flags.StringArrayVar(&o.restartContainerd, "restart-command-containerd", nil, "one `argument` of the command that restarts containerd on a host without systemd, first the program; give it once per argument, no shell reads them")
+	flags.StringArrayVar(&o.restartDocker, "restart-command-docker", nil, "one `argument` of the command that restarts docker on a host without systemd, likewise")
+	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of "+restartLog+", the log of runtime restarts; empty: none")
+	o.log.BindFlags(flags)
+}

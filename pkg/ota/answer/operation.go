@@ -1,0 +1,82 @@
+package answer
+
+import (
+	"slices"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// OperationOf words an operation; nodeUpgrade is what was last seen of the node's, nil for
+// nothing.
+func OperationOf(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Operation {
+	answer := Operation{
+		ID: o.ID, Component: o.Order.Component, State: o.State(), Message: Message(o), AcceptedTime: o.Accepted, EndTime: o.End, Requests: []Part{},
+		Progress: Progress{Total: len(o.Parts)},
+	}
+	for _, p := range o.Parts {
+		answer.Requests = append(answer.Requests, Part{
+			Component: p.Component, Namespace: p.Pod.Namespace, Pod: p.Pod.Name, Revision: p.Revision,
+			State: p.State, Reason: p.Reason, Message: p.Message,
+		})
+		if p.State.Final() {
+			answer.Progress.Done++
+		}
+	}
+	switch {
+	case o.Queued:
+		answer.Offline = OfflineQueued
+	case !answer.State.Final():
+		answer.addJob(o, nodeUpgrade)
+	}
+	return answer
+}
+
+// Message says what a person most wants to know of an operation.
+func Message(o request.Operation) string {
+	state := o.State()
+	if o.Queued {
+		return "kept on this node until the API server can be used"
+	}
+	if len(o.Parts) == 0 {
+		return "nothing on this node is outdated"
+	}
+	if o.Withdrawn && state == request.Waiting {
+		return "taken back; the operator has not confirmed yet that nothing was started"
+	}
+	if state == request.Done {
+		return message.Count(len(o.Parts), "component") + " at the newest revision"
+	}
+	for _, p := range o.Parts {
+		if p.State == state && p.Message != "" {
+			return p.Component + ": " + p.Message
+		} else if p.State == state {
+			return p.Component
+		}
+	}
+	return ""
+}
+
+// addJob adds what the job on the node is at, when it is one for this operation.
+func (answer *Operation) addJob(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) {
+	if nodeUpgrade == nil || nodeUpgrade.Spec.Operation == nil || nodeUpgrade.Status.Operation == nil {
+		return
+	}
+	asked, job := nodeUpgrade.Spec.Operation, nodeUpgrade.Status.Operation
+	ours := slices.ContainsFunc(asked.Targets, func(t topsv1.OperationTarget) bool {
+		return slices.ContainsFunc(o.Parts, func(p request.Part) bool { return p.DaemonSet.UID == t.DaemonSet.UID && !p.State.Final() })
+	})
+	if asked.ID != job.ID || job.Phase.Final() || !ours {
+		return
+	}
+	answer.Task, answer.Progress = job.Task, Progress{Total: len(job.Tasks)}
+	for _, t := range job.Tasks {
+		if t.State == topsv1.OperationTaskDone || t.State == topsv1.OperationTaskSkipped {
+			answer.Progress.Done++
+		}
+	}
+	if job.Message != "" {
+		answer.Message = job.Message
+	}
+}

@@ -1,0 +1,105 @@
+package endpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/gorilla/mux"
+	"k8s.io/utils/clock"
+
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// maxBodyBytes bounds the body of a request.
+const maxBodyBytes = 64 << 10
+
+// Options of NewHandler. All fields are required.
+type Options struct {
+	Backend Backend
+	// Stopping is closed when nobody should wait for news any more.
+	Stopping <-chan struct{}
+	Clock    clock.Clock
+	Log      logr.Logger
+}
+
+// NewHandler returns the routes of the endpoint (see the package's route table).
+func NewHandler(o Options) http.Handler {
+	re := responder{o.Log}
+	pods := openYurt{responder: re, backend: o.Backend}
+	ours := v1{responder: re, backend: o.Backend, clock: o.Clock, stopping: o.Stopping, waiters: make(chan struct{}, maxWaiters)}
+	// Paths are taken as they come, so that an escaped slash stays inside a
+	// name and no request is redirected.
+	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
+	for path, route := range map[string]http.Handler{
+		"/healthz": re.only(re.healthz, http.MethodGet, http.MethodHead),
+		"/pods":    re.only(pods.list, http.MethodGet, http.MethodHead),
+		"/openyurt.io/v1/namespaces/{ns}/pods/{pod}/upgrade":   re.only(pods.upgrade, http.MethodPost),
+		"/openyurt.io/v1/namespaces/{ns}/pods/{pod}/imagepull": re.only(pods.imagePull, http.MethodPost),
+
+		"/v1/openapi.yaml":                   re.only(ours.openAPI, http.MethodGet, http.MethodHead),
+		"/v1/status":                         re.only(ours.status, http.MethodGet),
+		"/v1/upgrade":                        re.only(ours.order, http.MethodPost),
+		"/v1/components/{component}/upgrade": re.only(ours.order, http.MethodPost),
+		"/v1/operations":                     re.only(ours.operations, http.MethodGet),
+		"/v1/operations/{id}":                re.only(ours.operation, http.MethodGet),
+		"/v1/hold":                           re.only(ours.hold, http.MethodPost),
+		"/v1/release":                        re.only(ours.release, http.MethodPost),
+		"/v1/rollback":                       re.only(ours.rollback, http.MethodPost),
+	} {
+		router.Handle(path, route)
+	}
+	router.NotFoundHandler = http.HandlerFunc(re.notFound)
+	return re.limited(router)
+}
+
+func (re responder) healthz(w http.ResponseWriter, _ *http.Request) {
+	re.writeText(w, http.StatusOK, "ok")
+}
+
+func (re responder) notFound(w http.ResponseWriter, r *http.Request) {
+	re.refuse(w, r, request.Refuse(request.ReasonNoPath, "No such path: %.200q. There are GET /pods, POST /openyurt.io/v1/namespaces/{ns}/pods/{pod}/upgrade and /imagepull, and the paths of GET /v1/openapi.yaml.", r.URL.Path))
+}
+
+// only answers any other method with 405 and the methods there are, and a body of
+// another type than JSON below /v1 with 415.
+func (re responder) only(handler http.HandlerFunc, methods ...string) http.Handler {
+	allow := strings.Join(methods, ", ")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(methods, r.Method) {
+			w.Header().Set("Allow", allow)
+			re.refuse(w, r, request.Refuse(request.ReasonMethod, "Method %.20q is not allowed here: use %s.", r.Method, allow))
+			return
+		}
+		if isOurs(r) && !isJSON(r) {
+			re.refuse(w, r, request.Refuse(request.ReasonNotJSON, "Content-Type %.80q: the body has to be application/json, or none.", r.Header.Get("Content-Type")))
+			return
+		}
+		handler(w, r)
+	})
+}
+
+// limited reads the body before the handler runs, refuses a large one and bounds the
+// time the handler has, unless it waits for news.
+func (re responder) limited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var tooLarge *http.MaxBytesError
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+		if errors.As(err, &tooLarge) {
+			re.refuse(w, r, request.Refuse(request.ReasonTooLarge, "The body is larger than %d bytes: no path here needs one.", maxBodyBytes))
+			return
+		} else if err != nil {
+			re.refuse(w, r, request.Refuse(request.ReasonMalformed, "The body could not be read: send the request again."))
+			return
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout+waitOf(r))
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}

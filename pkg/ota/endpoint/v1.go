@@ -1,0 +1,176 @@
+package endpoint
+
+import (
+	_ "embed"
+	"net/http"
+	"reflect"
+
+	"github.com/gorilla/mux"
+	"k8s.io/utils/clock"
+
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// OpenAPI describes the paths below /v1.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+const (
+	// maxWaiters bounds the callers who wait at the same time, so that there are
+	// connections for others; who comes later is answered at once.
+	maxWaiters = 8
+	// latest is the value of revision for whatever is the newest.
+	latest = "latest"
+)
+
+// v1 has the paths of our own, described in openapi.yaml.
+type v1 struct {
+	responder
+	backend  Backend
+	clock    clock.Clock
+	stopping <-chan struct{}
+	// waiters has one token for each caller who waits for news.
+	waiters chan struct{}
+}
+
+func (v v1) openAPI(w http.ResponseWriter, _ *http.Request) {
+	v.write(w, http.StatusOK, "application/yaml", OpenAPI)
+}
+
+func (v v1) status(w http.ResponseWriter, r *http.Request) {
+	v.writeJSON(w, r, http.StatusOK, v.backend.Status(r.Context()))
+}
+
+func (v v1) operations(w http.ResponseWriter, r *http.Request) {
+	v.writeJSON(w, r, http.StatusOK, v.backend.Operations())
+}
+
+// order begins the upgrade of a component, or of all that is outdated.
+func (v v1) order(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Revision string `json:"revision"`
+	}
+	if refusal := decodeBody(r, &body); refusal != nil {
+		v.refuse(w, r, refusal)
+		return
+	}
+	if body.Revision != "" && body.Revision != latest {
+		v.refuse(w, r, request.Refuse(request.ReasonMalformed, "revision %.80q is not %q: a node goes to the newest revision of its fleet, or stays.", body.Revision, latest))
+		return
+	}
+	order := request.Order{Latest: body.Revision == latest}
+	if _, one := mux.Vars(r)["component"]; one {
+		order.Component = name(r, "component")
+	}
+	operation, err := v.backend.Upgrade(r.Context(), order, r.Header.Get("Idempotency-Key"))
+	if err != nil {
+		v.refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Location", "/v1/operations/"+operation.ID)
+	v.writeJSON(w, r, http.StatusAccepted, operation)
+}
+
+// operation answers at once, or with ?wait when there is news or the time is over.
+func (v v1) operation(w http.ResponseWriter, r *http.Request) {
+	if text := r.URL.Query().Get("wait"); text != "" && waitOf(r) == 0 {
+		v.refuse(w, r, request.Refuse(request.ReasonMalformed, "wait %.80q is not a duration from 1ms to %s, such as 30s.", text, maxWait))
+		return
+	}
+	id := name(r, "id")
+	first, changed, err := v.backend.Operation(id)
+	if err != nil {
+		v.refuse(w, r, err)
+		return
+	}
+	v.writeJSON(w, r, http.StatusOK, v.awaited(w, r, first, changed))
+}
+
+// awaited returns an operation when it is another than first, when it has ended, or when
+// the time to wait is over.
+func (v v1) awaited(w http.ResponseWriter, r *http.Request, first answer.Operation, changed <-chan struct{}) answer.Operation {
+	wait := waitOf(r)
+	if wait == 0 || first.State.Final() {
+		return first
+	}
+	select {
+	case v.waiters <- struct{}{}:
+		defer func() { <-v.waiters }()
+	default:
+		return first
+	}
+	// Without a connection there is no deadline either.
+	_ = http.NewResponseController(w).SetWriteDeadline(v.clock.Now().Add(wait + guard.WriteTimeout))
+	timer := v.clock.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-changed:
+		case <-timer.C():
+			return first
+		case <-v.stopping:
+			return first
+		case <-r.Context().Done():
+			return first
+		}
+		next, again, err := v.backend.Operation(first.ID)
+		if err != nil {
+			return first // it is forgotten, and has ended then
+		}
+		if !reflect.DeepEqual(first, next) {
+			return next
+		}
+		changed = again
+	}
+}
+
+func (v v1) hold(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Message string `json:"message"`
+	}
+	if refusal := decodeBody(r, &body); refusal != nil {
+		v.refuse(w, r, refusal)
+		return
+	}
+	v.answerHold(w, r)(v.backend.Hold(r.Context(), oneLine(body.Message)))
+}
+
+func (v v1) release(w http.ResponseWriter, r *http.Request) {
+	if refusal := decodeBody(r, &struct{}{}); refusal != nil {
+		v.refuse(w, r, refusal)
+		return
+	}
+	v.answerHold(w, r)(v.backend.Release(r.Context()))
+}
+
+func (v v1) answerHold(w http.ResponseWriter, r *http.Request) func(answer.Hold, error) {
+	return func(state answer.Hold, err error) {
+		if err != nil {
+			v.refuse(w, r, err)
+			return
+		}
+		v.writeJSON(w, r, http.StatusOK, state)
+	}
+}
+
+// rollback withdraws what has not started; what has, it refuses.
+func (v v1) rollback(w http.ResponseWriter, r *http.Request) {
+	if refusal := decodeBody(r, &struct{}{}); refusal != nil {
+		v.refuse(w, r, refusal)
+		return
+	}
+	operation, err := v.backend.Withdraw(r.Context())
+	if err != nil {
+		v.refuse(w, r, err)
+		return
+	}
+	status := http.StatusAccepted
+	if operation.State.Final() {
+		status = http.StatusOK
+	}
+	w.Header().Set("Location", "/v1/operations/"+operation.ID)
+	v.writeJSON(w, r, status, operation)
+}

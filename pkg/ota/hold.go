@@ -1,0 +1,79 @@
+package ota
+
+import (
+	"context"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// holder holds this node, and releases it.
+type holder struct{ *reconciler }
+
+// Hold asks that nothing be started on this node, and Release that it may be again. What
+// is in flight goes on; an operation that the operator was not told of is dropped.
+// When they return nil that is durable on this node. Their errors are *Refusal.
+func (h holder) Hold(ctx context.Context, message string) (answer.Hold, error) {
+	if len(message) > maxHoldMessage {
+		return answer.Hold{}, request.Refuse(request.ReasonMalformed, "The message is longer than %d bytes.", maxHoldMessage)
+	}
+	return h.setHold(ctx, &topsv1.NodeHold{Since: request.Seconds(h.clock.Now()), Message: message})
+}
+
+// maxHoldMessage is the limit of the API.
+const maxHoldMessage = 256
+
+// Release takes a hold back.
+func (h holder) Release(ctx context.Context) (answer.Hold, error) { return h.setHold(ctx, nil) }
+
+func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (answer.Hold, error) {
+	if err := h.takeTurn(ctx); err != nil {
+		return answer.Hold{}, request.Disconnected(err, request.NotKept)
+	}
+	defer h.endTurn()
+	if before := h.journals.hold.hold; hold != nil && before != nil {
+		hold.Since = before.Since
+		if hold.Message == "" {
+			hold.Message = before.Message
+		}
+	}
+	h.log.Info("Recording whether this node is held", "held", hold != nil)
+	if err := h.journals.hold.put(hold); err != nil {
+		return answer.Hold{}, request.NotRecorded(err)
+	}
+	if hold != nil {
+		h.dropQueued()
+	}
+	h.publish(nil)
+	held := answer.Hold{Held: hold != nil, Hold: hold}
+	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
+	defer cancel()
+	nodeUpgrade, err := h.observe(ctx)
+	if err == nil {
+		err = h.show(ctx, nodeUpgrade, h.showable(h.journals.requests.list, nodeUpgrade))
+	}
+	if err != nil {
+		h.log.V(1).Info("Cannot show yet whether this node is held", "cause", err.Error())
+		held.Offline = answer.OfflineQueued
+		h.wake()
+	}
+	now, _ := h.latest.read()
+	held.AdministratorHold = answer.AdministratorHold(now.nodeUpgrade)
+	return held, nil
+}
+
+// dropQueued ends the operation that the operator was not told of. One that may be known
+// to the operator in part is told: it waits for the release.
+func (h holder) dropQueued() {
+	operations := h.journals.operations.list
+	i := request.Unfinished(operations)
+	if i < 0 || !operations[i].Queued || !operations[i].Unsent(h.journals.requests.list) {
+		return
+	}
+	o := operations[i].Ended(request.Dropped, request.ReasonNodeHeld, "this node was held before the operator received it", h.clock.Now())
+	if err := h.journals.operations.put(o); err != nil {
+		h.log.Error(err, "Could not record that an operation was dropped", "operation", o.ID)
+	}
+}

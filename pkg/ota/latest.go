@@ -1,0 +1,86 @@
+package ota
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/utils/clock"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// latest shows what everybody may read without waiting for a turn. Who changes and who
+// reads it may be many goroutines.
+type latest struct {
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	state   state
+	changed chan struct{}
+}
+
+// state is never changed, but replaced.
+type state struct {
+	operations []request.Operation
+	hold       *topsv1.NodeHold
+	// nodeUpgrade as last seen; nil for none.
+	nodeUpgrade *topsv1.NodeUpgrade
+}
+
+// tasks returns the answers of the operator, nil for none.
+func (s state) tasks() []topsv1.UpgradeTask {
+	if s.nodeUpgrade == nil {
+		return nil
+	}
+	return s.nodeUpgrade.Status.Tasks
+}
+
+func newLatest(c clock.PassiveClock) *latest {
+	return &latest{clock: c, changed: make(chan struct{})}
+}
+
+// read returns the state, and a channel that is closed when that changes.
+func (l *latest) read() (state, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state, l.changed
+}
+
+func (l *latest) change(change func(*state)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.state)
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// answers words all operations, oldest first.
+func (l *latest) answers(s state) []answer.Operation {
+	all := make([]answer.Operation, 0, len(s.operations))
+	for _, o := range s.operations {
+		all = append(all, answer.OperationOf(o.Follow(s.tasks(), request.Seconds(l.clock.Now())), s.nodeUpgrade))
+	}
+	return all
+}
+
+// Operations returns the operations of this node, the newest first.
+func (l *latest) Operations() answer.Operations {
+	s, _ := l.read()
+	all := l.answers(s)
+	slices.Reverse(all)
+	return answer.Operations{Operations: all}
+}
+
+// Operation returns one operation, and a channel that is closed when there may be news
+// of it. The error is a *Refusal.
+func (l *latest) Operation(id string) (answer.Operation, <-chan struct{}, error) {
+	s, changed := l.read()
+	for _, o := range l.answers(s) {
+		if o.ID == id {
+			return o, changed, nil
+		}
+	}
+	return answer.Operation{}, nil, request.Refuse(request.ReasonOperationMissing, "There is no operation %.80q on this node, or not any more: GET /v1/operations lists the last %d, node-agent ota watch follows the newest.", id, request.KeptOperations)
+}

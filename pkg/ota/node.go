@@ -1,0 +1,196 @@
+package ota
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/journal"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// nodeID is the id of the only value in the journal of what was seen.
+const nodeID = "node"
+
+// nodeKind keeps two generations: an older picture is better than none.
+var nodeKind = journal.Kind[request.Node]{
+	ID:           func(request.Node) string { return nodeID },
+	IDPattern:    regexp.MustCompile(`^` + nodeID + `$`),
+	KeepPrevious: true,
+	MaxBytes:     8 << 20,
+}
+
+// nodeReader reads this node from the API server. What it saw last it keeps, on the disk
+// only: that is needed when the API server is away. It is safe for concurrent use.
+type nodeReader struct {
+	nodeName string
+	cluster  Cluster
+	clock    clock.PassiveClock
+	log      logr.Logger
+
+	mu   sync.Mutex
+	disk *journal.Journal[request.Node]
+	// resourceVersions of what was seen last, which report whether it changed.
+	written string
+	// daemonSets that were seen last.
+	daemonSets []request.DaemonSet
+	// newest revision of each pod, by UID, that this process saw last; nil before.
+	newest map[types.UID]string
+}
+
+func openNode(o Options) (*nodeReader, error) {
+	disk, content, err := journal.Open(filepath.Join(o.StateDirectory, "seen"), nodeKind, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	n := &nodeReader{nodeName: o.NodeName, cluster: o.Cluster, clock: o.Clock, log: o.Log, disk: disk}
+	if len(content.Values) > 0 {
+		n.daemonSets = content.Values[0].DaemonSets
+	}
+	return n, nil
+}
+
+// last returns what was seen last; the error says why there is nothing.
+func (n *nodeReader) last() (*request.Node, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	last, err := n.disk.Get(nodeID)
+	if err != nil {
+		return nil, fmt.Errorf("the pods of this node were not seen yet: %w", err)
+	}
+	last.Name = n.nodeName
+	return &last, nil
+}
+
+// known returns what is known of a DaemonSet, nil for nothing.
+func (n *nodeReader) known(ref *metav1.OwnerReference) *request.DaemonSet {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	i := slices.IndexFunc(n.daemonSets, func(ds request.DaemonSet) bool { return ds.Ref.UID == ref.UID })
+	if i < 0 {
+		return nil
+	}
+	known := n.daemonSets[i]
+	return &known
+}
+
+// newestOf returns the newest revision of each pod of this node, "" when it needs none;
+// nil when the pods were not looked at yet.
+func (n *nodeReader) newestOf() map[types.UID]string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.newest // replaced, never changed
+}
+
+// keep makes next what was seen last. What cannot be written is said, and seen again.
+func (n *nodeReader) keep(next *request.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.daemonSets = next.DaemonSets
+	n.newest = map[types.UID]string{}
+	for i := range next.Pods.Items {
+		n.newest[next.Pods.Items[i].UID] = request.Newest(&next.Pods.Items[i])
+	}
+	version := versionsOf(next)
+	if version == n.written {
+		return
+	}
+	if err := n.disk.Put(*next); err != nil {
+		n.log.Error(err, "Cannot keep what was seen of this node for when the API server is away")
+		return
+	}
+	n.written = version
+}
+
+// versionsOf names a state of the pods and DaemonSets of a node.
+func versionsOf(n *request.Node) string {
+	version := ""
+	for i := range n.Pods.Items {
+		version += string(n.Pods.Items[i].UID) + "/" + n.Pods.Items[i].ResourceVersion + " "
+	}
+	return version + fmt.Sprint(n.DaemonSets)
+}
+
+// look reads the pods of this node, and the DaemonSets that own them: those of which
+// something may have changed, or all when everything has to be fresh.
+func (n *nodeReader) look(ctx context.Context, fresh bool) (*request.Node, error) {
+	pods, err := n.cluster.Pods(ctx, n.nodeName)
+	if err != nil {
+		return nil, fmt.Errorf("listing pods of node %s: %w", n.nodeName, err)
+	}
+	now := &request.Node{Name: n.nodeName, Time: request.Seconds(n.clock.Now()), Pods: *pods}
+	for i := range now.Pods.Items {
+		pod := &now.Pods.Items[i]
+		pod.ManagedFields = nil
+		ref := daemonset.Owner(pod)
+		if ref == nil || slices.ContainsFunc(now.DaemonSets, func(ds request.DaemonSet) bool { return ds.Ref.UID == ref.UID }) {
+			continue
+		}
+		ds, err := n.daemonSet(ctx, pod, ref, fresh)
+		if err != nil {
+			return nil, err
+		}
+		if ds != nil {
+			now.DaemonSets = append(now.DaemonSets, *ds)
+		}
+	}
+	n.keep(now)
+	return now, nil
+}
+
+// daemonSet reads the DaemonSet of a pod, and the template of the newest revision that the
+// pod names; nil when the DaemonSet is gone.
+func (n *nodeReader) daemonSet(ctx context.Context, pod *corev1.Pod, ref *metav1.OwnerReference, fresh bool) (*request.DaemonSet, error) {
+	hash := request.Newest(pod)
+	known := n.known(ref)
+	if !fresh && known.Shows(hash) {
+		return known, nil
+	}
+	read, err := n.cluster.DaemonSet(ctx, pod.Namespace, ref.Name)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && read.UID != ref.UID:
+		return nil, nil
+	case apierrors.IsForbidden(err): // an older ClusterRole: the pods are shown all the same
+		n.log.V(1).Info("Not looking at a DaemonSet", "DaemonSet", pod.Namespace+"/"+ref.Name, "cause", err.Error())
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting DaemonSet %s/%s: %w", pod.Namespace, ref.Name, err)
+	}
+	ds := request.DaemonSetOf(read)
+	if known.Shows(hash) {
+		ds.Target = known.Target // a revision does not change
+	} else if hash != "" {
+		if ds.Target, err = n.template(ctx, ds.Ref, hash); err != nil {
+			return nil, err
+		}
+	}
+	return &ds, nil
+}
+
+// template reads the template of a revision; nil when there is no such ControllerRevision,
+// whose name is that of its DaemonSet and its hash.
+func (n *nodeReader) template(ctx context.Context, ds topsv1.NamespacedRef, hash string) (*request.Template, error) {
+	revision, err := n.cluster.ControllerRevision(ctx, ds.Namespace, ds.Name+"-"+hash)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting ControllerRevision %s/%s-%s: %w", ds.Namespace, ds.Name, hash, err)
+	}
+	if ref := metav1.GetControllerOfNoCopy(revision); ref == nil || ref.UID != ds.UID {
+		return nil, nil
+	}
+	return request.ReadTemplate(revision, hash)
+}

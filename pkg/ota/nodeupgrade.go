@@ -1,0 +1,117 @@
+package ota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// publisher keeps the NodeUpgrade of this node, and what the agent says in its status.
+type publisher struct {
+	nodeName string
+	agent    topsv1.AgentStatus
+	cluster  Cluster
+	log      logr.Logger
+}
+
+// read returns the NodeUpgrade that is owned by this node's Node
+// object, and creates it when there is none.
+func (p *publisher) read(ctx context.Context) (*topsv1.NodeUpgrade, error) {
+	node, err := p.cluster.Node(ctx, p.nodeName)
+	if err != nil {
+		return nil, fmt.Errorf("getting Node %s: %w", p.nodeName, err)
+	}
+	nodeUpgrade, err := p.cluster.NodeUpgrade(ctx, p.nodeName)
+	if apierrors.IsNotFound(err) {
+		nodeUpgrade, err = p.create(ctx, node)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting NodeUpgrade %s: %w", p.nodeName, err)
+	}
+	if err := usable(nodeUpgrade, node); err != nil {
+		return nil, err
+	}
+	return nodeUpgrade, nil
+}
+
+func (p *publisher) create(ctx context.Context, node *corev1.Node) (*topsv1.NodeUpgrade, error) {
+	p.log.Info("Creating NodeUpgrade", "NodeUpgrade", node.Name, "nodeUID", node.UID)
+	created, err := p.cluster.CreateNodeUpgrade(ctx, FieldManager, &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{
+		Name: node.Name,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: node.Name, UID: node.UID,
+		}},
+	}})
+	if apierrors.IsAlreadyExists(err) {
+		return p.cluster.NodeUpgrade(ctx, node.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating it: %w", err)
+	}
+	return created, nil
+}
+
+// usable returns an error when the NodeUpgrade is about to vanish, or was made
+// for an earlier Node of the same name and will.
+func usable(nodeUpgrade *topsv1.NodeUpgrade, node *corev1.Node) error {
+	if nodeUpgrade.DeletionTimestamp != nil {
+		return &unusableError{fmt.Sprintf("NodeUpgrade %s is being deleted: wait until it is gone", nodeUpgrade.Name)}
+	}
+	for _, owner := range nodeUpgrade.OwnerReferences {
+		if owner.Kind == "Node" && owner.UID == node.UID {
+			return nil
+		}
+	}
+	return &unusableError{fmt.Sprintf("NodeUpgrade %[1]s does not belong to the present Node %[1]s (UID %[2]s) but to an earlier one: wait until it is removed, or delete it with kubectl delete nodeupgrade %[1]s",
+		nodeUpgrade.Name, node.UID)}
+}
+
+// apply applies what the agent says to the status of the NodeUpgrade, when that says
+// anything else.
+func (p *publisher) apply(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, hold *topsv1.NodeHold, requests []topsv1.UpgradeRequest, pulls []topsv1.ImagePull) error {
+	agent := p.agent
+	agent.Hold = hold
+	wanted := topsv1.NodeUpgradeStatus{Agent: &agent, Requests: requests, Pulls: pulls}
+	if equality.Semantic.DeepEqual(nodeUpgrade.Status.Agent, wanted.Agent) &&
+		equality.Semantic.DeepEqual(nodeUpgrade.Status.Requests, wanted.Requests) &&
+		equality.Semantic.DeepEqual(nodeUpgrade.Status.Pulls, wanted.Pulls) {
+		return nil
+	}
+	p.log.V(4).Info("Applying the requests of this node", "requests", len(wanted.Requests), "pulls", len(wanted.Pulls), "before", len(nodeUpgrade.Status.Requests))
+	err := p.cluster.ApplyStatus(ctx, FieldManager, &topsv1.NodeUpgrade{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeUpgrade.Name, UID: nodeUpgrade.UID},
+		Status:     wanted,
+	})
+	if err != nil {
+		return fmt.Errorf("applying status of NodeUpgrade %s: %w", nodeUpgrade.Name, err)
+	}
+	return nil
+}
+
+// unusableError says that the NodeUpgrade of this node cannot be used, although the API
+// server can.
+type unusableError struct{ message string }
+
+func (e *unusableError) Error() string { return e.message }
+
+// away reports whether an error says that the API server cannot be used now, and not that
+// it refuses.
+func away(err error) bool {
+	if _, unusable := errors.AsType[*unusableError](err); unusable {
+		return false
+	}
+	var answered apierrors.APIStatus
+	if errors.As(err, &answered) {
+		code := answered.Status().Code
+		return code >= 500 || code == 429 || code == 0
+	}
+	return true
+}

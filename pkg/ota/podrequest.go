@@ -1,0 +1,129 @@
+package ota
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// podRequester takes what is asked of single pods: to upgrade them, and to pull their images.
+type podRequester struct{ *reconciler }
+
+// UpgradePod requests that a pod of this node be replaced by its newest revision. It
+// returns nil when the request is durable on this node and shown to the
+// operator, also when it was so before; otherwise a *Refusal, and then a new
+// request is not kept.
+func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) error {
+	if refusal := request.ValidateNames(namespace, name); refusal != nil {
+		return refusal
+	}
+	if err := p.takeTurn(ctx); err != nil {
+		return request.Disconnected(err, request.NotKept)
+	}
+	defer p.endTurn()
+	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
+	defer cancel()
+
+	// The NodeUpgrade is read before the pod: a pod that is still there after
+	// its task was seen to be final has really been left behind.
+	nodeUpgrade, err := p.observe(ctx)
+	if err != nil {
+		return request.Disconnected(err, request.NotKept)
+	}
+	pod, err := p.cluster.Pod(ctx, namespace, name)
+	if apierrors.IsNotFound(err) {
+		return request.PodMissing(namespace, name)
+	} else if err != nil {
+		return request.Disconnected(fmt.Errorf("getting Pod %s/%s: %w", namespace, name, err), request.NotKept)
+	}
+	wanted, refusal := request.Decide(pod, p.nodeName)
+	if refusal != nil {
+		return refusal
+	}
+	if hold := p.journals.hold.hold; hold != nil {
+		return request.NodeHeld(hold)
+	}
+	if p.pulls.isUnderWay(request.PullID(wanted)) {
+		return request.Refuse(request.ReasonImageNotReady, "The images of the newest revision of pod %s/%s are being pulled: repeat it when PodImageReady in GET /pods is not %s any more.", namespace, name, topsv1.ReasonWaitPullImage)
+	}
+	admitted, found, refusal := request.Admit(p.journals.requests.list, nodeUpgrade.Status.Tasks, wanted, request.Seconds(p.clock.Now()))
+	if refusal != nil {
+		return refusal
+	}
+	if found {
+		if err := p.show(ctx, nodeUpgrade, p.showable(p.journals.requests.list, nodeUpgrade)); err != nil {
+			return request.Disconnected(err, request.KeptSince)
+		}
+		return nil
+	}
+	return p.accept(ctx, nodeUpgrade, admitted)
+}
+
+// accept makes a new request durable and shows it.
+func (p podRequester) accept(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, r request.Request) error {
+	p.log.Info("Recording upgrade request", "request", r.ID, "Pod", r.Pod.Namespace+"/"+r.Pod.Name, "revision", r.Revision)
+	requests := slices.Concat(p.journals.requests.list, []request.Request{r})
+	if err := p.journals.requests.keep(requests); err != nil {
+		p.retract(r.ID)
+		return request.Refuse(request.ReasonNotRecorded, "The request could not be recorded on this node: %v. Make room or repair the disk, then repeat it.", err)
+	}
+	if err := p.show(ctx, nodeUpgrade, request.Trim(p.showable(requests, nodeUpgrade))); err != nil {
+		p.retract(r.ID)
+		return request.Disconnected(err, request.NotKept)
+	}
+	if err := p.journals.requests.keep(request.Trim(requests)); err != nil {
+		p.log.Error(err, "Could not remove old requests from the journal")
+	}
+	return nil
+}
+
+// retract takes a request that was not accepted out of the journal again. The
+// NodeUpgrade may show it all the same, so the loop is told to look.
+func (p podRequester) retract(id string) {
+	p.log.Info("Withdrawing upgrade request", "request", id)
+	if err := p.journals.requests.remove(id); err != nil {
+		p.log.Error(err, "Could not take the request out of the journal: it may come back when the agent restarts")
+	}
+	p.wake()
+}
+
+// PullImages begins to pull the images of the newest revision of a pod that may be asked for.
+// It returns nil when that is under way. Its errors are *Refusal.
+func (p podRequester) PullImages(ctx context.Context, namespace, name string) error {
+	if refusal := request.ValidateNames(namespace, name); refusal != nil {
+		return refusal
+	}
+	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
+	defer cancel()
+	pod, err := p.cluster.Pod(ctx, namespace, name)
+	if apierrors.IsNotFound(err) {
+		return request.PodMissing(namespace, name)
+	} else if err != nil {
+		return request.Disconnected(err, request.NotKept)
+	}
+	wanted, refusal := request.Decide(pod, p.nodeName)
+	if refusal != nil {
+		return refusal
+	}
+	target, err := p.node.template(ctx, wanted.DaemonSet, wanted.Revision)
+	switch {
+	case err != nil:
+		return request.Disconnected(err, request.NotKept)
+	case target == nil:
+		return request.Refuse(request.ReasonImageNotReady, "There is no ControllerRevision %s-%s, so its images are not known: repeat it when PodNeedUpgrade of the pod was written anew.", wanted.DaemonSet.Name, wanted.Revision)
+	}
+	p.log.Info("Pulling the images of a newer revision", "Pod", namespace+"/"+name, "revision", wanted.Revision, "images", target.Images)
+	if !p.pulls.begin(request.PullOf(wanted, request.Seconds(p.clock.Now())), topsv1.OperationTarget{
+		DaemonSet: wanted.DaemonSet, Revision: wanted.Revision, Images: target.Images, PullSecrets: target.PullSecrets,
+	}) {
+		return request.Refuse(request.ReasonTooMany, "%d pulls are under way on this node: wait until one has ended.", maxPulls)
+	}
+	p.wake()
+	return nil
+}

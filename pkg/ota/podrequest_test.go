@@ -1,0 +1,365 @@
+package ota
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// Bounds of package request.
+const maxOpenRequests, keptRequests = 64, 20
+
+// requestOf returns the first request for a pod.
+func requestOf(t *testing.T, pod *corev1.Pod) request.Request {
+	t.Helper()
+	wanted, refusal := request.Decide(pod, "node-a")
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	r, _, refusal := request.Admit(nil, nil, wanted, metav1.Unix(1000, 0))
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	return r
+}
+
+// task answers a request.
+func task(id string, state topsv1.TaskState) topsv1.UpgradeTask {
+	return topsv1.UpgradeTask{RequestID: id, Name: "node-a_driver_replace", State: state}
+}
+
+// reasonOf returns the reason of a refusal, "" for nil.
+func reasonOf(t *testing.T, err error) request.Reason {
+	t.Helper()
+	if err == nil {
+		return ""
+	}
+	var refusal *request.Refusal
+	if !errors.As(err, &refusal) {
+		t.Fatalf("error %v is not a Refusal", err)
+	}
+	return refusal.Reason
+}
+
+func (b *bench) mustUpgrade(t *testing.T, pod string) {
+	t.Helper()
+	if err := b.UpgradePod(t.Context(), "kube-system", pod); err != nil {
+		t.Fatalf("asking for %s: %v", pod, err)
+	}
+}
+
+func podNamed(i int) *corev1.Pod {
+	pod := outdatedPod()
+	pod.Name, pod.UID = fmt.Sprintf("pod-%d", i), types.UID(fmt.Sprintf("uid-%d", i))
+	return pod
+}
+
+func TestAskKeepsAndShowsARequestOnce(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b.mustUpgrade(t, "driver-x")
+	want := []string{requestOf(t, outdatedPod()).ID}
+	if diff := cmp.Diff(want, b.journaled(t)); diff != "" {
+		t.Errorf("journal (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, b.cluster.shown()); diff != "" {
+		t.Errorf("status.requests (-want +got):\n%s", diff)
+	}
+	b.clock.Step(time.Hour)
+	b.mustUpgrade(t, "driver-x")
+	if b.cluster.applies != 1 {
+		t.Errorf("%d applies after a repeated request, want 1", b.cluster.applies)
+	}
+}
+
+// Each call may take as long as the way to the API server does.
+func TestARequestTakesFourCalls(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod(), podNamed(1)), t.TempDir())
+	b.mustUpgrade(t, "driver-x")
+	before := b.cluster.calls
+	b.mustUpgrade(t, "pod-1")
+	if got := b.cluster.calls - before; got > 4 {
+		t.Errorf("%d calls: the Node, the NodeUpgrade, the pod and the apply are four", got)
+	}
+}
+
+func TestFiftyAtOnceAskForOneRequest(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	var asking sync.WaitGroup
+	for range 50 {
+		asking.Go(func() {
+			if err := b.UpgradePod(t.Context(), "kube-system", "driver-x"); err != nil {
+				t.Errorf("asking: %v", err)
+			}
+		})
+	}
+	asking.Wait()
+	if shown, kept := b.cluster.shown(), b.journaled(t); len(shown) != 1 || len(kept) != 1 {
+		t.Errorf("shown %v, kept %v", shown, kept)
+	}
+}
+
+func TestAskRefusesBeforeAnyCallWhenNamesAreMalformed(t *testing.T) {
+	cluster := newFakeCluster()
+	b := newBench(t, cluster, t.TempDir())
+	if got := reasonOf(t, b.UpgradePod(t.Context(), "kube-system", "../nodes/x")); got != request.ReasonMalformed {
+		t.Errorf("reason %q, want Malformed", got)
+	}
+	if cluster.calls != 0 {
+		t.Errorf("%d calls were made for a malformed name", cluster.calls)
+	}
+}
+
+func TestAskKeepsNothingWhenItCannotBeShown(t *testing.T) {
+	for name, test := range map[string]struct {
+		breakIt func(*fakeCluster)
+		says    string
+	}{
+		"the API server is away":           {func(c *fakeCluster) { c.away = errAway }, "Nothing was recorded"},
+		"the apply fails":                  {func(c *fakeCluster) { c.applyFails = errAway }, "Nothing was recorded"},
+		"the Node does not exist":          {func(c *fakeCluster) { c.node = nil }, "getting Node node-a"},
+		"the Node was made anew":           {func(c *fakeCluster) { c.node.UID = "later" }, "kubectl delete nodeupgrade node-a"},
+		"the NodeUpgrade is being deleted": {func(c *fakeCluster) { now := c.node.CreationTimestamp; c.nodeUpgrade.DeletionTimestamp = &now }, "being deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+			if err := b.syncOnce(t.Context()); err != nil {
+				t.Fatalf("first contact: %v", err)
+			}
+			b.cluster.set(func() { test.breakIt(b.cluster) })
+			err := b.UpgradePod(t.Context(), "kube-system", "driver-x")
+			if got := reasonOf(t, err); got != request.ReasonDisconnected {
+				t.Fatalf("reason %q, want Disconnected", got)
+			}
+			if !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%q does not say %q", err, test.says)
+			}
+			if ids := b.journaled(t); len(ids) != 0 {
+				t.Errorf("journal holds %v after a refusal", ids)
+			}
+		})
+	}
+}
+
+func TestAskSucceedsAfterARefusal(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b.cluster.applyFails = errAway
+	if err := b.UpgradePod(t.Context(), "kube-system", "driver-x"); err == nil {
+		t.Fatal("no refusal although the apply failed")
+	}
+	b.cluster.applyFails = nil
+	b.mustUpgrade(t, "driver-x")
+	if len(b.journaled(t)) != 1 || len(b.cluster.shown()) != 1 {
+		t.Errorf("journal %v, shown %v; want one request", b.journaled(t), b.cluster.shown())
+	}
+}
+
+func TestAskSaysThatAKeptRequestIsKept(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b.mustUpgrade(t, "driver-x")
+	b.cluster.set(func() { b.cluster.nodeUpgrade.Status.Requests = nil; b.cluster.applyFails = errAway })
+	err := b.UpgradePod(t.Context(), "kube-system", "driver-x")
+	if reasonOf(t, err) != request.ReasonDisconnected || !strings.Contains(err.Error(), "still kept") {
+		t.Errorf("error is %v, want one that says the request is still kept", err)
+	}
+	if len(b.journaled(t)) != 1 {
+		t.Error("a request that was accepted before was dropped")
+	}
+}
+
+func TestAskAgainAfterFailureIsANewRequest(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b.mustUpgrade(t, "driver-x")
+	first := b.cluster.shown()[0]
+	b.cluster.set(func() {
+		b.cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{task(first, topsv1.TaskFailed)}
+	})
+	b.mustUpgrade(t, "driver-x")
+	want := []string{first, first + "-2"}
+	if diff := cmp.Diff(want, b.cluster.shown()); diff != "" {
+		t.Errorf("status.requests (-want +got):\n%s", diff)
+	}
+	b.mustUpgrade(t, "driver-x")
+	if diff := cmp.Diff(want, b.journaled(t)); diff != "" {
+		t.Errorf("journal after a third POST (-want +got):\n%s", diff)
+	}
+}
+
+func TestAskReportsADiskThatCannotBeWritten(t *testing.T) {
+	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	if err := b.syncOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The tests run as root, whom no mode stops: take the directory away.
+	if err := os.RemoveAll(filepath.Join(b.directory, "requests")); err != nil {
+		t.Fatal(err)
+	}
+	err := b.UpgradePod(t.Context(), "kube-system", "driver-x")
+	if reasonOf(t, err) != request.ReasonNotRecorded || !strings.Contains(err.Error(), "Make room") {
+		t.Errorf("error is %v, want NotRecorded with advice", err)
+	}
+	if len(b.cluster.shown()) != 0 {
+		t.Error("a request that is not recorded was shown")
+	}
+}
+
+func TestFinishedRequestsAreTrimmedAndOpenOnesKept(t *testing.T) {
+	cluster := newFakeCluster()
+	for i := range maxOpenRequests + 1 {
+		pod := podNamed(i)
+		cluster.pods[pod.Namespace+"/"+pod.Name] = pod
+	}
+	b := newBench(t, cluster, t.TempDir())
+	for i := range maxOpenRequests {
+		b.mustUpgrade(t, fmt.Sprintf("pod-%d", i))
+	}
+	overflow := fmt.Sprintf("pod-%d", maxOpenRequests)
+	if got := reasonOf(t, b.UpgradePod(t.Context(), "kube-system", overflow)); got != request.ReasonTooMany {
+		t.Fatalf("reason %q for request %d, want TooMany", got, maxOpenRequests+1)
+	}
+	ids := cluster.shown()
+	cluster.set(func() {
+		for _, id := range ids[:60] {
+			cluster.nodeUpgrade.Status.Tasks = append(cluster.nodeUpgrade.Status.Tasks, task(id, topsv1.TaskDone))
+		}
+	})
+	b.mustUpgrade(t, overflow)
+	shown := cluster.shown()
+	if len(shown) != keptRequests {
+		t.Fatalf("%d requests are shown, want %d", len(shown), keptRequests)
+	}
+	if diff := cmp.Diff(ids[60:], shown[keptRequests-5:keptRequests-1]); diff != "" {
+		t.Errorf("open requests (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(shown, b.journaled(t)); diff != "" {
+		t.Errorf("shown and journaled differ:\n%s", diff)
+	}
+}
+
+func TestKilledBetweenJournalAndApplyGoesOn(t *testing.T) {
+	cluster := newFakeCluster(outdatedPod())
+	b := newBench(t, cluster, t.TempDir())
+	killed := t.TempDir()
+	cluster.onApply = func() {
+		// The disk as a kill at this moment leaves it.
+		if err := os.CopyFS(filepath.Join(killed, "state"), os.DirFS(b.directory)); err != nil {
+			t.Errorf("copying the state: %v", err)
+		}
+		cluster.set(func() { cluster.applyFails = errAway })
+	}
+	if err := b.UpgradePod(t.Context(), "kube-system", "driver-x"); err == nil {
+		t.Fatal("the request was accepted although the apply failed")
+	}
+	cluster.onApply = nil
+	cluster.set(func() { cluster.applyFails = nil })
+
+	restarted := newBench(t, cluster, filepath.Join(killed, "state"))
+	if err := restarted.syncOnce(t.Context()); err != nil {
+		t.Fatalf("first pass after the kill: %v", err)
+	}
+	if len(cluster.shown()) != 1 {
+		t.Errorf("after the restart %v is shown, want the journaled request", cluster.shown())
+	}
+}
+
+func TestLostJournalIsTakenOverFromTheNodeUpgrade(t *testing.T) {
+	cluster := newFakeCluster(outdatedPod(), podNamed(1))
+	b := newBench(t, cluster, t.TempDir())
+	b.mustUpgrade(t, "driver-x")
+	b.mustUpgrade(t, "pod-1")
+	want := cluster.shown()
+
+	reinstalled := newBench(t, cluster, t.TempDir())
+	if err := reinstalled.syncOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, reinstalled.journaled(t)); diff != "" {
+		t.Errorf("journal (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, cluster.shown()); diff != "" {
+		t.Errorf("status.requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
+	cluster := newFakeCluster(outdatedPod(), podNamed(1))
+	b := newBench(t, cluster, t.TempDir())
+	b.mustUpgrade(t, "driver-x")
+	b.mustUpgrade(t, "pod-1")
+	ids := cluster.shown()
+	cluster.set(func() {
+		cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{task(ids[0], topsv1.TaskFailed)}
+	})
+	if err := b.syncOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cluster.set(func() { cluster.nodeUpgrade = nil })
+	if err := b.syncOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(ids[1:], cluster.shown()); diff != "" {
+		t.Errorf("status.requests (-want +got):\n%s", diff)
+	}
+	if cluster.creates != 2 {
+		t.Errorf("the NodeUpgrade was created %d times, want 2", cluster.creates)
+	}
+}
+
+// TestARequestInTheMiddleOfAnUpgradeChangesNothing asks again at every stage of an
+// upgrade that a request began.
+func TestARequestInTheMiddleOfAnUpgradeChangesNothing(t *testing.T) {
+	pod := outdatedPod()
+	key := pod.Namespace + "/" + pod.Name
+	c := newFakeCluster(pod)
+	b := newBench(t, c, t.TempDir())
+	b.mustUpgrade(t, pod.Name)
+	first := c.shown()
+	answers := func(state topsv1.TaskState) {
+		c.set(func() { c.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{{RequestID: first[0], State: state}} })
+	}
+	for _, stage := range []struct {
+		what   string
+		change func()
+		want   request.Reason
+	}{
+		{"it waits", func() { answers(topsv1.TaskWaiting) }, ""},
+		{"it runs, the pod is there", func() { answers(topsv1.TaskRunning) }, ""},
+		{"the pod goes", func() { c.set(func() { c.pods[key].DeletionTimestamp = &metav1.Time{Time: b.clock.Now()} }) }, request.ReasonTerminating},
+		{"the pod is gone", func() { c.set(func() { delete(c.pods, key) }) }, request.ReasonPodMissing},
+		{"its successor is there, not yet looked at", func() {
+			c.set(func() {
+				next := outdatedPod()
+				next.UID, next.Status.Conditions = "successor", nil
+				c.pods[key] = next
+			})
+		}, request.ReasonNotNeeded},
+		{"its successor is at the newest revision", func() {
+			answers(topsv1.TaskDone)
+			c.set(func() {
+				c.pods[key].Status.Conditions = outdatedPod().Status.Conditions
+				c.pods[key].Status.Conditions[0].Status = corev1.ConditionFalse
+			})
+		}, request.ReasonNotNeeded},
+	} {
+		stage.change()
+		err := b.UpgradePod(t.Context(), pod.Namespace, pod.Name)
+		if stage.want == "" && err != nil || stage.want != "" && reasonOf(t, err) != stage.want {
+			t.Errorf("%s: asked again, the answer is %v, want %q", stage.what, err, stage.want)
+		}
+		if diff := cmp.Diff(first, c.shown()); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", stage.what, diff)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package ota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// reconciler brings the NodeUpgrade in line with the journals, and the journals with what
+// the operator answers there.
+type reconciler struct {
+	nodeName string
+	cluster  Cluster
+	clock    clock.Clock
+	log      logr.Logger
+
+	node      *nodeReader
+	pulls     *pulls
+	publisher *publisher
+	// latest is what everybody may read at any time.
+	latest *latest
+	// outOfStep gets a token when the NodeUpgrade may not show what the journals hold.
+	outOfStep chan struct{}
+
+	// turn holds one token: who takes it may use the journals.
+	turn     chan struct{}
+	journals journals
+}
+
+var errBusy = errors.New("the requests before this one are not yet done")
+
+// takeTurn waits for the turn as long as ctx allows.
+func (r *reconciler) takeTurn(ctx context.Context) error {
+	select {
+	case <-r.turn:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errBusy, ctx.Err())
+	}
+}
+
+func (r *reconciler) endTurn() { r.turn <- struct{}{} }
+
+// wake has the loop look at the NodeUpgrade.
+func (r *reconciler) wake() {
+	select {
+	case r.outOfStep <- struct{}{}:
+	default:
+	}
+}
+
+// publish lets everybody read what the journals hold, and the NodeUpgrade unless it is nil.
+func (r *reconciler) publish(nodeUpgrade *topsv1.NodeUpgrade) {
+	r.latest.change(func(s *state) {
+		s.operations, s.hold = r.journals.operations.list, r.journals.hold.hold // replaced, never changed
+		if nodeUpgrade != nil {
+			s.nodeUpgrade = nodeUpgrade
+		}
+	})
+}
+
+// observe returns the NodeUpgrade of this node, which it creates when there is
+// none, and brings the journals up to date with it.
+func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
+	nodeUpgrade, err := r.publisher.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	status := &nodeUpgrade.Status
+	requests := r.journals.requests.list
+	if r.journals.incomplete {
+		if err := r.journals.adopt(status); err != nil {
+			return nil, fmt.Errorf("taking over the operations shown before: %w", err)
+		}
+		requests = request.Adopt(requests, status.Requests)
+	}
+	r.followOperations(status.Tasks)
+	if err := r.journals.requests.keep(request.Trim(request.Settle(requests, status.Tasks))); err != nil {
+		if r.journals.incomplete {
+			return nil, fmt.Errorf("taking over the requests shown before: %w", err)
+		}
+		// What is not recorded now can be observed again.
+		r.log.Error(err, "Could not record what became of the requests")
+		return nodeUpgrade, nil
+	}
+	r.journals.incomplete = false
+	r.publish(nodeUpgrade)
+	return nodeUpgrade, nil
+}
+
+// followOperations brings the operations up to date with the tasks. What cannot be
+// recorded now can be observed again.
+func (r *reconciler) followOperations(tasks []topsv1.UpgradeTask) {
+	for _, o := range request.FollowAll(r.journals.operations.list, tasks, request.Seconds(r.clock.Now())) {
+		if err := r.journals.operations.put(o); err != nil {
+			r.log.Error(err, "Could not record what became of an operation", "operation", o.ID)
+			continue
+		}
+		if o.End != nil {
+			r.log.Info("An operation has ended", "operation", o.ID, "state", o.State(), "message", answer.Message(o))
+		}
+	}
+}
+
+// showable returns those requests of a list that may be shown as they are.
+func (r *reconciler) showable(requests []request.Request, nodeUpgrade *topsv1.NodeUpgrade) []request.Request {
+	return request.Showable(requests, r.journals.operations.list, &nodeUpgrade.Status)
+}
+
+// show shows requests to the operator, with the hold and the pulls.
+func (r *reconciler) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, requests []request.Request) error {
+	pulls := r.pulls.report(nodeUpgrade.Status.Pulls, r.node.newestOf())
+	return r.publisher.apply(ctx, nodeUpgrade, r.journals.hold.hold, request.Shown(requests), pulls)
+}
+
+// tell shows the requests of the operation that is queued to the operator, if there is
+// one, and what of it still holds. node is what was seen of the node just before, nil to
+// look.
+func (r *reconciler) tell(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, node *request.Node) (err error) {
+	operations := r.journals.operations.list
+	i := request.Unfinished(operations)
+	if i < 0 || !operations[i].Queued {
+		return nil
+	}
+	if node == nil {
+		if node, err = r.node.look(ctx, true); err != nil {
+			return err
+		}
+	}
+	next, requests := operations[i].RequestParts(node, r.journals.requests.list, &nodeUpgrade.Status, request.Seconds(r.clock.Now()))
+	if err := r.journals.requests.keep(requests); err != nil {
+		return fmt.Errorf("recording the requests of operation %s: %w", next.ID, err)
+	}
+	if err := r.show(ctx, nodeUpgrade, request.Trim(requests)); err != nil {
+		return err
+	}
+	if err := r.journals.operations.put(next); err != nil {
+		return fmt.Errorf("recording that operation %s was told: %w", next.ID, err)
+	}
+	r.log.Info("Sent an operation to the operator", "operation", next.ID, "state", next.State(), "requests", len(next.Parts))
+	r.publish(nil)
+	return nil
+}

@@ -1,0 +1,126 @@
+package request
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	imagename "github.com/google/go-containerregistry/pkg/name"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// Node is what was seen of this node: its pods, and the DaemonSets that own them.
+type Node struct {
+	Name       string         `json:"-"`
+	Time       metav1.Time    `json:"time"`
+	Pods       corev1.PodList `json:"pods"`
+	DaemonSets []DaemonSet    `json:"daemonSets"`
+}
+
+// DaemonSet is what is known of a DaemonSet.
+type DaemonSet struct {
+	Ref topsv1.NamespacedRef `json:"ref"`
+	// Component is its key in the spec of a GcuResource, else its name.
+	Component string `json:"component"`
+	// Ours: the operator deploys or upgrades it.
+	Ours     bool               `json:"ours"`
+	Strategy daemonset.Strategy `json:"strategy"`
+	// Target is its newest revision, as PodNeedUpgrade names it; nil when not known.
+	Target *Template `json:"target,omitempty"`
+}
+
+// Template is what a pod of a revision is made of.
+type Template struct {
+	Revision    string   `json:"revision"`
+	Images      []string `json:"images,omitempty"`
+	Version     string   `json:"version,omitempty"`
+	PullSecrets []string `json:"pullSecrets,omitempty"`
+}
+
+// DaemonSetOf describes a DaemonSet.
+func DaemonSetOf(ds *appsv1.DaemonSet) DaemonSet {
+	o := DaemonSet{
+		Ref:       topsv1.NamespacedRef{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID},
+		Component: cmp.Or(ds.Labels[topsv1.LabelComponent], ds.Name),
+		Ours:      ds.Labels[topsv1.LabelComponent] != "",
+	}
+	if settings, err := daemonset.SettingsOf(ds); err == nil {
+		o.Strategy = settings.Strategy
+		o.Ours = o.Ours || settings.Strategy != daemonset.NoStrategy
+	}
+	return o
+}
+
+// ReadTemplate reads a ControllerRevision of a DaemonSet.
+func ReadTemplate(revision *appsv1.ControllerRevision, hash string) (*Template, error) {
+	var patch struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(revision.Data.Raw, &patch); err != nil {
+		return nil, fmt.Errorf("reading ControllerRevision %s/%s: %w", revision.Namespace, revision.Name, err)
+	}
+	return TemplateOf(&patch.Spec.Template.Spec, hash), nil
+}
+
+// TemplateOf describes the pods of a revision.
+func TemplateOf(spec *corev1.PodSpec, hash string) *Template {
+	t := &Template{Revision: hash, Images: daemonset.Images(spec), PullSecrets: daemonset.PullSecrets(spec)}
+	if len(spec.Containers) > 0 {
+		t.Version = versionOf(spec.Containers[0].Image)
+	}
+	return t
+}
+
+// versionOf returns the tag, or the digest, of an image.
+func versionOf(image string) string {
+	reference, err := imagename.ParseReference(image)
+	if err != nil {
+		return ""
+	}
+	return reference.Identifier()
+}
+
+// Placed is a pod of a DaemonSet of ours on this node.
+type Placed struct {
+	Pod       *corev1.Pod
+	DaemonSet *DaemonSet
+}
+
+// Placed returns the pods of ours, sorted by component, namespace and name.
+func (n *Node) Placed() []Placed {
+	var list []Placed
+	for i := range n.Pods.Items {
+		pod := &n.Pods.Items[i]
+		ref := daemonset.Owner(pod)
+		if ref == nil {
+			continue
+		}
+		at := slices.IndexFunc(n.DaemonSets, func(d DaemonSet) bool { return d.Ref.UID == ref.UID })
+		if at >= 0 && (n.DaemonSets[at].Ours || daemonset.NeedUpgrade(pod) != nil) {
+			list = append(list, Placed{pod, &n.DaemonSets[at]})
+		}
+	}
+	slices.SortFunc(list, func(a, b Placed) int {
+		return cmp.Or(cmp.Compare(a.DaemonSet.Component, b.DaemonSet.Component), cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
+	})
+	return list
+}
+
+// Shows reports whether a DaemonSet was seen with a newest revision, "" for none.
+func (d *DaemonSet) Shows(hash string) bool {
+	switch {
+	case d == nil:
+		return false
+	case d.Target == nil:
+		return hash == ""
+	}
+	return d.Target.Revision == hash
+}

@@ -1,0 +1,211 @@
+package request
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// KeptOperations is how many operations are kept, for people and for repeated keys.
+const KeptOperations = 20
+
+// State is how an operation, or a part of it, stands.
+type State string
+
+// States of an operation. Done, Failed, Dropped and Withdrawn are final.
+const (
+	// Queued: kept on this node until the API server can be used.
+	Queued State = "Queued"
+	// Waiting: the operator knows of it, and says in the message what it waits for.
+	Waiting State = "Waiting"
+	Running State = "Running"
+	Done    State = "Done"
+	Failed  State = "Failed"
+	// Dropped: given up before anything was done; the message says why.
+	Dropped State = "Dropped"
+	// Withdrawn: taken back by the person at the node before it was started.
+	Withdrawn State = "Withdrawn"
+)
+
+// Final reports whether an operation in this state changes no more.
+func (s State) Final() bool {
+	return s == Done || s == Failed || s == Dropped || s == Withdrawn
+}
+
+// Operation is one operation in the journal: what was asked for at once, and what became
+// of it.
+type Operation struct {
+	// Sequence orders the operations of this node: unique and rising.
+	Sequence uint64      `json:"sequence"`
+	ID       string      `json:"id"`
+	Order    Order       `json:"wish"`
+	Accepted metav1.Time `json:"accepted"`
+	// Queued: the operator was not told yet.
+	Queued bool `json:"queued,omitempty"`
+	// Withdrawn: what of it has not started is taken back.
+	Withdrawn bool   `json:"withdrawn,omitempty"`
+	Parts     []Part `json:"parts,omitempty"`
+	// End is when it ended; nil before.
+	End *metav1.Time `json:"end,omitempty"`
+}
+
+// Part is one pod in an operation.
+type Part struct {
+	Component string               `json:"component"`
+	DaemonSet topsv1.NamespacedRef `json:"daemonSet"`
+	Pod       topsv1.NamespacedRef `json:"pod"`
+	Revision  string               `json:"revision"`
+	// Request that asks for it; "" before it is made.
+	Request string `json:"request,omitempty"`
+	State   State  `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// OperationIDPattern is the shape of the ids of operations.
+var OperationIDPattern = regexp.MustCompile(`^op-[0-9a-f]{16}$`)
+
+// OperationID derives an id: from an idempotency key, so that a repeated one is the
+// same operation even if the journal is lost; else from what no other one has.
+func OperationID(nodeName, key string, sequence uint64, now time.Time) string {
+	seed := "key\n" + nodeName + "\n" + key
+	if key == "" {
+		seed = fmt.Sprintf("new\n%s\n%d\n%d", nodeName, sequence, now.UnixNano())
+	}
+	sum := sha256.Sum256([]byte(seed))
+	return "op-" + hex.EncodeToString(sum[:8])
+}
+
+// Follow brings the parts of an operation up to date with the tasks that answer their
+// requests, and ends it when all are final. The input is not changed.
+func (o Operation) Follow(tasks []topsv1.UpgradeTask, now metav1.Time) Operation {
+	if o.Queued || o.End != nil {
+		return o
+	}
+	o.Parts = slices.Clone(o.Parts)
+	open := false
+	for i := range o.Parts {
+		p := &o.Parts[i]
+		if !p.State.Final() {
+			p.follow(tasks)
+		}
+		open = open || !p.State.Final()
+	}
+	if !open {
+		o.End = &now
+	}
+	return o
+}
+
+func (p *Part) follow(tasks []topsv1.UpgradeTask) {
+	i := slices.IndexFunc(tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == p.Request })
+	if i < 0 {
+		p.State, p.Reason, p.Message = Waiting, "", "the operator has not answered yet"
+		return
+	}
+	p.State, p.Reason, p.Message = State(tasks[i].State), tasks[i].Reason, tasks[i].Message
+}
+
+// State of an operation follows from its parts: the worst end, or the furthest of
+// what has not ended.
+func (o Operation) State() State {
+	if o.Queued {
+		return Queued
+	}
+	seen := map[State]bool{}
+	for _, p := range o.Parts {
+		seen[p.State] = true
+	}
+	order := []State{Running, Waiting, Queued, Failed, Dropped, Withdrawn}
+	for _, s := range order {
+		if seen[s] {
+			return s
+		}
+	}
+	return Done
+}
+
+// FollowAll returns those operations of which tasks have ended something, as they are then.
+func FollowAll(operations []Operation, tasks []topsv1.UpgradeTask, now metav1.Time) []Operation {
+	var changed []Operation
+	for _, o := range operations {
+		next := o.Follow(tasks, now)
+		if !o.Queued && o.End == nil && (next.End != nil || o.finals() != next.finals()) {
+			changed = append(changed, next)
+		}
+	}
+	return changed
+}
+
+// finals counts the parts that have ended.
+func (o Operation) finals() int {
+	n := 0
+	for _, p := range o.Parts {
+		if p.State.Final() {
+			n++
+		}
+	}
+	return n
+}
+
+// Unfinished returns the index of the operation that has not ended, -1 for none.
+func Unfinished(operations []Operation) int {
+	return slices.IndexFunc(operations, func(o Operation) bool { return o.End == nil })
+}
+
+// Superseded returns the ids of the oldest operations beyond those that are kept. One
+// that has not ended is never among them.
+func Superseded(operations []Operation) []string {
+	var ids []string
+	for i := range operations {
+		if len(operations)-len(ids) > KeptOperations && operations[i].End != nil {
+			ids = append(ids, operations[i].ID)
+		}
+	}
+	return ids
+}
+
+// AdoptOperations adds the operations that requests name and that are not in operations:
+// the journal was lost. The input is not changed.
+func AdoptOperations(operations []Operation, shown []topsv1.UpgradeRequest) []Operation {
+	adopted := slices.Clone(operations)
+	for _, request := range shown {
+		if !OperationIDPattern.MatchString(request.Operation) || !IDPattern.MatchString(request.ID) {
+			continue
+		}
+		i := slices.IndexFunc(adopted, func(o Operation) bool { return o.ID == request.Operation })
+		if i < 0 {
+			adopted = append(adopted, Operation{Sequence: nextOperation(adopted), ID: request.Operation, Accepted: request.RequestTime})
+			i = len(adopted) - 1
+		}
+		known := slices.ContainsFunc(adopted[i].Parts, func(p Part) bool { return p.Request == request.ID })
+		if !known && !slices.ContainsFunc(operations, func(o Operation) bool { return o.ID == request.Operation }) {
+			adopted[i].Parts = append(adopted[i].Parts, partOf(request))
+			adopted[i].Withdrawn = adopted[i].Withdrawn || request.Withdrawn
+		}
+	}
+	return adopted
+}
+
+// partOf is what is known of a part from its request.
+func partOf(request topsv1.UpgradeRequest) Part {
+	return Part{
+		Component: request.DaemonSet.Name, DaemonSet: request.DaemonSet, Pod: request.Pod, Revision: request.Revision,
+		Request: request.ID, State: Waiting,
+	}
+}
+
+func nextOperation(operations []Operation) uint64 {
+	var last uint64
+	for i := range operations {
+		last = max(last, operations[i].Sequence)
+	}
+	return last + 1
+}

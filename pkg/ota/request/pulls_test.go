@@ -1,0 +1,23 @@
+package request
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func TestAsManyPullsAreShownAsTheAPITakes(t *testing.T) {
+	var many []topsv1.ImagePull
+	for i := range 3 * keptPulls {
+		many = LastPulls(many, []topsv1.ImagePull{{ID: fmt.Sprint(i)}})
+	}
+	if len(many) != keptPulls || many[0].ID != fmt.Sprint(2*keptPulls) {
+		t.Errorf("%d pulls from %s", len(many), many[0].ID)
+	}
+	if text := cut(strings.Repeat("ä", maxPullMessage), maxPullMessage); len(text) > maxPullMessage || !utf8.ValidString(text) {
+		t.Errorf("a long message is %d bytes", len(text))
+	}
+}

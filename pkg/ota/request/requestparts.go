@@ -1,0 +1,116 @@
+package request
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// drop gives a part up.
+func (p *Part) drop(reason Reason, message string) {
+	p.State, p.Reason, p.Message = Dropped, string(reason), message
+}
+
+// RequestParts makes the requests of an operation that the operator was not told of: for
+// each part that still is as it was when it was accepted. status is that of the
+// NodeUpgrade: a request that it shows already stays. It returns the operation as it is
+// once the requests are shown, and all requests. The input is not changed.
+func (o Operation) RequestParts(node *Node, requests []Request, status *topsv1.NodeUpgradeStatus, now metav1.Time) (Operation, []Request) {
+	requests = slices.Clone(requests)
+	shown := func(p Part) string {
+		i := slices.IndexFunc(requests, func(r Request) bool {
+			return r.Operation == o.ID && r.DaemonSet.UID == p.DaemonSet.UID && isShown(status, r.ID)
+		})
+		if i < 0 {
+			return ""
+		}
+		return requests[i].ID
+	}
+	o = o.chosen(node, func(p Part) bool { return shown(p) != "" })
+	for i := range o.Parts {
+		p := &o.Parts[i]
+		if id := shown(*p); id != "" {
+			p.Request, p.State = id, Waiting
+			continue
+		}
+		if p.State.Final() {
+			continue
+		}
+		wanted := p.decideAgain(node)
+		if p.State == Dropped {
+			continue
+		}
+		wanted.Operation = o.ID
+		r, found, refusal := Admit(requests, status.Tasks, wanted, now)
+		if refusal != nil {
+			p.drop(refusal.Reason, refusal.Message)
+			continue
+		}
+		if !found {
+			requests = append(requests, r)
+		}
+		p.Request, p.State = r.ID, Waiting
+	}
+	requests = slices.DeleteFunc(requests, func(r Request) bool {
+		return r.Operation == o.ID && !slices.ContainsFunc(o.Parts, func(p Part) bool { return p.Request == r.ID })
+	})
+	o.Queued = false
+	return o.Follow(status.Tasks, now), requests
+}
+
+// chosen returns the operation with the parts that are to be requested: those it was
+// accepted with, or for the latest those there are now. Once one was requested, they stay.
+func (o Operation) chosen(node *Node, requested func(Part) bool) Operation {
+	o.Parts = slices.Clone(o.Parts)
+	if !o.Order.Latest || slices.ContainsFunc(o.Parts, requested) {
+		return o
+	}
+	parts, refusal := node.choose(o.Order)
+	if refusal != nil {
+		parts = []Part{{Component: o.Order.Component}}
+		parts[0].drop(refusal.Reason, refusal.Message)
+	}
+	o.Parts = parts
+	return o
+}
+
+// decideAgain decides about a part once more, and drops it when it is not as it was.
+func (p *Part) decideAgain(node *Node) topsv1.UpgradeRequest {
+	all := node.Placed()
+	i := slices.IndexFunc(all, func(on Placed) bool { return on.DaemonSet.Ref.UID == p.DaemonSet.UID && on.Pod.Name == p.Pod.Name })
+	if i < 0 || all[i].Pod.UID != p.Pod.UID {
+		p.drop(ReasonPodReplaced, fmt.Sprintf("pod %s was replaced, or its DaemonSet is gone, before the operator received it", p.Pod.Name))
+		return topsv1.UpgradeRequest{}
+	}
+	wanted, refusal := Decide(all[i].Pod, node.Name)
+	switch {
+	case refusal != nil:
+		p.drop(refusal.Reason, refusal.Message)
+	case all[i].DaemonSet.Strategy != daemonset.OTA:
+		p.drop(ReasonNotOTA, "its DaemonSet has not the update strategy OTA any more")
+	case wanted.Revision != p.Revision:
+		p.drop(ReasonRevisionChanged, fmt.Sprintf("revision %s was asked for, and %s is the newest by now: ask again, or for the latest", p.Revision, wanted.Revision))
+	}
+	return wanted
+}
+
+func isShown(status *topsv1.NodeUpgradeStatus, id string) bool {
+	return slices.ContainsFunc(status.Requests, func(r topsv1.UpgradeRequest) bool { return r.ID == id })
+}
+
+// Showable returns those requests that may be shown as they are: not those that were
+// recorded for an operation that the operator was not told of, which are decided once
+// more first.
+func Showable(requests []Request, operations []Operation, status *topsv1.NodeUpgradeStatus) []Request {
+	queued := ""
+	if i := Unfinished(operations); i >= 0 && operations[i].Queued {
+		queued = operations[i].ID
+	}
+	return slices.DeleteFunc(slices.Clone(requests), func(r Request) bool {
+		return queued != "" && r.Operation == queued && !isShown(status, r.ID)
+	})
+}

@@ -1,0 +1,81 @@
+package request
+
+import (
+	"slices"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Withdrawable returns the operation that has not ended, and the ids of the requests that may
+// be withdrawn: those of which nobody has said that they run. Requests that were made
+// alone make a new operation when there is none; its id is "" when there are none.
+func Withdrawable(operations []Operation, requests []Request, tasks []topsv1.UpgradeTask, nodeName string, now time.Time) (o Operation, waiting []string) {
+	alone := Operation{Sequence: nextOperation(operations), Accepted: Seconds(now)}
+	alone.ID = OperationID(nodeName, "", alone.Sequence, now)
+	for _, r := range requests {
+		if !r.Open() || r.Withdrawn || slices.ContainsFunc(tasks, func(t topsv1.UpgradeTask) bool {
+			return t.RequestID == r.ID && t.State != topsv1.TaskWaiting
+		}) {
+			continue
+		}
+		waiting = append(waiting, r.ID)
+		alone.Parts = append(alone.Parts, partOf(r.UpgradeRequest))
+	}
+	switch i := Unfinished(operations); {
+	case i >= 0:
+		return operations[i], waiting
+	case len(waiting) > 0:
+		return alone, waiting
+	}
+	return Operation{}, nil
+}
+
+// Withdraw returns requests of which some are withdrawn. The input is not changed.
+func Withdraw(requests []Request, ids []string) []Request {
+	requests = slices.Clone(requests)
+	for i := range requests {
+		if slices.Contains(ids, requests[i].ID) {
+			requests[i].Withdrawn = true
+		}
+	}
+	return requests
+}
+
+// Unconfirmed reports whether the operator has not said yet what became of a withdrawal.
+func Unconfirmed(requests []Request) bool {
+	return slices.ContainsFunc(requests, func(r Request) bool { return r.Open() && r.Withdrawn })
+}
+
+// Unsent reports whether the operator cannot know of an operation: no request of it was
+// ever recorded.
+func (o Operation) Unsent(requests []Request) bool {
+	return !slices.ContainsFunc(requests, func(r Request) bool { return r.Operation == o.ID })
+}
+
+// Ended returns an operation of which nothing was done, with the same end for all parts.
+func (o Operation) Ended(state State, reason Reason, message string, now time.Time) Operation {
+	end := Seconds(now)
+	o.Queued, o.End, o.Parts = false, &end, slices.Clone(o.Parts)
+	if len(o.Parts) == 0 {
+		o.Parts = []Part{{Component: o.Order.Component}}
+	}
+	for i := range o.Parts {
+		o.Parts[i].State, o.Parts[i].Reason, o.Parts[i].Message = state, string(reason), message
+	}
+	return o
+}
+
+// NothingWaits refuses to withdraw what has started: one node does not go back alone
+// (docs/adr/0012-ota-endpoint.md). operation is the one that runs, "" for none.
+func NothingWaits(operation string) *Refusal {
+	what := "Nothing waits on this node that could be taken back"
+	if operation != "" {
+		what = "Operation " + operation + " has started, and goes on"
+	}
+	refusal := Refuse(ReasonFleetWide, "%s. To an older version one node cannot go alone: every pod of a DaemonSet is made from its newest template. "+
+		"Hold this node (node-agent ota hold, POST /v1/hold), and have the fleet rolled back: kubectl annotate gr NAME topsops.enflame.com/rollback-to=previous, "+
+		"or kubectl rollout undo daemonset NAME. Then release and upgrade this node.", what)
+	refusal.Operation = operation
+	return refusal
+}

@@ -1,0 +1,77 @@
+package ota
+
+import (
+	"context"
+	"errors"
+
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// orderTaker takes orders of operations.
+type orderTaker struct{ *reconciler }
+
+// Upgrade begins an operation, or returns the one that an order with the same key began;
+// "" is no key. When it returns nil the operation is durable on this node. Its errors are
+// *Refusal.
+func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string) (answer.Operation, error) {
+	if refusal := order.Validate(key); refusal != nil {
+		return answer.Operation{}, refusal
+	}
+	if err := t.takeTurn(ctx); err != nil {
+		return answer.Operation{}, request.Disconnected(err, request.NotKept)
+	}
+	defer t.endTurn()
+	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
+	defer cancel()
+
+	nodeUpgrade, err := t.observe(ctx)
+	var node *request.Node
+	if err == nil {
+		node, err = t.node.look(ctx, true)
+	}
+	offline := err != nil
+	if offline {
+		if node, err = t.lastSeen(err, order); err != nil {
+			return answer.Operation{}, err
+		}
+	}
+	o, known, refusal := request.Begin(t.journals.operations.list, t.journals.hold.hold, node, order, key, offline, t.clock.Now())
+	if refusal != nil {
+		return answer.Operation{}, refusal
+	}
+	if known {
+		answer, _, err := t.latest.Operation(o.ID)
+		return answer, err
+	}
+	t.log.Info("Recording an operation", "operation", o.ID, "component", order.Component, "latest", order.Latest, "offline", offline)
+	if err := t.journals.operations.put(o); err != nil {
+		return answer.Operation{}, request.NotRecorded(err)
+	}
+	if !offline {
+		if err := t.tell(ctx, nodeUpgrade, node); err != nil {
+			t.log.Error(err, "Cannot tell the operator of an operation yet", "operation", o.ID)
+			t.wake()
+		}
+	}
+	t.publish(nil)
+	answer, _, err := t.latest.Operation(o.ID)
+	return answer, err
+}
+
+// lastSeen returns what was last seen of the node when the API server is away. The error
+// says that it refuses instead, or that nothing was seen and so nothing can be decided.
+func (t orderTaker) lastSeen(cause error, order request.Order) (*request.Node, error) {
+	if !away(cause) {
+		return nil, request.Disconnected(cause, request.NotKept)
+	}
+	last, err := t.node.last()
+	switch {
+	case err == nil:
+		return last, nil
+	case order.Latest:
+		return &request.Node{Name: t.nodeName}, nil
+	}
+	return nil, request.Disconnected(errors.Join(cause, err), request.NotKept)
+}

@@ -1,0 +1,57 @@
+package ota
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// viewer shows this node.
+type viewer struct{ *reconciler }
+
+// Pods returns the pods of this node: as the API server has them now, or, while it is
+// away, as they were seen at stale; nil when they are live.
+func (v viewer) Pods(ctx context.Context) (pods *corev1.PodList, stale *metav1.Time, err error) {
+	node, err := v.node.look(ctx, false)
+	if err != nil {
+		last, lost := v.node.last()
+		if lost != nil {
+			return nil, nil, request.Disconnected(errors.Join(err, lost), "Repeat it when the connection is back.")
+		}
+		node, stale = last, &last.Time
+	}
+	pods = &node.Pods
+	v.pulls.setImageReady(pods, v.nodeName)
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if pods.Items == nil {
+		pods.Items = []corev1.Pod{}
+	}
+	return pods, stale, nil
+}
+
+// Status says how this node stands.
+func (v viewer) Status(ctx context.Context) answer.Status {
+	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
+	defer cancel()
+	node, err := v.node.look(ctx, true)
+	connected := err == nil
+	var asOf *metav1.Time
+	if err != nil {
+		v.log.V(1).Info("Cannot look at this node now", "cause", err.Error())
+		if node, err = v.node.last(); err == nil {
+			asOf = &node.Time
+		} else {
+			node = &request.Node{Name: v.nodeName}
+		}
+	}
+	now, _ := v.latest.read()
+	status := answer.StatusOf(node, now.operations, now.nodeUpgrade)
+	status.Connected, status.AsOf, status.Hold = connected, asOf, now.hold
+	return status
+}
