@@ -36,6 +36,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
+
 const (
 	// syncProbe is how long a readiness probe waits for the caches.
 	syncProbe = 100 * time.Millisecond
