@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -68,7 +70,7 @@ func (t *TokenAccess) Authenticate(ctx context.Context, token string) (authentic
 		return authenticationv1.UserInfo{}, fmt.Errorf("asking the API server who calls: %w", err)
 	}
 	if !review.Status.Authenticated {
-		return authenticationv1.UserInfo{}, refuse(http.StatusUnauthorized, "the bearer token is not valid")
+		return authenticationv1.UserInfo{}, request.Refuse(http.StatusUnauthorized, "the bearer token is not valid")
 	}
 	t.tokens.Add(sha256.Sum256([]byte(token)), review.Status.User, tokenTTL)
 	return review.Status.User, nil
@@ -94,7 +96,20 @@ func (t *TokenAccess) Authorize(ctx context.Context, user authenticationv1.UserI
 		t.rights.Add(question, allowed, rightTTL)
 	}
 	if allowed != true {
-		return refuse(http.StatusForbidden, "user %q cannot %s %s %q", user.Username, verb, grResource, name)
+		return request.Refuse(http.StatusForbidden, "user %q cannot %s %s %q", user.Username, verb, grResource, name)
+	}
+	return nil
+}
+
+// authorize returns an error unless the caller may do all of verbs with the gr.
+func authorize(ctx context.Context, access Access, c call, verbs ...string) error {
+	if access == nil {
+		return nil
+	}
+	for _, verb := range verbs {
+		if err := access.Authorize(ctx, c.user, verb, c.name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

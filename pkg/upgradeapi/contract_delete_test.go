@@ -119,7 +119,7 @@ func TestTheCallerOfAForegroundDeletionMayGoAway(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	d.until(func() string { // the wait is over, so its place is free
-		if n := len(d.api.waits); n > 0 {
+		if n := len(d.api.deletions.waits); n > 0 {
 			return fmt.Sprintf("%d wait", n)
 		}
 		return ""
@@ -185,7 +185,7 @@ func TestForegroundDeletionsAreBounded(t *testing.T) {
 	d := newDesk(t)
 	d.create("crowded")
 	for range maxWaits {
-		d.api.waits <- struct{}{}
+		d.api.deletions.waits <- struct{}{}
 	}
 	got := d.fails(http.MethodDelete, "/gum/v1/gr/crowded", `{"policy": "foreground"}`, http.StatusTooManyRequests, "use policy background")
 	if got.header.Get("Retry-After") == "" || d.gr("crowded").DeletionTimestamp != nil {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 )
 
 // leader is what finishes the upgrades that a desk accepted.
@@ -29,7 +30,7 @@ func (d *desk) leader(clk clock.PassiveClock) *Recreator {
 // pass makes the leader look at a gr once; it returns when it looks again.
 func (d *desk) pass(r *Recreator, name string) time.Duration {
 	d.t.Helper()
-	result, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: recreationName(name)}})
+	result, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: recreation.Name(name)}})
 	d.must(err)
 	return result.RequeueAfter
 }
@@ -37,7 +38,7 @@ func (d *desk) pass(r *Recreator, name string) time.Duration {
 // accepted returns whether an upgrade of a gr is stored.
 func (d *desk) accepted(name string) bool {
 	d.t.Helper()
-	err := d.admin.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: recreationName(name)}, &corev1.ConfigMap{})
+	err := d.admin.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: recreation.Name(name)}, &corev1.ConfigMap{})
 	d.must(client.IgnoreNotFound(err))
 	return !apierrors.IsNotFound(err)
 }
@@ -200,7 +201,7 @@ func TestContractUpgradeByRecreation(t *testing.T) {
 	})
 	t.Run("contract 73 and 78: each look is logged", func(t *testing.T) {
 		var got []string
-		for _, m := range regexp.MustCompile(`(?m) INFO upgradeapi/(?:upgrade|recreator)\.go:\d+ ([A-Z][^(]*) gcuResource\(.*?(retry=\d+)?(?: phase=""| message=""|$)`).FindAllStringSubmatch(d.logged(), -1) {
+		for _, m := range regexp.MustCompile(`(?m) INFO upgradeapi/(?:upgrade|cluster|recreator)\.go:\d+ ([A-Z][^(]*) gcuResource\(.*?(retry=\d+)?(?: phase=""| message=""|$)`).FindAllStringSubmatch(d.logged(), -1) {
 			got = append(got, strings.TrimSpace(m[1]+" "+m[2]))
 		}
 		want := []string{

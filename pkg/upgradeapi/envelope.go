@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
 // Operations of an envelope. The first four are fixed by contract statement 66.
@@ -79,26 +81,6 @@ func encoded(value any, prefix string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Refusal is an error with the HTTP status and the text that the caller gets.
-type Refusal struct {
-	Status  int
-	Message string
-}
-
-func (r *Refusal) Error() string { return r.Message }
-
-func refuse(status int, format string, args ...any) error {
-	return &Refusal{Status: status, Message: fmt.Sprintf(format, args...)}
-}
-
-func badRequest(format string, args ...any) error {
-	return refuse(http.StatusBadRequest, format, args...)
-}
-
-func conflict(format string, args ...any) error {
-	return refuse(http.StatusConflict, format, args...)
-}
-
 // apiStatuses are the statuses of the API server that are the caller's business
 // and are passed on. Others, such as 403, are about the manager's own rights.
 var apiStatuses = map[int]bool{
@@ -109,7 +91,7 @@ var apiStatuses = map[int]bool{
 // failure returns the HTTP status of an error (decision D8) and what is said in
 // the envelope: of an error of the API server its plain message (statement 67).
 func failure(err error) (status int, message string) {
-	if refusal, ok := errors.AsType[*Refusal](err); ok {
+	if refusal, ok := errors.AsType[*request.Refusal](err); ok {
 		return refusal.Status, refusal.Message
 	}
 	if api, ok := errors.AsType[*apierrors.StatusError](err); ok {

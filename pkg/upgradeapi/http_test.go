@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
 // raw sends bytes over a connection of their own and returns the answers to so
@@ -112,14 +114,14 @@ func TestNobodyWritesLinesOfTheirOwn(t *testing.T) {
 		if !regexp.MustCompile(`^[\x20-\x7e…µ\x{fffd}]*\n$`).MatchString(line) || strings.HasPrefix(line, forged[:20]) {
 			t.Errorf("not a line of ours: %q", line)
 		}
-		if len(line) > 5*maxLoggedBytes {
+		if len(line) > 5*request.MaxLoggedBytes {
 			t.Errorf("a line of %d bytes", len(line))
 		}
 	}
 	if len(lines) != 4 {
 		t.Errorf("%d lines of 4 requests:\n%s", len(lines), d.logged())
 	}
-	if n := len(d.api.written.Keys()); n != 1 { // b
+	if n := len(d.api.cache.written.Keys()); n != 1 { // b
 		t.Errorf("%d names are remembered", n)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -95,7 +96,7 @@ func (d *desk) finish(leader *Recreator, name string, m *mortal) {
 		if !d.accepted(name) {
 			break
 		}
-		_, err := leader.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: recreationName(name)}})
+		_, err := leader.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: recreation.Name(name)}})
 		if err != nil && m == nil {
 			d.t.Fatal(err)
 		}

@@ -20,11 +20,8 @@ import (
 )
 
 const (
-	headerTimeout = 5 * time.Second
-	defaultRead   = 10 * time.Second
-	// defaultWrite is longer than any request but a foreground deletion may take,
-	// which sets its own.
-	defaultWrite   = callTimeout + 10*time.Second
+	headerTimeout  = 5 * time.Second
+	defaultRead    = 10 * time.Second
 	idleTimeout    = 60 * time.Second
 	drainTimeout   = callTimeout + 2*time.Second
 	maxHeaderBytes = 16 << 10
@@ -84,7 +81,7 @@ func (s *Server) Start(ctx context.Context) error {
 		Handler:           s.API.Handler(),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       cmp.Or(s.ReadTimeout, defaultRead),
-		WriteTimeout:      cmp.Or(s.WriteTimeout, defaultWrite),
+		WriteTimeout:      cmp.Or(s.WriteTimeout, answerTimeout),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.Log.V(4)), slog.LevelInfo),

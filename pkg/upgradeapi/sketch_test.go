@@ -30,6 +30,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
 // sketch plays an API server that has one gr, named gr, and tells what it is asked
@@ -133,15 +135,15 @@ func (only) Authenticate(context.Context, string) (authenticationv1.UserInfo, er
 
 func (o only) Authorize(_ context.Context, _ authenticationv1.UserInfo, verb, _ string) error {
 	if verb != string(o) {
-		return refuse(http.StatusForbidden, "cannot %s", verb)
+		return request.Refuse(http.StatusForbidden, "cannot %s", verb)
 	}
 	return nil
 }
 
 func TestWhatIsWrittenForARequest(t *testing.T) {
-	rec := &recreation{gr: &topsv1.GcuResource{}, replaces: "uid-1", accepted: time.Now()}
-	rec.gr.Name = "gr"
-	stored, err := rec.configMap(namespace)
+	rec := &recreation.Recreation{GcuResource: &topsv1.GcuResource{}, Replaces: "uid-1", Accepted: time.Now()}
+	rec.GcuResource.Name = "gr"
+	stored, err := rec.ConfigMap(namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +170,8 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 		{name: "a deletion is of the gr that was read", method: http.MethodDelete, status: 200, want: []string{"delete gr with UID uid-1"}},
 		{name: "a deletion is none when the gr is going to be created again", s: raced, method: http.MethodDelete, status: 409, want: []string{"delete gr with UID uid-1"}},
 		{name: "who may update does not delete", change: func(o *Options) { o.Access = only("update") }, method: http.MethodDelete, status: 403},
-		{name: "a large spec is not read to its end", method: http.MethodPut, body: `{"spec": {"driver": {"version": "` + strings.Repeat("x", maxBlueprintBytes) + `"}}}`, status: 413},
-		{name: "nor is a large body of a deletion", method: http.MethodDelete, body: strings.Repeat(" ", maxBlueprintBytes) + "{}", status: 413},
+		{name: "a large spec is not read to its end", method: http.MethodPut, body: `{"spec": {"driver": {"version": "` + strings.Repeat("x", request.MaxBytes) + `"}}}`, status: 413},
+		{name: "nor is a large body of a deletion", method: http.MethodDelete, body: strings.Repeat(" ", request.MaxBytes) + "{}", status: 413},
 		{name: "a pause is of the gr that was read", method: http.MethodPost, path: "/pause", status: 200, want: []string{`patch gr {"metadata":{"annotations":{"topsops.enflame.com/paused":"true"},"uid":"uid-1"}}`}},
 		{name: "a page of another site pauses nothing", method: http.MethodPost, path: "/pause", headers: http.Header{"Sec-Fetch-Site": {"cross-site"}}, status: 403},
 		{name: "a token nobody knows does nothing", change: func(o *Options) { o.Access = NewTokenAccess(o.Client, clock.RealClock{}) }, headers: http.Header{"Authorization": {"Bearer x"}},
@@ -221,15 +223,15 @@ func TestEveryRouteOfTheDocumentIsServed(t *testing.T) {
 func TestWhatIsRememberedOfARequest(t *testing.T) {
 	for path, want := range map[string]int{"/gr": 1, "/GR": 0, "/%2e%2e": 0, "/" + strings.Repeat("a", 254): 0} {
 		_, api := sketched(&sketch{}, httptest.NewRequest(http.MethodDelete, "/gum/v1/gr"+path, http.NoBody))
-		if n := len(api.written.Keys()); n != want {
+		if n := len(api.cache.written.Keys()); n != want {
 			t.Errorf("%.20s: %d names are remembered, want %d", path, n, want)
 		}
-		if api.cached("gr") {
+		if api.cache.current("gr") {
 			t.Errorf("%.20s: the cache may be shown, and there is none", path)
 		}
 	}
 	_, api := sketched(&sketch{}, httptest.NewRequest(http.MethodDelete, "/gum/v1/gr/gr", http.NoBody), func(o *Options) { o.Cache = o.Client })
-	if api.cached("gr") || !api.cached("another") {
+	if api.cache.current("gr") || !api.cache.current("another") {
 		t.Error("who wrote reads the cache, or who did not does not")
 	}
 }
@@ -248,7 +250,7 @@ func TestAPanicIsAnsweredAndTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{` ERROR upgradeapi/serve\.go:\d+ Failing a request requestID=ticket-1 stack=".*upgradeapi\.\(\*API\)\.upgrade.*" error="panic: `,
+	for _, want := range []string{` ERROR upgradeapi/serve\.go:\d+ Failing a request requestID=ticket-1 stack=".*upgradeapi\.\(\*upgrades\)\.upgrade.*" error="panic: `,
 		` INFO upgradeapi/serve\.go:\d+ Answering request requestID=ticket-1 operation=Upgrade .* status=500 `} {
 		if !regexp.MustCompile(want).Match(log) {
 			t.Errorf("no line like %s:\n%s", want, log)

@@ -27,6 +27,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -201,7 +202,7 @@ func (d *desk) create(name string, change ...func(*topsv1.GcuResource)) *topsv1.
 func (d *desk) remove(name string) {
 	d.t.Helper()
 	ctx := context.Background()
-	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: recreationName(name)}}
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: recreation.Name(name)}}
 	d.must(client.IgnoreNotFound(d.admin.Delete(ctx, stored)))
 	d.must(client.IgnoreNotFound(d.admin.Delete(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 	d.letGo(name)

@@ -8,30 +8,32 @@ import (
 	"net/http"
 	"os"
 	"syscall"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
 // readBlueprint reads a file of the blueprint directory. A link is followed
 // within the directory and nowhere else; only a regular file of at most
-// maxBlueprintBytes is read (contract statement 80). A file that is absent is 404.
+// request.MaxBytes is read (contract statement 80). A file that is absent is 404.
 func readBlueprint(directory, name string) ([]byte, error) {
-	if err := checkBlueprintName(name); err != nil {
+	if err := request.CheckBlueprintName(name); err != nil {
 		return nil, err
 	}
 	root, err := os.OpenRoot(directory)
 	if err != nil {
-		return nil, refuse(http.StatusNotFound, "the blueprint directory cannot be opened: %v", err)
+		return nil, request.Refuse(http.StatusNotFound, "the blueprint directory cannot be opened: %v", err)
 	}
 	defer func() { _ = root.Close() }()
 	// A named pipe or a device must not block, nor do anything, by being opened.
 	if info, err := root.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return nil, badRequest("blueprint %s is not a regular file", name)
+		return nil, request.BadRequest("blueprint %s is not a regular file", name)
 	}
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refuse(http.StatusNotFound, "blueprint %q not found in %s on the node of the manager", name, directory)
+		return nil, request.Refuse(http.StatusNotFound, "blueprint %q not found in %s on the node of the manager", name, directory)
 	}
 	if err != nil {
-		return nil, badRequest("blueprint %s cannot be opened: %v", name, err)
+		return nil, request.BadRequest("blueprint %s cannot be opened: %v", name, err)
 	}
 	defer func() { _ = file.Close() }()
 	return readRegular(file, name)
@@ -46,21 +48,21 @@ func readRegular(file fs.File, name string) ([]byte, error) {
 		return nil, fmt.Errorf("looking at blueprint %s: %w", name, err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, badRequest("blueprint %s is not a regular file", name)
+		return nil, request.BadRequest("blueprint %s is not a regular file", name)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, maxBlueprintBytes+1))
+	data, err := io.ReadAll(io.LimitReader(file, request.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading blueprint %s: %w", name, err)
 	}
-	if len(data) > maxBlueprintBytes {
-		return nil, badRequest("blueprint %s is larger than %d bytes", name, maxBlueprintBytes)
+	if len(data) > request.MaxBytes {
+		return nil, request.BadRequest("blueprint %s is larger than %d bytes", name, request.MaxBytes)
 	}
 	after, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("looking at blueprint %s: %w", name, err)
 	}
 	if after.Size() != int64(len(data)) || after.ModTime() != info.ModTime() {
-		return nil, conflict("blueprint %s is being written: send the request again when it is complete", name)
+		return nil, request.Conflict("blueprint %s is being written: send the request again when it is complete", name)
 	}
 	return data, nil
 }

@@ -1,0 +1,98 @@
+package upgradeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+)
+
+// maxWaits bounds the foreground deletions that wait at once.
+const maxWaits = 64
+
+// deletions is the endpoint of a deletion.
+type deletions struct {
+	*cluster
+	clock clock.PassiveClock
+	// poll is how often a foreground deletion looks whether the gr is gone, deadline
+	// bounds its wait.
+	poll, deadline time.Duration
+	waits          chan struct{}
+	stopping       chan struct{}
+	stopped        sync.Once
+}
+
+// stop ends the waits.
+func (d *deletions) stop() { d.stopped.Do(func() { close(d.stopping) }) }
+
+// delete deletes a gr; with policy foreground it answers when the gr is gone
+// (contract statement 71).
+func (d *deletions) delete(ctx context.Context, c call) (any, error) {
+	policy, err := request.ReadDeletion(c.body)
+	if err != nil {
+		return nil, err
+	}
+	asking, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	gr, err := d.settled(asking, c.name)
+	if err != nil {
+		return nil, err
+	}
+	if policy == request.PolicyForeground && !c.dryRun {
+		select {
+		case d.waits <- struct{}{}:
+			defer func() { <-d.waits }()
+		default:
+			return nil, request.Refuse(http.StatusTooManyRequests, "%d foreground deletions wait already: use policy background", maxWaits)
+		}
+	}
+	if err := remove(asking, d, gr, c.deleteOptions()...); err != nil {
+		return nil, err
+	}
+	if err := d.free(asking, c.name); err != nil { // accepted since settled looked: it creates the gr again
+		return nil, err
+	}
+	if policy == request.PolicyForeground && !c.dryRun {
+		return nil, d.awaitGone(ctx, c, gr)
+	}
+	return nil, nil
+}
+
+// awaitGone waits until a gr is gone. The caller who goes away ends the wait and
+// not the deletion.
+func (d *deletions) awaitGone(ctx context.Context, c call, gr *topsv1.GcuResource) error {
+	// The server's own bound is for answers that come at once.
+	if err := c.deadlines.SetWriteDeadline(d.clock.Now().Add(d.deadline + answerTimeout)); err != nil {
+		return fmt.Errorf("waiting for the deletion: %w", err)
+	}
+	last := gr
+	err := wait.PollUntilContextCancel(ctx, d.poll, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-d.stopping:
+			return false, request.Refuse(http.StatusServiceUnavailable, "the manager stops: the deletion of %s goes on", gr.Name)
+		default:
+		}
+		looking, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		now, err := find(looking, d, gr.Name)
+		if err != nil {
+			return false, nil // the deletion goes on, and so does the wait
+		}
+		if now != nil {
+			last = now
+		}
+		return now == nil || now.UID != gr.UID, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return request.Refuse(http.StatusGatewayTimeout, "%s is not gone after %s, its deletion goes on: %s", gr.Name, d.deadline, lastMessage(last))
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package request
+
+import (
+	"strings"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// Modes of an upgrade (contract section 2.10, D8).
+const (
+	ModeInPlace  = "inPlace"
+	ModeRecreate = "recreate"
+)
+
+// Policies of a deletion (contract statement 71).
+const (
+	PolicyBackground = "background"
+	PolicyForeground = "foreground"
+)
+
+// Upgrade is the body of a PUT: a blueprint by name, or a spec, and what the
+// upgrade is limited to. Without either the limit alone is changed.
+type Upgrade struct {
+	File string                  `json:"file"`
+	Spec *topsv1.GcuResourceSpec `json:"spec"`
+	Mode string                  `json:"mode"`
+	Limit
+}
+
+// Limit is what an upgrade is limited to (contract statement 93).
+type Limit struct {
+	// Nodes and Components by name; nil is all.
+	Nodes      []string `json:"nodes"`
+	Components []string `json:"components"`
+	// All says in a word that there is no limit.
+	All bool `json:"all"`
+}
+
+// Given reports whether a request says anything about a limit.
+func (l Limit) Given() bool { return l.All || l.Nodes != nil || l.Components != nil }
+
+// cut returns the limit, nil for none.
+func (l Limit) cut() *daemonset.Cut {
+	if l.Nodes == nil && l.Components == nil {
+		return nil
+	}
+	return &daemonset.Cut{Nodes: l.Nodes, Components: l.Components}
+}
+
+// check refuses a limit that makes no sense. An empty list is nobody's whole fleet.
+func (l Limit) check() error {
+	if l.Nodes != nil && len(l.Nodes) == 0 || l.Components != nil && len(l.Components) == 0 {
+		return BadRequest("nodes or components is an empty list: name some, or leave it out for all")
+	}
+	if l.All && l.cut() != nil {
+		return BadRequest("all and nodes or components exclude each other")
+	}
+	return nil
+}
+
+// ReadUpgrade reads the body of a PUT, whatever its content type (statements 69
+// and 70).
+func ReadUpgrade(body []byte) (Upgrade, error) {
+	b := Upgrade{Mode: ModeInPlace}
+	if err := DecodeStrictly(body, &b); err != nil {
+		return b, BadRequest(`the body has to be JSON like {"file": "gr.json"}: %v`, err)
+	}
+	if b.File == "" && b.Spec == nil && !b.Given() || b.File != "" && b.Spec != nil {
+		return b, BadRequest(`the body has to name a blueprint, {"file": "gr.json"}, or to hold a spec, {"spec": {...}}: one of them`)
+	}
+	return b, b.Check()
+}
+
+// Check returns an error for a mode that there is not, and for a limit that makes no sense.
+func (b *Upgrade) Check() error {
+	switch {
+	case b.Mode != ModeInPlace && b.Mode != ModeRecreate:
+		return BadRequest("mode %.100q is neither %s nor %s", b.Mode, ModeInPlace, ModeRecreate)
+	case b.Mode == ModeRecreate && b.Given():
+		return BadRequest("mode %s replaces everything at once: it cannot be limited", ModeRecreate)
+	}
+	return b.check()
+}
+
+// ReadDeletion reads the body of a DELETE: none at all is background.
+func ReadDeletion(body []byte) (string, error) {
+	b := struct {
+		Policy string `json:"policy"`
+	}{PolicyBackground}
+	if len(strings.TrimSpace(string(body))) > 0 {
+		if err := DecodeStrictly(body, &b); err != nil {
+			return "", BadRequest(`the body has to be JSON like {"policy": "foreground"}, or empty: %v`, err)
+		}
+	}
+	if b.Policy != PolicyBackground && b.Policy != PolicyForeground {
+		return "", BadRequest("policy %.100q is neither %s nor %s", b.Policy, PolicyBackground, PolicyForeground)
+	}
+	return b.Policy, nil
+}
+
+// ReadRollback reads the body of a rollback, the revision to go back to: none is
+// the previous one.
+func ReadRollback(body []byte) (string, error) {
+	b := struct {
+		To string `json:"to"`
+	}{topsv1.RollbackToPrevious}
+	if len(strings.TrimSpace(string(body))) > 0 {
+		if err := DecodeStrictly(body, &b); err != nil {
+			return "", BadRequest(`the body has to be JSON like {"to": "previous"}, or empty: %v`, err)
+		}
+	}
+	if b.To == "" {
+		return "", BadRequest("to is empty: name a revision, or %s", topsv1.RollbackToPrevious)
+	}
+	return b.To, nil
+}
+
+// NoBody refuses a body where nobody would read it.
+func NoBody(body []byte) error {
+	if text := strings.TrimSpace(string(body)); text != "" && text != "{}" {
+		return BadRequest("this request takes no body")
+	}
+	return nil
+}
