@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/bundle"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 	"github.com/topsops/gcu-operator/pkg/message"
 )
@@ -251,11 +253,61 @@ func (f *collector) addLog(ctx context.Context, pod *corev1.Pod, container strin
 	stream, err := f.logs.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
 		Container: container, Previous: previous, TailLines: &f.limits.lines, LimitBytes: &most, Timestamps: true}).Stream(ctx)
 	if err != nil {
-		f.miss(name, told(err, "get", pod.Namespace))
+		f.miss(name, explain(err, "get", pod.Namespace))
 		return
 	}
 	defer stream.Close()
 	data, err := io.ReadAll(io.LimitReader(stream, logBytes))
 	f.miss(name, err)
 	f.text(name, string(data))
+}
+
+// into writes the whole tarball.
+func (f *collector) into(ctx context.Context, out io.Writer, root string) error {
+	b := bundle.New(out, root, time.Now())
+	f.collect(ctx)
+	for _, file := range f.files {
+		var err error
+		if file.objects != nil {
+			err = b.Objects(file.name, file.objects)
+		} else {
+			err = b.Text(file.name, file.text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return b.Close()
+}
+
+// addVersions adds a file with the versions.
+func (f *collector) addVersions(ctx context.Context) {
+	v := versions{Plugin: version}
+	addVersions(ctx, f.cluster, &v)
+	data, err := yaml.Marshal(v)
+	f.miss("versions", err)
+	f.text("versions.yaml", string(data))
+}
+
+// addStatus adds what kubectl gcu status and nodes tell.
+func (f *collector) addStatus(ctx context.Context) {
+	grs, err := f.cluster.resources(ctx, nil)
+	f.miss("status", err)
+	style := view.Style{Now: time.Now(), Wide: true}
+	for i := range grs {
+		s, err := readStatus(ctx, f.cluster, &grs[i])
+		f.miss("status of gr "+grs[i].Name, err)
+		text := s.Text(style)
+		fleet, err := readFleet(ctx, f.cluster, &grs[i])
+		f.miss("nodes of gr "+grs[i].Name, err)
+		if err == nil {
+			nodes := view.NodesOf(fleet)
+			text += "\n" + view.NodesText(nodes, style)
+			f.trouble(nodes)
+		}
+		f.text("status/"+grs[i].Name+".txt", text)
+	}
 }

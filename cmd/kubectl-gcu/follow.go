@@ -55,9 +55,9 @@ func poll(ctx context.Context, timeout time.Duration, look func(ctx context.Cont
 // follow tells how a gr goes on until it is done; an error says that it stopped or
 // that the time is over. enough, if not nil, tells when it is done besides; unlike, if
 // not nil, ends it with an error of its own.
-func (c *cli) follow(ctx context.Context, cl *cluster, name string, timeout time.Duration,
+func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout time.Duration,
 	enough func(context.Context, *topsv1.GcuResource, *view.Status) (bool, error), unlike func(*topsv1.GcuResource) error) error {
-	t := &teller{cli: c, bar: c.onTerminal()}
+	t := &progress{terminal: out, bar: out.onTerminal()}
 	defer t.end()
 	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
 		gr, err := cl.resource(ctx, []string{name})
@@ -89,16 +89,16 @@ func (c *cli) follow(ctx context.Context, cl *cluster, name string, timeout time
 	})
 }
 
-// teller tells of one status after the other: on a terminal with a bar that is
+// progress tells of one status after the other: on a terminal with a bar that is
 // drawn again, else with a line for each that differs.
-type teller struct {
-	*cli
+type progress struct {
+	terminal
 	bar   bool
 	last  string
 	drawn bool
 }
 
-func (t *teller) tell(s *view.Status) {
+func (t *progress) tell(s *view.Status) {
 	if t.bar {
 		fmt.Fprint(t.Out, "\r\x1b[K", s.Progress(t.style(), t.width()))
 		t.drawn = true
@@ -111,7 +111,7 @@ func (t *teller) tell(s *view.Status) {
 }
 
 // end leaves the bar where it is.
-func (t *teller) end() {
+func (t *progress) end() {
 	if t.drawn {
 		fmt.Fprintln(t.Out)
 	}

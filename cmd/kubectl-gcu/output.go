@@ -3,10 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
@@ -22,33 +26,32 @@ const (
 
 var formats = []string{formatTable, formatWide, formatJSON, formatYAML}
 
-// output is the flag -o; also are formats that one command has besides.
-type output struct {
-	format string
-	also   []string
+// terminal is where a command reads and writes.
+type terminal struct{ genericiooptions.IOStreams }
+
+// style is how text is written to the output now.
+func (t terminal) style() view.Style {
+	return view.Style{Now: time.Now(), Colour: t.onTerminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-func (o *output) bind(command *cobra.Command) {
-	all := slices.Concat(formats, o.also)
-	last := len(all) - 1
-	command.Flags().StringVarP(&o.format, "output", "o", formatTable, "`format`: "+strings.Join(all[:last], ", ")+" or "+all[last])
-	complete(command, "output", all)
-	command.PreRunE = func(*cobra.Command, []string) error {
-		if !slices.Contains(all, o.format) {
-			return misused("-o %s is not one of %s", o.format, strings.Join(all, ", "))
+func (t terminal) onTerminal() bool {
+	f, ok := t.Out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// width of the terminal in columns, 80 when it is not known.
+func (t terminal) width() int {
+	if f, ok := t.Out.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w
 		}
-		return nil
 	}
-}
-
-// list is how several things are printed as JSON or YAML.
-type list[T any] struct {
-	Items []T `json:"items"`
+	return 80
 }
 
 // print writes a value in the format that was asked for; text makes its words.
-func (c *cli) print(o output, value any, text func(view.Style) string) error {
-	style := c.style()
+func (t terminal) print(o output, value any, text func(view.Style) string) error {
+	style := t.style()
 	var out string
 	switch o.format {
 	case formatTable, formatWide:
@@ -67,9 +70,33 @@ func (c *cli) print(o output, value any, text func(view.Style) string) error {
 		}
 		out = string(data)
 	}
-	_, err := fmt.Fprint(c.Out, out)
+	_, err := fmt.Fprint(t.Out, out)
 	return err
 }
 
 // say tells a person what was done.
-func (c *cli) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
+func (t terminal) say(format string, args ...any) { fmt.Fprintf(t.Out, format+"\n", args...) }
+
+// output is the flag -o; also are formats that one command has besides.
+type output struct {
+	format string
+	also   []string
+}
+
+func (o *output) bind(command *cobra.Command) {
+	all := slices.Concat(formats, o.also)
+	last := len(all) - 1
+	command.Flags().StringVarP(&o.format, "output", "o", formatTable, "`format`: "+strings.Join(all[:last], ", ")+" or "+all[last])
+	complete(command, "output", all)
+	command.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains(all, o.format) {
+			return usageError("-o %s is not one of %s", o.format, strings.Join(all, ", "))
+		}
+		return nil
+	}
+}
+
+// list is how several things are printed as JSON or YAML.
+type list[T any] struct {
+	Items []T `json:"items"`
+}

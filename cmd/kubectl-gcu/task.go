@@ -30,7 +30,7 @@ cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationT
 of the previous revision is restored.`, "driver_replace", topsv1.OperationTaskUndone},
 }
 
-func (c *cli) taskCommand() *cobra.Command {
+func taskCommand(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "task",
 		Short: "Retries, skips or undoes one task of the operation on a node",
@@ -41,12 +41,12 @@ tasks of one.`,
   kubectl gcu task retry node-1 driver_verify`,
 	}
 	for _, v := range taskVerbs {
-		command.AddCommand(c.taskVerbCommand(v))
+		command.AddCommand(taskVerbCommand(c, v))
 	}
 	return command
 }
 
-func (c *cli) taskVerbCommand(v taskVerb) *cobra.Command {
+func taskVerbCommand(c *cli, v taskVerb) *cobra.Command {
 	var wait bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -56,14 +56,14 @@ func (c *cli) taskVerbCommand(v taskVerb) *cobra.Command {
 		Example: "  # With --wait, until the task has ended\n  kubectl gcu task " + v.name + " node-1 " + v.example +
 			" --wait --timeout 10m",
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: c.completeTasks,
-		RunE: does(func(ctx context.Context, args []string) error {
+		ValidArgsFunction: completeTasks(c.connection),
+		RunE: runE(func(ctx context.Context, args []string) error {
 			cl, err := c.connect()
 			if err != nil {
 				return err
 			}
 			node, task := args[0], fullTask(args[0], args[1])
-			o, err := cl.override(ctx, node, v.name, task)
+			o, err := overrideTask(ctx, cl, node, v.name, task)
 			if err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func (c *cli) taskVerbCommand(v taskVerb) *cobra.Command {
 			if !wait {
 				return nil
 			}
-			if err := cl.awaitTask(ctx, node, task, o, v.becomes, timeout); err != nil {
+			if err := awaitTask(ctx, cl, node, task, o, v.becomes, timeout); err != nil {
 				return err
 			}
 			c.say("node %s: task %s is %s", node, task, v.becomes)
@@ -94,14 +94,14 @@ func fullTask(node, task string) string {
 // asked is an override that was written.
 type asked struct{ operation, value string }
 
-// override writes the annotation that takes a task out of the course of things.
-func (c *cluster) override(ctx context.Context, node, verb, task string) (asked, error) {
+// overrideTask writes the annotation that takes a task out of the course of things.
+func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (asked, error) {
 	machine, err := operation.New(upgradeplan.DefaultBook())
 	if err != nil {
 		return asked{}, err
 	}
 	var o asked
-	err = change(ctx, c, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+	err = change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
 		if err := atWork(upgrade); err != nil {
 			return false, err
 		}
@@ -140,19 +140,11 @@ func atWork(upgrade *topsv1.NodeUpgrade) error {
 	return nil
 }
 
-func tasksOf(op *topsv1.OperationStatus) []string {
-	names := make([]string, 0, len(op.Tasks))
-	for i := range op.Tasks {
-		names = append(names, op.Tasks[i].Name)
-	}
-	return names
-}
-
 // awaitTask waits until a task is in a state after an override was read.
-func (c *cluster) awaitTask(ctx context.Context, node, task string, o asked, state topsv1.OperationTaskState, timeout time.Duration) error {
+func awaitTask(ctx context.Context, cl *cluster, node, task string, o asked, state topsv1.OperationTaskState, timeout time.Duration) error {
 	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
 		var upgrade topsv1.NodeUpgrade
-		if err := c.read(ctx, "", node, &upgrade); err != nil {
+		if err := cl.read(ctx, "", node, &upgrade); err != nil {
 			return false, "", err
 		}
 		return taskIs(&upgrade, task, o, state)

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"cmp"
@@ -13,14 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// planText tells a preview to a person.
-func planText(p *preview.Preview, changes []view.Change, s view.Style) string {
+// PlanText tells a preview to a person.
+func PlanText(p *preview.Preview, changes []Change, s Style) string {
 	parts := []string{planHead(p, changes), componentsText(p, s), batchesText(p), evictionsText(p, s), leftText(p, s)}
 	if s.Wide {
 		parts = append(parts, nodesText(p, s))
@@ -29,16 +28,16 @@ func planText(p *preview.Preview, changes []view.Change, s view.Style) string {
 }
 
 // planHead is the sum of it.
-func planHead(p *preview.Preview, changes []view.Change) string {
+func planHead(p *preview.Preview, changes []Change) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GcuResource %s: %s\n", p.GcuResource, planSum(p))
 	if p.Only != "" {
-		fmt.Fprintf(&b, "  limited to %s\n", onlyWords(p.Only))
+		fmt.Fprintf(&b, "  limited to %s\n", LimitText(p.Only))
 	}
 	if len(p.InFlight) > 0 {
 		fmt.Fprintf(&b, "  in flight already: %s (%s)\n", message.Count(len(p.InFlight), "node"), message.Names(p.InFlight))
 	}
-	b.WriteString(view.ChangesText(changes, "  "))
+	b.WriteString(ChangesText(changes, "  "))
 	return b.String()
 }
 
@@ -72,13 +71,13 @@ var changeWords = map[preview.Change]string{
 	preview.Update:   "its pods are replaced AT ONCE by Kubernetes",
 }
 
-func componentsText(p *preview.Preview, s view.Style) string {
+func componentsText(p *preview.Preview, s Style) string {
 	if len(p.Components) == 0 {
 		return ""
 	}
-	t := view.Table{Header: []string{"COMPONENT", "NODES", "WHAT HAPPENS", "IMAGES"}}
+	t := Table{Header: []string{"COMPONENT", "NODES", "WHAT HAPPENS", "IMAGES"}}
 	for _, c := range p.Components {
-		what, tone := changeWords[c.Change], view.Plain
+		what, tone := changeWords[c.Change], Plain
 		switch {
 		case c.LeftOut && c.Nodes > 0:
 			what = "waits, but where the others need new pods of it: these are new ones"
@@ -87,13 +86,13 @@ func componentsText(p *preview.Preview, s view.Style) string {
 		}
 		nodes := strconv.Itoa(c.Nodes)
 		if c.Change.AtOnce() {
-			nodes, tone = "all", view.Busy
+			nodes, tone = "all", Busy
 		}
 		var images []string
 		for _, i := range c.Images {
 			images = append(images, imageWords(i))
 		}
-		t.Rows = append(t.Rows, []view.Cell{{Text: c.Name}, {Text: nodes}, {Text: what, Tone: tone}, {Text: strings.Join(images, ", ")}})
+		t.Rows = append(t.Rows, []Cell{{Text: c.Name}, {Text: nodes}, {Text: what, Tone: tone}, {Text: strings.Join(images, ", ")}})
 	}
 	return t.Text(s)
 }
@@ -126,7 +125,8 @@ func batchesText(p *preview.Preview) string {
 	return upgradeplan.Table(p.Plan, aboutNodes(p))
 }
 
-func planMermaid(p *preview.Preview) string { return upgradeplan.Mermaid(p.Plan, aboutNodes(p)) }
+// PlanMermaid draws the batches of a preview.
+func PlanMermaid(p *preview.Preview) string { return upgradeplan.Mermaid(p.Plan, aboutNodes(p)) }
 
 // groups puts names under what is said of them, in the order in which it is said first.
 type groups struct {
@@ -145,10 +145,10 @@ func (g *groups) add(said, name string) {
 }
 
 // evictionsText says which pods leave their nodes, and what holds nodes up.
-func evictionsText(p *preview.Preview, s view.Style) string {
+func evictionsText(p *preview.Preview, s Style) string {
 	var b strings.Builder
 	pods, nodes := 0, 0
-	t := view.Table{Header: []string{"NODE", "PODS THAT LEAVE"}, Indent: "  "}
+	t := Table{Header: []string{"NODE", "PODS THAT LEAVE"}, Indent: "  "}
 	var held groups
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -160,7 +160,7 @@ func evictionsText(p *preview.Preview, s view.Style) string {
 		}
 		pods, nodes = pods+len(n.Evicts), nodes+1
 		if len(t.Rows) < listed || s.Wide {
-			t.Rows = append(t.Rows, []view.Cell{{Text: n.Name}, {Text: message.Names(n.Evicts)}})
+			t.Rows = append(t.Rows, []Cell{{Text: n.Name}, {Text: message.Names(n.Evicts)}})
 		}
 	}
 	if pods > 0 {
@@ -194,7 +194,7 @@ func (g *groups) total() int {
 }
 
 // leftText says which nodes are not upgraded, and what to do about it.
-func leftText(p *preview.Preview, s view.Style) string {
+func leftText(p *preview.Preview, s Style) string {
 	if len(p.Left) == 0 {
 		return ""
 	}
@@ -205,7 +205,7 @@ func leftText(p *preview.Preview, s view.Style) string {
 		}
 		byReason[n.Reason].add(n.Message, n.Name)
 	}
-	t := view.Table{Header: []string{"NODES", "REASON", "WHICH", "MESSAGE", "WHAT TO DO"}, Indent: "  "}
+	t := Table{Header: []string{"NODES", "REASON", "WHICH", "MESSAGE", "WHAT TO DO"}, Indent: "  "}
 	reasons := slices.SortedFunc(maps.Keys(byReason), func(a, b string) int {
 		return cmp.Or(cmp.Compare(byReason[b].total(), byReason[a].total()), cmp.Compare(a, b))
 	})
@@ -213,11 +213,11 @@ func leftText(p *preview.Preview, s view.Style) string {
 		g := byReason[reason]
 		for i, said := range g.said {
 			if i == listed && !s.Wide {
-				t.Rows = append(t.Rows, []view.Cell{{Text: strconv.Itoa(g.total())}, {Text: reason}, {Text: "and others: -o wide"}, {}, {}})
+				t.Rows = append(t.Rows, []Cell{{Text: strconv.Itoa(g.total())}, {Text: reason}, {Text: "and others: -o wide"}, {}, {}})
 				break
 			}
-			t.Rows = append(t.Rows, []view.Cell{{Text: strconv.Itoa(len(g.names[said]))}, {Text: reason}, {Text: message.Names(g.names[said])},
-				{Text: said}, {Text: view.Advice(reason, p.GcuResource)}})
+			t.Rows = append(t.Rows, []Cell{{Text: strconv.Itoa(len(g.names[said]))}, {Text: reason}, {Text: message.Names(g.names[said])},
+				{Text: said}, {Text: Advice(reason, p.GcuResource)}})
 		}
 	}
 	text := fmt.Sprintf("%s not upgraded:\n", message.Count(len(p.Left), "node")) + t.Text(s)
@@ -228,14 +228,14 @@ func leftText(p *preview.Preview, s view.Style) string {
 }
 
 // nodesText is a line per node.
-func nodesText(p *preview.Preview, s view.Style) string {
+func nodesText(p *preview.Preview, s Style) string {
 	if len(p.Nodes) == 0 {
 		return ""
 	}
-	t := view.Table{Header: []string{"NODE", "STARTS", "WAVE", "DISRUPTION", "REPLACED", "PODS THAT LEAVE", "HELD UP BY"}}
+	t := Table{Header: []string{"NODE", "STARTS", "WAVE", "DISRUPTION", "REPLACED", "PODS THAT LEAVE", "HELD UP BY"}}
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		t.Rows = append(t.Rows, []view.Cell{{Text: n.Name}, {Text: starts(p, n)}, {Text: n.Wave}, {Text: string(n.Disruption)},
+		t.Rows = append(t.Rows, []Cell{{Text: n.Name}, {Text: starts(p, n)}, {Text: n.Wave}, {Text: string(n.Disruption)},
 			{Text: strings.Join(n.Replaces, ", ")}, {Text: strings.Join(n.Evicts, ", ")}, {Text: n.Holds}})
 	}
 	return t.Text(s)

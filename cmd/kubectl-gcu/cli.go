@@ -1,0 +1,7 @@
+package main
+
+// cli is what all commands share.
+type cli struct {
+	terminal
+	connection
+}
