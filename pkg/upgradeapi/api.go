@@ -57,7 +57,6 @@ type API struct {
 	Options
 	cluster    *cluster
 	cache      *objectCache
-	resolver   *resolver
 	deletions  *deletions
 	middleware *middleware
 }
@@ -69,7 +68,6 @@ func New(o Options) *API {
 		o.Rates = DefaultRates
 	}
 	a := &API{Options: o, cluster: &cluster{o.Client, o.Namespace}, cache: newObjectCache(o.Cache, o.Clock)}
-	a.resolver = &resolver{cluster: a.cluster, blueprints: o.Blueprints, planner: o.Planner}
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
 	a.middleware = &middleware{access: o.Access, limits: newLimits(o.Rates, o.Clock), cache: a.cache, log: o.Log, clock: o.Clock}

@@ -36,17 +36,18 @@ func (d *deletions) stop() { d.stopped.Do(func() { close(d.stopping) }) }
 // delete deletes a gr; with policy foreground it answers when the gr is gone
 // (contract statement 71).
 func (d *deletions) delete(ctx context.Context, c call) (any, error) {
-	policy, err := request.ReadDeletion(c.body)
+	foreground, err := request.ReadDeletion(c.body)
 	if err != nil {
 		return nil, err
 	}
+	awaits := foreground && !c.dryRun
 	asking, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	gr, err := d.settled(asking, c.name)
 	if err != nil {
 		return nil, err
 	}
-	if policy == request.PolicyForeground && !c.dryRun {
+	if awaits {
 		select {
 		case d.waits <- struct{}{}:
 			defer func() { <-d.waits }()
@@ -60,7 +61,7 @@ func (d *deletions) delete(ctx context.Context, c call) (any, error) {
 	if err := d.free(asking, c.name); err != nil { // accepted since settled looked: it creates the gr again
 		return nil, err
 	}
-	if policy == request.PolicyForeground && !c.dryRun {
+	if awaits {
 		return nil, d.awaitGone(ctx, c, gr)
 	}
 	return nil, nil

@@ -12,19 +12,33 @@ import (
 // dryRunIn reads the query of a request that changes something. What is
 // misspelt must not change anything.
 func dryRunIn(query url.Values) (bool, error) {
+	return onlyBool(query, "dryRun", "there is dryRun=true only")
+}
+
+// approvedIn reads the query of a POST of a plan, or what is left of a GET's.
+func approvedIn(query url.Values) (bool, error) {
+	return onlyBool(query, "approved", "there are file, nodes, components, all and approved, of a POST approved only")
+}
+
+// onlyBool reads a query that may hold one parameter, true or false; known tells what there is.
+func onlyBool(query url.Values, name, known string) (bool, error) {
 	for key, values := range query {
-		if key != "dryRun" || len(values) != 1 {
-			return false, request.BadRequest("query %.100q is not understood: there is dryRun=true only", query.Encode())
+		if key != name || len(values) != 1 {
+			return false, request.BadRequest("query %.100q is not understood: %s", query.Encode(), known)
 		}
 	}
-	if !query.Has("dryRun") {
+	if !query.Has(name) {
 		return false, nil
 	}
-	dryRun, err := strconv.ParseBool(query.Get("dryRun"))
+	return boolean(name, query.Get(name))
+}
+
+func boolean(name, text string) (bool, error) {
+	value, err := strconv.ParseBool(text)
 	if err != nil {
-		return false, request.BadRequest("dryRun %.100q is neither true nor false", query.Get("dryRun"))
+		return false, request.BadRequest("%s %.100q is neither true nor false", name, text)
 	}
-	return dryRun, nil
+	return value, nil
 }
 
 // planIn reads the query of a GET: what a PUT would have in its body, or nothing for
@@ -41,8 +55,8 @@ func planIn(query url.Values) (body request.Upgrade, approved bool, err error) {
 		case key == "components":
 			body.Components = listed(values)
 		case key == "all" && len(values) == 1:
-			if body.All, err = strconv.ParseBool(values[0]); err != nil {
-				return body, false, request.BadRequest("all %.100q is neither true nor false", values[0])
+			if body.All, err = boolean(key, values[0]); err != nil {
+				return body, false, err
 			}
 		default:
 			rest[key] = values
@@ -61,20 +75,4 @@ func listed(values []string) []string {
 		names = append(names, strings.Split(v, ",")...)
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
-}
-
-func approvedIn(query url.Values) (bool, error) {
-	for key, values := range query {
-		if key != "approved" || len(values) != 1 {
-			return false, request.BadRequest("query %.100q is not understood: there are file, nodes, components, all and approved, of a POST approved only", query.Encode())
-		}
-	}
-	if !query.Has("approved") {
-		return false, nil
-	}
-	approved, err := strconv.ParseBool(query.Get("approved"))
-	if err != nil {
-		return false, request.BadRequest("approved %.100q is neither true nor false", query.Get("approved"))
-	}
-	return approved, nil
 }

@@ -25,11 +25,11 @@ func (a *API) Handler() http.Handler {
 		return map[string]endpoint{http.MethodPost: {operation: operation, verb: "update", do: do}}
 	}
 	reads, control := &reads{a.cluster, a.cache}, &rolloutControl{a.cluster, a.Clock}
+	resolver := &resolver{a.cluster, a.Blueprints, a.Planner}
+	upgrades, plans := &upgrades{resolver, a.Access, a.Clock}, &plans{resolver, make(chan struct{}, 1)}
 	one := read(OperationGet, "get", reads.get)
-	upgrades := &upgrades{resolver: a.resolver, access: a.Access, clock: a.Clock}
 	one[http.MethodPut] = endpoint{operation: OperationUpgrade, verb: "update", do: upgrades.upgrade}
 	one[http.MethodDelete] = endpoint{operation: OperationDelete, verb: "delete", timeout: a.Deadline, do: a.deletions.delete}
-	plans := &plans{resolver: a.resolver, slot: make(chan struct{}, 1)}
 	plan := read(OperationPlan, "get", plans.get)
 	plan[http.MethodPost] = endpoint{operation: OperationPlan, verb: "get", reads: true, do: plans.post}
 

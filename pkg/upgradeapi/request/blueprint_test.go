@@ -117,7 +117,7 @@ func FuzzBlueprint(f *testing.F) {
 			t.Errorf("read again (-want +got):\n%s", diff)
 		}
 		if checkBlueprint(name, gr, "strict") == nil {
-			made := fresh(gr)
+			made := (&Desired{Blueprint: gr, whole: true}).Recreated(&topsv1.GcuResource{})
 			if made.Name != "strict" || made.Namespace != "" || made.UID != "" || made.Finalizers != nil || made.OwnerReferences != nil {
 				t.Errorf("created would be %+v", made.ObjectMeta)
 			}

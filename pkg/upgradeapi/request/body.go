@@ -15,8 +15,8 @@ const (
 
 // Policies of a deletion (contract statement 71).
 const (
-	PolicyBackground = "background"
-	PolicyForeground = "foreground"
+	policyBackground = "background"
+	policyForeground = "foreground"
 )
 
 // Upgrade is the body of a PUT: a blueprint by name, or a spec, and what the
@@ -83,20 +83,19 @@ func (b *Upgrade) Check() error {
 	return b.check()
 }
 
-// ReadDeletion reads the body of a DELETE: none at all is background.
-func ReadDeletion(body []byte) (string, error) {
+// ReadDeletion reads the body of a DELETE, and reports whether it answers when the gr is
+// gone: none at all is background.
+func ReadDeletion(body []byte) (foreground bool, err error) {
 	b := struct {
 		Policy string `json:"policy"`
-	}{PolicyBackground}
-	if len(strings.TrimSpace(string(body))) > 0 {
-		if err := DecodeStrictly(body, &b); err != nil {
-			return "", BadRequest(`the body has to be JSON like {"policy": "foreground"}, or empty: %v`, err)
-		}
+	}{policyBackground}
+	if err := DecodeStrictly(orNone(body), &b); err != nil {
+		return false, BadRequest(`the body has to be JSON like {"policy": "foreground"}, or empty: %v`, err)
 	}
-	if b.Policy != PolicyBackground && b.Policy != PolicyForeground {
-		return "", BadRequest("policy %.100q is neither %s nor %s", b.Policy, PolicyBackground, PolicyForeground)
+	if b.Policy != policyBackground && b.Policy != policyForeground {
+		return false, BadRequest("policy %.100q is neither %s nor %s", b.Policy, policyBackground, policyForeground)
 	}
-	return b.Policy, nil
+	return b.Policy == policyForeground, nil
 }
 
 // ReadRollback reads the body of a rollback, the revision to go back to: none is
@@ -105,10 +104,8 @@ func ReadRollback(body []byte) (string, error) {
 	b := struct {
 		To string `json:"to"`
 	}{topsv1.RollbackToPrevious}
-	if len(strings.TrimSpace(string(body))) > 0 {
-		if err := DecodeStrictly(body, &b); err != nil {
-			return "", BadRequest(`the body has to be JSON like {"to": "previous"}, or empty: %v`, err)
-		}
+	if err := DecodeStrictly(orNone(body), &b); err != nil {
+		return "", BadRequest(`the body has to be JSON like {"to": "previous"}, or empty: %v`, err)
 	}
 	if b.To == "" {
 		return "", BadRequest("to is empty: name a revision, or %s", topsv1.RollbackToPrevious)
@@ -116,9 +113,17 @@ func ReadRollback(body []byte) (string, error) {
 	return b.To, nil
 }
 
+// orNone returns a body, or one without fields when it is empty.
+func orNone(body []byte) []byte {
+	if strings.TrimSpace(string(body)) == "" {
+		return []byte("{}")
+	}
+	return body
+}
+
 // NoBody refuses a body where nobody would read it.
 func NoBody(body []byte) error {
-	if text := strings.TrimSpace(string(body)); text != "" && text != "{}" {
+	if strings.TrimSpace(string(orNone(body))) != "{}" {
 		return BadRequest("this request takes no body")
 	}
 	return nil

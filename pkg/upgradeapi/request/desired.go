@@ -68,24 +68,18 @@ func (d *Desired) InPlace(present *topsv1.GcuResource) *topsv1.GcuResource {
 	return gr
 }
 
-// Recreated returns the gr to be created in place of one. What is no part of the spec stays
-// as it is when the request holds a spec only.
+// Recreated returns the gr to be created in place of one: its name, labels, annotations and
+// spec. A blueprint may be what kubectl printed of another gr, whose identity and history are
+// not taken over. When the request holds a spec only, what is no part of it stays as it is.
 func (d *Desired) Recreated(present *topsv1.GcuResource) *topsv1.GcuResource {
-	blueprint := *d.Blueprint
+	from := d.Blueprint
 	if !d.whole {
-		blueprint.Labels, blueprint.Annotations = present.Labels, present.Annotations
+		from = present
 	}
-	return fresh(&blueprint)
-}
-
-// fresh returns the gr to be created from a blueprint: its name, labels,
-// annotations and spec. A blueprint may be what kubectl printed of another gr,
-// whose identity and history are not taken over.
-func fresh(blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 	gr := &topsv1.GcuResource{
 		TypeMeta:   metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind},
-		ObjectMeta: metav1.ObjectMeta{Name: blueprint.Name, Labels: maps.Clone(blueprint.Labels), Annotations: maps.Clone(blueprint.Annotations)},
-		Spec:       *blueprint.Spec.DeepCopy(),
+		ObjectMeta: metav1.ObjectMeta{Name: d.Blueprint.Name, Labels: maps.Clone(from.Labels), Annotations: maps.Clone(from.Annotations)},
+		Spec:       *d.Blueprint.Spec.DeepCopy(),
 	}
 	for _, key := range []string{topsv1.AnnotationRollbackTo, topsv1.AnnotationRolledBackTo, topsv1.AnnotationRecreation} {
 		delete(gr.Annotations, key)
