@@ -20,11 +20,7 @@ reverted. The node counts as failed until kubectl gcu resume or a new revision.`
   kubectl gcu abort node-1`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodesAtWork(c.connection),
-		RunE: runE(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
 			return abortOperation(ctx, c.terminal, cl, args[0])
 		}),
 	}

@@ -26,11 +26,7 @@ the waves and shows which one is waiting.`,
   kubectl gcu approve my-gr main`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: completeWaves(c.connection),
-		RunE: runE(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
 			gr, err := cl.resource(ctx, args[:1])
 			if err != nil {
 				return err

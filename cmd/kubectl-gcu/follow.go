@@ -98,21 +98,21 @@ type progress struct {
 	drawn bool
 }
 
-func (t *progress) tell(s *view.Status) {
-	if t.bar {
-		fmt.Fprint(t.Out, "\r\x1b[K", s.Progress(t.style(), t.width()))
-		t.drawn = true
+func (p *progress) tell(s *view.Status) {
+	if p.bar {
+		fmt.Fprint(p.Out, "\r\x1b[K", s.Progress(p.style(), p.width()))
+		p.drawn = true
 		return
 	}
-	if line := s.Line(); line != t.last {
-		fmt.Fprintln(t.Out, time.Now().Format(time.TimeOnly), line)
-		t.last = line
+	if line := s.Line(); line != p.last {
+		fmt.Fprintln(p.Out, time.Now().Format(time.TimeOnly), line)
+		p.last = line
 	}
 }
 
 // end leaves the bar where it is.
-func (t *progress) end() {
-	if t.drawn {
-		fmt.Fprintln(t.Out)
+func (p *progress) end() {
+	if p.drawn {
+		fmt.Fprintln(p.Out)
 	}
 }

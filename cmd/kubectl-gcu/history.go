@@ -24,11 +24,7 @@ available. GR may be omitted when there is only one.`,
   kubectl gcu history my-gr -o json | jq '.items[] | select(.number == 3) | .spec'`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeResources(c.connection),
-		RunE: runE(func(ctx context.Context, args []string) error {
-			cl, gr, err := c.resource(ctx, args)
-			if err != nil {
-				return err
-			}
+		RunE: c.onResource(func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error {
 			history, err := readHistory(ctx, cl, gr)
 			if err != nil {
 				return err

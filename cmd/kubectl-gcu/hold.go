@@ -65,11 +65,7 @@ until it is released there, with node-agent ota release.`,
 		Example:           "  kubectl gcu release node-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHeldNodes(c.connection),
-		RunE: runE(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
 			return releaseNode(ctx, c.terminal, cl, args[0])
 		}),
 	}

@@ -28,11 +28,7 @@ started, and nodes in flight complete. kubectl gcu resume removes it.`,
   kubectl gcu pause my-gr`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeResources(c.connection),
-		RunE: runE(func(ctx context.Context, args []string) error {
-			cl, gr, err := c.resource(ctx, args)
-			if err != nil {
-				return err
-			}
+		RunE: c.onResource(func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error {
 			changed, err := setPaused(ctx, cl, gr.Name, true)
 			if err != nil {
 				return err
@@ -78,11 +74,7 @@ halted. Fix what made the nodes fail first, or the rollout halts again.`,
   kubectl gcu resume my-gr`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeResources(c.connection),
-		RunE: runE(func(ctx context.Context, args []string) error {
-			cl, gr, err := c.resource(ctx, args)
-			if err != nil {
-				return err
-			}
+		RunE: c.onResource(func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error {
 			return resumeRollout(ctx, c.terminal, cl, gr.Name)
 		}),
 	}

@@ -27,11 +27,7 @@ run the earlier version are not restarted.`,
   kubectl gcu rollback my-gr --to 3`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeResources(c.connection),
-		RunE: runE(func(ctx context.Context, args []string) error {
-			cl, gr, err := c.resource(ctx, args)
-			if err != nil {
-				return err
-			}
+		RunE: c.onResource(func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error {
 			return rollBack(ctx, c.terminal, cl, gr.Name, to)
 		}),
 	}

@@ -32,11 +32,7 @@ registries are kept: review the bundle before you share it.`,
   # With more of the logs
   kubectl gcu support-bundle --file /tmp/case-17.tar.gz --log-lines 50000 --agents 50`,
 		Args: cobra.NoArgs,
-		RunE: runE(func(ctx context.Context, _ []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, _ []string) error {
 			logs, err := kubernetes.NewForConfig(cl.config)
 			if err != nil {
 				return fmt.Errorf("connecting: %w", err)

@@ -57,11 +57,7 @@ func taskVerbCommand(c *cli, v taskVerb) *cobra.Command {
 			" --wait --timeout 10m",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeTasks(c.connection),
-		RunE: runE(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
 			node, task := args[0], fullTask(args[0], args[1])
 			o, err := overrideTask(ctx, cl, node, v.name, task)
 			if err != nil {
