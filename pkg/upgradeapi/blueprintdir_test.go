@@ -2,12 +2,15 @@ package upgradeapi
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,4 +82,68 @@ func TestABlueprintThatIsBeingWrittenIsNotTaken(t *testing.T) {
 			t.Errorf("%s: %v %q", name, err, data)
 		}
 	}
+}
+
+func TestTheExamplesAreBlueprints(t *testing.T) {
+	d := newTestServer(t)
+	d.create("enflame-gcu-resource")
+	for _, name := range []string{"gcu-resource.json", "gcu-resource.yaml", "gcu-resource-driver.json"} {
+		raw, err := os.ReadFile("../../examples/" + name)
+		d.must(err)
+		d.file(name, string(raw))
+		d.succeeds(http.MethodPut, "/gum/v1/gr/enflame-gcu-resource", fmt.Sprintf(`{"file": %q}`, name))
+	}
+}
+
+func TestContractBlueprintNames(t *testing.T) {
+	d := newTestServer(t)
+	d.create("safe")
+	outside := filepath.Join(t.TempDir(), "outside.json")
+	d.must(os.WriteFile(outside, []byte(blueprint("safe", "6.6.6")), 0o644))
+	d.must(os.WriteFile(filepath.Join(filepath.Dir(d.blueprints), "above.json"), []byte(blueprint("safe", "6.6.6")), 0o644))
+	path := func(name string) string { return filepath.Join(d.blueprints, name) }
+	d.must(os.Mkdir(path("folder"), 0o755))
+	d.must(os.WriteFile(path("folder/inner.json"), []byte(blueprint("safe", "6.6.6")), 0o644))
+	d.must(os.Symlink(outside, path("link.json")))
+	d.must(os.Symlink("../above.json", path("up.json")))
+	d.must(os.Symlink("/dev/zero", path("zero")))
+	d.must(os.Symlink("loop", path("loop")))
+	d.must(os.Symlink("folder", path("linked")))
+	d.must(syscall.Mkfifo(path("pipe"), 0o644))
+	listener, err := net.Listen("unix", path("socket"))
+	d.must(err)
+	defer listener.Close()
+	if os.Getuid() == 0 { // a device of its own needs root; zero above is one all the same
+		d.must(syscall.Mknod(path("device"), syscall.S_IFCHR|0o644, 1<<8|5))
+	}
+
+	t.Run("contract 80: file is a plain name", func(t *testing.T) {
+		for _, name := range []string{"../above.json", "./gr.json", "folder/inner.json", outside, "..", ".", "/", ".hidden", "a\x00b", `folder\inner.json`, "gr.json ", "%2e%2e", "~root",
+			strings.Repeat("a", 254)} {
+			d.fails(http.MethodPut, "/gum/v1/gr/safe", fmt.Sprintf(`{"file": %s}`, quoted(name)), http.StatusBadRequest, "")
+		}
+	})
+	t.Run("contract 80: no link leads out of the directory, and only a regular file is read", func(t *testing.T) {
+		for _, name := range []string{"link.json", "up.json", "zero", "loop", "folder", "linked", "pipe", "socket", "device"} {
+			if name == "device" && os.Getuid() != 0 {
+				continue
+			}
+			d.fails(http.MethodPut, "/gum/v1/gr/safe", fmt.Sprintf(`{"file": %q}`, name), http.StatusBadRequest, "blueprint "+name)
+		}
+	})
+	if now := d.gr("safe"); now.Spec.Driver.Version != "1.0.0" {
+		t.Fatalf("it was upgraded to %s", now.Spec.Driver.Version)
+	}
+	t.Run("contract 80: a link within the directory is followed, as kubelet makes them of a ConfigMap", func(t *testing.T) {
+		d.must(os.Mkdir(path("..2026"), 0o755))
+		d.must(os.WriteFile(path("..2026/gr.json"), []byte(blueprint("safe", "2")), 0o644))
+		d.must(os.Symlink("..2026", path("..data")))
+		d.must(os.Symlink("..data/gr.json", path("gr.json")))
+		d.succeeds(http.MethodPut, "/gum/v1/gr/safe", `{"file": "gr.json"}`)
+	})
+}
+
+// quoted is a JSON string.
+func quoted(text string) string {
+	return strings.ReplaceAll(fmt.Sprintf("%q", text), `\x00`, `\u0000`)
 }

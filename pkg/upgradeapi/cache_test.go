@@ -49,7 +49,7 @@ func newCache(t *testing.T) cache.Cache {
 
 func TestTheCacheShowsWhatTheAPIServerSends(t *testing.T) {
 	kept := newCache(t)
-	live, cached := newDesk(t), newDesk(t, func(o *Options) { o.Cache = kept })
+	live, cached := newTestServer(t), newTestServer(t, func(o *Options) { o.Cache = kept })
 	gr := live.create("shown")
 	live.runs("shown")
 	live.daemonSet(gr, "shown-driver", "driver")
@@ -75,7 +75,7 @@ func TestTheCacheShowsWhatTheAPIServerSends(t *testing.T) {
 
 func TestWhoWritesReadsWhatWasWritten(t *testing.T) {
 	behind := &silent{Reader: apiserver.Shared(t).Client(t, apiserver.Operator), old: map[string]*topsv1.GcuResource{}}
-	d := newDesk(t, func(o *Options) { o.Cache = behind })
+	d := newTestServer(t, func(o *Options) { o.Cache = behind })
 	d.create("lagging")
 	d.create("gone")
 	for _, name := range []string{"lagging", "gone"} {

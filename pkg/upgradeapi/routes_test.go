@@ -7,17 +7,17 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"regexp"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+	"github.com/getkin/kin-openapi/openapi3"
 )
 
 // raw sends bytes over a connection of their own and returns the answers to so
 // many requests.
-func (d *desk) raw(text string, answers int) []answer {
+func (d *testServer) raw(text string, answers int) []answer {
 	d.t.Helper()
 	connection, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
 	d.must(err)
@@ -38,7 +38,7 @@ func (d *desk) raw(text string, answers int) []answer {
 }
 
 func TestContractPathsAndMethods(t *testing.T) {
-	d := newDesk(t)
+	d := newTestServer(t)
 	gr := d.create("asked")
 	d.daemonSet(gr, "asked-driver", "driver")
 	const path = "/gum/v1/gr/asked"
@@ -98,30 +98,18 @@ func TestContractPathsAndMethods(t *testing.T) {
 	})
 }
 
-// What a caller sends is one line of the log, and not more of it than needed.
-func TestNobodyWritesLinesOfTheirOwn(t *testing.T) {
-	d := newDesk(t)
-	const forged = "2022/10/20 03:33:48 INFO upgradeapi/serve.go:1 Answering request user=admin"
-	d.send(http.MethodGet, "/gum/v1/gr/a%0A"+strings.ReplaceAll(forged, " ", "%20"), "", "User-Agent", "x\t"+forged)
-	d.send(http.MethodPut, "/gum/v1/gr/b", `{"file": "a`+"\n"+forged+`"}`, "X-Request-Id", "c "+forged)
-	d.raw("GET /gum/v1/gr/d HTTP/1.1\r\nHost: a\r\nX-Request-Id: \xc2\x85e\r\nUser-Agent: \xe2\x80\xa8\xff\t\r\n\r\n", 1)
-	d.send(http.MethodGet, "/gum/v1/gr/"+strings.Repeat("f", 10000), "", "User-Agent", strings.Repeat("g", 4000))
-	var lines []string
-	for line := range strings.Lines(d.logged()) {
-		if strings.Contains(line, "Answering request") {
-			lines = append(lines, line)
-		}
-		if !regexp.MustCompile(`^[\x20-\x7e…µ\x{fffd}]*\n$`).MatchString(line) || strings.HasPrefix(line, forged[:20]) {
-			t.Errorf("not a line of ours: %q", line)
-		}
-		if len(line) > 5*request.MaxLoggedBytes {
-			t.Errorf("a line of %d bytes", len(line))
-		}
+func TestEveryRouteOfTheDocumentIsServed(t *testing.T) {
+	document, err := openapi3.NewLoader().LoadFromData(Document)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(lines) != 4 {
-		t.Errorf("%d lines of 4 requests:\n%s", len(lines), d.logged())
-	}
-	if n := len(d.api.cache.written.Keys()); n != 1 { // b
-		t.Errorf("%d names are remembered", n)
+	for path, item := range document.Paths.Map() {
+		path = "/gum/v1" + strings.NewReplacer("{name}", "gr", "{kind}", "driver").Replace(path)
+		for method := range item.Operations() {
+			w, _ := answerOf(&fakeCluster{}, httptest.NewRequest(method, path, http.NoBody))
+			if w.Code == http.StatusMethodNotAllowed || strings.Contains(w.Body.String(), "no such path") {
+				t.Errorf("%s %s is answered with %d: %s", method, path, w.Code, w.Body)
+			}
+		}
 	}
 }

@@ -10,51 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// ownedMeta is the metadata of an object that a gr deployed.
-func ownedMeta(gr *topsv1.GcuResource, name, component string) metav1.ObjectMeta {
-	labels := map[string]string{topsv1.LabelGcuResource: gr.Name}
-	if component != "" {
-		labels[topsv1.LabelComponent] = component
-	}
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{{
-		APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: gr.Name, UID: gr.UID, Controller: ptr.To(true)}}}
-}
-
-// make creates an object that goes with the test.
-func (d *desk) make(object client.Object) {
-	d.t.Helper()
-	d.must(d.admin.Create(context.Background(), object))
-	d.t.Cleanup(func() { d.must(client.IgnoreNotFound(d.admin.Delete(context.Background(), object))) })
-}
-
-// daemonSet deploys a component of a gr, as the operator does.
-func (d *desk) daemonSet(gr *topsv1.GcuResource, name, component string) {
-	d.t.Helper()
-	labels := map[string]string{"app.kubernetes.io/name": name}
-	ds := &appsv1.DaemonSet{ObjectMeta: ownedMeta(gr, name, component)}
-	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-	ds.Spec.Template.Labels = labels
-	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: name, Image: "artifact.enflame.cn/galaxy_docker_hub/gcu/gcu-driver:latest"}}
-	d.make(ds)
-}
-
-// revision keeps a spec of a gr, as the operator does.
-func (d *desk) revision(gr *topsv1.GcuResource, name string, number int64) {
-	d.t.Helper()
-	d.make(&appsv1.ControllerRevision{ObjectMeta: ownedMeta(gr, name, ""), Revision: number, Data: runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}})
-}
-
 func TestContractReading(t *testing.T) {
-	d := newDesk(t)
+	d := newTestServer(t)
 	t.Run("contract 65, 66 and 68: a list of no gr is a success with no items", func(t *testing.T) {
 		got := d.succeeds(http.MethodGet, "/gum/v1/gr", "")
 		shape := regexp.MustCompile(`^\{
@@ -147,7 +110,7 @@ $`)
 }
 
 func TestRolloutAndRevisions(t *testing.T) {
-	d := newDesk(t)
+	d := newTestServer(t)
 	gr := d.create("watched")
 	stranger := d.create("stranger")
 	d.fails(http.MethodGet, "/gum/v1/gr/watched/rollout", "", http.StatusNotFound, `daemonrollouts.topsops.enflame.com "watched" not found`)

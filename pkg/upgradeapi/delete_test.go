@@ -10,54 +10,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	testingclock "k8s.io/utils/clock/testing"
 )
 
-// sent is an answer that is on its way.
-type sent struct {
-	answer answer
-	err    error
-}
-
-// sendLater sends a request and returns where its answer will be.
-func (d *desk) sendLater(ctx context.Context, method, path, body string) <-chan sent {
-	d.t.Helper()
-	request, got := d.request(ctx, method, path, body), make(chan sent, 1)
-	go func() {
-		a, err := d.do(request)
-		got <- sent{a, err}
-	}()
-	return got
-}
-
-// goes waits until the deletion of a gr is asked for.
-func (d *desk) goes(name string) {
-	d.t.Helper()
-	d.until(func() string {
-		if d.gr(name).DeletionTimestamp == nil {
-			return "nobody deletes " + name
-		}
-		return ""
-	})
-}
-
-// after waits for an answer.
-func (d *desk) after(later <-chan sent) answer {
-	d.t.Helper()
-	select {
-	case got := <-later:
-		d.must(got.err)
-		return got.answer
-	case <-time.After(patience):
-		d.t.Fatal("no answer")
-		return answer{}
-	}
-}
-
 func TestContractDelete(t *testing.T) {
-	d := newDesk(t)
+	d := newTestServer(t)
 	t.Run("contract 63, 66, 67 and 71: background is the default, and answers at once", func(t *testing.T) {
 		for i, body := range []string{"", "{}", " \n", `{"policy": "background"}`} {
 			name := fmt.Sprintf("background-%d", i)
@@ -109,7 +65,7 @@ func TestContractDelete(t *testing.T) {
 }
 
 func TestTheCallerOfAForegroundDeletionMayGoAway(t *testing.T) {
-	d := newDesk(t)
+	d := newTestServer(t)
 	d.create("left")
 	ctx, hangUp := context.WithCancel(t.Context())
 	later := d.sendLater(ctx, http.MethodDelete, "/gum/v1/gr/left", `{"policy": "foreground"}`)
@@ -131,7 +87,7 @@ func TestTheCallerOfAForegroundDeletionMayGoAway(t *testing.T) {
 
 // The bounds for those who send slowly are not for those who wait.
 func TestAForegroundDeletionMayTakeLongerThanARequest(t *testing.T) {
-	d := newDesk(t)
+	d := newTestServer(t)
 	const bound = 100 * time.Millisecond
 	d.serve(&Server{API: New(d.api.Options), ReadTimeout: bound, WriteTimeout: bound, Log: d.api.Log})
 	d.create("lasting")
@@ -152,7 +108,7 @@ func TestAForegroundDeletionMayTakeLongerThanARequest(t *testing.T) {
 }
 
 func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
-	d := newDesk(t)
+	d := newTestServer(t)
 	d.create("waiting")
 	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/waiting", `{"policy": "foreground"}`)
 	d.goes("waiting")
@@ -164,7 +120,7 @@ func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
 	if got := d.after(later); got.status != http.StatusServiceUnavailable || !strings.Contains(got.Error, "the deletion of waiting goes on") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
-	next := newDesk(t) // the manager is back, and the caller asks again
+	next := newTestServer(t) // the manager is back, and the caller asks again
 	later = next.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/waiting", `{"policy": "foreground"}`)
 	next.letGo("waiting")
 	if got := next.after(later); got.status != http.StatusOK && got.status != http.StatusNotFound {
@@ -173,7 +129,7 @@ func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
 }
 
 func TestAForegroundDeletionDoesNotWaitForEver(t *testing.T) {
-	d := newDesk(t, func(o *Options) { o.Deadline = 200 * time.Millisecond })
+	d := newTestServer(t, func(o *Options) { o.Deadline = 200 * time.Millisecond })
 	d.create("endless")
 	d.fails(http.MethodDelete, "/gum/v1/gr/endless", `{"policy": "foreground"}`, http.StatusGatewayTimeout, "endless is not gone after 200ms, its deletion goes on")
 	if d.gr("endless").DeletionTimestamp == nil {
@@ -182,7 +138,7 @@ func TestAForegroundDeletionDoesNotWaitForEver(t *testing.T) {
 }
 
 func TestForegroundDeletionsAreBounded(t *testing.T) {
-	d := newDesk(t)
+	d := newTestServer(t)
 	d.create("crowded")
 	for range maxWaits {
 		d.api.deletions.waits <- struct{}{}
@@ -192,29 +148,4 @@ func TestForegroundDeletionsAreBounded(t *testing.T) {
 		t.Errorf("got %v", got.header)
 	}
 	d.succeeds(http.MethodDelete, "/gum/v1/gr/crowded", "")
-}
-
-// A gr that does not get Running is watched for so long, and is not touched.
-func TestAnUpgradeThatDoesNotRunIsWatchedForATime(t *testing.T) {
-	d := newDesk(t)
-	d.create("stuck")
-	accepted := time.Now()
-	clk := testingclock.NewFakePassiveClock(accepted)
-	leader := d.leader(clk)
-	d.succeeds(http.MethodPut, "/gum/v1/gr/stuck", `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
-	clk.SetTime(accepted.Add(24 * time.Hour)) // a node that is away holds the old gr for a day
-	if again := d.pass(leader, "stuck"); again == 0 || !d.accepted("stuck") {
-		t.Fatal("the upgrade was given up, and the gr is lost")
-	}
-	d.letGo("stuck")
-	d.pass(leader, "stuck")
-	if d.gr("stuck") == nil {
-		t.Fatal("the gr is lost")
-	}
-	if again := d.pass(leader, "stuck"); again != 0 || d.accepted("stuck") {
-		t.Error("it is watched for ever")
-	}
-	if now := d.gr("stuck"); now.DeletionTimestamp != nil || now.Spec.Driver.Version != "2" || now.CreationTimestamp == (metav1.Time{}) {
-		t.Errorf("got %+v", now)
-	}
 }
