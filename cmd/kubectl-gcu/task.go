@@ -87,16 +87,16 @@ func fullTask(node, task string) string {
 	return task
 }
 
-// asked is an override that was written.
-type asked struct{ operation, value string }
+// override is what was written, and of which operation.
+type override struct{ operation, value string }
 
 // overrideTask writes the annotation that takes a task out of the course of things.
-func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (asked, error) {
+func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (override, error) {
 	machine, err := operation.New(upgradeplan.DefaultBook())
 	if err != nil {
-		return asked{}, err
+		return override{}, err
 	}
-	var o asked
+	var o override
 	err = change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
 		if err := atWork(upgrade); err != nil {
 			return false, err
@@ -106,7 +106,7 @@ func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (as
 			return false, refused("node %s: the operator has not read %q yet, which was asked for before", node, before)
 		}
 		// The note is the time: it makes a repeated value a new one.
-		o = asked{op.ID, verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)}
+		o = override{op.ID, verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)}
 		if err := machine.CheckOverride(upgrade.Spec.Operation, node, o.value); err != nil {
 			return false, refused("node %s: %w; its tasks are %s", node, err, message.Names(tasksOf(op)))
 		}
@@ -137,7 +137,7 @@ func atWork(upgrade *topsv1.NodeUpgrade) error {
 }
 
 // awaitTask waits until a task is in a state after an override was read.
-func awaitTask(ctx context.Context, cl *cluster, node, task string, o asked, state topsv1.OperationTaskState, timeout time.Duration) error {
+func awaitTask(ctx context.Context, cl *cluster, node, task string, o override, state topsv1.OperationTaskState, timeout time.Duration) error {
 	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
 		var upgrade topsv1.NodeUpgrade
 		if err := cl.read(ctx, "", node, &upgrade); err != nil {
@@ -149,7 +149,7 @@ func awaitTask(ctx context.Context, cl *cluster, node, task string, o asked, sta
 
 // taskIs reports whether a task is in a state, and else what is waited for; the error
 // says that it will not be.
-func taskIs(upgrade *topsv1.NodeUpgrade, task string, o asked, state topsv1.OperationTaskState) (bool, string, error) {
+func taskIs(upgrade *topsv1.NodeUpgrade, task string, o override, state topsv1.OperationTaskState) (bool, string, error) {
 	op := upgrade.Status.Operation
 	if op == nil || op.ID != o.operation {
 		return false, "", notYet("node %s: operation %s was followed by another one", upgrade.Name, o.operation)
