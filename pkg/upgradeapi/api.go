@@ -15,44 +15,40 @@ import (
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;create;delete
 
 const (
-	// defaultDeadline bounds the wait of a foreground deletion (decision D8).
+	// defaultDeadline is how long a foreground deletion waits at most (decision D8).
 	defaultDeadline = 10 * time.Minute
-	// defaultPoll is how often a foreground deletion looks whether the gr is gone.
+	// defaultPoll is how often a foreground deletion checks whether the gr is gone.
 	defaultPoll = time.Second
 )
 
-// Options are what an API needs around it.
+// Options configure an API.
 type Options struct {
-	// Client writes, and reads from the API server itself, not from a cache: what
-	// was written before is what is read.
+	// Client reads from the API server itself, not from a cache, so that reads see
+	// earlier writes.
 	Client client.Client
-	// Cache shows grs and DaemonSets for GET, without asking the API server each time;
-	// nil: Client does. What it lacks is looked for past it, and so is for a while what
-	// was written here.
+	// Cache serves GETs of grs and DaemonSets; nil means Client. Objects that it lacks, and
+	// for a while those that were written here, are read with Client.
 	Cache client.Reader
-	// Access says who may call; nil lets everybody, for everything.
+	// Access authenticates and authorizes callers; nil allows everything to everyone.
 	Access Access
-	// Namespace holds recreations, revisions and the DaemonRollouts of grs: the
-	// operator's own.
+	// Namespace is that of the operator, with recreations, revisions and DaemonRollouts of grs.
 	Namespace string
 	// Blueprints is the directory of the blueprints. It need not exist yet.
 	Blueprints string
 	// Log gets a line per request (contract statement 78).
-	Log logr.Logger
-	// Clock tells the time.
+	Log   logr.Logger
 	Clock clock.Clock
-	// Poll is how often a foreground deletion looks; 0 means every second.
+	// Poll is how often a foreground deletion checks; 0 means every second.
 	Poll time.Duration
-	// Deadline bounds the wait of a foreground deletion; 0 means 10 minutes.
+	// Deadline is how long a foreground deletion waits at most; 0 means 10 minutes.
 	Deadline time.Duration
-	// Rates bound each caller; the zero value means DefaultRates.
+	// Rates limit each caller; the zero value means DefaultRates.
 	Rates Rates
-	// Planner tells what upgrades are going to do; nil: nobody can, and what an upgrade
-	// is limited to is not checked before it begins.
+	// Planner predicts upgrades and checks their limits; nil disables both.
 	Planner Planner
 }
 
-// API answers the requests. Use New.
+// API serves the REST API. Use New.
 type API struct {
 	Options
 	cluster    *cluster
@@ -74,6 +70,6 @@ func New(o Options) *API {
 	return a
 }
 
-// Stop ends the waits of foreground deletions: their callers are told that the
-// deletion goes on. It may be called more than once.
+// Stop ends the waits of foreground deletions with an error; the deletions themselves
+// continue. It may be called more than once.
 func (a *API) Stop() { a.deletions.stop() }

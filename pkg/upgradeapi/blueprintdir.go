@@ -12,9 +12,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// readBlueprint reads a file of the blueprint directory. A link is followed
-// within the directory and nowhere else; only a regular file of at most
-// request.MaxBytes is read (contract statement 80). A file that is absent is 404.
+// readBlueprint reads a file of the blueprint directory. It follows links within the
+// directory only, and reads only regular files of at most request.MaxBytes (contract
+// statement 80). A missing file is 404.
 func readBlueprint(directory, name string) ([]byte, error) {
 	if err := request.CheckBlueprintName(name); err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func readBlueprint(directory, name string) ([]byte, error) {
 		return nil, request.Refuse(http.StatusNotFound, "the blueprint directory cannot be opened: %v", err)
 	}
 	defer func() { _ = root.Close() }()
-	// A named pipe or a device must not block, nor do anything, by being opened.
+	// Opening a named pipe or a device could block or have side effects.
 	if info, err := root.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, request.BadRequest("blueprint %s is not a regular file", name)
 	}
@@ -39,9 +39,9 @@ func readBlueprint(directory, name string) ([]byte, error) {
 	return readRegular(file, name)
 }
 
-// readRegular reads an open file, which may have been replaced since it was
-// looked at. One that is written meanwhile is a conflict: half of a YAML document
-// is a document too, which deploys half of the components.
+// readRegular reads an open file, which may have been replaced since the Stat. A file that
+// is being written is a conflict: half a YAML document may be valid, and would deploy half
+// of the components.
 func readRegular(file fs.File, name string) ([]byte, error) {
 	info, err := file.Stat()
 	if err != nil {

@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// cacheLag is how long a gr is read past the cache after it was written here: many
-	// times what a watch takes.
+	// cacheLag is how long a gr that was written here is not read from the cache: many
+	// times the delay of a watch.
 	cacheLag = 10 * time.Second
-	// maxEncoded bounds the objects that are kept encoded.
+	// maxEncoded is how many encoded objects are kept.
 	maxEncoded = 256
 )
 
-// objectCache shows objects of the manager's cache, as the API server would send them.
+// objectCache serves objects from the manager's cache, as the API server would send them.
 type objectCache struct {
 	// reader is the cache, nil for none.
 	reader client.Reader
-	// written are the grs that were written here a short while ago.
+	// written holds the grs that were written here recently.
 	written *cache.LRUExpireCache
-	// encoded are the answers, by version.
+	// encoded holds encoded objects by version.
 	encoded *lru.Cache
 }
 
@@ -41,18 +41,18 @@ func newObjectCache(reader client.Reader, clk clock.PassiveClock) *objectCache {
 	return &objectCache{reader: reader, written: cache.NewLRUExpireCacheWithClock(callers, clk), encoded: lru.New(maxEncoded)}
 }
 
-// wrote makes reads of a gr go past the cache for a time.
+// wrote disables the cache for a gr during a write and cacheLag after it.
 func (o *objectCache) wrote(name string, within time.Duration) {
 	o.written.Add(name, true, within+cacheLag)
 }
 
-// current reports whether the cache may be shown of a gr.
+// current reports whether a gr may be served from the cache.
 func (o *objectCache) current(name string) bool {
 	_, lately := o.written.Get(name)
 	return o.reader != nil && !lately
 }
 
-// gr returns a gr, nil when the cache has none or may not be shown.
+// gr returns a gr, nil if the cache lacks it or may be stale.
 func (o *objectCache) gr(ctx context.Context, name string) *topsv1.GcuResource {
 	gr := &topsv1.GcuResource{}
 	if !o.current(name) || o.reader.Get(ctx, client.ObjectKey{Name: name}, gr) != nil {
@@ -61,7 +61,7 @@ func (o *objectCache) gr(ctx context.Context, name string) *topsv1.GcuResource {
 	return gr
 }
 
-// daemonSet returns the DaemonSet of a gr that has labels, nil as gr does.
+// daemonSet returns the DaemonSet of a gr with these labels, nil as gr does.
 func (o *objectCache) daemonSet(ctx context.Context, name string, labels client.MatchingLabels) *appsv1.DaemonSet {
 	gr, list := o.gr(ctx, name), &appsv1.DaemonSetList{}
 	if gr == nil || o.reader.List(ctx, list, labels) != nil {
@@ -75,15 +75,15 @@ func (o *objectCache) daemonSet(ctx context.Context, name string, labels client.
 	return nil
 }
 
-// version is what an object of the cache is at: the same version is encoded the same.
+// version identifies one version of an object.
 type version struct {
 	kind    schema.GroupVersionKind
 	uid     types.UID
 	version string
 }
 
-// encode returns an object as the API server would have sent it. It is encoded once for
-// each version of it: many read it, and it changes now and then.
+// encode returns an object as the API server would send it. Each version is encoded once:
+// reads are many, changes are few.
 func (o *objectCache) encode(object client.Object, kind schema.GroupVersionKind) (printed, error) {
 	at := version{kind, object.GetUID(), object.GetResourceVersion()}
 	if known, found := o.encoded.Get(at); found {

@@ -11,39 +11,39 @@ import (
 )
 
 const (
-	// callTimeout bounds what is asked of the API server for one request.
+	// callTimeout bounds the calls to the API server for one request.
 	callTimeout = 20 * time.Second
-	// answerTimeout is longer than any request but a foreground deletion may take,
+	// answerTimeout is longer than any request takes, except a foreground deletion,
 	// which sets its own.
 	answerTimeout = callTimeout + 10*time.Second
 )
 
-// call is one request, checked as far as every route needs it.
+// call is an authorized request.
 type call struct {
 	// name of the gr, kind of its component; "" where the route has none.
 	name, kind string
-	// body is the whole body, content types do not matter (contract statement 70).
+	// body of the request, whatever its content type (contract statement 70).
 	body []byte
-	// query of the URL, where it is not just dryRun.
+	// query of the URL.
 	query url.Values
-	// dryRun asks the API server to check and not to store.
+	// dryRun makes writes dry runs.
 	dryRun bool
-	// user is who calls; empty without Access.
+	// user who sent it; empty without Access.
 	user authenticationv1.UserInfo
 	// request is the id of the request.
 	request string
-	// deadlines of the connection, for an answer that takes its time.
+	// deadlines of the connection, for long-running requests.
 	deadlines *http.ResponseController
 }
 
-// endpoint is what one method of one path does.
+// endpoint is one method of one path.
 type endpoint struct {
 	operation string
-	// verb on gcuresources the caller has to be allowed; "" asks for nothing.
+	// verb on gcuresources that the caller needs.
 	verb string
 	// timeout of the handler; 0 means callTimeout.
 	timeout time.Duration
-	// reads tells that nothing is changed: no body, no dryRun, another rate.
+	// reads is set for read-only endpoints: they ignore dryRun and have a rate of their own.
 	reads bool
 	do    func(ctx context.Context, c call) (content any, err error)
 }
@@ -63,5 +63,5 @@ func (c call) patchOptions() []client.PatchOption {
 	return options
 }
 
-// fieldOwner is the field manager of what callers asked for.
+// fieldOwner is the field manager of writes on behalf of callers.
 const fieldOwner = "gcu-upgrade-manager"

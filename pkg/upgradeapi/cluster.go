@@ -18,15 +18,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// cluster is the API server, read and written past every cache.
+// cluster reads and writes the API server without a cache.
 type cluster struct {
 	client.Client
 	// namespace is the operator's own.
 	namespace string
 }
 
-// ownedBy lists the objects of a kind that a gr controls; a gr that is absent is
-// an error. Labels alone would show those of another gr of that name.
+// ownedBy lists the objects of a kind that a gr controls; labels alone would include those
+// of an earlier gr of the same name. A missing gr is an error.
 func (c *cluster) ownedBy(ctx context.Context, name string, kind schema.GroupVersionKind, options ...client.ListOption) (*unstructured.UnstructuredList, error) {
 	gr, err := c.object(ctx, grKind, client.ObjectKey{Name: name})
 	if err != nil {
@@ -40,8 +40,8 @@ func (c *cluster) ownedBy(ctx context.Context, name string, kind schema.GroupVer
 	return list, nil
 }
 
-// object reads an object as the API server has it, without managedFields
-// (contract statement 68). Its error is the API server's.
+// object gets an object without managedFields (contract statement 68). It returns the API
+// server's error unwrapped.
 func (c *cluster) object(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
@@ -52,7 +52,7 @@ func (c *cluster) object(ctx context.Context, kind schema.GroupVersionKind, key 
 	return object, nil
 }
 
-// list is object for a list, sorted by namespace and name as the API server does.
+// list lists objects as object does; the API server sorts them by namespace and name.
 func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) (*unstructured.UnstructuredList, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -66,12 +66,12 @@ func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, option
 	return list, nil
 }
 
-// revisions lists the specs of a gr that are kept.
+// revisions lists the ControllerRevisions of a gr.
 func (c *cluster) revisions(ctx context.Context, name string) (*unstructured.UnstructuredList, error) {
 	return c.ownedBy(ctx, name, revisionKind, client.InNamespace(c.namespace), client.MatchingLabels{topsv1.LabelGcuResource: name})
 }
 
-// present returns a gr that may be changed: it exists, and is not being deleted.
+// present returns a gr that may be changed: neither is it being deleted nor recreated.
 func (c *cluster) present(ctx context.Context, name string) (*topsv1.GcuResource, error) {
 	gr, err := c.settled(ctx, name)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *cluster) present(ctx context.Context, name string) (*topsv1.GcuResource
 	return gr, request.Changeable(gr)
 }
 
-// settled returns a gr that no upgrade is about to delete and create again.
+// settled returns a gr that no upgrade is recreating.
 func (c *cluster) settled(ctx context.Context, name string) (*topsv1.GcuResource, error) {
 	if err := c.free(ctx, name); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (c *cluster) settled(ctx context.Context, name string) (*topsv1.GcuResource
 	return gr, c.Get(ctx, client.ObjectKey{Name: name}, gr)
 }
 
-// free returns an error while an upgrade is about to delete a gr and create it again.
+// free returns an error while an upgrade is recreating a gr.
 func (c *cluster) free(ctx context.Context, name string) error {
 	rec, _, err := c.recreationOf(ctx, name)
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *cluster) free(ctx context.Context, name string) error {
 	return rec.Conflict()
 }
 
-// recreationOf returns the stored recreation of a gr, nil when there is none.
+// recreationOf returns the stored recreation of a gr, nil if there is none.
 func (c *cluster) recreationOf(ctx context.Context, name string) (*recreation.Recreation, *corev1.ConfigMap, error) {
 	stored := &corev1.ConfigMap{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: recreation.Name(name)}, stored)
@@ -112,20 +112,20 @@ func (c *cluster) recreationOf(ctx context.Context, name string) (*recreation.Re
 	return rec, stored, err
 }
 
-// remove asks for the deletion of a gr, this one and no other of its name.
+// remove deletes a gr by its UID: no other gr of the same name.
 func remove(ctx context.Context, c client.Client, gr *topsv1.GcuResource, options ...client.DeleteOption) error {
 	log.FromContext(ctx).Info("Deleting GcuResource", "uid", gr.UID)
 	options = append(options, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	return ignoreNotFound(c.Delete(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: gr.Name}}, options...), "deleting GcuResource %s", gr.Name)
 }
 
-// forget deletes a stored recreation, unless changed since it was read.
+// forget deletes a stored recreation unless it changed since it was read.
 func forget(ctx context.Context, c client.Client, stored *corev1.ConfigMap) error {
 	err := c.Delete(ctx, stored, client.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion})
 	return ignoreNotFound(err, "deleting ConfigMap %s", stored.Name)
 }
 
-// find returns the gr of a name, nil when there is none.
+// find returns a gr, nil if there is none.
 func find(ctx context.Context, c client.Reader, name string) (*topsv1.GcuResource, error) {
 	gr := &topsv1.GcuResource{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, gr)
@@ -138,7 +138,7 @@ func find(ctx context.Context, c client.Reader, name string) (*topsv1.GcuResourc
 	return gr, nil
 }
 
-// lastMessage is what the newest condition of a gr says.
+// lastMessage returns the message of the newest condition of a gr.
 func lastMessage(gr *topsv1.GcuResource) string {
 	if n := len(gr.Status.Conditions); n > 0 {
 		return gr.Status.Conditions[n-1].Message
@@ -146,7 +146,7 @@ func lastMessage(gr *topsv1.GcuResource) string {
 	return ""
 }
 
-// locked is a patch that fails when the object changed since it was read.
+// locked returns a patch that fails if the object changed since it was read.
 func locked(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// maxWaits bounds the foreground deletions that wait at once.
+// maxWaits is how many foreground deletions may wait at once.
 const maxWaits = 64
 
-// deletions is the endpoint of a deletion.
+// deletions serves DELETE.
 type deletions struct {
 	*cluster
 	clock clock.PassiveClock
-	// poll is how often a foreground deletion looks whether the gr is gone, deadline
-	// bounds its wait.
+	// poll is how often a foreground deletion checks whether the gr is gone, deadline how
+	// long it waits at most.
 	poll, deadline time.Duration
 	waits          chan struct{}
 	stopping       chan struct{}
@@ -33,8 +33,8 @@ type deletions struct {
 // stop ends the waits.
 func (d *deletions) stop() { d.stopped.Do(func() { close(d.stopping) }) }
 
-// delete deletes a gr; with policy foreground it answers when the gr is gone
-// (contract statement 71).
+// delete deletes a gr; with policy foreground it returns when the gr is gone (contract
+// statement 71).
 func (d *deletions) delete(ctx context.Context, c call) (any, error) {
 	foreground, err := request.ReadDeletion(c.body)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *deletions) delete(ctx context.Context, c call) (any, error) {
 	if err := remove(asking, d, gr, c.deleteOptions()...); err != nil {
 		return nil, err
 	}
-	if err := d.free(asking, c.name); err != nil { // accepted since settled looked: it creates the gr again
+	if err := d.free(asking, c.name); err != nil { // one was accepted in between, and would recreate the gr
 		return nil, err
 	}
 	if awaits {
@@ -67,10 +67,10 @@ func (d *deletions) delete(ctx context.Context, c call) (any, error) {
 	return nil, nil
 }
 
-// awaitGone waits until a gr is gone. The caller who goes away ends the wait and
-// not the deletion.
+// awaitGone waits until a gr is gone. A caller who disconnects ends the wait, not the
+// deletion.
 func (d *deletions) awaitGone(ctx context.Context, c call, gr *topsv1.GcuResource) error {
-	// The server's own bound is for answers that come at once.
+	// The server's write timeout is for requests that do not wait.
 	if err := c.deadlines.SetWriteDeadline(d.clock.Now().Add(d.deadline + answerTimeout)); err != nil {
 		return fmt.Errorf("waiting for the deletion: %w", err)
 	}
@@ -85,7 +85,7 @@ func (d *deletions) awaitGone(ctx context.Context, c call, gr *topsv1.GcuResourc
 		defer cancel()
 		now, err := find(looking, d, gr.Name)
 		if err != nil {
-			return false, nil // the deletion goes on, and so does the wait
+			return false, nil // transient: keep waiting
 		}
 		if now != nil {
 			last = now

@@ -17,5 +17,5 @@ var (
 	revisionKind  = appsv1.SchemeGroupVersion.WithKind("ControllerRevision")
 )
 
-// validName reports whether a gr may have this name; no other is asked for.
+// validName reports whether a gr may have this name; others are rejected unread.
 func validName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }

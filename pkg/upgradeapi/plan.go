@@ -10,11 +10,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// plans are the endpoints of a plan: GET with a query, POST with the body that a PUT would
-// have.
+// plans serves plans: GET with a query, POST with the body of a PUT.
 type plans struct {
 	*resolver
-	// slot is taken while a plan is made.
+	// slot is held while a plan is computed.
 	slot chan struct{}
 }
 
@@ -38,8 +37,8 @@ func (p *plans) post(ctx context.Context, c call) (any, error) {
 	return p.plan(ctx, c, upgrade, approved)
 }
 
-// plan tells what an upgrade would do; without anything in it what is still to be done. It
-// changes nothing.
+// plan returns what an upgrade would do, for an empty one what is left to do. It changes
+// nothing.
 func (p *plans) plan(ctx context.Context, c call, upgrade request.Upgrade, approved bool) (any, error) {
 	if p.planner == nil {
 		return nil, request.Refuse(http.StatusNotImplemented, "this manager does not plan")
@@ -59,7 +58,7 @@ func (p *plans) plan(ctx context.Context, c call, upgrade request.Upgrade, appro
 			return nil, err
 		}
 	}
-	select { // one at a time: of a large fleet it is work
+	select { // one at a time: it is expensive for a large fleet
 	case p.slot <- struct{}{}:
 		defer func() { <-p.slot }()
 	case <-ctx.Done():

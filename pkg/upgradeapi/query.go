@@ -9,18 +9,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// dryRunIn reads the query of a request that changes something. What is
-// misspelt must not change anything.
+// dryRunIn reads the query of a write request. It rejects unknown parameters: a misspelt
+// dryRun must not become a write.
 func dryRunIn(query url.Values) (bool, error) {
 	return onlyBool(query, "dryRun", "there is dryRun=true only")
 }
 
-// approvedIn reads the query of a POST of a plan, or what is left of a GET's.
+// approvedIn reads the query of a POST for a plan, or the rest of that of a GET.
 func approvedIn(query url.Values) (bool, error) {
 	return onlyBool(query, "approved", "there are file, nodes, components, all and approved, of a POST approved only")
 }
 
-// onlyBool reads a query that may hold one parameter, true or false; known tells what there is.
+// onlyBool reads the only parameter that a query may have; known lists it for the error.
 func onlyBool(query url.Values, name, known string) (bool, error) {
 	for key, values := range query {
 		if key != name || len(values) != 1 {
@@ -41,8 +41,8 @@ func boolean(name, text string) (bool, error) {
 	return value, nil
 }
 
-// planIn reads the query of a GET: what a PUT would have in its body, or nothing for
-// what is still to be done.
+// planIn reads the query of a GET for a plan: the fields of the body of a PUT, or none for
+// what is left to do.
 func planIn(query url.Values) (body request.Upgrade, approved bool, err error) {
 	body.Mode = request.ModeInPlace
 	rest := url.Values{}
@@ -68,7 +68,7 @@ func planIn(query url.Values) (body request.Upgrade, approved bool, err error) {
 	return body, approved, body.Check()
 }
 
-// listed are the names in a query: repeated, or separated by commas.
+// listed returns the names in repeated or comma-separated values.
 func listed(values []string) []string {
 	names := []string{}
 	for _, v := range values {

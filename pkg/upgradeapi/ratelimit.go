@@ -11,22 +11,22 @@ import (
 
 // Rates are requests per second of one caller; a burst is twice as many.
 type Rates struct {
-	// Reads is for GET. Writes is for everything else, and for requests whose
-	// token has to be asked about first.
+	// Reads is for GET. Writes is for all other methods, and for requests with a token
+	// that is not cached.
 	Reads, Writes rate.Limit
 }
 
-// DefaultRates let a person, a script and a dashboard work, and keep one of
-// them from taking the API server away from the others.
+// DefaultRates suffice for people, scripts and dashboards, and keep one caller from starving
+// the others.
 var DefaultRates = Rates{Reads: 600, Writes: 40}
 
 const (
-	// callers bounds the memory of who called; the one longest silent is forgotten.
+	// callers is how many callers are remembered; the least recent is dropped.
 	callers   = 4096
 	callerTTL = 10 * time.Minute
 )
 
-// limits bounds each caller by itself. It is safe for concurrent use.
+// limits limits each caller separately. It is safe for concurrent use.
 type limits struct {
 	mutex sync.Mutex
 	rates Rates
@@ -34,14 +34,14 @@ type limits struct {
 	known *cache.LRUExpireCache
 }
 
-// pace is what one caller has left.
+// pace is the limiters of one caller.
 type pace struct{ reads, writes *rate.Limiter }
 
 func newLimits(rates Rates, clk clock.PassiveClock) *limits {
 	return &limits{rates: rates, clock: clk, known: cache.NewLRUExpireCacheWithClock(callers, clk)}
 }
 
-// allow reports whether a caller may send one more request now, and counts it.
+// allow reports whether a caller may send another request now, and counts it.
 func (l *limits) allow(caller string, reads bool) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -12,13 +12,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// reads are the endpoints that show something.
+// reads serves the read-only endpoints.
 type reads struct {
 	*cluster
 	cache *objectCache
 }
 
-// list returns all grs, as the API server lists them.
+// list returns all grs.
 func (r *reads) list(ctx context.Context, _ call) (any, error) {
 	return r.cluster.list(ctx, grKind)
 }
@@ -52,7 +52,7 @@ func (r *reads) component(ctx context.Context, c call) (any, error) {
 	return &owned.Items[0], nil
 }
 
-// rollout returns the DaemonRollout of a gr as it is now.
+// rollout returns the DaemonRollout of a gr.
 func (r *reads) rollout(ctx context.Context, c call) (any, error) {
 	if _, err := r.object(ctx, grKind, client.ObjectKey{Name: c.name}); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (r *reads) rollout(ctx context.Context, c call) (any, error) {
 	return r.object(ctx, rolloutKind, client.ObjectKey{Namespace: r.namespace, Name: c.name})
 }
 
-// revisions returns the specs of a gr that are kept, the newest first.
+// revisions returns the kept specs of a gr, newest first.
 func (r *reads) revisions(ctx context.Context, c call) (any, error) {
 	owned, err := r.cluster.revisions(ctx, c.name)
 	if err != nil {

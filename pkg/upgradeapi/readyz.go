@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Ready returns a readiness check that fails while the API server does not serve
-// grs: without the operator's CRD there is nothing to manage (contract statement
-// 77). c reads from the API server itself.
+// Ready returns a readiness check that fails while the API server does not serve grs, for
+// example without the operator's CRDs (contract statement 77). c reads without a cache.
 func Ready(c client.Reader) func(*http.Request) error {
 	return func(request *http.Request) error {
 		list := &unstructured.UnstructuredList{}

@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// goneInterval and runningInterval are how often the old and the new gr are
-	// looked at (contract statement 73).
+	// goneInterval and runningInterval are how often the old and the new gr are checked
+	// (contract statement 73).
 	goneInterval    = 3 * time.Second
 	runningInterval = 5 * time.Second
-	// firstRetry and lastRetry bound the time between passes that fail.
+	// firstRetry and lastRetry bound the backoff after a failure.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
@@ -36,20 +36,19 @@ const (
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;create;patch;delete
 
-// Recreator finishes the upgrades of mode recreate that the API accepted: on
-// the leader, whoever accepted them, also after a restart.
+// Recreator is the controller that completes accepted upgrades of mode recreate: on the
+// leader, whichever replica accepted them, also after a restart.
 type Recreator struct {
-	// Client writes, and reads from the API server itself, not from a cache.
+	// Client reads from the API server itself, not from a cache.
 	Client client.Client
-	// Namespace holds the recreations: the operator's own.
+	// Namespace is that of the operator, with the recreations.
 	Namespace string
-	// Log gets a line per look at a gr (contract statement 73).
-	Log logr.Logger
-	// Clock tells the time.
+	// Log gets a line per check of a gr (contract statement 73).
+	Log   logr.Logger
 	Clock clock.PassiveClock
 
-	// polls counts the looks at a gr since the last step, by recreation. Only
-	// one pass runs at a time.
+	// polls counts the checks of a gr since the last step, by recreation. Only one
+	// reconcile runs at a time.
 	polls map[types.UID]int
 }
 
@@ -72,8 +71,8 @@ func (r *Recreator) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile takes one step of a recreation. Everything is read from the API
-// server: what was seen before may be another gr's.
+// Reconcile takes one step of a recreation. It reads everything from the API server: an
+// earlier read may be of another gr of the same name.
 func (r *Recreator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	stored := &corev1.ConfigMap{}
 	if err := r.Client.Get(ctx, request.NamespacedName, stored); err != nil {
@@ -137,7 +136,7 @@ func (r *Recreator) create(ctx context.Context, rec *recreation.Recreation) (*to
 	return gr, nil
 }
 
-// storeCreated stores which gr is the new one.
+// storeCreated records the UID of the new gr.
 func (r *Recreator) storeCreated(ctx context.Context, stored *corev1.ConfigMap, created *topsv1.GcuResource) error {
 	if err := r.Client.Patch(ctx, recreation.WithCreated(stored, created.UID), locked(stored), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("storing that GcuResource %s was created: %w", created.Name, err)
@@ -145,7 +144,7 @@ func (r *Recreator) storeCreated(ctx context.Context, stored *corev1.ConfigMap, 
 	return nil
 }
 
-// poll counts a look at a gr and returns how many there were before.
+// poll counts a check of a gr and returns the number of earlier ones.
 func (r *Recreator) poll(rec *recreation.Recreation) int {
 	if r.polls == nil {
 		r.polls = map[types.UID]int{}

@@ -8,26 +8,26 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// Planner tells what upgrades are going to do. The manager has one.
+// Planner predicts upgrades and checks what they are limited to.
 type Planner interface {
-	// Plan returns what is done when a gr gets the wanted form, as it is shown; approved:
-	// every wave counts as approved.
+	// Plan returns what happens when present becomes wanted; approved treats every wave as
+	// approved.
 	Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, error)
-	// CheckCut says what is wrong with what an upgrade of a gr is to be limited to, "" for
-	// nothing, and returns it as it is written.
+	// CheckCut validates what an upgrade of a gr is limited to and returns it normalized;
+	// wrong is why it is invalid, "" if it is valid.
 	CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (checked *daemonset.Cut, wrong string, err error)
 }
 
-// resolver finds what an upgrade is about.
+// resolver reads the gr, the blueprint and the limit of an upgrade.
 type resolver struct {
 	*cluster
 	// blueprints is the directory of the blueprints.
 	blueprints string
-	// planner checks what upgrades are limited to; nil: nobody does.
+	// planner checks limits; nil accepts all.
 	planner Planner
 }
 
-// resolve returns a gr that may be changed, and what an upgrade wants of it.
+// resolve returns a gr that may be changed, and its desired state.
 func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upgrade) (*topsv1.GcuResource, *request.Desired, error) {
 	var file []byte
 	var err error

@@ -16,14 +16,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// rolloutControl is the endpoints that pause, resume and roll back: each writes an
-// annotation that the operator acts on.
+// rolloutControl serves pause, resume and rollback: each writes an annotation that the
+// operator acts on.
 type rolloutControl struct {
 	*cluster
 	clock clock.PassiveClock
 }
 
-// pause lets the operator start no more nodes of a gr.
+// pause stops the rollout of a gr from starting further nodes.
 func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
 	if err := request.NoBody(c.body); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
 	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, "true")
 }
 
-// resume takes a pause back, and forgives the failures of a rollout that is halted.
+// resume removes a pause, and clears the failures of a halted rollout.
 func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	if err := request.NoBody(c.body); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading DaemonRollout %s: %w", c.name, err)
 	}
-	// The pause goes last: who finds it gone knows that all of it was done.
+	// The pause is removed last: if it is gone, everything is done.
 	if meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) {
 		if err := r.annotate(ctx, c, rollout, topsv1.AnnotationResume, r.clock.Now().UTC().Format(time.RFC3339)); err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, nil)
 }
 
-// rollback asks the operator to restore an earlier spec of a gr.
+// rollback requests that the operator restore an earlier spec of a gr.
 func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	to, err := request.ReadRollback(c.body)
 	if err != nil {
@@ -82,8 +82,8 @@ func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationRollbackTo, to)
 }
 
-// annotate writes one annotation of an object, or removes it when value is nil.
-// It fails when another object has taken its name.
+// annotate sets an annotation of an object, or removes it if value is nil. It fails if
+// another object has taken the name.
 func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, key string, value any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "annotations": map[string]any{key: value}}})
 	if err != nil {

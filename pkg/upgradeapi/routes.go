@@ -33,9 +33,8 @@ func (a *API) Handler() http.Handler {
 	plan := read(OperationPlan, "get", plans.get)
 	plan[http.MethodPost] = endpoint{operation: OperationPlan, verb: "get", reads: true, do: plans.post}
 
-	// Paths are taken as they come, so that an escaped slash stays inside a name
-	// and no request is redirected: a slash at the end may be there or not
-	// (contract statement 62).
+	// Paths are not cleaned, so that an escaped slash stays part of a name and no request is
+	// redirected: a trailing slash is optional (contract statement 62).
 	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	path := func(template string, methods map[string]endpoint) {
 		router.Handle(template+"{slash:/?}", a.middleware.methods(methods))

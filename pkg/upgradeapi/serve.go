@@ -26,27 +26,27 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// entry is what the log tells of a request (contract statement 78).
+// entry is the log line of a request (contract statement 78).
 type entry struct {
 	operation, request, method, path, name, remote, agent, user, body string
 	begun                                                             time.Time
 }
 
-// middleware does what every request needs, whatever its route: it gives it an id, admits
-// the caller, reads the body, runs the endpoint, answers and writes the line of the log.
+// middleware handles what all routes share: the request id, authentication, rate limits,
+// the body, the response and the log.
 type middleware struct {
 	access Access
 	limits *limits
-	// cache is told what is written.
+	// cache is notified of writes.
 	cache *objectCache
 	log   logr.Logger
 	clock clock.Clock
 }
 
-// requestID is an id that a caller may give.
+// requestID matches ids that callers may set.
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// begin gives a request its id: the caller's own when that is one.
+// begin assigns the id of a request: the caller's own if it is valid.
 func (m *middleware) begin(w http.ResponseWriter, r *http.Request, operation string) *entry {
 	id := r.Header.Get("X-Request-Id")
 	if !requestID.MatchString(id) {
@@ -61,7 +61,7 @@ func (m *middleware) begin(w http.ResponseWriter, r *http.Request, operation str
 		agent: r.UserAgent(), begun: m.clock.Now()}
 }
 
-// methods answers with the endpoint of the method, any other with 405.
+// methods dispatches to the endpoint of the method; other methods get 405.
 func (m *middleware) methods(of map[string]endpoint) http.Handler {
 	var allowed []string
 	for method := range of {
@@ -89,7 +89,7 @@ func (m *middleware) notAllowed(allowed ...string) http.Handler {
 	})
 }
 
-// refusing answers with an error whoever calls.
+// refusing answers all callers with an error.
 func (m *middleware) refusing(why func(*http.Request) error) http.Handler {
 	operations := map[string]string{http.MethodPut: OperationUpgrade, http.MethodDelete: OperationDelete}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +106,7 @@ func (m *middleware) refusing(why func(*http.Request) error) http.Handler {
 	})
 }
 
-// document answers with a text, whoever calls.
+// document serves a text to all callers.
 func (m *middleware) document(contentType string, text []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		entry := m.begin(w, r, OperationGet)
@@ -127,8 +127,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	m.answer(w, entry, content, err)
 }
 
-// run admits the caller, reads the body and calls the handler. A panic is an
-// error, so that the caller is answered and the log has its line.
+// run admits the caller, reads the body and calls the handler. It turns a panic into an
+// error, so that the request is answered and logged.
 func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *entry) (content any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -145,7 +145,7 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 	if c.user, err = m.admit(ctx, r, e, entry); err != nil {
 		return nil, err
 	}
-	if c.name != "" && !validName(c.name) { // nor is it remembered, in any of the caches
+	if c.name != "" && !validName(c.name) { // keep it out of the caches
 		return nil, apierrors.NewNotFound(grResource, c.name)
 	}
 	if err := authorize(ctx, m.access, c, e.verb); err != nil {
@@ -161,7 +161,7 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 		}
 		logger := m.log.WithValues(logging.GcuResource(c.name, "")...).WithValues("requestID", entry.request, "user", entry.user, "remote", entry.remote)
 		ctx = log.IntoContext(ctx, logger)
-		if !c.dryRun { // before as well: others may look while a deletion is waited for
+		if !c.dryRun { // before as well: others may read while a deletion waits
 			m.cache.wrote(c.name, timeout)
 			defer m.cache.wrote(c.name, 0)
 		}
@@ -169,14 +169,14 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 	return e.do(ctx, c)
 }
 
-// panicked tells of a defect of ours and returns what the caller is told.
+// panicked logs a panic and returns the error for the caller.
 func (m *middleware) panicked(entry *entry, cause any) error {
 	m.log.Error(fmt.Errorf("panic: %v", cause), "Failing a request", "requestID", entry.request, "stack", string(debug.Stack()))
 	return request.Refuse(http.StatusInternalServerError, "the manager failed, its log says where: request %s", entry.request)
 }
 
-// admit says who calls, unless they call too often. A token that is not known
-// is counted by the address it comes from, before it is asked about.
+// admit authenticates the caller and applies the rate limit. Requests with an unknown token
+// count for their address, before the API server is asked.
 func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, entry *entry) (authenticationv1.UserInfo, error) {
 	if err := sameOrigin.Check(r); err != nil {
 		return authenticationv1.UserInfo{}, request.Refuse(http.StatusForbidden, "cross-origin request rejected: %v", err)
@@ -208,15 +208,15 @@ func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, ent
 	return user, nil
 }
 
-// sameOrigin refuses what a page of another site makes a browser send: without
-// tokens the address of the browser would be all it takes.
+// sameOrigin rejects cross-origin requests of browsers: without tokens, network access would
+// suffice.
 var sameOrigin = http.NewCrossOriginProtection()
 
 func tooMany() error {
 	return request.Refuse(http.StatusTooManyRequests, "too many requests: wait a second")
 }
 
-// readBody reads the whole body before anything is done.
+// readBody reads the whole body.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, request.MaxBytes))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -228,8 +228,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// part returns a part of the path. What cannot be unescaped is no name, and is
-// not found like any other.
+// part returns a variable of the path, as it is if it cannot be unescaped: it is then not
+// found.
 func part(r *http.Request, name string) string {
 	escaped := mux.Vars(r)[name]
 	if unescaped, err := url.PathUnescape(escaped); err == nil {
@@ -248,7 +248,7 @@ func (m *middleware) answer(w http.ResponseWriter, entry *entry, content any, er
 	data, err := answer.encode()
 	if err != nil {
 		status, answer = http.StatusInternalServerError, envelope{Operation: entry.operation, Result: ResultFailed, Error: err.Error()}
-		data, _ = answer.encode() // three strings
+		data, _ = answer.encode() // strings only
 	}
 	switch status {
 	case http.StatusUnauthorized:
@@ -261,7 +261,7 @@ func (m *middleware) answer(w http.ResponseWriter, entry *entry, content any, er
 	m.send(w, entry, status, data)
 }
 
-// send writes an answer; a caller who is gone is told of in the log only.
+// send writes the response; it only logs that a caller has disconnected.
 func (m *middleware) send(w http.ResponseWriter, entry *entry, status int, data []byte) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
@@ -270,7 +270,7 @@ func (m *middleware) send(w http.ResponseWriter, entry *entry, status int, data 
 	}
 }
 
-// tell writes the line of a request.
+// tell logs a request.
 func (m *middleware) tell(e *entry, status int, message string) {
 	values := []any{"requestID", e.request, "operation", e.operation, "method", bounded(e.method), "path", bounded(e.path), "body", e.body, "user", e.user,
 		"remote", e.remote, "userAgent", bounded(e.agent), "status", status, "duration", m.clock.Since(e.begun)}
@@ -280,7 +280,7 @@ func (m *middleware) tell(e *entry, status int, message string) {
 	m.log.Info("Answering request", values...)
 }
 
-// bounded keeps what a caller sends from filling the log.
+// bounded truncates text of callers for the log.
 func bounded(text string) string {
 	if len(text) <= request.MaxLoggedBytes {
 		return text

@@ -14,16 +14,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// upgrades is the endpoint of an upgrade.
+// upgrades serves PUT.
 type upgrades struct {
 	*resolver
 	access Access
 	clock  clock.PassiveClock
 }
 
-// upgrade brings a gr to a blueprint or a spec: in place, or by deleting it and
-// creating it again (contract section 2.10, D8). A dry run returns the gr as it
-// would be; else there is no content (statement 67).
+// upgrade applies a blueprint or a spec to a gr, in place or by recreating it (contract
+// section 2.10, D8). Only a dry run returns content: the resulting gr (statement 67).
 func (u *upgrades) upgrade(ctx context.Context, c call) (any, error) {
 	upgrade, err := request.ReadUpgrade(c.body)
 	if err != nil {
@@ -47,13 +46,11 @@ func (u *upgrades) upgrade(ctx context.Context, c call) (any, error) {
 	return result, nil
 }
 
-// maxAttempts bounds how often a write is repeated because the operator wrote
-// the status meanwhile.
+// maxAttempts is how often a write is tried when the operator writes the status meanwhile.
 const maxAttempts = 10
 
-// replaceSpec gives the gr another spec, and annotations, in one write. When
-// somebody else changed the spec since gr was read, that is a conflict; when
-// only the status or an annotation changed, the write is repeated.
+// replaceSpec replaces spec and annotations of the gr in one write. A concurrent change of
+// the spec is a conflict; after one of the status or an annotation the write is retried.
 func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResource, desired *request.Desired) (*topsv1.GcuResource, error) {
 	for range maxAttempts {
 		if err := request.Replaceable(gr); err != nil {
@@ -77,9 +74,8 @@ func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResour
 	return nil, request.Conflict("GcuResource %s changes all the time: send the request again", c.name)
 }
 
-// recreate stores the new gr, then asks for the deletion of the old one; the
-// Recreator does the rest. Once it is stored the upgrade is accepted, whatever
-// happens to this process (contract section 2.10, D8).
+// recreate stores the new gr, then deletes the old one; the Recreator does the rest. Once
+// stored, the upgrade is accepted and survives a crash (contract section 2.10, D8).
 func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuResource) (*topsv1.GcuResource, error) {
 	if err := authorize(ctx, u.access, c, "delete", "create"); err != nil {
 		return nil, err
@@ -111,14 +107,14 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 		}
 		return nil, request.Conflict("GcuResource %s was recreated concurrently: review it and send the request again", c.name)
 	}
-	if err != nil { // accepted all the same: the Recreator repeats it
+	if err != nil { // accepted all the same: the Recreator retries
 		log.FromContext(ctx).Error(err, "Deleting the old GcuResource, it is tried again")
 	}
 	return nil, nil
 }
 
-// check lets the API server check a gr that is to be created, under a name that
-// is free, and returns it as it would be.
+// check validates a gr by a dry-run creation under a generated name, and returns it with
+// defaults.
 func (u *upgrades) check(ctx context.Context, gr *topsv1.GcuResource) (*topsv1.GcuResource, error) {
 	checked := gr.DeepCopy()
 	checked.Name, checked.GenerateName = "", "check-"
@@ -129,12 +125,11 @@ func (u *upgrades) check(ctx context.Context, gr *topsv1.GcuResource) (*topsv1.G
 	return checked, nil
 }
 
-// clearFinished takes away a recreation whose gr was created and is still
-// watched: the next one takes its place.
+// clearFinished deletes a recreation whose gr has been created and is still watched.
 func (u *upgrades) clearFinished(ctx context.Context, c call) error {
 	rec, stored, err := u.recreationOf(ctx, c.name)
 	if err != nil || rec == nil || rec.Open() {
-		return err // an open one makes the next step fail
+		return err // with an open one, storing the next fails
 	}
 	return forget(ctx, u, stored)
 }

@@ -1,8 +1,8 @@
-// Package recreation is an accepted upgrade that deletes a gr and creates it again: how it
-// is stored, and what comes next of it.
+// Package recreation decides the steps of an accepted upgrade that deletes a gr and creates
+// it again, and how it is stored.
 //
-// What comes next is read from facts at each look ([Recreation.Next]): the old gr is there,
-// is being deleted, is gone, the new one is there, is Running. It is pure.
+// [Recreation.Next] derives the next step from the state of the cluster: the old gr exists,
+// is being deleted, is gone, the new one exists, is Running. The package is pure.
 package recreation
 
 import (
@@ -19,18 +19,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// Recreation is an accepted upgrade of mode recreate: the gr to be created once
-// the old one is gone. It is stored in a ConfigMap before anything is deleted.
+// Recreation is an accepted upgrade of mode recreate: the gr to create once the old one is
+// gone. It is stored in a ConfigMap before anything is deleted.
 type Recreation struct {
-	// GcuResource is to be created.
+	// GcuResource to create.
 	GcuResource *topsv1.GcuResource
-	// Replaces is the UID of the gr that has to be gone before.
+	// Replaces is the UID of the old gr.
 	Replaces types.UID
-	// Created is the UID of the gr that was created; empty until it is stored.
+	// Created is the UID of the new gr; empty until it is stored.
 	Created types.UID
 	// Request is the id of the request, User who sent it.
 	Request, User string
-	// Accepted is when that was.
+	// Accepted is when the request was accepted.
 	Accepted time.Time
 	// UID is that of the ConfigMap; empty until it is stored.
 	UID types.UID
@@ -46,11 +46,11 @@ const (
 	keyAccepted = "accepted"
 )
 
-// Name returns the name of the ConfigMap of a gr: it is one, so that there is one
-// recreation of a gr at a time.
+// Name returns the name of the ConfigMap of a gr. There is one per gr, so that there is one
+// recreation at a time.
 func Name(gr string) string { return "gcu-upgrade-manager-" + gr }
 
-// ConfigMap returns what is stored, in the operator's namespace.
+// ConfigMap returns the recreation as it is stored.
 func (r *Recreation) ConfigMap(namespace string) (*corev1.ConfigMap, error) {
 	data, err := json.Marshal(r.GcuResource)
 	if err != nil {
@@ -66,8 +66,7 @@ func (r *Recreation) ConfigMap(namespace string) (*corev1.ConfigMap, error) {
 	}, nil
 }
 
-// Read reads a stored recreation. An error means that somebody else
-// wrote the ConfigMap.
+// Read reads a stored recreation. An error means that someone else wrote the ConfigMap.
 func Read(stored *corev1.ConfigMap) (*Recreation, error) {
 	r := &Recreation{
 		GcuResource: &topsv1.GcuResource{}, Replaces: types.UID(stored.Data[keyReplaces]), Created: types.UID(stored.Data[keyCreated]),
@@ -86,11 +85,11 @@ func Read(stored *corev1.ConfigMap) (*Recreation, error) {
 	return r, nil
 }
 
-// Open reports whether the new gr is still to be created.
+// Open reports whether the new gr has yet to be created.
 func (r *Recreation) Open() bool { return r.Created == "" }
 
 // Conflict returns an error while nothing else may change the gr: until the new one is
-// created.
+// created. A nil recreation has none.
 func (r *Recreation) Conflict() error {
 	if r == nil || !r.Open() {
 		return nil
@@ -98,8 +97,7 @@ func (r *Recreation) Conflict() error {
 	return request.Conflict("an upgrade of %s is under way, which deletes it and creates it again (request %s): wait until it is created", r.GcuResource.Name, r.Request)
 }
 
-// Subject returns the UID of the gr that the next steps are about: the old one until the
-// new one is created.
+// Subject returns the UID of the old gr, of the new one once it is created.
 func (r *Recreation) Subject() types.UID {
 	if r.Open() {
 		return r.Replaces
@@ -107,43 +105,43 @@ func (r *Recreation) Subject() types.UID {
 	return r.Created
 }
 
-// WithCreated returns a stored recreation that also names the new gr. From then on a gr that
-// is absent was deleted, and is not created again.
+// WithCreated returns a stored recreation with the UID of the new gr. From then on a missing
+// gr counts as deleted and is not created again.
 func WithCreated(stored *corev1.ConfigMap, created types.UID) *corev1.ConfigMap {
 	after := stored.DeepCopy()
 	after.Data[keyCreated] = string(created)
 	return after
 }
 
-// Step is what comes next of a recreation.
+// Step is the next step of a recreation.
 type Step string
 
 const (
-	// Delete asks for the deletion of the old gr.
+	// Delete deletes the old gr.
 	Delete Step = "Delete"
 	// AwaitGone waits until the old gr is gone.
 	AwaitGone Step = "AwaitGone"
 	// Create creates the new gr.
 	Create Step = "Create"
-	// StoreCreated stores which gr is the new one.
+	// StoreCreated stores the UID of the new gr.
 	StoreCreated Step = "StoreCreated"
 	// AwaitRunning waits until the new gr is Running.
 	AwaitRunning Step = "AwaitRunning"
 	// Done means that the new gr is Running.
 	Done Step = "Done"
-	// Overtaken means that somebody else created or deleted the gr meanwhile.
+	// Overtaken means that someone else created or deleted the gr meanwhile.
 	Overtaken Step = "Overtaken"
-	// Expired means that the new gr is not Running after Deadline; the operator goes on with it.
+	// Expired means that the new gr is not Running after Deadline; the operator keeps
+	// deploying it.
 	Expired Step = "Expired"
 )
 
-// Deadline is how long the new gr is watched (decision D8). Until it has
-// been created there is no deadline: what was accepted is not given up.
+// Deadline is how long the new gr is watched (decision D8). There is none before it is
+// created: an accepted upgrade is not given up.
 const Deadline = 30 * time.Minute
 
-// Next returns what comes next, from facts: present is the gr as the API server
-// has it, nil when there is none. Done is a fact, so whoever looks after a
-// crash goes on at the right step.
+// Next returns the next step; present is the gr in the API server, nil if there is none. It
+// depends on that state only, so that a recreation continues correctly after a crash.
 func (r *Recreation) Next(present *topsv1.GcuResource, now time.Time) Step {
 	if r.Open() {
 		return r.nextOpen(present)
@@ -173,7 +171,7 @@ func (r *Recreation) nextOpen(present *topsv1.GcuResource) Step {
 	return Overtaken
 }
 
-// Successor returns the gr to create, marked with the recreation it comes from.
+// Successor returns the gr to create, annotated with the recreation.
 func (r *Recreation) Successor() *topsv1.GcuResource {
 	gr := r.GcuResource.DeepCopy()
 	if gr.Annotations == nil {

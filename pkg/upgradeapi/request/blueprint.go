@@ -19,11 +19,11 @@ import (
 // MaxBytes bounds a blueprint, and the body of a request, which may hold a spec.
 const MaxBytes = 1 << 20
 
-// blueprintName is a plain file name (contract statement 80): no separators, no
-// hidden file, nothing that needs quoting.
+// blueprintName matches plain file names (contract statement 80): no separators, no hidden
+// files, nothing that needs quoting.
 var blueprintName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
-// CheckBlueprintName returns an error for what is no plain file name.
+// CheckBlueprintName returns an error unless name is a plain file name.
 func CheckBlueprintName(name string) error {
 	if !blueprintName.MatchString(name) {
 		return BadRequest("file %.100q is not the plain name of a file: use letters, digits, dots, dashes and underscores, no directories", name)
@@ -47,8 +47,8 @@ func parseBlueprint(name string, data []byte) (*topsv1.GcuResource, error) {
 	return gr, nil
 }
 
-// yamlToJSON converts one YAML document without aliases: with them a small
-// file can become any size.
+// yamlToJSON converts one YAML document. It rejects aliases: with them a small file can
+// expand without bound.
 func yamlToJSON(data []byte) ([]byte, error) {
 	decoder := yamlv3.NewDecoder(strings.NewReader(string(data)))
 	var document, more yamlv3.Node

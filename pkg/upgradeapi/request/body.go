@@ -19,8 +19,8 @@ const (
 	policyForeground = "foreground"
 )
 
-// Upgrade is the body of a PUT: a blueprint by name, or a spec, and what the
-// upgrade is limited to. Without either the limit alone is changed.
+// Upgrade is the body of a PUT: the name of a blueprint or a spec, and what the upgrade is
+// limited to. With neither blueprint nor spec, only the limit changes.
 type Upgrade struct {
 	File string                  `json:"file"`
 	Spec *topsv1.GcuResourceSpec `json:"spec"`
@@ -33,11 +33,11 @@ type Limit struct {
 	// Nodes and Components by name; nil is all.
 	Nodes      []string `json:"nodes"`
 	Components []string `json:"components"`
-	// All says in a word that there is no limit.
+	// All removes the limit.
 	All bool `json:"all"`
 }
 
-// Given reports whether a request says anything about a limit.
+// Given reports whether a limit, or none, is requested explicitly.
 func (l Limit) Given() bool { return l.All || l.Nodes != nil || l.Components != nil }
 
 // cut returns the limit, nil for none.
@@ -48,7 +48,7 @@ func (l Limit) cut() *daemonset.Cut {
 	return &daemonset.Cut{Nodes: l.Nodes, Components: l.Components}
 }
 
-// check refuses a limit that makes no sense. An empty list is nobody's whole fleet.
+// check rejects an invalid limit. An empty list does not mean all.
 func (l Limit) check() error {
 	if l.Nodes != nil && len(l.Nodes) == 0 || l.Components != nil && len(l.Components) == 0 {
 		return BadRequest("nodes or components is an empty list: name some, or leave it out for all")
@@ -72,7 +72,7 @@ func ReadUpgrade(body []byte) (Upgrade, error) {
 	return b, b.Check()
 }
 
-// Check returns an error for a mode that there is not, and for a limit that makes no sense.
+// Check returns an error for an unknown mode or an invalid limit.
 func (b *Upgrade) Check() error {
 	switch {
 	case b.Mode != ModeInPlace && b.Mode != ModeRecreate:
@@ -83,8 +83,8 @@ func (b *Upgrade) Check() error {
 	return b.check()
 }
 
-// ReadDeletion reads the body of a DELETE, and reports whether it answers when the gr is
-// gone: none at all is background.
+// ReadDeletion reads the body of a DELETE, and reports whether its policy is foreground. An
+// empty body means background.
 func ReadDeletion(body []byte) (foreground bool, err error) {
 	b := struct {
 		Policy string `json:"policy"`
@@ -98,8 +98,8 @@ func ReadDeletion(body []byte) (foreground bool, err error) {
 	return b.Policy == policyForeground, nil
 }
 
-// ReadRollback reads the body of a rollback, the revision to go back to: none is
-// the previous one.
+// ReadRollback reads the body of a rollback and returns the revision to restore. An empty
+// body means the previous one.
 func ReadRollback(body []byte) (string, error) {
 	b := struct {
 		To string `json:"to"`
@@ -113,7 +113,7 @@ func ReadRollback(body []byte) (string, error) {
 	return b.To, nil
 }
 
-// orNone returns a body, or one without fields when it is empty.
+// orNone returns the body, {} if it is empty.
 func orNone(body []byte) []byte {
 	if strings.TrimSpace(string(body)) == "" {
 		return []byte("{}")
@@ -121,7 +121,7 @@ func orNone(body []byte) []byte {
 	return body
 }
 
-// NoBody refuses a body where nobody would read it.
+// NoBody rejects a body of a request that takes none.
 func NoBody(body []byte) error {
 	if strings.TrimSpace(string(orNone(body))) != "{}" {
 		return BadRequest("this request takes no body")

@@ -14,8 +14,8 @@ func Changeable(gr *topsv1.GcuResource) error {
 	return nil
 }
 
-// Replaceable returns an error unless the spec of a gr may be replaced: a rollback that is
-// not done yet would take the new one back.
+// Replaceable returns an error unless the spec of a gr may be replaced: a pending rollback
+// would revert the new one.
 func Replaceable(gr *topsv1.GcuResource) error {
 	if to, asked := gr.Annotations[topsv1.AnnotationRollbackTo]; asked {
 		return Conflict("a rollback of %s to %.100q is asked for: wait until it is done", gr.Name, to)
@@ -23,7 +23,7 @@ func Replaceable(gr *topsv1.GcuResource) error {
 	return nil
 }
 
-// Unchanged returns an error unless a gr has the spec that was read before.
+// Unchanged returns an error if the spec of a gr has changed since before was read.
 func Unchanged(before, now *topsv1.GcuResource) error {
 	if now.UID != before.UID || now.Generation != before.Generation {
 		return Conflict("GcuResource %s was changed concurrently: review it and send the request again", now.Name)
@@ -32,7 +32,7 @@ func Unchanged(before, now *topsv1.GcuResource) error {
 }
 
 // Kept returns an error unless a gr can be rolled back to a revision; kept are the names of
-// those that there are, the present one among them.
+// all its revisions, including the present one.
 func Kept(gr, to string, kept []string) error {
 	switch {
 	case to == topsv1.RollbackToPrevious && len(kept) < 2:

@@ -9,19 +9,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Desired is what an upgrade makes of a gr.
+// Desired is the state that an upgrade requests of a gr.
 type Desired struct {
-	// Blueprint holds the new spec; nil: nothing but the limit is changed.
+	// Blueprint holds the new spec; with nil only the limit changes.
 	Blueprint *topsv1.GcuResource
-	// Limited: the upgrade says what it is limited to, Cut, nil for nothing.
+	// Limited: the upgrade sets its limit to Cut, nil for none.
 	Limited bool
 	Cut     *daemonset.Cut
-	// whole: the blueprint is a whole gr, not just a spec.
+	// whole: the blueprint is a gr with metadata, not only a spec.
 	whole bool
 }
 
-// Blueprint returns what the gr of a name is to be brought to, nil for what it is; file is
-// the content of the file that the upgrade names.
+// Blueprint returns the blueprint or the spec of the upgrade as a gr, nil if it has neither;
+// file is the content of the named file.
 func (b *Upgrade) Blueprint(name string, file []byte) (*topsv1.GcuResource, error) {
 	switch {
 	case b.Spec != nil:
@@ -36,8 +36,8 @@ func (b *Upgrade) Blueprint(name string, file []byte) (*topsv1.GcuResource, erro
 	return blueprint, checkBlueprint(b.File, blueprint, name)
 }
 
-// Desired returns what the upgrade wants. It says itself what it is limited to, in the
-// request or in the blueprint: what one before was limited to does not count.
+// Desired returns the desired state. Its limit is that of the request, else of the blueprint;
+// the limit of an earlier upgrade does not count.
 func (b *Upgrade) Desired(blueprint *topsv1.GcuResource) (*Desired, error) {
 	d := &Desired{Blueprint: blueprint, Limited: b.Given(), Cut: b.cut(), whole: b.Spec == nil}
 	if blueprint == nil || d.Limited {
@@ -51,10 +51,10 @@ func (b *Upgrade) Desired(blueprint *topsv1.GcuResource) (*Desired, error) {
 	return d, nil
 }
 
-// Changes reports whether anything is wanted but the gr as it is.
+// Changes reports whether the upgrade changes anything.
 func (d *Desired) Changes() bool { return d.Blueprint != nil || d.Limited }
 
-// InPlace returns a gr that is upgraded in place.
+// InPlace returns the gr upgraded in place.
 func (d *Desired) InPlace(present *topsv1.GcuResource) *topsv1.GcuResource {
 	gr := present.DeepCopy()
 	if d.Blueprint != nil {
@@ -68,9 +68,9 @@ func (d *Desired) InPlace(present *topsv1.GcuResource) *topsv1.GcuResource {
 	return gr
 }
 
-// Recreated returns the gr to be created in place of one: its name, labels, annotations and
-// spec. A blueprint may be what kubectl printed of another gr, whose identity and history are
-// not taken over. When the request holds a spec only, what is no part of it stays as it is.
+// Recreated returns the gr that replaces the present one: with the blueprint's labels,
+// annotations and spec. Identity and history in a blueprint, which may be the output of
+// kubectl get, are dropped. If the request has only a spec, labels and annotations are kept.
 func (d *Desired) Recreated(present *topsv1.GcuResource) *topsv1.GcuResource {
 	from := d.Blueprint
 	if !d.whole {
@@ -87,10 +87,9 @@ func (d *Desired) Recreated(present *topsv1.GcuResource) *topsv1.GcuResource {
 	return gr
 }
 
-// upgraded returns a gr with the spec of a blueprint and those upgrade annotations
-// that the blueprint has. Without any strategy it gets AdvancedRollingUpdate, so
-// that the fleet is rolled (contract section 2.10, D8). What an upgrade before was
-// limited to is not its business.
+// upgraded returns a gr with the spec and the upgrade annotations of a blueprint. Without a
+// strategy it gets AdvancedRollingUpdate, so that nodes are upgraded (contract section 2.10,
+// D8). The limit of an earlier upgrade is removed.
 func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 	gr := present.DeepCopy()
 	gr.Spec = *blueprint.Spec.DeepCopy()
@@ -113,5 +112,5 @@ func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 	return gr
 }
 
-// defaultStrategy is what a PUT gives a gr that has no strategy.
+// defaultStrategy is the strategy that a PUT sets on a gr without one.
 const defaultStrategy = "AdvancedRollingUpdate"

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// MaxLoggedBytes bounds what a line of the log holds of a body, maxLoggedFields its fields.
+// MaxLoggedBytes is how much of a body is logged at most, maxLoggedFields how many fields.
 const (
 	MaxLoggedBytes  = 1 << 10
 	maxLoggedFields = 5
 )
 
-// Loggable returns a body for the log (statement 78): the fields that are known,
-// of every other one its name only. A spec's environment variables may be secrets.
+// Loggable returns a body for the log (statement 78): the values of known fields, only the
+// names of others. Environment variables in a spec may be secrets.
 func Loggable(body []byte) string {
 	if len(body) == 0 {
 		return ""

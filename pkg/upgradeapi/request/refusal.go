@@ -2,7 +2,7 @@ package request
 
 import "fmt"
 
-// Statuses of HTTP with which requests are refused here.
+// HTTP statuses of refusals; net/http is not imported here.
 const (
 	statusBadRequest = 400
 	statusNotFound   = 404
@@ -22,8 +22,8 @@ func Refuse(status int, format string, args ...any) error {
 	return &Refusal{Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
-// BadRequest refuses what makes no sense, whatever the state of the cluster.
+// BadRequest refuses an invalid request.
 func BadRequest(format string, args ...any) error { return Refuse(statusBadRequest, format, args...) }
 
-// Conflict refuses what the state of the gr does not allow now.
+// Conflict refuses a request that the present state of the gr does not allow.
 func Conflict(format string, args ...any) error { return Refuse(statusConflict, format, args...) }
