@@ -95,7 +95,7 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave stri
 	return nil
 }
 
-// orRefused is the error, or else a refusal.
+// orRefused returns err, or a refusal if it is nil.
 func orRefused(err error, format string, args ...any) error {
 	if err != nil {
 		return err

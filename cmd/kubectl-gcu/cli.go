@@ -8,13 +8,13 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// cli is what all commands share.
+// cli is shared by all commands.
 type cli struct {
 	terminal
 	connection
 }
 
-// onCluster makes a RunE of what a command does with the cluster.
+// onCluster makes a RunE of an action that needs the cluster.
 func (c *cli) onCluster(act func(ctx context.Context, cl *cluster, args []string) error) func(*cobra.Command, []string) error {
 	return runE(func(ctx context.Context, args []string) error {
 		cl, err := c.connect()
@@ -25,7 +25,7 @@ func (c *cli) onCluster(act func(ctx context.Context, cl *cluster, args []string
 	})
 }
 
-// onResource makes a RunE of what a command does with the gr that is named, or the only one.
+// onResource makes a RunE of an action on the named gr, or the only one.
 func (c *cli) onResource(act func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error) func(*cobra.Command, []string) error {
 	return runE(func(ctx context.Context, args []string) error {
 		cl, gr, err := c.resource(ctx, args)

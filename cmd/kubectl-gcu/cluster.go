@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// operatorNamespace is where the manifests of config/ put the operator.
+	// operatorNamespace is the namespace in the manifests of config/.
 	operatorNamespace = "kube-system"
 	// fieldManager of all writes.
 	fieldManager = "kubectl-gcu"
@@ -34,7 +34,7 @@ const (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version = "dev"
 
-// cluster is the API server, asked with the rights of the user.
+// cluster is the API server, with the rights of the user.
 type cluster struct {
 	client.Client
 	config *rest.Config
@@ -42,7 +42,7 @@ type cluster struct {
 	namespace string
 }
 
-// connection is how commands reach the cluster: the flags of kubectl.
+// connection connects to the cluster as the flags of kubectl say.
 type connection struct {
 	flags *genericclioptions.ConfigFlags
 }
@@ -68,8 +68,8 @@ func (c connection) connect() (*cluster, error) {
 	return &cluster{Client: cl, config: config, namespace: cmp.Or(*c.flags.Namespace, operatorNamespace)}, nil
 }
 
-// explain words an error of the API server for a person: a right that is missing, an
-// operator that is not installed. verb is what was tried, in namespace, "" for all.
+// explain adds to an error of the API server which right is missing, or that the operator is
+// not installed. verb was tried in namespace, "" for all.
 func explain(err error, verb, namespace string) error {
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("the operator is not installed on this cluster: %w", err)
@@ -94,7 +94,7 @@ func (c *cluster) read(ctx context.Context, namespace, name string, o client.Obj
 	return explain(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o), "get", namespace)
 }
 
-// all lists objects, page by page; namespace "" means everywhere.
+// all lists objects; namespace "" means all namespaces.
 func (c *cluster) all(ctx context.Context, namespace string, l client.ObjectList, options ...client.ListOption) error {
 	return explain(c.List(ctx, l, append(options, client.InNamespace(namespace))...), "list", namespace)
 }
@@ -114,9 +114,9 @@ func namesOf[T any, P object[T]](objects []T) []string {
 	return names
 }
 
-// change gets an object, lets edit change it, and patches the difference if nobody
-// changed the object meanwhile; if somebody did, edit is asked again about what is
-// there then. edit returns false when there is nothing to change.
+// change gets an object, lets edit modify it, and patches the difference with its
+// resourceVersion as precondition; on a conflict it starts over. edit returns false if there
+// is nothing to change.
 func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name string, edit func(P) (bool, error)) error {
 	patience := wait.Backoff{Steps: 10, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2}
 	return retry.RetryOnConflict(patience, func() error {
@@ -134,7 +134,7 @@ func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name
 	})
 }
 
-// resource connects, and reads the gr of a name, or the only one when there is no name.
+// resource connects and returns the named gr, or the only one.
 func (c connection) resource(ctx context.Context, args []string) (*cluster, *topsv1.GcuResource, error) {
 	cl, err := c.connect()
 	if err != nil {
@@ -144,7 +144,7 @@ func (c connection) resource(ctx context.Context, args []string) (*cluster, *top
 	return cl, gr, err
 }
 
-// resource returns the gr of a name, or the only one when there is no name.
+// resource returns the named gr, or the only one.
 func (c *cluster) resource(ctx context.Context, args []string) (*topsv1.GcuResource, error) {
 	if len(args) > 0 {
 		gr := &topsv1.GcuResource{}
@@ -165,7 +165,7 @@ func (c *cluster) resource(ctx context.Context, args []string) (*topsv1.GcuResou
 	return &grs[0], nil
 }
 
-// resources returns the gr of a name, or all of them when there is no name.
+// resources returns the named gr, or all.
 func (c *cluster) resources(ctx context.Context, args []string) ([]topsv1.GcuResource, error) {
 	if len(args) > 0 {
 		gr, err := c.resource(ctx, args)
@@ -184,7 +184,7 @@ func (c *cluster) resources(ctx context.Context, args []string) ([]topsv1.GcuRes
 	return l.Items, nil
 }
 
-// rollout returns the DaemonRollout of a gr, nil when there is none.
+// rollout returns the DaemonRollout of a gr, nil if there is none.
 func (c *cluster) rollout(ctx context.Context, gr string) (*topsv1.DaemonRollout, error) {
 	dro := &topsv1.DaemonRollout{}
 	err := c.read(ctx, c.namespace, gr, dro)
@@ -194,15 +194,15 @@ func (c *cluster) rollout(ctx context.Context, gr string) (*topsv1.DaemonRollout
 	return dro, err
 }
 
-// revisions returns the kept specs of a gr, among them perhaps some of another gr
-// of this name.
+// revisions returns the ControllerRevisions of a gr, possibly also those of an earlier gr of
+// the same name.
 func (c *cluster) revisions(ctx context.Context, gr string) ([]appsv1.ControllerRevision, error) {
 	var l appsv1.ControllerRevisionList
 	err := c.all(ctx, c.namespace, &l, client.MatchingLabels{topsv1.LabelGcuResource: gr})
 	return l.Items, err
 }
 
-// asker asks what upgrades are going to do, with the rights of the user.
+// asker predicts upgrades, with the rights of the user.
 func (c *cluster) asker() inquiry.Asker {
 	return inquiry.Asker{Reader: c, Live: c, Namespace: c.namespace, Clock: time.Now}
 }

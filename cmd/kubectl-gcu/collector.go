@@ -28,28 +28,28 @@ const (
 	// agentName is the label app.kubernetes.io/name of the node agents.
 	agentName = "gcu-node-agent"
 	nameLabel = "app.kubernetes.io/name"
-	// pageSize is how many objects are asked for at once.
+	// pageSize is how many objects are listed at once.
 	pageSize = 500
-	// logTime is how long one log may take.
+	// logTime is the timeout for one log.
 	logTime = 30 * time.Second
-	// logBytes is how much of a log is taken at most.
+	// logBytes limits the size of one log.
 	logBytes = 16 << 20
 )
 
-// logLimits bound what is taken of logs.
+// logLimits limit the logs: lines of each, and of how many agents.
 type logLimits struct {
 	lines  int64
 	agents int
 }
 
-// file of the bundle: objects, or text.
+// file of the bundle, with objects or text.
 type file struct {
 	name    string
 	objects []map[string]any
 	text    string
 }
 
-// collector reads what goes into a support bundle. What cannot be read is noted.
+// collector reads the contents of a support bundle, and records what cannot be read.
 type collector struct {
 	cluster *cluster
 	logs    kubernetes.Interface
@@ -57,16 +57,16 @@ type collector struct {
 
 	files  []file
 	errors []string
-	// uids of the objects that were collected, and namespaces they are in.
+	// uids and namespaces of the collected objects.
 	uids       map[string]bool
 	namespaces map[string]bool
-	// worst are the nodes in trouble.
+	// worst are the stuck nodes.
 	worst []string
 }
 
 func (c *collector) text(name, text string) { c.files = append(c.files, file{name: name, text: text}) }
 
-// miss notes what could not be read.
+// miss records what could not be read.
 func (c *collector) miss(what string, err error) {
 	if err != nil {
 		c.errors = append(c.errors, what+": "+err.Error())
@@ -80,7 +80,7 @@ func (c *collector) summary() string {
 	return message.Count(len(c.errors), "part") + " could not be read, see errors.txt in it; the first is " + c.errors[0]
 }
 
-// trouble notes nodes whose agents are asked first.
+// trouble records stuck nodes: the logs of their agents come first.
 func (c *collector) trouble(nodes []view.Node) {
 	for _, n := range nodes {
 		if n.Stuck {
@@ -117,7 +117,7 @@ func (c *collector) collect(ctx context.Context) {
 	c.text("errors.txt", strings.Join(append(c.errors, ""), "\n"))
 }
 
-// list reads all objects of a kind, page by page; namespace "" means everywhere.
+// list reads all objects of a kind, page by page; namespace "" means all namespaces.
 func (c *collector) list(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) []map[string]any {
 	var found []map[string]any
 	for next := ""; ; {
@@ -144,7 +144,7 @@ func orEverywhere(namespace string) string {
 	return "namespace " + namespace
 }
 
-// save adds a file with objects, and notes what they are for their events.
+// save adds a file with objects, and records their uids for events.
 func (c *collector) save(name string, objects []map[string]any) {
 	for _, o := range objects {
 		u := unstructured.Unstructured{Object: o}
@@ -170,7 +170,7 @@ func (c *collector) podsOf(ctx context.Context, workloads []map[string]any) []ma
 	return found
 }
 
-// owned reads the objects of a kind that belong to what was collected.
+// owned reads the objects of a kind that collected objects control.
 func (c *collector) owned(ctx context.Context, kind schema.GroupVersionKind) []map[string]any {
 	var found []map[string]any
 	for _, namespace := range slices.Sorted(maps.Keys(c.namespaces)) {
@@ -184,8 +184,8 @@ func (c *collector) owned(ctx context.Context, kind schema.GroupVersionKind) []m
 	return found
 }
 
-// events reads those about what was collected; of a node they may have its name for
-// a uid.
+// events reads the events of collected objects and of nodes, whose events may have the name
+// as uid.
 func (c *collector) events(ctx context.Context) []map[string]any {
 	var found []map[string]any
 	for _, namespace := range slices.Sorted(maps.Keys(c.namespaces)) {
@@ -200,7 +200,7 @@ func (c *collector) events(ctx context.Context) []map[string]any {
 	return found
 }
 
-// addLogs adds the logs of the operator, and of some node agents.
+// addLogs adds the logs of the operator and of some node agents.
 func (c *collector) addLogs(ctx context.Context) {
 	for _, name := range []string{operatorName, agentName} {
 		var pods corev1.PodList
@@ -221,7 +221,7 @@ func (c *collector) addLogs(ctx context.Context) {
 	}
 }
 
-// chosen are the agents whose logs are taken: those of nodes in trouble first.
+// chosen returns the agents whose logs are added: those of stuck nodes first.
 func (c *collector) chosen(agents []corev1.Pod) []corev1.Pod {
 	slices.SortStableFunc(agents, func(a, b corev1.Pod) int {
 		bad := func(p *corev1.Pod) int {
@@ -292,7 +292,7 @@ func (c *collector) addVersions(ctx context.Context) {
 	c.text("versions.yaml", string(data))
 }
 
-// addStatus adds what kubectl gcu status and nodes tell.
+// addStatus adds the output of kubectl gcu status and nodes.
 func (c *collector) addStatus(ctx context.Context) {
 	grs, err := c.cluster.resources(ctx, nil)
 	c.miss("status", err)

@@ -12,20 +12,20 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// completeTime is how long a shell waits for the API server.
+// completeTime is the timeout of a completion.
 const completeTime = 3 * time.Second
 
-// complete offers the values of a flag.
+// complete completes a flag with fixed values.
 func complete(command *cobra.Command, flag string, values []string) {
-	// The error is for a flag that does not exist: a test calls every command.
+	// It fails only if the flag does not exist, which a test of every command would show.
 	_ = command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// completion is what cobra asks for arguments.
+// completion is the type of cobra for completions.
 type completion = func(command *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
 
-// completes makes a completion of what looks names up; it offers nothing when that
-// fails, for a shell has no place for an error.
+// completes makes a completion of a function that reads names. It hides errors: a shell
+// cannot show them.
 func completes(c connection, names func(ctx context.Context, cl *cluster, args []string) ([]string, error)) completion {
 	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(command.Context(), completeTime)
@@ -42,7 +42,7 @@ func completes(c connection, names func(ctx context.Context, cl *cluster, args [
 	}
 }
 
-// completesFirst is completes for the first argument only.
+// completesFirst completes the first argument only.
 func completesFirst(c connection, names func(ctx context.Context, cl *cluster) ([]string, error)) completion {
 	return completes(c, func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
 		if len(args) > 0 {
@@ -52,7 +52,7 @@ func completesFirst(c connection, names func(ctx context.Context, cl *cluster) (
 	})
 }
 
-// completeLists offers names for the last of several that are separated by commas.
+// completeLists completes the last name of a comma-separated list.
 func completeLists(c connection, names func(context.Context, *cluster) ([]string, error)) completion {
 	all := completes(c, func(ctx context.Context, cl *cluster, _ []string) ([]string, error) { return names(ctx, cl) })
 	return func(command *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -65,7 +65,7 @@ func completeLists(c connection, names func(context.Context, *cluster) ([]string
 	}
 }
 
-// completeResources offers grs for the first argument.
+// completeResources completes a gr.
 func completeResources(c connection) completion {
 	return completesFirst(c, func(ctx context.Context, cl *cluster) ([]string, error) {
 		grs, err := cl.resources(ctx, nil)
@@ -73,7 +73,7 @@ func completeResources(c connection) completion {
 	})
 }
 
-// completeRevisions offers the kept specs of the gr that is named, or of the only one.
+// completeRevisions completes a revision of the named gr, or of the only one.
 func completeRevisions(c connection) completion {
 	return completes(c, func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
 		gr, err := cl.resource(ctx, args)
@@ -85,12 +85,11 @@ func completeRevisions(c connection) completion {
 	})
 }
 
-// completeNodes offers nodes for the first argument, completeNodesAtWork those that have an
-// operation.
+// completeNodes completes a node, completeNodesAtWork one with an operation.
 func completeNodes(c connection) completion       { return completesFirst(c, nodeNames) }
 func completeNodesAtWork(c connection) completion { return completesFirst(c, nodesAtWork) }
 
-// completeWaves offers grs, then the waves of one.
+// completeWaves completes a gr, then one of its waves.
 func completeWaves(c connection) completion {
 	return completes(c, func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
 		if len(args) == 0 {
@@ -109,7 +108,7 @@ func completeWaves(c connection) completion {
 	})
 }
 
-// completeTasks offers nodes that have an operation, then the tasks of one.
+// completeTasks completes a node with an operation, then one of its tasks.
 func completeTasks(c connection) completion {
 	return completes(c, func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
 		if len(args) == 0 {
@@ -135,7 +134,7 @@ func tasksOf(op *topsv1.OperationStatus) []string {
 	return names
 }
 
-// nodesAtWork are the nodes with an operation that has not ended or that holds them.
+// nodesAtWork returns the nodes with an operation that runs or keeps them cordoned.
 func nodesAtWork(ctx context.Context, cl *cluster) ([]string, error) {
 	var l topsv1.NodeUpgradeList
 	if err := cl.all(ctx, "", &l); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/topscloud"
 )
 
-// readDocument reads the one object of a file; - is the input.
+// readDocument reads a file with exactly one object; - is standard input.
 func readDocument(in io.Reader, file string) (*unstructured.Unstructured, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -46,7 +46,7 @@ func readDocument(in io.Reader, file string) (*unstructured.Unstructured, error)
 	return found, nil
 }
 
-// readResource reads a gr with a spec.
+// readResource reads a file with a gr that has a spec.
 func readResource(in io.Reader, file string) (*unstructured.Unstructured, error) {
 	found, err := readDocument(in, file)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes, for scripts; the help of the root command tells them.
+// Exit codes, as documented in the help of the root command.
 const (
 	exitOK        = 0
 	exitFailed    = 1
@@ -16,11 +16,11 @@ const (
 	exitNotYet    = 3
 	exitRefused   = 4
 	exitForbidden = 5
-	// exitInterrupted is what shells use for a program ended by Ctrl-C.
+	// exitInterrupted is the code of shells for Ctrl-C.
 	exitInterrupted = 130
 )
 
-// failure is an error of a command that was understood.
+// failure is an error with an exit code.
 type failure struct {
 	code  int
 	cause error
@@ -29,28 +29,28 @@ type failure struct {
 func (f *failure) Error() string { return f.cause.Error() }
 func (f *failure) Unwrap() error { return f.cause }
 
-// refused is an error because the cluster is not in a state for what was asked;
+// refused returns an error because the state of the cluster does not allow the request;
 // nothing was changed.
 func refused(format string, args ...any) error {
 	return &failure{exitRefused, fmt.Errorf(format, args...)}
 }
 
-// notYet is an error because what was waited for did not come.
+// notYet returns an error because a wait timed out or stopped.
 func notYet(format string, args ...any) error {
 	return &failure{exitNotYet, fmt.Errorf(format, args...)}
 }
 
-// usageError is an error of the command line.
+// usageError returns an error of the command line or a file.
 func usageError(format string, args ...any) error {
 	return &failure{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// exitCode is that of an error; one without a code comes from reading flags.
+// exitCode returns the code of an error; cobra's errors about flags have none.
 func exitCode(ctx context.Context, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	if ctx.Err() != nil { // whatever that made of it
+	if ctx.Err() != nil { // whatever error that caused
 		return exitInterrupted
 	}
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -59,8 +59,7 @@ func exitCode(ctx context.Context, err error) int {
 	return exitUsage
 }
 
-// runE makes a RunE of what a command does: its errors are no longer those of the
-// command line.
+// runE makes a RunE of an action. Its errors are failures, not usage errors.
 func runE(act func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
 		err := act(command.Context(), args)

@@ -10,13 +10,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-// pollEvery is how often the API server is asked while something is waited for.
+// pollEvery is the interval of a wait.
 const pollEvery = 2 * time.Second
 
-// errTimeout is why a wait ended.
+// errTimeout is the cause when a wait times out.
 var errTimeout = errors.New("timed out")
 
-// within is a context that ends after a time; 0 is without end.
+// within returns a context with a timeout; 0 means none.
 func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -24,8 +24,8 @@ func within(ctx context.Context, timeout time.Duration) (context.Context, contex
 	return context.WithTimeoutCause(ctx, timeout, errTimeout)
 }
 
-// poll asks look again and again until it returns true or an error. When the time
-// is over the error says what is waiting for, as the last look said it.
+// poll calls look until it returns true or an error. On timeout the error has what the last
+// call waited for.
 func poll(ctx context.Context, timeout time.Duration, look func(ctx context.Context) (done bool, waitsFor string, err error)) error {
 	ctx, cancel := within(ctx, timeout)
 	defer cancel()
@@ -52,9 +52,9 @@ func poll(ctx context.Context, timeout time.Duration, look func(ctx context.Cont
 	}
 }
 
-// follow tells how a gr goes on until it is done; an error says that it stopped or
-// that the time is over. enough, if not nil, tells when it is done besides; unlike, if
-// not nil, ends it with an error of its own.
+// follow prints the progress of a gr until it is done, and returns an error if it stops or
+// times out. enough, if not nil, may end it earlier; unlike, if not nil, may end it with an
+// error.
 func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout time.Duration,
 	enough func(context.Context, *topsv1.GcuResource, *view.Status) (bool, error), unlike func(*topsv1.GcuResource) error) error {
 	t := &progress{terminal: out, bar: out.onTerminal()}
@@ -89,8 +89,7 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 	})
 }
 
-// progress tells of one status after the other: on a terminal with a bar that is
-// drawn again, else with a line for each that differs.
+// progress prints statuses: on a terminal as a progress bar, otherwise as a line per change.
 type progress struct {
 	terminal
 	bar   bool
@@ -110,7 +109,7 @@ func (p *progress) tell(s *view.Status) {
 	}
 }
 
-// end leaves the bar where it is.
+// end leaves the bar on the screen.
 func (p *progress) end() {
 	if p.drawn {
 		fmt.Fprintln(p.Out)

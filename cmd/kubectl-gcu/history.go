@@ -41,8 +41,8 @@ available. GR may be omitted when there is only one.`,
 	return command
 }
 
-// readHistory reads the kept specs of a gr. Which one is known to be good is left out
-// when the rollout may not be read.
+// readHistory reads the kept specs of a gr, without the last known good one if the user may
+// not read the rollout.
 func readHistory(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) ([]view.Revision, error) {
 	revisions, err := cl.revisions(ctx, gr.Name)
 	if err != nil {

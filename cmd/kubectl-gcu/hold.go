@@ -19,7 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// maxHoldMessage is in characters, as of a hold at the node.
+// maxHoldMessage is in characters, as for a hold set on the node.
 const maxHoldMessage = 256
 
 func holdCommand(c *cli) *cobra.Command {
@@ -71,8 +71,8 @@ until it is released there, with node-agent ota release.`,
 	}
 }
 
-// holdNode writes the wish, into a new NodeUpgrade when there is none. A hold that is there
-// keeps its time.
+// holdNode sets the annotation, creating the NodeUpgrade if necessary. An existing hold keeps
+// its time.
 func holdNode(ctx context.Context, out terminal, cl *cluster, name, message string) error {
 	var before *daemonset.Hold
 	err := change(ctx, cl, "", name, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
@@ -93,7 +93,7 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return holdNode(ctx, out, cl, name, message) // its node agent or the operator was first
+		return holdNode(ctx, out, cl, name, message) // created meanwhile by the node agent or the operator
 	case err != nil:
 		return err
 	case before == nil:
@@ -106,7 +106,7 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 	return nil
 }
 
-// createHeld makes the NodeUpgrade of a node that is held. It goes with its Node.
+// createHeld creates the NodeUpgrade of a held node, owned by the Node.
 func createHeld(ctx context.Context, cl *cluster, name, message string) error {
 	var node corev1.Node
 	if err := cl.read(ctx, "", name, &node); apierrors.IsNotFound(err) {
@@ -145,7 +145,7 @@ func releaseNode(ctx context.Context, out terminal, cl *cluster, name string) er
 	return nil
 }
 
-// ofAdministrator is the hold that this program writes, nil for none.
+// ofAdministrator returns the hold set by this program, nil for none.
 func ofAdministrator(upgrade *topsv1.NodeUpgrade) *daemonset.Hold {
 	for _, h := range daemonset.HoldsOf(upgrade) {
 		if h.By == daemonset.ByAdministrator {
@@ -155,7 +155,7 @@ func ofAdministrator(upgrade *topsv1.NodeUpgrade) *daemonset.Hold {
 	return nil
 }
 
-// completeHeldNodes offers nodes that an administrator holds.
+// completeHeldNodes completes a node held by an administrator.
 func completeHeldNodes(c connection) completion {
 	return completes(c, func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
 		var l topsv1.NodeUpgradeList

@@ -15,7 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
-// limit is the flags that say what an upgrade is limited to.
+// limit is the flags that limit an upgrade.
 type limit struct {
 	nodes, components []string
 	all               bool
@@ -33,13 +33,12 @@ func (l *limit) bind(c connection, command *cobra.Command) {
 	}))
 }
 
-// said reports whether a flag was given.
-func (l *limit) said() bool {
+// given reports whether one of the flags is set.
+func (l *limit) given() bool {
 	return slices.ContainsFunc([]string{"nodes", "components", "all"}, l.command.Flags().Changed)
 }
 
-// cut returns what the flags limit an upgrade to, nil for nothing. An empty list is
-// nobody's whole fleet.
+// cut returns the limit, nil for none. An empty list does not mean all.
 func (l *limit) cut() (*daemonset.Cut, error) {
 	for name, list := range map[string][]string{"nodes": l.nodes, "components": l.components} {
 		if l.command.Flags().Changed(name) && (len(list) == 0 || slices.Contains(list, "")) {
@@ -55,11 +54,11 @@ func (l *limit) cut() (*daemonset.Cut, error) {
 	return &daemonset.Cut{Nodes: l.nodes, Components: l.components}, nil
 }
 
-// limitOf returns what an upgrade of a gr to what it would be is limited to: what the
-// flags say, or else its annotation, which is that of a file; nil for nothing.
+// limitOf returns the validated limit of an upgrade, nil for none: that of the flags, else of
+// the annotation of gr, which is as in the file.
 func limitOf(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource, l *limit) (*daemonset.Cut, error) {
 	cut, err := l.cut()
-	if err == nil && !l.said() {
+	if err == nil && !l.given() {
 		if cut, err = daemonset.CutOf(gr.Annotations); err != nil {
 			return nil, usageError("%w", err)
 		}
@@ -80,7 +79,7 @@ func limitOf(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResou
 	return checked, nil
 }
 
-// setOnly writes what an upgrade is limited to, "" for nothing.
+// setOnly sets annotation upgrade-only, or removes it for "".
 func setOnly(o *unstructured.Unstructured, only string) {
 	annotations := o.GetAnnotations()
 	if only == "" && annotations[topsv1.AnnotationUpgradeOnly] == "" {

@@ -18,7 +18,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the whole program; it returns the exit code.
+// run runs the program and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	command := newRoot(genericiooptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr})
 	command.SetArgs(args)

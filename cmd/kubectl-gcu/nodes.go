@@ -70,7 +70,7 @@ func orAny(state string) string {
 	return state
 }
 
-// readFleet reads everything about the nodes of a gr.
+// readFleet reads the nodes of a gr, with their pods and operations.
 func readFleet(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*view.Fleet, error) {
 	f := &view.Fleet{Resource: gr, Now: time.Now()}
 	var err error

@@ -16,7 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-// formats of -o.
+// Formats of -o.
 const (
 	formatTable = "table"
 	formatWide  = "wide"
@@ -26,10 +26,10 @@ const (
 
 var formats = []string{formatTable, formatWide, formatJSON, formatYAML}
 
-// terminal is where a command reads and writes.
+// terminal is the input and output of a command.
 type terminal struct{ genericiooptions.IOStreams }
 
-// style is how text is written to the output now.
+// style returns the style of text on this output.
 func (t terminal) style() view.Style {
 	return view.Style{Now: time.Now(), Colour: t.onTerminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
@@ -39,7 +39,7 @@ func (t terminal) onTerminal() bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// width of the terminal in columns, 80 when it is not known.
+// width returns the width of the terminal in columns, 80 if unknown.
 func (t terminal) width() int {
 	if f, ok := t.Out.(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
@@ -49,7 +49,7 @@ func (t terminal) width() int {
 	return 80
 }
 
-// print writes a value in the format that was asked for; text makes its words.
+// print writes a value in the format of -o; text renders tables.
 func (t terminal) print(o output, value any, text func(view.Style) string) error {
 	style := t.style()
 	var out string
@@ -74,10 +74,10 @@ func (t terminal) print(o output, value any, text func(view.Style) string) error
 	return err
 }
 
-// say tells a person what was done.
+// say prints a line.
 func (t terminal) say(format string, args ...any) { fmt.Fprintf(t.Out, format+"\n", args...) }
 
-// output is the flag -o; also are formats that one command has besides.
+// output is the flag -o; also are additional formats of a command.
 type output struct {
 	format string
 	also   []string
@@ -96,7 +96,7 @@ func (o *output) bind(command *cobra.Command) {
 	}
 }
 
-// list is how several things are printed as JSON or YAML.
+// list is a list in JSON or YAML.
 type list[T any] struct {
 	Items []T `json:"items"`
 }

@@ -43,7 +43,7 @@ started, and nodes in flight complete. kubectl gcu resume removes it.`,
 	}
 }
 
-// setPaused sets the annotation of a gr, or takes it away; false when it was so.
+// setPaused sets or removes the annotation of a gr; changed is false if it was so already.
 func setPaused(ctx context.Context, cl *cluster, name string, to bool) (changed bool, err error) {
 	err = change(ctx, cl, "", name, func(gr *topsv1.GcuResource) (bool, error) {
 		value, is := gr.Annotations[topsv1.AnnotationPaused]
@@ -103,7 +103,7 @@ func resumeRollout(ctx context.Context, out terminal, cl *cluster, name string) 
 	return nil
 }
 
-// clearFailures lets failed nodes be tried again.
+// clearFailures lets failed nodes be retried.
 func clearFailures(ctx context.Context, out terminal, cl *cluster, name string) error {
 	var forgiven int32
 	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {

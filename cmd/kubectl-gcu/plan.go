@@ -78,9 +78,9 @@ and -o yaml the output equals the response of GET /gum/v1/gr/GR/plan.`,
 	return command
 }
 
-// readQuestion reads what is asked about.
+// readQuestion reads the present and the wanted gr.
 func readQuestion(ctx context.Context, c *cli, args []string, file string, l *limit) (*preview.Question, *cluster, error) {
-	if file == "" && !l.said() {
+	if file == "" && !l.given() {
 		cl, gr, err := c.resource(ctx, args)
 		return &preview.Question{Present: gr, Wanted: gr}, cl, err
 	}
@@ -93,7 +93,7 @@ func readQuestion(ctx context.Context, c *cli, args []string, file string, l *li
 	if err := cl.read(ctx, "", wanted.GetName(), live); err != nil {
 		return nil, nil, err
 	}
-	next, err := foresee(ctx, c.terminal, cl, live, wanted)
+	next, err := dryRun(ctx, c.terminal, cl, live, wanted)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,13 +106,12 @@ func readQuestion(ctx context.Context, c *cli, args []string, file string, l *li
 	return q, cl, nil
 }
 
-// foresee returns a gr as it would be, checked by the API server when the user may
-// change it.
-func foresee(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// dryRun returns the upgraded gr, validated by the API server if the user may change it.
+func dryRun(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	next, err := writeSpec(ctx, cl, live, wanted, client.DryRunAll)
 	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
 		fmt.Fprintln(out.ErrOut, "the file is not checked by the API server: you may not change gr", live.GetName())
-		return next, nil // what the API server did not take is as it was written here
+		return next, nil // not validated, otherwise the same
 	}
 	return next, err
 }

@@ -82,7 +82,7 @@ func showStatus(ctx context.Context, out terminal, cl *cluster, args []string, o
 	})
 }
 
-// readStatus reads what belongs to a gr; what may not be read is left out and noted.
+// readStatus reads the status of a gr; what the user may not read is left out and listed.
 func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (view.Status, error) {
 	var notShown []string
 	dro, err := cl.rollout(ctx, gr.Name)
@@ -98,7 +98,7 @@ func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (view.
 	return view.StatusOf(gr, dro, upgrades.Items, notShown, time.Now()), nil
 }
 
-// leaveOut turns a missing right into a note; another error stays one.
+// leaveOut turns a missing right into a note; it returns other errors.
 func leaveOut(notShown *[]string, what string, err error) error {
 	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
 		*notShown = append(*notShown, what+": "+f.Error())

@@ -46,7 +46,7 @@ registries are kept: review the bundle before you share it.`,
 	return command
 }
 
-// writeBundle collects into a file that appears when it is whole.
+// writeBundle writes the bundle to a file, which appears when it is complete.
 func writeBundle(ctx context.Context, out terminal, from *collector, file string) error {
 	root := "gcu-support-" + time.Now().UTC().Format("20060102-150405")
 	if file == "-" {
@@ -59,7 +59,7 @@ func writeBundle(ctx context.Context, out terminal, from *collector, file string
 	if err != nil {
 		return fmt.Errorf("making the file: %w", err)
 	}
-	defer os.Remove(temporary.Name()) // gone already when all went well
+	defer os.Remove(temporary.Name()) // already renamed on success
 	err = from.into(ctx, temporary, root)
 	if closed := temporary.Close(); err == nil {
 		err = closed

@@ -15,7 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// taskVerb is one thing to do to a task, and the state that it leads to.
+// taskVerb is an action on a task, and the resulting state.
 type taskVerb struct {
 	name, short, long, example string
 	becomes                    topsv1.OperationTaskState
@@ -87,10 +87,10 @@ func fullTask(node, task string) string {
 	return task
 }
 
-// override is what was written, and of which operation.
+// override is an annotation that was written, and its operation.
 type override struct{ operation, value string }
 
-// overrideTask writes the annotation that takes a task out of the course of things.
+// overrideTask writes the annotation that requests the action on a task.
 func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (override, error) {
 	machine, err := operation.New(upgradeplan.DefaultBook())
 	if err != nil {
@@ -105,7 +105,7 @@ func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (ov
 		if before := upgrade.Annotations[topsv1.AnnotationTaskOverride]; before != op.Override {
 			return false, refused("node %s: the operator has not read %q yet, which was asked for before", node, before)
 		}
-		// The note is the time: it makes a repeated value a new one.
+		// The time makes a repeated request a new one.
 		o = override{op.ID, verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)}
 		if err := machine.CheckOverride(upgrade.Spec.Operation, node, o.value); err != nil {
 			return false, refused("node %s: %w; its tasks are %s", node, err, message.Names(tasksOf(op)))
@@ -119,8 +119,7 @@ func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (ov
 	return o, err
 }
 
-// atWork refuses a node whose operation has ended without holding it, or is being
-// wound up.
+// atWork returns a refusal unless a node has an operation that can be overridden.
 func atWork(upgrade *topsv1.NodeUpgrade) error {
 	wanted, op := upgrade.Spec.Operation, upgrade.Status.Operation
 	switch {
@@ -136,7 +135,7 @@ func atWork(upgrade *topsv1.NodeUpgrade) error {
 	return nil
 }
 
-// awaitTask waits until a task is in a state after an override was read.
+// awaitTask waits until the operator has read an override and the task is in a state.
 func awaitTask(ctx context.Context, cl *cluster, node, task string, o override, state topsv1.OperationTaskState, timeout time.Duration) error {
 	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
 		var upgrade topsv1.NodeUpgrade
@@ -147,8 +146,8 @@ func awaitTask(ctx context.Context, cl *cluster, node, task string, o override, 
 	})
 }
 
-// taskIs reports whether a task is in a state, and else what is waited for; the error
-// says that it will not be.
+// taskIs reports whether a task is in a state, and if not, why; an error means that it will
+// not be.
 func taskIs(upgrade *topsv1.NodeUpgrade, task string, o override, state topsv1.OperationTaskState) (bool, string, error) {
 	op := upgrade.Status.Operation
 	if op == nil || op.ID != o.operation {

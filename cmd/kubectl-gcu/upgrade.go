@@ -70,7 +70,7 @@ code 0), or when the rollout halts, is rolled back or times out (exit code 3).`,
 	return command
 }
 
-// upgradeSpec writes the wanted spec and returns the generation of the gr with it.
+// upgradeSpec writes the wanted spec and returns the resulting generation.
 func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured) (generation int64, err error) {
 	name := wanted.GetName()
 	live := &unstructured.Unstructured{}
@@ -104,7 +104,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 	return 0, fmt.Errorf("gr %s is written to all the time: nothing was changed, try again", name)
 }
 
-// errUnchanged tells that there is nothing to do.
+// errUnchanged means that there is nothing to do.
 var errUnchanged = errors.New("nothing changes")
 
 func ignoreUnchanged(err error) error {
@@ -114,7 +114,7 @@ func ignoreUnchanged(err error) error {
 	return err
 }
 
-// announce checks that a gr may be given a spec, and says what that changes.
+// announce checks that a gr may be upgraded and prints the changes.
 func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured) error {
 	name := live.GetName()
 	if uid := wanted.GetUID(); uid != "" && uid != live.GetUID() {
@@ -170,8 +170,8 @@ func changesOf(from, to *unstructured.Unstructured) ([]view.Change, error) {
 	return view.ChangesOf(&specs[0].Spec, &specs[1].Spec)
 }
 
-// awaitSpec follows a gr until every reachable node has the spec of a generation, or all
-// that its upgrade is limited to.
+// awaitSpec follows a gr until every reachable node within the limit has the spec of a
+// generation.
 func awaitSpec(ctx context.Context, out terminal, cl *cluster, name string, generation int64, timeout time.Duration) error {
 	limited := func(ctx context.Context, gr *topsv1.GcuResource, s *view.Status) (bool, error) {
 		if s.Outcome.Reason != string(rollout.ReasonLeftOut) {
@@ -190,8 +190,8 @@ func awaitSpec(ctx context.Context, out terminal, cl *cluster, name string, gene
 	})
 }
 
-// limitReached reports whether all is done that the upgrade of a gr is limited to. The
-// rollout may tell of what it was limited to a moment ago, so it is asked what follows.
+// limitReached reports whether the upgrade is complete within its limit. The status of the
+// rollout may be of an earlier limit, so this asks for the plan.
 func limitReached(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource) (bool, error) {
 	told, err := cl.asker().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
 	if err != nil || told.Blocked != "" || len(told.Nodes) > 0 || len(told.InFlight) > 0 {

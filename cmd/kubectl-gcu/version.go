@@ -17,10 +17,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// operatorName is that of the Deployment of the manager.
+// operatorName is the name of the Deployment of the manager.
 const operatorName = "gcu-operator"
 
-// versions of everything that takes part.
+// versions of all components.
 type versions struct {
 	Plugin     string `json:"plugin"`
 	Go         string `json:"go"`
@@ -63,7 +63,7 @@ many node agents run which version.`,
 	return command
 }
 
-// addVersions reads the versions of the cluster; what fails is noted.
+// addVersions reads the versions of the cluster, and records what fails.
 func addVersions(ctx context.Context, cl *cluster, v *versions) {
 	note := func(what string, err error) bool {
 		if err != nil {

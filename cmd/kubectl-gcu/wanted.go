@@ -10,10 +10,10 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// readWanted reads what is wanted of a gr: its spec, absent to leave it as it is, and in
-// annotation upgrade-only what the upgrade is limited to.
+// readWanted returns the wanted gr: with the spec of the file, if there is one, and the limit
+// in annotation upgrade-only.
 func readWanted(ctx context.Context, c *cli, args []string, file string, l *limit) (*cluster, *unstructured.Unstructured, error) {
-	if file == "" && !l.said() {
+	if file == "" && !l.given() {
 		return nil, nil, usageError("say what to upgrade: -f FILE, or without it --nodes, --components or --all")
 	}
 	wanted := &unstructured.Unstructured{Object: map[string]any{}}
@@ -51,8 +51,7 @@ func readWanted(ctx context.Context, c *cli, args []string, file string, l *limi
 	return cl, wanted, nil
 }
 
-// writeSpec patches the spec of a gr as it was read, if there is a wanted one, and what
-// its upgrade is limited to.
+// writeSpec patches the spec of live, if wanted has one, and the limit of its upgrade.
 func writeSpec(ctx context.Context, cl *cluster, live, wanted *unstructured.Unstructured, options ...client.PatchOption) (*unstructured.Unstructured, error) {
 	next := live.DeepCopy()
 	if spec, is := wanted.Object["spec"]; is {

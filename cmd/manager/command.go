@@ -42,7 +42,7 @@ func newCommand() *cobra.Command {
 	return command
 }
 
-// runError is an error that no other flag would have avoided. It is in the log.
+// runError is an error of a running manager, not of its flags. It has been logged.
 type runError struct{ cause error }
 
 func (e *runError) Error() string { return e.cause.Error() }

@@ -30,7 +30,7 @@ const (
 	authNone  = "none"
 )
 
-// options are the flags as given.
+// options are the flags.
 type options struct {
 	kubeconfig  string
 	namespace   string
@@ -101,7 +101,7 @@ func namespaceFromEnvironment() string {
 	return defaultNamespace
 }
 
-// selfFromEnvironment is the pod that this program runs in, none when it does not say so.
+// selfFromEnvironment returns the pod of this program, zero if unknown.
 func selfFromEnvironment() drain.Self {
 	return drain.Self{NamespacedName: types.NamespacedName{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}}
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// LimitText says the value of annotation upgrade-only in words: what an upgrade is limited
-// to.
+// LimitText describes the limit of an upgrade in the value of annotation upgrade-only.
 func LimitText(only string) string {
 	cut, err := daemonset.CutOf(map[string]string{topsv1.AnnotationUpgradeOnly: only})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// PlanText tells a preview to a person.
+// PlanText renders a preview as text.
 func PlanText(p *preview.Preview, changes []Change, s Style) string {
 	parts := []string{planHead(p, changes), componentsText(p, s), batchesText(p), evictionsText(p, s), leftText(p, s)}
 	if s.Wide {
@@ -27,7 +27,7 @@ func PlanText(p *preview.Preview, changes []Change, s Style) string {
 	return strings.Join(slices.DeleteFunc(parts, func(t string) bool { return t == "" }), "\n")
 }
 
-// planHead is the sum of it.
+// planHead is the summary.
 func planHead(p *preview.Preview, changes []Change) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GcuResource %s: %s\n", p.GcuResource, planSum(p))
@@ -61,7 +61,7 @@ func planSum(p *preview.Preview) string {
 		len(p.Nodes), message.Count(p.Total, "node"), p.Limit, took)
 }
 
-// changeWords say what becomes of a component.
+// changeWords describe the changes of a component.
 var changeWords = map[preview.Change]string{
 	preview.Upgrade:  "upgraded node by node",
 	preview.Restart:  "unchanged; new pods, because of the others",
@@ -97,7 +97,7 @@ func componentsText(p *preview.Preview, s Style) string {
 	return t.Text(s)
 }
 
-// imageWords leaves out what both images have in common.
+// imageWords leaves out the registry that both images share.
 func imageWords(i preview.Image) string {
 	if path.Dir(i.From) == path.Dir(i.To) {
 		return path.Base(i.From) + " -> " + path.Base(i.To)
@@ -105,7 +105,7 @@ func imageWords(i preview.Image) string {
 	return i.From + " -> " + i.To
 }
 
-// aboutNodes says of each node its wave and what is done to it.
+// aboutNodes returns the wave and the disruption of a node.
 func aboutNodes(p *preview.Preview) func(string) string {
 	of := make(map[string]string, len(p.Nodes))
 	for i := range p.Nodes {
@@ -128,7 +128,7 @@ func batchesText(p *preview.Preview) string {
 // PlanMermaid draws the batches of a preview.
 func PlanMermaid(p *preview.Preview) string { return upgradeplan.Mermaid(p.Plan, aboutNodes(p)) }
 
-// groups puts names under what is said of them, in the order in which it is said first.
+// groups groups names by message, in the order of the first occurrence.
 type groups struct {
 	said  []string
 	names map[string][]string
@@ -144,7 +144,7 @@ func (g *groups) add(said, name string) {
 	g.names[said] = append(g.names[said], name)
 }
 
-// evictionsText says which pods leave their nodes, and what holds nodes up.
+// evictionsText lists the pods that are evicted, and what blocks nodes.
 func evictionsText(p *preview.Preview, s Style) string {
 	var b strings.Builder
 	pods, nodes := 0, 0
@@ -182,7 +182,7 @@ func evictionsText(p *preview.Preview, s Style) string {
 	return b.String()
 }
 
-// listed is how many lines of a kind are printed without -o wide.
+// listed limits lists without -o wide.
 const listed = 10
 
 func (g *groups) total() int {
@@ -193,7 +193,7 @@ func (g *groups) total() int {
 	return n
 }
 
-// leftText says which nodes are not upgraded, and what to do about it.
+// leftText lists the nodes that are not upgraded, and what to do.
 func leftText(p *preview.Preview, s Style) string {
 	if len(p.Left) == 0 {
 		return ""
@@ -227,7 +227,7 @@ func leftText(p *preview.Preview, s Style) string {
 	return text
 }
 
-// nodesText is a line per node.
+// nodesText has a line per node.
 func nodesText(p *preview.Preview, s Style) string {
 	if len(p.Nodes) == 0 {
 		return ""
@@ -241,7 +241,7 @@ func nodesText(p *preview.Preview, s Style) string {
 	return t.Text(s)
 }
 
-// starts is when a node starts, or its place where the pace is not known.
+// starts is when a node starts, or its turn if the pace is unknown.
 func starts(p *preview.Preview, n *preview.Node) string {
 	if p.Seconds == 0 {
 		return "turn " + strconv.FormatInt(n.AfterSeconds+1, 10)
