@@ -76,7 +76,7 @@ func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	for i := range kept.Items {
 		names = append(names, kept.Items[i].GetName())
 	}
-	if err := request.Kept(c.name, to, names); err != nil {
+	if err := request.Restorable(c.name, to, names); err != nil {
 		return nil, err
 	}
 	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationRollbackTo, to)

@@ -31,9 +31,9 @@ func Unchanged(before, now *topsv1.GcuResource) error {
 	return nil
 }
 
-// Kept returns an error unless a gr can be rolled back to a revision; kept are the names of
+// Restorable returns an error unless a gr can be rolled back to a revision; kept are the names of
 // all its revisions, including the present one.
-func Kept(gr, to string, kept []string) error {
+func Restorable(gr, to string, kept []string) error {
 	switch {
 	case to == topsv1.RollbackToPrevious && len(kept) < 2:
 		return Conflict("no spec of %s before the present one is kept", gr)
