@@ -111,20 +111,3 @@ func (r *HostReport) Result(operation, task string) *HostTaskResult {
 	}
 	return nil
 }
-
-// AskedOfHost returns the tasks that the operation has begun and not ended, for
-// the node agent to pick those it does; none unless spec and status are about the same
-// operation and it runs. Whoever acts on it has read the object past any cache.
-func (n *NodeUpgrade) AskedOfHost() []OperationTask {
-	asked, operation := n.Spec.Operation, n.Status.Operation
-	if asked == nil || operation == nil || asked.ID != operation.ID || asked.Abort || operation.Phase != OperationRunning {
-		return nil
-	}
-	var tasks []OperationTask
-	for _, t := range operation.Tasks {
-		if t.State == OperationTaskRunning {
-			tasks = append(tasks, t)
-		}
-	}
-	return tasks
-}

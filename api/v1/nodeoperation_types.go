@@ -5,14 +5,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NodeUpgradeSpec is the desired state of the node.
-type NodeUpgradeSpec struct {
-	// operation to be carried out. Removing it ends the operation and uncordons the node
-	// if it was cordoned for it. Default: none.
-	// +optional
-	Operation *NodeOperation `json:"operation,omitempty"`
-}
-
 // NodeOperation is one job on the node, with all of its inputs.
 //
 // +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || (self.nodeUID == oldSelf.nodeUID && self.purpose == oldSelf.purpose && self.targets == oldSelf.targets && self.job == oldSelf.job)",message="an operation's node, purpose, targets and job cannot change: use another id"
@@ -100,6 +92,16 @@ const (
 	PurposeUpgrade  OperationPurpose = "Upgrade"
 	PurposeRollback OperationPurpose = "Rollback"
 )
+
+// NamespacedRef identifies one namespaced object.
+type NamespacedRef struct {
+	// namespace of the object.
+	Namespace string `json:"namespace"`
+	// name of the object.
+	Name string `json:"name"`
+	// uid of the object; another object of the same name is not meant.
+	UID types.UID `json:"uid"`
+}
 
 // OperationTarget is one component and its wanted revision.
 type OperationTarget struct {

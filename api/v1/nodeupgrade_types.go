@@ -1,9 +1,6 @@
 package v1
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-)
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // NodeUpgrade holds the work on one node and its progress. It has the node's name
 // and is owned by the Node object. There is one operation on a node at a time: the
@@ -46,6 +43,14 @@ type NodeUpgradeList struct {
 	Items []NodeUpgrade `json:"items"`
 }
 
+// NodeUpgradeSpec is the desired state of the node.
+type NodeUpgradeSpec struct {
+	// operation to be carried out. Removing it ends the operation and uncordons the node
+	// if it was cordoned for it. Default: none.
+	// +optional
+	Operation *NodeOperation `json:"operation,omitempty"`
+}
+
 // NodeUpgradeStatus has one part per writer.
 type NodeUpgradeStatus struct {
 	// agent describes the node agent.
@@ -85,6 +90,23 @@ type NodeUpgradeStatus struct {
 	// runs there; applied by the node agent.
 	// +optional
 	Host *HostReport `json:"host,omitempty"`
+}
+
+// AskedOfHost returns the tasks that the operation has begun and not ended, for
+// the node agent to pick those it does; none unless spec and status are about the same
+// operation and it runs. Whoever acts on it has read the object past any cache.
+func (n *NodeUpgrade) AskedOfHost() []OperationTask {
+	asked, operation := n.Spec.Operation, n.Status.Operation
+	if asked == nil || operation == nil || asked.ID != operation.ID || asked.Abort || operation.Phase != OperationRunning {
+		return nil
+	}
+	var tasks []OperationTask
+	for _, t := range operation.Tasks {
+		if t.State == OperationTaskRunning {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
 }
 
 // AgentStatus describes the node agent, in its own words.
@@ -172,16 +194,6 @@ const (
 	PullReady   PullState = "Ready"
 	PullFailed  PullState = "Failed"
 )
-
-// NamespacedRef identifies one namespaced object.
-type NamespacedRef struct {
-	// namespace of the object.
-	Namespace string `json:"namespace"`
-	// name of the object.
-	Name string `json:"name"`
-	// uid of the object; another object of the same name is not meant.
-	UID types.UID `json:"uid"`
-}
 
 // TaskState is the state of a task.
 //

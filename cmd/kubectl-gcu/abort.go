@@ -9,7 +9,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-func (c *cli) abortCommand() *cobra.Command {
+func abortCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "abort NODE",
 		Short: "Aborts the operation on a node and uncordons the node",
@@ -19,18 +19,14 @@ reverted. The node counts as failed until kubectl gcu resume or a new revision.`
 		Example: `  # Release a node that a failed operation keeps cordoned
   kubectl gcu abort node-1`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeNodesAtWork,
-		RunE: does(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
-			return c.abort(ctx, cl, args[0])
+		ValidArgsFunction: completeNodesAtWork(c.connection),
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
+			return abortOperation(ctx, c.terminal, cl, args[0])
 		}),
 	}
 }
 
-func (c *cli) abort(ctx context.Context, cl *cluster, node string) error {
+func abortOperation(ctx context.Context, out terminal, cl *cluster, node string) error {
 	var already bool
 	var id string
 	err := change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
@@ -51,9 +47,9 @@ func (c *cli) abort(ctx context.Context, cl *cluster, node string) error {
 	case err != nil:
 		return err
 	case already:
-		c.say("operation %s on node %s is being aborted already", id, node)
+		out.say("operation %s on node %s is being aborted already", id, node)
 	default:
-		c.say("operation %s on node %s is aborted: the node is uncordoned if it was cordoned for it", id, node)
+		out.say("operation %s on node %s is aborted: the node is uncordoned if it was cordoned for it", id, node)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-func (c *cli) approveCommand() *cobra.Command {
+func approveCommand(c *cli) *cobra.Command {
 	var o output
 	command := &cobra.Command{
 		Use:   "approve GR [WAVE]",
@@ -25,41 +25,37 @@ the waves and shows which one is waiting.`,
   # Approve wave main
   kubectl gcu approve my-gr main`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.completeWaves,
-		RunE: does(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
+		ValidArgsFunction: completeWaves(c.connection),
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
 			gr, err := cl.resource(ctx, args[:1])
 			if err != nil {
 				return err
 			}
-			policy, err := cl.policy(ctx, gr)
+			policy, err := readPolicy(ctx, cl, gr)
 			if err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				return c.waves(ctx, cl, gr.Name, policy, o)
+				return listWaves(ctx, c.terminal, cl, gr.Name, policy, o)
 			}
-			return c.approve(ctx, cl, gr.Name, args[1], policy)
+			return approveWave(ctx, c.terminal, cl, gr.Name, args[1], policy)
 		}),
 	}
 	o.bind(command)
 	return command
 }
 
-// policy returns the UpgradePolicy that a gr names.
-func (c *cluster) policy(ctx context.Context, gr *topsv1.GcuResource) (*topsv1.UpgradePolicy, error) {
+// readPolicy returns the UpgradePolicy that a gr names.
+func readPolicy(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*topsv1.UpgradePolicy, error) {
 	name := gr.Annotations[topsv1.AnnotationUpgradePolicy]
 	if name == "" {
 		return nil, refused("gr %s names no UpgradePolicy (annotation %s): it has no waves", gr.Name, topsv1.AnnotationUpgradePolicy)
 	}
 	policy := &topsv1.UpgradePolicy{}
-	return policy, c.read(ctx, "", name, policy)
+	return policy, cl.read(ctx, "", name, policy)
 }
 
-func (c *cli) waves(ctx context.Context, cl *cluster, name string, policy *topsv1.UpgradePolicy, o output) error {
+func listWaves(ctx context.Context, out terminal, cl *cluster, name string, policy *topsv1.UpgradePolicy, o output) error {
 	dro, err := cl.rollout(ctx, name)
 	if err != nil {
 		return err
@@ -68,12 +64,12 @@ func (c *cli) waves(ctx context.Context, cl *cluster, name string, policy *topsv
 		return refused("gr %s has no rollout: no annotation %s", name, topsv1.AnnotationUpdateStrategy)
 	}
 	waves := view.WavesOf(dro, policy, time.Now())
-	return c.print(o, list[view.Wave]{waves}, func(s view.Style) string {
+	return out.print(o, list[view.Wave]{waves}, func(s view.Style) string {
 		return view.WavesText(waves, s) + view.WhichWait(waves) + "\n"
 	})
 }
 
-func (c *cli) approve(ctx context.Context, cl *cluster, name, wave string, policy *topsv1.UpgradePolicy) error {
+func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave string, policy *topsv1.UpgradePolicy) error {
 	if dro, err := cl.rollout(ctx, name); err != nil || dro == nil {
 		return orRefused(err, "gr %s has no rollout", name)
 	}
@@ -92,14 +88,14 @@ func (c *cli) approve(ctx context.Context, cl *cluster, name, wave string, polic
 	case err != nil:
 		return err
 	case already:
-		c.say("wave %s of gr %s is approved for revision %s already", wave, name, revision)
+		out.say("wave %s of gr %s is approved for revision %s already", wave, name, revision)
 	default:
-		c.say("wave %s of gr %s is approved for revision %s", wave, name, revision)
+		out.say("wave %s of gr %s is approved for revision %s", wave, name, revision)
 	}
 	return nil
 }
 
-// orRefused is the error, or else a refusal.
+// orRefused returns err, or a refusal if it is nil.
 func orRefused(err error, format string, args ...any) error {
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -20,16 +21,20 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
 const (
-	// operatorNamespace is where the manifests of config/ put the operator.
+	// operatorNamespace is the namespace in the manifests of config/.
 	operatorNamespace = "kube-system"
 	// fieldManager of all writes.
 	fieldManager = "kubectl-gcu"
 )
 
-// cluster is the API server, asked with the rights of the user.
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
+
+// cluster is the API server, with the rights of the user.
 type cluster struct {
 	client.Client
 	config *rest.Config
@@ -37,8 +42,13 @@ type cluster struct {
 	namespace string
 }
 
-func (c *cli) connect() (*cluster, error) {
-	config, err := c.connection.ToRESTConfig()
+// connection connects to the cluster as the flags of kubectl say.
+type connection struct {
+	flags *genericclioptions.ConfigFlags
+}
+
+func (c connection) connect() (*cluster, error) {
+	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -55,12 +65,12 @@ func (c *cli) connect() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
-	return &cluster{Client: cl, config: config, namespace: cmp.Or(*c.connection.Namespace, operatorNamespace)}, nil
+	return &cluster{Client: cl, config: config, namespace: cmp.Or(*c.flags.Namespace, operatorNamespace)}, nil
 }
 
-// told words an error of the API server for a person: a right that is missing, an
-// operator that is not installed. verb is what was tried, in namespace, "" for all.
-func told(err error, verb, namespace string) error {
+// explain adds to an error of the API server which right is missing, or that the operator is
+// not installed. verb was tried in namespace, "" for all.
+func explain(err error, verb, namespace string) error {
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("the operator is not installed on this cluster: %w", err)
 	}
@@ -81,12 +91,12 @@ func told(err error, verb, namespace string) error {
 
 // read gets one object.
 func (c *cluster) read(ctx context.Context, namespace, name string, o client.Object) error {
-	return told(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o), "get", namespace)
+	return explain(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o), "get", namespace)
 }
 
-// all lists objects, page by page; namespace "" means everywhere.
+// all lists objects; namespace "" means all namespaces.
 func (c *cluster) all(ctx context.Context, namespace string, l client.ObjectList, options ...client.ListOption) error {
-	return told(c.List(ctx, l, append(options, client.InNamespace(namespace))...), "list", namespace)
+	return explain(c.List(ctx, l, append(options, client.InNamespace(namespace))...), "list", namespace)
 }
 
 // object is a pointer to a kind.
@@ -95,9 +105,18 @@ type object[T any] interface {
 	client.Object
 }
 
-// change gets an object, lets edit change it, and patches the difference if nobody
-// changed the object meanwhile; if somebody did, edit is asked again about what is
-// there then. edit returns false when there is nothing to change.
+// namesOf returns the names of objects.
+func namesOf[T any, P object[T]](objects []T) []string {
+	names := make([]string, 0, len(objects))
+	for i := range objects {
+		names = append(names, P(&objects[i]).GetName())
+	}
+	return names
+}
+
+// change gets an object, lets edit modify it, and patches the difference with its
+// resourceVersion as precondition; on a conflict it starts over. edit returns false if there
+// is nothing to change.
 func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name string, edit func(P) (bool, error)) error {
 	patience := wait.Backoff{Steps: 10, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2}
 	return retry.RetryOnConflict(patience, func() error {
@@ -111,12 +130,12 @@ func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name
 			return err
 		}
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		return told(c.Patch(ctx, o, patch, client.FieldOwner(fieldManager)), "patch", namespace)
+		return explain(c.Patch(ctx, o, patch, client.FieldOwner(fieldManager)), "patch", namespace)
 	})
 }
 
-// resource connects, and reads the gr of a name, or the only one when there is no name.
-func (c *cli) resource(ctx context.Context, args []string) (*cluster, *topsv1.GcuResource, error) {
+// resource connects and returns the named gr, or the only one.
+func (c connection) resource(ctx context.Context, args []string) (*cluster, *topsv1.GcuResource, error) {
 	cl, err := c.connect()
 	if err != nil {
 		return nil, nil, err
@@ -125,7 +144,7 @@ func (c *cli) resource(ctx context.Context, args []string) (*cluster, *topsv1.Gc
 	return cl, gr, err
 }
 
-// resource returns the gr of a name, or the only one when there is no name.
+// resource returns the named gr, or the only one.
 func (c *cluster) resource(ctx context.Context, args []string) (*topsv1.GcuResource, error) {
 	if len(args) > 0 {
 		gr := &topsv1.GcuResource{}
@@ -141,12 +160,12 @@ func (c *cluster) resource(ctx context.Context, args []string) (*topsv1.GcuResou
 		return nil, err
 	}
 	if len(grs) != 1 {
-		return nil, misused("there are %s: say which (%s)", message.Count(len(grs), "gr"), message.Names(namesOf(grs)))
+		return nil, usageError("there are %s: say which (%s)", message.Count(len(grs), "gr"), message.Names(namesOf(grs)))
 	}
 	return &grs[0], nil
 }
 
-// resources returns the gr of a name, or all of them when there is no name.
+// resources returns the named gr, or all.
 func (c *cluster) resources(ctx context.Context, args []string) ([]topsv1.GcuResource, error) {
 	if len(args) > 0 {
 		gr, err := c.resource(ctx, args)
@@ -165,15 +184,7 @@ func (c *cluster) resources(ctx context.Context, args []string) ([]topsv1.GcuRes
 	return l.Items, nil
 }
 
-func namesOf(grs []topsv1.GcuResource) []string {
-	names := make([]string, 0, len(grs))
-	for i := range grs {
-		names = append(names, grs[i].Name)
-	}
-	return names
-}
-
-// rollout returns the DaemonRollout of a gr, nil when there is none.
+// rollout returns the DaemonRollout of a gr, nil if there is none.
 func (c *cluster) rollout(ctx context.Context, gr string) (*topsv1.DaemonRollout, error) {
 	dro := &topsv1.DaemonRollout{}
 	err := c.read(ctx, c.namespace, gr, dro)
@@ -183,10 +194,15 @@ func (c *cluster) rollout(ctx context.Context, gr string) (*topsv1.DaemonRollout
 	return dro, err
 }
 
-// revisions returns the kept specs of a gr, among them perhaps some of another gr
-// of this name.
+// revisions returns the ControllerRevisions of a gr, possibly also those of an earlier gr of
+// the same name.
 func (c *cluster) revisions(ctx context.Context, gr string) ([]appsv1.ControllerRevision, error) {
 	var l appsv1.ControllerRevisionList
 	err := c.all(ctx, c.namespace, &l, client.MatchingLabels{topsv1.LabelGcuResource: gr})
 	return l.Items, err
+}
+
+// asker predicts upgrades, with the rights of the user.
+func (c *cluster) asker() inquiry.Asker {
+	return inquiry.Asker{Reader: c, Live: c, Namespace: c.namespace, Clock: time.Now}
 }

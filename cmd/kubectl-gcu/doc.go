@@ -1,9 +1,12 @@
-// Kubectl-gcu is the kubectl plugin for people: what happens to a GcuResource and
-// its nodes and why, and the verbs to steer it. This package holds flags, reads and
-// writes; what is said is made by package view.
+// Kubectl-gcu is the kubectl plugin: it shows the state of GcuResources and their nodes,
+// explains it, and controls upgrades. This package has flags, reads and writes; package view
+// makes the output.
 //
-// Every write is a patch with the resourceVersion that was read as precondition,
-// by the field manager kubectl-gcu: what somebody else changed meanwhile is read
-// and judged again, never overwritten. Everything it does can be done with kubectl
-// and the annotations of api/v1.
+// There is a file for each command (root.go lists them). Commands share a terminal
+// (output.go), a connection to the cluster (cluster.go), the limit of an upgrade (limit.go)
+// and the exit codes (exit.go).
+//
+// Every write is a patch by field manager kubectl-gcu, with the resourceVersion that was read
+// as precondition: concurrent changes are never overwritten. kubectl with the annotations of
+// api/v1 can do the same.
 package main

@@ -10,13 +10,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-// pollEvery is how often the API server is asked while something is waited for.
+// pollEvery is the interval of a wait.
 const pollEvery = 2 * time.Second
 
-// errTimeout is why a wait ended.
+// errTimeout is the cause when a wait times out.
 var errTimeout = errors.New("timed out")
 
-// within is a context that ends after a time; 0 is without end.
+// within returns a context with a timeout; 0 means none.
 func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -24,8 +24,8 @@ func within(ctx context.Context, timeout time.Duration) (context.Context, contex
 	return context.WithTimeoutCause(ctx, timeout, errTimeout)
 }
 
-// poll asks look again and again until it returns true or an error. When the time
-// is over the error says what is waiting for, as the last look said it.
+// poll calls look until it returns true or an error. On timeout the error has what the last
+// call waited for.
 func poll(ctx context.Context, timeout time.Duration, look func(ctx context.Context) (done bool, waitsFor string, err error)) error {
 	ctx, cancel := within(ctx, timeout)
 	defer cancel()
@@ -52,12 +52,12 @@ func poll(ctx context.Context, timeout time.Duration, look func(ctx context.Cont
 	}
 }
 
-// follow tells how a gr goes on until it is done; an error says that it stopped or
-// that the time is over. enough, if not nil, tells when it is done besides; unlike, if
-// not nil, ends it with an error of its own.
-func (c *cli) follow(ctx context.Context, cl *cluster, name string, timeout time.Duration,
+// follow prints the progress of a gr until it is done, and returns an error if it stops or
+// times out. enough, if not nil, may end it earlier; unlike, if not nil, may end it with an
+// error.
+func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout time.Duration,
 	enough func(context.Context, *topsv1.GcuResource, *view.Status) (bool, error), unlike func(*topsv1.GcuResource) error) error {
-	t := &teller{cli: c, bar: c.onTerminal()}
+	t := &progress{terminal: out, bar: out.onTerminal()}
 	defer t.end()
 	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
 		gr, err := cl.resource(ctx, []string{name})
@@ -89,30 +89,29 @@ func (c *cli) follow(ctx context.Context, cl *cluster, name string, timeout time
 	})
 }
 
-// teller tells of one status after the other: on a terminal with a bar that is
-// drawn again, else with a line for each that differs.
-type teller struct {
-	*cli
+// progress prints statuses: on a terminal as a progress bar, otherwise as a line per change.
+type progress struct {
+	terminal
 	bar   bool
 	last  string
 	drawn bool
 }
 
-func (t *teller) tell(s *view.Status) {
-	if t.bar {
-		fmt.Fprint(t.Out, "\r\x1b[K", s.Progress(t.style(), t.width()))
-		t.drawn = true
+func (p *progress) tell(s *view.Status) {
+	if p.bar {
+		fmt.Fprint(p.Out, "\r\x1b[K", s.Progress(p.style(), p.width()))
+		p.drawn = true
 		return
 	}
-	if line := s.Line(); line != t.last {
-		fmt.Fprintln(t.Out, time.Now().Format(time.TimeOnly), line)
-		t.last = line
+	if line := s.Line(); line != p.last {
+		fmt.Fprintln(p.Out, time.Now().Format(time.TimeOnly), line)
+		p.last = line
 	}
 }
 
-// end leaves the bar where it is.
-func (t *teller) end() {
-	if t.drawn {
-		fmt.Fprintln(t.Out)
+// end leaves the bar on the screen.
+func (p *progress) end() {
+	if p.drawn {
+		fmt.Fprintln(p.Out)
 	}
 }

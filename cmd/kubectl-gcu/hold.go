@@ -19,10 +19,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// maxHoldMessage is in characters, as of a hold at the node.
+// maxHoldMessage is in characters, as for a hold set on the node.
 const maxHoldMessage = 256
 
-func (c *cli) holdCommand() *cobra.Command {
+func holdCommand(c *cli) *cobra.Command {
 	var message string
 	command := &cobra.Command{
 		Use:   "hold NODE",
@@ -39,24 +39,24 @@ released where it was set, and the node is upgraded when none is left.`,
   # Which nodes are held, and by whom?
   kubectl gcu nodes --state held`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeNodes,
-		RunE: does(func(ctx context.Context, args []string) error {
+		ValidArgsFunction: completeNodes(c.connection),
+		RunE: runE(func(ctx context.Context, args []string) error {
 			said := strings.TrimSpace(message)
 			if utf8.RuneCountInString(said) > maxHoldMessage || strings.ContainsFunc(said, unicode.IsControl) {
-				return misused("--message is one line of at most %d characters", maxHoldMessage)
+				return usageError("--message is one line of at most %d characters", maxHoldMessage)
 			}
 			cl, err := c.connect()
 			if err != nil {
 				return err
 			}
-			return c.hold(ctx, cl, args[0], said)
+			return holdNode(ctx, c.terminal, cl, args[0], said)
 		}),
 	}
 	command.Flags().StringVarP(&message, "message", "m", "", "the reason, shown to others")
 	return command
 }
 
-func (c *cli) releaseCommand() *cobra.Command {
+func releaseCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release NODE",
 		Short: "Releases a held node",
@@ -64,20 +64,16 @@ func (c *cli) releaseCommand() *cobra.Command {
 until it is released there, with node-agent ota release.`,
 		Example:           "  kubectl gcu release node-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeHeldNodes,
-		RunE: does(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
-			return c.release(ctx, cl, args[0])
+		ValidArgsFunction: completeHeldNodes(c.connection),
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
+			return releaseNode(ctx, c.terminal, cl, args[0])
 		}),
 	}
 }
 
-// hold writes the wish, into a new NodeUpgrade when there is none. A hold that is there
-// keeps its time.
-func (c *cli) hold(ctx context.Context, cl *cluster, name, message string) error {
+// holdNode sets the annotation, creating the NodeUpgrade if necessary. An existing hold keeps
+// its time.
+func holdNode(ctx context.Context, out terminal, cl *cluster, name, message string) error {
 	var before *daemonset.Hold
 	err := change(ctx, cl, "", name, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
 		since := time.Now()
@@ -93,27 +89,27 @@ func (c *cli) hold(ctx context.Context, cl *cluster, name, message string) error
 		return true, nil
 	})
 	if apierrors.IsNotFound(err) {
-		err = cl.createHeld(ctx, name, message)
+		err = createHeld(ctx, cl, name, message)
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return c.hold(ctx, cl, name, message) // its node agent or the operator was first
+		return holdNode(ctx, out, cl, name, message) // created meanwhile by the node agent or the operator
 	case err != nil:
 		return err
 	case before == nil:
-		c.say("node %s is held: no upgrade starts anything on it, what is in flight goes on; kubectl gcu release %s lets it go on", name, name)
+		out.say("node %s is held: no upgrade starts anything on it, what is in flight goes on; kubectl gcu release %s lets it go on", name, name)
 	case message == "" || message == before.Message:
-		c.say("node %s is held already: %s", name, before.Words(name))
+		out.say("node %s is held already: %s", name, before.Words(name))
 	default:
-		c.say("node %s is held already; the message is another now", name)
+		out.say("node %s is held already; the message is another now", name)
 	}
 	return nil
 }
 
-// createHeld makes the NodeUpgrade of a node that is held. It goes with its Node.
-func (c *cluster) createHeld(ctx context.Context, name, message string) error {
+// createHeld creates the NodeUpgrade of a held node, owned by the Node.
+func createHeld(ctx context.Context, cl *cluster, name, message string) error {
 	var node corev1.Node
-	if err := c.read(ctx, "", name, &node); apierrors.IsNotFound(err) {
+	if err := cl.read(ctx, "", name, &node); apierrors.IsNotFound(err) {
 		return refused("there is no node %s", name)
 	} else if err != nil {
 		return err
@@ -123,10 +119,10 @@ func (c *cluster) createHeld(ctx context.Context, name, message string) error {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},
 		Annotations:     map[string]string{topsv1.AnnotationHold: daemonset.HoldValue(time.Now(), message)},
 	}}
-	return told(c.Create(ctx, upgrade, client.FieldOwner(fieldManager)), "create", "")
+	return explain(cl.Create(ctx, upgrade, client.FieldOwner(fieldManager)), "create", "")
 }
 
-func (c *cli) release(ctx context.Context, cl *cluster, name string) error {
+func releaseNode(ctx context.Context, out terminal, cl *cluster, name string) error {
 	var before *daemonset.Hold
 	var others []daemonset.Hold
 	err := change(ctx, cl, "", name, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
@@ -139,17 +135,17 @@ func (c *cli) release(ctx context.Context, cl *cluster, name string) error {
 		return err
 	}
 	if before == nil {
-		c.say("no administrator holds node %s", name)
+		out.say("no administrator holds node %s", name)
 	} else {
-		c.say("node %s is released", name)
+		out.say("node %s is released", name)
 	}
 	if len(others) > 0 {
-		fmt.Fprintf(c.Out, "it is held all the same: %s\n", daemonset.HoldWords(others, name))
+		fmt.Fprintf(out.Out, "it is held all the same: %s\n", daemonset.HoldWords(others, name))
 	}
 	return nil
 }
 
-// ofAdministrator is the hold that this program writes, nil for none.
+// ofAdministrator returns the hold set by this program, nil for none.
 func ofAdministrator(upgrade *topsv1.NodeUpgrade) *daemonset.Hold {
 	for _, h := range daemonset.HoldsOf(upgrade) {
 		if h.By == daemonset.ByAdministrator {
@@ -159,30 +155,13 @@ func ofAdministrator(upgrade *topsv1.NodeUpgrade) *daemonset.Hold {
 	return nil
 }
 
-// completeNodes offers nodes for the first argument.
-func (c *cli) completeNodes(command *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return c.completes(func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
-		if len(args) > 0 {
-			return nil, nil
-		}
-		return cl.nodeNames(ctx)
-	})(command, args, toComplete)
-}
-
-// completeHeldNodes offers nodes that an administrator holds.
-func (c *cli) completeHeldNodes(command *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return c.completes(func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
+// completeHeldNodes completes a node held by an administrator.
+func completeHeldNodes(c connection) completion {
+	return completes(c, func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
 		var l topsv1.NodeUpgradeList
 		if err := cl.all(ctx, "", &l); err != nil || len(args) > 0 {
 			return nil, err
 		}
-		held := slices.DeleteFunc(l.Items, func(u topsv1.NodeUpgrade) bool { return ofAdministrator(&u) == nil })
-		return namesIn(held, func(u *topsv1.NodeUpgrade) string { return u.Name }), nil
-	})(command, args, toComplete)
-}
-
-func (c *cluster) nodeNames(ctx context.Context) ([]string, error) {
-	var list corev1.NodeList
-	err := c.all(ctx, "", &list)
-	return namesIn(list.Items, func(n *corev1.Node) string { return n.Name }), err
+		return namesOf(slices.DeleteFunc(l.Items, func(u topsv1.NodeUpgrade) bool { return ofAdministrator(&u) == nil })), nil
+	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-func (c *cli) importCommand() *cobra.Command {
+func importCommand(c *cli) *cobra.Command {
 	o := output{format: formatYAML}
 	command := &cobra.Command{
 		Use:   "import FILE",
@@ -28,17 +28,17 @@ it, and remove the newer operator first: two operators on one node conflict.`,
   # From the cluster
   kubectl get gcuresources.topscloud.enflame.com NAME -o yaml | kubectl gcu import - > gr.yaml`,
 		Args: cobra.ExactArgs(1),
-		RunE: does(func(_ context.Context, args []string) error {
-			in, err := c.readDocument(args[0])
+		RunE: runE(func(_ context.Context, args []string) error {
+			in, err := readDocument(c.In, args[0])
 			if err != nil {
 				return err
 			}
 			out, notes, err := topscloud.Convert(in.Object)
 			if err != nil {
-				return misused("%s: %w", args[0], err)
+				return usageError("%s: %w", args[0], err)
 			}
 			if o.format != formatJSON && o.format != formatYAML {
-				return misused("-o %s is not one of yaml and json", o.format)
+				return usageError("-o %s is not one of yaml and json", o.format)
 			}
 			for _, n := range notes {
 				fmt.Fprintln(c.ErrOut, n)

@@ -17,7 +17,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-func (c *cli) nodesCommand() *cobra.Command {
+func nodesCommand(c *cli) *cobra.Command {
 	var o output
 	var state string
 	command := &cobra.Command{
@@ -35,16 +35,16 @@ the task of its operation, and what to do. GR may be omitted when there is only 
   # The names of the nodes that need intervention
   kubectl gcu nodes my-gr -o json | jq -r '.items[] | select(.stuck) | .name'`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: c.completeResources,
-		RunE: does(func(ctx context.Context, args []string) error {
+		ValidArgsFunction: completeResources(c.connection),
+		RunE: runE(func(ctx context.Context, args []string) error {
 			if state != "" && !slices.Contains(view.States, state) {
-				return misused("--state %s is not one of %s", state, strings.Join(view.States, ", "))
+				return usageError("--state %s is not one of %s", state, strings.Join(view.States, ", "))
 			}
 			cl, gr, err := c.resource(ctx, args)
 			if err != nil {
 				return err
 			}
-			fleet, err := cl.fleet(ctx, gr)
+			fleet, err := readFleet(ctx, cl, gr)
 			if err != nil {
 				return err
 			}
@@ -70,22 +70,22 @@ func orAny(state string) string {
 	return state
 }
 
-// fleet reads everything about the nodes of a gr.
-func (c *cluster) fleet(ctx context.Context, gr *topsv1.GcuResource) (*view.Fleet, error) {
+// readFleet reads the nodes of a gr, with their pods and operations.
+func readFleet(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*view.Fleet, error) {
 	f := &view.Fleet{Resource: gr, Now: time.Now()}
 	var err error
-	if f.Rollout, err = c.rollout(ctx, gr.Name); err != nil {
+	if f.Rollout, err = cl.rollout(ctx, gr.Name); err != nil {
 		return nil, err
 	}
 	var upgrades topsv1.NodeUpgradeList
 	var nodes corev1.NodeList
 	var sets appsv1.DaemonSetList
 	for _, l := range []client.ObjectList{&upgrades, &nodes} {
-		if err := c.all(ctx, "", l); err != nil {
+		if err := cl.all(ctx, "", l); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.all(ctx, "", &sets, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}); err != nil {
+	if err := cl.all(ctx, "", &sets, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}); err != nil {
 		return nil, err
 	}
 	f.NodeUpgrades, f.Nodes = upgrades.Items, nodes.Items
@@ -95,15 +95,15 @@ func (c *cluster) fleet(ctx context.Context, gr *topsv1.GcuResource) (*view.Flee
 			continue
 		}
 		f.DaemonSets = append(f.DaemonSets, *set)
-		if err := c.podsOf(ctx, set, f); err != nil {
+		if err := readPods(ctx, cl, set, f); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
-// podsOf adds the pods and revisions of a DaemonSet.
-func (c *cluster) podsOf(ctx context.Context, set *appsv1.DaemonSet, f *view.Fleet) error {
+// readPods adds the pods and revisions of a DaemonSet.
+func readPods(ctx context.Context, cl *cluster, set *appsv1.DaemonSet, f *view.Fleet) error {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
 		return fmt.Errorf("reading the selector of DaemonSet %s: %w", set.Name, err)
@@ -111,7 +111,7 @@ func (c *cluster) podsOf(ctx context.Context, set *appsv1.DaemonSet, f *view.Fle
 	var pods corev1.PodList
 	var revisions appsv1.ControllerRevisionList
 	for _, l := range []client.ObjectList{&pods, &revisions} {
-		if err := c.all(ctx, set.Namespace, l, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		if err := cl.all(ctx, set.Namespace, l, client.MatchingLabelsSelector{Selector: selector}); err != nil {
 			return err
 		}
 	}

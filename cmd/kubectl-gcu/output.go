@@ -3,16 +3,20 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-// formats of -o.
+// Formats of -o.
 const (
 	formatTable = "table"
 	formatWide  = "wide"
@@ -22,33 +26,32 @@ const (
 
 var formats = []string{formatTable, formatWide, formatJSON, formatYAML}
 
-// output is the flag -o; also are formats that one command has besides.
-type output struct {
-	format string
-	also   []string
+// terminal is the input and output of a command.
+type terminal struct{ genericiooptions.IOStreams }
+
+// style returns the style of text on this output.
+func (t terminal) style() view.Style {
+	return view.Style{Now: time.Now(), Colour: t.onTerminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-func (o *output) bind(command *cobra.Command) {
-	all := slices.Concat(formats, o.also)
-	last := len(all) - 1
-	command.Flags().StringVarP(&o.format, "output", "o", formatTable, "`format`: "+strings.Join(all[:last], ", ")+" or "+all[last])
-	complete(command, "output", all)
-	command.PreRunE = func(*cobra.Command, []string) error {
-		if !slices.Contains(all, o.format) {
-			return misused("-o %s is not one of %s", o.format, strings.Join(all, ", "))
+func (t terminal) onTerminal() bool {
+	f, ok := t.Out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// width returns the width of the terminal in columns, 80 if unknown.
+func (t terminal) width() int {
+	if f, ok := t.Out.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w
 		}
-		return nil
 	}
+	return 80
 }
 
-// list is how several things are printed as JSON or YAML.
-type list[T any] struct {
-	Items []T `json:"items"`
-}
-
-// print writes a value in the format that was asked for; text makes its words.
-func (c *cli) print(o output, value any, text func(view.Style) string) error {
-	style := c.style()
+// print writes a value in the format of -o; text renders tables.
+func (t terminal) print(o output, value any, text func(view.Style) string) error {
+	style := t.style()
 	var out string
 	switch o.format {
 	case formatTable, formatWide:
@@ -67,9 +70,33 @@ func (c *cli) print(o output, value any, text func(view.Style) string) error {
 		}
 		out = string(data)
 	}
-	_, err := fmt.Fprint(c.Out, out)
+	_, err := fmt.Fprint(t.Out, out)
 	return err
 }
 
-// say tells a person what was done.
-func (c *cli) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
+// say prints a line.
+func (t terminal) say(format string, args ...any) { fmt.Fprintf(t.Out, format+"\n", args...) }
+
+// output is the flag -o; also are additional formats of a command.
+type output struct {
+	format string
+	also   []string
+}
+
+func (o *output) bind(command *cobra.Command) {
+	all := slices.Concat(formats, o.also)
+	last := len(all) - 1
+	command.Flags().StringVarP(&o.format, "output", "o", formatTable, "`format`: "+strings.Join(all[:last], ", ")+" or "+all[last])
+	complete(command, "output", all)
+	command.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains(all, o.format) {
+			return usageError("-o %s is not one of %s", o.format, strings.Join(all, ", "))
+		}
+		return nil
+	}
+}
+
+// list is a list in JSON or YAML.
+type list[T any] struct {
+	Items []T `json:"items"`
+}

@@ -15,7 +15,7 @@ import (
 
 const paused = "true"
 
-func (c *cli) pauseCommand() *cobra.Command {
+func pauseCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause [GR]",
 		Short: "Pauses a rollout: starts no new node; what is in flight completes",
@@ -27,13 +27,9 @@ started, and nodes in flight complete. kubectl gcu resume removes it.`,
   # Pause one of several
   kubectl gcu pause my-gr`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: c.completeResources,
-		RunE: does(func(ctx context.Context, args []string) error {
-			cl, gr, err := c.resource(ctx, args)
-			if err != nil {
-				return err
-			}
-			changed, err := cl.setPaused(ctx, gr.Name, true)
+		ValidArgsFunction: completeResources(c.connection),
+		RunE: c.onResource(func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error {
+			changed, err := setPaused(ctx, cl, gr.Name, true)
 			if err != nil {
 				return err
 			}
@@ -47,9 +43,9 @@ started, and nodes in flight complete. kubectl gcu resume removes it.`,
 	}
 }
 
-// setPaused sets the annotation of a gr, or takes it away; false when it was so.
-func (c *cluster) setPaused(ctx context.Context, name string, to bool) (changed bool, err error) {
-	err = change(ctx, c, "", name, func(gr *topsv1.GcuResource) (bool, error) {
+// setPaused sets or removes the annotation of a gr; changed is false if it was so already.
+func setPaused(ctx context.Context, cl *cluster, name string, to bool) (changed bool, err error) {
+	err = change(ctx, cl, "", name, func(gr *topsv1.GcuResource) (bool, error) {
 		value, is := gr.Annotations[topsv1.AnnotationPaused]
 		if to {
 			changed = !strings.EqualFold(value, paused)
@@ -63,7 +59,7 @@ func (c *cluster) setPaused(ctx context.Context, name string, to bool) (changed 
 	return changed, err
 }
 
-func (c *cli) resumeCommand() *cobra.Command {
+func resumeCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume [GR]",
 		Short: "Resumes a paused or halted rollout",
@@ -77,24 +73,20 @@ halted. Fix what made the nodes fail first, or the rollout halts again.`,
   # Resume one of several
   kubectl gcu resume my-gr`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: c.completeResources,
-		RunE: does(func(ctx context.Context, args []string) error {
-			cl, gr, err := c.resource(ctx, args)
-			if err != nil {
-				return err
-			}
-			return c.resume(ctx, cl, gr.Name)
+		ValidArgsFunction: completeResources(c.connection),
+		RunE: c.onResource(func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error {
+			return resumeRollout(ctx, c.terminal, cl, gr.Name)
 		}),
 	}
 }
 
-func (c *cli) resume(ctx context.Context, cl *cluster, name string) error {
-	unpaused, err := cl.setPaused(ctx, name, false)
+func resumeRollout(ctx context.Context, out terminal, cl *cluster, name string) error {
+	unpaused, err := setPaused(ctx, cl, name, false)
 	if err != nil {
 		return err
 	}
 	if unpaused {
-		c.say("gr %s is not paused any more", name)
+		out.say("gr %s is not paused any more", name)
 	}
 	dro, err := cl.rollout(ctx, name)
 	if err != nil {
@@ -102,17 +94,17 @@ func (c *cli) resume(ctx context.Context, cl *cluster, name string) error {
 	}
 	switch {
 	case dro != nil && (halted(dro) || dro.Status.FailedNodes > 0 && !unpaused):
-		return c.forgive(ctx, cl, name)
+		return clearFailures(ctx, out, cl, name)
 	case !unpaused:
-		c.say("gr %s is neither paused nor halted, and no node failed: there is nothing to resume", name)
+		out.say("gr %s is neither paused nor halted, and no node failed: there is nothing to resume", name)
 	case dro != nil && dro.Status.FailedNodes > 0:
-		c.say("%s failed, which does not halt it; kubectl gcu resume %s again clears the failure", message.Count(int(dro.Status.FailedNodes), "node"), name)
+		out.say("%s failed, which does not halt it; kubectl gcu resume %s again clears the failure", message.Count(int(dro.Status.FailedNodes), "node"), name)
 	}
 	return nil
 }
 
-// forgive lets failed nodes be tried again.
-func (c *cli) forgive(ctx context.Context, cl *cluster, name string) error {
+// clearFailures lets failed nodes be retried.
+func clearFailures(ctx context.Context, out terminal, cl *cluster, name string) error {
 	var forgiven int32
 	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
 		if forgiven = dro.Status.FailedNodes; forgiven == 0 && !halted(dro) {
@@ -124,7 +116,7 @@ func (c *cli) forgive(ctx context.Context, cl *cluster, name string) error {
 	if err != nil {
 		return err
 	}
-	c.say("the rollout of gr %s resumes; failures cleared on %s", name, message.Count(int(forgiven), "node"))
+	out.say("the rollout of gr %s resumes; failures cleared on %s", name, message.Count(int(forgiven), "node"))
 	return nil
 }
 

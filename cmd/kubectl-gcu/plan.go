@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,12 +13,11 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 	"github.com/topsops/gcu-operator/pkg/preview"
-	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
 const formatMermaid = "mermaid"
 
-func (c *cli) planCommand() *cobra.Command {
+func planCommand(c *cli) *cobra.Command {
 	o := output{also: []string{formatMermaid}}
 	var file string
 	var approved bool
@@ -51,47 +49,42 @@ and -o yaml the output equals the response of GET /gum/v1/gr/GR/plan.`,
   # The pods that would be evicted
   kubectl gcu plan -f gr.yaml -o json | jq -r '.nodes[].evicts[]?'`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: c.completeResources,
-		RunE: does(func(ctx context.Context, args []string) error {
-			q, cl, err := c.question(ctx, args, file, &l)
+		ValidArgsFunction: completeResources(c.connection),
+		RunE: runE(func(ctx context.Context, args []string) error {
+			q, cl, err := readQuestion(ctx, c, args, file, &l)
 			if err != nil {
 				return err
 			}
 			q.Approved = approved
 			answer, err := cl.asker().Ask(ctx, *q)
 			if err != nil {
-				return told(err, "list", "")
+				return explain(err, "list", "")
 			}
 			if o.format == formatMermaid {
-				_, err = fmt.Fprint(c.Out, planMermaid(answer))
+				_, err = fmt.Fprint(c.Out, view.PlanMermaid(answer))
 				return err
 			}
 			changes, err := view.ChangesOf(&q.Present.Spec, &q.Wanted.Spec)
 			if err != nil {
 				return err
 			}
-			return c.print(o, answer, func(s view.Style) string { return planText(answer, changes, s) })
+			return c.print(o, answer, func(s view.Style) string { return view.PlanText(answer, changes, s) })
 		}),
 	}
 	o.bind(command)
 	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr as it would be; - reads the input")
 	command.Flags().BoolVar(&approved, "approved", false, "treat every wave as approved")
-	l.bind(c, command)
+	l.bind(c.connection, command)
 	return command
 }
 
-// asker asks what upgrades are going to do, with the rights of the user.
-func (c *cluster) asker() inquiry.Asker {
-	return inquiry.Asker{Reader: c, Live: c, Namespace: c.namespace, Clock: time.Now}
-}
-
-// question reads what is asked about.
-func (c *cli) question(ctx context.Context, args []string, file string, l *limit) (*preview.Question, *cluster, error) {
-	if file == "" && !l.said() {
+// readQuestion reads the present and the wanted gr.
+func readQuestion(ctx context.Context, c *cli, args []string, file string, l *limit) (*preview.Question, *cluster, error) {
+	if file == "" && !l.given() {
 		cl, gr, err := c.resource(ctx, args)
 		return &preview.Question{Present: gr, Wanted: gr}, cl, err
 	}
-	cl, wanted, err := c.wish(ctx, args, file, l)
+	cl, wanted, err := readWanted(ctx, c, args, file, l)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,7 +93,7 @@ func (c *cli) question(ctx context.Context, args []string, file string, l *limit
 	if err := cl.read(ctx, "", wanted.GetName(), live); err != nil {
 		return nil, nil, err
 	}
-	next, err := c.foresee(ctx, cl, live, wanted)
+	next, err := dryRun(ctx, c.terminal, cl, live, wanted)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,13 +106,12 @@ func (c *cli) question(ctx context.Context, args []string, file string, l *limit
 	return q, cl, nil
 }
 
-// foresee returns a gr as it would be, checked by the API server when the user may
-// change it.
-func (c *cli) foresee(ctx context.Context, cl *cluster, live, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	next, err := cl.writeSpec(ctx, live, wanted, client.DryRunAll)
+// dryRun returns the upgraded gr, validated by the API server if the user may change it.
+func dryRun(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	next, err := writeSpec(ctx, cl, live, wanted, client.DryRunAll)
 	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
-		fmt.Fprintln(c.ErrOut, "the file is not checked by the API server: you may not change gr", live.GetName())
-		return next, nil // what the API server did not take is as it was written here
+		fmt.Fprintln(out.ErrOut, "the file is not checked by the API server: you may not change gr", live.GetName())
+		return next, nil // not validated, otherwise the same
 	}
 	return next, err
 }

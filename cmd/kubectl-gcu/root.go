@@ -1,17 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"os"
-	"time"
-
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
 const rootHelp = `Shows the state of the GCU software of a cluster, explains it, says what to do, and
@@ -54,15 +46,9 @@ Flags:
 Use "kubectl gcu options" for the flags of the connection, which are those of kubectl.
 `
 
-// cli is what all commands share.
-type cli struct {
-	genericiooptions.IOStreams
-	connection *genericclioptions.ConfigFlags
-}
-
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &cli{IOStreams: streams, connection: genericclioptions.NewConfigFlags(true)}
-	*c.connection.Namespace = ""
+	c := &cli{terminal{streams}, connection{genericclioptions.NewConfigFlags(true)}}
+	*c.flags.Namespace = ""
 	root := &cobra.Command{
 		Use:           "kubectl-gcu",
 		Short:         "Shows and steers the GCU software of a cluster",
@@ -77,11 +63,11 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetIn(streams.In)
 	root.SetUsageTemplate(usageTemplate)
 	root.CompletionOptions.DisableDefaultCmd = true // kubectl asks for __complete: see kubectl_complete-gcu
-	c.connection.AddFlags(root.PersistentFlags())
+	c.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Lookup("namespace").Usage = "`namespace` of the operator (default " + operatorNamespace + ")"
-	root.AddCommand(c.statusCommand(), c.nodesCommand(), c.historyCommand(),
-		c.planCommand(), c.upgradeCommand(), c.pauseCommand(), c.resumeCommand(), c.rollbackCommand(), c.approveCommand(),
-		c.holdCommand(), c.releaseCommand(), c.taskCommand(), c.abortCommand(), c.importCommand(), c.bundleCommand(), c.versionCommand(), optionsCommand())
+	root.AddCommand(statusCommand(c), nodesCommand(c), historyCommand(c),
+		planCommand(c), upgradeCommand(c), pauseCommand(c), resumeCommand(c), rollbackCommand(c), approveCommand(c),
+		holdCommand(c), releaseCommand(c), taskCommand(c), abortCommand(c), importCommand(c), bundleCommand(c), versionCommand(c), optionsCommand())
 	return root
 }
 
@@ -98,39 +84,4 @@ func optionsCommand() *cobra.Command {
 			command.Println(command.InheritedFlags().FlagUsages())
 		},
 	}
-}
-
-// does makes a RunE of what a command does: its errors are no longer those of the
-// command line.
-func does(act func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
-	return func(command *cobra.Command, args []string) error {
-		err := act(command.Context(), args)
-		if err == nil {
-			return nil
-		}
-		if f, ok := errors.AsType[*failure](err); ok {
-			return f
-		}
-		return &failure{exitFailed, err}
-	}
-}
-
-// style is how text is written to the output now.
-func (c *cli) style() view.Style {
-	return view.Style{Now: time.Now(), Colour: c.onTerminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-}
-
-func (c *cli) onTerminal() bool {
-	f, ok := c.Out.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// width of the terminal in columns, 80 when it is not known.
-func (c *cli) width() int {
-	if f, ok := c.Out.(*os.File); ok {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
-			return w
-		}
-	}
-	return 80
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-func (c *cli) statusCommand() *cobra.Command {
+func statusCommand(c *cli) *cobra.Command {
 	var o output
 	var watch bool
 	var timeout time.Duration
@@ -36,19 +36,19 @@ that waits for a person, for example because it is paused.`,
   # Is it done? For a script
   test "$(kubectl gcu status my-gr -o json | jq -r .outcome.state)" = Done`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: c.completeResources,
-		RunE: does(func(ctx context.Context, args []string) error {
+		ValidArgsFunction: completeResources(c.connection),
+		RunE: runE(func(ctx context.Context, args []string) error {
 			if watch && o.format != formatTable && o.format != formatWide {
-				return misused("--watch is for people: leave -o %s away, or call status again and again", o.format)
+				return usageError("--watch is for people: leave -o %s away, or call status again and again", o.format)
 			}
 			cl, err := c.connect()
 			if err != nil {
 				return err
 			}
 			if watch {
-				return c.watchStatus(ctx, cl, args, o, timeout)
+				return watchStatus(ctx, c.terminal, cl, args, o, timeout)
 			}
-			return c.status(ctx, cl, args, o)
+			return showStatus(ctx, c.terminal, cl, args, o)
 		}),
 	}
 	o.bind(command)
@@ -57,23 +57,23 @@ that waits for a person, for example because it is paused.`,
 	return command
 }
 
-func (c *cli) status(ctx context.Context, cl *cluster, args []string, o output) error {
+func showStatus(ctx context.Context, out terminal, cl *cluster, args []string, o output) error {
 	grs, err := cl.resources(ctx, args)
 	if err != nil {
 		return err
 	}
 	statuses := make([]view.Status, 0, len(grs))
 	for i := range grs {
-		s, err := cl.status(ctx, &grs[i])
+		s, err := readStatus(ctx, cl, &grs[i])
 		if err != nil {
 			return err
 		}
 		statuses = append(statuses, s)
 	}
 	if len(args) > 0 {
-		return c.print(o, statuses[0], statuses[0].Text)
+		return out.print(o, statuses[0], statuses[0].Text)
 	}
-	return c.print(o, list[view.Status]{statuses}, func(style view.Style) string {
+	return out.print(o, list[view.Status]{statuses}, func(style view.Style) string {
 		texts := make([]string, 0, len(statuses))
 		for i := range statuses {
 			texts = append(texts, statuses[i].Text(style))
@@ -82,23 +82,23 @@ func (c *cli) status(ctx context.Context, cl *cluster, args []string, o output) 
 	})
 }
 
-// status reads what belongs to a gr; what may not be read is left out and noted.
-func (c *cluster) status(ctx context.Context, gr *topsv1.GcuResource) (view.Status, error) {
+// readStatus reads the status of a gr; what the user may not read is left out and listed.
+func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (view.Status, error) {
 	var notShown []string
-	dro, err := c.rollout(ctx, gr.Name)
+	dro, err := cl.rollout(ctx, gr.Name)
 	if err = leaveOut(&notShown, "the rollout", err); err != nil {
 		return view.Status{}, err
 	}
 	var upgrades topsv1.NodeUpgradeList
 	if dro != nil {
-		if err = leaveOut(&notShown, "operations of nodes", c.all(ctx, "", &upgrades)); err != nil {
+		if err = leaveOut(&notShown, "operations of nodes", cl.all(ctx, "", &upgrades)); err != nil {
 			return view.Status{}, err
 		}
 	}
 	return view.StatusOf(gr, dro, upgrades.Items, notShown, time.Now()), nil
 }
 
-// leaveOut turns a missing right into a note; another error stays one.
+// leaveOut turns a missing right into a note; it returns other errors.
 func leaveOut(notShown *[]string, what string, err error) error {
 	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
 		*notShown = append(*notShown, what+": "+f.Error())
@@ -107,14 +107,14 @@ func leaveOut(notShown *[]string, what string, err error) error {
 	return err
 }
 
-func (c *cli) watchStatus(ctx context.Context, cl *cluster, args []string, o output, timeout time.Duration) error {
+func watchStatus(ctx context.Context, out terminal, cl *cluster, args []string, o output, timeout time.Duration) error {
 	gr, err := cl.resource(ctx, args)
 	if err != nil {
 		return err
 	}
-	followed := c.follow(ctx, cl, gr.Name, timeout, nil, nil)
+	followed := follow(ctx, out, cl, gr.Name, timeout, nil, nil)
 	if ctx.Err() == nil {
-		if err := c.status(ctx, cl, []string{gr.Name}, o); err != nil {
+		if err := showStatus(ctx, out, cl, []string{gr.Name}, o); err != nil {
 			return fmt.Errorf("after watching: %w", err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// taskVerb is one thing to do to a task, and the state that it leads to.
+// taskVerb is an action on a task, and the resulting state.
 type taskVerb struct {
 	name, short, long, example string
 	becomes                    topsv1.OperationTaskState
@@ -30,7 +30,7 @@ cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationT
 of the previous revision is restored.`, "driver_replace", topsv1.OperationTaskUndone},
 }
 
-func (c *cli) taskCommand() *cobra.Command {
+func taskCommand(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "task",
 		Short: "Retries, skips or undoes one task of the operation on a node",
@@ -41,12 +41,12 @@ tasks of one.`,
   kubectl gcu task retry node-1 driver_verify`,
 	}
 	for _, v := range taskVerbs {
-		command.AddCommand(c.taskVerbCommand(v))
+		command.AddCommand(taskVerbCommand(c, v))
 	}
 	return command
 }
 
-func (c *cli) taskVerbCommand(v taskVerb) *cobra.Command {
+func taskVerbCommand(c *cli, v taskVerb) *cobra.Command {
 	var wait bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -56,14 +56,10 @@ func (c *cli) taskVerbCommand(v taskVerb) *cobra.Command {
 		Example: "  # With --wait, until the task has ended\n  kubectl gcu task " + v.name + " node-1 " + v.example +
 			" --wait --timeout 10m",
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: c.completeTasks,
-		RunE: does(func(ctx context.Context, args []string) error {
-			cl, err := c.connect()
-			if err != nil {
-				return err
-			}
+		ValidArgsFunction: completeTasks(c.connection),
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
 			node, task := args[0], fullTask(args[0], args[1])
-			o, err := cl.override(ctx, node, v.name, task)
+			o, err := overrideTask(ctx, cl, node, v.name, task)
 			if err != nil {
 				return err
 			}
@@ -71,7 +67,7 @@ func (c *cli) taskVerbCommand(v taskVerb) *cobra.Command {
 			if !wait {
 				return nil
 			}
-			if err := cl.awaitTask(ctx, node, task, o, v.becomes, timeout); err != nil {
+			if err := awaitTask(ctx, cl, node, task, o, v.becomes, timeout); err != nil {
 				return err
 			}
 			c.say("node %s: task %s is %s", node, task, v.becomes)
@@ -91,17 +87,17 @@ func fullTask(node, task string) string {
 	return task
 }
 
-// asked is an override that was written.
-type asked struct{ operation, value string }
+// override is an annotation that was written, and its operation.
+type override struct{ operation, value string }
 
-// override writes the annotation that takes a task out of the course of things.
-func (c *cluster) override(ctx context.Context, node, verb, task string) (asked, error) {
+// overrideTask writes the annotation that requests the action on a task.
+func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (override, error) {
 	machine, err := operation.New(upgradeplan.DefaultBook())
 	if err != nil {
-		return asked{}, err
+		return override{}, err
 	}
-	var o asked
-	err = change(ctx, c, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+	var o override
+	err = change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
 		if err := atWork(upgrade); err != nil {
 			return false, err
 		}
@@ -109,8 +105,8 @@ func (c *cluster) override(ctx context.Context, node, verb, task string) (asked,
 		if before := upgrade.Annotations[topsv1.AnnotationTaskOverride]; before != op.Override {
 			return false, refused("node %s: the operator has not read %q yet, which was asked for before", node, before)
 		}
-		// The note is the time: it makes a repeated value a new one.
-		o = asked{op.ID, verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)}
+		// The time makes a repeated request a new one.
+		o = override{op.ID, verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)}
 		if err := machine.CheckOverride(upgrade.Spec.Operation, node, o.value); err != nil {
 			return false, refused("node %s: %w; its tasks are %s", node, err, message.Names(tasksOf(op)))
 		}
@@ -123,8 +119,7 @@ func (c *cluster) override(ctx context.Context, node, verb, task string) (asked,
 	return o, err
 }
 
-// atWork refuses a node whose operation has ended without holding it, or is being
-// wound up.
+// atWork returns a refusal unless a node has an operation that can be overridden.
 func atWork(upgrade *topsv1.NodeUpgrade) error {
 	wanted, op := upgrade.Spec.Operation, upgrade.Status.Operation
 	switch {
@@ -140,28 +135,20 @@ func atWork(upgrade *topsv1.NodeUpgrade) error {
 	return nil
 }
 
-func tasksOf(op *topsv1.OperationStatus) []string {
-	names := make([]string, 0, len(op.Tasks))
-	for i := range op.Tasks {
-		names = append(names, op.Tasks[i].Name)
-	}
-	return names
-}
-
-// awaitTask waits until a task is in a state after an override was read.
-func (c *cluster) awaitTask(ctx context.Context, node, task string, o asked, state topsv1.OperationTaskState, timeout time.Duration) error {
+// awaitTask waits until the operator has read an override and the task is in a state.
+func awaitTask(ctx context.Context, cl *cluster, node, task string, o override, state topsv1.OperationTaskState, timeout time.Duration) error {
 	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
 		var upgrade topsv1.NodeUpgrade
-		if err := c.read(ctx, "", node, &upgrade); err != nil {
+		if err := cl.read(ctx, "", node, &upgrade); err != nil {
 			return false, "", err
 		}
 		return taskIs(&upgrade, task, o, state)
 	})
 }
 
-// taskIs reports whether a task is in a state, and else what is waited for; the error
-// says that it will not be.
-func taskIs(upgrade *topsv1.NodeUpgrade, task string, o asked, state topsv1.OperationTaskState) (bool, string, error) {
+// taskIs reports whether a task is in a state, and if not, why; an error means that it will
+// not be.
+func taskIs(upgrade *topsv1.NodeUpgrade, task string, o override, state topsv1.OperationTaskState) (bool, string, error) {
 	op := upgrade.Status.Operation
 	if op == nil || op.ID != o.operation {
 		return false, "", notYet("node %s: operation %s was followed by another one", upgrade.Name, o.operation)

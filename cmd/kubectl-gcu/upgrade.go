@@ -4,26 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/pkg/gcucli/topscloud"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
-func (c *cli) upgradeCommand() *cobra.Command {
+func upgradeCommand(c *cli) *cobra.Command {
 	var file string
 	var wait bool
 	var timeout time.Duration
@@ -55,142 +50,28 @@ code 0), or when the rollout halts, is rolled back or times out (exit code 3).`,
   kubectl gcu upgrade my-gr --components driver --wait
   kubectl gcu upgrade my-gr --all --wait`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: c.completeResources,
-		RunE: does(func(ctx context.Context, args []string) error {
-			cl, wanted, err := c.wish(ctx, args, file, &l)
+		ValidArgsFunction: completeResources(c.connection),
+		RunE: runE(func(ctx context.Context, args []string) error {
+			cl, wanted, err := readWanted(ctx, c, args, file, &l)
 			if err != nil {
 				return err
 			}
-			generation, err := c.upgrade(ctx, cl, wanted)
+			generation, err := upgradeSpec(ctx, c.terminal, cl, wanted)
 			if err != nil || !wait {
 				return err
 			}
-			return c.awaitSpec(ctx, cl, wanted.GetName(), generation, timeout)
+			return awaitSpec(ctx, c.terminal, cl, wanted.GetName(), generation, timeout)
 		}),
 	}
 	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr, YAML or JSON; - reads the input")
 	command.Flags().BoolVar(&wait, "wait", false, "wait until every reachable node has it")
 	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, such as 2h; 0 is without end")
-	l.bind(c, command)
+	l.bind(c.connection, command)
 	return command
 }
 
-// wish reads what is wanted of a gr: its spec, absent to leave it as it is, and in
-// annotation upgrade-only what the upgrade is limited to.
-func (c *cli) wish(ctx context.Context, args []string, file string, l *limit) (*cluster, *unstructured.Unstructured, error) {
-	if file == "" && !l.said() {
-		return nil, nil, misused("say what to upgrade: -f FILE, or without it --nodes, --components or --all")
-	}
-	wanted := &unstructured.Unstructured{Object: map[string]any{}}
-	if file != "" {
-		var err error
-		if wanted, err = c.readResource(file); err != nil {
-			return nil, nil, err
-		}
-		if len(args) > 0 && args[0] != wanted.GetName() {
-			return nil, nil, refused("%s holds gr %s, not %s", file, wanted.GetName(), args[0])
-		}
-		args = []string{wanted.GetName()}
-	}
-	if _, err := l.cut(); err != nil {
-		return nil, nil, err
-	}
-	cl, err := c.connect()
-	if err != nil {
-		return nil, nil, err
-	}
-	gr := &topsv1.GcuResource{}
-	if file == "" {
-		if gr, err = cl.resource(ctx, args); err != nil {
-			return nil, nil, err
-		}
-		wanted.SetName(gr.Name)
-	} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, gr); err != nil {
-		return nil, nil, misused("reading %s: %w", file, err)
-	}
-	cut, err := c.limitOf(ctx, cl, gr, l)
-	if err != nil {
-		return nil, nil, err
-	}
-	setOnly(wanted, cut.String())
-	return cl, wanted, nil
-}
-
-// setOnly writes what an upgrade is limited to, "" for nothing.
-func setOnly(o *unstructured.Unstructured, only string) {
-	annotations := o.GetAnnotations()
-	if only == "" && annotations[topsv1.AnnotationUpgradeOnly] == "" {
-		return
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[topsv1.AnnotationUpgradeOnly] = only
-	if only == "" {
-		delete(annotations, topsv1.AnnotationUpgradeOnly)
-	}
-	o.SetAnnotations(annotations)
-}
-
-// readDocument reads the one object of a file; - is the input.
-func (c *cli) readDocument(file string) (*unstructured.Unstructured, error) {
-	in := c.In
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, misused("%w", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	var found *unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(in, 4096); ; {
-		var content map[string]any
-		err := decoder.Decode(&content)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, misused("reading %s: %w", file, err)
-		}
-		if len(content) == 0 {
-			continue
-		}
-		if found != nil {
-			return nil, misused("%s holds more than one object: give it one gr", file)
-		}
-		found = &unstructured.Unstructured{Object: content}
-	}
-	if found == nil {
-		return nil, misused("%s holds no object", file)
-	}
-	return found, nil
-}
-
-// readResource reads a gr with a spec.
-func (c *cli) readResource(file string) (*unstructured.Unstructured, error) {
-	found, err := c.readDocument(file)
-	if err != nil {
-		return nil, err
-	}
-	kind := found.GroupVersionKind()
-	if kind.Group == topscloud.Group {
-		return nil, misused("%s is of %s: kubectl gcu import %s translates it", file, found.GetAPIVersion(), file)
-	}
-	if kind != topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind) {
-		return nil, misused("%s holds a %s of %s, not a %s of %s", file, kind.Kind, found.GetAPIVersion(), topsv1.GcuResourceKind, topsv1.GroupVersion)
-	}
-	if found.GetName() == "" {
-		return nil, misused("%s: metadata.name is missing", file)
-	}
-	if _, is := found.Object["spec"].(map[string]any); !is {
-		return nil, misused("%s has no spec", file)
-	}
-	return found, nil
-}
-
-// upgrade writes the wanted spec and returns the generation of the gr with it.
-func (c *cli) upgrade(ctx context.Context, cl *cluster, wanted *unstructured.Unstructured) (generation int64, err error) {
+// upgradeSpec writes the wanted spec and returns the resulting generation.
+func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured) (generation int64, err error) {
 	name := wanted.GetName()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
@@ -202,7 +83,7 @@ func (c *cli) upgrade(ctx context.Context, cl *cluster, wanted *unstructured.Uns
 			return 0, err
 		}
 		if judged == 0 {
-			if err := c.announce(ctx, cl, live, wanted); apierrors.IsConflict(err) {
+			if err := announce(ctx, out, cl, live, wanted); apierrors.IsConflict(err) {
 				continue
 			} else if err != nil {
 				return live.GetGeneration(), ignoreUnchanged(err)
@@ -212,10 +93,10 @@ func (c *cli) upgrade(ctx context.Context, cl *cluster, wanted *unstructured.Uns
 		if live.GetGeneration() != judged {
 			return 0, refused("the spec of gr %s was changed concurrently: nothing was written; review it and try again", name)
 		}
-		next, err := cl.writeSpec(ctx, live, wanted)
+		next, err := writeSpec(ctx, cl, live, wanted)
 		if !apierrors.IsConflict(err) {
 			if err == nil {
-				c.say("gr %s is changed", name)
+				out.say("gr %s is changed", name)
 			}
 			return next.GetGeneration(), err
 		}
@@ -223,7 +104,7 @@ func (c *cli) upgrade(ctx context.Context, cl *cluster, wanted *unstructured.Uns
 	return 0, fmt.Errorf("gr %s is written to all the time: nothing was changed, try again", name)
 }
 
-// errUnchanged tells that there is nothing to do.
+// errUnchanged means that there is nothing to do.
 var errUnchanged = errors.New("nothing changes")
 
 func ignoreUnchanged(err error) error {
@@ -233,8 +114,8 @@ func ignoreUnchanged(err error) error {
 	return err
 }
 
-// announce checks that a gr may be given a spec, and says what that changes.
-func (c *cli) announce(ctx context.Context, cl *cluster, live, wanted *unstructured.Unstructured) error {
+// announce checks that a gr may be upgraded and prints the changes.
+func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured) error {
 	name := live.GetName()
 	if uid := wanted.GetUID(); uid != "" && uid != live.GetUID() {
 		return refused("the file is of another gr %s, with uid %s; the present one has %s", name, uid, live.GetUID())
@@ -245,7 +126,7 @@ func (c *cli) announce(ctx context.Context, cl *cluster, live, wanted *unstructu
 	if to, is := live.GetAnnotations()[topsv1.AnnotationRollbackTo]; is {
 		return refused("a rollback of gr %s to %s is asked for: wait for it, or take annotation %s away", name, to, topsv1.AnnotationRollbackTo)
 	}
-	next, err := cl.writeSpec(ctx, live, wanted, client.DryRunAll)
+	next, err := writeSpec(ctx, cl, live, wanted, client.DryRunAll)
 	if err != nil {
 		return err
 	}
@@ -255,19 +136,19 @@ func (c *cli) announce(ctx context.Context, cl *cluster, live, wanted *unstructu
 	}
 	was, only := live.GetAnnotations()[topsv1.AnnotationUpgradeOnly], next.GetAnnotations()[topsv1.AnnotationUpgradeOnly]
 	if len(changes) == 0 && was == only {
-		c.say("gr %s has this spec already%s", name, limitedAs(only))
+		out.say("gr %s has this spec already%s", name, limitedAs(only))
 		return errUnchanged
 	}
-	c.say("gr %s:", name)
-	_, err = fmt.Fprint(c.Out, view.ChangesText(changes, "  "))
+	out.say("gr %s:", name)
+	_, err = fmt.Fprint(out.Out, view.ChangesText(changes, "  "))
 	switch {
 	case only != "":
-		c.say("  limited to %s: what it leaves out waits", onlyWords(only))
+		out.say("  limited to %s: what it leaves out waits", view.LimitText(only))
 	case was != "":
-		c.say("  not limited to %s any more", onlyWords(was))
+		out.say("  not limited to %s any more", view.LimitText(was))
 	}
 	if live.GetAnnotations()[topsv1.AnnotationUpdateStrategy] == "" && live.GetAnnotations()[topsv1.OpenYurtAnnotationUpdateStrategy] == "" {
-		c.say("it has no annotation %s: existing pods are not replaced", topsv1.AnnotationUpdateStrategy)
+		out.say("it has no annotation %s: existing pods are not replaced", topsv1.AnnotationUpdateStrategy)
 	}
 	return err
 }
@@ -276,29 +157,7 @@ func limitedAs(only string) string {
 	if only == "" {
 		return ", and is not limited"
 	}
-	return ", limited to " + onlyWords(only)
-}
-
-// onlyWords says the value of annotation upgrade-only in words.
-func onlyWords(only string) string {
-	cut, err := daemonset.CutOf(map[string]string{topsv1.AnnotationUpgradeOnly: only})
-	if err != nil {
-		return fmt.Sprintf("%q", only)
-	}
-	return limitWords(cut)
-}
-
-// writeSpec patches the spec of a gr as it was read, if there is a wanted one, and what
-// its upgrade is limited to.
-func (c *cluster) writeSpec(ctx context.Context, live, wanted *unstructured.Unstructured, options ...client.PatchOption) (*unstructured.Unstructured, error) {
-	next := live.DeepCopy()
-	if spec, is := wanted.Object["spec"]; is {
-		next.Object["spec"] = runtime.DeepCopyJSONValue(spec)
-	}
-	setOnly(next, wanted.GetAnnotations()[topsv1.AnnotationUpgradeOnly])
-	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-	options = append(options, client.FieldOwner(fieldManager), client.FieldValidation("Strict"))
-	return next, told(c.Patch(ctx, next, patch, options...), "patch", "")
+	return ", limited to " + view.LimitText(only)
 }
 
 func changesOf(from, to *unstructured.Unstructured) ([]view.Change, error) {
@@ -311,16 +170,16 @@ func changesOf(from, to *unstructured.Unstructured) ([]view.Change, error) {
 	return view.ChangesOf(&specs[0].Spec, &specs[1].Spec)
 }
 
-// awaitSpec follows a gr until every reachable node has the spec of a generation, or all
-// that its upgrade is limited to.
-func (c *cli) awaitSpec(ctx context.Context, cl *cluster, name string, generation int64, timeout time.Duration) error {
+// awaitSpec follows a gr until every reachable node within the limit has the spec of a
+// generation.
+func awaitSpec(ctx context.Context, out terminal, cl *cluster, name string, generation int64, timeout time.Duration) error {
 	limited := func(ctx context.Context, gr *topsv1.GcuResource, s *view.Status) (bool, error) {
 		if s.Outcome.Reason != string(rollout.ReasonLeftOut) {
 			return false, nil
 		}
-		return c.limitReached(ctx, cl, gr)
+		return limitReached(ctx, out, cl, gr)
 	}
-	return c.follow(ctx, cl, name, timeout, limited, func(gr *topsv1.GcuResource) error {
+	return follow(ctx, out, cl, name, timeout, limited, func(gr *topsv1.GcuResource) error {
 		if gr.Generation == generation {
 			return nil
 		}
@@ -331,9 +190,9 @@ func (c *cli) awaitSpec(ctx context.Context, cl *cluster, name string, generatio
 	})
 }
 
-// limitReached reports whether all is done that the upgrade of a gr is limited to. The
-// rollout may tell of what it was limited to a moment ago, so it is asked what follows.
-func (c *cli) limitReached(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (bool, error) {
+// limitReached reports whether the upgrade is complete within its limit. The status of the
+// rollout may be of an earlier limit, so this asks for the plan.
+func limitReached(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource) (bool, error) {
 	told, err := cl.asker().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
 	if err != nil || told.Blocked != "" || len(told.Nodes) > 0 || len(told.InFlight) > 0 {
 		return false, err
@@ -343,6 +202,6 @@ func (c *cli) limitReached(ctx context.Context, cl *cluster, gr *topsv1.GcuResou
 			return false, notYet("node %s is left: %s; %s", n.Name, n.Reason, n.Message)
 		}
 	}
-	c.say("all is done that the upgrade is limited to; kubectl gcu upgrade %s --all goes on with the rest", gr.Name)
+	out.say("all is done that the upgrade is limited to; kubectl gcu upgrade %s --all goes on with the rest", gr.Name)
 	return true, nil
 }

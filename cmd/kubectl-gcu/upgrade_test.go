@@ -20,11 +20,6 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// grFile is a file with a gr.
-func grFile(name, version string) string {
-	return "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: " + name + "}\nspec: {driver: {version: \"" + version + "\"}}\n"
-}
-
 func TestUpgrade(t *testing.T) {
 	s := newSite(t)
 	gr := s.gr("upgraded", "example.com/mine", "stays")
@@ -164,9 +159,9 @@ func TestUpgradeRefusesWhenTheSpecChangesInTheSameMoment(t *testing.T) {
 		}
 		return c.Patch(ctx, o, p, options...)
 	}})
-	c := &cli{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}
+	out := terminal{genericiooptions.NewTestIOStreamsDiscard()}
 	wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "raced"}, "spec": map[string]any{}}}
-	_, err = c.upgrade(t.Context(), &cluster{Client: raced, namespace: operatorNamespace}, wanted)
+	_, err = upgradeSpec(t.Context(), out, &cluster{Client: raced, namespace: operatorNamespace}, wanted)
 	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "was changed concurrently") {
 		t.Errorf("exit code %d, %v", code, err)
 	}

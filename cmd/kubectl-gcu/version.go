@@ -17,10 +17,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// operatorName is that of the Deployment of the manager.
+// operatorName is the name of the Deployment of the manager.
 const operatorName = "gcu-operator"
 
-// versions of everything that takes part.
+// versions of all components.
 type versions struct {
 	Plugin     string `json:"plugin"`
 	Go         string `json:"go"`
@@ -33,7 +33,7 @@ type versions struct {
 	NotShown   []string       `json:"notShown,omitempty"`
 }
 
-func (c *cli) versionCommand() *cobra.Command {
+func versionCommand(c *cli) *cobra.Command {
 	var o output
 	var clientOnly bool
 	command := &cobra.Command{
@@ -46,14 +46,14 @@ many node agents run which version.`,
   # Without asking the cluster
   kubectl gcu version --client`,
 		Args: cobra.NoArgs,
-		RunE: does(func(ctx context.Context, _ []string) error {
+		RunE: runE(func(ctx context.Context, _ []string) error {
 			v := versions{Plugin: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 			if !clientOnly {
 				cl, err := c.connect()
 				if err != nil {
 					return err
 				}
-				cl.addVersions(ctx, &v)
+				addVersions(ctx, cl, &v)
 			}
 			return c.print(o, v, v.text)
 		}),
@@ -63,25 +63,25 @@ many node agents run which version.`,
 	return command
 }
 
-// addVersions reads the versions of the cluster; what fails is noted.
-func (c *cluster) addVersions(ctx context.Context, v *versions) {
+// addVersions reads the versions of the cluster, and records what fails.
+func addVersions(ctx context.Context, cl *cluster, v *versions) {
 	note := func(what string, err error) bool {
 		if err != nil {
 			v.NotShown = append(v.NotShown, fmt.Sprintf("%s: %v", what, err))
 		}
 		return err == nil
 	}
-	if d, err := discovery.NewDiscoveryClientForConfig(c.config); note("Kubernetes", err) {
+	if d, err := discovery.NewDiscoveryClientForConfig(cl.config); note("Kubernetes", err) {
 		if server, err := d.ServerVersion(); note("Kubernetes", err) {
 			v.Kubernetes = server.GitVersion
 		}
 	}
 	var manager appsv1.Deployment
-	if note("the operator", c.read(ctx, c.namespace, operatorName, &manager)) && len(manager.Spec.Template.Spec.Containers) > 0 {
+	if note("the operator", cl.read(ctx, cl.namespace, operatorName, &manager)) && len(manager.Spec.Template.Spec.Containers) > 0 {
 		v.Operator = manager.Spec.Template.Spec.Containers[0].Image
 	}
 	var upgrades topsv1.NodeUpgradeList
-	if note("node agents", c.all(ctx, "", &upgrades)) {
+	if note("node agents", cl.all(ctx, "", &upgrades)) {
 		v.NodeAgents = map[string]int{}
 		for i := range upgrades.Items {
 			if agent := upgrades.Items[i].Status.Agent; agent != nil {

@@ -1,35 +1,6 @@
 package main
 
-import (
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/topsops/gcu-operator/pkg/drain/eviction"
-	"github.com/topsops/gcu-operator/pkg/logging"
-)
-
-const (
-	defaultNamespace = "kube-system"
-	// defaultLogDir and logFile are fixed by contract statement 55.
-	defaultLogDir = "/var/log/topscloud/gcu-operator"
-	logFile       = "gcu-operator.log"
-	// The port and the directories of the REST API are fixed by contract statements
-	// 61, 69 and 78.
-	defaultAPIAddr      = ":32765"
-	defaultBlueprintDir = "/topsdata/dcp/gcu-upgrade-manager/blueprints"
-	defaultAPILogDir    = "/topsdata/dcp/gcu-upgrade-manager/op-log"
-	apiLogFile          = "gcu-upgrade-manager.log"
-	// authToken and authNone are the values of --upgrade-api-auth.
-	authToken = "token"
-	authNone  = "none"
-)
+import "github.com/spf13/cobra"
 
 const longHelp = `manager deploys the Enflame GCU node software that GcuResources ask for, and
 upgrades it node by node without ever making more nodes unavailable than
@@ -45,31 +16,6 @@ const example = `  # In a pod, with its ServiceAccount:
 
   # From a shell, against the cluster of a kubeconfig:
   manager --kubeconfig ~/.kube/config --metrics-bind-address 127.0.0.1:8080 --log-dir= --upgrade-api-bind-address 0`
-
-// options are the flags as given.
-type options struct {
-	kubeconfig  string
-	namespace   string
-	leaderElect bool
-	metricsAddr string
-	probeAddr   string
-	pprofAddr   string
-	logDir      string
-	logging     logging.Options
-	upgradeAPI  upgradeAPIOptions
-}
-
-// upgradeAPIOptions are the flags of the REST API.
-type upgradeAPIOptions struct {
-	addr         string
-	auth         string
-	certDir      string
-	blueprintDir string
-	logDir       string
-}
-
-// on reports whether the REST API is served.
-func (o upgradeAPIOptions) on() bool { return o.addr != "0" }
 
 func newCommand() *cobra.Command {
 	var o options
@@ -96,81 +42,8 @@ func newCommand() *cobra.Command {
 	return command
 }
 
-func (o *options) bindFlags(flags *pflag.FlagSet) {
-	flags.SortFlags = false
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
-	flags.StringVar(&o.namespace, "namespace", namespaceFromEnvironment(), "`namespace` of the lease and of the DaemonRollouts of GcuResources; default from POD_NAMESPACE, else "+defaultNamespace)
-	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the lease, so that several replicas can be started")
-	flags.StringVar(&o.metricsAddr, "metrics-bind-address", ":8080", "`address` of the Prometheus metrics; 0 serves none")
-	flags.StringVar(&o.probeAddr, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 serves none")
-	flags.StringVar(&o.pprofAddr, "pprof-bind-address", "0", "`address` of Go's profiles, /debug/pprof/: without authentication, so a loopback one; 0 serves none")
-	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of the rotating log file "+logFile+", which survives the manager; empty: standard error only")
-	o.logging.BindFlags(flags)
-	o.upgradeAPI.bindFlags(flags)
-}
+// runError is an error of a running manager, not of its flags. It has been logged.
+type runError struct{ cause error }
 
-func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.addr, "upgrade-api-bind-address", defaultAPIAddr, "`address` of the REST API of gcu-upgrade-manager; 0 serves none")
-	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token authenticates and authorizes requests with the API server, over TLS; none authenticates nothing, over plain HTTP")
-	flags.StringVar(&o.certDir, "upgrade-api-tls-cert-dir", "", "`directory` with tls.crt and tls.key for mode token; empty: a self-signed certificate")
-	flags.StringVar(&o.blueprintDir, "blueprint-dir", defaultBlueprintDir, "`directory` of the blueprints that a PUT may name")
-	flags.StringVar(&o.logDir, "upgrade-api-log-dir", defaultAPILogDir, "`directory` of the rotating log file "+apiLogFile+"; empty: standard error only")
-}
-
-// apiLoggingOptions returns how the REST API logs: into a file of its own, unless
-// there is no directory.
-func (o options) apiLoggingOptions() logging.Options {
-	o.logging.File = ""
-	if o.upgradeAPI.logDir != "" {
-		o.logging.File = filepath.Join(o.upgradeAPI.logDir, apiLogFile)
-	}
-	return o.logging
-}
-
-// loggingOptions returns how to log: into the file too, unless there is no directory.
-func (o options) loggingOptions() logging.Options {
-	if o.logDir != "" {
-		o.logging.File = filepath.Join(o.logDir, logFile)
-	}
-	return o.logging
-}
-
-func namespaceFromEnvironment() string {
-	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
-		return namespace
-	}
-	return defaultNamespace
-}
-
-// selfFromEnvironment is the pod that this program runs in, none when it does not say so.
-func selfFromEnvironment() eviction.Self {
-	return eviction.Self{NamespacedName: types.NamespacedName{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}}
-}
-
-// validate returns an error of one line for the first flag that is wrong.
-func (o options) validate() error {
-	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
-		return fmt.Errorf("--namespace %q is not the name of a namespace: %s", o.namespace, problems[0])
-	}
-	if o.metricsAddr == "" || o.probeAddr == "" {
-		return errors.New("--metrics-bind-address and --health-probe-bind-address must not be empty: 0 turns one off")
-	}
-	if err := o.upgradeAPI.validate(); err != nil {
-		return err
-	}
-	return o.logging.Validate()
-}
-
-func (o upgradeAPIOptions) validate() error {
-	switch {
-	case o.addr == "":
-		return errors.New("--upgrade-api-bind-address must not be empty: 0 turns the REST API off")
-	case o.auth != authToken && o.auth != authNone:
-		return fmt.Errorf("--upgrade-api-auth %q is neither %s nor %s", o.auth, authToken, authNone)
-	case o.auth == authNone && o.certDir != "":
-		return errors.New("--upgrade-api-tls-cert-dir has no meaning with --upgrade-api-auth=none, which is plain HTTP: leave it out")
-	case o.on() && o.blueprintDir == "":
-		return errors.New("--blueprint-dir must not be empty")
-	}
-	return nil
-}
+func (e *runError) Error() string { return e.cause.Error() }
+func (e *runError) Unwrap() error { return e.cause }

@@ -10,9 +10,6 @@ import (
 	_ "time/tzdata" // maintenance windows know time zones wherever the manager runs
 )
 
-// version is set by the build: -ldflags "-X main.version=v1.2.3".
-var version = "dev"
-
 // Exit codes.
 const (
 	exitFailed = 1
@@ -32,9 +29,3 @@ func main() {
 	fmt.Fprintf(os.Stderr, "manager: %v (see manager --help)\n", err)
 	os.Exit(exitUsage)
 }
-
-// runError is an error that no other flag would have avoided. It is in the log.
-type runError struct{ cause error }
-
-func (e *runError) Error() string { return e.cause.Error() }
-func (e *runError) Unwrap() error { return e.cause }

@@ -36,6 +36,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
+
 const (
 	// syncProbe is how long a readiness probe waits for the caches.
 	syncProbe = 100 * time.Millisecond
@@ -44,8 +47,8 @@ const (
 	crdTimeout = 15 * time.Second
 )
 
-// run runs the manager until ctx is done or the lease is lost. It logs the error
-// that it returns: the file on the host has to tell why the manager ended.
+// run runs the manager until ctx is done or the lease is lost. It also logs the error that it
+// returns, so that the log file on the host has it.
 func run(ctx context.Context, o options, stderr io.Writer) error {
 	log := logging.New(stderr, o.loggingOptions())
 	ctrl.SetLogger(log)
@@ -92,7 +95,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the API server (--kubeconfig %q): %w", kubeconfig, err)
 	}
-	config.QPS = -1 // every controller bounds its own parallelism
+	config.QPS = -1 // every controller limits its own parallelism
 	config.UserAgent = "gcu-operator/" + version
 	return config, nil
 }
@@ -131,8 +134,8 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// requireCRDs waits a little for the kinds of ours to be served, as after an
-// installation in one go, then fails with what to do.
+// requireCRDs waits briefly until the CRDs are served, which may have been installed just
+// before, then fails with instructions.
 func requireCRDs(ctx context.Context, mgr ctrl.Manager) error {
 	for _, kind := range []string{"GcuResource", "UpgradePolicy", "DaemonRollout", "NodeUpgrade"} {
 		var err error

@@ -13,9 +13,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// trim keeps of objects only what the controllers read before they get into the
-// cache: most of a pod or a node is never looked at. Nothing in the cache is
-// written back as a whole, all writes are patches, so nothing is lost.
+// trim reduces objects in the cache to the fields that the controllers read. All writes are
+// patches, so the other fields are not lost.
 func trim() toolscache.TransformFunc {
 	withoutManagedFields := cache.TransformStripManagedFields()
 	return func(object any) (any, error) {
@@ -35,8 +34,8 @@ func trim() toolscache.TransformFunc {
 	}
 }
 
-// trimPod keeps where the pod is, whose it is and how it is. Of pods that belong
-// neither to a DaemonSet nor to a gr only the name is left.
+// trimPod keeps the node, the owner and the state of a pod; of pods of neither a DaemonSet
+// nor a gr only the identity.
 func trimPod(pod *corev1.Pod) {
 	owner := metav1.GetControllerOf(pod)
 	if (owner == nil || owner.Kind != "DaemonSet") && pod.Labels[topsv1.LabelGcuResource] == "" {
@@ -49,7 +48,7 @@ func trimPod(pod *corev1.Pod) {
 	pod.GenerateName, pod.Annotations = "", nil
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Affinity: pod.Spec.Affinity}
 	if pod.Spec.NodeName != "" {
-		pod.Spec.Affinity = nil // it named the node for the scheduler
+		pod.Spec.Affinity = nil // it is only for the scheduler
 	}
 	pod.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase,
@@ -61,9 +60,9 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// trimContainers keeps of the containers that wait or were restarted why they do, what
-// they said last, since when they run and how often they restarted: one that was never restarted
-// began before its pod was Ready.
+// trimContainers keeps, of containers that wait or were restarted, the reason, the last
+// termination message, the start time and the restarts. One that was never restarted started
+// before its pod was Ready.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	told := only(statuses, func(s *corev1.ContainerStatus) bool { return s.State.Waiting != nil || s.RestartCount > 0 })
 	for i, s := range told {
@@ -76,8 +75,8 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 	return told
 }
 
-// trimNode keeps of how the node is whether it is Ready, and what it offers besides
-// cpu, memory and so on: an operation is woken when the accelerator is back.
+// trimNode keeps condition Ready and the extended resources: an operation is reconciled when
+// the accelerator is back.
 func trimNode(node *corev1.Node) {
 	var offers corev1.ResourceList
 	for name, quantity := range node.Status.Allocatable {
@@ -95,8 +94,8 @@ func trimNode(node *corev1.Node) {
 	}
 }
 
-// trimNodeUpgrade leaves out the tasks of operations that have ended. There are
-// twenty operations per node; who writes them has read the object past the cache.
+// trimNodeUpgrade removes the tasks of ended operations, up to twenty per node. Their writers
+// read the object without the cache.
 func trimNodeUpgrade(upgrade *topsv1.NodeUpgrade) {
 	for i := range upgrade.Status.History {
 		upgrade.Status.History[i].Result = topsv1.OperationResult{}
@@ -106,7 +105,7 @@ func trimNodeUpgrade(upgrade *topsv1.NodeUpgrade) {
 	}
 }
 
-// only returns a new list of the elements to keep, nil when there is none.
+// only returns a new list of the elements to keep, nil if there are none.
 func only[T any](list []T, keep func(*T) bool) []T {
 	var kept []T
 	for i := range list {

@@ -16,10 +16,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi"
 )
 
-// addUpgradeAPI adds the REST API, unless it is off, and what finishes the
-// upgrades that were accepted, also when it is off now.
+// addUpgradeAPI adds the REST API, unless it is off, and the Recreator, which completes
+// accepted upgrades even if the API is off now.
 func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
-	// Past the cache: what a caller wrote is what the same caller reads.
+	// Without a cache: callers read their own writes.
 	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)

@@ -13,23 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 const (
-	// An answer of the API server about a token or a right is used again for so long.
+	// How long answers of the API server about a token or a right are cached.
 	tokenTTL = time.Minute
 	rightTTL = 10 * time.Second
-	// cachedAnswers bounds the memory of both.
+	// cachedAnswers bounds both caches.
 	cachedAnswers = 4096
 )
 
-// Access says who calls and what they may do. Errors about the caller are of
-// type *Refusal, with 401 or 403.
+// Access authenticates and authorizes callers. Errors about the caller are of type
+// *request.Refusal, with status 401 or 403.
 type Access interface {
-	// Known returns the user of a token that was authenticated a short while ago.
+	// Known returns the user of a token that was authenticated recently.
 	Known(token string) (authenticationv1.UserInfo, bool)
 	// Authenticate returns the user of a token.
 	Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error)
@@ -38,16 +40,16 @@ type Access interface {
 	Authorize(ctx context.Context, user authenticationv1.UserInfo, verb, name string) error
 }
 
-// TokenAccess asks the API server: a TokenReview says who calls, a
-// SubjectAccessReview whether the same is allowed with gcuresources by RBAC
-// (contract section 2.10). Use NewTokenAccess.
+// TokenAccess asks the API server: a TokenReview authenticates the caller, a
+// SubjectAccessReview checks their RBAC rights on gcuresources (contract section 2.10). Use
+// NewTokenAccess.
 type TokenAccess struct {
 	client client.Client
 	tokens *cache.LRUExpireCache
 	rights *cache.LRUExpireCache
 }
 
-// NewTokenAccess returns the access that a client asks for.
+// NewTokenAccess returns a TokenAccess that asks with a client.
 func NewTokenAccess(c client.Client, clk clock.PassiveClock) *TokenAccess {
 	return &TokenAccess{client: c, tokens: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk), rights: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk)}
 }
@@ -68,7 +70,7 @@ func (t *TokenAccess) Authenticate(ctx context.Context, token string) (authentic
 		return authenticationv1.UserInfo{}, fmt.Errorf("asking the API server who calls: %w", err)
 	}
 	if !review.Status.Authenticated {
-		return authenticationv1.UserInfo{}, refuse(http.StatusUnauthorized, "the bearer token is not valid")
+		return authenticationv1.UserInfo{}, request.Refuse(http.StatusUnauthorized, "the bearer token is not valid")
 	}
 	t.tokens.Add(sha256.Sum256([]byte(token)), review.Status.User, tokenTTL)
 	return review.Status.User, nil
@@ -94,12 +96,25 @@ func (t *TokenAccess) Authorize(ctx context.Context, user authenticationv1.UserI
 		t.rights.Add(question, allowed, rightTTL)
 	}
 	if allowed != true {
-		return refuse(http.StatusForbidden, "user %q cannot %s %s %q", user.Username, verb, grResource, name)
+		return request.Refuse(http.StatusForbidden, "user %q cannot %s %s %q", user.Username, verb, grResource, name)
 	}
 	return nil
 }
 
-// bearerToken returns the token of a request, "" when it has none.
+// authorize returns an error unless the caller may do all of verbs with the gr.
+func authorize(ctx context.Context, access Access, c call, verbs ...string) error {
+	if access == nil {
+		return nil
+	}
+	for _, verb := range verbs {
+		if err := access.Authorize(ctx, c.user, verb, c.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bearerToken returns the bearer token of a request, "" if it has none.
 func bearerToken(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

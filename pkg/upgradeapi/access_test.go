@@ -5,12 +5,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -22,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
@@ -49,7 +46,7 @@ func (a *asking) Create(ctx context.Context, o client.Object, options ...client.
 }
 
 // tokenOf makes a ServiceAccount that may use verbs on gcuresources, and returns a token of it.
-func (d *desk) tokenOf(name string, verbs ...string) string {
+func (d *testServer) tokenOf(name string, verbs ...string) string {
 	d.t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	d.make(account)
@@ -65,7 +62,7 @@ func (d *desk) tokenOf(name string, verbs ...string) string {
 }
 
 // authorized sends a request with a token, "" for none.
-func (d *desk) authorized(token, method, path, body string) answer {
+func (d *testServer) authorized(token, method, path, body string) answer {
 	d.t.Helper()
 	if token == "" {
 		return d.send(method, path, body)
@@ -75,7 +72,7 @@ func (d *desk) authorized(token, method, path, body string) answer {
 
 func TestModeToken(t *testing.T) {
 	counted := &asking{Client: apiserver.Shared(t).Client(t, apiserver.Operator)}
-	d := newDesk(t, func(o *Options) { o.Access = NewTokenAccess(counted, clock.RealClock{}) })
+	d := newTestServer(t, func(o *Options) { o.Access = NewTokenAccess(counted, clock.RealClock{}) })
 	d.create("guarded")
 	reader, writer, nobody := d.tokenOf("reader", "get", "list"), d.tokenOf("writer", "get", "update"), d.tokenOf("nobody")
 	path, recreate := "/gum/v1/gr/guarded", `{"spec": {}, "mode": "recreate"}`
@@ -125,7 +122,7 @@ func TestModeToken(t *testing.T) {
 }
 
 // signedAgain returns a token with a claim changed, signed as the API server does.
-func (d *desk) signedAgain(token string, change func(claims map[string]any)) string {
+func (d *testServer) signedAgain(token string, change func(claims map[string]any)) string {
 	d.t.Helper()
 	parts := strings.Split(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
@@ -147,7 +144,7 @@ func (d *desk) signedAgain(token string, change func(claims map[string]any)) str
 
 func TestTokensThatAreNotMeantForUsAreRefused(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Now())
-	d := newDesk(t, func(o *Options) { o.Access = NewTokenAccess(o.Client, clk) })
+	d := newTestServer(t, func(o *Options) { o.Access = NewTokenAccess(o.Client, clk) })
 	token := d.tokenOf("visitor", "list")
 	status := func(token string) int { return d.authorized(token, http.MethodGet, "/gum/v1/gr", "").status }
 	if got := status(d.signedAgain(token, func(map[string]any) {})); got != http.StatusOK {
@@ -214,23 +211,9 @@ func (a *answering) Create(_ context.Context, o client.Object, _ ...client.Creat
 	return nil
 }
 
-func TestModeNoneWarns(t *testing.T) {
-	const warning = " ERROR upgradeapi/server.go"
-	open := newDesk(t)
-	open.succeeds(http.MethodGet, "/gum/v1/gr", "") // it serves, so it has said so
-	if text := open.logged(); !strings.Contains(text, warning) || !strings.Contains(text, "anyone who can reach the port has full access") {
-		t.Errorf("got %s", text)
-	}
-	guarded := newDesk(t, func(o *Options) { o.Access = NewTokenAccess(o.Client, clock.RealClock{}) })
-	guarded.send(http.MethodGet, "/gum/v1/gr", "")
-	if text := guarded.logged(); strings.Contains(text, warning) {
-		t.Errorf("got %s", text)
-	}
-}
-
 func TestTokensThatAreGuessedAreBounded(t *testing.T) {
 	counted := &asking{Client: apiserver.Shared(t).Client(t, apiserver.Operator)}
-	d := newDesk(t, func(o *Options) {
+	d := newTestServer(t, func(o *Options) {
 		o.Access, o.Rates = NewTokenAccess(counted, clock.RealClock{}), Rates{Reads: 1000, Writes: 1e-9}
 	})
 	d.authorized("guess-1", http.MethodGet, "/gum/v1/gr", "")
@@ -241,63 +224,5 @@ func TestTokensThatAreGuessedAreBounded(t *testing.T) {
 	}
 	if n := counted.tokens.Load(); n != 1 {
 		t.Errorf("the API server was asked %d times", n)
-	}
-}
-
-// writeCertificate puts a certificate for a name, and its key, into a folder.
-func writeCertificate(t *testing.T, folder, name string) {
-	t.Helper()
-	certificate, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestACertificateIsReadAgain(t *testing.T) {
-	folder := t.TempDir()
-	writeCertificate(t, folder, "first.example.com")
-	d := newDesk(t)
-	d.serve(&Server{API: New(d.api.Options), TLS: true, CertDir: folder, Log: d.api.Log})
-	shows := func(name string) {
-		t.Helper()
-		d.until(func() string {
-			connection, err := tls.Dial("tcp", strings.TrimPrefix(d.url, "https://"), &tls.Config{InsecureSkipVerify: true}) // whose name it has is what is looked at
-			d.must(err)
-			defer connection.Close()
-			if leaf := connection.ConnectionState().PeerCertificates[0]; leaf.VerifyHostname(name) != nil {
-				return fmt.Sprintf("the certificate is that of %v, want %s", leaf.DNSNames, name)
-			}
-			return ""
-		})
-	}
-	shows("first.example.com")
-	writeCertificate(t, folder, "second.example.com")
-	shows("second.example.com")
-}
-
-func TestTLS(t *testing.T) {
-	folder := t.TempDir()
-	writeCertificate(t, folder, "gum.example.com")
-	for dir, want := range map[string]string{"": "localhost", folder: "gum.example.com"} {
-		d := newDesk(t)
-		d.serve(&Server{API: New(d.api.Options), TLS: true, CertDir: dir, Log: d.api.Log})
-		// Whose name it has is looked at, and that it is HTTP/1.1: the bounds of connections are those of requests.
-		transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-		response, err := (&http.Client{Transport: transport}).Do(d.request(t.Context(), http.MethodGet, "/gum/v1/gr", ""))
-		d.must(err)
-		_ = response.Body.Close()
-		transport.CloseIdleConnections()
-		if leaf := response.TLS.PeerCertificates[0]; response.StatusCode != http.StatusOK || response.ProtoMajor != 1 || leaf.VerifyHostname(want) != nil {
-			t.Errorf("%s %s, certificate of %v, want %s", response.Proto, response.Status, leaf.DNSNames, want)
-		}
-	}
-	server := &Server{API: New(Options{Clock: clock.RealClock{}}), Address: "127.0.0.1:0", TLS: true, CertDir: t.TempDir()}
-	if err := server.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the certificate") {
-		t.Errorf("a directory without a certificate: %v", err)
 	}
 }

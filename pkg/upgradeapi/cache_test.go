@@ -49,7 +49,7 @@ func newCache(t *testing.T) cache.Cache {
 
 func TestTheCacheShowsWhatTheAPIServerSends(t *testing.T) {
 	kept := newCache(t)
-	live, cached := newDesk(t), newDesk(t, func(o *Options) { o.Cache = kept })
+	live, cached := newTestServer(t), newTestServer(t, func(o *Options) { o.Cache = kept })
 	gr := live.create("shown")
 	live.runs("shown")
 	live.daemonSet(gr, "shown-driver", "driver")
@@ -66,26 +66,26 @@ func TestTheCacheShowsWhatTheAPIServerSends(t *testing.T) {
 	live.must(live.admin.Update(t.Context(), gr))
 	changed := live.send(http.MethodGet, "/gum/v1/gr/shown", "")
 	cached.until(func() string { return cmp.Diff(changed.body, cached.send(http.MethodGet, "/gum/v1/gr/shown", "").body) })
-	asked := cached.api.Client
-	cached.api.Client = nil // whoever asks it now, ends the test
+	asked := cached.api.cluster.Client
+	cached.api.cluster.Client = nil // whoever asks it now, ends the test
 	cached.succeeds(http.MethodGet, "/gum/v1/gr/shown", "")
 	cached.succeeds(http.MethodGet, "/gum/v1/gr/shown/resource/driver", "")
-	cached.api.Client = asked
+	cached.api.cluster.Client = asked
 }
 
 func TestWhoWritesReadsWhatWasWritten(t *testing.T) {
 	behind := &silent{Reader: apiserver.Shared(t).Client(t, apiserver.Operator), old: map[string]*topsv1.GcuResource{}}
-	d := newDesk(t, func(o *Options) { o.Cache = behind })
+	d := newTestServer(t, func(o *Options) { o.Cache = behind })
 	d.create("lagging")
 	d.create("gone")
 	for _, name := range []string{"lagging", "gone"} {
 		behind.old[name] = d.gr(name)
 	}
-	asked := d.api.Client
+	asked := d.api.cluster.Client
 	d.succeeds(http.MethodPut, "/gum/v1/gr/lagging?dryRun=true", `{"spec": {}}`)
-	d.api.Client = nil // a dry run writes nothing: the cache will do
+	d.api.cluster.Client = nil // a dry run writes nothing: the cache will do
 	d.succeeds(http.MethodGet, "/gum/v1/gr/lagging", "")
-	d.api.Client = asked
+	d.api.cluster.Client = asked
 	d.succeeds(http.MethodPut, "/gum/v1/gr/lagging", `{"spec": {"driver": {"version": "2"}}}`)
 	if got := d.succeeds(http.MethodGet, "/gum/v1/gr/lagging", ""); !strings.Contains(got.body, `"generation": 2`) {
 		t.Errorf("shown is %s", got.body)

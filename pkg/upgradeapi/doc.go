@@ -19,9 +19,8 @@
 //	                                                     | Running            |
 //	                               |<------------- delete --------------------|
 //
-// What comes next is read from facts at each look (recreation.next): the old gr
-// is there, is being deleted, is gone, the new one is there, is Running. Until
-// the new gr was created nothing else may change the gr: 409.
+// What comes next is read from facts at each look (package recreation). Until the new
+// gr was created nothing else may change the gr: 409.
 //
 // What an upgrade is limited to is said anew by each: in the request, or in the blueprint's
 // annotation upgrade-only; absent means all. A plan is made by the Planner, which decides
@@ -63,16 +62,19 @@
 // # Bounds
 //
 // Headers, bodies, connections and answers have timeouts and sizes (server.go); each
-// caller has a rate (limit.go); a blueprint is a regular file of at most 1 MiB in one
-// directory, without YAML aliases and unknown fields (folder.go, blueprint.go).
+// caller has a rate (ratelimit.go); a blueprint is a regular file of at most 1 MiB in one
+// directory (blueprintdir.go), without YAML aliases and unknown fields (package request).
 //
 // # Files
 //
-//	envelope.go, body.go, blueprint.go, recreation.go   pure: answers, bodies, blueprints, what comes next
-//	api.go, routes.go, serve.go                         what each request goes through
-//	read.go, plan.go, upgrade.go, write.go              what each route does
-//	recreator.go                                        finishes what was accepted
-//	access.go, limit.go                                 who may call, how often
-//	folder.go                                           the blueprint directory
-//	server.go, ready.go                                 port, TLS, readiness: the port is open, and grs are served
+//	server.go, readyz.go                  port, TLS, readiness: the port is open, and grs are served
+//	routes.go, api.go                     the paths, and what answers them
+//	serve.go, envelope.go                 what each request goes through, and its answer
+//	read.go, plan.go, upgrade.go,         what each route does; package request decides what is
+//	delete.go, rolloutcontrol.go          made of a gr, and what is refused
+//	resolve.go, query.go, blueprintdir.go what an upgrade is about: the gr, its blueprint, its limit
+//	recreator.go                          finishes what was accepted, step by step as package recreation says
+//	access.go, ratelimit.go               who may call, how often
+//	cluster.go, cache.go                  the API server, and the manager's cache
+//	call.go, kinds.go                     a request as the routes get it, and the kinds
 package upgradeapi

@@ -11,9 +11,11 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// Operations of an envelope. The first four are fixed by contract statement 66.
+// Operations in an envelope. Contract statement 66 fixes the first four.
 const (
 	OperationList     = "List"
 	OperationGet      = "Get"
@@ -25,14 +27,14 @@ const (
 	OperationPlan     = "Plan"
 )
 
-// Results of an envelope (contract statement 66).
+// Results in an envelope (contract statement 66).
 const (
 	ResultSuccess = "Success"
 	ResultFailed  = "Failed"
 )
 
-// envelope is every answer but the OpenAPI document (contract statement 65):
-// content comes with a success that has something to show, error with a failure.
+// envelope is the body of every response but the OpenAPI document (contract statement 65):
+// content is set on success if there is any, error on failure.
 type envelope struct {
 	Operation string `json:"operation"`
 	Result    string `json:"result"`
@@ -40,10 +42,10 @@ type envelope struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// indent is four spaces, as the contract prints answers.
+// indent is four spaces, as in the contract.
 const indent = "    "
 
-// encode returns the envelope as the contract prints it.
+// encode returns the envelope in the layout of the contract.
 func (e envelope) encode() ([]byte, error) {
 	content, isPrinted := e.Content.(printed)
 	if !isPrinted {
@@ -58,16 +60,16 @@ func (e envelope) encode() ([]byte, error) {
 	return slices.Concat(before, []byte(",\n"+indent+"\"content\": "), content, []byte("\n}\n")), nil
 }
 
-// printed is a content that is encoded already, as it stands in an envelope.
+// printed is content that is already encoded, with the indentation of an envelope.
 type printed []byte
 
-// inPrint encodes a content.
+// inPrint encodes content.
 func inPrint(content any) (printed, error) {
 	data, err := encoded(content, indent)
 	return bytes.TrimSuffix(data, []byte("\n")), err
 }
 
-// encoded returns JSON whose lines but the first begin with prefix.
+// encoded returns JSON with prefix before every line but the first.
 func encoded(value any, prefix string) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -79,37 +81,17 @@ func encoded(value any, prefix string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Refusal is an error with the HTTP status and the text that the caller gets.
-type Refusal struct {
-	Status  int
-	Message string
-}
-
-func (r *Refusal) Error() string { return r.Message }
-
-func refuse(status int, format string, args ...any) error {
-	return &Refusal{Status: status, Message: fmt.Sprintf(format, args...)}
-}
-
-func badRequest(format string, args ...any) error {
-	return refuse(http.StatusBadRequest, format, args...)
-}
-
-func conflict(format string, args ...any) error {
-	return refuse(http.StatusConflict, format, args...)
-}
-
-// apiStatuses are the statuses of the API server that are the caller's business
-// and are passed on. Others, such as 403, are about the manager's own rights.
+// apiStatuses are the statuses of the API server that are passed on to the caller. Others,
+// such as 403, are about the manager's own rights.
 var apiStatuses = map[int]bool{
 	http.StatusBadRequest: true, http.StatusNotFound: true, http.StatusConflict: true, http.StatusRequestEntityTooLarge: true,
 	http.StatusUnprocessableEntity: true, http.StatusTooManyRequests: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
 }
 
-// failure returns the HTTP status of an error (decision D8) and what is said in
-// the envelope: of an error of the API server its plain message (statement 67).
+// failure returns the HTTP status of an error (decision D8) and the message for the
+// envelope: for an error of the API server its plain message (statement 67).
 func failure(err error) (status int, message string) {
-	if refusal, ok := errors.AsType[*Refusal](err); ok {
+	if refusal, ok := errors.AsType[*request.Refusal](err); ok {
 		return refusal.Status, refusal.Message
 	}
 	if api, ok := errors.AsType[*apierrors.StatusError](err); ok {

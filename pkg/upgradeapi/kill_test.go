@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -86,7 +87,7 @@ func (m *mortal) Patch(ctx context.Context, o client.Object, patch client.Patch,
 }
 
 // finish plays the operator and the leader until nothing is left to do.
-func (d *desk) finish(leader *Recreator, name string, m *mortal) {
+func (d *testServer) finish(leader *Recreator, name string, m *mortal) {
 	d.t.Helper()
 	for range 20 {
 		if m != nil && m.isDead() {
@@ -95,7 +96,7 @@ func (d *desk) finish(leader *Recreator, name string, m *mortal) {
 		if !d.accepted(name) {
 			break
 		}
-		_, err := leader.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: recreationName(name)}})
+		_, err := leader.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: recreation.Name(name)}})
 		if err != nil && m == nil {
 			d.t.Fatal(err)
 		}
@@ -129,7 +130,7 @@ func TestAManagerThatDiesLosesNothing(t *testing.T) {
 			for _, sent := range []bool{false, true}[:min(last+1, 2)] { // it lives once
 				t.Run(fmt.Sprintf("%s, dead at write %d, which got through: %t", story.name, last, sent), func(t *testing.T) {
 					m := &mortal{Client: apiserver.Shared(t).Client(t, apiserver.Operator), last: last, sent: sent}
-					d := newDesk(t, func(o *Options) { o.Client = m })
+					d := newTestServer(t, func(o *Options) { o.Client = m })
 					name := fmt.Sprintf("killed-%d-%d-%t", i, last, sent)
 					old := d.create(name)
 					later := d.sendLater(t.Context(), story.method, "/gum/v1/gr/"+name, story.body)
@@ -161,7 +162,7 @@ func TestAManagerThatDiesLosesNothing(t *testing.T) {
 }
 
 // ends checks what became of a gr.
-func (d *desk) ends(method, story string, old *topsv1.GcuResource, begun bool) {
+func (d *testServer) ends(method, story string, old *topsv1.GcuResource, begun bool) {
 	d.t.Helper()
 	now := d.gr(old.Name)
 	switch {
@@ -183,7 +184,7 @@ func (d *desk) ends(method, story string, old *topsv1.GcuResource, begun bool) {
 // TestTheNextLeaderFinishesWhatWasAccepted has a real manager start after the
 // one that accepted an upgrade died.
 func TestTheNextLeaderFinishesWhatWasAccepted(t *testing.T) {
-	d := newDesk(t)
+	d := newTestServer(t)
 	d.create("inherited")
 	d.succeeds(http.MethodPut, "/gum/v1/gr/inherited", `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
 	d.must(d.stop())
@@ -211,7 +212,7 @@ func TestTwoUpgradesAtOnce(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			var both sync.WaitGroup
 			both.Add(2)
-			d := newDesk(t, func(o *Options) { o.Client = &meeting{Client: o.Client, both: &both} })
+			d := newTestServer(t, func(o *Options) { o.Client = &meeting{Client: o.Client, both: &both} })
 			old := d.create("contested-" + map[string]string{"inPlace": "a", "recreate": "b"}[mode])
 			var later []<-chan sent
 			for _, version := range []string{"2", "3"} {
@@ -253,8 +254,8 @@ func (m *meeting) Get(ctx context.Context, key client.ObjectKey, o client.Object
 // A status that the operator writes meanwhile does not refuse an upgrade.
 func TestAnUpgradeAndAStatusAtOnce(t *testing.T) {
 	var once sync.Once
-	var d *desk
-	d = newDesk(t, func(o *Options) {
+	var d *testServer
+	d = newTestServer(t, func(o *Options) {
 		o.Client = &between{Client: o.Client, do: func() { once.Do(func() { d.runs("reported") }) }}
 	})
 	d.create("reported")
@@ -267,8 +268,8 @@ func TestAnUpgradeAndAStatusAtOnce(t *testing.T) {
 // A deletion does not succeed when an upgrade that creates the gr again was
 // accepted after it had looked.
 func TestADeletionAndARecreationAtOnce(t *testing.T) {
-	other := newDesk(t)
-	d := newDesk(t, func(o *Options) {
+	other := newTestServer(t)
+	d := newTestServer(t, func(o *Options) {
 		o.Client = &between{Client: o.Client, do: func() {
 			other.succeeds(http.MethodPut, "/gum/v1/gr/disputed", `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
 		}}
@@ -285,7 +286,7 @@ func TestAResumeThatWasCutShortIsDoneWhenAskedAgain(t *testing.T) {
 		for _, sent := range []bool{false, true} {
 			name := fmt.Sprintf("resumed-%d-%t", last, sent)
 			m := &mortal{Client: apiserver.Shared(t).Client(t, apiserver.Operator), last: last, sent: sent}
-			d := newDesk(t, func(o *Options) { o.Client = m })
+			d := newTestServer(t, func(o *Options) { o.Client = m })
 			d.create(name, func(gr *topsv1.GcuResource) { gr.Annotations = map[string]string{topsv1.AnnotationPaused: "true"} })
 			rollout := &topsv1.DaemonRollout{}
 			rollout.Namespace, rollout.Name, rollout.Spec.TargetRef = namespace, name, topsv1.TargetRef{Kind: "GcuResource", Name: name}
@@ -294,7 +295,7 @@ func TestAResumeThatWasCutShortIsDoneWhenAskedAgain(t *testing.T) {
 			if got := d.send(http.MethodPost, "/gum/v1/gr/"+name+"/resume", ""); got.Result != ResultFailed || !m.isDead() {
 				t.Errorf("%s: %s", name, got.body)
 			}
-			newDesk(t).succeeds(http.MethodPost, "/gum/v1/gr/"+name+"/resume", "")
+			newTestServer(t).succeeds(http.MethodPost, "/gum/v1/gr/"+name+"/resume", "")
 			d.must(d.admin.Get(context.Background(), client.ObjectKeyFromObject(rollout), rollout))
 			if _, paused := d.gr(name).Annotations[topsv1.AnnotationPaused]; paused || rollout.Annotations[topsv1.AnnotationResume] == "" {
 				t.Errorf("%s: paused %t, rollout %v", name, paused, rollout.Annotations)
@@ -308,13 +309,13 @@ func TestARecreationThatReplacesAWatchedOneLosesNothing(t *testing.T) {
 	for last := 1; last <= 6; last++ {
 		for _, sent := range []bool{false, true} {
 			name := fmt.Sprintf("relayed-%d-%t", last, sent)
-			first := newDesk(t)
+			first := newTestServer(t)
 			first.create(name)
 			first.succeeds(http.MethodPut, "/gum/v1/gr/"+name, `{"spec": {"driver": {"version": "1"}}, "mode": "recreate"}`)
 			first.letGo(name)
 			first.pass(first.leader(clock.RealClock{}), name)
 			m := &mortal{Client: apiserver.Shared(t).Client(t, apiserver.Operator), last: last, sent: sent}
-			d := newDesk(t, func(o *Options) { o.Client = m })
+			d := newTestServer(t, func(o *Options) { o.Client = m })
 			old := d.gr(name)
 			got := d.send(http.MethodPut, "/gum/v1/gr/"+name, `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
 			d.finish(d.leader(clock.RealClock{}), name, m)

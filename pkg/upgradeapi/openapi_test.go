@@ -14,7 +14,7 @@ import (
 )
 
 // openAPI reads the document, which has to be a valid one.
-func (d *desk) openAPI() {
+func (d *testServer) openAPI() {
 	d.t.Helper()
 	var err error
 	if d.doc, err = openapi3.NewLoader().LoadFromData(Document); err != nil {
@@ -30,7 +30,7 @@ func (d *desk) openAPI() {
 
 // validate holds request and answer against the OpenAPI document: the answer
 // always, the request when it was accepted.
-func (d *desk) validate(request *http.Request, response *http.Response, body []byte) {
+func (d *testServer) validate(request *http.Request, response *http.Response, body []byte) {
 	d.t.Helper()
 	asked := request.Clone(context.Background())
 	asked.URL.Path, asked.URL.RawPath = strings.TrimSuffix(asked.URL.Path, "/"), ""

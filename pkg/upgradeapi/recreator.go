@@ -7,8 +7,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -22,14 +20,15 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 )
 
 const (
-	// goneInterval and runningInterval are how often the old and the new gr are
-	// looked at (contract statement 73).
+	// goneInterval and runningInterval are how often the old and the new gr are checked
+	// (contract statement 73).
 	goneInterval    = 3 * time.Second
 	runningInterval = 5 * time.Second
-	// firstRetry and lastRetry bound the time between passes that fail.
+	// firstRetry and lastRetry bound the backoff after a failure.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
@@ -37,20 +36,19 @@ const (
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;create;patch;delete
 
-// Recreator finishes the upgrades of mode recreate that the API accepted: on
-// the leader, whoever accepted them, also after a restart.
+// Recreator is the controller that completes accepted upgrades of mode recreate: on the
+// leader, whichever replica accepted them, also after a restart.
 type Recreator struct {
-	// Client writes, and reads from the API server itself, not from a cache.
+	// Client reads from the API server itself, not from a cache.
 	Client client.Client
-	// Namespace holds the recreations: the operator's own.
+	// Namespace is that of the operator, with the recreations.
 	Namespace string
-	// Log gets a line per look at a gr (contract statement 73).
-	Log logr.Logger
-	// Clock tells the time.
+	// Log gets a line per check of a gr (contract statement 73).
+	Log   logr.Logger
 	Clock clock.PassiveClock
 
-	// polls counts the looks at a gr since the last step, by recreation. Only
-	// one pass runs at a time.
+	// polls counts the checks of a gr since the last step, by recreation. Only one
+	// reconcile runs at a time.
 	polls map[types.UID]int
 }
 
@@ -73,138 +71,85 @@ func (r *Recreator) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile takes one step of a recreation. Everything is read from the API
-// server: what was seen before may be another gr's.
+// Reconcile takes one step of a recreation. It reads everything from the API server: an
+// earlier read may be of another gr of the same name.
 func (r *Recreator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	stored := &corev1.ConfigMap{}
 	if err := r.Client.Get(ctx, request.NamespacedName, stored); err != nil {
 		return ctrl.Result{}, ignoreNotFound(err, "reading ConfigMap %s", request.Name)
 	}
-	rec, err := recreationIn(stored)
+	rec, err := recreation.Read(stored)
 	if err != nil {
 		return ctrl.Result{}, reconcile.TerminalError(err)
 	}
-	present, err := find(ctx, r.Client, rec.gr.Name)
+	present, err := find(ctx, r.Client, rec.GcuResource.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	uid := rec.replaces
-	if !rec.open() {
-		uid = rec.created
-	}
-	ctx = log.IntoContext(ctx, r.Log.WithValues(logging.GcuResource(rec.gr.Name, uid)...).WithValues("requestID", rec.request))
-	return r.take(ctx, rec.next(present, r.Clock.Now()), rec, stored, present)
+	ctx = log.IntoContext(ctx, r.Log.WithValues(logging.GcuResource(rec.GcuResource.Name, rec.Subject())...).WithValues("requestID", rec.Request))
+	return r.take(ctx, rec.Next(present, r.Clock.Now()), rec, stored, present)
 }
 
 // take carries out one step.
-func (r *Recreator) take(ctx context.Context, next step, rec *recreation, stored *corev1.ConfigMap, present *topsv1.GcuResource) (ctrl.Result, error) {
+func (r *Recreator) take(ctx context.Context, next recreation.Step, rec *recreation.Recreation, stored *corev1.ConfigMap, present *topsv1.GcuResource) (ctrl.Result, error) {
 	logger := log.FromContext(ctx)
 	switch next {
-	case stepDelete:
+	case recreation.Delete:
 		return ctrl.Result{RequeueAfter: goneInterval}, remove(ctx, r.Client, present)
-	case stepAwaitGone:
+	case recreation.AwaitGone:
 		logger.Info("Waiting until the old GcuResource is gone", "retry", r.poll(rec), "message", lastMessage(present))
 		return ctrl.Result{RequeueAfter: goneInterval}, nil
-	case stepCreate:
+	case recreation.Create:
 		created, err := r.create(ctx, rec)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
 		return ctrl.Result{RequeueAfter: runningInterval}, r.storeCreated(ctx, stored, created)
-	case stepStoreCreated:
+	case recreation.StoreCreated:
 		return ctrl.Result{RequeueAfter: runningInterval}, r.storeCreated(ctx, stored, present)
-	case stepAwaitRunning:
+	case recreation.AwaitRunning:
 		logger.Info("Waiting until the new GcuResource is Running", "retry", r.poll(rec), "phase", present.Status.Phase, "message", lastMessage(present))
 		return ctrl.Result{RequeueAfter: runningInterval}, nil
-	case stepDone:
+	case recreation.Done:
 		logger.Info("The new GcuResource is Running", "retry", r.poll(rec))
-	case stepExpired:
-		logger.Error(nil, "The new GcuResource is not Running in time, it is not watched any longer", "after", upgradeDeadline, "message", lastMessage(present))
-	case stepOvertaken:
+	case recreation.Expired:
+		logger.Error(nil, "The new GcuResource is not Running in time, it is not watched any longer", "after", recreation.Deadline, "message", lastMessage(present))
+	case recreation.Overtaken:
 		told := logger.Info
-		if rec.open() {
+		if rec.Open() {
 			told = func(text string, values ...any) { logger.Error(nil, text, values...) }
 		}
-		told("Somebody else created or deleted the GcuResource, nothing more is done about the upgrade", "created", !rec.open())
+		told("Somebody else created or deleted the GcuResource, nothing more is done about the upgrade", "created", !rec.Open())
 	}
-	delete(r.polls, rec.uid)
+	delete(r.polls, rec.UID)
 	return ctrl.Result{}, forget(ctx, r.Client, stored)
 }
 
 // create creates the new gr.
-func (r *Recreator) create(ctx context.Context, rec *recreation) (*topsv1.GcuResource, error) {
+func (r *Recreator) create(ctx context.Context, rec *recreation.Recreation) (*topsv1.GcuResource, error) {
 	log.FromContext(ctx).Info("The old GcuResource is gone, creating the new one", "retry", r.poll(rec))
-	delete(r.polls, rec.uid)
-	gr := rec.successor()
+	delete(r.polls, rec.UID)
+	gr := rec.Successor()
 	if err := r.Client.Create(ctx, gr, client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return nil, fmt.Errorf("creating GcuResource %s: %w", gr.Name, err)
 	}
 	return gr, nil
 }
 
-// storeCreated stores which gr is the new one: from then on a gr that is absent
-// was deleted, and is not created again.
+// storeCreated records the UID of the new gr.
 func (r *Recreator) storeCreated(ctx context.Context, stored *corev1.ConfigMap, created *topsv1.GcuResource) error {
-	after := stored.DeepCopy()
-	after.Data[keyCreated] = string(created.UID)
-	if err := r.Client.Patch(ctx, after, locked(stored), client.FieldOwner(topsv1.ManagedBy)); err != nil {
+	if err := r.Client.Patch(ctx, recreation.WithCreated(stored, created.UID), locked(stored), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("storing that GcuResource %s was created: %w", created.Name, err)
 	}
 	return nil
 }
 
-// poll counts a look at a gr and returns how many there were before.
-func (r *Recreator) poll(rec *recreation) int {
+// poll counts a check of a gr and returns the number of earlier ones.
+func (r *Recreator) poll(rec *recreation.Recreation) int {
 	if r.polls == nil {
 		r.polls = map[types.UID]int{}
 	}
-	n := r.polls[rec.uid]
-	r.polls[rec.uid]++
+	n := r.polls[rec.UID]
+	r.polls[rec.UID]++
 	return n
-}
-
-// remove asks for the deletion of a gr, this one and no other of its name.
-func remove(ctx context.Context, c client.Client, gr *topsv1.GcuResource, options ...client.DeleteOption) error {
-	log.FromContext(ctx).Info("Deleting GcuResource", "uid", gr.UID)
-	options = append(options, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	return ignoreNotFound(c.Delete(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: gr.Name}}, options...), "deleting GcuResource %s", gr.Name)
-}
-
-// forget deletes a stored recreation, unless changed since it was read.
-func forget(ctx context.Context, c client.Client, stored *corev1.ConfigMap) error {
-	err := c.Delete(ctx, stored, client.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion})
-	return ignoreNotFound(err, "deleting ConfigMap %s", stored.Name)
-}
-
-// find returns the gr of a name, nil when there is none.
-func find(ctx context.Context, c client.Reader, name string) (*topsv1.GcuResource, error) {
-	gr := &topsv1.GcuResource{}
-	err := c.Get(ctx, client.ObjectKey{Name: name}, gr)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading GcuResource %s: %w", name, err)
-	}
-	return gr, nil
-}
-
-// lastMessage is what the newest condition of a gr says.
-func lastMessage(gr *topsv1.GcuResource) string {
-	if n := len(gr.Status.Conditions); n > 0 {
-		return gr.Status.Conditions[n-1].Message
-	}
-	return ""
-}
-
-// locked is a patch that fails when the object changed since it was read.
-func locked(before client.Object) client.Patch {
-	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-}
-
-func ignoreNotFound(err error, format string, args ...any) error {
-	if client.IgnoreNotFound(err) == nil {
-		return nil
-	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
 }

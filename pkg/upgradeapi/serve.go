@@ -10,29 +10,44 @@ import (
 	"net/url"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/gorilla/mux"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// entry is what the log tells of a request (contract statement 78).
+// entry is the log line of a request (contract statement 78).
 type entry struct {
 	operation, request, method, path, name, remote, agent, user, body string
 	begun                                                             time.Time
 }
 
-// requestID is an id that a caller may give.
+// middleware handles what all routes share: the request id, authentication, rate limits,
+// the body, the response and the log.
+type middleware struct {
+	access Access
+	limits *limits
+	// cache is notified of writes.
+	cache *objectCache
+	log   logr.Logger
+	clock clock.Clock
+}
+
+// requestID matches ids that callers may set.
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// begin gives a request its id: the caller's own when that is one.
-func (a *API) begin(w http.ResponseWriter, r *http.Request, operation string) *entry {
+// begin assigns the id of a request: the caller's own if it is valid.
+func (m *middleware) begin(w http.ResponseWriter, r *http.Request, operation string) *entry {
 	id := r.Header.Get("X-Request-Id")
 	if !requestID.MatchString(id) {
 		id = string(uuid.NewUUID())
@@ -43,22 +58,81 @@ func (a *API) begin(w http.ResponseWriter, r *http.Request, operation string) *e
 		host = r.RemoteAddr
 	}
 	return &entry{operation: operation, request: id, method: r.Method, path: r.URL.RequestURI(), name: part(r, "name"), remote: host,
-		agent: r.UserAgent(), begun: a.Clock.Now()}
+		agent: r.UserAgent(), begun: m.clock.Now()}
+}
+
+// methods dispatches to the endpoint of the method; other methods get 405.
+func (m *middleware) methods(of map[string]endpoint) http.Handler {
+	var allowed []string
+	for method := range of {
+		allowed = append(allowed, method)
+	}
+	slices.Sort(allowed)
+	other := m.notAllowed(allowed...)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e, ok := of[r.Method]; ok {
+			m.serve(w, r, e)
+			return
+		}
+		other.ServeHTTP(w, r)
+	})
+}
+
+func (m *middleware) notAllowed(allowed ...string) http.Handler {
+	list := strings.Join(allowed, ", ")
+	refusing := m.refusing(func(r *http.Request) error {
+		return request.Refuse(http.StatusMethodNotAllowed, "method %.20q is not allowed here: use %s", r.Method, list)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", list)
+		refusing.ServeHTTP(w, r)
+	})
+}
+
+// refusing answers all callers with an error.
+func (m *middleware) refusing(why func(*http.Request) error) http.Handler {
+	operations := map[string]string{http.MethodPut: OperationUpgrade, http.MethodDelete: OperationDelete}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		operation, ok := operations[r.Method]
+		if !ok {
+			operation = OperationGet
+		}
+		entry := m.begin(w, r, operation)
+		err := why(r)
+		if !m.limits.allow("address "+entry.remote, true) {
+			err = tooMany()
+		}
+		m.answer(w, entry, nil, err)
+	})
+}
+
+// document serves a text to all callers.
+func (m *middleware) document(contentType string, text []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		entry := m.begin(w, r, OperationGet)
+		if !m.limits.allow("address "+entry.remote, true) {
+			m.answer(w, entry, nil, tooMany())
+			return
+		}
+		w.Header().Set("Content-Type", contentType)
+		m.tell(entry, http.StatusOK, "")
+		m.send(w, entry, http.StatusOK, text)
+	})
 }
 
 // serve runs an endpoint.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
-	entry := a.begin(w, r, e.operation)
-	content, err := a.run(w, r, e, entry)
-	a.answer(w, entry, content, err)
+func (m *middleware) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
+	entry := m.begin(w, r, e.operation)
+	content, err := m.run(w, r, e, entry)
+	m.answer(w, entry, content, err)
 }
 
-// run admits the caller, reads the body and calls the handler. A panic is an
-// error, so that the caller is answered and the log has its line.
-func (a *API) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *entry) (content any, err error) {
+// run admits the caller, reads the body and calls the handler. It turns a panic into an
+// error, so that the request is answered and logged.
+func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *entry) (content any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			content, err = nil, a.panicked(entry, cause)
+			content, err = nil, m.panicked(entry, cause)
 		}
 	}()
 	timeout := e.timeout
@@ -68,94 +142,94 @@ func (a *API) run(w http.ResponseWriter, r *http.Request, e endpoint, entry *ent
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	c := call{name: entry.name, kind: part(r, "kind"), query: r.URL.Query(), request: entry.request, deadlines: http.NewResponseController(w)}
-	if c.user, err = a.admit(ctx, r, e, entry); err != nil {
+	if c.user, err = m.admit(ctx, r, e, entry); err != nil {
 		return nil, err
 	}
-	if c.name != "" && !validName(c.name) { // nor is it remembered, in any of the caches
+	if c.name != "" && !validName(c.name) { // keep it out of the caches
 		return nil, apierrors.NewNotFound(grResource, c.name)
 	}
-	if err := a.authorize(ctx, c, e.verb); err != nil {
+	if err := authorize(ctx, m.access, c, e.verb); err != nil {
 		return nil, err
 	}
 	if c.body, err = readBody(w, r); err != nil {
 		return nil, err
 	}
-	entry.body = loggable(c.body)
+	entry.body = request.Loggable(c.body)
 	if !e.reads {
 		if c.dryRun, err = dryRunIn(r.URL.Query()); err != nil {
 			return nil, err
 		}
-		logger := a.Log.WithValues(logging.GcuResource(c.name, "")...).WithValues("requestID", entry.request, "user", entry.user, "remote", entry.remote)
+		logger := m.log.WithValues(logging.GcuResource(c.name, "")...).WithValues("requestID", entry.request, "user", entry.user, "remote", entry.remote)
 		ctx = log.IntoContext(ctx, logger)
-		if !c.dryRun { // before as well: others may look while a deletion is waited for
-			a.written.Add(c.name, true, timeout+cacheLag)
-			defer a.written.Add(c.name, true, cacheLag)
+		if !c.dryRun { // before as well: others may read while a deletion waits
+			m.cache.wrote(c.name, timeout)
+			defer m.cache.wrote(c.name, 0)
 		}
 	}
 	return e.do(ctx, c)
 }
 
-// panicked tells of a defect of ours and returns what the caller is told.
-func (a *API) panicked(entry *entry, cause any) error {
-	a.Log.Error(fmt.Errorf("panic: %v", cause), "Failing a request", "requestID", entry.request, "stack", string(debug.Stack()))
-	return refuse(http.StatusInternalServerError, "the manager failed, its log says where: request %s", entry.request)
+// panicked logs a panic and returns the error for the caller.
+func (m *middleware) panicked(entry *entry, cause any) error {
+	m.log.Error(fmt.Errorf("panic: %v", cause), "Failing a request", "requestID", entry.request, "stack", string(debug.Stack()))
+	return request.Refuse(http.StatusInternalServerError, "the manager failed, its log says where: request %s", entry.request)
 }
 
-// admit says who calls, unless they call too often. A token that is not known
-// is counted by the address it comes from, before it is asked about.
-func (a *API) admit(ctx context.Context, r *http.Request, e endpoint, entry *entry) (authenticationv1.UserInfo, error) {
+// admit authenticates the caller and applies the rate limit. Requests with an unknown token
+// count for their address, before the API server is asked.
+func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, entry *entry) (authenticationv1.UserInfo, error) {
 	if err := sameOrigin.Check(r); err != nil {
-		return authenticationv1.UserInfo{}, refuse(http.StatusForbidden, "cross-origin request rejected: %v", err)
+		return authenticationv1.UserInfo{}, request.Refuse(http.StatusForbidden, "cross-origin request rejected: %v", err)
 	}
-	if a.Access == nil {
-		if !a.limits.allow("address "+entry.remote, e.reads) {
+	if m.access == nil {
+		if !m.limits.allow("address "+entry.remote, e.reads) {
 			return authenticationv1.UserInfo{}, tooMany()
 		}
 		return authenticationv1.UserInfo{}, nil
 	}
 	token := bearerToken(r)
-	user, known := a.Access.Known(token)
+	user, known := m.access.Known(token)
 	if !known {
-		if !a.limits.allow("address "+entry.remote, false) {
+		if !m.limits.allow("address "+entry.remote, false) {
 			return user, tooMany()
 		}
 		if token == "" {
-			return user, refuse(http.StatusUnauthorized, "a bearer token is needed: curl -H \"Authorization: Bearer $(kubectl create token ...)\"")
+			return user, request.Refuse(http.StatusUnauthorized, "a bearer token is needed: curl -H \"Authorization: Bearer $(kubectl create token ...)\"")
 		}
 		var err error
-		if user, err = a.Access.Authenticate(ctx, token); err != nil {
+		if user, err = m.access.Authenticate(ctx, token); err != nil {
 			return user, err
 		}
 	}
 	entry.user = user.Username
-	if !a.limits.allow("user "+user.Username, e.reads) {
+	if !m.limits.allow("user "+user.Username, e.reads) {
 		return user, tooMany()
 	}
 	return user, nil
 }
 
-// sameOrigin refuses what a page of another site makes a browser send: without
-// tokens the address of the browser would be all it takes.
+// sameOrigin rejects cross-origin requests of browsers: without tokens, network access would
+// suffice.
 var sameOrigin = http.NewCrossOriginProtection()
 
 func tooMany() error {
-	return refuse(http.StatusTooManyRequests, "too many requests: wait a second")
+	return request.Refuse(http.StatusTooManyRequests, "too many requests: wait a second")
 }
 
-// readBody reads the whole body before anything is done.
+// readBody reads the whole body.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBlueprintBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, request.MaxBytes))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBlueprintBytes)
+		return nil, request.Refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", request.MaxBytes)
 	}
 	if err != nil {
-		return nil, badRequest("the body could not be read: send the request again")
+		return nil, request.BadRequest("the body could not be read: send the request again")
 	}
 	return body, nil
 }
 
-// part returns a part of the path. What cannot be unescaped is no name, and is
-// not found like any other.
+// part returns a variable of the path, as it is if it cannot be unescaped: it is then not
+// found.
 func part(r *http.Request, name string) string {
 	escaped := mux.Vars(r)[name]
 	if unescaped, err := url.PathUnescape(escaped); err == nil {
@@ -165,7 +239,7 @@ func part(r *http.Request, name string) string {
 }
 
 // answer writes the envelope.
-func (a *API) answer(w http.ResponseWriter, entry *entry, content any, err error) {
+func (m *middleware) answer(w http.ResponseWriter, entry *entry, content any, err error) {
 	answer, status := envelope{Operation: entry.operation, Result: ResultSuccess, Content: content}, http.StatusOK
 	if err != nil {
 		answer.Result, answer.Content = ResultFailed, nil
@@ -174,7 +248,7 @@ func (a *API) answer(w http.ResponseWriter, entry *entry, content any, err error
 	data, err := answer.encode()
 	if err != nil {
 		status, answer = http.StatusInternalServerError, envelope{Operation: entry.operation, Result: ResultFailed, Error: err.Error()}
-		data, _ = answer.encode() // three strings
+		data, _ = answer.encode() // strings only
 	}
 	switch status {
 	case http.StatusUnauthorized:
@@ -183,33 +257,33 @@ func (a *API) answer(w http.ResponseWriter, entry *entry, content any, err error
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "application/json")
-	entry.tell(a, status, answer.Error)
-	a.send(w, entry, status, data)
+	m.tell(entry, status, answer.Error)
+	m.send(w, entry, status, data)
 }
 
-// send writes an answer; a caller who is gone is told of in the log only.
-func (a *API) send(w http.ResponseWriter, entry *entry, status int, data []byte) {
+// send writes the response; it only logs that a caller has disconnected.
+func (m *middleware) send(w http.ResponseWriter, entry *entry, status int, data []byte) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	if _, err := w.Write(data); err != nil {
-		a.Log.V(4).Info("The caller went away", "requestID", entry.request, "cause", err.Error())
+		m.log.V(4).Info("The caller went away", "requestID", entry.request, "cause", err.Error())
 	}
 }
 
-// tell writes the line of a request.
-func (e *entry) tell(a *API, status int, message string) {
+// tell logs a request.
+func (m *middleware) tell(e *entry, status int, message string) {
 	values := []any{"requestID", e.request, "operation", e.operation, "method", bounded(e.method), "path", bounded(e.path), "body", e.body, "user", e.user,
-		"remote", e.remote, "userAgent", bounded(e.agent), "status", status, "duration", a.Clock.Since(e.begun)}
+		"remote", e.remote, "userAgent", bounded(e.agent), "status", status, "duration", m.clock.Since(e.begun)}
 	if message != "" {
 		values = append(values, "failure", bounded(message))
 	}
-	a.Log.Info("Answering request", values...)
+	m.log.Info("Answering request", values...)
 }
 
-// bounded keeps what a caller sends from filling the log.
+// bounded truncates text of callers for the log.
 func bounded(text string) string {
-	if len(text) <= maxLoggedBytes {
+	if len(text) <= request.MaxLoggedBytes {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxLoggedBytes], "") + "…"
+	return strings.ToValidUTF8(text[:request.MaxLoggedBytes], "") + "…"
 }

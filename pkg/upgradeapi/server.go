@@ -20,52 +20,47 @@ import (
 )
 
 const (
-	headerTimeout = 5 * time.Second
-	defaultRead   = 10 * time.Second
-	// defaultWrite is longer than any request but a foreground deletion may take,
-	// which sets its own.
-	defaultWrite   = callTimeout + 10*time.Second
+	headerTimeout  = 5 * time.Second
+	defaultRead    = 10 * time.Second
 	idleTimeout    = 60 * time.Second
 	drainTimeout   = callTimeout + 2*time.Second
 	maxHeaderBytes = 16 << 10
-	// maxConnections bounds the memory of callers who send nothing.
+	// maxConnections bounds the memory of idle connections.
 	maxConnections = 4096
 )
 
-// Names of the files in a directory with a certificate, as in a Secret of type
-// kubernetes.io/tls.
+// File names of a certificate, as in a Secret of type kubernetes.io/tls.
 const (
 	certificateFile = "tls.crt"
 	keyFile         = "tls.key"
 )
 
-// Server serves an API: a Runnable of the manager that serves on every replica.
+// Server serves an API: a Runnable of the manager on every replica.
 type Server struct {
 	API *API
 	// Address to listen on, as net.Listen takes it. Ignored with a Listener.
 	Address string
-	// Listener to serve on instead; it is closed in the end.
+	// Listener to serve on instead; Start closes it.
 	Listener net.Listener
-	// TLS turns it on.
+	// TLS enables TLS.
 	TLS bool
-	// CertDir holds tls.crt and tls.key, which are read again when they change;
-	// "" makes a certificate nobody has signed.
+	// CertDir holds tls.crt and tls.key, which are reloaded when they change; "" means a
+	// self-signed certificate.
 	CertDir string
-	// ReadTimeout bounds how long a caller may take to send a request, 0 means 10 s;
-	// WriteTimeout how long an answer may take that does not wait, 0 means 30 s.
+	// ReadTimeout is how long sending a request may take, 0 means 10 s; WriteTimeout how
+	// long a response may take, except for foreground deletions, 0 means 30 s.
 	ReadTimeout, WriteTimeout time.Duration
-	// Log gets what is said about connections.
+	// Log gets errors of connections.
 	Log logr.Logger
 
 	serving atomic.Bool
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica
-// serves, what it accepts is stored in the cluster and finished by the leader.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves; the
+// leader completes what they accept.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Ready is a readiness check that fails while nobody is answered: before the port
-// is open, and from when the manager stops.
+// Ready is a readiness check that fails before the port is open and during shutdown.
 func (s *Server) Ready(*http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the REST API does not serve")
@@ -73,8 +68,8 @@ func (s *Server) Ready(*http.Request) error {
 	return nil
 }
 
-// Start serves until ctx is done and lets the requests that are under way
-// finish. It returns an error when it cannot serve.
+// Start serves until ctx is done, then drains open requests. It returns an error if it
+// cannot serve.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := s.listen(ctx)
 	if err != nil {
@@ -84,7 +79,7 @@ func (s *Server) Start(ctx context.Context) error {
 		Handler:           s.API.Handler(),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       cmp.Or(s.ReadTimeout, defaultRead),
-		WriteTimeout:      cmp.Or(s.WriteTimeout, defaultWrite),
+		WriteTimeout:      cmp.Or(s.WriteTimeout, answerTimeout),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.Log.V(4)), slog.LevelInfo),
@@ -117,7 +112,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// listen opens the port, with TLS when that is asked for.
+// listen opens the port, with TLS if enabled.
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	listener := s.Listener
 	if listener == nil {

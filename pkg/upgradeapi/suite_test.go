@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,16 +18,20 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -41,8 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m))
 }
 
-// desk is a served API.
-type desk struct {
+// testServer is a served API.
+type testServer struct {
 	t     *testing.T
 	admin client.Client
 	api   *API
@@ -58,10 +63,10 @@ type desk struct {
 	doc  *openapi3.T
 }
 
-// newDesk serves an API, which change may alter, without authentication.
-func newDesk(t *testing.T, change ...func(*Options)) *desk {
+// newTestServer serves an API, which change may alter, without authentication.
+func newTestServer(t *testing.T, change ...func(*Options)) *testServer {
 	t.Helper()
-	d := &desk{t: t, admin: apiserver.Shared(t).Client(t, apiserver.Admin), blueprints: t.TempDir(), log: filepath.Join(t.TempDir(), "gcu-upgrade-manager.log")}
+	d := &testServer{t: t, admin: apiserver.Shared(t).Client(t, apiserver.Admin), blueprints: t.TempDir(), log: filepath.Join(t.TempDir(), "gcu-upgrade-manager.log")}
 	o := Options{
 		Client: apiserver.Shared(t).Client(t, apiserver.Operator), Namespace: namespace, Blueprints: d.blueprints, Clock: clock.RealClock{}, Poll: 20 * time.Millisecond,
 		Log: logging.New(io.Discard, logging.Options{Format: logging.JSON, File: d.log}),
@@ -76,7 +81,7 @@ func newDesk(t *testing.T, change ...func(*Options)) *desk {
 }
 
 // serve starts a server that ends with the test.
-func (d *desk) serve(s *Server) {
+func (d *testServer) serve(s *Server) {
 	d.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -119,7 +124,7 @@ func (a answer) object(t *testing.T) *unstructured.Unstructured {
 
 // send sends a request as curl does, form content type included, and holds the
 // answer against the OpenAPI document.
-func (d *desk) send(method, path, body string, headers ...string) answer {
+func (d *testServer) send(method, path, body string, headers ...string) answer {
 	d.t.Helper()
 	request := d.request(d.t.Context(), method, path, body, headers...)
 	got, err := d.do(request)
@@ -129,7 +134,7 @@ func (d *desk) send(method, path, body string, headers ...string) answer {
 	return got
 }
 
-func (d *desk) request(ctx context.Context, method, path, body string, headers ...string) *http.Request {
+func (d *testServer) request(ctx context.Context, method, path, body string, headers ...string) *http.Request {
 	d.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, d.url+path, strings.NewReader(body))
 	if err != nil {
@@ -144,7 +149,7 @@ func (d *desk) request(ctx context.Context, method, path, body string, headers .
 	return request
 }
 
-func (d *desk) do(request *http.Request) (answer, error) {
+func (d *testServer) do(request *http.Request) (answer, error) {
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return answer{}, err
@@ -164,7 +169,7 @@ func (d *desk) do(request *http.Request) (answer, error) {
 
 // fails sends a request that has to fail with a status and an error that
 // contains a text, and leave no content.
-func (d *desk) fails(method, path, body string, status int, text string) answer {
+func (d *testServer) fails(method, path, body string, status int, text string) answer {
 	d.t.Helper()
 	got := d.send(method, path, body)
 	if got.status != status || got.Result != ResultFailed || got.Content != nil || !strings.Contains(got.Error, text) {
@@ -174,7 +179,7 @@ func (d *desk) fails(method, path, body string, status int, text string) answer 
 }
 
 // succeeds sends a request that has to succeed.
-func (d *desk) succeeds(method, path, body string) answer {
+func (d *testServer) succeeds(method, path, body string) answer {
 	d.t.Helper()
 	got := d.send(method, path, body)
 	if got.status != http.StatusOK || got.Result != ResultSuccess || got.Error != "" {
@@ -185,7 +190,7 @@ func (d *desk) succeeds(method, path, body string) answer {
 
 // create makes a gr with a driver of a version and the operator's finalizer,
 // and removes it when the test ends.
-func (d *desk) create(name string, change ...func(*topsv1.GcuResource)) *topsv1.GcuResource {
+func (d *testServer) create(name string, change ...func(*topsv1.GcuResource)) *topsv1.GcuResource {
 	d.t.Helper()
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{topsv1.Finalizer}},
 		Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "1.0.0"}}}
@@ -198,24 +203,24 @@ func (d *desk) create(name string, change ...func(*topsv1.GcuResource)) *topsv1.
 }
 
 // remove takes a gr and its recreation away whatever became of them.
-func (d *desk) remove(name string) {
+func (d *testServer) remove(name string) {
 	d.t.Helper()
 	ctx := context.Background()
-	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: recreationName(name)}}
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: recreation.Name(name)}}
 	d.must(client.IgnoreNotFound(d.admin.Delete(ctx, stored)))
 	d.must(client.IgnoreNotFound(d.admin.Delete(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 	d.letGo(name)
 }
 
 // letGo removes the finalizer, as the operator does when every component is gone.
-func (d *desk) letGo(name string) {
+func (d *testServer) letGo(name string) {
 	d.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	d.must(client.IgnoreNotFound(d.admin.Patch(context.Background(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)))
 }
 
 // runs writes the status of a gr whose components all run, as the operator does.
-func (d *desk) runs(name string) {
+func (d *testServer) runs(name string) {
 	d.t.Helper()
 	gr := d.gr(name)
 	before := gr.DeepCopy()
@@ -225,7 +230,7 @@ func (d *desk) runs(name string) {
 }
 
 // gr returns a gr, nil when there is none.
-func (d *desk) gr(name string) *topsv1.GcuResource {
+func (d *testServer) gr(name string) *topsv1.GcuResource {
 	d.t.Helper()
 	gr, err := find(context.Background(), d.admin, name)
 	d.must(err)
@@ -233,7 +238,7 @@ func (d *desk) gr(name string) *topsv1.GcuResource {
 }
 
 // file writes a blueprint.
-func (d *desk) file(name, content string) {
+func (d *testServer) file(name, content string) {
 	d.t.Helper()
 	d.must(os.WriteFile(filepath.Join(d.blueprints, name), []byte(content), 0o644))
 }
@@ -243,7 +248,7 @@ func blueprint(name, version string) string {
 	return fmt.Sprintf(`{"apiVersion": "topsops.enflame.com/v1", "kind": "GcuResource", "metadata": {"name": %q}, "spec": {"driver": {"version": %q}}}`, name, version)
 }
 
-func (d *desk) must(err error) {
+func (d *testServer) must(err error) {
 	d.t.Helper()
 	if err != nil {
 		d.t.Fatal(err)
@@ -251,7 +256,7 @@ func (d *desk) must(err error) {
 }
 
 // logged returns what was logged.
-func (d *desk) logged() string {
+func (d *testServer) logged() string {
 	d.t.Helper()
 	text, err := os.ReadFile(d.log)
 	d.must(err)
@@ -259,7 +264,7 @@ func (d *desk) logged() string {
 }
 
 // until waits for a condition; check returns what is still missing.
-func (d *desk) until(check func() string) {
+func (d *testServer) until(check func() string) {
 	d.t.Helper()
 	missing := check()
 	for deadline := time.Now().Add(patience); missing != "" && time.Now().Before(deadline); missing = check() {
@@ -271,8 +276,114 @@ func (d *desk) until(check func() string) {
 }
 
 // halt writes the condition Halted into a DaemonRollout, as the operator does.
-func (d *desk) halt(rollout *topsv1.DaemonRollout) {
+func (d *testServer) halt(rollout *topsv1.DaemonRollout) {
 	d.t.Helper()
 	rollout.Status.Conditions = []metav1.Condition{{Type: topsv1.RolloutHalted, Status: metav1.ConditionTrue, Reason: "CrashLoop", LastTransitionTime: metav1.Now()}}
 	d.must(d.admin.Status().Update(context.Background(), rollout))
+}
+
+// sent is an answer that is on its way.
+type sent struct {
+	answer answer
+	err    error
+}
+
+// sendLater sends a request and returns where its answer will be.
+func (d *testServer) sendLater(ctx context.Context, method, path, body string) <-chan sent {
+	d.t.Helper()
+	request, got := d.request(ctx, method, path, body), make(chan sent, 1)
+	go func() {
+		a, err := d.do(request)
+		got <- sent{a, err}
+	}()
+	return got
+}
+
+// goes waits until the deletion of a gr is asked for.
+func (d *testServer) goes(name string) {
+	d.t.Helper()
+	d.until(func() string {
+		if d.gr(name).DeletionTimestamp == nil {
+			return "nobody deletes " + name
+		}
+		return ""
+	})
+}
+
+// after waits for an answer.
+func (d *testServer) after(later <-chan sent) answer {
+	d.t.Helper()
+	select {
+	case got := <-later:
+		d.must(got.err)
+		return got.answer
+	case <-time.After(patience):
+		d.t.Fatal("no answer")
+		return answer{}
+	}
+}
+
+// ownedMeta is the metadata of an object that a gr deployed.
+func ownedMeta(gr *topsv1.GcuResource, name, component string) metav1.ObjectMeta {
+	labels := map[string]string{topsv1.LabelGcuResource: gr.Name}
+	if component != "" {
+		labels[topsv1.LabelComponent] = component
+	}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: gr.Name, UID: gr.UID, Controller: ptr.To(true)}}}
+}
+
+// make creates an object that goes with the test.
+func (d *testServer) make(object client.Object) {
+	d.t.Helper()
+	d.must(d.admin.Create(context.Background(), object))
+	d.t.Cleanup(func() { d.must(client.IgnoreNotFound(d.admin.Delete(context.Background(), object))) })
+}
+
+// daemonSet deploys a component of a gr, as the operator does.
+func (d *testServer) daemonSet(gr *topsv1.GcuResource, name, component string) {
+	d.t.Helper()
+	labels := map[string]string{"app.kubernetes.io/name": name}
+	ds := &appsv1.DaemonSet{ObjectMeta: ownedMeta(gr, name, component)}
+	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	ds.Spec.Template.Labels = labels
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: name, Image: "artifact.enflame.cn/galaxy_docker_hub/gcu/gcu-driver:latest"}}
+	d.make(ds)
+}
+
+// revision keeps a spec of a gr, as the operator does.
+func (d *testServer) revision(gr *topsv1.GcuResource, name string, number int64) {
+	d.t.Helper()
+	d.make(&appsv1.ControllerRevision{ObjectMeta: ownedMeta(gr, name, ""), Revision: number, Data: runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}})
+}
+
+// plainSuccess is the whole answer of an upgrade or a deletion.
+func plainSuccess(operation string) string {
+	return fmt.Sprintf("{\n    \"operation\": %q,\n    \"result\": \"Success\"\n}\n", operation)
+}
+
+// envelopeIn reads an answer, which has to be an envelope as it is printed.
+func envelopeIn(t *testing.T, w *httptest.ResponseRecorder) envelope {
+	t.Helper()
+	var e envelope
+	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || !strings.HasPrefix(w.Body.String(), "{\n    \"operation\": ") {
+		t.Errorf("no envelope: %v: %s", err, w.Body)
+	}
+	if failed := w.Code != http.StatusOK; failed != (e.Result == ResultFailed) || failed != (e.Error != "") || e.Operation == "" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	return e
+}
+
+// strategy gives a gr an upgrade strategy.
+func strategy(s string) func(*topsv1.GcuResource) {
+	return func(gr *topsv1.GcuResource) { gr.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: s} }
+}
+
+// node makes a node that goes with the test.
+func (d *testServer) node(name string) {
+	d.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	d.must(d.admin.Create(d.t.Context(), node))
+	d.t.Cleanup(func() { d.must(d.admin.Delete(context.Background(), node)) })
 }

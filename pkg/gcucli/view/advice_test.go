@@ -1,10 +1,14 @@
 package view
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -39,5 +43,56 @@ func TestTheRunbooksNameWhatThePluginAdvises(t *testing.T) {
 		if !strings.HasPrefix(advice[reason], "nothing") && !named[reason] {
 			t.Errorf("docs/operate.md has no runbook for %s; the plugin says: %s", reason, advice[reason])
 		}
+	}
+}
+
+// Every reason of a node has advice, except where there is nothing to say.
+func TestEveryReasonHasAdvice(t *testing.T) {
+	silent := []string{"AtTarget", "InProgress", "AwaitingSlot", "Aborted", "Withdrawn", "Superseded", "TargetChanged", "NodeReplaced", "Succeeded", "WindingUp"}
+	for _, file := range []string{"../../daemonupdater/rollout/decision.go", "../../nodeupgrade/operation/reasons.go"} {
+		reasons := reasonsIn(t, file)
+		if len(reasons) < 20 {
+			t.Errorf("%s has only %d reasons: is this still the list?", file, len(reasons))
+		}
+		for _, reason := range reasons {
+			if (advice[reason] == "") != slices.Contains(silent, reason) {
+				t.Errorf("reason %s of %s has advice %q", reason, file, advice[reason])
+			}
+		}
+	}
+}
+
+// reasonsIn reads the values of the constants whose names begin with Reason.
+func reasonsIn(t *testing.T, file string) []string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons []string
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			return true
+		}
+		if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+			text, err := strconv.Unquote(value.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reasons = append(reasons, text)
+		}
+		return true
+	})
+	return reasons
+}
+
+func TestAdviceNamesWhatItIsAbout(t *testing.T) {
+	if got, want := adviceFor("OperationFailed", "my-gr", "n1", "driver_verify"),
+		"kubectl gcu task retry n1 driver_verify, kubectl gcu abort n1, or roll out another revision"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := adviceFor("Paused", "my-gr", "", ""), "kubectl gcu resume my-gr"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
+)
+
+// limit is the flags that limit an upgrade.
+type limit struct {
+	nodes, components []string
+	all               bool
+	command           *cobra.Command
+}
+
+func (l *limit) bind(c connection, command *cobra.Command) {
+	l.command = command
+	command.Flags().StringSliceVar(&l.nodes, "nodes", nil, "only these `nodes`, separated by commas")
+	command.Flags().StringSliceVar(&l.components, "components", nil, "only these `components`, by their keys in the spec, such as driver,toolkit")
+	command.Flags().BoolVar(&l.all, "all", false, "no limit: removes an earlier limit")
+	_ = command.RegisterFlagCompletionFunc("nodes", completeLists(c, nodeNames)) // the flags exist
+	_ = command.RegisterFlagCompletionFunc("components", completeLists(c, func(context.Context, *cluster) ([]string, error) {
+		return component.PerNode(), nil
+	}))
+}
+
+// given reports whether one of the flags is set.
+func (l *limit) given() bool {
+	return slices.ContainsFunc([]string{"nodes", "components", "all"}, l.command.Flags().Changed)
+}
+
+// cut returns the limit, nil for none. An empty list does not mean all.
+func (l *limit) cut() (*daemonset.Cut, error) {
+	for name, list := range map[string][]string{"nodes": l.nodes, "components": l.components} {
+		if l.command.Flags().Changed(name) && (len(list) == 0 || slices.Contains(list, "")) {
+			return nil, usageError("--%s has an empty name: name some, or leave it out for all", name)
+		}
+	}
+	switch {
+	case l.all && (len(l.nodes) > 0 || len(l.components) > 0):
+		return nil, usageError("--all and --nodes or --components exclude each other")
+	case len(l.nodes) == 0 && len(l.components) == 0:
+		return nil, nil
+	}
+	return &daemonset.Cut{Nodes: l.nodes, Components: l.components}, nil
+}
+
+// limitOf returns the validated limit of an upgrade, nil for none: that of the flags, else of
+// the annotation of gr, which is as in the file.
+func limitOf(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource, l *limit) (*daemonset.Cut, error) {
+	cut, err := l.cut()
+	if err == nil && !l.given() {
+		if cut, err = daemonset.CutOf(gr.Annotations); err != nil {
+			return nil, usageError("%w", err)
+		}
+	}
+	if err != nil || cut == nil {
+		return nil, err
+	}
+	checked, wrong, err := inquiry.CheckCut(ctx, cl, gr, cut)
+	switch {
+	case apierrors.IsForbidden(err):
+		fmt.Fprintln(out.ErrOut, "the names of nodes are not checked: you may not read nodes")
+		return cut, nil
+	case err != nil:
+		return nil, err
+	case wrong != "":
+		return nil, usageError("%s", wrong)
+	}
+	return checked, nil
+}
+
+// setOnly sets annotation upgrade-only, or removes it for "".
+func setOnly(o *unstructured.Unstructured, only string) {
+	annotations := o.GetAnnotations()
+	if only == "" && annotations[topsv1.AnnotationUpgradeOnly] == "" {
+		return
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[topsv1.AnnotationUpgradeOnly] = only
+	if only == "" {
+		delete(annotations, topsv1.AnnotationUpgradeOnly)
+	}
+	o.SetAnnotations(annotations)
+}

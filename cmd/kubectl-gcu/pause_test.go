@@ -1,0 +1,65 @@
+package main
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func TestPauseAndResume(t *testing.T) {
+	s := newSite(t)
+	gr := s.gr("pausing", "example.com/mine", "stays")
+	s.says(s.gcu("pause", "pausing"), exitOK, "gr pausing is paused", "kubectl gcu resume pausing")
+	s.read(gr)
+	if gr.Annotations[topsv1.AnnotationPaused] != "true" || gr.Annotations["example.com/mine"] != "stays" {
+		t.Errorf("annotations are %v", gr.Annotations)
+	}
+	onlyOursWrote(t, gr, topsv1.AnnotationPaused)
+	before := gr.ResourceVersion
+	s.says(s.gcu("pause", "pausing"), exitOK, "is paused already")
+	s.read(gr)
+	if gr.ResourceVersion != before {
+		t.Error("pausing what is paused was a write")
+	}
+	s.says(s.gcu("resume", "pausing"), exitOK, "is not paused any more")
+	s.read(gr)
+	if _, is := gr.Annotations[topsv1.AnnotationPaused]; is || gr.Annotations["example.com/mine"] != "stays" {
+		t.Errorf("annotations are %v", gr.Annotations)
+	}
+	s.says(s.gcu("resume", "pausing"), exitOK, "there is nothing to resume")
+	s.says(s.gcu("pause", "missing"), exitRefused, "there is no gr missing")
+}
+
+func TestResumeForgivesWhatHaltedARollout(t *testing.T) {
+	s := newSite(t)
+	s.gr("halting")
+	dro := s.rollout("halting", topsv1.DaemonRolloutStatus{FailedNodes: 2, Conditions: []metav1.Condition{
+		{Type: topsv1.RolloutHalted, Status: metav1.ConditionTrue, Reason: "Halted", LastTransitionTime: metav1.Now()}}})
+	s.says(s.gcu("resume", "halting"), exitOK, "resumes; failures cleared on 2 nodes")
+	s.read(dro)
+	first := dro.Annotations[topsv1.AnnotationResume]
+	onlyOursWrote(t, dro, topsv1.AnnotationResume)
+	s.says(s.gcu("resume", "halting"), exitOK)
+	s.read(dro)
+	if again := dro.Annotations[topsv1.AnnotationResume]; first == "" || again == first {
+		t.Errorf("annotation %q, then %q, want a new value", first, again)
+	}
+}
+
+func TestResumeOfAPausedGrForgivesNoFailureThatDoesNotHaltIt(t *testing.T) {
+	s := newSite(t)
+	s.gr("failing", topsv1.AnnotationPaused, "true")
+	dro := s.rollout("failing", topsv1.DaemonRolloutStatus{FailedNodes: 1})
+	s.says(s.gcu("resume", "failing"), exitOK, "is not paused any more", "1 node failed, which does not halt it; kubectl gcu resume failing again")
+	s.read(dro)
+	if len(dro.Annotations) != 0 {
+		t.Errorf("annotations are %v", dro.Annotations)
+	}
+	s.says(s.gcu("resume", "failing"), exitOK, "failures cleared on 1 node")
+	s.read(dro)
+	if dro.Annotations[topsv1.AnnotationResume] == "" {
+		t.Error("the failure is not forgiven")
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+)
+
+func rollbackCommand(c *cli) *cobra.Command {
+	var to string
+	command := &cobra.Command{
+		Use:   "rollback [GR]",
+		Short: "Restores an earlier revision of a gr",
+		Long: `Asks the operator to restore an earlier revision of a gr, by default the previous one,
+and prints what changes. The operator writes the spec, and nodes are rolled back under
+the same rules as an upgrade: kubectl gcu status shows the progress. Pods that already
+run the earlier version are not restarted.`,
+		Example: `  # Back to the previous revision
+  kubectl gcu rollback my-gr
+
+  # Back to revision 3 of kubectl gcu history
+  kubectl gcu rollback my-gr --to 3`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeResources(c.connection),
+		RunE: c.onResource(func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error {
+			return rollBack(ctx, c.terminal, cl, gr.Name, to)
+		}),
+	}
+	command.Flags().StringVar(&to, "to", "", "`revision` to go back to, by number or name; default: the one before the present")
+	_ = command.RegisterFlagCompletionFunc("to", completeRevisions(c.connection)) // the flag exists
+	return command
+}
+
+func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) error {
+	var target *view.Revision
+	var changes []view.Change
+	var only string
+	err := change(ctx, cl, "", name, func(gr *topsv1.GcuResource) (bool, error) {
+		only = gr.Annotations[topsv1.AnnotationUpgradeOnly]
+		history, err := readHistory(ctx, cl, gr)
+		if err != nil {
+			return false, err
+		}
+		if target, err = view.FindRevision(history, to); err != nil {
+			return false, refused("gr %s: %w; kubectl gcu history %s lists them", name, err, name)
+		}
+		if target.Problem != "" {
+			return false, refused("gr %s: %s", name, target.Problem)
+		}
+		if changes, err = view.ChangesOf(&gr.Spec, target.Spec); err != nil || len(changes) == 0 {
+			return false, err
+		}
+		switch asked, is := gr.Annotations[topsv1.AnnotationRollbackTo]; {
+		case is && asked == target.Name:
+			return false, nil
+		case is:
+			return false, refused("a rollback of gr %s to %s is asked for already: wait for it, or take annotation %s away", name, asked, topsv1.AnnotationRollbackTo)
+		}
+		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationRollbackTo, target.Name)
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(changes) == 0 {
+		out.say("gr %s has the spec of revision %d (%s) already", name, target.Number, target.Name)
+		return nil
+	}
+	out.say("gr %s goes back to revision %d (%s):", name, target.Number, target.Name)
+	_, err = fmt.Fprint(out.Out, view.ChangesText(changes, "  "))
+	if only != "" {
+		out.say("  limited to %s, as the upgrade was: what it leaves out waits until kubectl gcu upgrade %s --all", view.LimitText(only), name)
+	}
+	return err
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// revision keeps a spec of a gr, as the operator does.
+func (s *site) revision(gr *topsv1.GcuResource, number int64, version string) string {
+	s.t.Helper()
+	data, err := json.Marshal(map[string]any{"spec": topsv1.GcuResourceSpec{Driver: specOf(gr, version)}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	name := gr.Name + "-" + strings.ReplaceAll(version, ".", "")
+	s.create(&appsv1.ControllerRevision{Revision: number, Data: runtime.RawExtension{Raw: data}, ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kube-system", Name: name, Labels: map[string]string{topsv1.LabelGcuResource: gr.Name},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: "GcuResource", Name: gr.Name, UID: gr.UID, Controller: ptr.To(true)}}}})
+	return name
+}
+
+func specOf(gr *topsv1.GcuResource, version string) *topsv1.BaseFields {
+	fields := gr.Spec.Driver.DeepCopy()
+	fields.Version = version
+	return fields
+}
+
+func TestHistoryAndRollback(t *testing.T) {
+	s := newSite(t)
+	gr := s.gr("going-back")
+	oldest, older := s.revision(gr, 1, "0.8"), s.revision(gr, 2, "0.9")
+	s.revision(gr, 3, "1.0")
+	a := s.says(s.gcu("history", "going-back"), exitOK, "present", "driver.version: 0.9 -> 1.0", older)
+	if lines := strings.Count(a.out, "\n"); lines != 4 {
+		t.Errorf("%d lines:\n%s", lines, a.out)
+	}
+	s.says(s.gcu("rollback", "going-back", "--to", "7"), exitRefused, "no revision 7 is kept; there are 3 (going-back-10)")
+	s.says(s.gcu("rollback", "going-back", "--to", "3"), exitOK, "has the spec of revision 3 (going-back-10) already")
+	s.read(gr)
+	if _, is := gr.Annotations[topsv1.AnnotationRollbackTo]; is {
+		t.Error("a rollback to the present spec was asked for")
+	}
+	s.says(s.gcu("rollback", "going-back"), exitOK, "goes back to revision 2", "driver.version: 1.0 -> 0.9")
+	s.read(gr)
+	if got := gr.Annotations[topsv1.AnnotationRollbackTo]; got != older {
+		t.Errorf("annotation is %q, want %q", got, older)
+	}
+	onlyOursWrote(t, gr, topsv1.AnnotationRollbackTo)
+	s.says(s.gcu("rollback", "going-back", "--to", oldest), exitRefused, "a rollback of gr going-back to "+older+" is asked for already")
+	s.says(s.gcu("rollback", "going-back", "--to", older), exitOK, "goes back")
+	metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradeOnly, "components=driver")
+	if err := s.Update(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	s.says(s.gcu("rollback", "going-back"), exitOK, "limited to 1 component (driver), as the upgrade was", "kubectl gcu upgrade going-back --all")
+	s.says(s.gcuWith(t.Context(), grFile("going-back", "2.0"), "upgrade", "-f", "-"), exitRefused, "a rollback of gr going-back to "+older+" is asked for")
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// site is an API server with our CRDs and roles, and the plugin.
+type site struct {
+	client.Client
+	t          *testing.T
+	config     *rest.Config
+	kubeconfig string
+}
+
+// newSite returns the API server, one for all tests: each has names of its own. There
+// is no operator: the tests play it.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	server := apiserver.Shared(t)
+	config := server.As(apiserver.Admin)
+	return &site{Client: server.Client(t, apiserver.Admin), t: t, config: config, kubeconfig: kubeconfigOf(t, config)}
+}
+
+// kubeconfigOf writes a kubeconfig.
+func kubeconfigOf(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
+	c.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u", Namespace: "somewhere-else"}
+	c.CurrentContext = "x"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// as is the plugin of a user who may do what the rules say.
+func (s *site) as(name string, rules ...rbacv1.PolicyRule) *site {
+	s.t.Helper()
+	user, err := apiserver.Shared(s.t).AddUser(envtest.User{Name: name}, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
+	s.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: name}}})
+	other := *s
+	other.kubeconfig = kubeconfigOf(s.t, user.Config())
+	s.eventually("the right", func() bool { return other.gcu("status").code != exitForbidden })
+	return &other
+}
+
+// answer is what the plugin said.
+type answer struct {
+	code     int
+	out, err string
+}
+
+// gcu runs the plugin.
+func (s *site) gcu(args ...string) answer { return s.gcuWith(s.t.Context(), "", args...) }
+
+func (s *site) gcuWith(ctx context.Context, input string, args ...string) answer {
+	var out, errOut bytes.Buffer
+	// Behind the first word: the last one is what a shell completes.
+	args = slices.Insert(args, 1, "--kubeconfig", s.kubeconfig, "--cache-dir", filepath.Join(filepath.Dir(s.kubeconfig), "cache"))
+	code := run(ctx, args, strings.NewReader(input), &out, &errOut)
+	return answer{code, out.String(), errOut.String()}
+}
+
+// says fails unless the plugin ends with a code and says all of the words.
+func (s *site) says(a answer, code int, words ...string) answer {
+	s.t.Helper()
+	if a.code != code {
+		s.t.Fatalf("exit code %d, want %d; it says\n%s%s", a.code, code, a.out, a.err)
+	}
+	for _, w := range words {
+		if !strings.Contains(a.out+a.err, w) {
+			s.t.Errorf("it does not say %q:\n%s%s", w, a.out, a.err)
+		}
+	}
+	return a
+}
+
+// create makes an object, with its status, that goes with the test.
+func (s *site) create(o client.Object) {
+	s.t.Helper()
+	withStatus := o.DeepCopyObject().(client.Object)
+	if err := s.Create(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := s.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+			s.t.Error(err)
+		}
+	})
+	withStatus.SetResourceVersion(o.GetResourceVersion())
+	withStatus.SetUID(o.GetUID())
+	if err := s.Status().Update(s.t.Context(), withStatus); client.IgnoreNotFound(err) != nil {
+		s.t.Fatal(err)
+	}
+	s.read(o)
+}
+
+// read reads an object again.
+func (s *site) read(o client.Object) {
+	s.t.Helper()
+	if err := s.Get(s.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// eventually calls check until it is true.
+func (s *site) eventually(what string, check func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !check(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("%s does not happen", what)
+		}
+	}
+}
+
+// gr makes a gr with a driver that the operator has seen.
+func (s *site) gr(name string, annotations ...string) *topsv1.GcuResource {
+	s.t.Helper()
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "1.0"}},
+		Status: topsv1.GcuResourceStatus{ObservedGeneration: 1, Phase: topsv1.PhaseRunning, ReadyResource: "1/1",
+			ResourceStatuses: []topsv1.ResourceStatus{{Name: "driver", Namespace: "kube-system", Status: topsv1.PhaseRunning}}}}
+	for i := 0; i < len(annotations); i += 2 {
+		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, annotations[i], annotations[i+1])
+	}
+	s.create(gr)
+	return gr
+}
+
+// rollout makes the DaemonRollout of a gr.
+func (s *site) rollout(name string, status topsv1.DaemonRolloutStatus) *topsv1.DaemonRollout {
+	s.t.Helper()
+	dro := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: name}}, Status: status}
+	s.create(dro)
+	return dro
+}
+
+// upgrade makes the NodeUpgrade of a node at work.
+func (s *site) upgrade(node string, edit func(*topsv1.NodeUpgrade)) *topsv1.NodeUpgrade {
+	s.t.Helper()
+	task := func(name string) topsv1.TaskName { return topsv1.TaskName(node + "_" + name) }
+	u := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	u.Spec.Operation = &topsv1.NodeOperation{ID: "op-1", NodeUID: "uid", Granted: true,
+		Targets: []topsv1.OperationTarget{{Component: "driver", Revision: "new", DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "driver", UID: "x"}}},
+		Job:     []topsv1.JobStage{{task("node_cordon")}, {task("driver_replace")}, {task("driver_verify")}, {task("node_uncordon")}}}
+	u.Status.Operation = &topsv1.OperationStatus{ID: "op-1", Phase: topsv1.OperationFailed, Held: true, Reason: "VerifyFailed", Since: metav1.Now(), StartTime: metav1.Now(),
+		Tasks: []topsv1.OperationTask{{Name: string(task("driver_replace")), State: topsv1.OperationTaskDone}, {Name: string(task("driver_verify")), State: topsv1.OperationTaskFailed}}}
+	if edit != nil {
+		edit(u)
+	}
+	s.create(u)
+	return u
+}
+
+// onlyOursWrote fails unless kubectl-gcu owns an annotation, by a patch.
+func onlyOursWrote(t *testing.T, o client.Object, field string) {
+	t.Helper()
+	if !slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == fieldManager && f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), field)
+	}) {
+		t.Errorf("field manager %s does not own %s: %+v", fieldManager, field, o.GetManagedFields())
+	}
+}
+
+// grFile is a file with a gr.
+func grFile(name, version string) string {
+	return "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: " + name + "}\nspec: {driver: {version: \"" + version + "\"}}\n"
+}

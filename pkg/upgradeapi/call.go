@@ -1,0 +1,67 @@
+package upgradeapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// callTimeout bounds the calls to the API server for one request.
+	callTimeout = 20 * time.Second
+	// answerTimeout is longer than any request takes, except a foreground deletion,
+	// which sets its own.
+	answerTimeout = callTimeout + 10*time.Second
+)
+
+// call is an authorized request.
+type call struct {
+	// name of the gr, kind of its component; "" where the route has none.
+	name, kind string
+	// body of the request, whatever its content type (contract statement 70).
+	body []byte
+	// query of the URL.
+	query url.Values
+	// dryRun makes writes dry runs.
+	dryRun bool
+	// user who sent it; empty without Access.
+	user authenticationv1.UserInfo
+	// request is the id of the request.
+	request string
+	// deadlines of the connection, for long-running requests.
+	deadlines *http.ResponseController
+}
+
+// endpoint is one method of one path.
+type endpoint struct {
+	operation string
+	// verb on gcuresources that the caller needs.
+	verb string
+	// timeout of the handler; 0 means callTimeout.
+	timeout time.Duration
+	// reads is set for read-only endpoints: they ignore dryRun and have a rate of their own.
+	reads bool
+	do    func(ctx context.Context, c call) (content any, err error)
+}
+
+func (c call) deleteOptions() []client.DeleteOption {
+	if c.dryRun {
+		return []client.DeleteOption{client.DryRunAll}
+	}
+	return nil
+}
+
+func (c call) patchOptions() []client.PatchOption {
+	options := []client.PatchOption{client.FieldOwner(fieldOwner), client.FieldValidation("Strict")}
+	if c.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return options
+}
+
+// fieldOwner is the field manager of writes on behalf of callers.
+const fieldOwner = "gcu-upgrade-manager"

@@ -1,0 +1,159 @@
+package upgradeapi
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+)
+
+// cluster reads and writes the API server without a cache.
+type cluster struct {
+	client.Client
+	// namespace is the operator's own.
+	namespace string
+}
+
+// ownedBy lists the objects of a kind that a gr controls; labels alone would include those
+// of an earlier gr of the same name. A missing gr is an error.
+func (c *cluster) ownedBy(ctx context.Context, name string, kind schema.GroupVersionKind, options ...client.ListOption) (*unstructured.UnstructuredList, error) {
+	gr, err := c.object(ctx, grKind, client.ObjectKey{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.list(ctx, kind, options...)
+	if err != nil {
+		return nil, err
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool { return !metav1.IsControlledBy(&o, gr) })
+	return list, nil
+}
+
+// object gets an object without managedFields (contract statement 68). It returns the API
+// server's error unwrapped.
+func (c *cluster) object(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	if err := c.Get(ctx, key, object); err != nil {
+		return nil, err
+	}
+	object.SetManagedFields(nil)
+	return object, nil
+}
+
+// list lists objects as object does; the API server sorts them by namespace and name.
+func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) (*unstructured.UnstructuredList, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := c.List(ctx, list, options...); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(kind)
+		list.Items[i].SetManagedFields(nil)
+	}
+	return list, nil
+}
+
+// revisions lists the ControllerRevisions of a gr.
+func (c *cluster) revisions(ctx context.Context, name string) (*unstructured.UnstructuredList, error) {
+	return c.ownedBy(ctx, name, revisionKind, client.InNamespace(c.namespace), client.MatchingLabels{topsv1.LabelGcuResource: name})
+}
+
+// present returns a gr that may be changed: neither is it being deleted nor recreated.
+func (c *cluster) present(ctx context.Context, name string) (*topsv1.GcuResource, error) {
+	gr, err := c.settled(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return gr, request.Changeable(gr)
+}
+
+// settled returns a gr that no upgrade is recreating.
+func (c *cluster) settled(ctx context.Context, name string) (*topsv1.GcuResource, error) {
+	if err := c.free(ctx, name); err != nil {
+		return nil, err
+	}
+	gr := &topsv1.GcuResource{}
+	return gr, c.Get(ctx, client.ObjectKey{Name: name}, gr)
+}
+
+// free returns an error while an upgrade is recreating a gr.
+func (c *cluster) free(ctx context.Context, name string) error {
+	rec, _, err := c.recreationOf(ctx, name)
+	if err != nil {
+		return err
+	}
+	return rec.Conflict()
+}
+
+// recreationOf returns the stored recreation of a gr, nil if there is none.
+func (c *cluster) recreationOf(ctx context.Context, name string) (*recreation.Recreation, *corev1.ConfigMap, error) {
+	stored := &corev1.ConfigMap{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: recreation.Name(name)}, stored)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the recreation of %s: %w", name, err)
+	}
+	rec, err := recreation.Read(stored)
+	return rec, stored, err
+}
+
+// remove deletes a gr by its UID: no other gr of the same name.
+func remove(ctx context.Context, c client.Client, gr *topsv1.GcuResource, options ...client.DeleteOption) error {
+	log.FromContext(ctx).Info("Deleting GcuResource", "uid", gr.UID)
+	options = append(options, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return ignoreNotFound(c.Delete(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: gr.Name}}, options...), "deleting GcuResource %s", gr.Name)
+}
+
+// forget deletes a stored recreation unless it changed since it was read.
+func forget(ctx context.Context, c client.Client, stored *corev1.ConfigMap) error {
+	err := c.Delete(ctx, stored, client.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion})
+	return ignoreNotFound(err, "deleting ConfigMap %s", stored.Name)
+}
+
+// find returns a gr, nil if there is none.
+func find(ctx context.Context, c client.Reader, name string) (*topsv1.GcuResource, error) {
+	gr := &topsv1.GcuResource{}
+	err := c.Get(ctx, client.ObjectKey{Name: name}, gr)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading GcuResource %s: %w", name, err)
+	}
+	return gr, nil
+}
+
+// lastMessage returns the message of the newest condition of a gr.
+func lastMessage(gr *topsv1.GcuResource) string {
+	if n := len(gr.Status.Conditions); n > 0 {
+		return gr.Status.Conditions[n-1].Message
+	}
+	return ""
+}
+
+// locked returns a patch that fails if the object changed since it was read.
+func locked(before client.Object) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
+
+func ignoreNotFound(err error, format string, args ...any) error {
+	if client.IgnoreNotFound(err) == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}

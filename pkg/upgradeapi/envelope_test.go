@@ -1,0 +1,41 @@
+package upgradeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+)
+
+func TestFailureHasAStatusThatFits(t *testing.T) {
+	api := func(code int32) error {
+		return fmt.Errorf("doing: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: "plain"}})
+	}
+	tests := []struct {
+		err    error
+		status int
+		says   string
+	}{
+		{request.Conflict("busy"), http.StatusConflict, "busy"},
+		{fmt.Errorf("doing: %w", request.BadRequest("bad")), http.StatusBadRequest, "bad"},
+		{api(404), 404, "plain"}, {api(409), 409, "plain"}, {api(422), 422, "plain"}, {api(429), 429, "plain"},
+		{api(403), 500, "plain"}, {api(401), 500, "plain"}, {api(500), 500, "plain"}, {api(0), 500, "plain"},
+		{fmt.Errorf("doing: %w", context.DeadlineExceeded), 504, "in time"},
+		{&url.Error{Op: "Get", URL: "x", Err: errors.New("connection refused")}, 502, "cannot be reached"},
+		{&url.Error{Op: "Get", URL: "x", Err: context.DeadlineExceeded}, 504, "in time"},
+		{errors.New("odd"), 500, "odd"},
+	}
+	for _, tt := range tests {
+		if status, message := failure(tt.err); status != tt.status || !strings.Contains(message, tt.says) {
+			t.Errorf("failure(%v) = %d %q, want %d with %q", tt.err, status, message, tt.status, tt.says)
+		}
+	}
+}

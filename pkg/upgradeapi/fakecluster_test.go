@@ -1,0 +1,126 @@
+package upgradeapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+)
+
+// fakeCluster plays an API server that has one gr, named gr, and tells what it is asked
+// to write.
+type fakeCluster struct {
+	client.Client
+	// asked are the writes, stored how many of them were no dry runs.
+	asked  []string
+	stored int
+	// annotations of the gr, recreation its ConfigMap.
+	annotations map[string]string
+	recreation  *corev1.ConfigMap
+	// refuses is the answer to a gr that is to be created; onDelete is called before one is deleted.
+	refuses  error
+	onDelete func()
+	// authenticated is what is said of every token.
+	authenticated bool
+}
+
+func (s *fakeCluster) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if stored, ok := o.(*corev1.ConfigMap); ok && s.recreation != nil {
+		s.recreation.DeepCopyInto(stored)
+		return nil
+	}
+	_, typed := o.(*topsv1.GcuResource)
+	if !typed && o.GetObjectKind().GroupVersionKind() != grKind || key.Name != "gr" {
+		return apierrors.NewNotFound(grResource, key.Name)
+	}
+	o.SetName(key.Name)
+	o.SetUID("uid-1")
+	o.SetResourceVersion("7")
+	o.SetAnnotations(s.annotations)
+	return nil
+}
+
+func (s *fakeCluster) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return nil
+}
+
+func (s *fakeCluster) Create(_ context.Context, o client.Object, options ...client.CreateOption) error {
+	switch o := o.(type) {
+	case *authenticationv1.TokenReview:
+		o.Status.Authenticated = s.authenticated
+		return nil
+	case *authorizationv1.SubjectAccessReview:
+		o.Status.Allowed = true
+		return nil
+	case *topsv1.GcuResource:
+		s.write((&client.CreateOptions{}).ApplyOptions(options).DryRun, "create gr "+o.Name+o.GenerateName)
+		return s.refuses
+	}
+	s.write((&client.CreateOptions{}).ApplyOptions(options).DryRun, "create "+o.GetName())
+	return nil
+}
+
+func (s *fakeCluster) Delete(_ context.Context, o client.Object, options ...client.DeleteOption) error {
+	applied := (&client.DeleteOptions{}).ApplyOptions(options)
+	text := "delete " + o.GetName()
+	if applied.Preconditions != nil && applied.Preconditions.UID != nil {
+		text += " with UID " + string(*applied.Preconditions.UID)
+	}
+	s.write(applied.DryRun, text)
+	if s.onDelete != nil {
+		s.onDelete()
+	}
+	return nil
+}
+
+func (s *fakeCluster) Patch(_ context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+	data, err := patch.Data(o)
+	s.write((&client.PatchOptions{}).ApplyOptions(options).DryRun, "patch "+o.GetName()+" "+string(data))
+	return err
+}
+
+func (s *fakeCluster) write(dryRun []string, what string) {
+	if isStored(dryRun) {
+		s.stored++
+	} else {
+		what = "try to " + what
+	}
+	s.asked = append(s.asked, what)
+}
+
+// answerOf answers one request with a fakeCluster behind it.
+func answerOf(s *fakeCluster, r *http.Request, change ...func(*Options)) (*httptest.ResponseRecorder, *API) {
+	o := Options{Client: s, Namespace: namespace, Blueprints: "/nowhere", Clock: clock.RealClock{}, Log: logr.Discard()}
+	for _, alter := range change {
+		alter(&o)
+	}
+	api, w := New(o), httptest.NewRecorder()
+	api.Handler().ServeHTTP(w, r)
+	return w, api
+}
+
+// only lets everybody do one verb.
+type only string
+
+func (only) Known(string) (authenticationv1.UserInfo, bool) { return authenticationv1.UserInfo{}, true }
+
+func (only) Authenticate(context.Context, string) (authenticationv1.UserInfo, error) {
+	return authenticationv1.UserInfo{}, nil
+}
+
+func (o only) Authorize(_ context.Context, _ authenticationv1.UserInfo, verb, _ string) error {
+	if verb != string(o) {
+		return request.Refuse(http.StatusForbidden, "cannot %s", verb)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package upgradeapi
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+)
+
+// Rates are requests per second of one caller; a burst is twice as many.
+type Rates struct {
+	// Reads is for GET. Writes is for all other methods, and for requests with a token
+	// that is not cached.
+	Reads, Writes rate.Limit
+}
+
+// DefaultRates suffice for people, scripts and dashboards, and keep one caller from starving
+// the others.
+var DefaultRates = Rates{Reads: 600, Writes: 40}
+
+const (
+	// callers is how many callers are remembered; the least recent is dropped.
+	callers   = 4096
+	callerTTL = 10 * time.Minute
+)
+
+// limits limits each caller separately. It is safe for concurrent use.
+type limits struct {
+	mutex sync.Mutex
+	rates Rates
+	clock clock.PassiveClock
+	known *cache.LRUExpireCache
+}
+
+// pace is the limiters of one caller.
+type pace struct{ reads, writes *rate.Limiter }
+
+func newLimits(rates Rates, clk clock.PassiveClock) *limits {
+	return &limits{rates: rates, clock: clk, known: cache.NewLRUExpireCacheWithClock(callers, clk)}
+}
+
+// allow reports whether a caller may send another request now, and counts it.
+func (l *limits) allow(caller string, reads bool) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	var p *pace
+	if known, ok := l.known.Get(caller); ok {
+		p = known.(*pace)
+	} else {
+		p = &pace{limiter(l.rates.Reads), limiter(l.rates.Writes)}
+	}
+	l.known.Add(caller, p, callerTTL)
+	if reads {
+		return p.reads.AllowN(l.clock.Now(), 1)
+	}
+	return p.writes.AllowN(l.clock.Now(), 1)
+}
+
+func limiter(limit rate.Limit) *rate.Limiter { return rate.NewLimiter(limit, max(1, int(2*limit))) }

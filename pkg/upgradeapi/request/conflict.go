@@ -1,0 +1,44 @@
+package request
+
+import (
+	"slices"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Changeable returns an error unless a gr may be changed: it is not being deleted.
+func Changeable(gr *topsv1.GcuResource) error {
+	if gr.DeletionTimestamp != nil {
+		return Conflict("GcuResource %s is being deleted: wait until it is gone", gr.Name)
+	}
+	return nil
+}
+
+// Replaceable returns an error unless the spec of a gr may be replaced: a pending rollback
+// would revert the new one.
+func Replaceable(gr *topsv1.GcuResource) error {
+	if to, asked := gr.Annotations[topsv1.AnnotationRollbackTo]; asked {
+		return Conflict("a rollback of %s to %.100q is asked for: wait until it is done", gr.Name, to)
+	}
+	return nil
+}
+
+// Unchanged returns an error if the spec of a gr has changed since before was read.
+func Unchanged(before, now *topsv1.GcuResource) error {
+	if now.UID != before.UID || now.Generation != before.Generation {
+		return Conflict("GcuResource %s was changed concurrently: review it and send the request again", now.Name)
+	}
+	return nil
+}
+
+// Restorable returns an error unless a gr can be rolled back to a revision; kept are the names of
+// all its revisions, including the present one.
+func Restorable(gr, to string, kept []string) error {
+	switch {
+	case to == topsv1.RollbackToPrevious && len(kept) < 2:
+		return Conflict("no spec of %s before the present one is kept", gr)
+	case to != topsv1.RollbackToPrevious && !slices.Contains(kept, to):
+		return Refuse(statusNotFound, "revision %.100q of %s not found: GET its revisions", to, gr)
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package upgradeapi
+
+import (
+	"context"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+)
+
+// Planner predicts upgrades and checks what they are limited to.
+type Planner interface {
+	// Plan returns what happens when present becomes wanted; approved treats every wave as
+	// approved.
+	Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, error)
+	// CheckCut validates what an upgrade of a gr is limited to and returns it normalized;
+	// wrong is why it is invalid, "" if it is valid.
+	CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (checked *daemonset.Cut, wrong string, err error)
+}
+
+// resolver reads the gr, the blueprint and the limit of an upgrade.
+type resolver struct {
+	*cluster
+	// blueprints is the directory of the blueprints.
+	blueprints string
+	// planner checks limits; nil accepts all.
+	planner Planner
+}
+
+// resolve returns a gr that may be changed, and its desired state.
+func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upgrade) (*topsv1.GcuResource, *request.Desired, error) {
+	var file []byte
+	var err error
+	if upgrade.File != "" {
+		if file, err = readBlueprint(r.blueprints, upgrade.File); err != nil {
+			return nil, nil, err
+		}
+	}
+	blueprint, err := upgrade.Blueprint(name, file)
+	if err != nil {
+		return nil, nil, err
+	}
+	gr, err := r.present(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	desired, err := upgrade.Desired(blueprint)
+	if err != nil || desired.Cut == nil || r.planner == nil {
+		return gr, desired, err
+	}
+	checked, wrong, err := r.planner.CheckCut(ctx, desired.InPlace(gr), desired.Cut)
+	if err == nil && wrong != "" {
+		err = request.BadRequest("%s", wrong)
+	}
+	desired.Cut = checked
+	return gr, desired, err
+}

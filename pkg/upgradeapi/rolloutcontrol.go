@@ -1,0 +1,95 @@
+package upgradeapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+)
+
+// rolloutControl serves pause, resume and rollback: each writes an annotation that the
+// operator acts on.
+type rolloutControl struct {
+	*cluster
+	clock clock.PassiveClock
+}
+
+// pause stops the rollout of a gr from starting further nodes.
+func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
+	if err := request.NoBody(c.body); err != nil {
+		return nil, err
+	}
+	gr, err := r.present(ctx, c.name)
+	if err != nil {
+		return nil, err
+	}
+	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, "true")
+}
+
+// resume removes a pause, and clears the failures of a halted rollout.
+func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
+	if err := request.NoBody(c.body); err != nil {
+		return nil, err
+	}
+	gr, err := r.present(ctx, c.name)
+	if err != nil {
+		return nil, err
+	}
+	rollout := &topsv1.DaemonRollout{}
+	err = r.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: c.name}, rollout)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading DaemonRollout %s: %w", c.name, err)
+	}
+	// The pause is removed last: if it is gone, everything is done.
+	if meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) {
+		if err := r.annotate(ctx, c, rollout, topsv1.AnnotationResume, r.clock.Now().UTC().Format(time.RFC3339)); err != nil {
+			return nil, err
+		}
+	}
+	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, nil)
+}
+
+// rollback requests that the operator restore an earlier spec of a gr.
+func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
+	to, err := request.ReadRollback(c.body)
+	if err != nil {
+		return nil, err
+	}
+	gr, err := r.present(ctx, c.name)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := r.revisions(ctx, c.name)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range kept.Items {
+		names = append(names, kept.Items[i].GetName())
+	}
+	if err := request.Restorable(c.name, to, names); err != nil {
+		return nil, err
+	}
+	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationRollbackTo, to)
+}
+
+// annotate sets an annotation of an object, or removes it if value is nil. It fails if
+// another object has taken the name.
+func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, key string, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "annotations": map[string]any{key: value}}})
+	if err != nil {
+		return fmt.Errorf("encoding annotation %s: %w", key, err)
+	}
+	log.FromContext(ctx).Info("Writing annotation", "annotation", key, "value", value, "dryRun", c.dryRun)
+	target := object.DeepCopyObject().(client.Object)
+	return r.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), c.patchOptions()...)
+}

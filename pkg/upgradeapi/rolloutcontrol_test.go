@@ -1,0 +1,69 @@
+package upgradeapi
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+func TestPauseResumeRollback(t *testing.T) {
+	d := newTestServer(t)
+	gr := d.create("steered")
+	path := "/gum/v1/gr/steered"
+	annotation := func(key string) string { return d.gr("steered").Annotations[key] }
+
+	d.succeeds(http.MethodPost, path+"/pause?dryRun=true", "")
+	if annotation(topsv1.AnnotationPaused) != "" {
+		t.Error("a dry run paused it")
+	}
+	if got := d.succeeds(http.MethodPost, path+"/pause", ""); got.body != plainSuccess(OperationPause) || annotation(topsv1.AnnotationPaused) != "true" {
+		t.Errorf("got %s, annotations %v", got.body, d.gr("steered").Annotations)
+	}
+	d.succeeds(http.MethodPost, path+"/resume/", "")
+	if _, paused := d.gr("steered").Annotations[topsv1.AnnotationPaused]; paused {
+		t.Error("still paused")
+	}
+	rollout := &topsv1.DaemonRollout{}
+	rollout.Namespace, rollout.Name = namespace, "steered"
+	rollout.Spec.TargetRef = topsv1.TargetRef{Kind: "GcuResource", Name: "steered"}
+	d.make(rollout)
+	resumed := func() string {
+		t.Helper()
+		d.must(d.admin.Get(context.Background(), client.ObjectKeyFromObject(rollout), rollout))
+		return rollout.Annotations[topsv1.AnnotationResume]
+	}
+	d.succeeds(http.MethodPost, path+"/resume", "")
+	if got := resumed(); got != "" {
+		t.Errorf("failures of a rollout that is not halted are forgiven: %s", got)
+	}
+	d.halt(rollout)
+	d.succeeds(http.MethodPost, path+"/resume", "")
+	if _, err := time.Parse(time.RFC3339, resumed()); err != nil {
+		t.Error(err)
+	}
+
+	d.fails(http.MethodPost, path+"/rollback", "", http.StatusConflict, "no spec of steered before the present one is kept")
+	d.revision(gr, "steered-a", 1)
+	d.revision(gr, "steered-b", 2)
+	d.fails(http.MethodPost, path+"/rollback", `{"to": "steered-c"}`, http.StatusNotFound, `revision "steered-c" of steered not found`)
+	d.fails(http.MethodPost, path+"/rollback", `{"to": ""}`, http.StatusBadRequest, "to is empty")
+	d.fails(http.MethodPost, path+"/rollback", `{"revision": "steered-a"}`, http.StatusBadRequest, "unknown field")
+	if got := annotation(topsv1.AnnotationRollbackTo); got != "" {
+		t.Errorf("what failed asks for a rollback to %q", got)
+	}
+	for body, want := range map[string]string{"": "previous", `{"to": "steered-a"}`: "steered-a"} {
+		if got := d.succeeds(http.MethodPost, path+"/rollback", body); got.body != plainSuccess(OperationRollback) || annotation(topsv1.AnnotationRollbackTo) != want {
+			t.Errorf("%s: got %s, asked for %q", body, got.body, annotation(topsv1.AnnotationRollbackTo))
+		}
+	}
+	for _, verb := range []string{"pause", "resume", "rollback"} {
+		d.fails(http.MethodPost, "/gum/v1/gr/absent/"+verb, "", http.StatusNotFound, `gcuresources.topsops.enflame.com "absent" not found`)
+		d.fails(http.MethodGet, path+"/"+verb, "", http.StatusMethodNotAllowed, "use POST")
+		d.fails(http.MethodPost, path+"/"+verb, `{"x": 1}`, http.StatusBadRequest, "")
+	}
+}
