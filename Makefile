@@ -95,7 +95,7 @@ race-programs:
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
-	go test -short ./api/... ./cmd/node-agent ./images ./pkg/daemonset ./pkg/daemonupdater/... ./pkg/drain/cordon ./pkg/drain/eviction ./pkg/gcucli/... ./pkg/gcuresource/component ./pkg/gcuresource/nodelabel ./pkg/gcuresource/plan ./pkg/gcuresource/revision ./pkg/gcuresource/state ./pkg/gcuresource/status ./pkg/hostagent ./pkg/hostagent/... ./pkg/hosttasks/hostapi ./pkg/journal ./pkg/logging ./pkg/message ./pkg/nodeapi ./pkg/nodeupgrade/operation ./pkg/preview ./pkg/preview/... ./pkg/upgradeplan
+	go test -short ./api/... ./cmd/node-agent ./images ./pkg/daemonset ./pkg/daemonupdater/... ./pkg/drain/cordon ./pkg/drain/eviction ./pkg/gcucli/... ./pkg/gcuresource/component ./pkg/gcuresource/nodelabel ./pkg/gcuresource/plan ./pkg/gcuresource/revision ./pkg/gcuresource/state ./pkg/gcuresource/status ./pkg/hostagent ./pkg/hostagent/... ./pkg/hosttasks/hostapi ./pkg/journal ./pkg/logging ./pkg/message ./pkg/nodeapi ./pkg/nodeupgrade/operation ./pkg/preview/... ./pkg/upgradeplan
 
 SIMULATIONS := ./pkg/daemonupdater ./pkg/nodeupgrade/operation
 
