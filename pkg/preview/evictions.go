@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -48,19 +47,19 @@ func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]eviction.Poli
 
 // Evict says of nodes that are drained which pods leave and what holds others. The pods
 // are those that the drains are about, by node.
-func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]corev1.Pod, budgets []policyv1.PodDisruptionBudget, now time.Time) {
+func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]eviction.Pod, budgets []policyv1.PodDisruptionBudget, now time.Time) {
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if policy, drained := drains[n.Name]; drained {
-			n.Evicts, n.Holds = evicted(n.Name, pods[n.Name], policy, now, budgets)
+			n.Evicts, n.Holds = evicted(pods[n.Name], policy, now, budgets)
 		}
 	}
 }
 
 // evicted tells which pods leave a node that is drained, and what holds the others, or
 // them: a budget that allows no eviction now.
-func evicted(node string, pods []corev1.Pod, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
-	evict, r := eviction.Decide(eviction.Facts{NodeReady: true, Pods: drain.Filter(eviction.Candidates(node, pods, policy), nil)}, policy, nil, now, now)
+func evicted(pods []eviction.Pod, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
+	evict, r := eviction.Decide(eviction.Facts{NodeReady: true, Pods: pods}, policy, nil, now, now)
 	var parts []string
 	if said := r.Message(); said != "" {
 		parts = append(parts, said)

@@ -16,6 +16,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -122,8 +123,8 @@ func (r rolloutReader) podsOfDaemonSet(ctx context.Context, ds *appsv1.DaemonSet
 // podPage is how many pods are read at a time: of a large fleet they are many.
 const podPage = 500
 
-// podsOn returns the pods that drains are about, by node.
-func (r rolloutReader) podsOn(ctx context.Context, drains map[string]eviction.Policy) (map[string][]corev1.Pod, error) {
+// podsOn returns the pods that drains are about, by node, with what kubectl's filters say.
+func (r rolloutReader) podsOn(ctx context.Context, drains map[string]eviction.Policy) (map[string][]eviction.Pod, error) {
 	pods := map[string][]corev1.Pod{}
 	for next := ""; ; {
 		var page corev1.PodList
@@ -137,7 +138,12 @@ func (r rolloutReader) podsOn(ctx context.Context, drains map[string]eviction.Po
 			}
 		}
 		if next = page.Continue; next == "" {
-			return pods, nil
+			break
 		}
 	}
+	filtered := map[string][]eviction.Pod{}
+	for node := range pods {
+		filtered[node] = drain.Filter(eviction.Candidates(node, pods[node], drains[node]), nil)
+	}
+	return filtered, nil
 }
