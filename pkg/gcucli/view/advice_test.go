@@ -49,7 +49,7 @@ func TestTheRunbooksNameWhatThePluginAdvises(t *testing.T) {
 // Every reason of a node has advice, except where there is nothing to say.
 func TestEveryReasonHasAdvice(t *testing.T) {
 	silent := []string{"AtTarget", "InProgress", "AwaitingSlot", "Aborted", "Withdrawn", "Superseded", "TargetChanged", "NodeReplaced", "Succeeded", "WindingUp"}
-	for _, file := range []string{"../../daemonupdater/rollout/decision.go", "../../nodeupgrade/operation/reasons.go"} {
+	for _, file := range []string{"../../daemonupdater/rollout/reason.go", "../../nodeupgrade/operation/reasons.go"} {
 		reasons := reasonsIn(t, file)
 		if len(reasons) < 20 {
 			t.Errorf("%s has only %d reasons: is this still the list?", file, len(reasons))
