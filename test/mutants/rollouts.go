@@ -19,8 +19,8 @@ var ofRollouts = []mutant{
 		case !$Ready: return $phase`,
 		`case $f.$updated: $*then
 		case !$Ready && !$f.outdated: return $phase`},
-	{"offline-nodes-cost", "offline nodes use up the budget", updater, "facts.include",
-		"if $node.Ready { $*then }", "if true { $*then }"},
+	{"offline-nodes-cost", "offline nodes use up the budget", updater, "group.factsOf",
+		"unavailable: $Ready && $Disturbed", "unavailable: !$Ready || $Disturbed"},
 
 	// Operations under a rollout.
 	{"driver-deleted", "the driver's pod is deleted on a node with workloads on it", updater, "fleetNode.nextPod",
@@ -95,7 +95,7 @@ var ofRollouts = []mutant{
 		"client.MergeFromWithOptions($asked[$i])"},
 	{"slot-back-ungranted", "a slot is released because its grant was not observed, and another manager grants late", updater, "settlement.settleOperation",
 		"case $end == nil: $s.$keep(&$slot)",
-		`case $end == nil && len(n.Ended) > 0 && n.Job != nil && !n.Job.Granted: $s.fleet.nodes.record(n, nil, nil)
+		`case $end == nil && n.Job != nil && !n.Job.Granted: $s.fleet.nodes.record(n, nil, nil)
 		case $end == nil: $s.$keep(&$slot)`},
 	{"operations-left", "a deleted group leaves its operations", updater, "steps.abandon",
 		"_, $err := $cancel($ctx, $RolloutKey($namespace).String())", "var $err error"},
@@ -276,7 +276,7 @@ var ofRollouts = []mutant{
 		"$count($n, -1)", "$count($n, 0)"},
 	{"lanes-keep-nodes", "a changed node stays in its old queue", updater, "Fleet.leave",
 		"if $c.nodes.Delete($n); $c.nodes.Len() == 0 { $*then }",
-		"if $c.nodes.Len() == 1 { $*then }"},
+		"if $c.nodes.Len() == 1 { $c.nodes.Delete($n); $*then }"},
 	{"labels-ignored", "a relabelled node stays in its wave", updater, "Fleet.Set",
 		"$old == nil || !maps.Equal($Labels, $nodeLabels)", "$old == nil || !maps.Equal($nodeLabels, $nodeLabels)"},
 	{"marks-stay", "slots of the last decision count in the next one", updater, "nodeIndex.clear",
