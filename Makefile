@@ -95,7 +95,7 @@ race-programs:
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
-	go test -short ./api/... ./cmd/node-agent ./images ./pkg/daemonset ./pkg/daemonupdater/... ./pkg/drain/cordon ./pkg/drain/eviction ./pkg/gcucli/... ./pkg/gcuresource/component ./pkg/gcuresource/nodelabel ./pkg/gcuresource/plan ./pkg/gcuresource/revision ./pkg/gcuresource/state ./pkg/gcuresource/status ./pkg/hostagent ./pkg/hostagent/... ./pkg/hosttasks/hostapi ./pkg/journal ./pkg/logging ./pkg/message ./pkg/nodeapi ./pkg/nodeupgrade/operation ./pkg/preview ./pkg/preview/... ./pkg/upgradeapi/recreation ./pkg/upgradeapi/request ./pkg/upgradeplan
+	go test -short ./api/... ./cmd/node-agent ./images ./pkg/daemonset ./pkg/daemonupdater/... ./pkg/drain/cordon ./pkg/drain/eviction ./pkg/gcucli/... ./pkg/gcuresource/component ./pkg/gcuresource/nodelabel ./pkg/gcuresource/plan ./pkg/gcuresource/revision ./pkg/gcuresource/state ./pkg/gcuresource/status ./pkg/hostagent/... ./pkg/hosttasks/hostapi ./pkg/journal ./pkg/logging ./pkg/message ./pkg/nodeapi ./pkg/nodeupgrade/operation ./pkg/preview/... ./pkg/upgradeapi/recreation ./pkg/upgradeapi/request ./pkg/upgradeplan
 
 SIMULATIONS := ./pkg/daemonupdater ./pkg/nodeupgrade/operation
 
@@ -125,8 +125,12 @@ lint: export GOLANGCI_LINT_CACHE = $(CACHE)/gcu-operator-lint$(CURDIR)
 lint: $(GOLANGCI_LINT) ## Run golangci-lint, go vet among its linters
 	$(GOLANGCI_LINT) run --allow-parallel-runners ./...
 
+.PHONY: layers
+layers: ## Fail when files of a package use each other in a circle, or a file, function or type is too large
+	@go run ./test/layers --check
+
 .PHONY: verify
-verify: generate tidy lint ## Generate, tidy, lint, and fail when that changes a file
+verify: generate tidy lint layers ## Generate, tidy, lint, and fail when that changes a file
 	@git diff --exit-code --stat || { echo "make verify: the files above are not up to date or not committed"; exit 1; }
 	@test -z "$$(git status --porcelain)" || { git status --short; echo "make verify: the tree is dirty: commit these files"; exit 1; }
 	@echo "make verify: everything is generated, tidy and clean"
