@@ -43,10 +43,11 @@ func TestBack(t *testing.T) {
 
 // TestMeasure measures this package, and one in which files use each other.
 func TestMeasure(t *testing.T) {
-	all, err := measure(".", "./testdata/circle")
+	loaded, err := load(".", "./testdata/circle")
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := measure(loaded)
 	if len(all) != 2 || all[0].folder != "test/layers" || all[1].folder != "test/layers/testdata/circle" {
 		t.Fatalf("measured %v", all)
 	}

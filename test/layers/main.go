@@ -10,10 +10,13 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
+
+	"golang.org/x/tools/go/packages"
 )
 
 // Size limits for readability.
@@ -37,17 +40,41 @@ func run(out *os.File, arguments []string) error {
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	all, err := measure("./api/...", "./cmd/...", "./pkg/...")
+	loaded, err := load("./api/...", "./cmd/...", "./pkg/...")
 	if err != nil {
 		return err
 	}
+	all := measure(loaded)
 	switch {
 	case *check:
-		return checkAll(all)
+		if err := checkAll(all); err != nil {
+			return err
+		}
+		return printRoads(io.Discard, loaded)
 	case *back != "":
 		printBack(out, all, *back)
 	default:
 		printTable(out, all)
+		return printRoads(out, loaded)
+	}
+	return nil
+}
+
+// printRoads prints what something is turned into on each road, and by which function.
+func printRoads(out io.Writer, loaded []*packages.Package) error {
+	for _, r := range roads {
+		ways, err := measureRoad(r, loaded)
+		if err != nil {
+			return err
+		}
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(w, "\n%s: %d struct types\n  %s\n", r.name, r.distinct(), r.shapes[0])
+		for _, made := range ways {
+			fmt.Fprintf(w, "  %s\tby %s\n", made.to, made.by)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -45,9 +45,9 @@ func (s *sized) larger(name string, size int) {
 	}
 }
 
-// measure measures the packages that match patterns, sorted by path. It fails if one
-// does not compile.
-func measure(patterns ...string) ([]measured, error) {
+// load loads the packages that match patterns, sorted by path. It fails if one does not
+// compile.
+func load(patterns ...string) ([]*packages.Package, error) {
 	loaded, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
 	}, patterns...)
@@ -55,14 +55,21 @@ func measure(patterns ...string) ([]measured, error) {
 		return nil, fmt.Errorf("loading packages: %w", err)
 	}
 	slices.SortFunc(loaded, func(a, b *packages.Package) int { return cmp.Compare(a.PkgPath, b.PkgPath) })
-	var all []measured
 	for _, p := range loaded {
 		if len(p.Errors) > 0 {
 			return nil, fmt.Errorf("loading %s: %w", p.PkgPath, p.Errors[0])
 		}
+	}
+	return loaded, nil
+}
+
+// measure measures packages.
+func measure(loaded []*packages.Package) []measured {
+	var all []measured
+	for _, p := range loaded {
 		all = append(all, measureOne(p))
 	}
-	return all, nil
+	return all
 }
 
 func measureOne(p *packages.Package) measured {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/packages"
@@ -13,8 +14,9 @@ import (
 // each is a translation that a reader has to follow.
 const maxShapes = 8
 
-// road is what something is turned into on its way, as folder.Type, in order. That each
-// one is made from the one before is measured.
+// road is what something is turned into on its way, as folder.Type, in order; a struct
+// and those that exist only in it are one shape, A|B. That each one is made from the one
+// before is measured.
 type road struct {
 	name   string
 	shapes []string
@@ -23,9 +25,24 @@ type road struct {
 // way is a function that takes one shape and makes the next.
 type way struct{ from, to, by string }
 
+// roads are the two ways to a deletion: from a POST on a node, and from the event of a
+// pod, a node or a DaemonSet.
+var roads = []road{
+	{"POST /v1/operations to DELETE", []string{
+		"pkg/ota/request.Order", "pkg/ota/request.Operation|pkg/ota/request.Part", "api/v1.UpgradeRequest", "pkg/ota/request.Request",
+		"api/v1.UpgradeRequest", "pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod|pkg/daemonupdater/rollout.Request",
+		"pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.Deletion", "api/v1.NamedPod",
+	}},
+	{"watch event to DELETE", []string{
+		"pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node", "pkg/daemonupdater/rollout.Slot",
+		"pkg/daemonupdater/rollout.Deletion", "api/v1.NamedPod",
+	}},
+}
+
 // measureRoad finds for each shape but the first a function that makes it from the one
-// before: it uses a value of that type, and has a literal of the next. It fails when
-// there is none, so that a shape in between cannot be left out.
+// before: it uses a value of that type, or of one that holds it, and has a literal or a
+// field of the next. It fails when there is none, so that a shape in between cannot be
+// left out.
 func measureRoad(r road, loaded []*packages.Package) ([]way, error) {
 	var ways []way
 	for i := 1; i < len(r.shapes); i++ {
@@ -35,37 +52,60 @@ func measureRoad(r road, loaded []*packages.Package) ([]way, error) {
 		}
 		ways = append(ways, way{r.shapes[i-1], r.shapes[i], by})
 	}
-	if len(r.shapes) > maxShapes {
-		return ways, fmt.Errorf("%s: %d struct types, more than %d: merge some", r.name, len(r.shapes), maxShapes)
+	if n := r.distinct(); n > maxShapes {
+		return ways, fmt.Errorf("%s: %d struct types, more than %d: merge some", r.name, n, maxShapes)
 	}
 	return ways, nil
 }
 
-// makerOf returns the first function that makes one shape from another, as
-// folder/file: name; "" when there is none.
+// distinct counts the shapes of a road; one that it comes back to counts once.
+func (r road) distinct() int {
+	return len(slices.Compact(slices.Sorted(slices.Values(r.shapes))))
+}
+
+// isOneOf reports whether a type is of a shape.
+func isOneOf(t types.Type, shape string) bool {
+	name := shapeOf(t)
+	return name != "" && slices.Contains(strings.Split(shape, "|"), name)
+}
+
+// makerOf returns a function that makes one shape from another, as folder: name; "" when
+// there is none. One that has the literal comes first.
 func makerOf(from, to string, loaded []*packages.Package) string {
+	other := ""
 	for _, p := range loaded {
 		for _, file := range p.Syntax {
 			for _, declaration := range file.Decls {
 				f, is := declaration.(*ast.FuncDecl)
-				if is && f.Body != nil && uses(p, f, from) && makes(p, f.Body, to) {
-					name := f.Name.Name
-					if f.Recv != nil {
-						name = receiver(f) + "." + name
-					}
-					return strings.TrimPrefix(p.PkgPath, module) + ": " + name
+				if !is || f.Body == nil || !uses(p, f, from) {
+					continue
+				}
+				literal, made := makes(p, f.Body, to)
+				if literal {
+					return nameOf(p, f)
+				}
+				if made && other == "" {
+					other = nameOf(p, f)
 				}
 			}
 		}
 	}
-	return ""
+	return other
+}
+
+func nameOf(p *packages.Package, f *ast.FuncDecl) string {
+	name := f.Name.Name
+	if f.Recv != nil {
+		name = receiver(f) + "." + name
+	}
+	return strings.TrimPrefix(p.PkgPath, module) + ": " + name
 }
 
 // uses reports whether a function has a value of a type.
 func uses(p *packages.Package, f *ast.FuncDecl, shape string) bool {
 	found := false
 	ast.Inspect(f, func(n ast.Node) bool {
-		if e, is := n.(ast.Expr); is && shapeOf(p.TypesInfo.TypeOf(e)) == shape {
+		if e, is := n.(ast.Expr); is && holds(p.TypesInfo.TypeOf(e), shape, maxDepth) {
 			found = true
 		}
 		return !found
@@ -73,16 +113,49 @@ func uses(p *packages.Package, f *ast.FuncDecl, shape string) bool {
 	return found
 }
 
-// makes reports whether a function has a literal of a type.
-func makes(p *packages.Package, body *ast.BlockStmt, shape string) bool {
-	found := false
-	ast.Inspect(body, func(n ast.Node) bool {
-		if l, is := n.(*ast.CompositeLit); is && shapeOf(p.TypesInfo.TypeOf(l)) == shape {
-			found = true
+// maxDepth is how many structs deep a shape may lie in another.
+const maxDepth = 4
+
+// holds reports whether a type is a shape, or has it in its fields, behind pointers and
+// in slices.
+func holds(t types.Type, shape string, depth int) bool {
+	if t == nil || depth == 0 {
+		return false
+	}
+	if isOneOf(t, shape) {
+		return true
+	}
+	switch u := t.Underlying().(type) {
+	case *types.Pointer:
+		return holds(u.Elem(), shape, depth)
+	case *types.Slice:
+		return holds(u.Elem(), shape, depth)
+	case *types.Struct:
+		for field := range u.Fields() {
+			if holds(field.Type(), shape, depth-1) {
+				return true
+			}
 		}
-		return !found
+	}
+	return false
+}
+
+// makes reports whether a function has a literal of a type, and whether it has one,
+// calls what returns one, or takes one out of a field.
+func makes(p *packages.Package, body *ast.BlockStmt, shape string) (literal, made bool) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch e := n.(type) {
+		case *ast.CompositeLit:
+			literal = literal || isOneOf(p.TypesInfo.TypeOf(e), shape)
+		case *ast.CallExpr:
+			made = made || isOneOf(p.TypesInfo.TypeOf(e), shape)
+		case *ast.SelectorExpr:
+			field := p.TypesInfo.Selections[e]
+			made = made || field != nil && field.Kind() == types.FieldVal && isOneOf(field.Type(), shape)
+		}
+		return true
 	})
-	return found
+	return literal, made || literal
 }
 
 // shapeOf names a struct type of the module as folder.Type, also behind a pointer; "" for
