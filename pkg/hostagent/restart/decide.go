@@ -32,7 +32,7 @@ const (
 	Begin
 	// Attempt records the attempt, then has the service manager restart the engine.
 	Attempt
-	// Wait, and look again.
+	// Wait waits, then looks again.
 	Wait
 	// Finish records the result for good.
 	Finish
