@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -116,11 +117,19 @@ func (n *nodeReader) keep(next *request.Node) {
 
 // versionsOf names a state of the pods and DaemonSets of a node.
 func versionsOf(n *request.Node) string {
-	version := ""
+	var version strings.Builder
 	for i := range n.Pods.Items {
-		version += string(n.Pods.Items[i].UID) + "/" + n.Pods.Items[i].ResourceVersion + " "
+		fmt.Fprintf(&version, "%s/%s ", n.Pods.Items[i].UID, n.Pods.Items[i].ResourceVersion)
 	}
-	return version + fmt.Sprint(n.DaemonSets)
+	for _, ds := range n.DaemonSets {
+		var target request.Template
+		if ds.Target != nil {
+			target = *ds.Target
+		}
+		ds.Target = nil
+		fmt.Fprintf(&version, "%+v %+v ", ds, target)
+	}
+	return version.String()
 }
 
 // look reads the pods of this node, and the DaemonSets that own them: those of which

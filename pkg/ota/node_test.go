@@ -1,0 +1,24 @@
+package ota
+
+import (
+	"testing"
+
+	"github.com/topsops/gcu-operator/pkg/ota/request"
+)
+
+// TestVersionsOfComparesTargetsByContent: a node that was read again and has not changed
+// is not written again, though its targets lie elsewhere in memory.
+func TestVersionsOfComparesTargetsByContent(t *testing.T) {
+	node := func(revision string) *request.Node {
+		return &request.Node{DaemonSets: []request.DaemonSet{{Component: "driver", Target: &request.Template{Revision: revision}}}}
+	}
+	if versionsOf(node("a")) != versionsOf(node("a")) {
+		t.Error("two readings of the same node differ")
+	}
+	if versionsOf(node("a")) == versionsOf(node("b")) {
+		t.Error("another target is not noticed")
+	}
+	if unknown := (&request.Node{DaemonSets: []request.DaemonSet{{Component: "driver"}}}); versionsOf(unknown) == versionsOf(node("a")) {
+		t.Error("a target that becomes known is not noticed")
+	}
+}
