@@ -105,9 +105,9 @@ func resumeRollout(ctx context.Context, out terminal, cl *cluster, name string) 
 
 // clearFailures lets failed nodes be retried.
 func clearFailures(ctx context.Context, out terminal, cl *cluster, name string) error {
-	var forgiven int32
+	var cleared int32
 	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
-		if forgiven = dro.Status.FailedNodes; forgiven == 0 && !halted(dro) {
+		if cleared = dro.Status.FailedNodes; cleared == 0 && !halted(dro) {
 			return false, nil
 		}
 		metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationResume, time.Now().UTC().Format(time.RFC3339Nano))
@@ -116,7 +116,7 @@ func clearFailures(ctx context.Context, out terminal, cl *cluster, name string) 
 	if err != nil {
 		return err
 	}
-	out.say("the rollout of gr %s resumes; failures cleared on %s", name, message.Count(int(forgiven), "node"))
+	out.say("the rollout of gr %s resumes; failures cleared on %s", name, message.Count(int(cleared), "node"))
 	return nil
 }
 

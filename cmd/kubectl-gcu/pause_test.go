@@ -60,6 +60,6 @@ func TestResumeOfAPausedGrForgivesNoFailureThatDoesNotHaltIt(t *testing.T) {
 	s.says(s.gcu("resume", "failing"), exitOK, "failures cleared on 1 node")
 	s.read(dro)
 	if dro.Annotations[topsv1.AnnotationResume] == "" {
-		t.Error("the failure is not forgiven")
+		t.Error("the failure is not cleared")
 	}
 }

@@ -18,7 +18,7 @@ const (
 	ByAdministrator Holder = "administrator"
 )
 
-// Hold is the wish that no rollout start anything on a node. What is in flight there
+// Hold excludes a node from upgrades: no rollout starts anything on it. What is in flight there
 // goes on. Holds are comparable.
 type Hold struct {
 	By Holder

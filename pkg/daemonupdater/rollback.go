@@ -98,7 +98,7 @@ func (s rollbackStep) undo(ctx context.Context, p *pass, m observed.Member, hash
 
 // askForSpec asks the gcuresource controller, by annotation, to restore the spec
 // of a good revision. It does so only while the DaemonSets are what the gr's
-// present spec and annotations ask for: a newer wish of a person wins.
+// present spec and annotations ask for: a newer spec wins.
 func (s rollbackStep) askForSpec(ctx context.Context, p *pass, to *topsv1.KnownGoodRevision) (wait time.Duration, err error) {
 	owner := observed.GcuResourceOwner(p.Members[0].DaemonSet)
 	var gr topsv1.GcuResource

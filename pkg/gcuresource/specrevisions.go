@@ -30,13 +30,13 @@ type revisionKeeper struct {
 // the next one starts from there. failure says why what the annotation asks for
 // cannot be restored; then nothing was changed.
 func (r revisionKeeper) follow(ctx context.Context, gr *topsv1.GcuResource) (restored bool, failure *state.Failure, err error) {
-	wish, asked := gr.Annotations[topsv1.AnnotationRollbackTo]
+	wanted, asked := gr.Annotations[topsv1.AnnotationRollbackTo]
 	h, err := r.keepSpec(ctx, gr, asked)
 	if err != nil {
 		return false, nil, err
 	}
 	if asked {
-		restored, failure, err = r.restore(ctx, gr, h, wish)
+		restored, failure, err = r.restore(ctx, gr, h, wanted)
 		if restored || err != nil {
 			return restored, failure, err
 		}
@@ -149,8 +149,8 @@ func (r revisionKeeper) remove(ctx context.Context, stored *appsv1.ControllerRev
 // restore writes the spec of a revision into the gr. The same write takes away
 // the annotation that asked for it and notes what was restored, so there is
 // nothing to resume: it is done, or it was not begun.
-func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *revision.History, wish string) (restored bool, failure *state.Failure, err error) {
-	stored, failure := h.Target(wish)
+func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *revision.History, wanted string) (restored bool, failure *state.Failure, err error) {
+	stored, failure := h.Target(wanted)
 	if failure != nil {
 		return false, failure, nil
 	}

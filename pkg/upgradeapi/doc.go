@@ -47,7 +47,7 @@
 //	DELETE /gr/{name}                Delete    {"policy": background or foreground}
 //	POST   /gr/{name}/rollback       Rollback  {"to": "previous" or a revision}
 //	POST   /gr/{name}/pause          Pause
-//	POST   /gr/{name}/resume         Resume    a pause is over, the failures of a halt are forgiven
+//	POST   /gr/{name}/resume         Resume    a pause is over, the failures of a halt are cleared
 //	GET    /openapi.yaml             this API, for programs
 //
 // ?dryRun=true on what changes something: the API server checks and stores nothing.

@@ -39,7 +39,7 @@ func TestPauseResumeRollback(t *testing.T) {
 	}
 	d.succeeds(http.MethodPost, path+"/resume", "")
 	if got := resumed(); got != "" {
-		t.Errorf("failures of a rollout that is not halted are forgiven: %s", got)
+		t.Errorf("failures of a rollout that is not halted are cleared: %s", got)
 	}
 	d.halt(rollout)
 	d.succeeds(http.MethodPost, path+"/resume", "")

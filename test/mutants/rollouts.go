@@ -101,7 +101,7 @@ var ofRollouts = []mutant{
 		"_, $err := $cancel($ctx, $RolloutKey($namespace).String())", "var $err error"},
 
 	{"own-node-first", "the operator's own node is not drained last", updater, "group.place",
-		"case $Home: return 2", "case $Home: return -2"},
+		"case $HostsOperator: return 2", "case $HostsOperator: return -2"},
 
 	// Slots and deletions.
 	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", updater, "settlement.settleAtOnce",

@@ -66,7 +66,7 @@ const zoneLabel = corev1.LabelTopologyZone
 // on it. The revision is that of the input.
 func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Time) rollout.Node {
 	node, requests := of.Object, openRequests(of.Upgrade)
-	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel], Home: s.OperatorNode != "" && node.Name == s.OperatorNode,
+	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel], HostsOperator: s.OperatorNode != "" && node.Name == s.OperatorNode,
 		LeftOut: !s.cut().HasNode(node.Name)}
 	if s.Policy != nil {
 		describeNode(&n, node, &s.Policy.Spec, known)

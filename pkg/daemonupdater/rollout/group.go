@@ -78,7 +78,7 @@ func (g *group) isPrepared(node *Node) bool {
 // place is that of a node in the order of its wave: lower is earlier.
 func (g *group) place(node *Node) int {
 	switch {
-	case node.Home:
+	case node.HostsOperator:
 		return 2
 	case !node.ControlPlane || g.policy.ControlPlane == ControlPlaneAny:
 		return 0

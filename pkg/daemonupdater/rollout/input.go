@@ -67,8 +67,8 @@ type Node struct {
 	ControlPlane bool
 	// LeftOut: the upgrade is limited to other nodes.
 	LeftOut bool
-	// Home: the operator runs on it, so it is the last of its wave.
-	Home bool
+	// HostsOperator: the operator runs on it, so it is the last of its wave.
+	HostsOperator bool
 	// TimeZone is the node's own zone for the maintenance window; nil when it has
 	// none. ZoneError says what is wrong with the one it names.
 	TimeZone  *time.Location
@@ -82,7 +82,7 @@ type Node struct {
 	// there is none. Ended are those that have, of whatever group, the newest last.
 	Job   *Job
 	Ended []End
-	// Holds are wishes of people that nothing be started on it.
+	// Holds exclude it from upgrades.
 	Holds []daemonset.Hold
 	// Disturbed: an operation, of whatever group, may have the node out of service.
 	Disturbed bool
@@ -118,7 +118,7 @@ type Pod struct {
 // isAbsent reports whether a pod is missing or terminating.
 func (p *Pod) isAbsent() bool { return p.UID == "" || p.Terminating }
 
-// Request is a wish made at the node that this very pod be replaced.
+// Request asks, on the node, that this very pod be replaced.
 type Request struct {
 	PodUID types.UID
 	Time   time.Time

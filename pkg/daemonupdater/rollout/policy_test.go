@@ -209,7 +209,7 @@ func controlPlane(n Node) Node {
 }
 
 func home(n Node) Node {
-	n.Home = true
+	n.HostsOperator = true
 	return n
 }
 

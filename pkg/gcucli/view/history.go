@@ -91,19 +91,19 @@ func relate(history []Revision, present *topsv1.GcuResourceSpec) error {
 
 // FindRevision finds a revision by its name or number; for "" the newest one other
 // than the present spec. The error says which there are.
-func FindRevision(history []Revision, wish string) (*Revision, error) {
+func FindRevision(history []Revision, wanted string) (*Revision, error) {
 	var names []string
 	for i := range history {
 		r := &history[i]
-		if wish == "" && !r.Present && r.Spec != nil || wish != "" && (r.Name == wish || strconv.FormatInt(r.Number, 10) == wish) {
+		if wanted == "" && !r.Present && r.Spec != nil || wanted != "" && (r.Name == wanted || strconv.FormatInt(r.Number, 10) == wanted) {
 			return r, nil
 		}
 		names = append(names, fmt.Sprintf("%d (%s)", r.Number, r.Name))
 	}
-	if wish == "" {
+	if wanted == "" {
 		return nil, fmt.Errorf("no earlier spec is kept")
 	}
-	return nil, fmt.Errorf("no revision %s is kept; there are %s", wish, cmp.Or(strings.Join(names, ", "), "none"))
+	return nil, fmt.Errorf("no revision %s is kept; there are %s", wanted, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
 // HistoryText is one line per revision, and one more per further change.

@@ -207,14 +207,14 @@ func Leftover(gr *topsv1.GcuResource, r *appsv1.ControllerRevision) bool {
 
 // Target returns the revision that the value of annotation rollback-to means,
 // or why there is none: previous is the newest but the present one.
-func (h *History) Target(wish string) (*appsv1.ControllerRevision, *state.Failure) {
-	if wish != topsv1.RollbackToPrevious {
-		if r := h.Find(wish); r != nil {
+func (h *History) Target(wanted string) (*appsv1.ControllerRevision, *state.Failure) {
+	if wanted != topsv1.RollbackToPrevious {
+		if r := h.Find(wanted); r != nil {
 			return r, nil
 		}
 		return nil, &state.Failure{Reason: ReasonUnknownRevision, Message: fmt.Sprintf(
 			"annotation %s names revision %q, which does not exist: set it to %s or to one of %s, or remove it",
-			topsv1.AnnotationRollbackTo, wish, topsv1.RollbackToPrevious, message.Names(h.names()))}
+			topsv1.AnnotationRollbackTo, wanted, topsv1.RollbackToPrevious, message.Names(h.names()))}
 	}
 	for _, r := range h.revisions {
 		if r.Name != h.Current {

@@ -8,10 +8,11 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// ClosedFor is the operation for which the device of a node is closed, "" for none.
+// ClosedFor returns the operation for which the device of a node is closed, "" for none.
+// Taints are unique by key and effect: one of the key with another effect is not ours.
 func ClosedFor(node *corev1.Node) string {
 	for _, taint := range node.Spec.Taints {
-		if taint.Key == topsv1.TaintDriverUpgrade {
+		if taint.Key == topsv1.TaintDriverUpgrade && taint.Effect == corev1.TaintEffectNoSchedule {
 			return taint.Value
 		}
 	}
