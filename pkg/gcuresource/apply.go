@@ -28,12 +28,12 @@ type applier struct {
 
 // carryOut carries out a plan and lays what came out over the observation. A pass
 // that changed or failed a component creates none after it: whether the one
-// before still runs is for the next pass to see. A failure that may pass by itself
-// is told when lasts is true. The error holds what is worth trying again at once; it
-// is in the failed component's Failure too.
-func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided plan.Plan, lasts bool) error {
+// before still runs is for the next pass to see. A transient failure is reported when
+// lasts says that passes have been failing for long. The error holds what is worth
+// retrying at once; it is in the failed component's Failure too.
+func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided plan.Plan, lasts func() bool) error {
 	failed := deleteObjects(ctx, a.Client, decided.Delete)
-	if failed != nil && lasts {
+	if failed != nil && lasts() {
 		obs.ReconcileFailure = status.ReconcileFailure(failed)
 	}
 	errs := []error{failed}
@@ -46,7 +46,7 @@ func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided p
 		before := generations(c)
 		err := a.applyStep(ctx, obs, c, step)
 		held = held || err != nil || !maps.Equal(before, generations(c))
-		if err != nil && (!stale(err) || lasts) {
+		if err != nil && (!stale(err) || lasts()) {
 			c.Failure = state.FailureOf(err)
 		}
 		if err != nil && (c.Failure == nil || c.Failure.Retry) {

@@ -114,7 +114,7 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *lastPass) (ctrl.Result, error) {
 	now := r.now()
 	decided := plan.Decide(obs, now)
-	failed := applier{r.Client, r.APIReader}.carryOut(ctx, obs, decided, last.failsLong(now))
+	failed := applier{r.Client, r.APIReader}.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) })
 	if decided.Applies() {
 		decided = plan.Decide(obs, now)
 	}

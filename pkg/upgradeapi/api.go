@@ -55,6 +55,8 @@ type API struct {
 	cache      *objectCache
 	deletions  *deletions
 	middleware *middleware
+	// planning is held while a plan is computed.
+	planning chan struct{}
 }
 
 // New returns an API.
@@ -64,6 +66,7 @@ func New(o Options) *API {
 		o.Rates = DefaultRates
 	}
 	a := &API{Options: o, cluster: &cluster{o.Client, o.Namespace}, cache: newObjectCache(o.Cache, o.Clock)}
+	a.planning = make(chan struct{}, 1)
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
 	a.middleware = &middleware{access: o.Access, limits: newLimits(o.Rates, o.Clock), cache: a.cache, log: o.Log, clock: o.Clock}

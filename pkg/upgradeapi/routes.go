@@ -26,7 +26,7 @@ func (a *API) Handler() http.Handler {
 	}
 	reads, control := &reads{a.cluster, a.cache}, &rolloutControl{a.cluster, a.Clock}
 	resolver := &resolver{a.cluster, a.Blueprints, a.Planner}
-	upgrades, plans := &upgrades{resolver, a.Access, a.Clock}, &plans{resolver, make(chan struct{}, 1)}
+	upgrades, plans := &upgrades{resolver, a.Access, a.Clock}, &plans{resolver, a.planning}
 	one := read(OperationGet, "get", reads.get)
 	one[http.MethodPut] = endpoint{operation: OperationUpgrade, verb: "update", do: upgrades.upgrade}
 	one[http.MethodDelete] = endpoint{operation: OperationDelete, verb: "delete", timeout: a.Deadline, do: a.deletions.delete}
