@@ -12,7 +12,7 @@ func TestVersionsOfComparesTargetsByContent(t *testing.T) {
 	node := func(revision string) *request.Node {
 		return &request.Node{DaemonSets: []request.DaemonSet{{Component: "driver", Target: &request.Template{Revision: revision}}}}
 	}
-	if versionsOf(node("a")) != versionsOf(node("a")) {
+	if first, again := versionsOf(node("a")), versionsOf(node("a")); first != again {
 		t.Error("two readings of the same node differ")
 	}
 	if versionsOf(node("a")) == versionsOf(node("b")) {
