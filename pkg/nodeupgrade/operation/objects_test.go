@@ -21,7 +21,7 @@ var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 func TestNodeOf(t *testing.T) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", ResourceVersion: "7", Annotations: map[string]string{topsv1.AnnotationCordonedBy: "op"}},
-		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "other", Value: "x"}, {Key: topsv1.TaintDriverUpgrade, Value: "op"}}},
+		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "other", Value: "x"}, {Key: topsv1.TaintDriverUpgrade, Value: "op", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}},
 			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "enflame.com/gcu": resource.MustParse("8")},
