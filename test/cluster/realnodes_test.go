@@ -43,7 +43,7 @@ func TestRealNodes(t *testing.T) {
 		{"powers a node off: all processes are killed; boots it with its disk", checkPowerLoss},
 		{"rejects invalid actions on nodes", checkRefusals},
 		{"restarts docker for a container that is killed by the restart, without touching pods", checkDocker},
-		{"removes a cluster whose start was killed, without touching another cluster", checkInterruptedUp},
+		{"removes a cluster whose start was killed and leaves another one alone", checkInterruptedUp},
 		{"is removed completely when partly dead", checkRealDown},
 		{"leaves the machine's settings unchanged", func(t *testing.T, _ *realNodes) {
 			if after := readSysctls(t); after != sysctls {
