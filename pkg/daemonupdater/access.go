@@ -18,10 +18,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// errStaleCache says that the cluster is not as the pass saw it in the cache; the next
-// pass decides again.
-var errStaleCache = errors.New("changed since it was read")
-
 // retryStaleCache is when to decide again after the cache turned out to be stale.
 const retryStaleCache = 50 * time.Millisecond
 
@@ -36,7 +32,7 @@ func isStaleCache(err error) bool {
 		}
 		return true
 	}
-	return errors.Is(err, errStaleCache) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	return errors.Is(err, podreplace.ErrChanged) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
 // access is how the steps of a pass read and write the cluster: through the cache, and
@@ -71,7 +67,7 @@ func (a access) liveRevisions(ctx context.Context, m observed.Member, live *apps
 	return observed.ByName(list.Items), nil
 }
 
-// unchangedDaemonSet reads a DaemonSet past the cache. It returns errStaleCache when it
+// unchangedDaemonSet reads a DaemonSet past the cache. It returns podreplace.ErrChanged when it
 // is not what was observed any more.
 func (a access) unchangedDaemonSet(ctx context.Context, m observed.Member) (*appsv1.DaemonSet, error) {
 	live, same, err := a.liveDaemonSet(ctx, m)
@@ -79,7 +75,7 @@ func (a access) unchangedDaemonSet(ctx context.Context, m observed.Member) (*app
 		return nil, err
 	}
 	if !same || live.Annotations[topsv1.AnnotationRevision] != m.DaemonSet.Annotations[topsv1.AnnotationRevision] {
-		return nil, errStaleCache
+		return nil, podreplace.ErrChanged
 	}
 	return live, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // podDeleter deletes the pods that a decision names.
@@ -41,7 +42,7 @@ func (d podDeleter) delete(ctx context.Context, p *pass, deletions []rollout.Del
 	})
 	for _, same := range unchanged {
 		if err == nil && !same {
-			return errStaleCache
+			return podreplace.ErrChanged
 		}
 	}
 	return err

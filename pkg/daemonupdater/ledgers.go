@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // reportInterval is the least time between two status writes of one group that do
@@ -150,7 +151,7 @@ func (l ledgerStore) caughtUp(g observed.Group) {
 	}
 }
 
-// stillDecides returns errStaleCache when the ledger is not what this pass left: then
+// stillDecides returns podreplace.ErrChanged when the ledger is not what this pass left: then
 // another manager decides by now, because this one was paused past its lease.
 func (l ledgerStore) stillDecides(ctx context.Context, p *pass) error {
 	known := p.Rollout
@@ -163,7 +164,7 @@ func (l ledgerStore) stillDecides(ctx context.Context, p *pass) error {
 		return fmt.Errorf("reading DaemonRollout %s again: %w", client.ObjectKeyFromObject(known), err)
 	}
 	if err != nil || live.ResourceVersion != known.ResourceVersion {
-		return errStaleCache
+		return podreplace.ErrChanged
 	}
 	return nil
 }

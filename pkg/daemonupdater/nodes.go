@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // fleetReader reads the nodes of groups, and remembers them.
@@ -95,7 +96,7 @@ func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) 
 }
 
 // confirmGone makes certain that the nodes of slots that are given back unseen are
-// not in the group any more. It returns errStaleCache when the fleet is behind: the
+// not in the group any more. It returns podreplace.ErrChanged when the fleet is behind: the
 // manager that gave such a slot may be about to delete a pod for it.
 func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
 	for i := range p.decision.Unseen {
@@ -120,13 +121,13 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout
 		return fmt.Errorf("getting node %s: %w", slot.Node, err)
 	}
 	if cached.ResourceVersion != live.ResourceVersion {
-		return fmt.Errorf("node %s: %w", slot.Node, errStaleCache)
+		return fmt.Errorf("node %s: %w", slot.Node, podreplace.ErrChanged)
 	}
 	if err := r.readNode(ctx, p, slot.Node); err != nil {
 		return err
 	}
 	if p.fleet.Node(slot.Node) != nil {
-		return fmt.Errorf("node %s: %w", slot.Node, errStaleCache)
+		return fmt.Errorf("node %s: %w", slot.Node, podreplace.ErrChanged)
 	}
 	return nil
 }

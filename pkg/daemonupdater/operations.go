@@ -13,6 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -46,14 +47,14 @@ func (w operationWriter) orderOne(ctx context.Context, p *pass, order *rollout.O
 	}
 	missing := err != nil
 	if observed.OfOtherNode(&live, order) {
-		return errStaleCache // it goes with its Node, and another one is made then
+		return podreplace.ErrChanged // it goes with its Node, and another one is made then
 	}
 	next, makeNew := observed.Ordered(&live, order, p.RolloutKey())
 	switch {
 	case makeNew:
 		node := p.fleet.Node(order.Node)
 		if node == nil {
-			return errStaleCache
+			return podreplace.ErrChanged
 		}
 		if next, err = p.NewOperation(&p.in, w.book, node, order.Operation); err != nil {
 			return err
@@ -77,7 +78,7 @@ func (w operationWriter) orderOne(ctx context.Context, p *pass, order *rollout.O
 	return w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy))
 }
 
-// confirmSlot returns errStaleCache when an operation is to be granted and the ledger, read
+// confirmSlot returns podreplace.ErrChanged when an operation is to be granted and the ledger, read
 // past the cache, has no slot for it any more.
 func (w operationWriter) confirmSlot(ctx context.Context, p *pass, order *rollout.Order) error {
 	if !order.Grant || order.Abort {
@@ -88,7 +89,7 @@ func (w operationWriter) confirmSlot(ctx context.Context, p *pass, order *rollou
 		return fmt.Errorf("reading the ledger again: %w", err)
 	}
 	if !slices.ContainsFunc(live.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Operation == order.Operation }) {
-		return errStaleCache
+		return podreplace.ErrChanged
 	}
 	return nil
 }

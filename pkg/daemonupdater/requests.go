@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // requestAnswerer writes the tasks that answer the requests of nodes.
@@ -69,7 +70,7 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 }
 
 // confirmDone makes certain, past the cache, of what is about to be told for good:
-// that a request is done. It returns errStaleCache when the cache is behind, and shows
+// that a request is done. It returns podreplace.ErrChanged when the cache is behind, and shows
 // the pod or the revision before the one that was asked about.
 func (a requestAnswerer) confirmDone(ctx context.Context, s *observed.State, upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) error {
 	replaced, atTarget := report.NewlyDone(upgrade, tasks)
@@ -86,7 +87,7 @@ func (a requestAnswerer) confirmDone(ctx context.Context, s *observed.State, upg
 	return nil
 }
 
-// confirmReplaced returns errStaleCache when the pod of a request is still there.
+// confirmReplaced returns podreplace.ErrChanged when the pod of a request is still there.
 func (a requestAnswerer) confirmReplaced(ctx context.Context, request *topsv1.UpgradeRequest) error {
 	var live corev1.Pod
 	key := client.ObjectKey{Namespace: request.Pod.Namespace, Name: request.Pod.Name}
@@ -95,12 +96,12 @@ func (a requestAnswerer) confirmReplaced(ctx context.Context, request *topsv1.Up
 		return fmt.Errorf("looking for pod %s: %w", key, err)
 	}
 	if err == nil && live.UID == request.Pod.UID {
-		return fmt.Errorf("pod %s: %w", key, errStaleCache)
+		return fmt.Errorf("pod %s: %w", key, podreplace.ErrChanged)
 	}
 	return nil
 }
 
-// confirmAtTarget returns errStaleCache when the target of a request's DaemonSet is
+// confirmAtTarget returns podreplace.ErrChanged when the target of a request's DaemonSet is
 // another one by now.
 func (a requestAnswerer) confirmAtTarget(ctx context.Context, s *observed.State, request *topsv1.UpgradeRequest) error {
 	for _, m := range s.Members {
@@ -112,14 +113,14 @@ func (a requestAnswerer) confirmAtTarget(ctx context.Context, s *observed.State,
 			return err
 		}
 		if !same {
-			return fmt.Errorf("DaemonSet %s: %w", m.Key(), errStaleCache)
+			return fmt.Errorf("DaemonSet %s: %w", m.Key(), podreplace.ErrChanged)
 		}
 		revisions, err := a.liveRevisions(ctx, m, live)
 		if err != nil {
 			return err
 		}
 		if !m.SameTarget(live, revisions) {
-			return fmt.Errorf("DaemonSet %s: %w", m.Key(), errStaleCache)
+			return fmt.Errorf("DaemonSet %s: %w", m.Key(), podreplace.ErrChanged)
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // rollbackRetry is how soon a gr is looked at again whose DaemonSets are not
@@ -80,7 +81,7 @@ func (s rollbackStep) undo(ctx context.Context, p *pass, m observed.Member, hash
 	}
 	revision := report.RevisionWith(live, revisions, hash)
 	if revision == nil || !m.SameTarget(live, revisions) {
-		return errStaleCache
+		return podreplace.ErrChanged
 	}
 	patch, err := report.TemplatePatch(live, revision)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -270,14 +271,14 @@ func TestIsStaleCache(t *testing.T) {
 		{"a conflict", conflict, true},
 		{"a wrapped conflict", wrapped, true},
 		{"an object that exists already", exists, true},
-		{"a DaemonSet that changed", errStaleCache, true},
+		{"a DaemonSet that changed", podreplace.ErrChanged, true},
 		{"another error", broken500, false},
 		{"an object that is not found", apierrors.NewNotFound(schema.GroupResource{}, "x"), false},
-		{"only such errors", errors.Join(errStaleCache, wrapped), true},
+		{"only such errors", errors.Join(podreplace.ErrChanged, wrapped), true},
 		{"such an error and another", errors.Join(wrapped, broken500), false},
-		{"another error and such", errors.Join(broken500, errStaleCache), false},
-		{"another error deep down", errors.Join(errStaleCache, errors.Join(wrapped, broken500)), false},
-		{"only such errors deep down", errors.Join(errStaleCache, errors.Join(wrapped, exists)), true},
+		{"another error and such", errors.Join(broken500, podreplace.ErrChanged), false},
+		{"another error deep down", errors.Join(podreplace.ErrChanged, errors.Join(wrapped, broken500)), false},
+		{"only such errors deep down", errors.Join(podreplace.ErrChanged, errors.Join(wrapped, exists)), true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
