@@ -185,6 +185,8 @@ const (
 	faultAmbiguous
 	// faultLate: the client gets an error now, and it is done later.
 	faultLate
+	faultOutage
+	faultDenied
 )
 
 var errReset = errors.New("read tcp: connection reset by peer")
@@ -199,6 +201,10 @@ func (w *simWorld) serve(m *simManager, c *simCall) {
 	fault := w.faultFor(c)
 	var err error
 	switch fault {
+	case faultOutage:
+		err = fmt.Errorf("%s: %w", c, errReset)
+	case faultDenied:
+		err = apierrors.NewForbidden(simResource(c.key), c.key.name, errors.New("denied by the webhook of the test"))
 	case noFault:
 		err = c.effect()
 	case faultConflict:
@@ -235,6 +241,12 @@ func (w *simWorld) killsNow() bool {
 }
 
 func (w *simWorld) faultFor(c *simCall) int {
+	switch {
+	case w.outage:
+		return faultOutage
+	case w.refused != nil && w.refused(c):
+		return faultDenied
+	}
 	if w.calm || !w.chance(w.knobs.faults) {
 		return noFault
 	}

@@ -232,6 +232,8 @@ func (w *simWorld) managePod(ds *appsv1.DaemonSet, node *corev1.Node, hash strin
 	podKey := simKey{simPods, ds.Namespace, ds.Name + "-" + node.Name}
 	pod := simGet[*corev1.Pod](w.api, podKey)
 	switch {
+	case pod != nil && pod.DeletionTimestamp == nil && !simKeeps(node, ds):
+		_, _ = w.api.delete(podKey, nil) // it exists
 	case pod == nil && simAdmits(node, ds) && (w.calm || w.rng.IntN(3) > 0):
 		w.api.put(w.newPod(ds, node.Name, hash))
 	case pod != nil && ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType &&
@@ -245,9 +247,27 @@ func simTainted(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
+// simKeeps reports whether the pod of a DaemonSet stays on a node.
+func simKeeps(node *corev1.Node, ds *appsv1.DaemonSet) bool {
+	for label, value := range ds.Spec.Template.Spec.NodeSelector {
+		if node.Labels[label] != value {
+			return false
+		}
+	}
+	return !simForeign(node, corev1.TaintEffectNoExecute)
+}
+
+// simForeign reports whether somebody else tainted a node; no DaemonSet of the model
+// tolerates that.
+func simForeign(node *corev1.Node, effect corev1.TaintEffect) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return strings.HasPrefix(t.Key, "example.com/") && t.Effect == effect
+	})
+}
+
 // simAdmits reports whether the taints of a node let the pods of a DaemonSet onto it.
 func simAdmits(node *corev1.Node, ds *appsv1.DaemonSet) bool {
-	return !simTainted(node, corev1.TaintNodeUnreachable) &&
+	return simKeeps(node, ds) && !simForeign(node, corev1.TaintEffectNoSchedule) && !simTainted(node, corev1.TaintNodeUnreachable) &&
 		(len(ds.Spec.Template.Spec.Tolerations) > 0 || !simTainted(node, topsv1.TaintDriverUpgrade))
 }
 

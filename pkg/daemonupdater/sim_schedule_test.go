@@ -66,6 +66,9 @@ func schedule(t *testing.T, sets []string, story func(*simSchedule)) {
 // sees lets the cache of a manager catch up with some kinds of objects, with all if
 // none are named.
 func (m *simManager) sees(kinds ...string) {
+	if m.w.outage {
+		return
+	}
 	for _, kind := range simKinds {
 		if len(kinds) == 0 || slices.Contains(kinds, kind) {
 			m.note(kind, m.view.advance(kind, m.view.behind(kind)))
@@ -116,6 +119,9 @@ func (s *simSchedule) waits(what string, holds func() bool) {
 // goesBy lets time pass.
 func (s *simSchedule) goesBy(d time.Duration) {
 	s.now = s.now.Add(d)
+	if s.outage {
+		return
+	}
 	s.kubernetes()
 	s.settleAccounts()
 }

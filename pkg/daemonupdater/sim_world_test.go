@@ -56,6 +56,11 @@ type simWorld struct {
 	leader   *simManager
 	planned  []simPlanned
 
+	// outage: the API server cannot be reached. refused, when set, says which calls an
+	// admission webhook denies.
+	outage  bool
+	refused func(*simCall) bool
+
 	calm       bool // no more faults
 	orderly    bool // no faults at all, and no node that never gets there
 	patient    bool // it is waited for something that takes hours

@@ -1,0 +1,87 @@
+package daemonupdater
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Nodes that leave a group while they hold a slot, and places where Kubernetes makes no
+// successor of a pod.
+
+func TestANodeThatLeavesTheGroupGivesItsSlotBack(t *testing.T) {
+	ways := map[string]func(s *simSchedule, node string){
+		"its label is taken away": func(s *simSchedule, node string) {
+			simEdit(s.api, simNodeKey(node), func(n *corev1.Node) { delete(n.Labels, "gcu") })
+		},
+		"a taint evicts its pods": func(s *simSchedule, node string) {
+			simEdit(s.api, simNodeKey(node), func(n *corev1.Node) {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/repair", Effect: corev1.TaintEffectNoExecute})
+			})
+		},
+		"its Node object is deleted": func(s *simSchedule, node string) { s.api.remove(simNodeKey(node)) },
+	}
+	for name, leave := range ways {
+		t.Run(name, func(t *testing.T) {
+			schedule(t, []string{"single"}, func(s *simSchedule) {
+				s.placeOn("gcu")
+				s.gets(0, "hang-1")
+				node := s.begins()
+				s.works(s.a, time.Minute)
+				leave(s, node)
+				s.works(s.a, time.Minute)
+				if r := s.rolloutOf(s.g.id); slices.ContainsFunc(simSlots(r), func(n topsv1.NodeSlot) bool { return n.Node == node }) {
+					s.violate("%s left and holds a slot", node)
+				}
+				s.works(s.a, 2*rollout.DefaultDeadlines.Lost)
+				if slices.ContainsFunc(s.failedNodes(), func(f topsv1.NodeNote) bool { return f.Node == node }) {
+					s.violate("%s left and counts as failed", node)
+				}
+			})
+		})
+	}
+}
+
+// placeOn gives the nodes a label, and has the DaemonSets of the group select it.
+func (s *simSchedule) placeOn(label string) {
+	for _, h := range s.hosts {
+		simEdit(s.api, simNodeKey(h.name), func(n *corev1.Node) { n.Labels[label] = "true" })
+	}
+	for _, key := range s.g.sets {
+		simEdit(s.api, key, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{label: "true"} })
+	}
+	s.a.sees()
+	s.a.passes(s.g.id)
+}
+
+func TestAPodIsNotDeletedWhereKubernetesMakesNoSuccessor(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		tainted := s.hosts[0].name
+		simEdit(s.api, simNodeKey(tainted), func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/dedicated", Value: "batch", Effect: corev1.TaintEffectNoSchedule})
+		})
+		was := s.podOf(0, tainted).UID
+		s.gets(0, "good-1")
+		s.worksUntil(s.a, "the others are updated", time.Hour, func() bool {
+			return !slices.ContainsFunc(s.hosts[1:], func(h *simHost) bool { return !s.atTarget(s.g, h.name) })
+		})
+		s.works(s.a, 2*rollout.DefaultDeadlines.Lost)
+		s.isThere(was)
+		s.noneFailed("with a tainted node")
+		r := s.rolloutOf(s.g.id)
+		if len(r.Status.InFlight) > 0 {
+			s.violate("the tainted node holds a slot")
+		}
+		if !slices.ContainsFunc(r.Status.Waiting, func(w topsv1.WaitingNote) bool { return w.Reason == "NoSuccessor" }) {
+			s.violate("nothing says why the node waits: %v", r.Status.Waiting)
+		}
+		simEdit(s.api, simNodeKey(tainted), func(n *corev1.Node) { n.Spec.Taints = nil })
+		s.arrives(s.a)
+	})
+}
