@@ -76,6 +76,7 @@ type operationCase struct {
 	name string
 	in   Input
 	want said
+	// orders of the decision.
 	orders []string
 }
 
