@@ -37,7 +37,7 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 		if slot.Pod == pod.UID && isOlder(pod.Version, slot.PodVersion) {
 			continue // the cached pod is older than the one the slot names
 		}
-		setPod(slot, n, pod)
+		setPod(slot, n, pod, d.in.Now)
 		deletions = append(deletions, Deletion{
 			Node: n.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, WasUnavailable: !pod.Available,
 		})

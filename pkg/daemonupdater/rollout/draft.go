@@ -27,6 +27,7 @@ func draftOf(in *Input, f *Fleet) *draft {
 	}
 	if in.Ledger.Revision != in.Revision {
 		d.ledger.Touched = in.Ledger.InFlight()
+		d.ledger.Usual = min(in.Ledger.Usual, in.Deadlines.Progress)
 	}
 	if in.Resume != in.Ledger.Resumed {
 		d.ledger.ResumedAt = in.Now

@@ -23,6 +23,12 @@ type facts struct {
 	// of service. unavailable: the node is Ready, but the rest is not so; it counts against the
 	// limit. An offline node is neither.
 	available, unavailable bool
+	// unready: the node is Ready, and a pod on it is not, since unreadySince; pods that only wait
+	// for minReadySeconds are left out.
+	unready      bool
+	unreadySince time.Time
+	// noSuccessor: a pod that would be replaced has no successor.
+	noSuccessor bool
 	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
 	// available, or an operation is at work. The node is in flight, whatever the ledger says. The
 	// pods of a node that an ended operation keeps cordoned do not count: they wait for another
@@ -57,6 +63,10 @@ const (
 	phaseAwaitingRequest
 	// phaseExcluded: the upgrade is limited to other nodes or components.
 	phaseExcluded
+	// phaseNoSuccessor: the successor of a pod would not be created.
+	phaseNoSuccessor
+	// phaseRecovering: unavailable for too short a time to be urgent.
+	phaseRecovering
 	// phaseRecentlyReturned: not Ready for long enough to start.
 	phaseRecentlyReturned
 	// phaseBusy: the node has an operation of another group.
@@ -92,17 +102,30 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	f.changesAt(pod.AvailableAt)
 	if node.Ready {
 		f.unavailable = f.unavailable || pod.isAbsent() || !pod.Available
+		if pod.isAbsent() || !pod.Available && pod.AvailableAt.IsZero() {
+			f.includeUnready(pod)
+		}
 		f.moving = f.moving || !node.Job.isHeld() && g.isMoving(pod) // a node kept cordoned waits for another operation
 	}
 	if g.isOutdated(pod) {
 		f.outdated = true
 		f.replaceable = f.replaceable || g.toReplace(node, pod)
 		f.heavy = f.heavy || g.needsOperation(node, pod)
+		f.noSuccessor = f.noSuccessor || pod.NoSuccessor != "" && g.wants(node, pod)
 	}
+}
+
+// includeUnready adds a pod that is not Ready, not only not yet available.
+func (f *facts) includeUnready(pod *Pod) {
+	if !f.unready || pod.NotReadySince.Before(f.unreadySince) {
+		f.unreadySince = pod.NotReadySince
+	}
+	f.unready = true
 }
 
 func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 	returned := node.ReadySince.Add(g.policy.Returned)
+	urgent := later(node.ReadySince, f.unreadySince).Add(g.patience)
 	switch {
 	case f.updated:
 		return phaseUpdated
@@ -120,6 +143,12 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 	case f.heavy && node.Retry.After(now):
 		f.changesAt(node.Retry)
 		return phaseDeferred
+	case node.Denied != nil && node.Denied.Retry.After(now):
+		f.changesAt(node.Denied.Retry)
+		return phaseDeferred
+	case f.unready && g.strategy != daemonset.OTA && urgent.After(now):
+		f.changesAt(urgent)
+		return phaseRecovering
 	}
 	return phaseCandidate
 }
@@ -128,6 +157,8 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 // starting, phaseCandidate if none does.
 func (f *facts) keptByPeople(g *group, node *Node) phase {
 	switch {
+	case f.noSuccessor:
+		return phaseNoSuccessor
 	case !f.replaceable && slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.isOutdated(&pod) && g.allows(&pod) }):
 		return phaseExcluded
 	case len(node.Holds) > 0 && !node.Job.isOursAtWork():

@@ -9,54 +9,64 @@ import (
 )
 
 // failureOf returns the failure of a node whose slot was started at since, or nil and the time
-// left until its deadline. n is nil when the Node object is gone.
+// left until its deadline. A node that is available has none.
 func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Failure, left time.Duration) {
-	failure := Failure{Node: slot.Node, UID: slot.UID, Since: in.Now}
-	from := since
-	if n != nil {
-		from = later(since, n.ReadySince)
+	if n.available {
+		return nil, 0
 	}
-	if n == nil || !n.Ready {
-		if left := from.Add(in.Deadlines.Lost).Sub(in.Now); left > 0 {
-			return nil, left
-		}
+	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Targets: n.group.targetsOf(slot.Members)}
+	if pod := n.crashLooping(since); n.Ready && pod != nil {
+		failure.Reason, failure.Targets = ReasonCrashLooping, n.group.targetsOf([]string{n.group.keyOf(pod)})
+		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
+		return &failure, 0
+	}
+	if left := timeLeft(in, slot, since, n); left > 0 {
+		return nil, left
+	}
+	if !n.Ready {
 		failure.Reason = ReasonNodeLost
 		failure.Message = fmt.Sprintf("went offline after it was started and did not come back within %s", in.Deadlines.Lost)
 		return &failure, 0
 	}
-	if pod := n.crashLooping(since); pod != nil {
-		failure.Reason = ReasonCrashLooping
-		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
-		return &failure, 0
-	}
-	if left := from.Add(in.Deadlines.Progress).Sub(in.Now); left > 0 {
-		return nil, left
-	}
 	_, waitsFor := n.progress()
 	failure.Reason = ReasonProgressDeadlineExceeded
-	failure.Message = fmt.Sprintf("not available %s after it was started: %s", in.Deadlines.Progress, waitsFor)
+	failure.Message = fmt.Sprintf("not available within %s: %s", in.Deadlines.Progress, waitsFor)
 	return &failure, 0
 }
 
-// settleFailures keeps the failures of earlier decisions that still hold: those of this revision
-// whose node has not recovered. When a person resumes the rollout, all are cleared.
+// settleFailures keeps the failures of earlier decisions that still hold: those of revisions that
+// are still the targets, on machines that have not recovered. They hold when the Node object is
+// deleted and created again. When a person resumes the rollout, all are cleared.
 func settleFailures(d *draft) {
 	nodes := &d.fleet.nodes
 	for _, failure := range d.in.Ledger.Failures {
-		if d.in.Resume != d.in.Ledger.Resumed || d.in.Ledger.Revision != d.in.Revision || nodes.isReplaced(failure.Node, failure.UID) {
+		if d.in.Resume != d.in.Ledger.Resumed || !d.stillBlames(&failure) {
 			continue
 		}
-		n := nodes.lookup(failure.Node, failure.UID)
-		if n != nil && (n.hasRecovered() || n.slot != nil) {
-			continue
+		if n := nodes.byName[failure.Node]; n != nil {
+			if n.hasRecovered() || n.slot != nil || n.isOtherMachine(&failure) {
+				continue
+			}
+			failure.UID = n.UID
 		}
 		d.ledger.Failures = append(d.ledger.Failures, failure)
+	}
+	if len(d.ledger.Failures) > 0 {
+		d.ledger.Touched = max(d.ledger.Touched, d.in.Ledger.Touched) // they are counted against these
 	}
 	nodes.recordFailures(d.ledger.Failures)
 	addSuspects(d)
 	failures := d.ledger.Failures
 	sort.Slice(failures, func(i, j int) bool { return failures[i].Node < failures[j].Node })
 	nodes.recordFailures(failures)
+}
+
+// stillBlames reports whether the revisions that a failure blames are still the targets.
+func (d *draft) stillBlames(failure *Failure) bool {
+	if len(failure.Targets) == 0 {
+		return d.in.Ledger.Revision == d.in.Revision
+	}
+	return d.fleet.group.haveTargets(failure.Targets)
 }
 
 // addSuspects adds failures for nodes that gave their slot back and went offline shortly after: a
@@ -68,7 +78,8 @@ func addSuspects(d *draft) {
 		if n.slot != nil || n.failure != nil || !n.ReadySince.After(d.ledger.ResumedAt) || made.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) {
 			return true
 		}
-		d.ledger.Failures = append(d.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now,
+		d.ledger.Failures = append(d.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Machine: n.Machine,
+			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)}),
 			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadySince.Sub(made), n.suspect.Name)})
 		return true
 	})

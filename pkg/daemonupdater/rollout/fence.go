@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"slices"
+	"time"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -46,8 +47,11 @@ func namedPod(slot *Slot, n *fleetNode) *Pod {
 }
 
 // setPod records in a slot that this version of a pod may be deleted.
-func setPod(slot *Slot, n *fleetNode, pod *Pod) {
+func setPod(slot *Slot, n *fleetNode, pod *Pod, now time.Time) {
 	member := n.group.keyOf(pod)
+	if slot.Pod != pod.UID {
+		slot.Progress = now
+	}
 	slot.Pod, slot.PodVersion = pod.UID, pod.Version
 	if i := slices.Index(slot.Members, member); i < 0 || i != len(slot.Members)-1 {
 		slot.Members = append(slices.DeleteFunc(slices.Clone(slot.Members), func(m string) bool { return m == member }), member)

@@ -28,6 +28,8 @@ type Fleet struct {
 	due *btree.BTreeG[dueNode]
 	// preparing are the nodes with an operation that waits for its grant, by node name.
 	preparing map[string]*fleetNode
+	// outside are nodes that left the group with one of its operations on them, by name.
+	outside map[string]Node
 	// unassigned: nodes or labels changed since waves were last assigned.
 	unassigned bool
 }
@@ -48,12 +50,12 @@ func NewFleet(in *Input) *Fleet {
 		waves:    make([]nodeCounts, len(in.Policy.Waves)+1),
 		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
 		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
-		suspects: btree.NewG(degree, byName), preparing: map[string]*fleetNode{},
+		suspects: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, outside: map[string]Node{},
 		due: btree.NewG(degree, func(a, b dueNode) bool {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
 		}),
 	}
-	for _, p := range []phase{phaseOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseHeld} {
+	for _, p := range []phase{phaseOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseHeld, phaseNoSuccessor, phaseRecovering} {
 		f.byPhase[p] = btree.NewG(degree, byName)
 	}
 	for i := range in.Nodes {
@@ -73,8 +75,17 @@ func (f *Fleet) Node(name string) *Node {
 	return nil
 }
 
-// Set adds or replaces a node.
+// Set adds or replaces a node. One that should not run the group is not in the fleet; it is known
+// only as long as an operation of the group is on it.
 func (f *Fleet) Set(node Node, now time.Time) {
+	if len(node.Pods) == 0 {
+		f.Remove(node.Name)
+		if node.Job != nil && node.Job.Ours {
+			f.outside[node.Name] = node
+		}
+		return
+	}
+	delete(f.outside, node.Name)
 	n := &fleetNode{Node: node, group: &f.group, hash: hashOf(node.Name), wave: len(f.group.policy.Waves)}
 	old := f.nodes.byName[node.Name]
 	if old != nil {
@@ -89,8 +100,9 @@ func (f *Fleet) Set(node Node, now time.Time) {
 	f.enter(n)
 }
 
-// Remove removes a node that is gone or should no longer run the group.
+// Remove removes a node whose Node object is gone.
 func (f *Fleet) Remove(name string) {
+	delete(f.outside, name)
 	if n := f.nodes.byName[name]; n != nil {
 		f.leave(n)
 		delete(f.nodes.byName, name)

@@ -17,7 +17,7 @@ type gate struct {
 }
 
 // isClosed reports whether nothing starts at all.
-func (g *gate) isClosed() bool { return g.in.Settings.Paused || g.halted != "" }
+func (g *gate) isClosed() bool { return g.in.Ending || g.in.Settings.Paused || g.halted != "" }
 
 // hold returns why policy keeps the candidates of a lane from starting now. Waves only hold
 // healthy nodes: a node that is already unavailable uses up the budget anyway, so a version that
@@ -55,7 +55,7 @@ func (g *gate) outsideWindow(l *lane) (why string, again time.Duration) {
 	if !open {
 		return fmt.Sprintf("outside of the maintenance window, which opens at %s", changes.Format("Mon 15:04 MST")), left
 	}
-	if usual := g.ledger.Usual; usual > left {
+	if usual := min(g.ledger.Usual, w.Length/2); usual > left { // else one slow node shuts the window for good
 		return fmt.Sprintf("the maintenance window closes in %s, a node usually takes %s", left.Round(time.Second), usual.Round(time.Second)), left
 	}
 	return "", 0

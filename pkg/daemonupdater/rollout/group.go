@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"slices"
+	"time"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -11,10 +12,12 @@ type group struct {
 	strategy daemonset.Strategy
 	members  []Member
 	policy   Policy
+	// patience is Deadlines.Unavailable.
+	patience time.Duration
 }
 
 func groupOf(in *Input) group {
-	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy}
+	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy, patience: in.Deadlines.Unavailable}
 }
 
 // ToReplace reports whether a pod of a node is outdated and may be replaced under the given
@@ -26,6 +29,11 @@ func ToReplace(in *Input, node *Node, pod *Pod) bool {
 
 // toReplace reports whether a pod of a node is outdated and may be replaced.
 func (g *group) toReplace(node *Node, pod *Pod) bool {
+	return pod.NoSuccessor == "" && g.wants(node, pod)
+}
+
+// wants reports whether an outdated pod would be replaced, if it had a successor.
+func (g *group) wants(node *Node, pod *Pod) bool {
 	return g.isOutdated(pod) && !node.LeftOut && !g.members[pod.Member].LeftOut && g.allows(pod)
 }
 
@@ -58,6 +66,24 @@ func (g *group) isMoving(pod *Pod) bool {
 
 // keyOf returns the key of the member that a pod belongs to.
 func (g *group) keyOf(pod *Pod) string { return g.members[pod.Member].Key }
+
+// targetsOf returns the targets of members, of all when none are named.
+func (g *group) targetsOf(keys []string) []Target {
+	var targets []Target
+	for _, m := range g.members {
+		if len(keys) == 0 || slices.Contains(keys, m.Key) {
+			targets = append(targets, Target{m.Key, m.Target})
+		}
+	}
+	return targets
+}
+
+// haveTargets reports whether pods are still brought to all of these revisions.
+func (g *group) haveTargets(targets []Target) bool {
+	return !slices.ContainsFunc(targets, func(t Target) bool {
+		return !slices.ContainsFunc(g.members, func(m Member) bool { return m.Key == t.Member && m.Target == t.Revision })
+	})
+}
 
 // isStale reports whether the targets of an operation are no longer current.
 func (g *group) isStale(job *Job) bool {

@@ -30,6 +30,8 @@ type Input struct {
 	Policy Policy
 	// Deadlines bound how long a node may hold a slot.
 	Deadlines Deadlines
+	// Ending: the target is being deleted, so nothing new starts.
+	Ending bool
 	// Resume is the value with which a person last resumed the rollout, "" for none; a new value
 	// clears the failure count and resumes.
 	Resume string
@@ -76,7 +78,8 @@ type Node struct {
 	// Ready is the status of the Ready condition, ReadySince its last transition.
 	Ready      bool
 	ReadySince time.Time
-	// Pods has one element per member that should run on the node, in member order.
+	// Pods has one element per member that should run on the node, in member order; a node without
+	// any is not in the group.
 	Pods []Pod
 	// Job is the operation on the node that has not ended, or that keeps it cordoned; nil if
 	// there is none. Ended are the ended operations of any group, newest last.
@@ -86,6 +89,8 @@ type Node struct {
 	Holds []daemonset.Hold
 	// Disturbed: an operation of any group may have the node out of service.
 	Disturbed bool
+	// Denied is the pod deletion that the API server last refused, nil if there is none.
+	Denied *Denial
 	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now.
 	Retry    time.Time
 	RetryWhy string
@@ -111,8 +116,21 @@ type Pod struct {
 	AvailableAt time.Time
 	// CrashLooping names a container that crash-loops, "" if none does.
 	CrashLooping string
+	// NotReadySince is when it was last seen to be not Ready, or created; zero if it is Ready, or
+	// missing.
+	NotReadySince time.Time
+	// NoSuccessor says why no pod is created in place of this one once it is deleted, "" if one is.
+	NoSuccessor string
 	// Request is the open request on the node for this member, nil if there is none.
 	Request *Request
+}
+
+// Denial is a deletion that the API server refuses.
+type Denial struct {
+	// Pod is the UID of the pod, Since when it was first refused, Retry when it is tried again.
+	Pod          types.UID
+	Since, Retry time.Time
+	Message      string
 }
 
 // isAbsent reports whether a pod is missing or terminating.
@@ -130,7 +148,9 @@ type Deadlines struct {
 	Progress time.Duration
 	// Lost is how long a node that went offline after it was touched may take to come back.
 	Lost time.Duration
+	// Unavailable is how long a node must be unavailable to come before the waves.
+	Unavailable time.Duration
 }
 
 // DefaultDeadlines are the deadlines of design section 3.
-var DefaultDeadlines = Deadlines{Progress: 10 * time.Minute, Lost: 15 * time.Minute}
+var DefaultDeadlines = Deadlines{Progress: 10 * time.Minute, Lost: 15 * time.Minute, Unavailable: 30 * time.Second}

@@ -13,7 +13,7 @@ type Ledger struct {
 	Revision string
 	// Slots by node name, sorted.
 	Slots []Slot
-	// Failures at Revision by node name, sorted.
+	// Failures by node name, sorted.
 	Failures []Failure
 	// Touched counts the nodes started at Revision, including those in flight when it changed.
 	Touched int
@@ -28,6 +28,9 @@ type Ledger struct {
 	ResumedAt time.Time
 	// LastStart is when a node was last started, zero if none was.
 	LastStart time.Time
+	// Decided is when a decision was last stored while nodes were in flight, give or take tick;
+	// zero when none are.
+	Decided time.Time
 }
 
 // InFlight counts the slots of nodes that were started.
@@ -67,6 +70,12 @@ type Slot struct {
 	// Since is when the node was started, or when the target last changed under the slot.
 	Since    time.Time
 	Revision string
+	// Progress is when the deadline last restarted: when the node was started, or another pod of
+	// it was named for deletion; later by the time in which nothing was decided. Zero in a
+	// ledger of an earlier version.
+	Progress time.Time
+	// Idle is how long nothing was decided since the node was started.
+	Idle time.Duration
 	// Turn orders slots; see queue.go.
 	Turn int64
 	// Queued: the node has not been started yet.
@@ -83,13 +92,24 @@ type Slot struct {
 	Operation string
 }
 
-// Failure is a node that failed at the ledger's revision.
+// Failure is a node that failed.
 type Failure struct {
-	Node    string
-	UID     types.UID
+	Node string
+	UID  types.UID
+	// Machine is Node.Machine when it failed.
+	Machine string
 	Reason  Reason
 	Message string
 	Since   time.Time
+	// Targets are the revisions that may have failed it. The failure is dropped when one of them
+	// is not a target any more. None in a ledger of an earlier version: then any change drops it.
+	Targets []Target
+}
+
+// Target is the revision that pods of a member are brought to.
+type Target struct {
+	// Member is its key, Revision the hash of its ControllerRevision.
+	Member, Revision string
 }
 
 // WaveState is the recorded progress of a wave.

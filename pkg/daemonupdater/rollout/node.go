@@ -89,6 +89,22 @@ func (n *fleetNode) isIdle(slot *Slot) bool {
 	return n.available && !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
 }
 
+// isRefused reports whether the API server has refused to delete the pod of a slot for longer than
+// the deadline: then the node, which is available, waits without a slot.
+func (n *fleetNode) isRefused(slot *Slot, in *Input) bool {
+	return n.available && n.Denied != nil && n.Denied.Pod == slot.Pod && !in.Now.Before(n.Denied.Since.Add(in.Deadlines.Progress))
+}
+
+// whyNoSuccessor says which pod of the node would have no successor, and why.
+func (n *fleetNode) whyNoSuccessor() string {
+	for i := range n.Pods {
+		if pod := &n.Pods[i]; pod.NoSuccessor != "" && n.group.wants(&n.Node, pod) {
+			return fmt.Sprintf("no pod of %s would be created in place of %s: %s", n.group.keyOf(pod), pod.Name, pod.NoSuccessor)
+		}
+	}
+	return "no pod would be created in place of another"
+}
+
 // needsAnotherOperation reports whether a heavy member needs replacing again since the operation
 // of a slot was done. A pod older than the slot only means that the cache is stale.
 func (n *fleetNode) needsAnotherOperation(slot *Slot) bool {
@@ -163,6 +179,8 @@ func (n *fleetNode) progress() (Reason, string) {
 			return ReasonAwaitingPod, fmt.Sprintf("waiting for the DaemonSet controller to create the pod of %s", member)
 		case pod.Terminating:
 			return ReasonTerminating, fmt.Sprintf("waiting for pod %s of %s to terminate", pod.Name, member)
+		case n.group.isOutdated(pod) && n.Denied != nil && n.Denied.Pod == pod.UID:
+			return ReasonDeletionDenied, deniedMessage(n.Denied)
 		case n.group.isOutdated(pod):
 			return ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)
 		case !pod.Available:
@@ -172,10 +190,16 @@ func (n *fleetNode) progress() (Reason, string) {
 	return ReasonReplacing, "every pod is replaced"
 }
 
+// deniedMessage says what the API server refuses. It names no time, so that it stays the same.
+func deniedMessage(d *Denial) string {
+	return "the API server refuses to delete a pod of the node, which is tried again: " + d.Message
+}
+
 // candidateLane returns the lane of the node as a candidate.
 func (n *fleetNode) candidateLane() lane {
 	urgency := healthy
 	switch {
+	case !n.unready && !n.Disturbed:
 	case n.moving:
 		urgency = inFlightAlready
 	case n.unavailable:

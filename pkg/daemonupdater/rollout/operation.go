@@ -100,12 +100,21 @@ func ordersUnderSlots(d *draft, limit int) (orders []Order) {
 	return orders
 }
 
+// operatesOutside reports whether the operation of a slot is still on a node that left the group.
+func (f *Fleet) operatesOutside(slot *Slot) bool {
+	n, ok := f.outside[slot.Node]
+	return ok && n.UID == slot.UID && slot.Operation != "" && n.Job.ID == slot.Operation
+}
+
 // withdrawals aborts operations that have no slot and are no longer needed on their nodes.
 func withdrawals(f *Fleet) (orders []Order) {
 	for _, n := range f.preparing {
 		if n.slot == nil && n.needsNoOperation() {
 			orders = append(orders, Order{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
 		}
+	}
+	for _, n := range f.outside {
+		orders = append(orders, Order{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
 	}
 	return orders
 }

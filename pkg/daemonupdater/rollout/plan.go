@@ -31,11 +31,12 @@ func (f *Fleet) Plan(in Input) Decision {
 
 	// Act on the nodes that have slots, and prepare those that get one next.
 	deletions := nextDeletions(d, budgets.limit)
+	d.noteDecided()
 	orders := slices.Concat(prepare(start), ordersUnderSlots(d, budgets.limit), withdrawals(f))
 	slices.SortFunc(orders, func(a, b Order) int { return cmp.Compare(a.Node, b.Node) })
 
 	decision := decisionOf(d, budgets, explanation{
-		paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
+		ending: in.Ending, paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
 	decision.Delete, decision.Orders = deletions, orders
 	return decision

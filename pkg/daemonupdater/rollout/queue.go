@@ -66,7 +66,7 @@ func (q queue) requeue(slot *Slot, n *fleetNode) {
 	if pod == nil || slot.Operation != "" || !n.available || !q.fence.isRuledOut(slot, n) {
 		return
 	}
-	setPod(slot, n, pod)
+	setPod(slot, n, pod, q.in.Now)
 	slot.Queued = true
 	q.budgets.use(n.Pool, -1, -1)
 	q.fleet.nodes.record(n, nil, n.failure)
@@ -112,7 +112,7 @@ func (q queue) fill(open []*cursor) {
 			room--
 			slot := q.newSlot(c.last)
 			slot.Queued = true
-			setPod(&slot, c.last, c.last.nextPod())
+			setPod(&slot, c.last, c.last.nextPod(), q.in.Now)
 			q.fleet.nodes.recordQueued(c.last)
 			q.ledger.Slots = append(q.ledger.Slots, slot)
 			return false

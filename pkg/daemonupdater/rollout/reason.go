@@ -47,6 +47,8 @@ const (
 	// ReasonDeferred: the last operation could not be completed, for a reason other than the
 	// version.
 	ReasonDeferred Reason = "Deferred"
+	// ReasonDeletionDenied: the API server refuses to delete a pod of the node.
+	ReasonDeletionDenied Reason = "DeletionDenied"
 
 	// Held: by policy, or until a person acts.
 	// ReasonWaveNotReached, ReasonSoaking and ReasonAwaitingApproval: the waves of the policy.
@@ -56,9 +58,13 @@ const (
 	// ReasonRecentlyReturned: the node has not been Ready for long enough.
 	ReasonRecentlyReturned Reason = "RecentlyReturned"
 	// ReasonOutsideWindow: the maintenance window is closed or closes too soon.
-	ReasonOutsideWindow   Reason = "OutsideMaintenanceWindow"
-	ReasonHalted          Reason = "Halted"
-	ReasonPaused          Reason = "Paused"
+	ReasonOutsideWindow Reason = "OutsideMaintenanceWindow"
+	ReasonHalted        Reason = "Halted"
+	ReasonPaused        Reason = "Paused"
+	// ReasonEnding: the target is being deleted.
+	ReasonEnding Reason = "Ending"
+	// ReasonNoSuccessor: a taint would keep the successor of a pod off the node.
+	ReasonNoSuccessor     Reason = "NoSuccessor"
 	ReasonBlocked         Reason = "Blocked"
 	ReasonAwaitingRequest Reason = "AwaitingRequest"
 	// ReasonLeftOut: the upgrade is limited to other nodes or components.
@@ -83,7 +89,7 @@ const (
 // pods, held for a person or by policy.
 func (r Reason) State() State {
 	switch r {
-	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred:
+	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred, ReasonDeletionDenied:
 		return Pending
 	}
 	return Held
@@ -92,7 +98,8 @@ func (r Reason) State() State {
 // isForPeople reports whether nodes with this reason wait for a person.
 func (r Reason) isForPeople() bool {
 	switch r {
-	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld:
+	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld,
+		ReasonEnding, ReasonNoSuccessor:
 		return true
 	}
 	return false

@@ -19,13 +19,16 @@ type settlement struct {
 func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
 	s := settlement{draft: d}
 	for _, slot := range d.in.Ledger.Slots {
+		slot.skipIdleTime(d.in)
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
 		switch {
-		case d.fleet.nodes.isReplaced(slot.Node, slot.UID), slot.Queued && n == nil:
+		case n == nil && d.fleet.operatesOutside(&slot):
+			s.keep(&slot) // its operation is aborted
+		case n == nil:
 			s.unseen = append(s.unseen, slot)
 		case slot.Queued && s.staysQueued(&slot, n):
 			s.keep(&slot)
-		case slot.Operation != "" && n != nil:
+		case slot.Operation != "":
 			s.settleOperation(slot, n)
 		default:
 			s.settleStarted(slot, n)
@@ -40,7 +43,7 @@ func (s *settlement) keep(slot *Slot) { s.ledger.Slots = append(s.ledger.Slots, 
 // usual duration, a moving average that follows a change of pace.
 func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
 	if n.hasRecovered() && slot.Revision == s.in.Revision {
-		took := max(s.in.Now.Sub(slot.Since), time.Second)
+		took := max(s.in.Now.Sub(slot.Since)-slot.Idle, time.Second)
 		s.finished = append(s.finished, took)
 		if s.ledger.Usual == 0 {
 			s.ledger.Usual = took
@@ -55,7 +58,7 @@ func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
 const usualWeight = 8
 
 // keepUntilDeadline keeps the slot of a node that was started at since, unless the node has
-// failed; n is nil when the Node object is gone.
+// failed.
 func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode) {
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil {
@@ -64,9 +67,7 @@ func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode
 		return
 	}
 	s.ledger.Failures = append(s.ledger.Failures, *failure)
-	if n != nil {
-		s.fleet.nodes.record(n, nil, nil)
-	}
+	s.fleet.nodes.record(n, nil, nil)
 }
 
 // staysQueued reports whether the slot of a queued node stays queued. If the pod it names is gone
@@ -79,18 +80,20 @@ func (s *settlement) staysQueued(slot *Slot, n *fleetNode) bool {
 		s.fleet.nodes.recordQueued(n)
 		return true
 	}
-	slot.Queued, slot.Since = false, s.in.Now
+	slot.Queued = false
+	slot.restart(s.in.Now)
 	s.ledger.Touched++
 	return false
 }
 
-// settleStarted settles the slot of a started node; n is nil when the Node object is gone.
+// settleStarted settles the slot of a started node.
 func (s *settlement) settleStarted(slot Slot, n *fleetNode) {
-	if n != nil && s.settleAtOnce(&slot, n) {
+	if s.settleAtOnce(&slot, n) {
 		return
 	}
 	if slot.Revision != s.in.Revision {
-		slot.Revision, slot.Since = s.in.Revision, s.in.Now
+		slot.Revision = s.in.Revision
+		slot.restart(s.in.Now)
 	}
 	s.keepUntilDeadline(&slot, slot.Since, n)
 }
@@ -102,7 +105,7 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 	retargeted := slot.Revision != s.in.Revision
 	needsOperation := n.heavy && n.Ready && !n.absent // the pod that the slot names may still be there
 	over := n.isFinished() || (retargeted && n.isIdle(slot)) || (needsOperation && n.available) ||
-		(n.Ready && n.isBusy()) || s.in.Settings.Strategy == daemonset.NoStrategy
+		(n.Ready && n.isBusy()) || n.isRefused(slot, s.in) || s.in.Settings.Strategy == daemonset.NoStrategy
 	switch {
 	case (!over && !needsOperation) || !s.fence.isRuledOut(slot, n):
 		return false
@@ -123,6 +126,9 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	case end == nil && n.Ready && n.isBusy():
 		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
 	case end == nil:
+		if n.Job != nil && n.Job.ID == slot.Operation && !n.group.isStale(n.Job) {
+			slot.Revision = s.in.Revision // what changed is not its concern
+		}
 		s.keep(&slot)
 	case end.Outcome == Done:
 		s.settleDone(&slot, n, end)
@@ -142,7 +148,8 @@ func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 	}
 	s.fleet.nodes.record(n, nil, nil)
 	if counts && s.in.Settings.Strategy != daemonset.NoStrategy {
-		s.ledger.Failures = append(s.ledger.Failures, Failure{Node: slot.Node, UID: slot.UID, Reason: reason, Message: end.Message, Since: s.in.Now})
+		s.ledger.Failures = append(s.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Reason: reason, Message: end.Message,
+			Since: s.in.Now, Targets: n.group.targetsOf(slot.Members)})
 	}
 }
 
@@ -162,6 +169,7 @@ func (s *settlement) settleDone(slot *Slot, n *fleetNode, end *End) {
 		s.giveBack(slot, n)
 		return
 	}
+	s.restartAfter(slot, end)
 	s.keepUntilDeadline(slot, later(slot.Since, end.Time), n)
 }
 
@@ -176,11 +184,8 @@ func (s *settlement) goesOn(slot *Slot, n *fleetNode, end *End) bool {
 	case n.Ready && n.heavy && s.operateOn(slot, n):
 		return true
 	}
-	within := s.in.Deadlines.Progress
-	if !n.Ready {
-		within = s.in.Deadlines.Lost
-	}
-	left := later(end.Time, n.ReadySince).Add(within).Sub(s.in.Now)
+	s.restartAfter(slot, end)
+	left := timeLeft(s.in, slot, later(slot.Since, end.Time), n)
 	s.recheckIn(left)
 	return left > 0
 }
@@ -193,6 +198,14 @@ func (s *settlement) operateOn(slot *Slot, n *fleetNode) bool {
 	}
 	slot.Operation, slot.Members = s.newOperation(n), n.membersToReplace()
 	slot.Pod, slot.PodVersion = "", ""
-	slot.Since, slot.Revision = s.in.Now, s.in.Revision
+	slot.Revision = s.in.Revision
+	slot.restart(s.in.Now)
 	return true
+}
+
+// restartAfter restarts the deadline of a slot when the end of its operation is first seen.
+func (s *settlement) restartAfter(slot *Slot, end *End) {
+	if slot.Progress.Before(end.Time) {
+		slot.Progress = s.in.Now
+	}
 }

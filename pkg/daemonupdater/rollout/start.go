@@ -31,7 +31,8 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	if slot.Operation = s.operationOf(n); slot.Operation != "" {
 		slot.Members = n.membersToReplace()
 	}
-	slot.Since, s.ledger.LastStart = s.in.Now, s.in.Now
+	slot.restart(s.in.Now)
+	s.ledger.LastStart = s.in.Now
 	s.fleet.nodes.record(n, slot, nil)
 	n.queued = false
 	s.ledger.Touched++

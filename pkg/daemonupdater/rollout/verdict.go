@@ -20,6 +20,7 @@ type Verdict struct {
 // explanation is what a decision knows about why nodes do not start.
 type explanation struct {
 	blocked *Blocked
+	ending  bool
 	paused  bool
 	halted  string
 	// returned is how long a node must have been Ready before it is started.
@@ -57,6 +58,8 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 		return reason, message
 	}
 	switch {
+	case e.ending:
+		return ReasonEnding, "the target is being deleted"
 	case e.paused:
 		return ReasonPaused, "the rollout is paused"
 	case e.halted != "":
@@ -67,6 +70,9 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s, is left alone for %s after a return",
 			n.ReadySince.UTC().Format(time.RFC3339), e.returned)
 	case n.phase == phaseDeferred:
+		if n.Denied != nil {
+			return ReasonDeletionDenied, deniedMessage(n.Denied)
+		}
 		return ReasonDeferred, n.RetryWhy
 	}
 	if n.Job.awaitsGrant() && n.lane != nil && n.lane.unprepared {
@@ -85,9 +91,11 @@ func keptBack(n *fleetNode) (Reason, string) {
 	switch n.phase {
 	case phaseBusy:
 		return ReasonNodeBusy, n.Job.Message
-	case phaseUnavailable:
+	case phaseUnavailable, phaseRecovering:
 		_, message := n.progress()
 		return ReasonUnavailable, message
+	case phaseNoSuccessor:
+		return ReasonNoSuccessor, n.whyNoSuccessor()
 	case phaseExcluded:
 		return ReasonLeftOut, "the upgrade is limited to other nodes or components"
 	case phaseHeld:

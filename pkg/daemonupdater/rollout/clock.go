@@ -1,0 +1,69 @@
+package rollout
+
+import "time"
+
+// A deadline counts the time in which a manager decided. It does not run while no manager ran,
+// the group was blocked, or the ledger could not be stored, and it does not jump with a clock:
+// when the last stored decision is longer ago than maxGap, by the clock of this manager, or is in
+// the future, the deadlines of all slots move by that time.
+const (
+	// tick is how often a decision is stored while nodes are in flight, though nothing else
+	// changed.
+	tick = 30 * time.Second
+	// maxGap is the longest time between two stored decisions that counts as time worked.
+	maxGap = 2 * time.Minute
+)
+
+// idleTime returns for how long nothing was decided before this decision, negative if the clock
+// went back.
+func idleTime(in *Input) time.Duration {
+	gap := in.Now.Sub(in.Ledger.Decided)
+	if in.Ledger.Decided.IsZero() || gap.Abs() <= maxGap {
+		return 0
+	}
+	return gap
+}
+
+// skipIdleTime moves the deadlines of a slot by the time in which nothing was decided.
+func (s *Slot) skipIdleTime(in *Input) {
+	idle := idleTime(in)
+	s.Idle = max(0, s.Idle+idle)
+	if s.Progress.IsZero() { // a ledger of an earlier version
+		s.Progress = in.Now
+		return
+	}
+	s.Progress = s.Progress.Add(idle)
+}
+
+// restart restarts all deadlines of a slot.
+func (s *Slot) restart(now time.Time) { s.Since, s.Progress, s.Idle = now, now, 0 }
+
+// noteDecided records when this decision was made, while there are nodes in flight.
+func (d *draft) noteDecided() {
+	if d.ledger.InFlight() == 0 {
+		d.ledger.Decided = time.Time{}
+		return
+	}
+	since := d.in.Now.Sub(d.in.Ledger.Decided)
+	if d.in.Ledger.Decided.IsZero() || since >= tick || since < 0 {
+		d.ledger.Decided, since = d.in.Now, 0
+	}
+	d.recheckIn(tick - since)
+}
+
+// timeLeft returns how long a node that was started at since may still be unavailable under its
+// slot. Each deletion and each change of readiness restarts the deadline, but the time in all is
+// bounded, so that a node that flaps does not keep its slot forever.
+func timeLeft(in *Input, slot *Slot, since time.Time, n *fleetNode) time.Duration {
+	within := in.Deadlines.Progress
+	if !n.Ready {
+		within = in.Deadlines.Lost
+	}
+	left := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now)
+	return min(left, since.Add(slot.Idle+in.Deadlines.most(len(n.Pods))).Sub(in.Now))
+}
+
+// most bounds the time in which a node with so many pods is unavailable under one slot.
+func (d Deadlines) most(pods int) time.Duration {
+	return time.Duration(max(3, pods))*d.Progress + d.Lost
+}
