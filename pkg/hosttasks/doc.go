@@ -10,7 +10,7 @@
 //	    |--- AskedOfHost() --->|  withdrawn pulls are ended     |
 //	    |                      |--- prepull, restart, verify -->| journal, then effect
 //	    |                      |<-- facts, recorded results ----|
-//	    |<-- apply status.host-|  on any change,                |
+//	    |<-- apply status.host-|  on a relevant change,         |
 //	    |                      |  and at least every minute     |
 //
 // # What is done, and when

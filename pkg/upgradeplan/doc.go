@@ -45,14 +45,14 @@
 // the users of the device; restarts and verifications belong to the change that requires
 // them; a change that only replaces pods has no precheck, cordon, eviction, soak or uncordon.
 //
-// # Less than the whole plan
+// # Partial plans
 //
 // There are two different ways. Narrow selects components before the plan is made: narrowed
 // to a driver, the plan still has the cordon and the eviction that a driver needs. Cut
 // literally takes tasks out of a plan: for a part of it (only the prechecks and prepulls,
 // only the first wave), for a single task, and for plans edited by hand.
 //
-// # For those who run a plan
+// # Running a plan
 //
 // To run a job, call Job.Progress after each change, with the outcome of every task according
 // to the facts. The package has no state, so a restarted program resumes at the right task.

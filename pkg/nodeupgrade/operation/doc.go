@@ -18,7 +18,7 @@
 //	          │ failed without being touched                    │
 //	          ▼                                                 │
 //	      Releasing ◄───────────────────────────────────────────┘
-//	          │ what may still happen is waited for or fenced,
+//	          │ pending restarts awaited, deletions fenced,
 //	          │ device open, uncordoned
 //	          ▼
 //	Done, Failed, Deferred, Aborted, Quarantined

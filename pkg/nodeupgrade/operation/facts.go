@@ -26,7 +26,7 @@ type Facts struct {
 	// that use the device of this node, whichever gr deploys them, and the owners of all pods
 	// named in the record.
 	Members []Member
-	// Drained says whether the node is empty, read live.
+	// Drained reports whether the node is empty, read live.
 	Drained Drained
 	// Host is status.host; nil: the agent has never reported.
 	Host *topsv1.HostReport
@@ -82,7 +82,7 @@ type Pod struct {
 	topsv1.NamedPod
 	// Revision is its controller-revision-hash.
 	Revision string
-	// Created is its creation.
+	// Created is its creationTimestamp.
 	Created time.Time
 	// Available honors minReadySeconds. Since is the last change of readiness or the last
 	// start of a container, whichever is later.
@@ -117,7 +117,7 @@ type Decision struct {
 	After time.Duration
 }
 
-// EffectKind is what an effect does.
+// EffectKind is the kind of an effect.
 type EffectKind string
 
 // Kinds of effects. Each fails when its preconditions do not hold.

@@ -31,7 +31,7 @@ const (
 	ReasonCordonHeld = "CordonHeld"
 	// ReasonDrainBlocked: the drain cannot finish without action by a person.
 	ReasonDrainBlocked = "DrainBlocked"
-	// ReasonDrainTimeout: the node was not empty in time.
+	// ReasonDrainTimeout: the node is not empty, or was not in time.
 	ReasonDrainTimeout = "DrainTimeout"
 	// ReasonDeviceInUse: a pod that uses the device does not terminate, or returns.
 	ReasonDeviceInUse = "DeviceInUse"
