@@ -58,8 +58,8 @@ func (h *Health) ReplicasRun() bool {
 func (h *Health) Running() bool { return h.ReplicasRun() && len(h.Absent) == 0 }
 
 // LetsNextStart reports whether the next component may be created: this one runs, and has at
-// least one node or replica. Right after the start of node-feature-discovery no node is labeled yet, so nothing proves
-// that the driver works.
+// least one node or replica. Right after the start of node-feature-discovery no node is labeled
+// yet, so nothing proves that the driver works.
 func (h *Health) LetsNextStart() bool {
 	return h.Running() && h.Expected+len(h.Offline) > 0
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// actions returns the conditions of actions (contract statements 37 to 41): deploy is over when every component runs or is being upgraded.
+// actions returns the conditions of actions (contract statements 37 to 41): deploy is over when
+// every component runs or is being upgraded.
 func actions(obs *state.Observation, status *topsv1.GcuResourceStatus, u *upgrade, now time.Time) []topsv1.ActionCondition {
 	words := phaseWords(status)
 	there := occurrences(words, topsv1.PhaseRunning, topsv1.PhaseUpgrading, topsv1.PhaseRollbacking)
