@@ -17,8 +17,8 @@ import (
 // API.
 const lastTested = 80
 
-// A test carries the numbers of the statements it covers in the name of a subtest: "contract 12:
-// …", "contract 12 and 13: …", "contract 1, 2 and 3: …".
+// A test carries the numbers of the statements it covers in the name of a
+// subtest: "contract 12: …", "contract 12 and 13: …", "contract 1, 2 and 3: …".
 var carried = regexp.MustCompile(`"contract ([0-9]+(?:(?:, | and )[0-9]+)*): `)
 
 // numbersIn returns the statements that the tests in a directory carry.

@@ -74,7 +74,7 @@ var catalog = []Entry{
 	{Name: Volcano, Readiness: EveryReplica, fields: volcanoFields, patch: patchVolcano},
 }
 
-// requested reports whether a spec asks for the component: it names it and does
+// requested reports whether a spec requests the component: it names it and does
 // not set notDeploy (contract statements 10 and 22 to 24).
 func (e *Entry) requested(spec *topsv1.GcuResourceSpec) bool {
 	fields := e.fields(spec)
@@ -117,7 +117,7 @@ func PerNode() []string {
 	return names
 }
 
-// Requested returns the names of the components a spec asks for, in deployment
+// Requested returns the names of the components a spec requests, in deployment
 // order.
 func Requested(spec *topsv1.GcuResourceSpec) []string {
 	var names []string
