@@ -18,11 +18,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// retryStaleCache is when to decide again after the cache turned out to be stale.
+// retryStaleCache is when to decide again after the cache was found stale.
 const retryStaleCache = 50 * time.Millisecond
 
-// isStaleCache reports whether every error says that something changed since it was
-// read: then the next pass decides with what is there now.
+// isStaleCache reports whether every error means that something changed since it was read. Then
+// the next pass decides on the current state.
 func isStaleCache(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
@@ -35,26 +35,24 @@ func isStaleCache(err error) bool {
 	return errors.Is(err, podreplace.ErrChanged) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// access is how the steps of a pass read and write the cluster: through the cache, and
-// past it.
+// access is how the steps of a pass read and write the cluster: through the cache, or live.
 type access struct {
 	client.Client
 	live client.Reader
 }
 
-// replacer replaces pods.
 func (a access) replacer() podreplace.Replacer {
 	return podreplace.Replacer{Client: a.Client, Live: a.live}
 }
 
-// liveDaemonSet reads a DaemonSet past the cache, and reports whether it is still there
-// and controlled as it was observed.
+// liveDaemonSet reads a DaemonSet live, and reports whether it is still the observed one, with
+// the same settings.
 func (a access) liveDaemonSet(ctx context.Context, m observed.Member) (live *appsv1.DaemonSet, same bool, err error) {
 	live, same, err = a.replacer().Recheck(ctx, m.DaemonSet)
 	return live, same && m.SameSettings(live), err
 }
 
-// liveRevisions reads the revisions of a DaemonSet past the cache.
+// liveRevisions reads the revisions of a DaemonSet live.
 func (a access) liveRevisions(ctx context.Context, m observed.Member, live *appsv1.DaemonSet) ([]*appsv1.ControllerRevision, error) {
 	selector, err := metav1.LabelSelectorAsSelector(live.Spec.Selector)
 	if err != nil {
@@ -67,8 +65,8 @@ func (a access) liveRevisions(ctx context.Context, m observed.Member, live *apps
 	return observed.ByName(list.Items), nil
 }
 
-// unchangedDaemonSet reads a DaemonSet past the cache. It returns podreplace.ErrChanged when it
-// is not what was observed any more.
+// unchangedDaemonSet reads a DaemonSet live. It returns podreplace.ErrChanged if it is no longer
+// as observed.
 func (a access) unchangedDaemonSet(ctx context.Context, m observed.Member) (*appsv1.DaemonSet, error) {
 	live, same, err := a.liveDaemonSet(ctx, m)
 	if err != nil {
@@ -80,10 +78,10 @@ func (a access) unchangedDaemonSet(ctx context.Context, m observed.Member) (*app
 	return live, nil
 }
 
-// parallelism bounds the requests of one pass that are under way at once.
+// parallelism bounds the concurrent requests of one pass.
 const parallelism = 16
 
-// inParallel calls work for 0..n-1 in bounded parallel and joins the errors.
+// inParallel calls work for 0..n-1, at most parallelism at once, and joins the errors.
 func inParallel(ctx context.Context, n int, work func(i int) error) error {
 	var mu sync.Mutex
 	var failed []error

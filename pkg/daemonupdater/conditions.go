@@ -14,11 +14,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 )
 
-// conditionWriter writes the conditions of pods.
 type conditionWriter struct{ access }
 
-// write patches the conditions of pods that are not as the decision has them. more
-// reports whether some are left for the next pass. What fails is tried again.
+// write patches the pod conditions that differ from the decision. more reports whether some are
+// left for the next pass. Failed patches are retried.
 func (w conditionWriter) write(ctx context.Context, p *pass) (more bool, err error) {
 	patches, more, err := p.fleet.reported.PodPatches(&p.in, &p.decision)
 	if err != nil {
@@ -33,7 +32,7 @@ func (w conditionWriter) write(ctx context.Context, p *pass) (more bool, err err
 		return err
 	})
 	if ctx.Err() != nil {
-		return more, err // not all of them were tried
+		return more, err // some may not have been tried
 	}
 	for i := range patches {
 		if _, again := failed.Load(patches[i].Node); !again {
@@ -43,8 +42,8 @@ func (w conditionWriter) write(ctx context.Context, p *pass) (more bool, err err
 	return more, err
 }
 
-// patch patches the conditions of a pod. One that is gone, or whose name another pod
-// has, needs no patch.
+// patch patches the conditions of a pod. If the pod is gone or its name belongs to another pod,
+// nothing is left to do.
 func (w conditionWriter) patch(ctx context.Context, patch *report.PodPatch) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Namespace, Name: patch.Name}}
 	err := w.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch.Data))

@@ -24,15 +24,14 @@ type podDeleter struct {
 	deleted *deletedPods
 }
 
-// due returns the deletions that this process has not made already; of those it has, the
-// cache may not show it yet.
+// due returns the deletions that this process has not made yet; the cache may not show those it
+// has made.
 func (d podDeleter) due(deletions []rollout.Deletion) []rollout.Deletion {
 	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return d.deleted.has(deletion.UID) })
 }
 
-// delete deletes pods, each as the ledger names it. A DaemonSet that is not
-// unchanged, by recheck, loses no pod. One failing call does not keep the others
-// from being made.
+// delete deletes pods, each as named in the ledger. It spares the pods of DaemonSets that recheck
+// found changed. A failed call does not prevent the others.
 func (d podDeleter) delete(ctx context.Context, p *pass, deletions []rollout.Deletion, unchanged map[int]bool) error {
 	err := inParallel(ctx, len(deletions), func(i int) error {
 		if !unchanged[deletions[i].Member] {
@@ -48,10 +47,9 @@ func (d podDeleter) delete(ctx context.Context, p *pass, deletions []rollout.Del
 	return err
 }
 
-// recheck tells for each member index in the deletions whether the live
-// DaemonSet, read past the cache, is still the one that was observed, and still
-// controlled. Its newest revision is looked for once per fleet: another one takes
-// another generation, and that another fleet.
+// recheck reports, per member index in the deletions, whether the live DaemonSet is still the
+// observed one and still controlled. It checks the newest revision once per fleet only: another
+// revision means another generation, and so another fleet.
 func (d podDeleter) recheck(ctx context.Context, p *pass, deletions []rollout.Deletion) (map[int]bool, error) {
 	unchanged := map[int]bool{}
 	for i := range deletions {
@@ -92,12 +90,12 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 	return err
 }
 
-// namedPod names a pod in one version.
+// namedPod names a pod at one resourceVersion.
 func namedPod(namespace, name string, uid types.UID, version string) topsv1.NamedPod {
 	return topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: namespace, Name: name, UID: uid}, ResourceVersion: version}
 }
 
-// fence writes to the pods of nodes that give a slot back unused.
+// fence writes to the pods of nodes that give back a slot without using it.
 func (d podDeleter) fence(ctx context.Context, p *pass) error {
 	pods := p.decision.Fence
 	return inParallel(ctx, len(pods), func(i int) error {
@@ -108,15 +106,14 @@ func (d podDeleter) fence(ctx context.Context, p *pass) error {
 	})
 }
 
-// deletedPods remembers which pods this process deleted until the cache shows
-// it, so that no pod is deleted twice. Nothing depends on it: a second deletion
-// would only be a wasted request.
+// deletedPods records which pods this process deleted until the cache shows it, so that no pod is
+// deleted twice. This only saves requests; correctness does not depend on it.
 type deletedPods struct {
 	mu   sync.Mutex
 	uids map[types.UID]deletedPod
 }
 
-// deletedPod is where a pod was.
+// deletedPod is the group and node of a deleted pod.
 type deletedPod struct {
 	group observed.Group
 	node  string
@@ -138,8 +135,8 @@ func (d *deletedPods) add(uid types.UID, g observed.Group, node string) {
 	d.uids[uid] = deletedPod{g, node}
 }
 
-// prune forgets the pods of a group that the cache shows as terminating or not
-// at all. nodes is nil when the group is gone.
+// prune drops the pods of a group that the cache shows as terminating or not at all. nodes is nil
+// if the group is gone.
 func (d *deletedPods) prune(g observed.Group, nodes *report.Nodes) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

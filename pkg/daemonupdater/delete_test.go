@@ -46,7 +46,7 @@ func TestOneFailingDeletionDoesNotKeepTheOthersBack(t *testing.T) {
 
 func TestAPodIsNotDeletedTwiceWhileTheCacheIsBehind(t *testing.T) {
 	c := newCluster(t, unchanged)
-	c.onDelete = func(string) error { return nil } // accepted, and not seen in the cache yet
+	c.onDelete = func(string) error { return nil } // accepted, but not in the cache yet
 	c.staleRollouts = true
 	c.mustReconcile()
 	if after := c.mustReconcile(); after == retryStaleCache {
@@ -74,7 +74,7 @@ func TestAPodThatIsGoneAlreadyIsNoError(t *testing.T) {
 
 func TestANewManagerGoesOnWithTheStoredLedger(t *testing.T) {
 	c := newCluster(t, unchanged)
-	c.onDelete = func(string) error { return broken500 } // it dies between the ledger and the deletion
+	c.onDelete = func(string) error { return broken500 } // the manager dies between the ledger and the deletion
 	if _, err := c.reconcile(); err == nil {
 		t.Fatal("the deletion did not fail")
 	}
@@ -183,7 +183,7 @@ func TestOptingOutLeavesNoMarkBehind(t *testing.T) {
 	c.wantDeletions()
 }
 
-// optOut takes the strategy off the DaemonSet.
+// optOut removes the strategy from the DaemonSet.
 func (c *cluster) optOut() {
 	c.t.Helper()
 	var live appsv1.DaemonSet
@@ -196,7 +196,7 @@ func (c *cluster) optOut() {
 
 func TestARolloutIsDeletedWhenTheDeletionItNamesCannotHappenAnyMore(t *testing.T) {
 	c := newCluster(t, unchanged)
-	c.onDelete = func(string) error { return broken500 } // it may happen later
+	c.onDelete = func(string) error { return broken500 } // it may still happen later
 	if _, err := c.reconcile(); err == nil || len(c.slots()) != 1 {
 		t.Fatalf("slots %v, %v, want one and a deletion that failed", c.slots(), err)
 	}
@@ -248,7 +248,7 @@ func TestDeletedPodsAreRememberedUntilTheCacheShowsIt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var d deletedPods
-			d.prune(mine, seen()) // of a process that deleted nothing yet
+			d.prune(mine, seen()) // of a process that has not deleted anything yet
 			if d.has(uid) {
 				t.Fatal("remembers a pod that was not deleted")
 			}

@@ -9,16 +9,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// fleet is what is remembered of a group's nodes between passes, so that one
-// node's event costs the work for that node. It follows the caches: events name
-// the nodes to read again, and another key makes it anew.
+// fleet is the state of a group's nodes kept between passes, so that an event of one node costs
+// work for that node only. It follows the caches: events name the nodes to read again, and a
+// changed key rebuilds it.
 type fleet struct {
 	*rollout.Fleet
-	// key is that of the state, and revision that of the input that the fleet was made with.
+	// key is the CacheKey, and revision the input revision that the fleet was made with.
 	key, revision string
 	reported      *report.Nodes
-	// confirmed are the members, by index, whose target was found to be the newest
-	// past the cache.
+	// confirmed are the members, by index, whose target a live read confirmed as the newest.
 	confirmed map[int]bool
 }
 
@@ -31,7 +30,7 @@ func newFleet(s *observed.State, in *rollout.Input, nodes map[string]*observed.N
 	return f
 }
 
-// update takes in what was read of a node.
+// update updates a node from what was read of it.
 func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones observed.Zones, now time.Time) {
 	f.reported.Set(s, name, of, now)
 	if of.Object != nil {
@@ -43,7 +42,7 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 	f.Remove(name)
 }
 
-// holdsSlot reports whether a slot is left of a node that is still there.
+// holdsSlot reports whether a node that still exists has a slot.
 func (f *fleet) holdsSlot(d *rollout.Decision) bool {
 	return slices.ContainsFunc(d.Ledger.Slots, func(s rollout.Slot) bool { return f.Node(s.Node) != nil })
 }

@@ -39,8 +39,8 @@ func TestIndexByController(t *testing.T) {
 	}
 }
 
-// TestNodesOfAPassThatFailedAreReadInTheNext: the events about them are taken by
-// the pass that failed.
+// TestNodesOfAPassThatFailedAreReadInTheNext: the failed pass has already taken the events about
+// them.
 func TestNodesOfAPassThatFailedAreReadInTheNext(t *testing.T) {
 	faults := map[string]interceptor.Funcs{
 		"while it read what comes before the nodes": {

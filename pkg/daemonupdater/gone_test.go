@@ -22,13 +22,13 @@ func (c *cluster) queuedNodes() []string {
 	return names
 }
 
-// startsAnew is another manager, which has nothing but its caches.
+// startsAnew replaces the manager by another one, which has nothing but its caches.
 func (c *cluster) startsAnew() {
 	c.reconciler.written, c.reconciler.fleets, c.reconciler.deleted = map[observed.Group]writtenRollout{}, map[observed.Group]*fleet{}, deletedPods{}
 }
 
-// TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor: whoever queued it may be about
-// to start it, so that its slot is not given to another before it is gone.
+// TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor: the manager that queued it may be about to
+// start it, so its slot is not given to another node before it is gone.
 func TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -82,8 +82,8 @@ func TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor(t *testing.T) {
 	}
 }
 
-// TestAReleasedRolloutIsNotDeletedWhileAQueuedNodeIsNotSeen: its deletion may still
-// be under way.
+// TestAReleasedRolloutIsNotDeletedWhileAQueuedNodeIsNotSeen: a deletion on that node may still be
+// under way.
 func TestAReleasedRolloutIsNotDeletedWhileAQueuedNodeIsNotSeen(t *testing.T) {
 	c := newCluster(t, unchanged)
 	c.mustReconcile()

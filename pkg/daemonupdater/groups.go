@@ -13,14 +13,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
-// groupReader reads what one pass over a group depends on, all but its nodes.
+// groupReader reads what a pass over a group depends on, except its nodes.
 type groupReader struct {
 	access
 	ledgers      ledgerStore
 	operatorNode string
 }
 
-// read begins a pass. Of a group that is unmanaged only the DaemonSets are read.
+// read begins a pass. It reads only the DaemonSets and the rollout of an unmanaged group.
 func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) (*pass, error) {
 	p := &pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode}}
 	var err error
@@ -74,7 +74,7 @@ func (r groupReader) revisions(ctx context.Context, m observed.Member) ([]*appsv
 	return observed.ByName(revisions.Items), nil
 }
 
-// policy returns the policy of a name, nil when there is none.
+// policy returns the policy with a name, nil if there is none.
 func (r groupReader) policy(ctx context.Context, name string) (*topsv1.UpgradePolicy, error) {
 	if name == "" {
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// held is the NodeUpgrade of a node whose person wants it left alone.
+// held returns the NodeUpgrade of a node with a hold set on the node.
 func held(node string) *topsv1.NodeUpgrade {
 	u := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	u.Status.Agent = &topsv1.AgentStatus{Hold: &topsv1.NodeHold{Since: metav1.NewTime(fixture.Epoch), Message: "wait"}}

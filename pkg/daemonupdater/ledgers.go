@@ -17,42 +17,41 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// reportInterval is the least time between two status writes of one group that do
-// not change the ledger, which is stored at once. When only few nodes moved on as
-// they should, that is told after moveInterval.
+// reportInterval is the minimum time between two status writes of one group that leave the ledger
+// unchanged; ledger changes are stored at once. If only a few nodes moved on as expected, the
+// minimum is moveInterval.
 const (
 	reportInterval = time.Second
 	moveInterval   = 7 * time.Second
 )
 
-// cacheLag is how long the cache may fail to show an object after its creation
-// before it is looked for at the API server.
+// cacheLag is how long after its creation an object may be missing from the cache before it is
+// read live.
 const cacheLag = 2 * time.Second
 
-// ledgerStore stores the ledgers of groups, in the status of their DaemonRollouts.
+// ledgerStore stores the ledgers of groups in the status of their DaemonRollouts.
 type ledgerStore struct {
 	access
 	namespace string
 	recorder  events.EventRecorder
 	metrics   *metrics.Metrics
-	// written is, per group, the rollout as this process last wrote it, until
-	// the cache shows it.
+	// written is, per group, the rollout as this process last wrote it, with the versions that
+	// the cache may still show.
 	written map[observed.Group]writtenRollout
 }
 
-// writtenRollout is a DaemonRollout as it was written.
+// writtenRollout is a DaemonRollout as written.
 type writtenRollout struct {
-	// basedOn are the resourceVersions that this write and those before it
-	// replaced: the cache may still show any of them.
+	// basedOn are the resourceVersions replaced by this write and those before it. The cache may
+	// still show any of them.
 	basedOn []string
 	rollout *topsv1.DaemonRollout
 	at      time.Time
 }
 
-// read returns the group's DaemonRollout as last written: from memory
-// while the cache still shows what the last write was based on, else from the
-// cache. A group without one gets an empty one to be created.
-// unseen: the cache does not show it though this process made it.
+// read returns the group's DaemonRollout as last written: from memory while the cache still shows
+// a replaced version, otherwise from the cache. A group without one gets an empty one, to be
+// created. unseen: this process created it, but the cache does not show it.
 func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time) (r *topsv1.DaemonRollout, unseen bool, err error) {
 	key := s.Group.RolloutKey(l.namespace)
 	var cached topsv1.DaemonRollout
@@ -74,8 +73,8 @@ func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time)
 	return s.NewRollout(key), false, nil
 }
 
-// isGone reports whether a rollout that this process created, and that the cache
-// should show by now, was deleted by somebody.
+// isGone reports whether someone deleted a rollout that this process created and that the cache
+// should show by now.
 func (l ledgerStore) isGone(ctx context.Context, last writtenRollout, now time.Time) (bool, error) {
 	if !slices.Contains(last.basedOn, "") || now.Sub(last.at) < cacheLag {
 		return false, nil
@@ -89,9 +88,8 @@ func (l ledgerStore) isGone(ctx context.Context, last writtenRollout, now time.T
 	return err != nil || live.UID != last.rollout.UID, nil
 }
 
-// store writes the status of the group: at once when the ledger changed, else
-// after an interval; then it returns how long to wait.
-// Events are sent after the write.
+// store writes the status of the group: at once if the ledger changed, otherwise after an
+// interval, in which case it returns how long to wait. Events are sent after the write.
 func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wait time.Duration, err error) {
 	if want := (topsv1.TargetRef{Kind: p.Group.Kind, Name: p.Group.Name}); p.Rollout.Spec.TargetRef != want {
 		return 0, fmt.Errorf("DaemonRollout %s belongs to %s %s, not to %s %s: rename one of them",
@@ -120,21 +118,21 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 	}
 	next.Status = status
 	if err := l.Status().Update(ctx, next); err != nil {
-		delete(l.written, p.Group) // it may be gone, and then what was written says nothing
+		delete(l.written, p.Group) // it may be deleted, and then the stored copy is useless
 		return 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
 	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.in.Now}
 	l.metrics.Count(p.Group, p.in.Ledger, d)
-	// Events about the same with the same reason are counted, and shown with what the first
-	// of them said. This status as related object makes each of them one of its own.
+	// Events on the same object with the same reason are aggregated and shown with the text of
+	// the first. The status as related object keeps them separate.
 	for _, e := range report.Events(&before, &status) {
 		l.recorder.Eventf(report.Target(p.State), next, e.Type, e.Reason, "Rollout", "%s", e.Message)
 	}
 	return 0, nil
 }
 
-// replaced returns the resourceVersions that a write of a rollout replaced,
-// together with those replaced by the writes that it follows.
+// replaced returns the resourceVersions replaced by a write of a rollout and by the writes before
+// it.
 func (l ledgerStore) replaced(g observed.Group, version string) []string {
 	if last, ok := l.written[g]; ok && last.rollout.ResourceVersion == version {
 		return append(last.basedOn, version)
@@ -142,8 +140,8 @@ func (l ledgerStore) replaced(g observed.Group, version string) []string {
 	return []string{version}
 }
 
-// caughtUp forgets what earlier writes of a rollout replaced: the cache shows
-// the last one, and does not go back.
+// caughtUp drops the versions replaced by earlier writes of a rollout: the cache shows the last
+// one, and does not go back.
 func (l ledgerStore) caughtUp(g observed.Group) {
 	if last, ok := l.written[g]; ok {
 		last.basedOn = nil
@@ -151,8 +149,8 @@ func (l ledgerStore) caughtUp(g observed.Group) {
 	}
 }
 
-// stillDecides returns podreplace.ErrChanged when the ledger is not what this pass left: then
-// another manager decides by now, because this one was paused past its lease.
+// stillDecides returns podreplace.ErrChanged if the ledger is not as this pass left it. Then
+// another manager decides, because this one was suspended past its lease.
 func (l ledgerStore) stillDecides(ctx context.Context, p *pass) error {
 	known := p.Rollout
 	if last, ok := l.written[p.Group]; ok && slices.Contains(last.basedOn, known.ResourceVersion) {

@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// relations notes what object events are related to, by reason.
+// relations records the related objects of events, by reason.
 type relations map[string][]string
 
 // Eventf implements events.EventRecorder.
@@ -21,8 +21,7 @@ func (r relations) Eventf(_, related runtime.Object, _, reason, _, _ string, _ .
 	r[reason] = append(r[reason], of.Name+" "+of.ResourceVersion)
 }
 
-// Kubernetes counts events that differ in nothing but their text, and shows the text of
-// the first.
+// Kubernetes aggregates events that differ only in their text, and shows the text of the first.
 func TestAnEventIsNotTakenForTheOneBefore(t *testing.T) {
 	c, related := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") }), relations{}
 	c.reconciler.Recorder = related
@@ -38,8 +37,8 @@ func TestAnEventIsNotTakenForTheOneBefore(t *testing.T) {
 	}
 }
 
-// After two writes the cache may still show what was there before the first:
-// that is no news, and no ledger to act on.
+// After two writes the cache may still show the state before the first: that is no change, and no
+// ledger to act on.
 func TestACacheThatIsTwoWritesBehindShowsNoNews(t *testing.T) {
 	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") })
 	c.staleRollouts = true
@@ -59,7 +58,7 @@ func TestACacheThatIsTwoWritesBehindShowsNoNews(t *testing.T) {
 	}
 }
 
-// newRevision is the DaemonSet controller, which makes a revision the newest.
+// newRevision acts as the DaemonSet controller and makes a revision the newest.
 func (c *cluster) newRevision(hash string, number int64) {
 	c.t.Helper()
 	r := fixture.RevisionsOf(c.driver, hash)[0]

@@ -17,14 +17,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// fleetReader reads the nodes of groups, and remembers them.
+// fleetReader reads the nodes of groups, and keeps them between passes.
 type fleetReader struct {
 	access
 	fleets map[observed.Group]*fleet
 }
 
-// refresh brings the fleet of a group up to date: the nodes that events were about are
-// read again, or all of them when the key changed.
+// refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the
+// key changed.
 func (r fleetReader) refresh(ctx context.Context, p *pass, changed []string) (err error) {
 	p.fleet = r.fleets[p.Group]
 	if p.fleet == nil || p.fleet.key != p.CacheKey(&p.in) {
@@ -41,7 +41,7 @@ func (r fleetReader) refresh(ctx context.Context, p *pass, changed []string) (er
 	return nil
 }
 
-// readAll reads all nodes with what is on them.
+// readAll reads all nodes with their pods and NodeUpgrades.
 func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
 	var nodes corev1.NodeList
 	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -61,7 +61,7 @@ func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
 	return newFleet(p.State, &p.in, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
 }
 
-// readNode reads one node again with what is on it.
+// readNode reads one node again, with its pods and NodeUpgrade.
 func (r fleetReader) readNode(ctx context.Context, p *pass, name string) error {
 	n := &observed.Node{Object: &corev1.Node{}, Pods: make([][]*corev1.Pod, len(p.Members)), Upgrade: &topsv1.NodeUpgrade{}}
 	key := client.ObjectKey{Name: name}
@@ -85,7 +85,7 @@ func (r fleetReader) readNode(ctx context.Context, p *pass, name string) error {
 	return nil
 }
 
-// pods returns pods of a member by a value of the index controllerUID.
+// pods returns the pods of a member by a value of the index controllerUID.
 func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) ([]*corev1.Pod, error) {
 	var list corev1.PodList
 	err := r.List(ctx, &list, client.InNamespace(m.DaemonSet.Namespace), client.MatchingFields{controllerUID: index}, client.UnsafeDisableDeepCopy)
@@ -95,9 +95,9 @@ func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) 
 	return observed.ByName(list.Items), nil
 }
 
-// confirmGone makes certain that the nodes of slots that are given back unseen are
-// not in the group any more. It returns podreplace.ErrChanged when the fleet is behind: the
-// manager that gave such a slot may be about to delete a pod for it.
+// confirmGone confirms live that the nodes of unseen slots are no longer in the group. It returns
+// podreplace.ErrChanged if the fleet is stale: the manager that gave such a slot may be about to
+// delete a pod for it.
 func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
 	for i := range p.decision.Unseen {
 		if err := r.confirmNodeGone(ctx, p, &p.decision.Unseen[i]); err != nil {
@@ -135,12 +135,12 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout
 // controllerUID indexes objects by the UID of their controller.
 const controllerUID = ".metadata.controller.uid"
 
-// podsOnNode is the value of the index controllerUID for the pods of a
-// controller on one node.
+// podsOnNode returns the value of the index controllerUID for the pods of a controller on one
+// node.
 func podsOnNode(controller types.UID, node string) string { return string(controller) + "/" + node }
 
-// indexByController is the index controllerUID: objects by the UID of their
-// controller, pods also by that and their node.
+// indexByController indexes objects by the UID of their controller, and pods also by that and
+// their node.
 func indexByController(object client.Object) []string {
 	ref := metav1.GetControllerOf(object)
 	if ref == nil {

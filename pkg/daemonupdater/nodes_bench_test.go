@@ -18,8 +18,8 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// indexedObjects is a cache of pods and nodes, with client-go's indexes, and lists that
-// are made as controller-runtime makes them without deep copies.
+// indexedObjects is a cache of pods and nodes with client-go's indexes. It builds lists like
+// controller-runtime does without deep copies.
 type indexedObjects struct {
 	client.Client
 	pods, nodes toolscache.Indexer
@@ -46,9 +46,9 @@ func (c indexedObjects) List(_ context.Context, list client.ObjectList, options 
 	return meta.SetList(list, objects)
 }
 
-// BenchmarkPassFromScratch is what a pass would cost if it remembered no nodes: it reads
-// 10 000 nodes with six pods each from the cache, and plans. BenchmarkEvent of package
-// rollout is what it costs with a fleet that is kept (ADR 0006).
+// BenchmarkPassFromScratch measures a pass without a kept fleet: it reads 10 000 nodes with six
+// pods each from the cache, and plans. BenchmarkEvent of package rollout measures it with a kept
+// fleet (ADR 0006).
 func BenchmarkPassFromScratch(b *testing.B) {
 	const nodes = 10_000
 	cache := indexedObjects{

@@ -23,9 +23,9 @@ type operationWriter struct {
 	book upgradeplan.Book
 }
 
-// order carries out the orders of a decision whose ledger is stored: it writes
-// spec.operation of NodeUpgrades. A manager that was interrupted before it may do
-// so much later; then the operation has ended, or the NodeUpgrade has moved.
+// order carries out the orders of a decision whose ledger is stored: it writes spec.operation of
+// NodeUpgrades. A manager interrupted before may do so much later; by then the operation has
+// ended, or the NodeUpgrade has changed.
 func (w operationWriter) order(ctx context.Context, p *pass) error {
 	orders := p.decision.Orders
 	return inParallel(ctx, len(orders), func(i int) error {
@@ -36,9 +36,9 @@ func (w operationWriter) order(ctx context.Context, p *pass) error {
 	})
 }
 
-// orderOne carries out one order. An operation that is not there is made without a grant,
-// which the next pass gives: of a NodeUpgrade that was deleted nobody can tell which
-// operations have ended, and this manager may be late.
+// orderOne carries out one order. It creates a missing operation without a grant, which the next
+// pass gives: if the NodeUpgrade was deleted, its ended operations are unknown, and this manager
+// may be late.
 func (w operationWriter) orderOne(ctx context.Context, p *pass, order *rollout.Order) error {
 	var live topsv1.NodeUpgrade
 	err := w.live.Get(ctx, client.ObjectKey{Name: order.Node}, &live)
@@ -47,7 +47,7 @@ func (w operationWriter) orderOne(ctx context.Context, p *pass, order *rollout.O
 	}
 	missing := err != nil
 	if observed.OfOtherNode(&live, order) {
-		return podreplace.ErrChanged // it goes with its Node, and another one is made then
+		return podreplace.ErrChanged // it is deleted with its Node, and created again then
 	}
 	next, makeNew := observed.Ordered(&live, order, p.RolloutKey())
 	switch {
@@ -78,8 +78,8 @@ func (w operationWriter) orderOne(ctx context.Context, p *pass, order *rollout.O
 	return w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy))
 }
 
-// confirmSlot returns podreplace.ErrChanged when an operation is to be granted and the ledger, read
-// past the cache, has no slot for it any more.
+// confirmSlot returns podreplace.ErrChanged if an operation would be granted and the ledger, read
+// live, has no slot for it any more.
 func (w operationWriter) confirmSlot(ctx context.Context, p *pass, order *rollout.Order) error {
 	if !order.Grant || order.Abort {
 		return nil
@@ -94,8 +94,8 @@ func (w operationWriter) confirmSlot(ctx context.Context, p *pass, order *rollou
 	return nil
 }
 
-// cancel takes away the operations of a rollout that is over: what runs is wound
-// up, and what is held is given back. It returns whether some have not ended.
+// cancel removes the operations of a rollout that has ended: running ones are aborted, and
+// cordoned nodes returned. It reports whether some have not ended.
 func (w operationWriter) cancel(ctx context.Context, own string) (left bool, err error) {
 	var list topsv1.NodeUpgradeList
 	if err := w.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

@@ -14,14 +14,13 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// ofTheFleet makes the DaemonSet the driver of the gr "fleet", which is replaced by
-// operations.
+// ofTheFleet makes the DaemonSet the driver of the gr "fleet", which is replaced by operations.
 func ofTheFleet(ds *appsv1.DaemonSet) {
 	fixture.OfGcuResource(ds)
 	ds.Labels[topsv1.LabelComponent] = "driver"
 }
 
-// upgrade returns the NodeUpgrade that has an operation, nil when none has.
+// upgrade returns the NodeUpgrade that has an operation, nil if none has.
 func (c *cluster) upgrade() *topsv1.NodeUpgrade {
 	c.t.Helper()
 	var list topsv1.NodeUpgradeList
@@ -36,7 +35,7 @@ func (c *cluster) upgrade() *topsv1.NodeUpgrade {
 	return nil
 }
 
-// show stores what became of the operation of a NodeUpgrade.
+// show changes the status of the operation of a NodeUpgrade.
 func (c *cluster) show(u *topsv1.NodeUpgrade, change func(*topsv1.OperationStatus)) {
 	c.t.Helper()
 	if u.Status.Operation == nil {
@@ -58,7 +57,7 @@ func prepared(op *topsv1.OperationStatus) {
 	op.PreparedTime = &now
 }
 
-// preparedCluster has one node whose operation waits for its slot.
+// preparedCluster returns a cluster with one node whose operation waits for its slot.
 func preparedCluster(t *testing.T) *cluster {
 	c := newCluster(t, ofTheFleet)
 	c.mustReconcile()
@@ -169,7 +168,7 @@ func TestAnOperationIsNotGrantedOverANodeUpgradeThatMoved(t *testing.T) {
 	}
 }
 
-// readAnd does something after each read.
+// readAnd calls a function after each read.
 type readAnd struct {
 	client.Reader
 	then func(client.Object)
@@ -194,8 +193,8 @@ func TestNothingIsOrderedOfANodeUpgradeThatGoesWithItsNode(t *testing.T) {
 	}
 }
 
-// TestAnOperationWakesItsGroupWhateverBecameOfIt: the end of an operation is what the
-// group waits for, also when it has no strategy any more, or is gone (invariant S3).
+// TestAnOperationWakesItsGroupWhateverBecameOfIt: the group waits for the end of the operation,
+// even if it has no strategy any more, or is gone (invariant S3).
 func TestAnOperationWakesItsGroupWhateverBecameOfIt(t *testing.T) {
 	group := observed.Group{Kind: observed.KindGcuResource, Name: "fleet"}
 	c := newCluster(t, func(ds *appsv1.DaemonSet) {

@@ -5,11 +5,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// pass is one pass over a group: what it read, and what it decided.
+// pass is one pass over a group: what it read and decided.
 type pass struct {
 	*observed.State
-	// rolloutUnseen: the cache does not show the rollout, which this process made.
-	// Somebody may have deleted it since, and of that there would be no event.
+	// rolloutUnseen: this process created the rollout, but the cache does not show it. Someone
+	// may have deleted it since, which would cause no event.
 	rolloutUnseen bool
 	fleet         *fleet
 	in            rollout.Input

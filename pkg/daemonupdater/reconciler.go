@@ -30,32 +30,32 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=patch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch;patch
 
-// Reconciler rolls one group per reconcile. It runs in one goroutine: groups
-// are few, and what takes time within one is done in parallel.
+// Reconciler upgrades one group per reconcile. It runs in one goroutine: there are few groups,
+// and slow work within one is done in parallel.
 type Reconciler struct {
 	client.Client
-	// Live reads past the cache.
+	// Live reads from the API server, past the cache.
 	Live client.Reader
 	// Recorder sends events.
 	Recorder events.EventRecorder
 	// Metrics of the rollouts.
 	Metrics *metrics.Metrics
-	// Node is the node that this program runs on, which comes last; "" when it is not
-	// known.
+	// Node is the node that this program runs on, which is upgraded last in its wave; "" if
+	// unknown.
 	Node string
-	// Namespace holds the DaemonRollouts of GcuResources.
+	// Namespace is that of the DaemonRollouts of GcuResources.
 	Namespace string
 	// Book says which components an operation replaces, and how.
 	Book upgradeplan.Book
 	// Deadlines of nodes in flight.
 	Deadlines rollout.Deadlines
-	// Clock tells the time.
+	// Clock returns the time.
 	Clock func() time.Time
 
 	memory
 }
 
-// memory is what is kept of groups between passes. It is made anew at every start.
+// memory is what is kept of groups between passes. It is empty at every start.
 type memory struct {
 	written map[observed.Group]writtenRollout
 	fleets  map[observed.Group]*fleet
@@ -69,11 +69,10 @@ func (m *memory) forget(g observed.Group) {
 	m.deleted.prune(g, nil)
 }
 
-// Reconcile makes one pass over a group: observe, decide, store the ledger, act,
-// report.
+// Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
 func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Result, error) {
 	steps := r.steps()
-	changed := r.changed.Take(g) // before anything is read: what comes later is for the next pass
+	changed := r.changed.Take(g) // before reading: later events are for the next pass
 	p, err := steps.groups.read(ctx, g, r.Clock())
 	if err != nil {
 		delete(r.fleets, g) // the nodes taken above were not read again
@@ -109,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	return resultOf(ctx, soonest(p.decision.Recheck, again), err)
 }
 
-// steps are those of one pass.
+// steps returns the steps of one pass.
 func (r *Reconciler) steps() steps {
 	a := access{r.Client, r.Live}
 	ledgers := ledgerStore{access: a, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written}
@@ -125,14 +124,14 @@ func (r *Reconciler) steps() steps {
 	}
 }
 
-// forget forgets a group that is gone or not controlled any more.
+// forget drops the state of a group that is gone or no longer controlled.
 func (r *Reconciler) forget(g observed.Group) {
 	r.memory.forget(g)
 	r.Metrics.Forget(g)
 }
 
-// resultOf ends a pass: a world that is ahead of the cache is no error, the
-// next pass decides with what is there now.
+// resultOf returns the result of a pass. A stale cache is not an error: the next pass decides on
+// the current state.
 func resultOf(ctx context.Context, again time.Duration, err error) (ctrl.Result, error) {
 	switch {
 	case err == nil:

@@ -36,20 +36,19 @@ var (
 	broken500 = apierrors.NewInternalError(errors.New("etcd is away"))
 )
 
-// cluster is a fake API server with one DaemonSet "driver" on outdated nodes a,
-// b and c, and the reconciler of its group. What the API server decides by
-// itself is tested in test/e2e.
+// cluster is a fake API server with one DaemonSet "driver" on outdated nodes a, b and c, and the
+// reconciler of its group. Behavior of the real API server is tested in test/e2e.
 type cluster struct {
 	t          *testing.T
-	api        client.Client // past the faults
+	api        client.Client // without the faults
 	driver     *appsv1.DaemonSet
 	reconciler *Reconciler
 	recorder   *events.FakeRecorder
 	now        time.Time
 
 	mu        sync.Mutex
-	deletions []string // pod and UID precondition of each deletion asked for
-	// faults, by what is asked for; nil is none.
+	deletions []string // pod and UID precondition of each requested deletion
+	// faults, by request; nil for none.
 	onCreate, onStatusUpdate error
 	onDelete                 func(pod string) error
 	statusUpdates            int
@@ -92,8 +91,8 @@ func unchanged(*appsv1.DaemonSet) {}
 
 func twoAtATime(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationMaxUnavailable, "2") }
 
-// faults makes the API server fail as the cluster says, and checks at every
-// deletion that the stored ledger names the pod.
+// faults makes the API server fail as configured, and checks at every deletion that the stored
+// ledger names the pod.
 func (c *cluster) faults() interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
@@ -152,18 +151,18 @@ func (c *cluster) faults() interceptor.Funcs {
 	}
 }
 
-// stored is the DaemonRollout in the API server, an empty one when there is none.
+// stored returns the DaemonRollout in the API server, an empty one if there is none.
 func (c *cluster) stored() *topsv1.DaemonRollout {
 	c.t.Helper()
 	var r topsv1.DaemonRollout
 	if err := c.api.Get(context.Background(), observed.GroupOf(c.driver).RolloutKey("gcu-system"), &r); client.IgnoreNotFound(err) != nil {
-		c.t.Error(err) // not Fatal: deletions are in goroutines of their own
+		c.t.Error(err) // not Fatal: deletions run in other goroutines
 	}
 	return &r
 }
 
-// reconcile makes one pass, after events for every node, and returns when the
-// next is due and the error.
+// reconcile makes one pass, after events for every node, and returns when the next is due and the
+// error.
 func (c *cluster) reconcile() (time.Duration, error) {
 	for _, node := range []string{"a", "b", "c"} {
 		c.reconciler.changed.Add(observed.GroupOf(c.driver), node)
@@ -228,7 +227,7 @@ func TestReconcileDeletesNothingUnlessTheLedgerIsStored(t *testing.T) {
 	tests := []struct {
 		name  string
 		fault func(*cluster)
-		retry bool // soon, instead of an error
+		retry bool // requeued soon, instead of an error
 	}{
 		{"the status write meets a newer one", func(c *cluster) { c.onStatusUpdate = conflict }, true},
 		{"the status write fails", func(c *cluster) { c.onStatusUpdate = broken500 }, false},

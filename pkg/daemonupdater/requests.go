@@ -17,7 +17,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// requestAnswerer writes the tasks that answer the requests of nodes.
+// requestAnswerer writes the tasks that answer requests on nodes.
 type requestAnswerer struct {
 	access
 	changed *watch.ChangedNodes
@@ -47,7 +47,7 @@ func (a requestAnswerer) answerOrphans(ctx context.Context, g observed.Group, no
 	})
 }
 
-// write patches the NodeUpgrades whose tasks are to change.
+// write patches the NodeUpgrades whose tasks change.
 func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades []*topsv1.NodeUpgrade, answer func(*topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool)) error {
 	return inParallel(ctx, len(upgrades), func(i int) error {
 		tasks, changed := answer(upgrades[i])
@@ -60,7 +60,7 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
 		err := a.Status().Patch(ctx, report.WithTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy))
 		if apierrors.IsConflict(err) {
-			a.changed.Add(s.Group, upgrades[i].Name) // no event told of what its agent writes by the minute
+			a.changed.Add(s.Group, upgrades[i].Name) // its agent writes reports every minute, which cause no event
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err)
@@ -69,9 +69,8 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 	})
 }
 
-// confirmDone makes certain, past the cache, of what is about to be told for good:
-// that a request is done. It returns podreplace.ErrChanged when the cache is behind, and shows
-// the pod or the revision before the one that was asked about.
+// confirmDone confirms live that requests about to be reported as done are done, since that is
+// final. It returns podreplace.ErrChanged if the cache is stale and shows an old pod or revision.
 func (a requestAnswerer) confirmDone(ctx context.Context, s *observed.State, upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) error {
 	replaced, atTarget := report.NewlyDone(upgrade, tasks)
 	for _, request := range replaced {
@@ -87,7 +86,7 @@ func (a requestAnswerer) confirmDone(ctx context.Context, s *observed.State, upg
 	return nil
 }
 
-// confirmReplaced returns podreplace.ErrChanged when the pod of a request is still there.
+// confirmReplaced returns podreplace.ErrChanged if the pod of a request still exists.
 func (a requestAnswerer) confirmReplaced(ctx context.Context, request *topsv1.UpgradeRequest) error {
 	var live corev1.Pod
 	key := client.ObjectKey{Namespace: request.Pod.Namespace, Name: request.Pod.Name}
@@ -101,8 +100,8 @@ func (a requestAnswerer) confirmReplaced(ctx context.Context, request *topsv1.Up
 	return nil
 }
 
-// confirmAtTarget returns podreplace.ErrChanged when the target of a request's DaemonSet is
-// another one by now.
+// confirmAtTarget returns podreplace.ErrChanged if the target of a request's DaemonSet has
+// changed.
 func (a requestAnswerer) confirmAtTarget(ctx context.Context, s *observed.State, request *topsv1.UpgradeRequest) error {
 	for _, m := range s.Members {
 		if m.DaemonSet.UID != request.DaemonSet.UID {

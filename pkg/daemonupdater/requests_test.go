@@ -14,14 +14,14 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// TestARequestIsDoneWhenTheAPIServerSaysSo: a manager whose cache is behind sees the
-// pod before the one that was asked about, or the revision before.
+// TestARequestIsDoneWhenTheAPIServerSaysSo: a manager with a stale cache sees the pod or the
+// revision before the requested one.
 func TestARequestIsDoneWhenTheAPIServerSaysSo(t *testing.T) {
 	tests := []struct {
 		name   string
-		asked  *corev1.Pod                   // of the request
-		behind func(*cluster, *corev1.Pod)   // the cache is
-		shows  func(*cluster, client.Object) // then it is not
+		asked  *corev1.Pod                   // named by the request
+		behind func(*cluster, *corev1.Pod)   // makes the cache stale
+		shows  func(*cluster, client.Object) // ends that
 	}{
 		{
 			"not while the pod it names is there", fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.OldHash),
@@ -72,8 +72,8 @@ func TestARequestIsDoneWhenTheAPIServerSaysSo(t *testing.T) {
 	}
 }
 
-// TestAnAnswerFollowsWhatTheAgentWrites: no event tells of the report that the agent
-// writes by the minute, so what is remembered of the NodeUpgrade may be old.
+// TestAnAnswerFollowsWhatTheAgentWrites: the report that the agent writes every minute causes no
+// event, so the kept NodeUpgrade may be old.
 func TestAnAnswerFollowsWhatTheAgentWrites(t *testing.T) {
 	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
 	c.create(fixture.NodeUpgrade("a", fixture.Request("1", c.driver, fixture.PodOn(c.driver, "a", fixture.OldHash))))
@@ -98,7 +98,7 @@ func TestAnAnswerFollowsWhatTheAgentWrites(t *testing.T) {
 	}
 }
 
-// answered is the state of the first task of a node, "" when there is none.
+// answered returns the state of the first task of a node, "" if there is none.
 func (c *cluster) answered(node string) topsv1.TaskState {
 	c.t.Helper()
 	var u topsv1.NodeUpgrade

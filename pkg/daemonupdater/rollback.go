@@ -18,17 +18,16 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// rollbackRetry is how soon a gr is looked at again whose DaemonSets are not
-// what its spec asks for yet.
+// rollbackRetry is when to check a gr again whose DaemonSets do not match its spec yet.
 const rollbackRetry = 5 * time.Second
 
-// rollbackStep brings a halted group back to its last known good revision.
+// rollbackStep returns a halted group to its last known good revision.
 type rollbackStep struct {
 	access
 	ledgers ledgerStore
 }
 
-// decide looks for what a rollback needs, and decides.
+// decide reads what a rollback needs, and decides.
 func (s rollbackStep) decide(ctx context.Context, p *pass) (report.Rollback, error) {
 	good := p.Rollout.Status.LastKnownGood
 	if good == nil || !report.AsksRollback(p.State, p.in, p.decision) {
@@ -45,9 +44,9 @@ func (s rollbackStep) decide(ctx context.Context, p *pass) (report.Rollback, err
 	return report.RollbackOf(p.State, p.in, p.decision, err == nil), nil
 }
 
-// carryOut carries a stored rollback out. It changes nothing that is not what
-// was observed, so it may be repeated: until the target has changed every pass
-// decides the same. It returns how long to wait when somebody else is to act first.
+// carryOut carries out a stored rollback. It changes only what is as observed, so it may be
+// repeated: until the target has changed, every pass decides the same. It returns how long to
+// wait if another controller has to act first.
 func (s rollbackStep) carryOut(ctx context.Context, p *pass, rb report.Rollback) (wait time.Duration, err error) {
 	if rb.To == nil {
 		return 0, nil
@@ -67,9 +66,9 @@ func (s rollbackStep) carryOut(ctx context.Context, p *pass, rb report.Rollback)
 	return 0, nil
 }
 
-// undo gives a DaemonSet the template of an earlier revision, as kubectl rollout
-// undo does. The DaemonSet controller finds the template among its revisions and
-// makes that one the newest, so pods still at it are not restarted.
+// undo gives a DaemonSet the template of an earlier revision, like kubectl rollout undo. The
+// DaemonSet controller finds the template among its revisions and makes that revision the newest,
+// so pods still at it are not restarted.
 func (s rollbackStep) undo(ctx context.Context, p *pass, m observed.Member, hash string) error {
 	live, err := s.unchangedDaemonSet(ctx, m)
 	if err != nil {
@@ -97,15 +96,15 @@ func (s rollbackStep) undo(ctx context.Context, p *pass, m observed.Member, hash
 	return nil
 }
 
-// askForSpec asks the gcuresource controller, by annotation, to restore the spec
-// of a good revision. It does so only while the DaemonSets are what the gr's
-// present spec and annotations ask for: a newer spec wins.
+// askForSpec asks the gcuresource controller, by annotation, to restore the spec of a good
+// revision. It does so only while the DaemonSets match the current spec and annotations of the
+// gr: a newer spec wins.
 func (s rollbackStep) askForSpec(ctx context.Context, p *pass, to *topsv1.KnownGoodRevision) (wait time.Duration, err error) {
 	owner := observed.GcuResourceOwner(p.Members[0].DaemonSet)
 	var gr topsv1.GcuResource
 	if err := s.live.Get(ctx, client.ObjectKey{Name: owner.Name}, &gr); err != nil {
 		if apierrors.IsNotFound(err) {
-			return 0, nil // its DaemonSets go too
+			return 0, nil // its DaemonSets are deleted too
 		}
 		return 0, fmt.Errorf("reading GcuResource %s: %w", owner.Name, err)
 	}

@@ -22,9 +22,9 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// haltedCluster is one whose driver failed on nodes a and b at the new revision;
-// the old one is the last known good one. patched has the names of what is
-// patched; a patch fails with onPatch once.
+// haltedCluster is a cluster whose driver failed on nodes a and b at the new revision; the old
+// one is the last known good one. patched lists the names of patched objects; one patch fails
+// with onPatch.
 type haltedCluster struct {
 	*cluster
 	patched []string
@@ -90,7 +90,7 @@ func (c *haltedCluster) must(err error) {
 	}
 }
 
-// ledger is the stored status of the group.
+// ledger returns the stored status of the group.
 func (c *haltedCluster) ledger() *topsv1.DaemonRolloutStatus {
 	c.t.Helper()
 	var r topsv1.DaemonRollout
@@ -108,7 +108,7 @@ func (c *haltedCluster) pod(node, hash string, available bool) {
 	}
 	c.must(client.IgnoreNotFound(c.api.Delete(context.Background(), pod.DeepCopy())))
 	c.must(c.api.Create(context.Background(), pod))
-	if available { // a successor: a real API server counts versions over all objects
+	if available { // a new pod: a real API server counts versions over all objects
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "version", "2")
 		c.update(pod)
 	}
@@ -121,7 +121,7 @@ func (c *haltedCluster) live() *appsv1.DaemonSet {
 	return &ds
 }
 
-// observes is the DaemonSet controller, which makes a revision the newest.
+// observes acts as the DaemonSet controller and makes a revision the newest.
 func (c *haltedCluster) observes(hash string, number int64) {
 	c.t.Helper()
 	ds := c.live()
@@ -255,13 +255,13 @@ func TestAGoodRevisionThatIsNotKeptStaysHalted(t *testing.T) {
 	}
 }
 
-// fleetDriver makes the driver one of the gr fleet, rendered from its second spec.
+// fleetDriver makes the driver part of the gr fleet, rendered from its second spec.
 func fleetDriver(ds *appsv1.DaemonSet) {
 	fixture.OfGcuResource(ds)
 	fixture.Annotate(ds, topsv1.AnnotationRevision, "fleet-2")
 }
 
-// newHaltedFleet has a gr "fleet" of which the driver failed.
+// newHaltedFleet returns a cluster with a gr "fleet" whose driver failed.
 func newHaltedFleet(t *testing.T, change func(*topsv1.GcuResource)) *haltedCluster {
 	t.Helper()
 	c := newHaltedCluster(t, fleetDriver)

@@ -18,9 +18,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
-// SetupWithManager adds the controller and the cache indexes it needs: pods and
-// ControllerRevisions by the UID of their controller. A rollout is woken by
-// everything it looks at.
+// SetupWithManager adds the controller with its watches, and the cache indexes it needs: pods and
+// ControllerRevisions by the UID of their controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.written, r.fleets = map[observed.Group]writtenRollout{}, map[observed.Group]*fleet{}
 	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
@@ -41,8 +40,8 @@ func (r *Reconciler) watches() watch.Groups {
 	return watch.Groups{Reader: r.Client, Namespace: r.Namespace, Changed: &r.changed}
 }
 
-// logger returns what makes the logger of a pass, whose lines all say which
-// group they are about. The uid of a gr is that of the cache: empty when it is gone.
+// logger returns a function that makes the logger of a pass, which names the group in every line.
+// The uid of a gr comes from the cache: it is empty if the gr is gone.
 func (r *Reconciler) logger(base logr.Logger) func(*observed.Group) logr.Logger {
 	return func(g *observed.Group) logr.Logger {
 		controller := []any{"controller", "daemonupdater"}
@@ -53,7 +52,7 @@ func (r *Reconciler) logger(base logr.Logger) func(*observed.Group) logr.Logger 
 			return base.WithValues(g.Kind, klog.KRef(g.Namespace, g.Name)).WithValues(controller...)
 		}
 		var gr topsv1.GcuResource
-		_ = r.Get(context.Background(), client.ObjectKey{Name: g.Name}, &gr, client.UnsafeDisableDeepCopy) // without it the name has to do
+		_ = r.Get(context.Background(), client.ObjectKey{Name: g.Name}, &gr, client.UnsafeDisableDeepCopy) // if it is missing, the name must suffice
 		return base.WithValues(logging.GcuResource(g.Name, gr.UID)...).WithValues(controller...)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// disturb lets nodes fail, people delete pods, and the administrator edit.
+// disturb makes nodes fail, pods be deleted and the administrator edit settings, at random.
 func (w *simWorld) disturb() {
 	if w.chance(w.knobs.nodes) {
 		w.disturbNode(w.hosts[w.rng.IntN(len(w.hosts))])
@@ -52,7 +52,7 @@ func (w *simWorld) disturbNode(h *simHost) {
 	}
 }
 
-// disturbPod is somebody who deletes a pod, or gives it a finalizer for a while.
+// disturbPod deletes a pod, or gives it a finalizer for a while.
 func (w *simWorld) disturbPod() {
 	pods := simAll[*corev1.Pod](w.api, simPods)
 	if len(pods) == 0 {
@@ -78,7 +78,7 @@ func (w *simWorld) setFinalizer(key simKey, on bool) {
 	})
 }
 
-// administrate is one random edit of a group.
+// administrate makes one random edit of a group.
 func (w *simWorld) administrate(g *simGroup) {
 	choose := func(values ...string) string { return values[w.rng.IntN(len(values))] }
 	switch w.rng.IntN(13) {
@@ -109,8 +109,8 @@ func (w *simWorld) administrate(g *simGroup) {
 	}
 }
 
-// annotate sets an annotation on the members of a group, one after the other as
-// the gcuresource controller does; "" removes it.
+// annotate sets an annotation on the members of a group, one after the other like the gcuresource
+// controller; "" removes it.
 func (w *simWorld) annotate(g *simGroup, annotation, value string) {
 	w.say("admin: %s %s=%q", g.id, annotation, value)
 	set := func(annotations map[string]string) {
@@ -160,7 +160,7 @@ func (w *simWorld) push(g *simGroup, bad bool) {
 	}
 }
 
-// rollBack gives every member of a group its template before the last.
+// rollBack gives every member of a group its previous template.
 func (w *simWorld) rollBack(g *simGroup) {
 	if g.spec != nil {
 		w.restoreBefore(g)
@@ -184,8 +184,8 @@ func (w *simWorld) setImage(g *simGroup, i int, image string) {
 	})
 }
 
-// ask is the node agent: a request for one pod on its node, or forgetting the
-// answered ones.
+// ask acts as the node agent: it adds a request for one pod on its node, or drops the answered
+// ones.
 func (w *simWorld) ask() {
 	pods := simAll[*corev1.Pod](w.api, simPods)
 	if len(pods) == 0 {

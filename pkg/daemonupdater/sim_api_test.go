@@ -40,19 +40,19 @@ type simKey struct{ kind, namespace, name string }
 
 func (k simKey) String() string { return k.kind + " " + k.namespace + "/" + k.name }
 
-// simAPI is the model of the API server: the true state, and per kind the log
-// of all changes, from which the caches are fed. An object in it is never
-// changed, only replaced. It is used by one goroutine at a time.
+// simAPI is the model of the API server: the true state, and per kind the log of all changes,
+// which feeds the caches. Stored objects are never changed, only replaced. It is used by one
+// goroutine at a time.
 type simAPI struct {
 	now     func() time.Time
-	changed func(client.Object) // is told of every new version
+	changed func(client.Object) // called for every new version
 	counter int
 	objects map[simKey]client.Object
 	keys    map[string][]simKey // by kind, sorted
 	log     map[string][]simChange
 }
 
-// simChange is one entry of the log; object is nil when it was removed.
+// simChange is one entry of the log; object is nil for a removal.
 type simChange struct {
 	key    simKey
 	object client.Object
@@ -62,7 +62,7 @@ func newSimAPI(now func() time.Time) *simAPI {
 	return &simAPI{now: now, objects: map[simKey]client.Object{}, keys: map[string][]simKey{}, log: map[string][]simChange{}}
 }
 
-// simKind is the kind of a typed object or list.
+// simKind returns the kind of a typed object or list.
 func simKind(object any) string {
 	return strings.TrimSuffix(reflect.TypeOf(object).Elem().Name(), "List")
 }
@@ -73,7 +73,7 @@ func simKeyOf(object client.Object) simKey {
 
 func simCopy[T client.Object](object T) T { return object.DeepCopyObject().(T) }
 
-// simInto makes dst a copy of src, as decoding an answer does.
+// simInto makes dst a copy of src, like decoding a response.
 func simInto(dst, src client.Object) {
 	reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src.DeepCopyObject()).Elem())
 }
@@ -100,7 +100,7 @@ func (a *simAPI) put(object client.Object) {
 	a.changed(object)
 }
 
-// remove takes an object away at once.
+// remove removes an object at once.
 func (a *simAPI) remove(key simKey) {
 	if _, ok := a.objects[key]; !ok {
 		return
@@ -113,7 +113,7 @@ func (a *simAPI) remove(key simKey) {
 	a.log[key.kind] = append(a.log[key.kind], simChange{key, nil})
 }
 
-// simGet returns the stored object, nil when there is none.
+// simGet returns the stored object, nil if there is none.
 func simGet[T client.Object](a *simAPI, key simKey) (object T) {
 	if stored, ok := a.objects[key]; ok {
 		return stored.(T)
@@ -130,7 +130,7 @@ func simAll[T client.Object](a *simAPI, kind string) []T {
 	return list
 }
 
-// simEdit changes an object that exists.
+// simEdit changes an existing object.
 func simEdit[T client.Object](a *simAPI, key simKey, change func(T)) {
 	if _, ok := a.objects[key]; !ok {
 		return
@@ -165,8 +165,8 @@ func (a *simAPI) create(object client.Object) error {
 	return nil
 }
 
-// updateStatus is PUT on the status subresource: everything but the status is
-// ignored, except the preconditions.
+// updateStatus is PUT on the status subresource: it ignores everything but the status and the
+// preconditions.
 func (a *simAPI) updateStatus(object client.Object) error {
 	key := simKeyOf(object)
 	stored, ok := a.objects[key]
@@ -186,7 +186,8 @@ func (a *simAPI) updateStatus(object client.Object) error {
 	return a.storePart(stored, sent, object, "Status")
 }
 
-// storePart stores a part of an encoded object, unless it is the same, and answers with the object.
+// storePart stores a part of an encoded object if it has changed, and returns the object in
+// answer.
 func (a *simAPI) storePart(stored client.Object, sent []byte, answer client.Object, part string) error {
 	decoded := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(client.Object)
 	if err := json.Unmarshal(sent, decoded); err != nil {
@@ -204,7 +205,7 @@ func (a *simAPI) storePart(stored client.Object, sent []byte, answer client.Obje
 	return nil
 }
 
-// patchStatus is PATCH on the status subresource, as strategic merge or as merge patch.
+// patchStatus is PATCH on the status subresource, as a strategic merge patch or a merge patch.
 func (a *simAPI) patchStatus(object client.Object, kind types.PatchType, data []byte) error {
 	return a.patch(object, kind, data, "Status")
 }
@@ -284,9 +285,8 @@ func mergeMaps(d, p map[string]any) map[string]any {
 	return d
 }
 
-// delete is DELETE: a pod that is bound terminates gracefully, an object with
-// finalizers stays until they are gone. effective is false when it was being
-// deleted already.
+// delete is DELETE: a bound pod terminates gracefully, an object with finalizers stays until they
+// are removed. effective is false if it was already being deleted.
 func (a *simAPI) delete(key simKey, preconditions *metav1.Preconditions) (effective bool, err error) {
 	stored, ok := a.objects[key]
 	if !ok {

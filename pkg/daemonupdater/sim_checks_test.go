@@ -20,18 +20,18 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// simAccount is what the checks know of a group beyond its objects.
+// simAccount is what the checks record about a group besides its objects.
 type simAccount struct {
-	// limit that was in force when a node was given its slot, by node.
+	// limit in force when a node was given its slot, by node.
 	limit map[string]int
-	// pool and its cap that were in force then.
+	// pool and its cap in force then, by node.
 	pools map[string]simPool
-	// down: nodes that were available until a manager deleted a pod of theirs, and
-	// where what it deleted is not available again, nor the node counted as failed.
+	// down: nodes that were available until a manager deleted one of their pods, until the
+	// deleted pods are replaced and available, or the node counts as failed.
 	down map[string]*simDown
 }
 
-// simDown is a Node object and the DaemonSets of which managers deleted pods there.
+// simDown is a Node object and the DaemonSets whose pods there were deleted by managers.
 type simDown struct {
 	uid  types.UID
 	sets []simKey
@@ -44,7 +44,8 @@ func (w *simWorld) account(g observed.Group) *simAccount {
 	return w.accounts[g]
 }
 
-// nodeAvailable: the node is Ready, and the pods of these DaemonSets on it are available.
+// nodeAvailable reports whether the node is Ready and the pods of these DaemonSets on it are
+// available.
 func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
 	node := simGet[*corev1.Node](w.api, simNodeKey(name))
 	if node == nil || !simNodeReady(node) {
@@ -68,7 +69,7 @@ func (w *simWorld) rolloutOf(g observed.Group) *topsv1.DaemonRollout {
 	return simGet[*topsv1.DaemonRollout](w.api, simKey{simRollouts, key.Namespace, key.Name})
 }
 
-// deleteByUs is DELETE by a manager; the checks see the true state just before.
+// deleteByUs is DELETE by a manager; the checks see the true state just before it.
 func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteOptions) error {
 	pod, _ := w.api.objects[key].(*corev1.Pod)
 	var was bool
@@ -101,7 +102,7 @@ func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteO
 	return nil
 }
 
-// checkDelete holds one deletion against what the pass saw and the true state.
+// checkDelete checks one deletion against what the pass saw and the true state.
 func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	node := daemonset.NodeName(pod)
 	live, ok := pass.live[daemonset.Owner(pod).UID]
@@ -132,7 +133,7 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	}
 	stored := w.rolloutOf(pass.group)
 	a := w.account(pass.group)
-	a.limit[node] = max(a.limit[node], simLimit(pass)) // the limit may have been raised since the node had its slot
+	a.limit[node] = max(a.limit[node], simLimit(pass)) // the limit may have been raised since the node was given its slot
 	names := func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID }
 	switch {
 	case stored == nil || !slices.ContainsFunc(simSlots(stored), names):
@@ -142,7 +143,7 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	}
 }
 
-// checkBudget is S1: a node that was available is not any more, by us.
+// checkBudget is S1: a node that was available is not any more, because of us.
 func (w *simWorld) checkBudget(g *simGroup, node string, sets ...simKey) {
 	w.settleAccounts()
 	a := w.account(g.id)
@@ -159,7 +160,7 @@ func (w *simWorld) checkBudget(g *simGroup, node string, sets ...simKey) {
 	w.checkPool(g, a, node)
 }
 
-// settleNode settles the accounts when something of a node changed.
+// settleNode settles the accounts when an object of a node has changed.
 func (w *simWorld) settleNode(object client.Object) {
 	switch o := object.(type) {
 	case *corev1.Pod, *corev1.Node:
@@ -171,7 +172,7 @@ func (w *simWorld) settleNode(object client.Object) {
 	}
 }
 
-// settleAccounts forgets the nodes that are available again, or gone, or counted as failed.
+// settleAccounts drops nodes that are available again, gone, or counted as failed.
 func (w *simWorld) settleAccounts() {
 	for _, g := range w.groups {
 		a, stored := w.account(g.id), w.rolloutOf(g.id)
@@ -185,7 +186,7 @@ func (w *simWorld) settleAccounts() {
 	}
 }
 
-// checkLedger holds one write of a ledger against the one before.
+// checkLedger checks one write of a ledger against the one before.
 func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollout) {
 	var started []string
 	restarted := 0
@@ -226,12 +227,13 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	}
 }
 
-// simSlots are all slots of a ledger.
+// simSlots returns all slots of a ledger.
 func simSlots(r *topsv1.DaemonRollout) []topsv1.NodeSlot {
 	return slices.Concat(r.Status.InFlight, r.Status.Queued)
 }
 
-// checkQueued: a node that was queued is started when nothing but room was missing.
+// checkQueued checks that only the budget had kept a queued node from starting when it is
+// started.
 func (w *simWorld) checkQueued(pass *simPass, stored *topsv1.DaemonRollout, node string) {
 	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
 		w.violate("paused: queued node %s of %s starts", node, pass.group)
@@ -242,7 +244,7 @@ func (w *simWorld) checkQueued(pass *simPass, stored *topsv1.DaemonRollout, node
 	w.checkQueuedPolicy(pass, stored, node)
 }
 
-// sayLedger tells which slots were given back.
+// sayLedger logs which slots were given back.
 func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout) {
 	for _, s := range simSlots(before) {
 		if !slices.ContainsFunc(simSlots(after), func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID }) {
@@ -253,10 +255,10 @@ func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout)
 	}
 }
 
-// excuseRelapse takes a node out of the account that gives its slot back because
-// the pass saw every successor of what was deleted there Ready for long enough. It
-// may have lost that within minReadySeconds, later than the cache shows: no
-// controller can know, and without minReadySeconds the node were out of it already.
+// excuseRelapse removes a node from the account if it gives its slot back because the pass saw
+// every new pod there Ready for long enough. A pod may have lost that within minReadySeconds, too
+// late for the cache to show: no controller can know, and without minReadySeconds the node would
+// already be settled.
 func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 	a := w.account(pass.group)
 	if d := a.down[node]; d != nil && pass.healthy(node) && !slices.ContainsFunc(d.sets, func(set simKey) bool {
@@ -269,9 +271,9 @@ func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 	}
 }
 
-// excuseDropped takes a node out of the account that the pass saw offline, and whose
-// operation ended for nothing longer ago than a lost node keeps its slot: it is like one
-// that failed for being lost, but that nothing was wrong with the version.
+// excuseDropped removes a node from the account if the pass saw it offline and its operation
+// ended longer ago than a lost node keeps its slot. It is like a node that failed because it was
+// lost, except that the version is not to blame.
 func (w *simWorld) excuseDropped(pass *simPass, slot *topsv1.NodeSlot) {
 	upgrade := pass.seen.upgrades[slot.Node]
 	if slot.Operation == "" || upgrade == nil || pass.seen.ready(slot.Node) {
@@ -289,7 +291,7 @@ func (w *simWorld) excuseDropped(pass *simPass, slot *topsv1.NodeSlot) {
 	}
 }
 
-// simLimit is the limit by the settings and nodes a pass saw, 0 when they are wrong.
+// simLimit returns the limit by the settings and nodes that a pass saw, 0 if they are invalid.
 func simLimit(pass *simPass) int {
 	if len(pass.sets) == 0 {
 		return 0
@@ -304,7 +306,7 @@ func simLimit(pass *simPass) int {
 	return settings.Limit(len(pass.seen.nodes))
 }
 
-// simThreshold is how many failed nodes halt a rollout by the policy a pass saw.
+// simThreshold returns how many failed nodes halt a rollout by the policy that a pass saw.
 func simThreshold(pass *simPass, touched int) int {
 	if p := pass.policy; p != nil && p.Spec.Failure != nil && p.Spec.Failure.Threshold != nil {
 		return simScaled(*p.Spec.Failure.Threshold, touched)
@@ -312,8 +314,8 @@ func simThreshold(pass *simPass, touched int) int {
 	return max(2, (touched+9)/10)
 }
 
-// checkPatch: a patch of a pod changes conditions of ours only; a task is done only
-// when its pod was replaced.
+// checkPatch checks that a patch of a pod changes our conditions only, and that a task is done
+// only if its pod was replaced.
 func (w *simWorld) checkPatch(before, after client.Object) {
 	switch now := after.(type) {
 	case *corev1.Pod:
@@ -345,7 +347,7 @@ func others(pod *corev1.Pod) []corev1.PodConditionType {
 	return list
 }
 
-// checkAll holds the true state against what must hold after every step.
+// checkAll checks the true state against the invariants that hold after every step.
 func (w *simWorld) checkAll() {
 	w.settleAccounts()
 	w.checkNodes()

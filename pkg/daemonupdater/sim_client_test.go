@@ -14,9 +14,9 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// simCall is one request of a reconcile to the API server. It is parked until
-// the world, which runs one thing at a time, serves it: so the order of requests
-// made in parallel, and what happens between any two, is the seed's choice.
+// simCall is one request of a reconcile to the API server. It is parked until the world, which
+// runs one thing at a time, serves it. So the seed decides the order of parallel requests, and
+// what happens between any two.
 type simCall struct {
 	verb   string
 	key    simKey
@@ -28,8 +28,8 @@ func (c *simCall) String() string { return c.verb + " " + c.key.String() }
 
 func (c *simCall) writes() bool { return c.verb != "get" && c.verb != "list" }
 
-// simClient is the client of one manager: it reads from the cache and writes to
-// the API server. What it does not define is nil and stops the test.
+// simClient is the client of one manager: it reads from the cache and writes to the API server.
+// Methods that it does not define are nil and stop the test.
 type simClient struct {
 	client.Client
 	m *simManager
@@ -53,7 +53,7 @@ func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.O
 	return err
 }
 
-// List reads from the cache, and notes for the checks what the pass saw.
+// List reads from the cache, and records for the checks what the pass saw.
 func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	c.m.cacheMoves(simKind(list))
 	if err := c.m.view.list(list, opts); err != nil {
@@ -128,13 +128,13 @@ func (s *simStatus) Patch(_ context.Context, object client.Object, patch client.
 	})
 }
 
-// simLive reads past the cache.
+// simLive reads from the API server.
 type simLive struct {
 	client.Reader
 	m *simManager
 }
 
-// Get reads the true state, and notes for the checks what the pass saw.
+// Get reads the true state, and records for the checks what the pass saw.
 func (l *simLive) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	k, pass := simKey{simKind(object), key.Namespace, key.Name}, l.m.pass
 	return l.m.call("get", k, func() error {
@@ -150,7 +150,7 @@ func (l *simLive) Get(_ context.Context, key client.ObjectKey, object client.Obj
 	})
 }
 
-// List reads the true state, and notes which targets the pass saw then.
+// List reads the true state, and records which targets the pass saw then.
 func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	k, pass := simKey{kind: simKind(list)}, l.m.pass
 	return l.m.call("list", k, func() error {
@@ -174,22 +174,22 @@ func (m *simManager) call(verb string, key simKey, effect func() error) error {
 	return <-c.reply
 }
 
-// Faults of one call; noFault lets it through.
+// Faults of one call; noFault serves it normally.
 const (
 	noFault = iota
 	faultConflict
 	faultTooMany
 	faultInternal
 	faultTimeout
-	// faultAmbiguous: it was done, and the client gets an error.
+	// faultAmbiguous: the request takes effect, and the client gets an error.
 	faultAmbiguous
-	// faultLate: the client gets an error now, and it is done later.
+	// faultLate: the client gets an error now, and the request takes effect later.
 	faultLate
 )
 
 var errReset = errors.New("read tcp: connection reset by peer")
 
-// serve lets one call happen, with or without a fault, and answers it.
+// serve serves one call, with or without a fault.
 func (w *simWorld) serve(m *simManager, c *simCall) {
 	pass := m.pass
 	if pass != nil && pass.dead {
@@ -210,7 +210,7 @@ func (w *simWorld) serve(m *simManager, c *simCall) {
 	case faultTimeout:
 		err = apierrors.NewTimeoutError("the server was unable to return a response in time", 1)
 	case faultAmbiguous:
-		_ = c.effect() // whatever it was, the client does not learn it
+		_ = c.effect() // the client does not learn the result
 		err = fmt.Errorf("%s: %w", c, errReset)
 	case faultLate:
 		w.later(w.seconds(1, 30), func() {
@@ -228,7 +228,7 @@ func (w *simWorld) serve(m *simManager, c *simCall) {
 	c.reply <- err
 }
 
-// killsNow counts a write, and reports whether its manager is killed after it.
+// killsNow counts a write, and reports whether the manager is killed after it.
 func (w *simWorld) killsNow() bool {
 	w.writes++
 	return w.writes == w.crashAfter

@@ -15,19 +15,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// simSpec is the spec of a gr in the model: the images of its components, and the
-// revisions of it that are kept.
+// simSpec is the spec of a gr in the model: the images of its components, and its stored
+// revisions.
 type simSpec struct {
 	revision string
 	kept     []string
 	images   map[string][]string
 }
 
-// simGrUID is the UID of the gr of a group.
+// simGrUID returns the UID of the gr of a group.
 func simGrUID(id observed.Group) types.UID { return types.UID("uid-gr-" + id.Name) }
 
-// makeHeavy makes a DaemonSet that of a component, whose name it has, in a seed
-// with operations.
+// makeHeavy makes a DaemonSet belong to the component of its name, in a seed with operations.
 func (w *simWorld) makeHeavy(ds *appsv1.DaemonSet, order int) {
 	if w.ops == nil {
 		return
@@ -39,7 +38,7 @@ func (w *simWorld) makeHeavy(ds *appsv1.DaemonSet, order int) {
 	}
 }
 
-// addGr makes the gr of a group.
+// addGr creates the gr of a group.
 func (w *simWorld) addGr(g *simGroup) {
 	if g.id.Kind != observed.KindGcuResource {
 		return
@@ -56,7 +55,7 @@ func (w *simWorld) addGr(g *simGroup) {
 	w.keepSpec(g)
 }
 
-// keepSpec keeps what the DaemonSets of a gr are as a new revision of its spec.
+// keepSpec stores the current images of a gr as a new revision of its spec.
 func (w *simWorld) keepSpec(g *simGroup) {
 	if g.spec == nil {
 		return
@@ -70,15 +69,14 @@ func (w *simWorld) keepSpec(g *simGroup) {
 	w.render(g, name)
 }
 
-// restoreBefore is an administrator who goes back to the spec before the last.
+// restoreBefore acts as an administrator who returns to the previous spec.
 func (w *simWorld) restoreBefore(g *simGroup) {
 	if i := slices.Index(g.spec.kept, g.spec.revision); i > 0 {
 		w.render(g, g.spec.kept[i-1])
 	}
 }
 
-// render is the gcuresource controller: it gives the DaemonSets what a revision of
-// the spec says.
+// render acts as the gcuresource controller: it applies a revision of the spec to the DaemonSets.
 func (w *simWorld) render(g *simGroup, revision string) {
 	g.spec.revision = revision
 	for i, key := range g.sets {
@@ -92,7 +90,7 @@ func (w *simWorld) render(g *simGroup, revision string) {
 	})
 }
 
-// restoreSpecs is the gcuresource controller that is asked for an earlier spec.
+// restoreSpecs acts as the gcuresource controller asked for an earlier spec.
 func (w *simWorld) restoreSpecs() {
 	for _, g := range w.groups {
 		gr := simGet[*topsv1.GcuResource](w.api, simKey{kind: simGrs, name: g.id.Name})
@@ -110,7 +108,7 @@ func (w *simWorld) restoreSpecs() {
 	}
 }
 
-// checkAsked: a manager asks for an earlier spec only when that is stored, and good.
+// checkAsked checks that a manager asks for an earlier spec only if it is stored and good.
 func (w *simWorld) checkAsked(before, after *topsv1.GcuResource) {
 	to, ok := after.Annotations[topsv1.AnnotationRollbackTo]
 	r := w.rolloutOf(observed.Group{Kind: observed.KindGcuResource, Name: after.Name})
@@ -123,7 +121,7 @@ func (w *simWorld) checkAsked(before, after *topsv1.GcuResource) {
 	}
 }
 
-// deleteGr is a person who deletes a gr. Its DaemonSets go, then their pods, and
+// deleteGr deletes a gr. Its DaemonSets go, then their pods, and its rollout.
 // its rollout.
 func (w *simWorld) deleteGr(g *simGroup) {
 	w.say("admin: gr %s is deleted", g.id.Name)
@@ -146,7 +144,7 @@ func (w *simWorld) deleteGr(g *simGroup) {
 	})
 }
 
-// simHeavy reports whether a change of a component is more than a replaced pod.
+// simHeavy reports whether changing a component takes more than replacing a pod.
 func simHeavy(component string) bool {
 	switch upgradeplan.DefaultBook().Disruption([]string{component}, false) {
 	case "", upgradeplan.ReplacePod:

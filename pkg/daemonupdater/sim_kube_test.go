@@ -17,24 +17,24 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// simHost is a machine, whether there is a Node object for it or not.
+// simHost is a machine, with or without a Node object.
 type simHost struct {
 	name   string
 	labels map[string]string // besides its zone
 	up     bool
-	since  time.Time // of up or down
-	upAt   time.Time // when it comes back; zero: not by itself
-	unwell time.Time // until then its kubelet says it is not Ready
-	// podsFirst: after it came back its pods are Ready before the node is.
+	since  time.Time // when it went up or down
+	upAt   time.Time // when it comes back; zero: not on its own
+	unwell time.Time // until then its kubelet reports not Ready
+	// podsFirst: when it comes back, its pods are Ready before the node.
 	podsFirst bool
-	// machine is what is below its kubelet, in a seed with operations.
+	// machine is what runs below its kubelet, in a seed with operations.
 	machine *simMachine
 }
 
 // simGrace is how long a silent node stays Ready.
 const simGrace = 40 * time.Second
 
-// kubernetes lets the controllers and the kubelets act.
+// kubernetes runs the controllers and the kubelets.
 func (w *simWorld) kubernetes() {
 	for _, h := range w.hosts {
 		if !h.up && !h.upAt.IsZero() && !w.now.Before(h.upAt) {
@@ -71,24 +71,24 @@ func simNodeReady(node *corev1.Node) bool {
 	return ready
 }
 
-// nodeLabels are the labels of the host's Node object.
+// nodeLabels returns the labels of the host's Node object.
 func (h *simHost) nodeLabels() map[string]string {
 	return labels.Merge(h.labels, labels.Set{corev1.LabelTopologyZone: "z" + h.name[len(h.name)-1:]})
 }
 
-// addNode is a kubelet that registers, and its agent.
+// addNode registers the node of a kubelet, and starts its agent.
 func (w *simWorld) addNode(h *simHost) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: h.nodeLabels()}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: fixture.WholeSecond(w.now)}}
 	w.api.put(n)
 	if h.machine != nil {
 		h.machine.foreign, h.machine.excused, h.machine.workload = false, false, nil
-		return // the agent makes its NodeUpgrade
+		return // the agent creates its NodeUpgrade
 	}
 	w.api.put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name}})
 }
 
-// nodeLifecycle brings the Ready condition and the taints of a node to what its kubelet says.
+// nodeLifecycle sets the Ready condition and the taints of a node by what its kubelet reports.
 func (w *simWorld) nodeLifecycle(h *simHost) {
 	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
 	if node == nil {
@@ -207,8 +207,8 @@ func (w *simWorld) crashLoop(pod *corev1.Pod, running time.Duration) {
 	})
 }
 
-// daemonSetController writes ControllerRevisions, the observed generation and
-// missing pods, by what it has seen of the DaemonSet, which may be old.
+// daemonSetController writes ControllerRevisions, the observed generation and missing pods, by
+// the version of the DaemonSet it has seen, which may be old.
 func (w *simWorld) daemonSetController(ds *appsv1.DaemonSet) {
 	key := simKeyOf(ds)
 	if w.seen[key] == nil || w.calm || w.chance(2) {
@@ -245,7 +245,7 @@ func simTainted(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// simAdmits reports whether the taints of a node let the pods of a DaemonSet onto it.
+// simAdmits reports whether the taints of a node admit the pods of a DaemonSet.
 func simAdmits(node *corev1.Node, ds *appsv1.DaemonSet) bool {
 	return !simTainted(node, corev1.TaintNodeUnreachable) &&
 		(len(ds.Spec.Template.Spec.Tolerations) > 0 || !simTainted(node, topsv1.TaintDriverUpgrade))
@@ -266,8 +266,8 @@ func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	return pod
 }
 
-// writeHistory makes the revision of the template the newest and returns its
-// hash; one that exists already is used again, as after a rollback.
+// writeHistory makes the revision of the template the newest and returns its hash; it reuses an
+// existing one, as after a rollback.
 func (w *simWorld) writeHistory(ds *appsv1.DaemonSet) string {
 	hash := fmt.Sprintf("%08x", uint32(simHashOf(ds.Spec.Template.Spec.Containers[0].Image)))
 	key := simKey{simRevisions, ds.Namespace, ds.Name + "-" + hash}
@@ -288,7 +288,7 @@ func (w *simWorld) writeHistory(ds *appsv1.DaemonSet) string {
 	return hash
 }
 
-// simWithHash are the labels of a pod or revision of a DaemonSet.
+// simWithHash returns the labels of a pod or revision of a DaemonSet.
 func simWithHash(ds *appsv1.DaemonSet, hash string) map[string]string {
 	return labels.Merge(ds.Spec.Template.Labels, labels.Set{appsv1.ControllerRevisionHashLabelKey: hash})
 }
@@ -311,7 +311,7 @@ func (w *simWorld) revisionsOf(ds *appsv1.DaemonSet) []*appsv1.ControllerRevisio
 	return list
 }
 
-// newestHash is the true target: the newest revision there is.
+// newestHash returns the true target: the newest revision that exists.
 func (w *simWorld) newestHash(ds *appsv1.DaemonSet) string {
 	newest, hash := int64(-1), ""
 	for _, r := range w.revisionsOf(ds) {

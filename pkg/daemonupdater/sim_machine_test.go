@@ -19,7 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// simCards is what the device plugin offers, and simCardsThere how many there are.
+// simCards is the resource that the device plugin offers, simCardsThere the number of cards.
 const (
 	simCards      = "enflame.com/gcu"
 	simCardsThere = 8
@@ -28,8 +28,8 @@ const (
 // simRestartTime is how long an agent tries to restart a runtime.
 const simRestartTime = 420 * time.Second
 
-// simMachine is what is below the kubelet of a host: the driver, the runtime, the
-// pods of users, and the node agent with its disk.
+// simMachine is what runs below the kubelet of a host: the driver, the runtime, the pods of
+// users, and the node agent with its disk.
 type simMachine struct {
 	driver  string // loaded version, "" for none
 	runtime string // default runtime of the daemon
@@ -39,19 +39,19 @@ type simMachine struct {
 	installed map[string]types.UID
 	restarts  map[string]int // of the runtime, by operation
 	workload  []*simWorkload
-	// foreign: a person wants the node cordoned. excused: somebody uncordoned it
-	// during an operation, and nobody can be quick enough.
+	// foreign: a person wants the node cordoned. excused: someone uncordoned it during an
+	// operation, which no manager can react to in time.
 	foreign, excused bool
 	// broken: no driver finds the cards.
 	broken bool
 
 	agentDownUntil, cutUntil, reported time.Time
-	// the disk of the agent: what it has begun to restart, and results.
+	// the disk of the agent: the restarts it has begun, and results.
 	begun   map[string]*simBegun
 	results []topsv1.HostTaskResult
 }
 
-// simBegun is the record of a restart: the instance before it.
+// simBegun is the record of a restart; before is the instance before it.
 type simBegun struct {
 	before      int
 	deadline    time.Time
@@ -61,8 +61,8 @@ type simBegun struct {
 // simWorkload is a pod of a user on a node.
 type simWorkload struct {
 	gcu     bool
-	guarded time.Time // a budget refuses to evict it until then
-	leaves  time.Time // it is gone then; zero: it stays
+	guarded time.Time // until then a PodDisruptionBudget blocks its eviction
+	leaves  time.Time // when it is gone; zero: it stays
 }
 
 func (w *simWorld) addMachine(h *simHost) {
@@ -73,7 +73,7 @@ func (w *simWorld) addMachine(h *simHost) {
 		installed: map[string]types.UID{}, restarts: map[string]int{}, begun: map[string]*simBegun{}}
 }
 
-// runMachines lets what is below the kubelets act, and what Kubernetes does of it.
+// runMachines runs what is below the kubelets, and the reactions of Kubernetes to it.
 func (w *simWorld) runMachines() {
 	if w.ops == nil {
 		return
@@ -86,7 +86,7 @@ func (w *simWorld) runMachines() {
 	}
 }
 
-// collectUpgrades is the garbage collector.
+// collectUpgrades acts as the garbage collector.
 func (w *simWorld) collectUpgrades() {
 	for _, u := range simAll[*topsv1.NodeUpgrade](w.api, simUpgrades) {
 		if w.ownerGone(u) && (w.calm || w.chance(4)) {
@@ -95,13 +95,13 @@ func (w *simWorld) collectUpgrades() {
 	}
 }
 
-// ownerGone: the Node object that a NodeUpgrade belongs to is not there any more.
+// ownerGone reports whether the Node object that a NodeUpgrade belongs to is gone.
 func (w *simWorld) ownerGone(u *topsv1.NodeUpgrade) bool {
 	node := simGet[*corev1.Node](w.api, simNodeKey(u.Name))
 	return node == nil || node.UID != u.OwnerReferences[0].UID
 }
 
-// offerCards brings what a node offers to what its plugin and driver give.
+// offerCards sets the resources that a node offers by the state of its plugin and driver.
 func (w *simWorld) offerCards(h *simHost) {
 	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
 	plugin := simGet[*corev1.Pod](w.api, simKey{simPods, simNamespace, upgradeplan.TargetDevicePlugin + "-" + h.name})
@@ -119,7 +119,7 @@ func (w *simWorld) offerCards(h *simHost) {
 	}
 }
 
-// scheduleWorkload is the scheduler, and pods that end.
+// scheduleWorkload acts as the scheduler, and ends pods.
 func (w *simWorld) scheduleWorkload(h *simHost) {
 	node, m := simGet[*corev1.Node](w.api, simNodeKey(h.name)), h.machine
 	if node == nil {
@@ -144,12 +144,12 @@ func (w *simWorld) scheduleWorkload(h *simHost) {
 	m.workload = append(m.workload, p)
 }
 
-// guards reports whether a budget refuses the eviction of a pod now.
+// guards reports whether a PodDisruptionBudget blocks the eviction of a pod now.
 func (w *simWorld) guards(h *simHost, p *simWorkload) bool {
 	return h.name == w.ops.guarded || w.now.Before(p.guarded) && !w.calm
 }
 
-// left are the pods on a machine that a drain is about.
+// left counts the pods on a machine that a drain has to remove.
 func (m *simMachine) left(all bool) int {
 	n := 0
 	for _, p := range m.workload {
@@ -160,7 +160,7 @@ func (m *simMachine) left(all bool) int {
 	return n
 }
 
-// evict is one pass of a drain; it returns how many pods are left to go.
+// evict is one pass of a drain; it returns how many pods are left.
 func (w *simWorld) evict(h *simHost, all bool) {
 	for _, p := range h.machine.workload {
 		if gone := w.now.Add(w.seconds(1, 30)); (all || p.gcu) && !w.guards(h, p) && (p.leaves.IsZero() || gone.Before(p.leaves)) {
@@ -169,7 +169,7 @@ func (w *simWorld) evict(h *simHost, all bool) {
 	}
 }
 
-// installs is what the start of a component does to the host, once per pod.
+// installs applies to the host what the start of a component does, once per pod.
 func (w *simWorld) installs(h *simHost, pod *corev1.Pod) {
 	if h.machine == nil {
 		return
@@ -187,7 +187,7 @@ func (w *simWorld) installs(h *simHost, pod *corev1.Pod) {
 	}
 }
 
-// agent lets the node agent of a host act. It may die after each thing it does.
+// agent runs the node agent of a host. It may die after each action.
 func (w *simWorld) agent(h *simHost) {
 	m := h.machine
 	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
@@ -214,7 +214,7 @@ func (w *simWorld) agent(h *simHost) {
 	}
 }
 
-// doOnHost does one task, unless it is answered; false when the agent died.
+// doOnHost executes one task, unless it has a result; false if the agent died.
 func (w *simWorld) doOnHost(h *simHost, op string, asked topsv1.OperationTask) bool {
 	t, err := upgradeplan.ParseTask(asked.Name)
 	if err != nil {
@@ -262,8 +262,8 @@ func (w *simWorld) doOnHost(h *simHost, op string, asked topsv1.OperationTask) b
 	return !w.agentDies(h)
 }
 
-// finishRestarts goes on with the restarts that were begun, asked for or not;
-// false when the agent died.
+// finishRestarts continues the restarts that were begun, requested or not; false if the agent
+// died.
 func (w *simWorld) finishRestarts(h *simHost) bool {
 	m := h.machine
 	for _, op := range simSorted(m.begun) {
@@ -280,7 +280,7 @@ func (w *simWorld) finishRestarts(h *simHost) bool {
 	return true
 }
 
-// restartRuntime is the true restart; the checks see the state just before.
+// restartRuntime is the true restart; the checks see the state just before it.
 func (w *simWorld) restartRuntime(h *simHost, op string) {
 	m := h.machine
 	w.say("host %s: the runtime restarts for %s", h.name, op)
@@ -308,7 +308,6 @@ func (w *simWorld) agentDies(h *simHost) bool {
 	return true
 }
 
-// reportHost writes status.host.
 func (w *simWorld) reportHost(h *simHost, u *topsv1.NodeUpgrade) {
 	m := h.machine
 	m.reported = w.now

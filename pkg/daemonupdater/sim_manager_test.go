@@ -33,16 +33,16 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// simManager is one replica of the manager: the production Reconciler with a
-// cache, a work queue and the leader's lease.
+// simManager is one replica of the manager: the production Reconciler with a cache, a work queue
+// and the leader lease.
 type simManager struct {
 	w    *simWorld
 	name string
 	r    *Reconciler
 	view *simView
-	rng  *rand.Rand // of the cache, which moves in the reconcile's goroutine
+	rng  *rand.Rand // of the cache, which advances in the goroutine of the reconcile
 
-	events   []func() // of the cache, not handed to the queue yet
+	events   []func() // of the cache, not passed to the queue yet
 	ready    map[observed.Group]bool
 	timers   map[observed.Group]time.Time
 	failures map[observed.Group]int
@@ -50,17 +50,17 @@ type simManager struct {
 	seen simSeen
 
 	pass *simPass // nil when idle
-	// rogueUntil: it lost the lease and has not noticed.
+	// rogueUntil: it has lost the lease, but does not notice until then.
 	rogueUntil time.Time
 
-	jobs   map[string]*simJobPass // reconciles of NodeUpgrades under way, by node
-	frozen time.Time              // the process stands still until then
+	jobs   map[string]*simJobPass // reconciles of NodeUpgrades in progress, by node
+	frozen time.Time              // the process is suspended until then
 
 	mu     sync.Mutex
 	parked []*simCall
 }
 
-// simPass is one Reconcile that is under way, with what it saw.
+// simPass is one Reconcile in progress, with what it saw.
 type simPass struct {
 	group  observed.Group
 	done   bool
@@ -72,14 +72,14 @@ type simPass struct {
 	// at is when it decided.
 	at   time.Time
 	sets []*appsv1.DaemonSet // of the group, as listed
-	seen simSeen             // when it first wrote
-	// policy the settings name; policyGone: it was not in the cache.
+	seen simSeen             // at its first write
+	// policy that the settings name; policyGone: it was not in the cache.
 	policy     *topsv1.UpgradePolicy
 	policyGone bool
 	live       map[types.UID]simLiveSet
 }
 
-// simLiveSet is a DaemonSet as read past the cache, and the true target then.
+// simLiveSet is a DaemonSet as read live, and the true target at that time.
 type simLiveSet struct {
 	ds     *appsv1.DaemonSet
 	target string
@@ -93,7 +93,7 @@ type simSeen struct {
 	upgrades map[string]*topsv1.NodeUpgrade
 }
 
-// simSpot is the place of a pod: one of a DaemonSet on a node.
+// simSpot is the place of a pod: a DaemonSet and a node.
 type simSpot struct {
 	set  types.UID
 	node string
@@ -107,13 +107,13 @@ func (s simSeen) clone() simSeen {
 	return simSeen{maps.Clone(s.nodes), maps.Clone(s.pods), maps.Clone(s.upgrades)}
 }
 
-// ready reports whether a node was seen, and Ready.
+// ready reports whether a node was seen Ready.
 func (s simSeen) ready(node string) bool {
 	n := s.nodes[node]
 	return n != nil && simNodeReady(n)
 }
 
-// saw notes what a manager read from its cache.
+// saw records what a manager read from its cache.
 func (m *simManager) saw(read any) {
 	switch o := read.(type) {
 	case *corev1.NodeList:
@@ -145,7 +145,7 @@ func (m *simManager) saw(read any) {
 	}
 }
 
-// sawPods notes the pods read by a value of the index controllerUID.
+// sawPods records the pods read by a value of the index controllerUID.
 func (m *simManager) sawPods(list *corev1.PodList, index string) {
 	set, node, one := strings.Cut(index, "/")
 	if one {
@@ -158,8 +158,7 @@ func (m *simManager) sawPods(list *corev1.PodList, index string) {
 	}
 }
 
-// clock is the clock of the Reconciler: a pass decides when it reads it last
-// before it writes.
+// clock is the clock of the Reconciler. A pass decides at its last reading before it writes.
 func (m *simManager) clock() time.Time {
 	if p := m.pass; p != nil && p.seen.nodes == nil {
 		p.at = m.w.now
@@ -167,14 +166,14 @@ func (m *simManager) clock() time.Time {
 	return m.w.now
 }
 
-// simRecorder counts events; what they say is tested elsewhere.
+// simRecorder drops events; their content is tested elsewhere.
 type simRecorder struct{}
 
 // Eventf drops an event.
 func (simRecorder) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 
-// restart makes a new process: everything in memory is gone, and the cache is
-// filled from a list that may be late itself.
+// restart starts a new process: everything in memory is gone, and the cache is filled from a list
+// that may itself be old.
 func (m *simManager) restart() {
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
@@ -194,10 +193,10 @@ func (m *simManager) restart() {
 	}
 }
 
-// simKinds lists all kinds that are watched, in a fixed order.
+// simKinds lists all watched kinds, in a fixed order.
 var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies}
 
-// sync lets the cache catch up, more or less, and hands the events to the queue.
+// sync lets the cache catch up to some degree, and passes the events to the queue.
 func (m *simManager) sync() {
 	for _, kind := range simKinds {
 		n := m.view.behind(kind)
@@ -209,7 +208,7 @@ func (m *simManager) sync() {
 	m.enqueue()
 }
 
-// cacheMoves lets the cache get on between two reads of one pass.
+// cacheMoves lets the cache advance between two reads of one pass.
 func (m *simManager) cacheMoves(kind string) {
 	if m.pass == nil || m.w.calm || m.w.knobs.stale == 0 || m.rng.IntN(4) > 0 {
 		return
@@ -219,7 +218,7 @@ func (m *simManager) cacheMoves(kind string) {
 	}
 }
 
-// note remembers events; the maps of watch.go read the cache, so they are called later.
+// note keeps events for later: the mappings of package watch read the cache.
 func (m *simManager) note(kind string, changes []simEvent) {
 	for _, e := range changes {
 		m.events = append(m.events, func() { m.handle(kind, e) })
@@ -234,7 +233,7 @@ func (m *simManager) enqueue() {
 	}
 }
 
-// handle is the wiring of SetupWithManager: which groups an event wakes.
+// handle mirrors the wiring of SetupWithManager: which groups an event enqueues.
 func (m *simManager) handle(kind string, e simEvent) {
 	watches := m.r.watches()
 	maps := map[string]func(context.Context, client.Object) []observed.Group{
@@ -263,7 +262,7 @@ func (m *simManager) handle(kind string, e simEvent) {
 	}
 }
 
-// due returns the group to reconcile now, and false when there is none.
+// due returns the group to reconcile now, false if there is none.
 func (m *simManager) due() (observed.Group, bool) {
 	for g, at := range m.timers {
 		if !m.w.now.Before(at) {
@@ -302,7 +301,7 @@ func (m *simManager) begin(g observed.Group) {
 	synctest.Wait()
 }
 
-// serveOne serves one of the requests under way.
+// serveOne serves one of the parked requests.
 func (m *simManager) serveOne() {
 	slices.SortFunc(m.parked, func(a, b *simCall) int {
 		return cmp.Or(cmp.Compare(a.verb, b.verb), cmp.Compare(a.key.kind, b.key.kind), compareSimKeys(a.key, b.key))
@@ -317,7 +316,7 @@ func (m *simManager) serveAt(i int) {
 	synctest.Wait()
 }
 
-// drive goes on with the pass under way until it ends or is interrupted.
+// drive continues the current pass until it ends or is interrupted.
 func (m *simManager) drive() {
 	for !m.pass.done {
 		m.serveOne()
@@ -336,7 +335,7 @@ func (m *simManager) drive() {
 	m.finish()
 }
 
-// finish is what the work queue does with the outcome of a pass.
+// finish does what the work queue does with the result of a pass.
 func (m *simManager) finish() {
 	p := m.pass
 	m.pass = nil
@@ -364,7 +363,7 @@ func (m *simManager) addTimer(g observed.Group, after time.Duration) {
 	}
 }
 
-// work is one turn of a manager: it reads events, then makes passes.
+// work is one turn of a manager: it handles events, then makes passes.
 func (m *simManager) work() {
 	if m.w.now.Before(m.frozen) && !m.w.calm {
 		return

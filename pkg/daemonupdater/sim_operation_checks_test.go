@@ -20,11 +20,11 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// simOp is what the checks know of an operation.
+// simOp is what the checks record about an operation.
 type simOp struct {
 	group   observed.Group
 	node    string
-	granted bool // ever
+	granted bool // at any time
 	ended   bool
 }
 
@@ -40,7 +40,7 @@ func (w *simWorld) orderByUs(object client.Object, kind types.PatchType, data []
 	return w.api.patch(object, kind, data, "Spec")
 }
 
-// checkUpgrade holds a NodeUpgrade against the one before.
+// checkUpgrade checks a NodeUpgrade against the one before.
 func (w *simWorld) checkUpgrade(now *topsv1.NodeUpgrade) {
 	before := w.ops.before[now.Name]
 	w.ops.before[now.Name] = now
@@ -63,8 +63,8 @@ func (w *simWorld) checkUpgrade(now *topsv1.NodeUpgrade) {
 	}
 }
 
-// checkOrder holds what is asked of a node against what was: the rules of the API
-// server, and that a slot comes before a grant.
+// checkOrder checks spec.operation against the one before: the rules of the API server, and that
+// a slot precedes a grant.
 func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOperation) {
 	if now == nil {
 		return
@@ -100,7 +100,7 @@ func (w *simWorld) hasSlot(node, id string, g observed.Group) bool {
 	return stored != nil && slices.ContainsFunc(stored.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == node && s.Operation == id })
 }
 
-// checkRecord holds status.operation against the one before.
+// checkRecord checks status.operation against the one before.
 func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.OperationStatus) {
 	if now == nil {
 		return
@@ -119,10 +119,10 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	}
 }
 
-// simLives reports whether an operation is not over.
+// simLives reports whether an operation has not ended, or keeps its node cordoned.
 func simLives(op *topsv1.OperationStatus) bool { return op != nil && (!op.Phase.Final() || op.Held) }
 
-// atWork is the operation that may have a node out of service, "" for none.
+// simAtWork returns the operation that may have a node out of service, "" for none.
 func simAtWork(u *topsv1.NodeUpgrade) string {
 	if u != nil && simLives(u.Status.Operation) && u.Status.Operation.Granted {
 		return u.Status.Operation.ID
@@ -130,7 +130,7 @@ func simAtWork(u *topsv1.NodeUpgrade) string {
 	return ""
 }
 
-// checkEffect holds an effect against the true state before it.
+// checkEffect checks an effect against the true state before it.
 func (w *simWorld) checkEffect(p *simJobPass, e operation.Effect) {
 	op := w.ops.known[e.Operation]
 	if op == nil || !op.granted {
@@ -149,7 +149,7 @@ func (w *simWorld) checkEffect(p *simJobPass, e operation.Effect) {
 	}
 }
 
-// checkDeletedByOperation holds one deletion by an operation against the true state.
+// checkDeletedByOperation checks one deletion by an operation against the true state.
 func (w *simWorld) checkDeletedByOperation(p *simJobPass, e operation.Effect, pod *corev1.Pod) {
 	component := ""
 	if ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}); ds != nil {
@@ -190,8 +190,8 @@ func (w *simWorld) checkDisturbed(h *simHost, what string, left int, op string) 
 	}
 }
 
-// checkDone is S10: what an operation says to be done is at its target, available
-// and validated, as far as the pass could see.
+// checkDone is S10: what a completed operation replaced is at its target, available and
+// validated, as far as the pass could see.
 func (w *simWorld) checkDone(p *simJobPass) {
 	op, wanted := p.record.Operation, p.facts.Wanted
 	if op == nil || op.Outcome != topsv1.OperationDone || wanted == nil || wanted.ID != op.ID || p.facts.Record.Operation.Outcome == op.Outcome {
@@ -212,7 +212,7 @@ func (w *simWorld) checkDone(p *simJobPass) {
 	}
 }
 
-// opGroup is the group of an operation, nil when it is gone.
+// opGroup returns the group of an operation, nil if it is gone.
 func (w *simWorld) opGroup(id string) *simGroup {
 	op := w.ops.known[id]
 	if op == nil {
@@ -225,13 +225,13 @@ func (w *simWorld) opGroup(id string) *simGroup {
 	return w.groups[i]
 }
 
-// opAvailable: the node of an operation is available as its group counts.
+// opAvailable reports whether the node of an operation is available by the rules of its group.
 func (w *simWorld) opAvailable(id, node string) bool {
 	g := w.opGroup(id)
 	return g != nil && w.nodeAvailable(g.sets, node) && !w.takenOut(g.id, node)
 }
 
-// takenOut: an operation of a group has cordoned a node.
+// takenOut reports whether an operation of a group has cordoned a node.
 func (w *simWorld) takenOut(g observed.Group, name string) bool {
 	node := simGet[*corev1.Node](w.api, simNodeKey(name))
 	return w.ops != nil && node != nil && slices.ContainsFunc(simMarks(node), func(id string) bool {
@@ -260,7 +260,7 @@ func (w *simWorld) opTook(id, node string, pod *corev1.Pod, was bool) {
 	}
 }
 
-// checkNodes holds every node against what must hold after every step.
+// checkNodes checks every node against the invariants that hold after every step.
 func (w *simWorld) checkNodes() {
 	if w.ops == nil {
 		return
@@ -288,8 +288,8 @@ func (w *simWorld) checkNodes() {
 	}
 }
 
-// checkStray is S3: a node is marked for an operation that is over for a moment
-// only: until who is late is noticed.
+// checkStray is S3: a node stays marked for an ended operation only briefly, until the late
+// writer is noticed.
 func (w *simWorld) checkStray(node *corev1.Node, u *topsv1.NodeUpgrade) {
 	stray := slices.ContainsFunc(simMarks(node), func(id string) bool {
 		return u == nil || !simLives(u.Status.Operation) || u.Status.Operation.ID != id
@@ -306,13 +306,13 @@ func (w *simWorld) checkStray(node *corev1.Node, u *topsv1.NodeUpgrade) {
 	}
 }
 
-// disturbed: an operation may have a node out of service, by what was seen.
+// disturbed reports whether, by what was seen, an operation may have a node out of service.
 func (s simSeen) disturbed(node string) bool {
 	u := s.upgrades[node]
 	return u != nil && (simAtWork(u) != "" || u.Spec.Operation != nil && u.Spec.Operation.Granted && !simOver(u, u.Spec.Operation.ID))
 }
 
-// simOver reports whether an operation is over on its node.
+// simOver reports whether an operation has ended on its node.
 func simOver(u *topsv1.NodeUpgrade, id string) bool {
 	if op := u.Status.Operation; op != nil && op.ID == id {
 		return !simLives(op)
@@ -320,8 +320,8 @@ func simOver(u *topsv1.NodeUpgrade, id string) bool {
 	return slices.ContainsFunc(u.Status.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
 }
 
-// checkLightPath: pods that an operation is to replace are not just deleted, nor
-// any pod where the pass saw an operation of the node that is not over.
+// checkLightPath checks that pods which an operation has to replace are not simply deleted, and
+// that no pod is deleted where the pass saw an operation that has not ended.
 func (w *simWorld) checkLightPath(pass *simPass, pod *corev1.Pod) {
 	if w.ops == nil {
 		return
@@ -335,7 +335,7 @@ func (w *simWorld) checkLightPath(pass *simPass, pod *corev1.Pod) {
 	}
 }
 
-// guarded is the node that no drain ever empties, "" for none.
+// guarded returns the node that no drain ever empties, "" for none.
 func (w *simWorld) guarded() string {
 	if w.ops == nil {
 		return ""

@@ -11,15 +11,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
-// simOps is what a seed with operations has besides.
+// simOps is the additional state of a seed with operations.
 type simOps struct {
-	// guarded is the node whose pods of users never go.
+	// guarded is the node whose user pods never go away.
 	guarded string
 	// known operations by id.
 	known map[string]*simOp
-	// before is every NodeUpgrade as it last was.
+	// before is the last state of every NodeUpgrade.
 	before map[string]*topsv1.NodeUpgrade
-	// stray is since when a node has the mark of an operation that is over.
+	// stray is since when a node has the mark of an ended operation.
 	stray map[string]time.Time
 	ends  map[topsv1.OperationPhase]int
 }
@@ -27,7 +27,7 @@ type simOps struct {
 // simSecond is a second gr on the nodes of the fleet.
 var simSecond = observed.Group{Kind: observed.KindGcuResource, Name: "second"}
 
-// withOperations makes a world one whose grs have heavy components.
+// withOperations gives the grs of a world heavy components.
 func (w *simWorld) withOperations() {
 	w.ops = &simOps{known: map[string]*simOp{}, before: map[string]*topsv1.NodeUpgrade{}, stray: map[string]time.Time{}, ends: map[topsv1.OperationPhase]int{}}
 }
@@ -96,7 +96,7 @@ func (w *simWorld) badKinds() []string {
 	return kinds
 }
 
-// settleMachines ends what is wrong with the machines.
+// settleMachines repairs the machines.
 func (w *simWorld) settleMachines() {
 	if w.ops == nil {
 		return
@@ -108,8 +108,7 @@ func (w *simWorld) settleMachines() {
 	}
 }
 
-// badDriver pushes a driver that does not work once all is well: the policy goes
-// back by itself.
+// badDriver pushes a broken driver once all is well: the policy rolls it back automatically.
 func (w *simWorld) badDriver() {
 	g := w.groups[0]
 	if g.id != simFleet || w.stuck != "" || w.ops.guarded != "" {
@@ -125,9 +124,8 @@ func (w *simWorld) badDriver() {
 	w.badAtLast(g, driver, simPick(w.rng, "crash", "hang", "noload"), meanwhile...)
 }
 
-// breakMachine breaks the machine on which the driver failed: then the rollback fails
-// there as well, and the node is in quarantine until the machine is repaired and a
-// person resumes the rollout.
+// breakMachine breaks the machine on which the driver failed: then the rollback fails there too,
+// and the node stays quarantined until the machine is repaired and a person resumes the rollout.
 func (w *simWorld) breakMachine(g *simGroup) {
 	var h *simHost
 	w.until("a node fails", time.Hour, func() bool {
@@ -154,7 +152,7 @@ func (w *simWorld) breakMachine(g *simGroup) {
 	w.annotateRollout(w.rolloutOf(g.id), topsv1.AnnotationResume, fmt.Sprint("word-", w.api.counter))
 }
 
-// disturbOperations is what may happen to machines and operations, and what people do.
+// disturbOperations draws faults of machines and operations, and actions of people.
 func (w *simWorld) disturbOperations() {
 	if w.ops == nil || !w.chance(12) {
 		return
@@ -198,13 +196,13 @@ func (w *simWorld) disturbOperations() {
 	}
 }
 
-// damageDisk tears the records of restarts on a machine, or loses the disk.
+// damageDisk damages the records of restarts on a machine, or loses the disk.
 func (w *simWorld) damageDisk(h *simHost) {
 	m := h.machine
 	if w.chance(2) {
 		w.say("host %s loses its disk", h.name)
 		clear(m.begun)
-		clear(m.restarts) // nobody can know
+		clear(m.restarts) // lost with the disk
 		m.results = nil
 		return
 	}
@@ -213,8 +211,8 @@ func (w *simWorld) damageDisk(h *simHost) {
 	}
 }
 
-// cordonByHand is a person with kubectl, who does nothing to a node that is
-// cordoned, and who may uncordon one that an operation has cordoned.
+// cordonByHand acts as a person with kubectl, who leaves a cordoned node alone, but may uncordon
+// one that an operation has cordoned.
 func (w *simWorld) cordonByHand(h *simHost) {
 	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
 	if node == nil {

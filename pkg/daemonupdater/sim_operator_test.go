@@ -21,17 +21,16 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// simMachineOf decides about operations.
+// simMachineOf returns the state machine that decides about operations.
 var simMachineOf = func() *operation.Machine {
 	m, err := operation.New(upgradeplan.DefaultBook())
 	if err != nil {
-		panic(err) // the default book is good
+		panic(err) // the default book is valid
 	}
 	return m
 }()
 
-// simJobPass is one reconcile of a NodeUpgrade: what was seen, and what is still to
-// be done about it.
+// simJobPass is one reconcile of a NodeUpgrade: what was seen, and the work left.
 type simJobPass struct {
 	node    string
 	facts   operation.Facts
@@ -44,8 +43,8 @@ type simJobPass struct {
 
 func simSorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
-// operate is the controller of NodeUpgrades in a manager. It goes on with what is
-// under way, and, if it may start, looks at the nodes again.
+// operate is the controller of NodeUpgrades in a manager. It continues the reconciles in
+// progress, and, if start is set, reconciles the other nodes again.
 func (m *simManager) operate(start bool) {
 	if m.w.ops == nil || m.w.now.Before(m.frozen) && !m.w.calm {
 		return
@@ -68,7 +67,7 @@ func (m *simManager) operate(start bool) {
 	}
 }
 
-// observeNode looks at a node and decides; nil when nothing to do about it.
+// observeNode observes a node and decides; nil if there is nothing to do.
 func (m *simManager) observeNode(h *simHost) *simJobPass {
 	u, _ := m.view.objects[simKey{kind: simUpgrades, name: h.name}].(*topsv1.NodeUpgrade)
 	node := simGet[*corev1.Node](m.w.api, simNodeKey(h.name))
@@ -105,7 +104,7 @@ func (m *simManager) observeNode(h *simHost) *simJobPass {
 	return p
 }
 
-// simMarks are the operations that a node is cordoned or closed for.
+// simMarks returns the operations that a node is cordoned or closed for.
 func simMarks(node *corev1.Node) []string {
 	var marks []string
 	if id := node.Annotations[topsv1.AnnotationCordonedBy]; id != "" {
@@ -119,7 +118,7 @@ func simMarks(node *corev1.Node) []string {
 	return marks
 }
 
-// membersOf are the DaemonSets that an operation is about, as the cache shows them.
+// membersOf returns the DaemonSets that an operation is about, as the cache shows them.
 func (m *simManager) membersOf(node string, wanted *topsv1.NodeOperation, op *topsv1.OperationStatus) []operation.Member {
 	var pods []*corev1.Pod
 	for _, key := range m.view.keys[simPods] {
@@ -163,8 +162,8 @@ func (m *simManager) membersOf(node string, wanted *topsv1.NodeOperation, op *to
 	return members
 }
 
-// newestOf is the newest revision of a DaemonSet by the cache; when that is not the
-// expected one, by a look past it.
+// newestOf returns the newest revision of a DaemonSet by the cache or, if that is not the
+// expected one, by a live read.
 func (m *simManager) newestOf(ds *appsv1.DaemonSet, expected string) string {
 	var revisions []*appsv1.ControllerRevision
 	for _, key := range m.view.keys[simRevisions] {
@@ -186,13 +185,13 @@ func (m *simManager) newestOf(ds *appsv1.DaemonSet, expected string) string {
 	return hash
 }
 
-// goOn does what is left of a reconcile; false when the manager was killed or stands still.
+// goOn does the work left of a reconcile; false if the manager was killed or suspended.
 func (m *simManager) goOn(p *simJobPass) bool {
 	w := m.w
 	for !p.stored || len(p.effects) > 0 {
 		var done bool
 		if fault := !w.calm && w.chance(w.knobs.faults); fault && w.chance(2) {
-			done = false // refused
+			done = false // rejected
 		} else if p.stored {
 			done = w.carryOut(m, p, p.effects[0]) && !fault
 			p.effects = p.effects[1:]
@@ -222,7 +221,7 @@ func (m *simManager) goOn(p *simJobPass) bool {
 	return true
 }
 
-// die kills the process, with the pass under way.
+// die kills the process, with the current pass.
 func (m *simManager) die() {
 	if m.pass == nil {
 		m.restart()
@@ -249,7 +248,7 @@ func (w *simWorld) storeRecord(m *simManager, p *simJobPass) bool {
 	return true
 }
 
-// carryOut is an effect at the API server: false when a precondition fails.
+// carryOut applies an effect to the API server: false if a precondition fails.
 func (w *simWorld) carryOut(m *simManager, p *simJobPass, e operation.Effect) bool {
 	h := w.host(p.node)
 	switch e.Kind {
@@ -278,7 +277,7 @@ func (w *simWorld) carryOut(m *simManager, p *simJobPass, e operation.Effect) bo
 	return true
 }
 
-// simChangeNode is an effect on a Node object.
+// simChangeNode applies an effect to a Node object.
 func simChangeNode(n *corev1.Node, e operation.Effect) {
 	switch e.Kind {
 	case operation.CloseDevice, operation.OpenDevice:
@@ -293,7 +292,7 @@ func simChangeNode(n *corev1.Node, e operation.Effect) {
 	simMark(n, e.Change)
 }
 
-// simMark is the patch of a cordon.
+// simMark applies the patch of a cordon.
 func simMark(n *corev1.Node, c cordon.NodeChange) {
 	if c.Unschedulable != nil {
 		simSetUnschedulable(n, topsv1.ManagedBy, *c.Unschedulable)
@@ -307,14 +306,13 @@ func simMark(n *corev1.Node, c cordon.NodeChange) {
 	}
 }
 
-// simSetUnschedulable cordons or uncordons, as a manager of fields.
+// simSetUnschedulable cordons or uncordons as a field manager.
 func simSetUnschedulable(n *corev1.Node, manager string, on bool) {
 	n.Spec.Unschedulable = on
 	n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:unschedulable":{}}}`)}}}
 }
 
-// touchPod deletes or fences a pod as it was named. A DaemonSet is looked at once
-// more before it loses one.
+// touchPod deletes or fences the named pod. It rechecks a DaemonSet before deleting its pod.
 func (w *simWorld) touchPod(m *simManager, p *simJobPass, e operation.Effect) bool {
 	key := simKey{simPods, e.Pod.Namespace, e.Pod.Name}
 	pod := simGet[*corev1.Pod](w.api, key)
@@ -347,7 +345,7 @@ func (w *simWorld) touchPod(m *simManager, p *simJobPass, e operation.Effect) bo
 	return true
 }
 
-// sweep takes what a NodeUpgrade left that is gone.
+// sweep removes what a deleted NodeUpgrade left on a node.
 func (m *simManager) sweep(node *corev1.Node) {
 	if node == nil || simGet[*topsv1.NodeUpgrade](m.w.api, simKey{kind: simUpgrades, name: node.Name}) != nil {
 		return

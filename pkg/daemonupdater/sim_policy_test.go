@@ -18,14 +18,14 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// Labels that the policies of the model look at.
+// Labels that the policies of the model use.
 const (
 	simPoolLabel = "example.com/pool"
 	simRingLabel = "example.com/ring"
 	simZoneLabel = "example.com/time-zone"
 )
 
-// newSimPolicies returns what draws all about policies in a seed, nil for a seed without.
+// newSimPolicies returns the generator of a seed's policies, nil for a seed without policies.
 func newSimPolicies(seed uint64) *rand.Rand {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	if rng.IntN(2) == 0 {
@@ -37,7 +37,7 @@ func newSimPolicies(seed uint64) *rand.Rand {
 // simPick draws one of some values.
 func simPick[T any](rng *rand.Rand, values ...T) T { return values[rng.IntN(len(values))] }
 
-// drawLabels draws what policies look at of a node.
+// drawLabels draws the labels of a node that policies use.
 func (w *simWorld) drawLabels(node string) map[string]string {
 	if w.policies == nil {
 		return nil
@@ -79,7 +79,7 @@ func (w *simWorld) policyOf(g *simGroup) *topsv1.UpgradePolicy {
 	return simGet[*topsv1.UpgradePolicy](w.api, simKey{kind: simPolicies, name: g.policy})
 }
 
-// writePolicy creates the policy of a group, or changes it.
+// writePolicy creates or changes the policy of a group.
 func (w *simWorld) writePolicy(g *simGroup, spec topsv1.UpgradePolicySpec) {
 	next := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: g.policy}}
 	if stored := w.policyOf(g); stored != nil {
@@ -88,11 +88,11 @@ func (w *simWorld) writePolicy(g *simGroup, spec topsv1.UpgradePolicySpec) {
 	next.Generation++
 	next.Spec = spec
 	w.api.put(next)
-	text, _ := json.Marshal(spec) // for people
+	text, _ := json.Marshal(spec) // for the log
 	w.say("admin: %s is %s", g.policy, text)
 }
 
-// drawPolicy draws some of what a policy can say.
+// drawPolicy draws some fields of a policy.
 func (w *simWorld) drawPolicy() topsv1.UpgradePolicySpec {
 	rng := w.policies
 	amount := func(values ...string) intstr.IntOrString { return intstr.Parse(simPick(rng, values...)) }
@@ -147,8 +147,8 @@ func (w *simWorld) drawWaves() []topsv1.Wave {
 	return waves
 }
 
-// drawWindow draws a window that opens some minutes before or after the
-// rollouts of a seed begin, or on another day.
+// drawWindow draws a window that opens some minutes before or after the rollouts of a seed begin,
+// or on another day.
 func (w *simWorld) drawWindow() *topsv1.MaintenanceWindow {
 	zone := simPick(w.policies, "UTC", "UTC", "Asia/Shanghai", "Asia/Kolkata", "America/St_Johns")
 	location, err := time.LoadLocation(zone)
@@ -167,7 +167,7 @@ func (w *simWorld) drawWindow() *topsv1.MaintenanceWindow {
 	return window
 }
 
-// breakPolicy makes a policy one that the API server admits and nobody understands.
+// breakPolicy makes a policy invalid in a way that the API server admits.
 func (w *simWorld) breakPolicy(spec *topsv1.UpgradePolicySpec) {
 	if w.policies.IntN(3) == 0 {
 		spec.Waves = []topsv1.Wave{{Name: "odd", Selector: &metav1.LabelSelector{
@@ -178,7 +178,7 @@ func (w *simWorld) breakPolicy(spec *topsv1.UpgradePolicySpec) {
 	spec.Window = &topsv1.MaintenanceWindow{Start: "00:00", DurationMinutes: 1440, TimeZone: simPick(w.policies, "Mars/Olympus", "Local")}
 }
 
-// administratePolicies is one random deed about the policies, or none.
+// administratePolicies makes one random edit of the policies, or none.
 func (w *simWorld) administratePolicies() {
 	if w.policies == nil {
 		return
@@ -210,14 +210,14 @@ func (w *simWorld) administratePolicies() {
 	}
 }
 
-// deletePolicy takes the policy of a group away and makes another one later.
+// deletePolicy deletes the policy of a group and creates another one later.
 func (w *simWorld) deletePolicy(g *simGroup) {
 	w.say("admin: %s is deleted", g.policy)
 	w.api.remove(simKey{kind: simPolicies, name: g.policy})
 	w.later(time.Duration(5+w.policies.IntN(90))*time.Second, func() { w.writePolicy(g, w.drawPolicy()) })
 }
 
-// approve approves the next wave that needs it, for what is rolled out now.
+// approve approves the next wave that needs it, for the current revision.
 func (w *simWorld) approve(g *simGroup) {
 	r, policy := w.rolloutOf(g.id), w.policyOf(g)
 	if r == nil || policy == nil {
@@ -231,7 +231,7 @@ func (w *simWorld) approve(g *simGroup) {
 	}
 }
 
-// resume resumes a rollout that is halted, and at times one that is not.
+// resume resumes a halted rollout, and sometimes one that is not halted.
 func (w *simWorld) resume(g *simGroup) {
 	r := w.rolloutOf(g.id)
 	if r != nil && (meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutHalted) || w.policies.IntN(4) == 0) {
@@ -256,8 +256,8 @@ func (w *simWorld) writeLabels(h *simHost) {
 	simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) { n.Labels = h.nodeLabels() })
 }
 
-// settlePolicies makes every policy one under which every node gets to the
-// target with the help of calmAdministrator, and lets some groups name theirs.
+// settlePolicies turns every policy into one under which every node reaches the target with the
+// help of calmAdministrator, and lets some groups name theirs.
 func (w *simWorld) settlePolicies() {
 	if w.policies == nil {
 		return
@@ -282,8 +282,8 @@ func (w *simWorld) settlePolicies() {
 	}
 }
 
-// calmPolicy draws a policy whose window is open all day. Beside a node that
-// never gets there, a budget leaves a slot, and no wave waits for it.
+// calmPolicy draws a policy whose window is open all day. Next to a node that never reaches the
+// target, its budget leaves a slot, and no wave waits for that node.
 func (w *simWorld) calmPolicy() topsv1.UpgradePolicySpec {
 	spec := w.drawPolicy()
 	spec.ProgressDeadlineSeconds, spec.LostDeadlineSeconds = nil, nil
@@ -300,7 +300,7 @@ func (w *simWorld) calmPolicy() topsv1.UpgradePolicySpec {
 	return spec
 }
 
-// calmAdministrator approves every wave in the end, and resumes what is halted.
+// calmAdministrator eventually approves every wave, and resumes halted rollouts.
 func (w *simWorld) calmAdministrator() {
 	if w.policies == nil || w.policies.IntN(10) > 0 {
 		return

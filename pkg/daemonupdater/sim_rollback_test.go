@@ -21,10 +21,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 )
 
-// simBack is a policy that goes back after the first failed node.
+// simBack is a policy that rolls back after the first failed node.
 const simBack = "back"
 
-// rollbacks is chaos among versions most of which are bad, under a policy that goes back.
+// rollbacks is chaos among mostly bad versions, under a policy that rolls back.
 func (w *simWorld) rollbacks() {
 	w.knobs = w.randomKnobs()
 	w.knobs.bad, w.knobs.admin, w.knobs.ota = 1+w.rng.IntN(2), 30+w.rng.IntN(60), false
@@ -56,8 +56,7 @@ func (w *simWorld) rollbacks() {
 	}
 }
 
-// goBackByThemselves makes the policy that goes back after the first failed node
-// that of every group.
+// goBackByThemselves gives every group the policy that rolls back after the first failed node.
 func (w *simWorld) goBackByThemselves() {
 	if w.api.objects[simKey{kind: simPolicies, name: simBack}] == nil {
 		w.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
@@ -68,8 +67,8 @@ func (w *simWorld) goBackByThemselves() {
 	}
 }
 
-// badAtLast pushes a bad version of what is known to be good: it has to be rolled
-// back, and every set of the group has what it had.
+// badAtLast pushes a bad version on top of a good one: it has to be rolled back, and every set of
+// the group gets its former image.
 func (w *simWorld) badAtLast(g *simGroup, set int, kind string, meanwhile ...func(*simGroup)) {
 	if !w.until("L1: every node gets to a good target", 6*time.Hour, w.good) {
 		return
@@ -90,7 +89,7 @@ func (w *simWorld) badAtLast(g *simGroup, set int, kind string, meanwhile ...fun
 	}
 }
 
-// imagesOf are the images of the sets of a group.
+// imagesOf returns the images of the sets of a group.
 func (w *simWorld) imagesOf(g *simGroup) []string {
 	var images []string
 	for _, key := range g.sets {
@@ -99,7 +98,7 @@ func (w *simWorld) imagesOf(g *simGroup) []string {
 	return images
 }
 
-// good: every node is at the target, and that is known to be good.
+// good reports whether every node is at the target, and the target is known to be good.
 func (w *simWorld) good() bool {
 	return w.arrived() && w.everyRollout(func(r *topsv1.DaemonRollout) bool {
 		good := r.Status.LastKnownGood
@@ -107,9 +106,9 @@ func (w *simWorld) good() bool {
 	})
 }
 
-// simTemplateOf is what the DaemonSet controller stores in a revision.
+// simTemplateOf returns what the DaemonSet controller stores in a revision.
 func simTemplateOf(ds *appsv1.DaemonSet) runtime.RawExtension {
-	data, _ := json.Marshal(map[string]any{"spec": map[string]any{"template": ds.Spec.Template}}) // of plain fields
+	data, _ := json.Marshal(map[string]any{"spec": map[string]any{"template": ds.Spec.Template}}) // it has plain fields only
 	return runtime.RawExtension{Raw: data}
 }
 
@@ -149,9 +148,8 @@ func (w *simWorld) undoByUs(pass *simPass, object client.Object, kind types.Patc
 	return nil
 }
 
-// checkUndo holds a rollback against the true state. A manager that slept between
-// its last look at the ledger and the patch may find that another one thinks
-// otherwise by now.
+// checkUndo checks a rollback against the true state. If a manager was suspended between its last
+// check of the ledger and the patch, another one may have decided otherwise since.
 func (w *simWorld) checkUndo(pass *simPass, before, after *appsv1.DaemonSet) {
 	name := before.Namespace + "/" + before.Name
 	rollout := w.rolloutOf(pass.group)
@@ -177,7 +175,8 @@ func (w *simWorld) checkUndo(pass *simPass, before, after *appsv1.DaemonSet) {
 	}
 }
 
-// simRevisionOf is the revision of a group whose DaemonSet has a target, both in target.
+// simRevisionOf returns the revision of a group whose only DaemonSet has a target, given in
+// target.
 func simRevisionOf(target string) string {
 	sum := sha256.Sum256([]byte(target))
 	return hex.EncodeToString(sum[:5])

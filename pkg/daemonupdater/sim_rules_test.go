@@ -19,8 +19,8 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// The rules of an UpgradePolicy, said again without the code under test: what a
-// pass saw and what the statuses say decides what it may do.
+// The rules of an UpgradePolicy, written again without the code under test: what a pass saw and
+// what the statuses say determine what it may do.
 
 // simPool is a pool and its cap; cap 0 is no cap.
 type simPool struct {
@@ -28,7 +28,7 @@ type simPool struct {
 	cap  int
 }
 
-// simScaled is a number, or a percentage of total rounded up, at least 1.
+// simScaled returns a number, or a percentage of total rounded up, at least 1.
 func simScaled(value intstr.IntOrString, total int) int {
 	if value.Type == intstr.Int {
 		return max(1, value.IntValue())
@@ -40,7 +40,7 @@ func simScaled(value intstr.IntOrString, total int) int {
 	return max(1, (percent*total+99)/100)
 }
 
-// policyWrong says what is wrong with the policy a pass saw, "" when nothing is.
+// policyWrong returns what is invalid in the policy that a pass saw, "" if nothing is.
 func (p *simPass) policyWrong() string {
 	if p.policyGone {
 		return "does not exist"
@@ -59,13 +59,13 @@ func (p *simPass) policyWrong() string {
 	return ""
 }
 
-// pod returns what a pass saw of a member of its group on a node.
+// pod returns the pod that a pass saw of a member of its group on a node.
 func (p *simPass) pod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 	return p.seen.pods[simSpot{ds.UID, node}]
 }
 
-// fleet are the nodes the pass counts: those that run or should run the group,
-// offline ones included.
+// fleet returns the nodes that the pass counts: those that run or should run the group, including
+// offline ones.
 func (p *simPass) fleet() []string {
 	var names []string
 	for name, node := range p.seen.nodes {
@@ -79,7 +79,7 @@ func (p *simPass) fleet() []string {
 	return names
 }
 
-// poolOf returns the pool of a node by what the pass saw.
+// poolOf returns the pool of a node according to what the pass saw.
 func (p *simPass) poolOf(node string) simPool {
 	if p.policy == nil || p.policy.Spec.Pools == nil || p.seen.nodes[node] == nil {
 		return simPool{}
@@ -94,7 +94,7 @@ func (p *simPass) poolOf(node string) simPool {
 	return simPool{key + "=" + value, simScaled(p.policy.Spec.Pools.MaxUnavailable, total)}
 }
 
-// healthy: the pass saw the node Ready and every pod on it available.
+// healthy reports whether the pass saw the node Ready and every pod on it available.
 func (p *simPass) healthy(node string) bool {
 	return p.seen.ready(node) && !p.seen.disturbed(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		pod := p.pod(ds, node)
@@ -106,7 +106,7 @@ func (p *simPass) healthy(node string) bool {
 	})
 }
 
-// atTargets: the pass saw every pod of the node at the target of a status.
+// atTargets reports whether the pass saw every pod of the node at the target of a status.
 func (p *simPass) atTargets(status *topsv1.DaemonRolloutStatus, node string) bool {
 	return !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		pod := p.pod(ds, node)
@@ -116,8 +116,8 @@ func (p *simPass) atTargets(status *topsv1.DaemonRolloutStatus, node string) boo
 	})
 }
 
-// waves returns the index of the wave of every node: a wave takes by its
-// selector, or by its size in the stable order, what no wave before took.
+// waves returns the index of the wave of every node: a wave takes nodes by its selector, or by
+// its size in the stable order, from those that no earlier wave took.
 func (p *simPass) waves() map[string]int {
 	free := p.fleet()
 	slices.SortFunc(free, func(a, b string) int { return cmp.Or(cmp.Compare(simNameHash(a), simNameHash(b)), cmp.Compare(a, b)) })
@@ -150,7 +150,7 @@ func simNameHash(name string) uint64 {
 	return h.Sum64()
 }
 
-// checkStarts holds the starts of one write against the policy the pass saw.
+// checkStarts checks the starts of one write against the policy that the pass saw.
 func (w *simWorld) checkStarts(pass *simPass, after *topsv1.DaemonRollout, started []string) {
 	if wrong := pass.policyWrong(); wrong != "" {
 		w.violate("S12: %v start though the policy %s", started, wrong)
@@ -164,12 +164,12 @@ func (w *simWorld) checkStarts(pass *simPass, after *topsv1.DaemonRollout, start
 	}
 	settings, _ := daemonset.SettingsOf(pass.sets[0])
 	if settings.Strategy == daemonset.OTA {
-		return // a person at a node is held to the budgets only
+		return // requests under OTA are subject to the budgets only
 	}
 	waves := pass.waves()
 	for _, name := range started {
 		if !pass.seen.ready(name) {
-			continue // said already
+			continue // already reported
 		}
 		w.checkRest(pass, name)
 		w.checkWindow(pass, after, name)
@@ -180,8 +180,8 @@ func (w *simWorld) checkStarts(pass *simPass, after *topsv1.DaemonRollout, start
 	}
 }
 
-// checkQueuedPolicy: what a policy asks of a node that starts holds when a queued
-// one is started, too; its order was decided when it was queued.
+// checkQueuedPolicy checks the policy when a queued node is started as well; its order was
+// decided when it was queued.
 func (w *simWorld) checkQueuedPolicy(pass *simPass, stored *topsv1.DaemonRollout, name string) {
 	switch wrong := pass.policyWrong(); {
 	case wrong != "":
@@ -192,7 +192,7 @@ func (w *simWorld) checkQueuedPolicy(pass *simPass, stored *topsv1.DaemonRollout
 	}
 }
 
-// checkPoolSlots: no more slots in the pool of a node that starts than its cap.
+// checkPoolSlots checks that the pool of a starting node has no more slots than its cap.
 func (w *simWorld) checkPoolSlots(pass *simPass, after *topsv1.DaemonRollout, name string) {
 	pool, slots := pass.poolOf(name), 0
 	for _, s := range after.Status.InFlight {
@@ -205,8 +205,8 @@ func (w *simWorld) checkPoolSlots(pass *simPass, after *topsv1.DaemonRollout, na
 	}
 }
 
-// checkPool: the nodes of a pool that are down by us are not more than the cap
-// that was in force when they started.
+// checkPool checks that the nodes of a pool that we took down are within the cap in force when
+// they started.
 func (w *simWorld) checkPool(g *simGroup, a *simAccount, node string) {
 	pool, most, down := a.pools[node], 0, 0
 	if pool.cap == 0 {
@@ -223,7 +223,7 @@ func (w *simWorld) checkPool(g *simGroup, a *simAccount, node string) {
 	}
 }
 
-// checkRest is returnedSeconds.
+// checkRest checks returnedSeconds.
 func (w *simWorld) checkRest(pass *simPass, name string) {
 	_, since := daemonset.NodeReady(pass.seen.nodes[name])
 	if least := pass.policy.Spec.ReturnedSeconds; least != nil && pass.at.Sub(since.Time) < time.Duration(*least)*time.Second {
@@ -231,8 +231,8 @@ func (w *simWorld) checkRest(pass *simPass, name string) {
 	}
 }
 
-// checkWindow: a node starts only while the window is open in its time zone, and
-// long enough for the time a node usually takes.
+// checkWindow checks that a node starts only while the window is open in its time zone, for at
+// least the time that a node usually takes.
 func (w *simWorld) checkWindow(pass *simPass, after *topsv1.DaemonRollout, name string) {
 	window := pass.policy.Spec.Window
 	if window == nil {
@@ -256,7 +256,7 @@ func (w *simWorld) checkWindow(pass *simPass, after *topsv1.DaemonRollout, name 
 	}
 }
 
-// simOpen reports whether one of the last minutes was one at which the window opens.
+// simOpen reports whether the window is open: it opened at most its duration ago.
 func simOpen(window *topsv1.MaintenanceWindow, at time.Time) bool {
 	for ago := range time.Duration(window.DurationMinutes) {
 		minute := at.Truncate(time.Minute).Add(-ago * time.Minute)
@@ -268,8 +268,8 @@ func simOpen(window *topsv1.MaintenanceWindow, at time.Time) bool {
 	return false
 }
 
-// checkWave: a healthy node of a wave starts after those before it were complete
-// and soaked, and those up to it approved.
+// checkWave checks that a healthy node starts after the waves before its own were complete and
+// soaked, and the waves up to its own approved.
 func (w *simWorld) checkWave(pass *simPass, after *topsv1.DaemonRollout, name string, of int) {
 	for i, wave := range pass.policy.Spec.Waves[:min(of+1, len(pass.policy.Spec.Waves))] {
 		if wave.Approval == topsv1.ApprovalManual && !simApproved(after, after.Status.Revision+"/"+wave.Name) {
@@ -294,19 +294,19 @@ func simCompleted(r *topsv1.DaemonRollout, wave string) *metav1.Time {
 	return nil
 }
 
-// simApprovals are the entries of the annotation of a rollout.
+// simApprovals returns the entries of the annotation of a rollout.
 func simApprovals(r *topsv1.DaemonRollout) []string {
 	return strings.Split(r.Annotations[topsv1.AnnotationApprovedWaves], ",")
 }
 
-// checkRole: a healthy control plane node does not start before a healthy worker
-// of its wave when the policy puts it last, nor a worker when it puts them first.
-// Pools and time zones of nodes may turn that round.
+// checkRole checks that a healthy control plane node does not start before a healthy worker of
+// its wave if the policy puts it last, nor a worker before it if first. Pools and time zones of
+// nodes may reverse that.
 func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name string, waves map[string]int) {
 	spec := pass.policy.Spec
 	master := simControlPlane(pass.seen.nodes[name])
 	if w.ops != nil {
-		return // nodes that are prepared first, or put off, turn it round
+		return // nodes that are prepared earlier, or deferred, reverse the order
 	}
 	late := (spec.ControlPlane == topsv1.ControlPlaneLast && master) || (spec.ControlPlane == topsv1.ControlPlaneFirst && !master)
 	if !late || spec.Pools != nil || (spec.Window != nil && spec.Window.TimeZoneNodeLabel != "") {
@@ -333,9 +333,8 @@ func simControlPlane(node *corev1.Node) bool {
 	return slices.ContainsFunc(simControlPlaneLabels, func(label string) bool { _, ok := node.Labels[label]; return ok })
 }
 
-// checkCompleted: a wave is said to be complete for the first time only when all
-// its reachable nodes are updated, those before it are complete, and a node
-// showed that the version works.
+// checkCompleted checks that a wave becomes complete only if all its reachable nodes are updated,
+// the waves before it are complete, and a node has proved that the version works.
 func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRollout) {
 	if pass.policy == nil || pass.policyWrong() != "" || len(after.Status.Waves) != len(pass.policy.Spec.Waves)+1 {
 		return
@@ -369,8 +368,8 @@ func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRol
 	}
 }
 
-// checkFailures: a node does not fail for a deadline before the time that the
-// policy gives it has passed.
+// checkFailures checks that a node does not fail for a deadline before the time that the policy
+// gives it has passed.
 func (w *simWorld) checkFailures(pass *simPass, before, after *topsv1.DaemonRollout) {
 	if pass.policy == nil {
 		return

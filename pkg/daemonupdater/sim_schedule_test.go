@@ -15,18 +15,17 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// simSchedule is a world in which nothing is drawn: a test says who does what, and
-// in which order. Seeds found these orders once; the checks of the simulation hold
-// in them as well.
+// simSchedule is a world in which nothing is drawn: a test says who does what, and in which
+// order. Seeds found these orders once; the checks of the simulation apply to them too.
 type simSchedule struct {
 	*simWorld
 	g *simGroup
-	// a and b are two managers, each with a cache of its own.
+	// a and b are two managers, each with its own cache.
 	a, b *simManager
 }
 
-// schedule plays a story on three nodes, with one group whose DaemonSets have these
-// names; one node at a time.
+// schedule plays a story on three nodes, with one group of DaemonSets with these names, one node
+// at a time.
 func schedule(t *testing.T, sets []string, story func(*simSchedule)) {
 	t.Helper()
 	s := &simSchedule{}
@@ -63,8 +62,8 @@ func schedule(t *testing.T, sets []string, story func(*simSchedule)) {
 	}
 }
 
-// sees lets the cache of a manager catch up with some kinds of objects, with all if
-// none are named.
+// sees lets the cache of a manager catch up with some kinds of objects, or with all if none are
+// named.
 func (m *simManager) sees(kinds ...string) {
 	for _, kind := range simKinds {
 		if len(kinds) == 0 || slices.Contains(kinds, kind) {
@@ -85,8 +84,7 @@ func (m *simManager) passes(g observed.Group) {
 	m.drive()
 }
 
-// sleepsBeforeDeleting lets a manager make a pass as far as its first deletion; drive
-// lets it go on.
+// sleepsBeforeDeleting lets a manager make a pass up to its first deletion; drive continues it.
 func (m *simManager) sleepsBeforeDeleting(g observed.Group) {
 	m.begin(g)
 	for !m.pass.done {
@@ -101,7 +99,7 @@ func (m *simManager) sleepsBeforeDeleting(g observed.Group) {
 	m.finish()
 }
 
-// waits lets time pass, second by second, until something holds.
+// waits lets time pass, second by second, until a condition holds.
 func (s *simSchedule) waits(what string, holds func() bool) {
 	for range 3600 {
 		if holds() {
@@ -120,7 +118,7 @@ func (s *simSchedule) goesBy(d time.Duration) {
 	s.settleAccounts()
 }
 
-// gets gives a DaemonSet of the group another image, and its controller time to see it.
+// gets gives a DaemonSet of the group another image, and lets its controller see it.
 func (s *simSchedule) gets(set int, image string) {
 	s.setImage(s.g, set, image)
 	s.kubernetes()
@@ -131,14 +129,14 @@ func (s *simSchedule) podOf(set int, node string) *corev1.Pod {
 	return simGet[*corev1.Pod](s.api, simKey{simPods, key.namespace, key.name + "-" + node})
 }
 
-// begins lets manager a start the first node, and returns it.
+// begins lets manager a start the first node, and returns that node.
 func (s *simSchedule) begins() string {
 	s.a.sees()
 	s.a.passes(s.g.id)
 	return s.inFlight(1)
 }
 
-// inFlight holds that n nodes are in flight, and returns the first.
+// inFlight checks that n nodes are in flight, and returns the first.
 func (s *simSchedule) inFlight(n int) string {
 	r := s.rolloutOf(s.g.id)
 	if r == nil || len(r.Status.InFlight) != n {
@@ -156,7 +154,7 @@ func TestANodeInFlightKeepsItsSlotWhenItsGroupTurnsToOTA(t *testing.T) {
 		s.gets(0, "good-1")
 		node := s.begins()
 		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "OTA")
-		s.goesBy(reportInterval) // until then a slot that is given back is not stored
+		s.goesBy(reportInterval) // a freed slot is not stored before that
 		s.a.sees()
 		s.a.passes(s.g.id)
 		s.inFlight(1)
@@ -175,7 +173,7 @@ func TestALostNodeKeepsItsSlotWhenItsGroupTurnsToOTAAndTheCacheIsBehind(t *testi
 		s.power(s.host(node), false)
 		s.waits("the node is offline", func() bool { return !simNodeReady(simGet[*corev1.Node](s.api, simNodeKey(node))) })
 		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "OTA")
-		s.b.seesAllBut(simPods) // to b the pod is alive, and nobody asked for it
+		s.b.seesAllBut(simPods) // to b the pod is alive and has no request
 		s.b.passes(s.g.id)
 		s.inFlight(1)
 		s.goesBy(reportInterval)
@@ -211,7 +209,7 @@ func TestASlotIsNotGivenBackByAManagerThatSeesThePodBeforeItWasDeleted(t *testin
 		s.b.sees()
 		node := s.begins() // its pod is deleted
 		s.gets(0, "good-0")
-		s.b.seesAllBut(simPods) // to b the pod is alive and has the target again
+		s.b.seesAllBut(simPods) // to b the pod is alive and at the target again
 		s.b.passes(s.g.id)
 		s.inFlight(1)
 		s.waits("the new pod is available", func() bool { return s.atTarget(s.g, node) })
@@ -233,7 +231,7 @@ func TestADeletionThatComesLateFindsNoPodWhenItsSlotNamesAnotherOne(t *testing.T
 		if s.podOf(0, node).UID != was {
 			named = 1
 		}
-		s.gets(named, "good-0") // nothing is wrong with the pod that is named
+		s.gets(named, "good-0") // the pod that is named is fine again
 		for range 3 {
 			s.b.sees()
 			s.b.passes(s.g.id)
@@ -273,7 +271,7 @@ func TestADeletionThatComesLateFindsNoPodWhenItsGroupWasReleased(t *testing.T) {
 	})
 }
 
-// isThere holds that a pod is there and is not being deleted.
+// isThere checks that a pod exists and is not terminating.
 func (s *simSchedule) isThere(uid types.UID) {
 	pods := simAll[*corev1.Pod](s.api, simPods)
 	if !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == uid && p.DeletionTimestamp == nil }) {

@@ -29,8 +29,8 @@ func (w *simWorld) chaos() {
 	w.finale()
 }
 
-// golden is a small rollout without faults, with a stale cache in some seeds. It is
-// the same until its manager is killed.
+// golden is a small rollout without faults, with a stale cache in some seeds. It is the same in
+// every run until its manager is killed.
 func (w *simWorld) golden() {
 	w.orderly = true
 	w.populate(4)
@@ -43,7 +43,7 @@ func (w *simWorld) golden() {
 	w.finale()
 }
 
-// randomKnobs: each disturbance is there or not, so that seeds differ in kind.
+// randomKnobs enables each disturbance or not, so that seeds differ in kind.
 func (w *simWorld) randomKnobs() simKnobs {
 	some := func(n int) int { return w.rng.IntN(2) * n }
 	return simKnobs{
@@ -52,8 +52,8 @@ func (w *simWorld) randomKnobs() simKnobs {
 	}
 }
 
-// settle stops the faults: nodes come back, edits are finished and right, and a
-// good version is pushed. In some seeds the pods of one node never go away.
+// settle stops the faults: nodes come back, edits are completed and valid, and a good version is
+// pushed. In some seeds the pods of one node never go away.
 func (w *simWorld) settle() {
 	w.calm = true
 	w.say("faults stop")
@@ -88,7 +88,7 @@ func (w *simWorld) settle() {
 	w.settleMachines()
 }
 
-// lastLimit leaves a slot beside the one that a stuck node costs.
+// lastLimit leaves a slot beside the one that a stuck node takes.
 func (w *simWorld) lastLimit() string {
 	if w.stuck+w.guarded() != "" {
 		return "2"
@@ -96,8 +96,8 @@ func (w *simWorld) lastLimit() string {
 	return []string{"1", "2", "30%"}[w.rng.IntN(3)]
 }
 
-// finale plays until every reachable node is at the target (L1, L3), the
-// system is quiet, and nothing is left after opting out (L4).
+// finale plays until every reachable node is at the target (L1, L3), the system is quiet, and
+// nothing is left after opting out (L4).
 func (w *simWorld) finale() {
 	noSlots := func(r *topsv1.DaemonRollout) bool {
 		return len(r.Status.InFlight) == 0 && r.Status.HeldNodes == 0
@@ -121,7 +121,7 @@ func (w *simWorld) finale() {
 	}
 }
 
-// beQuiet: when nothing happens nothing is written. The administrator has gone home.
+// beQuiet checks that nothing is written while nothing happens, including edits.
 func (w *simWorld) beQuiet() {
 	w.policies = nil
 	for range 20 {
@@ -136,7 +136,7 @@ func (w *simWorld) beQuiet() {
 	}
 }
 
-// until plays until something holds.
+// until plays until a condition holds.
 func (w *simWorld) until(what string, within time.Duration, holds func() bool) bool {
 	end := w.now.Add(within)
 	w.patient = within >= time.Hour
@@ -209,7 +209,7 @@ func (w *simWorld) nothingLeft() bool {
 	return true
 }
 
-// describe is the true state in a few lines.
+// describe returns the true state in a few lines.
 func (w *simWorld) describe() string {
 	var b strings.Builder
 	for _, g := range w.groups {

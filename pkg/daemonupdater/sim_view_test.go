@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// simView is the cache of one process: per kind, the state some changes ago.
-// The kinds are watched independently of each other, so one may be far behind
-// another.
+// simView is the cache of one process: per kind, the state some changes ago. Kinds are watched
+// independently, so one may lag far behind another.
 type simView struct {
 	api     *simAPI
 	at      map[string]int // changes applied, by kind
@@ -22,8 +21,7 @@ type simView struct {
 	index   map[simKey][]string // by controllerUID
 }
 
-// simEvent is what an informer tells: before is nil for an object that is new,
-// after for one that is gone.
+// simEvent is an event of an informer: before is nil for a new object, after for a deleted one.
 type simEvent struct{ before, after client.Object }
 
 func newSimView(api *simAPI) *simView {
@@ -32,8 +30,8 @@ func newSimView(api *simAPI) *simView {
 
 func (v *simView) behind(kind string) int { return len(v.api.log[kind]) - v.at[kind] }
 
-// advance applies n more changes of a kind at once; what happened to an object
-// in between is dropped, as an informer does that lists again.
+// advance applies n more changes of a kind at once. Intermediate states of an object are dropped,
+// as by an informer that lists again.
 func (v *simView) advance(kind string, n int) []simEvent {
 	log := v.api.log[kind]
 	changes := log[v.at[kind]:min(len(log), v.at[kind]+n)]

@@ -17,13 +17,13 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// simNamespace is where the DaemonSets of the model are.
+// simNamespace is the namespace of the model's DaemonSets.
 const simNamespace = "kube-system"
 
-// simLease is how long a manager may be silent before the other one leads.
+// simLease is how long a leader may be silent before the other manager takes over.
 const simLease = 15 * time.Second
 
-// simKnobs say which disturbances a seed has; a chance is one in n, 0 is never.
+// simKnobs select the disturbances of a seed; a chance is one in n, 0 is never.
 type simKnobs struct {
 	faults int // of a request
 	crash  int // of a manager, after a request
@@ -31,13 +31,13 @@ type simKnobs struct {
 	late   bool
 	stale  int // how many changes a cache may be behind, per kind
 	admin  int // of an edit per step
-	bad    int // of a new version to be bad
+	bad    int // of a new version being bad
 	nodes  int // of a node event per step
 	ota    bool
 }
 
-// simWorld is the model of a cluster. One goroutine runs it; the reconciles run
-// in goroutines of their own, each of which waits while the world moves.
+// simWorld is the model of a cluster. One goroutine runs it; the reconciles run in goroutines of
+// their own, which all wait while the world moves.
 type simWorld struct {
 	seed  uint64
 	rng   *rand.Rand
@@ -45,20 +45,20 @@ type simWorld struct {
 	knobs simKnobs
 	api   *simAPI
 
-	policies *rand.Rand // draws all about policies; nil in a seed without them
+	policies *rand.Rand // draws everything about policies; nil in a seed without them
 	groups   []*simGroup
 	hosts    []*simHost
 	seen     map[simKey]*appsv1.DaemonSet // what the DaemonSet controller has seen
 	versions int
-	requests map[types.UID]bool // pods a node ever asked to be replaced
+	requests map[types.UID]bool // pods that a node ever requested to be replaced
 
 	managers []*simManager
 	leader   *simManager
 	planned  []simPlanned
 
 	calm       bool // no more faults
-	orderly    bool // no faults at all, and no node that never gets there
-	patient    bool // it is waited for something that takes hours
+	orderly    bool // no faults at all, and no node that is stuck
+	patient    bool // waits for something that takes hours
 	steps      int
 	passes     int
 	writes     int
@@ -67,19 +67,19 @@ type simWorld struct {
 	history    []string
 	violations []string
 	panicked   error
-	stuck      string // the one node that never gets there
+	stuck      string // the one node that never reaches the target
 	accounts   map[observed.Group]*simAccount
 	undone     int     // rollbacks by a manager
 	ops        *simOps // in a seed with operations
 }
 
-// simGroup is a rollout group: a DaemonSet of its own or those of a gr.
+// simGroup is a rollout group: a single DaemonSet, or those of a gr.
 type simGroup struct {
 	id   observed.Group
 	sets []simKey
 	// policy is the name of its UpgradePolicy in this seed, "" for none.
 	policy string
-	// spec is that of its gr, in a seed with operations.
+	// spec is the spec of its gr, in a seed with operations.
 	spec *simSpec
 	// images pushed so far by set, for rollbacks.
 	images [][]string
@@ -101,7 +101,7 @@ func newSimWorld(seed uint64) *simWorld {
 	return w
 }
 
-// populate makes the cluster: nodes, groups, a DaemonSet nobody controls, and two managers.
+// populate creates the cluster: nodes, groups, an unmanaged DaemonSet, and two managers.
 func (w *simWorld) populate(nodes int) {
 	for i := range nodes {
 		name := fmt.Sprintf("n%02d", i)
@@ -199,7 +199,7 @@ func (w *simWorld) seconds(least, most int) time.Duration {
 	return time.Duration(least+w.rng.IntN(most-least+1)) * time.Second
 }
 
-// hash is a number that depends on the seed and the parts only.
+// hash returns a number that depends only on the seed and the parts.
 func (w *simWorld) hash(parts ...any) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, append([]any{w.seed}, parts...)...)
@@ -226,11 +226,11 @@ func (w *simWorld) failed() bool {
 	return len(w.violations) > 0
 }
 
-// step lets a little time pass, then everybody act.
+// step advances the time a little, then lets every part of the world act.
 func (w *simWorld) step() {
 	w.steps++
 	w.now = w.now.Add(w.nextStep())
-	w.settleAccounts() // a pod is available by time alone
+	w.settleAccounts() // a pod may become available by time alone
 	w.doPlanned()
 	w.kubernetes()
 	w.restoreSpecs()
@@ -247,8 +247,8 @@ func (w *simWorld) step() {
 	w.checkAll()
 }
 
-// nextStep draws how long nothing happens. After a step in which nothing changed that
-// is longer, once the faults are over.
+// nextStep draws the time to the next step. Once the faults have stopped, it is longer after a
+// step in which nothing changed.
 func (w *simWorld) nextStep() time.Duration {
 	quiet := w.calm && w.patient && w.api.counter == w.changes
 	w.changes = w.api.counter
@@ -261,7 +261,7 @@ func (w *simWorld) nextStep() time.Duration {
 	return w.seconds(1, 15)
 }
 
-// doPlanned does what is due, or everything when faults are over.
+// doPlanned executes what is due, or everything once the faults have stopped.
 func (w *simWorld) doPlanned() {
 	for i := 0; i < len(w.planned); i++ {
 		if p := w.planned[i]; w.calm || !w.now.Before(p.at) {
@@ -287,8 +287,8 @@ func (w *simWorld) elect() {
 	}
 }
 
-// turn lets one manager work. One that is not the leader any more goes on with
-// what it was doing, and for some seconds more, until it notices.
+// turn lets one manager work. One that has lost the lease continues its current work for some
+// seconds, until it notices.
 func (w *simWorld) turn(m *simManager) {
 	switch {
 	case m == w.leader:
@@ -309,7 +309,7 @@ func (w *simWorld) turn(m *simManager) {
 	}
 }
 
-// end lets every reconcile under way fail, so that no goroutine is left.
+// end fails every reconcile in progress, so that no goroutine is left.
 func (w *simWorld) end() {
 	for _, m := range w.managers {
 		if m.pass != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// The tests of this file are about a cache that is behind the API server.
+// The tests in this file are about a cache that lags behind the API server.
 
-// newest is the ControllerRevision after fixture.NewHash, of a DaemonSet.
+// newest returns the ControllerRevision of a DaemonSet after fixture.NewHash.
 func newest(ds *appsv1.DaemonSet, hash string) *appsv1.ControllerRevision {
 	return fixture.RevisionsOf(ds, fixture.OldHash, fixture.NewHash, hash)[2]
 }
@@ -33,7 +33,7 @@ func (c *cluster) create(object client.Object) {
 	}
 }
 
-// live puts faults between the reconciler and what it reads past the cache.
+// live injects faults into the live reads of the reconciler.
 func (c *cluster) live(faults interceptor.Funcs) {
 	c.reconciler.Live = interceptor.NewClient(c.api.(client.WithWatch), faults)
 }
@@ -118,7 +118,7 @@ func TestRecheckLooksAtTheNewestLiveRevision(t *testing.T) {
 
 func pausedFirst(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") }
 
-// goOn takes the pause away.
+// goOn removes the pause.
 func (c *cluster) goOn() {
 	c.t.Helper()
 	live := c.liveDriver()
@@ -126,7 +126,7 @@ func (c *cluster) goOn() {
 	c.update(live)
 }
 
-// liveDriver is the DaemonSet as the API server has it.
+// liveDriver returns the DaemonSet in the API server.
 func (c *cluster) liveDriver() *appsv1.DaemonSet {
 	c.t.Helper()
 	var live appsv1.DaemonSet
@@ -183,7 +183,7 @@ func TestARolloutDeletedBeforeItsNextLedgerIsCreatedAgain(t *testing.T) {
 	c.mustReconcile()
 	c.deleteRollout()
 	c.goOn()
-	c.now = fixture.Epoch.Add(cacheLag / 4) // the cache may fail to show it only because it is behind
+	c.now = fixture.Epoch.Add(cacheLag / 4) // the cache may not show it yet
 	if _, err := c.reconcile(); !apierrors.IsNotFound(err) {
 		t.Errorf("Reconcile: %v, want that the rollout is not found", err)
 	}
@@ -198,10 +198,10 @@ func TestARolloutTheCacheDoesNotShowIsLookedForAfterAWhile(t *testing.T) {
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "daemonrollouts"}, "driver")
 	tests := []struct {
 		name    string
-		age     time.Duration // of the creation
-		err     error         // of the API server, when it is asked for the rollout
+		age     time.Duration // since the creation
+		err     error         // of the live read of the rollout
 		asked   int
-		created bool // another time
+		created bool // a second time
 		wantErr bool
 	}{
 		{"not before", cacheLag - time.Millisecond, gone, 0, false, false},
@@ -222,7 +222,7 @@ func TestARolloutTheCacheDoesNotShowIsLookedForAfterAWhile(t *testing.T) {
 				}
 				return w.Get(ctx, key, object, opts...)
 			}})
-			c.staleRollouts, c.onCreate = true, exists // a second creation is told by its answer
+			c.staleRollouts, c.onCreate = true, exists // the error reveals the second creation
 			c.now = fixture.Epoch.Add(tt.age)
 			after, err := c.reconcile()
 			if (err != nil) != tt.wantErr || asked != tt.asked || (after == retryStaleCache) != tt.created || c.statusUpdates != 1 {

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
-// steps are the steps of a pass, each with what it needs.
+// steps are the steps of a pass, each with its dependencies.
 type steps struct {
 	groups     groupReader
 	fleets     fleetReader
@@ -25,9 +25,9 @@ type steps struct {
 	requests   requestAnswerer
 }
 
-// carryOut stores the ledger, then acts, then reports. What is about to lose pods
-// is read again meanwhile. It returns how long a status that was not urgent has to
-// wait.
+// carryOut stores the ledger, then acts, then reports. Meanwhile it rechecks the DaemonSets that
+// are about to lose pods. It returns when the next pass is due for a status that was not urgent,
+// a rollback or unfinished reports; 0 for none.
 func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err error) {
 	if err := s.fleets.confirmGone(ctx, p); err != nil {
 		return 0, err
@@ -57,8 +57,8 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 	return soonest(soonest(wait, soon), again), errors.Join(failed, fenced, undone, reported)
 }
 
-// report tells pods and nodes what was decided about them, and returns when to go
-// on with the rest, 0 when there is none.
+// report writes the conditions of pods and the tasks of NodeUpgrades, and returns when to
+// continue with the rest, 0 if there is none.
 func (s *steps) report(ctx context.Context, p *pass) (again time.Duration, err error) {
 	more, err := s.conditions.write(ctx, p)
 	if more {
@@ -67,9 +67,8 @@ func (s *steps) report(ctx context.Context, p *pass) (again time.Duration, err e
 	return again, errors.Join(err, s.requests.answer(ctx, p))
 }
 
-// release ends the control over a group that has no strategy any more: first what was
-// left on its pods and nodes, and deletions that may still be under way, then the
-// rollout itself. It reports whether that is done.
+// release ends the control over a group that no longer has a strategy: it cleans up its pods and
+// nodes, rules out pending deletions, then deletes the rollout. It reports whether that is done.
 func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, released bool, err error) {
 	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.operations.order(ctx, p))
 	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
@@ -88,7 +87,7 @@ func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, rele
 	return 0, true, nil
 }
 
-// abandon ends what is left of a group that is gone: its operations, and requests for it.
+// abandon cancels the operations of a group that is gone, and answers requests for it.
 func (s *steps) abandon(ctx context.Context, g observed.Group, now time.Time) error {
 	_, err := s.operations.cancel(ctx, g.RolloutKey(s.ledgers.namespace).String())
 	return errors.Join(err, s.requests.answerOrphans(ctx, g, now))

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ageGauge is a gauge per rollout that is the age of a moment at the time of the
-// scrape, so that it grows while nothing happens.
+// ageGauge is a gauge per rollout whose value is the age of a time at the scrape, so it grows
+// while nothing happens.
 type ageGauge struct {
 	desc  *prometheus.Desc
 	clock func() time.Time
@@ -21,7 +21,7 @@ func newAgeGauge(name, help string, clock func() time.Time) *ageGauge {
 	return &ageGauge{desc: prometheus.NewDesc(name, help, []string{"rollout"}, nil), clock: clock, moment: map[string]time.Time{}}
 }
 
-// set gives a rollout its moment; the zero time removes it.
+// set sets the time of a rollout; the zero time removes its series.
 func (a *ageGauge) set(rollout string, moment time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

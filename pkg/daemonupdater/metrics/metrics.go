@@ -1,4 +1,4 @@
-// Package metrics has the metrics of rollouts.
+// Package metrics defines the metrics of rollouts.
 package metrics
 
 import (
@@ -30,8 +30,8 @@ type Metrics struct {
 	nodeDuration   *prometheus.HistogramVec
 }
 
-// New registers the rollout metrics. It panics, as client_golang does,
-// when they are registered already. clock tells the time of a scrape.
+// New registers the rollout metrics. Like client_golang, it panics if they are already
+// registered. clock returns the time of a scrape.
 func New(registerer prometheus.Registerer, clock func() time.Time) *Metrics {
 	m := &Metrics{
 		nodes:          gauge("gcu_rollout_nodes", "Nodes of a rollout group by state: updated, in-flight, pending, held, skipped or failed.", "state"),
@@ -61,7 +61,7 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"rollout"}, labels...))
 }
 
-// PodDeleted counts a pod that was deleted for a reason.
+// PodDeleted counts a deleted pod by reason.
 func (m *Metrics) PodDeleted(g observed.Group, reason string) {
 	m.podsDeleted.WithLabelValues(g.String(), reason).Inc()
 }
@@ -92,8 +92,8 @@ func (m *Metrics) Show(g observed.Group, d rollout.Decision) {
 	m.oldest.set(name, oldest)
 }
 
-// mostCommon returns the reason most failures have; the first by node of those
-// that are equally common.
+// mostCommon returns the most common reason of failures; of equally common ones, that of the
+// first node.
 func mostCommon(failures []rollout.Failure) rollout.Reason {
 	count := map[rollout.Reason]int{}
 	var most rollout.Reason
@@ -105,8 +105,7 @@ func mostCommon(failures []rollout.Failure) rollout.Reason {
 	return most
 }
 
-// Count adds what a stored decision says for the first time: nodes that are
-// done, and nodes that failed.
+// Count adds what is new in a stored decision: nodes that finished, and nodes that failed.
 func (m *Metrics) Count(g observed.Group, before rollout.Ledger, d rollout.Decision) {
 	for _, took := range d.Finished {
 		m.nodeDuration.WithLabelValues(g.String()).Observe(took.Seconds())

@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// halfWay is a decision with one of everything that is counted.
+// halfWay returns a decision with one of everything that is counted.
 func halfWay(start time.Time) rollout.Decision {
 	return rollout.Decision{
 		Ledger: rollout.Ledger{
@@ -40,7 +40,7 @@ func TestMetricsOfARollout(t *testing.T) {
 	d := halfWay(start)
 	m.Show(g, d)
 	m.Count(g, rollout.Ledger{Revision: "r1", Failures: d.Ledger.Failures[:1]}, d)
-	m.Count(g, d.Ledger, rollout.Decision{Ledger: d.Ledger}) // the same once more counts nothing
+	m.Count(g, d.Ledger, rollout.Decision{Ledger: d.Ledger}) // the same decision again counts nothing
 	want := `
 # HELP gcu_rollout_eta_seconds Time the started and pending nodes of a rollout group take at the usual pace; 0 when not known.
 # TYPE gcu_rollout_eta_seconds gauge

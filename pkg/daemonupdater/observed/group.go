@@ -12,22 +12,22 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Kinds of a group's target.
+// Kinds of the target of a group.
 const (
 	KindGcuResource = "GcuResource"
 	KindDaemonSet   = "DaemonSet"
 )
 
-// Group identifies a rollout group: a GcuResource, whose Namespace is empty, or
-// a single DaemonSet.
+// Group identifies a rollout group: a GcuResource, with an empty Namespace, or a single
+// DaemonSet.
 type Group struct {
 	Kind      string
 	Namespace string
 	Name      string
 }
 
-// String is the group's name in metrics and logs: the gr's name, or
-// namespace/name of the DaemonSet.
+// String returns the group's name in metrics and logs: the gr's name, or namespace/name of the
+// DaemonSet.
 func (g Group) String() string {
 	if g.Kind == KindGcuResource {
 		return g.Name
@@ -35,8 +35,8 @@ func (g Group) String() string {
 	return g.Namespace + "/" + g.Name
 }
 
-// GroupOf returns the group a DaemonSet belongs to: that of the GcuResource
-// that controls it, else its own.
+// GroupOf returns the group of a DaemonSet: that of the GcuResource that controls it, otherwise
+// its own.
 func GroupOf(ds *appsv1.DaemonSet) Group {
 	if ref := GcuResourceOwner(ds); ref != nil {
 		return Group{Kind: KindGcuResource, Name: ref.Name}
@@ -44,8 +44,8 @@ func GroupOf(ds *appsv1.DaemonSet) Group {
 	return Group{Kind: KindDaemonSet, Namespace: ds.Namespace, Name: ds.Name}
 }
 
-// GcuResourceOwner returns the reference of a DaemonSet to the GcuResource that controls
-// it, nil when none does.
+// GcuResourceOwner returns the reference of a DaemonSet to the GcuResource that controls it, nil
+// if there is none.
 func GcuResourceOwner(ds *appsv1.DaemonSet) *metav1.OwnerReference {
 	ref := metav1.GetControllerOf(ds)
 	if ref == nil || ref.Kind != KindGcuResource || ref.APIVersion != topsv1.GroupVersion.String() {
@@ -54,8 +54,8 @@ func GcuResourceOwner(ds *appsv1.DaemonSet) *metav1.OwnerReference {
 	return ref
 }
 
-// RolloutKey names the DaemonRollout of a group. Those of GcuResources, which
-// have no namespace, are in the operator's.
+// RolloutKey returns the key of the group's DaemonRollout. GcuResources have no namespace, so
+// their DaemonRollouts are in the operator's.
 func (g Group) RolloutKey(operatorNamespace string) types.NamespacedName {
 	if g.Kind == KindGcuResource {
 		return types.NamespacedName{Namespace: operatorNamespace, Name: g.Name}
@@ -63,9 +63,9 @@ func (g Group) RolloutKey(operatorNamespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 }
 
-// DaemonSets returns those of a list that belong to a group, in the order in which a
-// node's pods are replaced: by the order annotation, then by name. One that is being
-// deleted does not belong to it any more.
+// DaemonSets returns the DaemonSets of a list that belong to a group, in the order in which a
+// node's pods are replaced: by the order annotation, then by namespace and name. A DaemonSet that
+// is being deleted no longer belongs to it.
 func (g Group) DaemonSets(all []appsv1.DaemonSet) []*appsv1.DaemonSet {
 	var list []*appsv1.DaemonSet
 	for i := range all {

@@ -7,16 +7,16 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Member is one DaemonSet of the group with what belongs to it.
+// Member is one DaemonSet of the group with its revisions.
 type Member struct {
 	DaemonSet *appsv1.DaemonSet
 	Revisions []*appsv1.ControllerRevision
-	// Foreseen is, in a preview, the revision of a template that the DaemonSet is to
-	// have; "" otherwise.
+	// Foreseen is, in a preview, the revision of the template that the DaemonSet will have; ""
+	// otherwise.
 	Foreseen string
 }
 
-// Target is the hash of the newest revision; the error says what is waited for.
+// Target returns the hash of the newest revision; the error says what it waits for.
 func (m Member) Target() (string, error) {
 	if m.Foreseen != "" {
 		return m.Foreseen, nil
@@ -24,10 +24,10 @@ func (m Member) Target() (string, error) {
 	return daemonset.TargetRevision(m.DaemonSet, m.Revisions)
 }
 
-// Key is namespace/name of the DaemonSet.
+// Key returns namespace/name of the DaemonSet.
 func (m Member) Key() string { return m.DaemonSet.Namespace + "/" + m.DaemonSet.Name }
 
-// Component is the key of a member in the spec of its gr, "" for a DaemonSet of none.
+// Component returns the key of the member in the spec of its gr, "" if it has no gr.
 func (m Member) Component() string {
 	if GcuResourceOwner(m.DaemonSet) == nil {
 		return ""
@@ -35,17 +35,16 @@ func (m Member) Component() string {
 	return m.DaemonSet.Labels[topsv1.LabelComponent]
 }
 
-// SameTarget reports whether the newest revision of a DaemonSet, read past the cache, is
-// still the one that was observed: the cache of revisions may be behind that of pods, and
-// then a pod at the newest revision looks outdated.
+// SameTarget reports whether the newest revision of a DaemonSet, read live, is still the observed
+// one. The cache of revisions may lag behind that of pods, and then a pod at the newest revision
+// looks outdated.
 func (m Member) SameTarget(live *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision) bool {
 	observed, err1 := daemonset.TargetRevision(m.DaemonSet, m.Revisions)
 	now, err2 := daemonset.TargetRevision(live, revisions)
 	return err1 == nil && err2 == nil && observed == now
 }
 
-// SameSettings reports whether a DaemonSet, read past the cache, has the upgrade
-// annotations that were observed.
+// SameSettings reports whether a DaemonSet, read live, has the observed upgrade annotations.
 func (m Member) SameSettings(live *appsv1.DaemonSet) bool {
 	before, err1 := daemonset.SettingsOf(m.DaemonSet)
 	now, err2 := daemonset.SettingsOf(live)

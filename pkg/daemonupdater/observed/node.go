@@ -15,12 +15,12 @@ import (
 // Node is what was read of one node; each part may be missing.
 type Node struct {
 	Object *corev1.Node
-	// Pods has one list per member, also with pods that are one too many.
+	// Pods has one list per member, including surplus pods.
 	Pods    [][]*corev1.Pod
 	Upgrade *topsv1.NodeUpgrade
 }
 
-// NodesByName puts together what was read of each node; pods has one list per member.
+// NodesByName collects what was read of each node; pods has one list per member.
 func NodesByName(objects []corev1.Node, pods [][]*corev1.Pod, upgrades []topsv1.NodeUpgrade) map[string]*Node {
 	all := make(map[string]*Node, len(objects))
 	on := func(name string) *Node {
@@ -44,9 +44,9 @@ func NodesByName(objects []corev1.Node, pods [][]*corev1.Pod, upgrades []topsv1.
 	return all
 }
 
-// CacheKey names what a rollout.Node depends on besides the node: which pods are whose,
-// where they should run, when they are available, and what is looked at of a node. What is
-// remembered of nodes holds as long as it stays the same.
+// CacheKey identifies everything besides the node that a rollout.Node and its facts depend on:
+// the group's settings, members, targets and policy. Cached nodes are valid while the key stays
+// the same.
 func (s *State) CacheKey(in *rollout.Input) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %v %q", in.Settings.Strategy, in.Blocked != nil, in.Settings.Only)
@@ -62,8 +62,8 @@ func (s *State) CacheKey(in *rollout.Input) string {
 // zoneLabel spreads starts over failure domains.
 const zoneLabel = corev1.LabelTopologyZone
 
-// RolloutNode returns a node as the plan looks at it, with the pods that are or should be
-// on it. The revision is that of the input.
+// RolloutNode converts a node, with the pods that are or should be on it. The revision is that of
+// the input.
 func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Time) rollout.Node {
 	node, requests := of.Object, openRequests(of.Upgrade)
 	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel], HostsOperator: s.OperatorNode != "" && node.Name == s.OperatorNode,
@@ -90,8 +90,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	return n
 }
 
-// Pod returns a pod of a member, which is the one with the index, as the plan looks at
-// it; nil is one that is missing.
+// Pod converts a pod of the member with the given index; a nil pod is missing.
 func (m Member) Pod(index int, pod *corev1.Pod, now time.Time) rollout.Pod {
 	p := rollout.Pod{Member: index}
 	if pod == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// podsSeen says per node which pod of which member the plan will see.
+// podsSeen returns, per node, the pods that the plan will see, and of which member.
 func podsSeen(o *world, nodes []*corev1.Node) map[string][]string {
 	seen, in := map[string][]string{}, inputFrom(o)
 	for _, node := range nodes {
@@ -89,8 +89,8 @@ func TestTheNodeOfTheOperatorIsKnown(t *testing.T) {
 	}
 }
 
-// TestTheCacheKeyChangesWithAllThatFactsOfNodesDependOn: else a fleet that is kept
-// would go on with facts that do not hold any more.
+// TestTheCacheKeyChangesWithAllThatFactsOfNodesDependOn: otherwise a kept fleet would use
+// outdated facts.
 func TestTheCacheKeyChangesWithAllThatFactsOfNodesDependOn(t *testing.T) {
 	fresh := func() (*world, *rollout.Input) {
 		o := worldOf([]memberAndPods{memberWith(fixture.DaemonSet("a"))})

@@ -11,8 +11,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// describeOperations adds what a NodeUpgrade says of operations, and who holds the node.
-// The group has the rollout own, and its target is revision.
+// describeOperations adds the holds and operations of a NodeUpgrade to a node. own is the key of
+// the group's rollout, revision its target.
 func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revision string) {
 	if upgrade == nil {
 		return
@@ -28,7 +28,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 	}
 }
 
-// jobOf returns the operation that has not ended, or that holds the node, and
+// jobOf returns the operation that has not ended, or that keeps the node cordoned, and reports
 // whether one may have the node out of service.
 func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed bool) {
 	asked, shown := upgrade.Spec.Operation, upgrade.Status.Operation
@@ -56,8 +56,8 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	return job, disturbed
 }
 
-// isStalled reports whether something is amiss with an operation that is being prepared:
-// the node or an image is not as it should be, or the node agent cannot do its part.
+// isStalled reports whether a problem keeps an operation from being prepared: a failed check of
+// the node, an image that cannot be pulled, or a node agent that cannot do its part.
 func isStalled(upgrade *topsv1.NodeUpgrade, shown *topsv1.OperationStatus) bool {
 	if shown.Granted {
 		return false
@@ -76,8 +76,7 @@ func wordsOf(what, message string) string {
 	return what + ": " + message
 }
 
-// hasEnded reports whether an operation of a node is over: it is never carried out
-// again.
+// hasEnded reports whether an operation of a node has ended, so that it is never executed again.
 func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
 	if shown := upgrade.Status.Operation; shown != nil && shown.ID == id && shown.Phase.Final() {
 		return true
@@ -85,7 +84,7 @@ func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
 	return slices.ContainsFunc(upgrade.Status.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
 }
 
-// holds reports whether an operation has ended and keeps its node.
+// holds reports whether an operation has ended and keeps its node cordoned.
 func holds(upgrade *topsv1.NodeUpgrade, id string) bool {
 	shown := upgrade.Status.Operation
 	return shown != nil && shown.ID == id && shown.Held

@@ -26,7 +26,7 @@ func ended(id string, phase topsv1.OperationPhase, reason string) topsv1.Operati
 	return topsv1.OperationRecord{ID: id, Phase: phase, Reason: reason, Message: "said why", Revision: "r2", EndTime: fixture.Ago(time.Minute)}
 }
 
-// hostAt is the report of an agent that is at the task of the operation that is shown.
+// hostAt returns the report of an agent that works on the task of the shown operation.
 func hostAt(reason string) *topsv1.HostReport {
 	return &topsv1.HostReport{Results: []topsv1.HostTaskResult{{Operation: "x", Task: "a_driver_replace", State: topsv1.HostTaskRunning, Reason: reason}}}
 }

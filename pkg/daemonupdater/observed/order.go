@@ -12,9 +12,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// NewOperation makes the operation that brings a node to the targets: one job for all
-// that is to be replaced on it, and, when an operation that failed holds the node, for all
-// of it that is heavy, which is then verified. The error says what the logic book cannot do.
+// NewOperation returns the operation that brings a node to the targets: one job that replaces
+// everything outdated. If an ended operation keeps the node cordoned, the job covers all heavy
+// components, so that they are verified. The error says what the logic book cannot do.
 func (s *State) NewOperation(in *rollout.Input, book upgradeplan.Book, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
 	plan := s.OperationPlan(in, &book, node)
 	if len(plan.Changed) == 0 {
@@ -39,8 +39,8 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.Book, node *rol
 	return op, nil
 }
 
-// OperationPlan is what the generator of plans has to know of a node. What the book does not
-// know is left out: it is replaced like any other pod.
+// OperationPlan returns what the planner needs to know about a node. Components that the book
+// does not know are left out: their pods are replaced like any other pod.
 func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.Book, node *rollout.Node) upgradeplan.Node {
 	plan := upgradeplan.Node{Name: node.Name, ControlPlane: node.ControlPlane}
 	held := node.Job != nil && node.Job.Held
@@ -58,9 +58,9 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.Book, node *r
 	return plan
 }
 
-// lightest are the components of a node for an operation that has nothing to replace
-// any more, and is made all the same: because it is in the ledger and has to end, or
-// to give back a node that is held.
+// lightest returns the components for an operation that has nothing left to replace. Such an
+// operation is still needed if it is in the ledger and has to end, or to return a node that is
+// kept cordoned.
 func lightest(book upgradeplan.Book, deployed []string) []string {
 	light := slices.DeleteFunc(slices.Clone(deployed), func(c string) bool { return heavy(&book, c) })
 	if len(light) == 0 {
@@ -69,7 +69,7 @@ func lightest(book upgradeplan.Book, deployed []string) []string {
 	return light
 }
 
-// purpose is Rollback while the group goes back to its last known good revision.
+// purpose returns Rollback while the group returns to its last known good revision.
 func (s *State) purpose(in *rollout.Input) topsv1.OperationPurpose {
 	if rb := s.Rollout.Status.Rollback; rb != nil && rb.To == in.Revision {
 		return topsv1.PurposeRollback
@@ -77,7 +77,7 @@ func (s *State) purpose(in *rollout.Input) topsv1.OperationPurpose {
 	return topsv1.PurposeUpgrade
 }
 
-// stagesOf puts the jobs of a mission for one node one after the other.
+// stagesOf joins the jobs of a mission for one node into a sequence of stages.
 func stagesOf(mission upgradeplan.Mission) []topsv1.JobStage {
 	var stages []topsv1.JobStage
 	for _, batch := range mission {
@@ -116,7 +116,7 @@ func targetOfOperation(m Member, component, revision, previous string) topsv1.Op
 	return t
 }
 
-// constrain adds what a policy asks of operations.
+// constrain adds what a policy says about operations.
 func constrain(op *topsv1.NodeOperation, policy *topsv1.UpgradePolicySpec) {
 	op.Drain = policy.Drain.DeepCopy()
 	if s := policy.ProgressDeadlineSeconds; s != nil {
@@ -136,17 +136,16 @@ func constrain(op *topsv1.NodeOperation, policy *topsv1.UpgradePolicySpec) {
 	}
 }
 
-// OfOtherNode reports whether a NodeUpgrade belongs to a Node object of before that had
-// the name.
+// OfOtherNode reports whether a NodeUpgrade belongs to a former Node object of the same name.
 func OfOtherNode(upgrade *topsv1.NodeUpgrade, order *rollout.Order) bool {
 	return slices.ContainsFunc(upgrade.OwnerReferences, func(o metav1.OwnerReference) bool {
 		return o.Kind == "Node" && o.Name == order.Node && o.UID != order.UID
 	})
 }
 
-// Ordered says what an order needs of a NodeUpgrade as it is: next, which is what is asked
-// for, changed; or that a new operation is made; or nothing, when the operation has ended
-// or is as ordered, or when another one is at work.
+// Ordered returns what an order changes in a NodeUpgrade: next, the amended operation of its
+// spec; or makeNew if a new operation is needed; or neither if the operation has ended or is as
+// ordered already, or if another one has the node.
 func Ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (next *topsv1.NodeOperation, makeNew bool) {
 	if hasEnded(upgrade, order.Operation) && (!order.Abort || !holds(upgrade, order.Operation)) {
 		return nil, false
@@ -155,7 +154,7 @@ func Ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (nex
 		return amended(asked, order), false
 	}
 	if shown := upgrade.Status.Operation; order.Abort && shown != nil && shown.ID == order.Operation {
-		return nil, false // it was taken away, and is being wound up
+		return nil, false // it was withdrawn from the spec and is being aborted
 	}
 	if job, disturbed := jobOf(upgrade, own); job != nil && (!job.Ours || disturbed && !job.Held) {
 		return nil, false
@@ -163,7 +162,7 @@ func Ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (nex
 	return nil, true
 }
 
-// amended is an operation that is asked for already, as ordered; nil when it is that.
+// amended returns the operation in the spec with an order applied, nil if that changes nothing.
 func amended(asked *topsv1.NodeOperation, order *rollout.Order) *topsv1.NodeOperation {
 	next := asked.DeepCopy()
 	next.Granted, next.Abort = next.Granted || order.Grant && !order.Abort, next.Abort || order.Abort
@@ -173,7 +172,7 @@ func amended(asked *topsv1.NodeOperation, order *rollout.Order) *topsv1.NodeOper
 	return next
 }
 
-// NewNodeUpgrade is the NodeUpgrade of a node that has none, with an operation.
+// NewNodeUpgrade returns a NodeUpgrade with an operation, for a node that has none.
 func NewNodeUpgrade(order *rollout.Order, op *topsv1.NodeOperation) *topsv1.NodeUpgrade {
 	return &topsv1.NodeUpgrade{
 		ObjectMeta: metav1.ObjectMeta{

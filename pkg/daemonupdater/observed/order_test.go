@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// fleetAt is the gr "fleet" on node a, each component at the revision given.
+// fleetAt returns the gr "fleet" on node a, with each component at the given revision.
 func fleetAt(revisions map[string]string) (*world, rollout.Input) {
 	var members []memberAndPods
 	for _, component := range []string{"driver", "devicePlugin", "exporter", "unheardOf"} {

@@ -14,11 +14,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// controlPlaneLabels mark control plane nodes, under the present name and the old one.
+// controlPlaneLabels mark control plane nodes: the current label and the old one.
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
-// applyPolicy refines the input by the policy the settings name, with the approvals of
-// the rollout. A policy that is missing or cannot be understood blocks the group: it never becomes no policy.
+// applyPolicy refines the input by the policy that the settings name, with the approvals of the
+// rollout. A missing or invalid policy blocks the group; it never counts as no policy.
 func applyPolicy(in *rollout.Input, named *topsv1.UpgradePolicy, approved string) {
 	if in.Settings.Policy == "" || in.Blocked != nil {
 		return
@@ -53,8 +53,8 @@ func secondsOr(seconds *int32, otherwise time.Duration) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// policyOf translates what the API server admitted; what it cannot check, time
-// zones and label selectors, is an error here.
+// policyOf converts a policy. It returns an error for what the API server cannot validate: time
+// zones and label selectors.
 func policyOf(spec *topsv1.UpgradePolicySpec) (rollout.Policy, error) {
 	var p rollout.Policy
 	if spec.Pools != nil {
@@ -128,8 +128,8 @@ func windowOf(spec *topsv1.MaintenanceWindow) (*rollout.Window, error) {
 	return w, nil
 }
 
-// zoneOf loads a time zone by its IANA name. "" is refused, and so is "Local": it
-// is the zone of whatever machine the manager runs on.
+// zoneOf loads a time zone by its IANA name. It rejects "" and "Local", the zone of the machine
+// that the manager runs on.
 func zoneOf(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "" || name == "Local" {
@@ -138,7 +138,7 @@ func zoneOf(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// Zones remembers time zones by name for one pass: many nodes name the same few.
+// Zones caches time zones by name for one pass: many nodes name the same few.
 type Zones map[string]zone
 
 type zone struct {
@@ -155,7 +155,7 @@ func (z Zones) of(name string) (*time.Location, error) {
 	return known.location, known.err
 }
 
-// describeNode adds what a policy looks at to a node.
+// describeNode adds to a node what policies depend on.
 func describeNode(n *rollout.Node, node *corev1.Node, spec *topsv1.UpgradePolicySpec, known Zones) {
 	n.Labels = node.Labels
 	for _, label := range controlPlaneLabels {
@@ -178,7 +178,7 @@ func describeNode(n *rollout.Node, node *corev1.Node, spec *topsv1.UpgradePolicy
 	}
 }
 
-// approvedWaves reads the approvals for a revision.
+// approvedWaves parses the approvals for a revision.
 func approvedWaves(annotation, revision string) map[string]bool {
 	approved := map[string]bool{}
 	for _, entry := range strings.Split(annotation, ",") {

@@ -24,12 +24,13 @@ var three, half = intstr.FromInt32(3), intstr.FromString("50%")
 
 func seconds(n int32) *int32 { return &n }
 
-// selecting is a selector of one label; one with an unknown operator cannot be parsed.
+// selecting returns a selector of one label; with an unknown operator it cannot be parsed.
 func selecting(key string, operator metav1.LabelSelectorOperator) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator}}}
 }
 
-// inputUnder is the input of one DaemonSet on these nodes whose policy is this, nil for a missing one.
+// inputUnder returns the input of one DaemonSet on these nodes under this policy, nil for a
+// missing one.
 func inputUnder(ds *appsv1.DaemonSet, policy *topsv1.UpgradePolicy, nodes ...*corev1.Node) rollout.Input {
 	o := seen{members: []memberAndPods{memberWith(ds)}, nodes: nodes, policy: policy}.observe()
 	in := inputFrom(o)
@@ -298,7 +299,7 @@ func TestDescribeNode(t *testing.T) {
 		{"no time zone without a window", topsv1.UpgradePolicySpec{}, map[string]string{"tz": "Mars.Olympus"}, described{}},
 	}
 	known := Zones{}
-	for _, tt := range append(tests, tests...) { // the second time from memory
+	for _, tt := range append(tests, tests...) { // the second time from the cache
 		t.Run(tt.name, func(t *testing.T) {
 			var n rollout.Node
 			describeNode(&n, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels}}, &tt.spec, known)

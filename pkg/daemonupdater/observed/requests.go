@@ -7,8 +7,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// openRequests returns the latest request per DaemonSet that is neither answered
-// finally nor taken back.
+// openRequests returns the latest request per DaemonSet that has no final answer and is not
+// withdrawn.
 func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
 	if upgrade == nil {
 		return nil
@@ -22,7 +22,7 @@ func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
 	return open
 }
 
-// Unanswered reports whether a request has no final answer, or an answer no request.
+// Unanswered reports whether a request has no final answer, or an answer has no request.
 func Unanswered(upgrade *topsv1.NodeUpgrade) bool {
 	final := finalTasks(upgrade)
 	for _, r := range upgrade.Status.Requests {
@@ -34,7 +34,7 @@ func Unanswered(upgrade *topsv1.NodeUpgrade) bool {
 	return len(final) > 0
 }
 
-// finalTasks tells for the id of every task whether its state is final.
+// finalTasks maps the request id of every task to whether its state is final.
 func finalTasks(upgrade *topsv1.NodeUpgrade) map[string]bool {
 	final := make(map[string]bool, len(upgrade.Status.Tasks))
 	for _, task := range upgrade.Status.Tasks {

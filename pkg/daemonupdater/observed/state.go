@@ -19,55 +19,53 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Reasons for touching nothing that pass by themselves: the DaemonSet controller
-// has not observed a template yet, or the annotations of a gr are on some of its
-// DaemonSets only.
+// Reasons to block that resolve themselves: the DaemonSet controller has not observed a template
+// yet, or only some DaemonSets of a gr have its annotations so far.
 const (
 	reasonRevisionPending  = "RevisionPending"
 	reasonSettingsDisagree = "SettingsDisagree"
 )
 
-// Transient reports whether a reason for touching nothing passes by itself.
+// Transient reports whether a reason to block resolves itself.
 func Transient(b *rollout.Blocked) bool {
 	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree
 }
 
-// State is what one pass read of a group, all but its nodes.
+// State is what one pass read of a group, except its nodes.
 type State struct {
 	Group Group
 	// Members in the order of replacement.
 	Members []Member
-	// Policy the settings name, nil when there is none.
+	// Policy that the settings name, nil if there is none.
 	Policy *topsv1.UpgradePolicy
-	// Rollout as last written; its resourceVersion is empty when it does not exist yet.
+	// Rollout as last written; its resourceVersion is empty if it does not exist yet.
 	Rollout *topsv1.DaemonRollout
-	// OperatorNode is the node that the operator runs on, "" when it is not known.
+	// OperatorNode is the node that the operator runs on, "" if unknown.
 	OperatorNode string
-	// limit is what the upgrade is limited to, read once: it may name thousands of nodes.
+	// limit is what the upgrade is limited to, parsed once: it may name thousands of nodes.
 	limit struct {
 		read bool
 		cut  *daemonset.Cut
 	}
 }
 
-// Unmanaged reports whether the group is none of ours and never was: it has no
-// strategy, and no rollout that would have to be undone. Then nothing more of it
-// is read.
+// Unmanaged reports whether the group is not managed and has nothing to undo: it has no strategy
+// and no DaemonRollout. Then nothing more of it is read.
 func (s *State) Unmanaged() bool {
 	settings, blocked := s.Settings()
 	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == ""
 }
 
-// RolloutKey is namespace/name of the group's DaemonRollout, as operations carry it.
+// RolloutKey returns namespace/name of the group's DaemonRollout, as stored in operations.
 func (s *State) RolloutKey() string { return s.Rollout.Namespace + "/" + s.Rollout.Name }
 
-// PolicyName is the UpgradePolicy that the settings name, "" for none.
+// PolicyName returns the UpgradePolicy that the settings name, "" for none.
 func (s *State) PolicyName() string {
 	settings, _ := s.Settings()
 	return settings.Policy
 }
 
-// Input is the input of the plan, all but the nodes.
+// Input returns the input of the plan without the nodes.
 func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now time.Time) rollout.Input {
 	in := rollout.Input{Now: now, Deadlines: deadlines, Ledger: Ledger(&s.Rollout.Status)}
 	in.Settings, in.Blocked = s.Settings()
@@ -92,8 +90,8 @@ func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now t
 	return in
 }
 
-// cut is what the upgrade is limited to, nil for everything. Settings that are not
-// understood block the group before it is looked at.
+// cut returns what the upgrade is limited to, nil for no limit. Its errors are dropped because
+// invalid settings block the group anyway.
 func (s *State) cut() *daemonset.Cut {
 	if !s.limit.read {
 		s.limit.read = true
@@ -102,7 +100,7 @@ func (s *State) cut() *daemonset.Cut {
 	return s.limit.cut
 }
 
-// withoutMember returns a component of a cut that no member has, "" when there is none.
+// withoutMember returns a component of a cut that has no member, "" if all have one.
 func (s *State) withoutMember(cut *daemonset.Cut) string {
 	if cut == nil {
 		return ""
@@ -116,7 +114,7 @@ func (s *State) withoutMember(cut *daemonset.Cut) string {
 	return cut.Components[i]
 }
 
-// Settings returns the settings all members agree on.
+// Settings returns the settings that all members agree on.
 func (s *State) Settings() (daemonset.Settings, *rollout.Blocked) {
 	var agreed daemonset.Settings
 	for i, m := range s.Members {
@@ -141,21 +139,20 @@ func blockedBy(err error) *rollout.Blocked {
 	return &rollout.Blocked{Reason: "InvalidSettings", Message: err.Error()}
 }
 
-// revisionOf names the targets of all members together, in few characters.
+// revisionOf returns a short hash of the targets of all members.
 func revisionOf(hashes []string) string {
 	slices.Sort(hashes)
 	sum := sha256.Sum256([]byte(strings.Join(hashes, "\n")))
 	return hex.EncodeToString(sum[:5])
 }
 
-// heavy reports whether a change of a component is more than a replaced pod
-// (design section 2).
+// heavy reports whether changing a component takes more than replacing a pod (design section 2).
 func heavy(book *upgradeplan.Book, component string) bool {
 	disruption := book.Disruption([]string{component}, false)
 	return disruption != "" && disruption != upgradeplan.ReplacePod
 }
 
-// NewRollout is the DaemonRollout of a group that has none yet.
+// NewRollout returns the DaemonRollout of a group that has none yet.
 func (s *State) NewRollout(key types.NamespacedName) *topsv1.DaemonRollout {
 	owner := metav1.NewControllerRef(s.Members[0].DaemonSet, appsv1.SchemeGroupVersion.WithKind(KindDaemonSet))
 	if ref := GcuResourceOwner(s.Members[0].DaemonSet); ref != nil {

@@ -31,7 +31,7 @@ type Event struct {
 	Message string
 }
 
-// Events returns what changed between two stored statuses, for people.
+// Events returns the events for the changes between two stored statuses.
 func Events(before, after *topsv1.DaemonRolloutStatus) []Event {
 	var events []Event
 	if c := changed(before, after, topsv1.RolloutAccepted); c != nil && c.Status == metav1.ConditionFalse {
@@ -49,7 +49,7 @@ func Events(before, after *topsv1.DaemonRolloutStatus) []Event {
 	return append(events, skipEvents(before, after)...)
 }
 
-// rollbackEvents tells that a rollback begins, and that it is complete.
+// rollbackEvents reports the start and the completion of a rollback.
 func rollbackEvents(before, after *topsv1.RolloutRollback) []Event {
 	var events []Event
 	if after == nil {
@@ -65,7 +65,7 @@ func rollbackEvents(before, after *topsv1.RolloutRollback) []Event {
 	return events
 }
 
-// failEvents says which nodes failed since, and the reason of the first.
+// failEvents names the newly failed nodes, with the reason of the first.
 func failEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 	var failed []string
 	first := ""
@@ -84,8 +84,8 @@ func failEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 	return []Event{{corev1.EventTypeWarning, eventNodeFailed, fmt.Sprintf("%s failed: %s", message.Names(failed), first)}}
 }
 
-// skipEvents names the nodes that are newly skipped and those that are back.
-// Where the lists are cut short only the numbers can be compared.
+// skipEvents names the nodes that are newly skipped and those that are back. If the lists are
+// truncated, it compares the numbers only.
 func skipEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 	var skipped, returned string
 	if max(before.SkippedNodes, after.SkippedNodes) > maxListed {
@@ -109,22 +109,22 @@ func skipEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 	return events
 }
 
-// reportable: a settings error has its own event, and what passes by itself is
-// no news, nor is that it has passed.
+// reportable reports whether a change of Progressing deserves an event: not for a settings error,
+// which has its own, and not when a transient reason begins or ends.
 func reportable(before, after *topsv1.DaemonRolloutStatus, c *metav1.Condition) bool {
 	if c.Reason == reasonRollingBack {
-		return false // the event about the rollback told it
+		return false // the event about the rollback covers it
 	}
 	was := meta.FindStatusCondition(before.Conditions, topsv1.RolloutProgressing)
 	passed := was != nil && noNews(was.Reason) && before.Revision == after.Revision && slices.Contains(asUsual, c.Reason)
 	return !noNews(c.Reason) && !passed && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
 }
 
-// asUsual are the words that go without saying after what passed by itself;
-// that a rollout is paused, halted or fails is told in any case.
+// asUsual are the reasons that need no event after a transient one. That a rollout is paused,
+// halted or fails is always reported.
 var asUsual = []string{reasonRollingOut, reasonRollingBack, reasonAwaitingRequests, reasonComplete, reasonReachableComplete}
 
-// noNews: the reason passes by itself, or is about a pod and not about the rollout.
+// noNews reports whether the reason is transient, or is about a pod and not about the rollout.
 func noNews(reason string) bool {
 	return observed.Transient(&rollout.Blocked{Reason: reason}) || reason == string(rollout.ReasonUnavailable)
 }
@@ -148,7 +148,7 @@ func missingFrom(base, names []string) []string {
 	return missing
 }
 
-// Target returns the object events are about: the GcuResource or the DaemonSet.
+// Target returns the object that the events are about: the GcuResource or the DaemonSet.
 func Target(s *observed.State) runtime.Object {
 	ds := s.Members[0].DaemonSet
 	if ref := observed.GcuResourceOwner(ds); ref != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// stored is a status with the Accepted and Progressing conditions given as
-// status and reason, and these nodes skipped.
+// stored returns a status with the given status and reason of the Accepted and Progressing
+// conditions, and these skipped nodes.
 func stored(accepted, acceptedReason, progressing, progressingReason string, skipped ...string) *topsv1.DaemonRolloutStatus {
 	s := &topsv1.DaemonRolloutStatus{SkippedNodes: int32(len(skipped)), Conditions: []metav1.Condition{
 		{Type: topsv1.RolloutAccepted, Status: metav1.ConditionStatus(accepted), Reason: acceptedReason, Message: "accepted: " + acceptedReason},
@@ -39,13 +39,13 @@ func refused(reason string) *topsv1.DaemonRolloutStatus {
 	return stored("False", reason, "False", reason)
 }
 
-// at is a status at a revision.
+// at sets the revision of a status.
 func at(revision string, s *topsv1.DaemonRolloutStatus) *topsv1.DaemonRolloutStatus {
 	s.Revision = revision
 	return s
 }
 
-// failing is a rollout on which these nodes failed at a moment.
+// failing returns the status of a rollout on which these nodes failed the given time ago.
 func failing(ago time.Duration, nodes ...string) *topsv1.DaemonRolloutStatus {
 	s := rollingOut()
 	for _, name := range nodes {

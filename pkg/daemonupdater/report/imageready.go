@@ -10,12 +10,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// imageReadyChange returns what is to change of PodImageReady of a pod, nil for nothing.
-// Under OTA it says, on an outdated pod, how the pull of its newest revision stands that
-// was asked for at its node; else it is absent. pulls are what the agent of that node
-// tells: what it tells of a pod that is not on the node, of an earlier pod of the name or
-// of another revision says nothing. Nothing is changed while the settings are wrong or
-// the target is not known.
+// imageReadyChange returns the change to PodImageReady of a pod, nil for none. Under OTA the
+// condition of an outdated pod shows the state of the image pull that was requested on its node
+// for the newest revision; otherwise it is absent. pulls are reported by the agent of that node;
+// those for pods on other nodes, earlier pods of the same name or other revisions are ignored.
+// Nothing changes while the settings are invalid or the target is unknown.
 func imageReadyChange(p *pod, in *rollout.Input, pulls []topsv1.ImagePull) map[string]any {
 	if in.Blocked != nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// pullFor is what the agent of a node tells of a pod's images.
+// pullFor returns what the agent of a node reports about the images of a pod.
 func pullFor(pod *corev1.Pod, state topsv1.PullState, change func(*topsv1.ImagePull)) []topsv1.ImagePull {
 	pull := topsv1.ImagePull{
 		ID: "pull-1", Revision: fixture.NewHash, State: state, Message: "unauthorized", Time: fixture.Ago(time.Minute),
@@ -122,7 +122,7 @@ func TestOnePatchCarriesBothConditions(t *testing.T) {
 	}
 	want := map[string][]corev1.PodConditionType{
 		here.Name:      {topsv1.PodNeedUpgrade, topsv1.PodImageReady},
-		elsewhere.Name: {topsv1.PodNeedUpgrade}, // on another node than that of the agent who tells of it
+		elsewhere.Name: {topsv1.PodNeedUpgrade}, // on another node than the agent that reports on it
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)

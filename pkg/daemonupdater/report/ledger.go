@@ -9,8 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// maxListed bounds status.skipped, and the messages in status.failed; the counts
-// are of all.
+// maxListed bounds status.skipped, and the messages in status.failed; the counts include all.
 const maxListed = 20
 
 // storeLedger writes the ledger into a status.
@@ -21,7 +20,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	status.InFlight, status.Queued, status.Failed, status.Waves = nil, nil, nil, nil
 	for _, w := range ledger.Waves {
 		if len(ledger.Waves) == 1 {
-			break // no policy speaks of waves
+			break // no policy with waves
 		}
 		state := topsv1.WaveStatus{Name: w.Name, Total: int32(w.Total), Updated: int32(w.Updated)}
 		state.CompletedTime = timeOrNil(w.Completed)
@@ -59,5 +58,5 @@ func nodeSlot(s *rollout.Slot) topsv1.NodeSlot {
 	}
 }
 
-// wholeSecond is the precision the API server keeps.
+// wholeSecond truncates a time to the precision that the API server keeps.
 func wholeSecond(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

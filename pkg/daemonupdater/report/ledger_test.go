@@ -65,7 +65,7 @@ func TestALedgerIsStoredInWholeSeconds(t *testing.T) {
 }
 
 func TestTheWaveOfARolloutWithoutWavesIsNotStored(t *testing.T) {
-	status := topsv1.DaemonRolloutStatus{Waves: []topsv1.WaveStatus{{Name: "first"}, {Name: "rest"}}} // of a policy that had waves
+	status := topsv1.DaemonRolloutStatus{Waves: []topsv1.WaveStatus{{Name: "first"}, {Name: "rest"}}} // from a policy that had waves
 	storeLedger(&status, rollout.Ledger{Revision: "r2", Waves: []rollout.WaveState{{Name: rollout.RestWave, Total: 3, Updated: 1, Completed: fixture.Epoch}}})
 	if diff := cmp.Diff(topsv1.DaemonRolloutStatus{Revision: "r2"}, status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)

@@ -9,15 +9,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// needBasis is what PodNeedUpgrade of all pods depends on besides the targets and the
-// strategy: with others of these nothing of nodes is remembered.
+// needBasis is what PodNeedUpgrade depends on besides the pod, the targets and the strategy. When
+// it changes, the pods of all nodes are checked again.
 type needBasis struct{ blocked, paused, halted bool }
 
 func needBasisOf(in *rollout.Input, d *rollout.Decision) needBasis {
 	return needBasis{blocked: in.Blocked != nil, paused: in.Settings.Paused, halted: d.Halted != ""}
 }
 
-// desired is what PodNeedUpgrade of a pod should be.
+// desired is the desired state of PodNeedUpgrade.
 type desired int
 
 const (
@@ -27,12 +27,11 @@ const (
 	desiredTrue
 )
 
-// desiredNeedUpgrade says what PodNeedUpgrade of a pod should be (contract statement 100).
-// Under OTA it says whether the pod is outdated. Under AdvancedRollingUpdate it is
-// True on an outdated pod that is not being replaced now, because its node is
-// skipped, or the rollout is paused, halted or blocked, and absent otherwise.
-// Nothing is changed while the target is not known, or the settings are wrong and
-// the pod is not outdated.
+// desiredNeedUpgrade returns the desired PodNeedUpgrade of a pod (contract statement 100). Under
+// OTA it shows whether the pod is outdated. Under AdvancedRollingUpdate it is True on an outdated
+// pod that is not replaced now because its node is skipped or the rollout is paused or halted,
+// and absent otherwise. While the group is blocked it is True on an outdated pod. Nothing changes
+// while a block is transient, such as an unknown target, or on other pods of a blocked group.
 func desiredNeedUpgrade(outdated bool, in *rollout.Input, verdict *rollout.Verdict) desired {
 	switch {
 	case in.Blocked != nil && (!outdated || observed.Transient(in.Blocked)):
@@ -51,12 +50,12 @@ func desiredNeedUpgrade(outdated bool, in *rollout.Input, verdict *rollout.Verdi
 	return desiredAbsent
 }
 
-// isStopped reports whether a node is passed over until something else happens.
+// isStopped reports whether nothing happens on a node until something else changes.
 func isStopped(v *rollout.Verdict) bool {
 	return v.State == rollout.Skipped || v.Reason == rollout.ReasonPaused || v.Reason == rollout.ReasonHalted
 }
 
-// needUpgradeChange returns what is to change of PodNeedUpgrade of a pod, nil for nothing.
+// needUpgradeChange returns the change to PodNeedUpgrade of a pod, nil for none.
 func needUpgradeChange(p *pod, in *rollout.Input, verdict *rollout.Verdict) map[string]any {
 	target := in.Members[p.Member].Target
 	present, status := p.needUpgrade, corev1.ConditionFalse

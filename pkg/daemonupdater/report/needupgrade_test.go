@@ -52,7 +52,7 @@ func TestNeedUpgradePatch(t *testing.T) {
 		strategy daemonset.Strategy
 		verdict  rollout.Verdict
 		blocked  string
-		had      []corev1.PodCondition // besides Ready and a condition of somebody else
+		had      []corev1.PodCondition // besides Ready and a condition of another owner
 		want     []corev1.PodCondition
 		none     bool
 	}{
@@ -145,7 +145,7 @@ func TestNeedUpgradePatchIsForThisVeryPod(t *testing.T) {
 	}
 }
 
-// marksOf plans a group and says what is patched.
+// marksOf plans a group and returns what is patched.
 func marksOf(t *testing.T, o *world, in rollout.Input) (marks map[string]string, more bool) {
 	t.Helper()
 	d := o.fleet.Plan(in)

@@ -13,34 +13,34 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Nodes is what is remembered of the nodes of a group in order to report on them: the
-// conditions of their pods, and the requests that are to be answered.
+// Nodes caches what reports on the nodes of a group need: the conditions of their pods, and the
+// requests to answer.
 type Nodes struct {
 	nodes map[string]*node
-	// asking are the nodes with a request that is to be answered.
+	// asking are the nodes with a request to answer.
 	asking map[string]bool
-	// unchecked are the nodes whose pods' conditions are to be looked at, and basis is what
-	// these depended on when all were looked at last.
+	// unchecked are the nodes whose pod conditions have to be checked. When basis changes, these
+	// are all nodes.
 	unchecked map[string]bool
 	basis     needBasis
 }
 
 // node is what is reported on one node.
 type node struct {
-	// pods of all members, also such as are one too many.
+	// pods of all members, including surplus ones.
 	pods []pod
-	// upgrade holds the node's requests, nil when there are none to answer.
+	// upgrade holds the node's requests, nil if there are none to answer.
 	upgrade *topsv1.NodeUpgrade
-	// pulls that the node's agent tells of.
+	// pulls reported by the node's agent.
 	pulls []topsv1.ImagePull
 }
 
-// NewNodes returns an empty memory.
+// NewNodes returns an empty cache.
 func NewNodes() *Nodes {
 	return &Nodes{nodes: map[string]*node{}, asking: map[string]bool{}, unchecked: map[string]bool{}}
 }
 
-// Set takes in what was read of a node.
+// Set updates a node from what was read of it.
 func (n *Nodes) Set(s *observed.State, name string, of *observed.Node, now time.Time) {
 	seen := &node{}
 	for i, list := range of.Pods {
@@ -63,13 +63,13 @@ func (n *Nodes) Set(s *observed.State, name string, of *observed.Node, now time.
 	n.unchecked[name] = true
 }
 
-// Runs reports whether a pod is on a node and not going away.
+// Runs reports whether a pod is on a node and not terminating.
 func (n *Nodes) Runs(name string, uid types.UID) bool {
 	on := n.nodes[name]
 	return on != nil && slices.ContainsFunc(on.pods, func(p pod) bool { return p.UID == uid && !p.Terminating })
 }
 
-// Asking returns the NodeUpgrades with requests that are to be answered, sorted by name.
+// Asking returns the NodeUpgrades with requests to answer, sorted by name.
 func (n *Nodes) Asking() []*topsv1.NodeUpgrade {
 	var list []*topsv1.NodeUpgrade
 	for name := range n.asking {
@@ -79,22 +79,21 @@ func (n *Nodes) Asking() []*topsv1.NodeUpgrade {
 	return list
 }
 
-// PodPatch changes conditions of ours of one pod and nothing else.
+// PodPatch changes only our conditions of one pod.
 type PodPatch struct {
 	Namespace, Name string
 	Data            []byte
-	// Node the pod is on, for trying again.
+	// Node that the pod is on, for retries.
 	Node string
 }
 
-// maxPatches bounds the patches of one pass, so that a large fleet whose pods change their
-// conditions does not keep the rollout from going on.
+// maxPatches bounds the patches of one pass, so that condition changes in a large fleet do not
+// delay the rollout.
 const maxPatches = 500
 
-// PodPatches returns the patches that bring PodNeedUpgrade and PodImageReady of the pods
-// of the group to what they should be, at most maxPatches of them; more reports whether
-// there are others. Only nodes are looked at about which something changed, until
-// Patched says that the patches were applied.
+// PodPatches returns the patches that bring PodNeedUpgrade and PodImageReady of the group's pods
+// up to date, at most about maxPatches; more reports whether nodes are left. It checks only nodes
+// that have changed, until Patched confirms that their patches were applied.
 func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []PodPatch, more bool, err error) {
 	if now := needBasisOf(in, d); now != n.basis {
 		n.basis = now
@@ -104,7 +103,7 @@ func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []Po
 	}
 	for i := range in.Ledger.Slots {
 		if verdict, _ := d.Verdict(in.Ledger.Slots[i].Node); verdict.State != rollout.InFlight {
-			n.unchecked[in.Ledger.Slots[i].Node] = true // gave its slot back
+			n.unchecked[in.Ledger.Slots[i].Node] = true // it gave its slot back
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.unchecked)) {
@@ -131,11 +130,11 @@ func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []Po
 	return patches, false, nil
 }
 
-// Patched notes that the pods of a node have the conditions that they should have.
+// Patched records that the pods of a node have the desired conditions.
 func (n *Nodes) Patched(name string) { delete(n.unchecked, name) }
 
-// conditionsPatch returns the patch of one pod, nil when it needs none. pulls are what
-// the agent of its node tells.
+// conditionsPatch returns the patch of one pod, nil if it needs none. pulls are reported by the
+// agent of its node.
 func conditionsPatch(p *pod, in *rollout.Input, verdict *rollout.Verdict, pulls []topsv1.ImagePull) ([]byte, error) {
 	if p.Terminating {
 		return nil, nil

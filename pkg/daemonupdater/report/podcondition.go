@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// pod is a pod of a group with its conditions that are ours, nil when absent.
+// pod is a pod of a group with the conditions that we set, nil if absent.
 type pod struct {
 	rollout.Pod
 	namespace               string
@@ -30,7 +30,7 @@ func podOf(m observed.Member, index int, object *corev1.Pod, now time.Time) pod 
 	return p
 }
 
-// removal takes a condition off, nil when there is none.
+// removal returns the change that removes a condition, nil if it is absent.
 func removal(present *corev1.PodCondition) map[string]any {
 	if present == nil {
 		return nil
@@ -38,8 +38,8 @@ func removal(present *corev1.PodCondition) map[string]any {
 	return map[string]any{"type": present.Type, "$patch": "delete"}
 }
 
-// changeTo makes a condition what it should be, nil when it is that. The time of its
-// last transition is that of its status.
+// changeTo returns the change to the wanted condition, nil if it is already so. The transition
+// time changes only with the status.
 func changeTo(present *corev1.PodCondition, want corev1.PodCondition, in *rollout.Input) map[string]any {
 	changed := wholeSecond(in.Now)
 	if present != nil && present.Status == want.Status {
@@ -55,8 +55,8 @@ func changeTo(present *corev1.PodCondition, want corev1.PodCondition, in *rollou
 	return change
 }
 
-// conditionPatch is a strategic merge patch: conditions merge by type, so those
-// of others are not touched. The UID keeps it off a successor of the same name.
+// conditionPatch returns a strategic merge patch: conditions merge by type, so those of other
+// owners stay. The UID protects a newer pod of the same name.
 func conditionPatch(p *pod, changes ...any) ([]byte, error) {
 	data, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": p.UID},

@@ -24,7 +24,7 @@ const (
 	reasonWithdrawn     = "Withdrawn"
 )
 
-// Answers are those to the requests of nodes that follow from one decision.
+// Answers computes the answers to requests on nodes that follow from one decision.
 type Answers struct {
 	State    *observed.State
 	Fleet    *rollout.Fleet
@@ -32,9 +32,9 @@ type Answers struct {
 	Decision *rollout.Decision
 }
 
-// Tasks returns the tasks a NodeUpgrade should show, and whether that differs
-// from what it shows. Tasks of other groups' requests are kept as they are;
-// tasks whose request is gone are dropped.
+// Tasks returns the tasks that a NodeUpgrade should have, and reports whether they differ from
+// those it has. It keeps the tasks of other groups' requests, and drops tasks whose request is
+// gone.
 func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask, changed bool) {
 	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 		if member := a.memberOf(request); member >= 0 {
@@ -47,8 +47,8 @@ func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask
 	})
 }
 
-// answers asks for the task of every request that is not answered finally;
-// answer returns false for a request of others, whose task is kept as it is.
+// answers calls answer for every request without a final answer. answer returns false for a
+// request of another group, whose task is kept.
 func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
@@ -66,7 +66,7 @@ func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *t
 	return tasks, !equality.Semantic.DeepEqual(tasks, upgrade.Status.Tasks)
 }
 
-// taskOf returns the task that answers a request, nil when there is none.
+// taskOf returns the task that answers a request, nil if there is none.
 func taskOf(tasks []topsv1.UpgradeTask, request string) *topsv1.UpgradeTask {
 	for i := range tasks {
 		if tasks[i].RequestID == request {
@@ -76,14 +76,14 @@ func taskOf(tasks []topsv1.UpgradeTask, request string) *topsv1.UpgradeTask {
 	return nil
 }
 
-// memberOf returns the index of the member a request is about, -1 when it is
-// about a DaemonSet of another group.
+// memberOf returns the index of the member that a request is for, -1 if it is for a DaemonSet of
+// another group.
 func (a *Answers) memberOf(request *topsv1.UpgradeRequest) int {
 	return slices.IndexFunc(a.State.Members, func(m observed.Member) bool { return m.DaemonSet.UID == request.DaemonSet.UID })
 }
 
-// replacesOwnerOf reports whether a member has the name of the DaemonSet a request
-// is about and is not that DaemonSet.
+// replacesOwnerOf reports whether a member has the name of the DaemonSet that a request is for,
+// but another UID.
 func (a *Answers) replacesOwnerOf(request *topsv1.UpgradeRequest) bool {
 	return slices.ContainsFunc(a.State.Members, func(m observed.Member) bool {
 		return m.Key() == request.DaemonSet.Namespace+"/"+request.DaemonSet.Name && m.DaemonSet.UID != request.DaemonSet.UID
@@ -109,8 +109,8 @@ func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, 
 	return task
 }
 
-// state follows one request: the pod it names is replaced when another is there
-// and available.
+// state returns the progress of one request. It is done when another pod has replaced the
+// requested one and is available, or when that pod is at the target.
 func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int) (state topsv1.TaskState, reason, message string) {
 	key := a.Input.Members[member].Key
 	if a.Input.Settings.Strategy == daemonset.NoStrategy && a.Input.Blocked == nil {
@@ -127,7 +127,7 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int)
 	if !same && pod.Available {
 		return topsv1.TaskDone, reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
 	}
-	verdict, _ := a.Decision.Verdict(node) // it is there: a pod of it is
+	verdict, _ := a.Decision.Verdict(node) // the node exists, since it has a pod of the member
 	state = topsv1.TaskWaiting
 	switch {
 	case verdict.State == rollout.Failed && !verdict.Since.Before(request.RequestTime.Time):
@@ -140,7 +140,7 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int)
 	return state, string(verdict.Reason), verdict.Message
 }
 
-// podOn returns the pod of a member on a node, nil when the member does not run there.
+// podOn returns the pod of a member on a node, nil if the member does not run there.
 func (a *Answers) podOn(node string, member int) *rollout.Pod {
 	n := a.Fleet.Node(node)
 	if n == nil {
@@ -153,9 +153,8 @@ func (a *Answers) podOn(node string, member int) *rollout.Pod {
 	return &n.Pods[i]
 }
 
-// OrphanTasks answers the open requests for a DaemonSet of which nothing is left
-// but, perhaps, another one of the same name: alive is its UID, "" for none.
-// The rest is as with Answers.Tasks.
+// OrphanTasks answers the open requests for a DaemonSet that is gone. A new one may have its
+// name: alive is its UID, "" for none. The results are those of Answers.Tasks.
 func OrphanTasks(upgrade *topsv1.NodeUpgrade, gone observed.Group, alive types.UID, now time.Time) (tasks []topsv1.UpgradeTask, changed bool) {
 	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 		ref := request.DaemonSet
@@ -179,11 +178,11 @@ func orphanTask(node string, request *topsv1.UpgradeRequest, shown *topsv1.Upgra
 	return task
 }
 
-// taskName is host_target_action.
+// taskName returns host_target_action.
 func taskName(node, daemonSet string) string { return node + "_" + daemonSet + "_replace" }
 
-// NewlyDone returns the requests that tasks say for good are done, and a NodeUpgrade does
-// not say so yet: those whose pod was replaced, and those whose pod is at the target.
+// NewlyDone returns the requests that are done according to tasks, but not yet in the
+// NodeUpgrade: those whose pod was replaced, and those whose pod was at the target.
 func NewlyDone(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replaced, atTarget []*topsv1.UpgradeRequest) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
@@ -199,7 +198,7 @@ func NewlyDone(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replace
 	return replaced, atTarget
 }
 
-// WithTasks returns a copy of a NodeUpgrade with other tasks.
+// WithTasks returns a copy of a NodeUpgrade with these tasks.
 func WithTasks(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) *topsv1.NodeUpgrade {
 	next := upgrade.DeepCopy()
 	next.Status.Tasks = tasks

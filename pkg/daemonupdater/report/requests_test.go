@@ -16,25 +16,25 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// asked is a request of a minute ago for pod-a of kube-system/driver.
+// asked returns a request made a minute ago for pod-a of kube-system/driver.
 func asked(id string) topsv1.UpgradeRequest {
 	r := fixture.Request(id, fixture.DaemonSet("driver"), fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.OldHash))
 	r.Pod.Name, r.Pod.UID = "p-a", "pod-a"
 	return r
 }
 
-// otaInput is inputWith under OTA, with nobody asking.
+// otaInput is inputWith under OTA, without requests.
 func otaInput(nodes ...rollout.Node) rollout.Input {
 	return change(inputWith(nodes...), func(in *rollout.Input) { in.Settings.Strategy = daemonset.OTA })
 }
 
-// asking makes the node ask for its pod.
+// asking adds a request of the node for its pod.
 func asking(n rollout.Node) rollout.Node {
 	n.Pods[0].Request = &rollout.Request{PodUID: n.Pods[0].UID, Time: fixture.Epoch.Add(-time.Minute)}
 	return n
 }
 
-// successor is the node with another pod than the one asked for.
+// successor returns the node with another pod than the requested one.
 func successor(n rollout.Node) rollout.Node {
 	n.Pods[0].Name, n.Pods[0].UID = "p-a2", "pod-a2"
 	return n

@@ -17,13 +17,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Rollback is what is to be done about a halt under failure.action Rollback of
-// the policy (design section 3). The zero value is nothing.
+// Rollback is the reaction to a halt under failure.action Rollback of the policy (design section
+// 3). The zero value does nothing.
 type Rollback struct {
-	// To is the revision to go back to, nil for none.
+	// To is the revision to return to, nil for none.
 	To *topsv1.KnownGoodRevision
-	// hindered says why nothing is gone back to though the policy asks for it,
-	// "" when it does not, or when To is set.
+	// hindered says why there is no rollback although the policy asks for it; "" otherwise.
 	hindered string
 }
 
@@ -33,10 +32,10 @@ func AsksRollback(s *observed.State, in rollout.Input, d rollout.Decision) bool 
 		s.Policy.Spec.Failure != nil && s.Policy.Spec.Failure.Action == topsv1.FailureRollback
 }
 
-// RollbackOf decides whether a halted group goes back to its last known good
-// revision. kept reports whether what is needed for that still exists. A revision
-// that fails while it is the last known good one stays halted, so there is no
-// loop. It gives the same answer until the target has changed.
+// RollbackOf decides whether a halted group returns to its last known good revision. kept reports
+// whether everything needed for that still exists. A revision that fails while it is the last
+// known good one stays halted, so there is no loop. The result stays the same until the target
+// has changed.
 func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bool) Rollback {
 	good := s.Rollout.Status.LastKnownGood
 	switch {
@@ -54,15 +53,15 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 	return Rollback{To: good}
 }
 
-// atGood reports whether the group is at the last known good revision: its
-// templates are, or its DaemonSets come from that spec already.
+// atGood reports whether the group is at the last known good revision: by its templates, or
+// because its DaemonSets already come from that spec.
 func atGood(good *topsv1.KnownGoodRevision, s *observed.State, in rollout.Input) bool {
 	spec, agreed := specRevisionOf(s)
 	return good.Revision == in.Revision || (agreed && spec != "" && spec == good.GcuResourceRevision)
 }
 
-// nameOf is the name by which people know a good revision: that of the spec, or
-// the hash of the one DaemonSet.
+// nameOf returns the name of a good revision for users: that of the spec, or the hash of the only
+// DaemonSet.
 func nameOf(good *topsv1.KnownGoodRevision) string {
 	if good.GcuResourceRevision != "" {
 		return good.GcuResourceRevision
@@ -73,8 +72,8 @@ func nameOf(good *topsv1.KnownGoodRevision) string {
 	return good.Revision
 }
 
-// KeptIn reports whether each DaemonSet still has the ControllerRevision of a
-// good revision. Those of a gr are made from its spec and not looked for.
+// KeptIn reports whether each DaemonSet still has the ControllerRevision of a good revision. It
+// is not for a gr, whose DaemonSets are rendered from its spec.
 func KeptIn(good *topsv1.KnownGoodRevision, members []observed.Member) bool {
 	for _, m := range members {
 		if RevisionWith(m.DaemonSet, m.Revisions, TargetIn(good, m.Key())) == nil {
@@ -84,8 +83,8 @@ func KeptIn(good *topsv1.KnownGoodRevision, members []observed.Member) bool {
 	return true
 }
 
-// TargetIn returns the hash that a DaemonSet had at a good revision, "" when it
-// was none of the group.
+// TargetIn returns the hash that a DaemonSet had at a good revision, "" if it was not in the
+// group.
 func TargetIn(good *topsv1.KnownGoodRevision, key string) string {
 	for _, t := range good.Targets {
 		if t.DaemonSet == key {
@@ -95,8 +94,8 @@ func TargetIn(good *topsv1.KnownGoodRevision, key string) string {
 	return ""
 }
 
-// RevisionWith returns the ControllerRevision of a DaemonSet, by UID, with a
-// hash, nil when there is none.
+// RevisionWith returns the ControllerRevision with a hash that a DaemonSet controls, by UID, nil
+// if there is none.
 func RevisionWith(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, hash string) *appsv1.ControllerRevision {
 	for _, r := range revisions {
 		if hash != "" && daemonset.RevisionHash(r) == hash && metav1.IsControlledBy(r, ds) {
@@ -106,9 +105,9 @@ func RevisionWith(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, 
 	return nil
 }
 
-// specRevisionOf returns the revision of the gr's spec that all DaemonSets of
-// the group were rendered from, "" for a DaemonSet of no gr. agreed is false
-// while they come from different ones, or one does not say.
+// specRevisionOf returns the revision of the gr's spec that all DaemonSets of the group were
+// rendered from, "" for a DaemonSet without gr. agreed is false while they come from different
+// revisions, or one is not annotated.
 func specRevisionOf(s *observed.State) (revision string, agreed bool) {
 	if s.Group.Kind != observed.KindGcuResource {
 		return "", true
@@ -123,7 +122,7 @@ func specRevisionOf(s *observed.State) (revision string, agreed bool) {
 	return revision, true
 }
 
-// Explain adds to the message of a halt what becomes of it.
+// Explain adds to the message of a halt whether it is rolled back.
 func (rb Rollback) Explain(halted string) string {
 	switch {
 	case rb.To != nil:
@@ -134,9 +133,8 @@ func (rb Rollback) Explain(halted string) string {
 	return halted
 }
 
-// Remember lays over a new status what it says of good revisions and of
-// rollbacks. The rollback is the intent: it is stored before anything is changed
-// back.
+// Remember sets the last known good revision and the rollback in a new status. The rollback is
+// the intent: it is stored before anything is changed back.
 func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) {
 	before := &s.Rollout.Status
 	good := isGood(in, d)
@@ -160,7 +158,7 @@ func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.Stat
 	}
 }
 
-// whyOf says why a group is halted, with what the first of the failed nodes told of it.
+// whyOf returns why a group is halted, with the message of the first failed node.
 func whyOf(d rollout.Decision) string {
 	why, _, _ := strings.Cut(d.Halted, ": ") // without the advice
 	for i := range d.Ledger.Failures {
@@ -171,14 +169,12 @@ func whyOf(d rollout.Decision) string {
 	return why
 }
 
-// isGood reports whether the group is complete and at least one reachable node
-// shows that the revision works. An empty fleet shows nothing, nor does one that
-// is offline.
+// isGood reports whether the group is complete and at least one reachable node proves that the
+// revision works. An empty or offline fleet proves nothing.
 func isGood(in rollout.Input, d rollout.Decision) bool { return isComplete(in, d) && d.Proven() }
 
-// knownGood returns the last known good revision: the present one when it is
-// good, else the one before. One of a gr counts only when it is known which spec
-// it comes from.
+// knownGood returns the last known good revision: the current one if it is good, otherwise the
+// one before. The revision of a gr counts only if all its DaemonSets come from one spec.
 func knownGood(before *topsv1.KnownGoodRevision, s *observed.State, in rollout.Input, good bool) *topsv1.KnownGoodRevision {
 	spec, agreed := specRevisionOf(s)
 	if !good || !agreed {
@@ -199,9 +195,9 @@ func knownGood(before *topsv1.KnownGoodRevision, s *observed.State, in rollout.I
 	return now
 }
 
-// followed returns the stored rollback as long as it is what people see: until
-// another revision than the one it went to becomes the target. That the bad one
-// becomes the target again is a new rollout, which may be rolled back anew.
+// followed returns the stored rollback while it stays in the status: until a revision other than
+// its own two becomes the target. If the bad revision becomes the target again, that is a new
+// rollout, which may be rolled back again.
 func followed(before *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input) *topsv1.RolloutRollback {
 	r := before.Rollback
 	switch {
@@ -217,24 +213,23 @@ func followed(before *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.
 	return nil
 }
 
-// arriving reports whether the target of the group is what a rollback went to: the
-// same templates, or what the restored spec is rendered to now.
+// arriving reports whether the target of the group is that of a rollback: the same templates, or
+// the current rendering of the restored spec.
 func arriving(r *topsv1.RolloutRollback, s *observed.State, in rollout.Input) bool {
 	spec, agreed := specRevisionOf(s)
 	return in.Revision == r.To || (agreed && spec != "" && spec == r.GcuResourceRevision)
 }
 
-// changingBack reports whether some DaemonSets of a gr come from the restored spec
-// and the others not yet.
+// changingBack reports whether some DaemonSets of a gr already come from the restored spec.
 func changingBack(r *topsv1.RolloutRollback, s *observed.State) bool {
 	return r.GcuResourceRevision != "" && slices.ContainsFunc(s.Members, func(m observed.Member) bool {
 		return m.DaemonSet.Annotations[topsv1.AnnotationRevision] == r.GcuResourceRevision
 	})
 }
 
-// TemplatePatch is a strategic merge patch that replaces the pod template by that of
-// a revision: its data has the form {"spec":{"template":{…,"$patch":"replace"}}}.
-// It fails when the DaemonSet changed since it was read.
+// TemplatePatch returns a strategic merge patch that replaces the pod template by that of a
+// revision, whose data has the form {"spec":{"template":{…,"$patch":"replace"}}}. The API server
+// rejects it if the DaemonSet changed since it was read.
 func TemplatePatch(live *appsv1.DaemonSet, revision *appsv1.ControllerRevision) ([]byte, error) {
 	var data struct {
 		Spec struct {
@@ -258,7 +253,7 @@ func TemplatePatch(live *appsv1.DaemonSet, revision *appsv1.ControllerRevision) 
 	return patch, nil
 }
 
-// CarriedOver reports whether the upgrade annotations of a gr are on its DaemonSet.
+// CarriedOver reports whether a DaemonSet has the upgrade annotations of its gr.
 func CarriedOver(gr *topsv1.GcuResource, ds *appsv1.DaemonSet) bool {
 	for _, key := range topsv1.UpgradeAnnotations {
 		if gr.Annotations[key] != ds.Annotations[key] {

@@ -14,13 +14,13 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// halted is the input of a group at r2 on which two nodes failed.
+// halted returns the input of a group at r2 on which two nodes failed.
 func halted() rollout.Input {
 	return change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash), fixture.Planned("c", fixture.OldHash)), failedNodes("a", "b"))
 }
 
-// haltedGroup is the DaemonSet driver at r2 under failure.action Rollback, with
-// r1 as its last known good revision.
+// haltedGroup returns the DaemonSet driver at r2 under failure.action Rollback, with r1 as its
+// last known good revision.
 func haltedGroup() *world {
 	ds := fixture.DaemonSet("driver")
 	o := worldOf([]memberAndPods{memberWith(ds)})
@@ -30,7 +30,7 @@ func haltedGroup() *world {
 	return o
 }
 
-// specs makes the group that of a gr, with one DaemonSet from each of these revisions.
+// specs turns the group into that of a gr, with one DaemonSet from each of these revisions.
 func (o *world) specs(revisions ...string) {
 	o.Members = nil
 	for _, name := range revisions {
@@ -166,7 +166,7 @@ func TestKnownGood(t *testing.T) {
 	})
 }
 
-// remembered is the status after a pass over a group, and makes it the stored one.
+// remembered returns the status after a pass over a group, and stores it.
 func (o *world) remembered(in rollout.Input, kept bool) *topsv1.DaemonRolloutStatus {
 	in.Ledger = observed.Ledger(&o.Rollout.Status)
 	d := rollout.Plan(in)

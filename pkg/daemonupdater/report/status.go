@@ -16,8 +16,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// Reasons of the conditions of a DaemonRollout, besides the reasons of a
-// settings error and rollout.ReasonHalted and so on.
+// Reasons of the conditions of a DaemonRollout, besides those of settings errors and of
+// rollout.Reason.
 const (
 	reasonAccepted          = "SettingsAccepted"
 	reasonRollingOut        = "RollingOut"
@@ -33,8 +33,8 @@ const (
 	reasonIncomplete        = "Incomplete"
 )
 
-// Status turns a decision into the status to store; previous is the status before, whose
-// condition times are kept where nothing changed.
+// Status turns a decision into the status to store. Conditions of previous keep their transition
+// time if their status is unchanged.
 func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.Input, d rollout.Decision) topsv1.DaemonRolloutStatus {
 	status := *previous.DeepCopy()
 	storeLedger(&status, d.Ledger)
@@ -70,7 +70,7 @@ func skippedOf(d *rollout.Decision) []topsv1.NodeNote {
 	return notes
 }
 
-// stepOf says what a node in flight waits for. One whose Node object is gone is lost.
+// stepOf returns what a node in flight waits for. A node whose Node object is gone is lost.
 func stepOf(node string, d *rollout.Decision) string {
 	if v, ok := d.Verdict(node); ok && v.State == rollout.InFlight {
 		return string(v.Reason)
@@ -115,12 +115,12 @@ func accepted(in rollout.Input) metav1.Condition {
 	return c
 }
 
-// isComplete: every reachable node is at the target.
+// isComplete reports whether every reachable node is at the target and none has failed.
 func isComplete(in rollout.Input, d rollout.Decision) bool {
 	return in.Blocked == nil && d.Counts.Pending+d.Counts.Held == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
 }
 
-// progressing says in one word how the rollout stands.
+// progressing returns the Progressing condition, whose reason says where the rollout stands.
 func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 	c := metav1.Condition{Type: topsv1.RolloutProgressing, Status: metav1.ConditionFalse, Message: summary(d)}
 	switch {
@@ -149,9 +149,8 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 	return c
 }
 
-// waiting is why most nodes wait, leaving out those that a person keeps back one by one
-// unless there are no others: what they wait for does not hold the rollout. It is zero
-// when no node waits.
+// waiting returns why most nodes wait. It ignores nodes that are left out or have a hold, unless
+// there are no others, because they do not hold up the rollout. It is zero if no node waits.
 func waiting(d rollout.Decision) rollout.Waiting {
 	if len(d.Waiting) == 0 {
 		return rollout.Waiting{}
@@ -162,13 +161,13 @@ func waiting(d rollout.Decision) rollout.Waiting {
 	return d.Waiting[max(i, 0)]
 }
 
-// awaitsRequests reports whether a node waits for its person.
+// awaitsRequests reports whether a node waits for a request.
 func awaitsRequests(d rollout.Decision) bool {
 	return slices.ContainsFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingRequest })
 }
 
-// summary is one sentence with the counts, and the first names of those a person
-// may want to look at.
+// summary returns the counts in one sentence, with the first names of nodes in flight, skipped
+// and failed.
 func summary(d rollout.Decision) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d nodes updated", d.Counts.Updated, d.Counts.Total)

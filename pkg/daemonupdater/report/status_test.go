@@ -18,7 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// inputWith is the input of a group of one member, one node at a time.
+// inputWith returns the input of a group of one member, one node at a time.
 func inputWith(nodes ...rollout.Node) rollout.Input {
 	return rollout.Input{
 		Now: fixture.Epoch, Deadlines: rollout.DefaultDeadlines, Revision: "r2",
@@ -34,7 +34,7 @@ func change(in rollout.Input, f func(*rollout.Input)) rollout.Input {
 	return in
 }
 
-// leftOut is an outdated node that the upgrade is limited to others than.
+// leftOut returns an outdated node that the upgrade leaves out.
 func leftOut(name string) rollout.Node {
 	n := fixture.Planned(name, fixture.OldHash)
 	n.LeftOut = true
@@ -66,7 +66,7 @@ func blockedInput(reason string) func(*rollout.Input) {
 	}
 }
 
-// saying is what all is well says, changed by pairs of condition and words.
+// saying returns the messages when all is well, changed by pairs of condition and message.
 func saying(pairs ...string) map[string]string {
 	said := map[string]string{"Accepted": "True/SettingsAccepted", "Progressing": "False/Complete", "Halted": "False/NotHalted",
 		"Paused": "False/NotPaused", "Complete": "False/Incomplete"}

@@ -8,16 +8,15 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// MustPrecede reports whether a new status has to be stored before anything else
-// happens, because the ledger in it differs. The rest of a status may follow later.
+// MustPrecede reports whether a new status has to be stored before anything else happens, because
+// its ledger differs. Other changes may be stored later.
 func MustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
 	return stored.Revision != next.Revision || stored.Resumed != next.Resumed || len(stored.Failed) != len(next.Failed) ||
 		!allStored(next.InFlight, stored.InFlight, stored.Queued) || !allStored(next.Queued, stored.Queued) || !sameMemory(stored, next)
 }
 
-// allStored reports whether every slot is in one of the stored lists. A slot that is
-// stored and not needed any more may be dropped later, and that a queued node was
-// started may be said later.
+// allStored reports whether every slot is in one of the stored lists. That a stored slot is no
+// longer needed, or that a queued node was started, may be stored later.
 func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {
 	byNode := map[string]*topsv1.NodeSlot{}
 	for _, list := range stored {
@@ -35,16 +34,15 @@ func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {
 	return true
 }
 
-// sameMemory reports whether two statuses agree on good revisions and rollbacks.
+// sameMemory reports whether two statuses agree on the last known good revision and the rollback.
 func sameMemory(a, b *topsv1.DaemonRolloutStatus) bool {
 	return equality.Semantic.DeepEqual(a.LastKnownGood, b.LastKnownGood) && equality.Semantic.DeepEqual(a.Rollback, b.Rollback)
 }
 
-// OnlyMoved reports whether all there is to tell is that a few nodes moved on as
-// they should: no condition says anything else, and nobody is newly skipped, held
-// or failed.
+// OnlyMoved reports whether only a few nodes moved on as expected: no condition changed, and the
+// numbers of skipped, held and failed nodes are the same.
 func OnlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
-	const share = 12 // few are less than a twelfth
+	const share = 12 // fewer than a twelfth are few
 	for i := range after.Conditions {
 		if c := &after.Conditions[i]; changed(before, after, c.Type) != nil {
 			return false
@@ -55,8 +53,7 @@ func OnlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
 		max(after.Updated-before.Updated, before.Updated-after.Updated) < after.Total/share
 }
 
-// changed returns a condition that has another status or reason than before, nil when it
-// has not.
+// changed returns a condition whose status or reason differs from before, nil if neither does.
 func changed(before, after *topsv1.DaemonRolloutStatus, conditionType string) *metav1.Condition {
 	was := meta.FindStatusCondition(before.Conditions, conditionType)
 	is := meta.FindStatusCondition(after.Conditions, conditionType)

@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// memberWith is a member at the newest revision, with the pods that were read of it.
+// memberWith returns a member at the newest revision, with these pods.
 func memberWith(ds *appsv1.DaemonSet, pods ...*corev1.Pod) memberAndPods {
 	return memberAndPods{observed.Member{DaemonSet: ds, Revisions: fixture.RevisionsOf(ds, fixture.OldHash, fixture.NewHash)}, pods}
 }
@@ -29,14 +29,14 @@ type seen struct {
 	policy   *topsv1.UpgradePolicy
 }
 
-// world is the state of a group, and its nodes as the plan looks at them and as is reported.
+// world is the state of a group, and its nodes as the plan and the reports see them.
 type world struct {
 	*observed.State
 	fleet *rollout.Fleet
 	nodes *Nodes
 }
 
-// worldOf is one of members on nodes, with an empty DaemonRollout.
+// worldOf returns a world of members on nodes, with an empty DaemonRollout.
 func worldOf(members []memberAndPods, nodes ...*corev1.Node) *world {
 	return seen{members: members, nodes: nodes}.observe()
 }

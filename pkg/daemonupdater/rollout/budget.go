@@ -7,22 +7,22 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// budget is how many nodes of some may be unavailable, and how many are.
+// budget limits how many nodes may be unavailable, and counts those that are.
 type budget struct {
-	// inFlight are the nodes in flight, and used those that count against the limit.
+	// inFlight counts the nodes in flight, used those that count against the limit.
 	limit, inFlight, used int
 }
 
-// budgets are that of all nodes and, when the policy limits them, those of the pools.
+// budgets are the budget of all nodes and, if the policy limits pools, those of the pools.
 type budgets struct {
 	budget
 	pools map[string]*budget
 }
 
-// maxSlots bounds the ledger to what the API server stores of one object.
+// maxSlots keeps the ledger within the size that the API server accepts for one object.
 const maxSlots = 2000
 
-// budgetsOf counts the nodes in flight and the nodes that use up the limits.
+// budgetsOf counts the nodes in flight and the nodes that count against the limits.
 func budgetsOf(d *draft) *budgets {
 	all := &d.fleet.all
 	b := &budgets{budget: budget{inFlight: all.inFlight, used: all.unavailable}}
@@ -42,7 +42,7 @@ func budgetsOf(d *draft) *budgets {
 		}
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
 		switch {
-		case n == nil: // gone, and so is its pool
+		case n == nil: // the node is gone, and its pool is unknown
 			b.inFlight++
 			b.used++
 			continue
@@ -56,7 +56,7 @@ func budgetsOf(d *draft) *budgets {
 	return b
 }
 
-// use counts nodes that get into flight and nodes that get to use the limit.
+// use adds to the number of nodes in flight and to the number that count against the limit.
 func (b *budgets) use(pool string, inFlight, used int) {
 	b.inFlight += inFlight
 	b.used += used
@@ -66,10 +66,10 @@ func (b *budgets) use(pool string, inFlight, used int) {
 	}
 }
 
-// refuse says which budget keeps the candidates of a lane from being
-// started; "" when none does. A healthy node must leave the budgets of
-// unavailable nodes intact; a node that is unavailable already only those of
-// nodes in flight, where it may be counted itself.
+// refuse returns which budget keeps the candidates of a lane from starting; "" when none does. A
+// healthy node starts only while the nodes counted as used are below the limit. A node that is
+// already unavailable starts while the nodes in flight are below it, not counting the node
+// itself.
 func (b *budgets) refuse(l *lane) (Reason, string) {
 	pool := cmp.Or(b.pools[l.pool], &budget{})
 	all, inPool := b.used, pool.used

@@ -2,21 +2,21 @@ package rollout
 
 import "github.com/google/btree"
 
-// candidates are the nodes of one lane, in the order in which they are started.
+// candidates are the nodes of one lane, in the order in which they start.
 type candidates struct {
 	*lane
 	nodes *btree.BTreeG[*fleetNode]
 }
 
-// degree of the trees; about what fits into a few cache lines.
+// degree of the B-trees; a node of that size fits into a few cache lines.
 const degree = 32
 
 func candidatesOf(l *lane) candidates {
 	return candidates{l, btree.NewG(degree, func(a, b *fleetNode) bool { return a.compareHash(b) < 0 })}
 }
 
-// firstWaiting returns the first node that has neither a slot nor a failure, one of all
-// alike; nil when there is none.
+// firstWaiting returns the first node that has neither a slot nor a failure and is not queued,
+// nil if there is none. All such nodes of a lane wait for the same reason.
 func (c candidates) firstWaiting() (first *fleetNode) {
 	c.nodes.Ascend(func(n *fleetNode) bool {
 		if n.isEmpty() {
@@ -27,8 +27,8 @@ func (c candidates) firstWaiting() (first *fleetNode) {
 	return first
 }
 
-// after returns the first startable node behind another, nil when there is none.
-// A nil node is before all.
+// after returns the next startable node after last, nil if there is none. With a nil last it
+// returns the first one.
 func (c candidates) after(last *fleetNode) (next *fleetNode) {
 	look := func(n *fleetNode) bool {
 		if n != last && n.isStartable() {
@@ -44,7 +44,7 @@ func (c candidates) after(last *fleetNode) (next *fleetNode) {
 	return next
 }
 
-// cursor goes through candidates, up to the last one that was taken.
+// cursor iterates over candidates; last is the one taken last.
 type cursor struct {
 	candidates
 	last *fleetNode

@@ -1,16 +1,16 @@
 package rollout
 
-// nodeCounts are numbers of nodes by their facts.
+// nodeCounts counts nodes by their facts.
 type nodeCounts struct {
 	nodes int
-	// inFlight by live facts; unavailable ones count against a limit.
+	// inFlight counts by live facts, not by the ledger; unavailable nodes count against a limit.
 	inFlight, unavailable int
-	// leftOut are those that the upgrade is limited to others than.
+	// leftOut counts the nodes excluded because the upgrade is limited to other nodes.
 	leftOut int
 	byPhase [phases]int
 }
 
-// add counts a node so many times; -1 takes it out.
+// add adds a node the given number of times; -1 removes it.
 func (c *nodeCounts) add(n *fleetNode, times int) {
 	c.nodes += times
 	c.byPhase[n.phase] += times
@@ -25,8 +25,7 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	}
 }
 
-// unfinished counts the Ready nodes at which something is left to do that the upgrade is not
-// limited to other nodes or components for.
+// unfinished counts the Ready nodes with work left, without those that the upgrade leaves out.
 func (c *nodeCounts) unfinished() int {
 	return c.nodes - c.byPhase[phaseUpdated] - c.byPhase[phaseOffline] - c.byPhase[phaseExcluded]
 }

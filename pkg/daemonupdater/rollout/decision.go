@@ -2,49 +2,48 @@ package rollout
 
 import "time"
 
-// Decision is what to do now, and why for each node.
+// Decision is what to do now, and the reason for each node.
 type Decision struct {
-	// Ledger to store before anything in Delete is done.
+	// Ledger has to be stored before anything in Delete is done.
 	Ledger Ledger
-	// Started names the nodes that were given a slot by this decision.
+	// Started names the nodes that this decision started.
 	Started []string
-	// Finished has, for each node that gave its slot back at the target, how long it took.
+	// Finished holds, for each node that gave its slot back at the target, how long it took.
 	Finished []time.Duration
-	// Delete lists the pods to delete, each named by a slot of Ledger.
+	// Delete lists the pods to delete; a slot of Ledger names each of them.
 	Delete []Deletion
-	// Fence lists the pods to be written to, so that they get another
-	// resourceVersion: a slot that names one is to be given back, and nobody who
-	// read that slot before may delete the pod any more.
+	// Fence lists the pods to write to, so that they get another resourceVersion: a slot that
+	// names the pod is about to be given back, and a manager that read that slot before must not
+	// be able to delete the pod any more.
 	Fence []Pod
-	// Orders lists what operations of nodes are to be told, once Ledger is stored.
+	// Orders lists the commands for operations, to be carried out once Ledger is stored.
 	Orders []Order
-	// Unseen lists slots of Input.Ledger that are not in Ledger any more because their
-	// node is not seen, or another one of its name. Before Ledger is stored it has to
-	// be made certain that this is so, and not what a view shows that is behind.
+	// Unseen lists the slots of Input.Ledger that Ledger drops because their node does not exist,
+	// or its name belongs to another Node object. Confirm this with a live read before storing
+	// Ledger: the cache may be stale.
 	Unseen []Slot
-	// Counts sums the verdicts.
+	// Counts sums up the verdicts.
 	Counts Counts
 	// Waiting sums up why nodes wait, the most common reason first.
 	Waiting []Waiting
 	// Limit is the number of nodes that may be unavailable.
 	Limit int
-	// InFlight is the number of nodes in flight by ledger or live facts; queued ones
-	// are not.
+	// InFlight is the number of nodes in flight by ledger or live facts, without queued ones.
 	InFlight int
 	// Used is the number of nodes that count against Limit.
 	Used int
-	// Halted is set when too many nodes failed; it says how many and what helps.
+	// Halted is set when too many nodes failed; it says how many, and what to do.
 	Halted string
-	// Recheck is when to decide again if nothing happens; 0 means never.
+	// Recheck is when to decide again if nothing changes; 0 means never.
 	Recheck time.Duration
 
 	fleet       *Fleet
 	explanation explanation
 }
 
-// ETA is how long what is started, pending and held by policy takes at the usual
-// pace; 0 when there is nothing or the pace is not known. Nodes that wait for a
-// person, soaks and windows are not in it.
+// ETA estimates how long the nodes in flight, pending and held by policy take at the usual pace;
+// 0 when there are none or the pace is unknown. It leaves out nodes that wait for a person, soaks
+// and windows.
 func (d *Decision) ETA() time.Duration {
 	left := d.Counts.InFlight + d.Counts.Pending + d.Counts.Held
 	for _, w := range d.Waiting {
@@ -59,7 +58,7 @@ func (d *Decision) ETA() time.Duration {
 	return time.Duration(rounds) * d.Ledger.Usual
 }
 
-// Verdict says how a node stands; false when the fleet has no such node.
+// Verdict returns the verdict on a node; false when the fleet has no such node.
 func (d *Decision) Verdict(node string) (Verdict, bool) {
 	if n := d.fleet.nodes.byName[node]; n != nil {
 		return d.explanation.verdict(n), true
@@ -67,8 +66,7 @@ func (d *Decision) Verdict(node string) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// Skipped returns the verdicts on the first nodes by name that are skipped, at
-// most as many as given.
+// Skipped returns the verdicts on skipped nodes, sorted by name, at most the given number.
 func (d *Decision) Skipped(most int) []Verdict {
 	var list []Verdict
 	d.fleet.byPhase[phaseOffline].Ascend(func(n *fleetNode) bool {
@@ -80,8 +78,8 @@ func (d *Decision) Skipped(most int) []Verdict {
 	return list
 }
 
-// Proven reports whether the target works on at least one Ready node. An offline
-// node counts as updated by the revision of its pods, which proves nothing.
+// Proven reports whether at least one Ready node is updated. An offline node counts as updated by
+// the revision of its pods, which does not prove that the target works.
 func (d *Decision) Proven() bool {
 	for _, n := range d.fleet.nodes.byName {
 		if n.Ready && d.explanation.verdict(n).State == Updated {

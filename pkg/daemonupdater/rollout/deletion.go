@@ -10,12 +10,12 @@ type Deletion struct {
 	// UID and Version are the preconditions of the deletion.
 	UID     types.UID
 	Version string
-	// WasUnavailable is true when the pod was unavailable already.
+	// WasUnavailable is true when the pod was already unavailable.
 	WasUnavailable bool
 }
 
-// nextDeletions records in each slot which pod is to be deleted next, if any. A node
-// that is available waits for its turn.
+// nextDeletions records in each slot which pod to delete next, if any. An available node waits
+// for its turn.
 func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 	turns := d.ledger.turns()
 	for i := range d.ledger.Slots {
@@ -35,7 +35,7 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 			continue
 		}
 		if slot.Pod == pod.UID && isOlder(pod.Version, slot.PodVersion) {
-			continue // what is known of the pod is from before the slot named it
+			continue // the cached pod is older than the one the slot names
 		}
 		setPod(slot, n, pod)
 		deletions = append(deletions, Deletion{

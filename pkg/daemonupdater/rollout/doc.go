@@ -1,5 +1,5 @@
-// Package rollout decides how a rollout group goes on. It is pure: no context,
-// client, logger or clock; the same Input gives the same Decision.
+// Package rollout decides the next steps of a rollout group. It is pure: no context, client,
+// logger or clock; the same Input gives the same Decision.
 //
 // The unit of an upgrade is a node. Each node that should run the group is in
 // one state:
@@ -14,15 +14,14 @@
 //	    │
 //	    └──crash loop, or a deadline passed──► failed (slot freed)
 //
-// The rule of the budget (design section 3): in flight is what the ledger holds
-// and what live facts show; used is in flight plus Ready nodes that are
-// unavailable for any other reason. A healthy node starts only if used stays
-// within the limit; a node that is already unavailable starts only if in flight
-// stays within it. A node that was offline before it was touched costs nothing
-// and is not touched; one that is lost after keeps its slot until a deadline,
+// The rule of the budget (design section 3): in flight is what the ledger holds and what live
+// facts show; used is in flight plus Ready nodes that are unavailable for any other reason. A
+// healthy node starts only if used stays within the limit; a node that is already unavailable
+// starts only if in flight stays within it. A node that was offline before it was touched costs
+// no budget and is not touched; one that goes offline afterwards keeps its slot until a deadline,
 // then it counts as failed. Enough failed nodes halt the rollout.
 //
-// Plan (plan.go) is a list of steps. A step is a function or a small type in a file of its
-// own, which uses nothing of the steps after it. All steps use what is kept of the nodes
-// between decisions (fleet.go), and what follows from what is seen of one (facts.go, node.go).
+// Plan (plan.go) runs a list of steps. Each step is a function or a small type in its own file
+// and uses nothing from the steps after it. All steps use the nodes that a Fleet keeps between
+// decisions (fleet.go), and the facts derived from each node (facts.go, node.go).
 package rollout

@@ -7,7 +7,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// facts are what follows from a node and its pods, whatever slots and failures there are.
+// facts are derived from a node and its pods alone, without slots and failures.
 type facts struct {
 	// absent: a pod is missing or terminating.
 	absent bool
@@ -17,29 +17,30 @@ type facts struct {
 	outdated bool
 	// replaceable: an outdated pod may be replaced under the strategy.
 	replaceable bool
-	// heavy: one of them is replaced by an operation, or the node is held by one.
+	// heavy: an operation has to replace one of them, or an operation keeps the node cordoned.
 	heavy bool
-	// available: the node is Ready and so is every pod on it. unavailable: it is Ready, and
-	// a pod is missing, terminating or not available, or an operation has it out of service;
-	// that counts against the limit. An offline node is neither.
+	// available: the node is Ready, every pod on it is available, and no operation has it out
+	// of service. unavailable: the node is Ready, but the rest is not so; it counts against the
+	// limit. An offline node is neither.
 	available, unavailable bool
 	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
-	// available, or an operation is at work. It is in flight, whatever the ledger says. On a
-	// node that is held by an operation none of these ends by itself.
+	// available, or an operation is at work. The node is in flight, whatever the ledger says. The
+	// pods of a node that an ended operation keeps cordoned do not count: they wait for another
+	// operation.
 	moving bool
 	// updated: nothing is left to do on the node. An offline node is updated when its pods
 	// are at the target, whatever their state.
 	updated bool
-	// suspect is the pod that may have taken the node offline: the node went offline shortly
-	// after it was made, and all its pods are at their targets; nil when there is none.
+	// suspect is a pod that may have taken the node offline: the node went offline shortly after
+	// the pod was created, with all pods at their targets; nil if there is none.
 	suspect *Pod
-	// phase follows from the above; changes is when it may change by time alone, zero for
+	// phase follows from the above; changes is when the facts may change by time alone, zero for
 	// never.
 	phase   phase
 	changes time.Time
 }
 
-// phase is how far a node is by its facts.
+// phase is how far a node is according to its facts.
 type phase int
 
 const (
@@ -49,32 +50,33 @@ const (
 	phaseOffline
 	// phaseUnavailable: a pod is missing or not available, and none is outdated.
 	phaseUnavailable
-	// phaseHeld: something is left to do, and somebody wants the node left alone.
+	// phaseHeld: something is left to do, and a hold excludes the node.
 	phaseHeld
-	// phaseAwaitingRequest: under OTA, outdated, and its person has not asked.
+	// phaseAwaitingRequest: outdated, and the strategy does not replace its pods: OTA without a
+	// request.
 	phaseAwaitingRequest
-	// phaseExcluded: the upgrade is limited to something else.
+	// phaseExcluded: the upgrade is limited to other nodes or components.
 	phaseExcluded
-	// phaseRecentlyReturned: Ready for too short a time to be started.
+	// phaseRecentlyReturned: not Ready for long enough to start.
 	phaseRecentlyReturned
-	// phaseBusy: an operation of another group is at work on the node.
+	// phaseBusy: the node has an operation of another group.
 	phaseBusy
-	// phaseDeferred: the node is tried again later.
+	// phaseDeferred: the node is retried later.
 	phaseDeferred
-	// phaseCandidate: may be started.
+	// phaseCandidate: may start.
 	phaseCandidate
 
 	phases = int(phaseCandidate) + 1
 )
 
-// factsOf derives everything from a node and its pods, as of now.
+// factsOf derives the facts of a node and its pods at the given time.
 func (g *group) factsOf(node *Node, now time.Time) facts {
 	f := facts{unavailable: node.Ready && node.Disturbed, moving: node.Ready && node.Job.isOursAtWork()}
 	for i := range node.Pods {
 		f.include(g, node, &node.Pods[i])
 	}
 	if node.Job.isHeld() && node.Job.Ours && !node.LeftOut && g.strategy == daemonset.AdvancedRollingUpdate {
-		f.outdated, f.replaceable, f.heavy = true, true, true // it is known to work after another operation
+		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
 	}
 	f.available = node.Ready && !f.unavailable
 	f.updated = !f.unknown && !f.outdated && (f.available || !node.Ready && !f.absent)
@@ -83,14 +85,14 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	return f
 }
 
-// include adds what follows from one pod.
+// include adds the facts that follow from one pod.
 func (f *facts) include(g *group, node *Node, pod *Pod) {
 	f.unknown = f.unknown || g.members[pod.Member].Target == ""
 	f.absent = f.absent || pod.isAbsent()
 	f.changesAt(pod.AvailableAt)
 	if node.Ready {
 		f.unavailable = f.unavailable || pod.isAbsent() || !pod.Available
-		f.moving = f.moving || !node.Job.isHeld() && g.isMoving(pod) // one that is held waits for another operation
+		f.moving = f.moving || !node.Job.isHeld() && g.isMoving(pod) // a node kept cordoned waits for another operation
 	}
 	if g.isOutdated(pod) {
 		f.outdated = true
@@ -122,8 +124,8 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 	return phaseCandidate
 }
 
-// keptByPeople says how people keep a node with something left to do from being started;
-// phaseCandidate when they do not.
+// keptByPeople returns the phase of a node that limits, holds or a missing request keep from
+// starting, phaseCandidate if none does.
 func (f *facts) keptByPeople(g *group, node *Node) phase {
 	switch {
 	case !f.replaceable && slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.isOutdated(&pod) && g.allows(&pod) }):
@@ -136,15 +138,15 @@ func (f *facts) keptByPeople(g *group, node *Node) phase {
 	return phaseCandidate
 }
 
-// changesAt notes a moment at which the facts change by time alone.
+// changesAt records a time at which the facts change by time alone.
 func (f *facts) changesAt(at time.Time) {
 	if !at.IsZero() && (f.changes.IsZero() || at.Before(f.changes)) {
 		f.changes = at
 	}
 }
 
-// suspicion is how long after its new pod was made a node that goes offline is
-// suspected to do so because of it.
+// suspicion is how long after the creation of its new pod a node that goes offline is suspected
+// to have done so because of it.
 const suspicion = 2 * time.Minute
 
 func (f *facts) suspectOf(node *Node) *Pod {
@@ -160,8 +162,8 @@ func (f *facts) suspectOf(node *Node) *Pod {
 	return nil
 }
 
-// needsNoOperation reports whether nothing is to be replaced on the node by an operation.
-// What is offline may have to be replaced when it is back.
+// needsNoOperation reports whether no operation is needed on the node. An offline node may still
+// need one when it is back.
 func (f *facts) needsNoOperation() bool {
 	switch f.phase {
 	case phaseUpdated, phaseUnavailable, phaseHeld, phaseAwaitingRequest, phaseExcluded:

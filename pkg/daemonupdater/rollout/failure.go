@@ -8,8 +8,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// failureOf returns how the node of a slot that was started at since has failed, nil when it
-// has not: then what is left until its deadline. n is nil when the Node object is gone.
+// failureOf returns the failure of a node whose slot was started at since, or nil and the time
+// left until its deadline. n is nil when the Node object is gone.
 func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Failure, left time.Duration) {
 	failure := Failure{Node: slot.Node, UID: slot.UID, Since: in.Now}
 	from := since
@@ -38,9 +38,8 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	return &failure, 0
 }
 
-// settleFailures keeps the failures of earlier decisions that still hold: those
-// of this revision whose node has not recovered, unless a person resumes the rollout,
-// which clears the failure count.
+// settleFailures keeps the failures of earlier decisions that still hold: those of this revision
+// whose node has not recovered. When a person resumes the rollout, all are cleared.
 func settleFailures(d *draft) {
 	nodes := &d.fleet.nodes
 	for _, failure := range d.in.Ledger.Failures {
@@ -60,9 +59,9 @@ func settleFailures(d *draft) {
 	nodes.recordFailures(failures)
 }
 
-// addSuspects counts nodes as failed that gave their slot back, and went offline
-// shortly after: a version may take its node down a while after its pod is
-// available. Nodes that joined when the rollout was long over are not suspected.
+// addSuspects adds failures for nodes that gave their slot back and went offline shortly after: a
+// version may take its node down a while after its pod is available. Nodes that joined long after
+// the last start are not suspected.
 func addSuspects(d *draft) {
 	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
 		made := n.suspect.Created
@@ -75,14 +74,14 @@ func addSuspects(d *draft) {
 	})
 }
 
-// minFailures is the least number of failed nodes that halts a rollout, and
-// failureShare the share of touched nodes beyond it (design section 3).
+// A rollout halts once one in failureShare of the touched nodes failed, but at least minFailures
+// of them (design section 3).
 const (
 	minFailures  = 2
 	failureShare = 10
 )
 
-// haltOf says why no more nodes are started; "" when too few failed for that.
+// haltOf returns why no more nodes start; "" when too few failed for a halt.
 func haltOf(policy *Policy, l *Ledger) string {
 	threshold := max(minFailures, (l.Touched+failureShare-1)/failureShare)
 	if given := policy.Threshold; given != nil {

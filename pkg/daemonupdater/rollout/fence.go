@@ -6,21 +6,20 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// A manager may be interrupted between the ledger and a deletion for any time,
-// while another one leads, or see nodes as they were a while ago. So a slot that
-// names a pod is given back, or names another, only when that deletion cannot
-// happen any more: what is seen of the pod is newer than what the slot names,
-// which is all that may be deleted. Where that is not so by itself, the pod is
-// written to.
+// A manager may be interrupted for any time between the write of the ledger and a deletion, while
+// another one leads, or it may read stale nodes. So a slot that names a pod is given back, or
+// names another pod, only when that deletion can no longer happen: the pod that is seen has a
+// newer resourceVersion than the slot names, and the slot permits the deletion of that version
+// only. As long as it has not changed, the pod is written to (fenced).
 
-// fence lists the pods to be written to.
+// fence lists the pods to write to.
 type fence []Pod
 
-// isRuledOut reports whether the deletion that a slot names cannot happen any more. It asks
-// for a fence when the pod is as the slot names it.
+// isRuledOut reports whether the deletion that a slot names can no longer happen. It adds the pod
+// to the fence if it is still at the version that the slot names.
 func (f *fence) isRuledOut(slot *Slot, n *fleetNode) bool {
 	if slot.PodVersion == "" || len(slot.Members) == 0 {
-		return true // it never named one
+		return true // it never named a pod
 	}
 	pod := namedPod(slot, n)
 	if pod == nil || daemonset.Newer(pod.Version, slot.PodVersion) {
@@ -32,8 +31,8 @@ func (f *fence) isRuledOut(slot *Slot, n *fleetNode) bool {
 	return false
 }
 
-// namedPod returns what is seen of the member whose pod a slot names: that pod, or one
-// that was there before or after it; nil when there is none.
+// namedPod returns the pod now seen of the member whose pod a slot names: that pod, an older or a
+// newer one; nil if there is none.
 func namedPod(slot *Slot, n *fleetNode) *Pod {
 	if len(slot.Members) == 0 {
 		return nil
@@ -46,7 +45,7 @@ func namedPod(slot *Slot, n *fleetNode) *Pod {
 	return &n.Pods[i]
 }
 
-// setPod records in a slot that a pod of a node may be deleted, as it is seen.
+// setPod records in a slot that this version of a pod may be deleted.
 func setPod(slot *Slot, n *fleetNode, pod *Pod) {
 	member := n.group.keyOf(pod)
 	slot.Pod, slot.PodVersion = pod.UID, pod.Version
@@ -55,5 +54,5 @@ func setPod(slot *Slot, n *fleetNode, pod *Pod) {
 	}
 }
 
-// isOlder reports whether what is seen of a pod is from before what a slot names.
+// isOlder reports whether the version seen of a pod is older than the one a slot names.
 func isOlder(seen, named string) bool { return seen != named && !daemonset.Newer(seen, named) }

@@ -10,7 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// naming is a slot under which the pod of member a may be deleted in a version.
+// naming returns a slot that permits deleting the pod of member a at a version.
 func naming(n Node, version string) Slot {
 	s := slotOf(n, time.Minute)
 	s.Pod, s.PodVersion, s.Members = n.Pods[0].UID, version, []string{"kube-system/a"}
@@ -21,8 +21,8 @@ func inVersion(n Node, version string) Node {
 	return withPod(n, func(p *Pod) { p.Version = version })
 }
 
-// TestASlotIsGivenBackWhenItsDeletionCannotHappenAnyMore: the pod a slot names is
-// at the target again, so that nothing is left to do on the node.
+// TestASlotIsGivenBackWhenItsDeletionCannotHappenAnyMore: the pod that the slot names is at the
+// target again, so nothing is left to do on the node.
 func TestASlotIsGivenBackWhenItsDeletionCannotHappenAnyMore(t *testing.T) {
 	atTarget := func(version string) Node { return inVersion(nodeOf("a", newHash), version) }
 	successor := withPod(atTarget("101"), func(p *Pod) { p.UID = "successor" })
@@ -74,8 +74,8 @@ func TestASlotNamesAnotherPodOnlyWhenTheFirstCannotBeDeletedAnyMore(t *testing.T
 	}
 }
 
-// TestAPodIsDeletedInTheNewestVersionKnownOfIt: what is seen of it may be older than
-// what the slot names, and then says nothing.
+// TestAPodIsDeletedInTheNewestVersionKnownOfIt: a cached pod older than the version that the slot
+// names proves nothing.
 func TestAPodIsDeletedInTheNewestVersionKnownOfIt(t *testing.T) {
 	node := nodeOf("a", oldHash)
 	tests := []struct {
@@ -101,8 +101,8 @@ func TestAPodIsDeletedInTheNewestVersionKnownOfIt(t *testing.T) {
 	}
 }
 
-// TestASlotIsHeldUnderOTAUntilThePodPutThereIsAvailable: also when that pod is
-// outdated again, and nobody asked for another.
+// TestASlotIsHeldUnderOTAUntilThePodPutThereIsAvailable: even if that pod is outdated again and
+// has no new request.
 func TestASlotIsHeldUnderOTAUntilThePodPutThereIsAvailable(t *testing.T) {
 	node := broken(nodeOf("a", "between"))
 	in := ota(inputOf(1, node, nodeOf("b", oldHash)).slots(naming(node, "")))

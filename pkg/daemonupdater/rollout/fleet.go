@@ -9,10 +9,9 @@ import (
 	"github.com/google/btree"
 )
 
-// Fleet holds the nodes of a group between decisions, counted and put in order,
-// so that one node's event costs the work for that node and not for the fleet.
-// A Fleet that followed every change gives the same decisions as a new one.
-// It is not safe for concurrent use.
+// Fleet keeps the nodes of a group between decisions, counted and sorted, so that an event of one
+// node costs work for that node only. A Fleet that received every change gives the same decisions
+// as a new one. It is not safe for concurrent use.
 type Fleet struct {
 	group group
 	nodes nodeIndex
@@ -21,26 +20,26 @@ type Fleet struct {
 	pools map[string]*nodeCounts
 	waves []nodeCounts
 	lanes *btree.BTreeG[candidates]
-	// byPhase are the nodes people are told about by name.
+	// byPhase holds the nodes of the phases that are reported by name or by example.
 	byPhase map[phase]*btree.BTreeG[*fleetNode]
-	// suspects are the nodes that went offline shortly after they were updated.
+	// suspects are offline nodes with a suspect pod.
 	suspects *btree.BTreeG[*fleetNode]
 	// due are the nodes whose facts change by time alone.
 	due *btree.BTreeG[dueNode]
-	// preparing are the nodes with an operation that waits for its grant, by name.
+	// preparing are the nodes with an operation that waits for its grant, by node name.
 	preparing map[string]*fleetNode
-	// unassigned: nodes or labels changed since waves were assigned.
+	// unassigned: nodes or labels changed since waves were last assigned.
 	unassigned bool
 }
 
-// dueNode is a node whose facts change at a moment.
+// dueNode is a node whose facts change at a given time.
 type dueNode struct {
 	at   time.Time
 	node *fleetNode
 }
 
-// NewFleet makes a fleet of in.Nodes under the Members, the strategy and the
-// Policy of in. When one of these changes, a new fleet is needed.
+// NewFleet returns a fleet of in.Nodes with the Members, strategy and Policy of in. When one of
+// these changes, a new fleet is needed.
 func NewFleet(in *Input) *Fleet {
 	byName := func(a, b *fleetNode) bool { return a.Name < b.Name }
 	f := &Fleet{
@@ -66,7 +65,7 @@ func NewFleet(in *Input) *Fleet {
 // Len is the number of nodes.
 func (f *Fleet) Len() int { return len(f.nodes.byName) }
 
-// Node returns what was last said of a node, nil when there is none of that name.
+// Node returns the last known state of a node, nil if there is none of that name.
 func (f *Fleet) Node(name string) *Node {
 	if n := f.nodes.byName[name]; n != nil {
 		return &n.Node
@@ -74,7 +73,7 @@ func (f *Fleet) Node(name string) *Node {
 	return nil
 }
 
-// Set adds a node, or replaces what is known of it, as of now.
+// Set adds or replaces a node.
 func (f *Fleet) Set(node Node, now time.Time) {
 	n := &fleetNode{Node: node, group: &f.group, hash: hashOf(node.Name), wave: len(f.group.policy.Waves)}
 	old := f.nodes.byName[node.Name]
@@ -90,7 +89,7 @@ func (f *Fleet) Set(node Node, now time.Time) {
 	f.enter(n)
 }
 
-// Remove forgets a node that is gone or should not run the group any more.
+// Remove removes a node that is gone or should no longer run the group.
 func (f *Fleet) Remove(name string) {
 	if n := f.nodes.byName[name]; n != nil {
 		f.leave(n)
@@ -99,7 +98,7 @@ func (f *Fleet) Remove(name string) {
 	}
 }
 
-// enter counts a node and puts it where it belongs by its facts.
+// enter counts a node and adds it to the indexes that its facts belong to.
 func (f *Fleet) enter(n *fleetNode) {
 	f.count(n, +1)
 	if tree := f.byPhase[n.phase]; tree != nil {
@@ -121,7 +120,7 @@ func (f *Fleet) enter(n *fleetNode) {
 	}
 }
 
-// leave takes back what enter did.
+// leave undoes enter.
 func (f *Fleet) leave(n *fleetNode) {
 	f.count(n, -1)
 	if tree := f.byPhase[n.phase]; tree != nil {
@@ -144,7 +143,7 @@ func (f *Fleet) leave(n *fleetNode) {
 	}
 }
 
-// count adds a node so many times to all counts it belongs to.
+// count adds a node the given number of times to all counts it belongs to.
 func (f *Fleet) count(n *fleetNode, times int) {
 	pool := f.pools[n.Pool]
 	if pool == nil {
@@ -170,7 +169,8 @@ func (f *Fleet) candidatesLike(n *fleetNode) candidates {
 	return c
 }
 
-// begin prepares a decision: nothing of the last one is left, and time has passed.
+// begin prepares a decision: it clears the records of the last one and updates what time has
+// changed.
 func (f *Fleet) begin(now time.Time) {
 	f.nodes.clear()
 	f.advance(now)
@@ -180,7 +180,8 @@ func (f *Fleet) begin(now time.Time) {
 	}
 }
 
-// advance lets time pass: pods become available, nodes that returned may be started.
+// advance updates the nodes whose facts have changed by time: pods become available, nodes that
+// returned may start.
 func (f *Fleet) advance(now time.Time) {
 	for {
 		first, ok := f.due.Min()
@@ -200,7 +201,7 @@ func (f *Fleet) advance(now time.Time) {
 	}
 }
 
-// nextChange is how long until facts change by time alone, 0 for never.
+// nextChange returns how long until facts change by time alone, 0 for never.
 func (f *Fleet) nextChange(now time.Time) time.Duration {
 	if first, ok := f.due.Min(); ok {
 		return first.at.Sub(now)
@@ -208,8 +209,8 @@ func (f *Fleet) nextChange(now time.Time) time.Duration {
 	return 0
 }
 
-// assignWaves gives every node the index of its wave. Nodes are taken by size in
-// the stable order of their names' hashes.
+// assignWaves gives every node the index of its wave. Waves with a size take nodes in the stable
+// order of their names' hashes.
 func (f *Fleet) assignWaves() {
 	free := slices.SortedFunc(maps.Values(f.nodes.byName), (*fleetNode).compareHash)
 	for i := range f.group.policy.Waves {

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawRefinement draws none, or some of what a policy can say.
+// drawRefinement draws an empty policy, or one with some of its fields set.
 func drawRefinement(t *rapid.T) Policy {
 	p := Policy{ControlPlane: rapid.SampledFrom([]ControlPlane{ControlPlaneAny, ControlPlaneFirst, ControlPlaneLast}).Draw(t, "control plane")}
 	if rapid.Bool().Draw(t, "pools") {
@@ -34,7 +34,7 @@ func drawRefinement(t *rapid.T) Policy {
 	return p
 }
 
-// drawChange draws a node as an event may leave it.
+// drawChange draws the state of a node after an event.
 func drawChange(t *rapid.T, in *Input, now time.Time) Node {
 	i := rapid.IntRange(0, 12).Draw(t, "changed node")
 	n := Node{Name: fmt.Sprintf("n%02d", i), UID: types.UID(fmt.Sprint("u", i)), Zone: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "zone")}
@@ -52,7 +52,7 @@ func drawChange(t *rapid.T, in *Input, now time.Time) Node {
 	return n
 }
 
-// apply changes the nodes of an input as Set and Remove change a fleet.
+// apply changes the nodes of an input the way Set and Remove change a fleet.
 func apply(in *Input, f *Fleet, n Node, gone bool, now time.Time) {
 	i := indexOf(in.Nodes, n.Name)
 	switch {
@@ -71,8 +71,8 @@ func apply(in *Input, f *Fleet, n Node, gone bool, now time.Time) {
 	}
 }
 
-// TestFleetDecidesAsIfNew: a fleet that followed every change, and made
-// decisions in between, decides as one made anew of the same nodes.
+// TestFleetDecidesAsIfNew: a fleet that received every change, with decisions in between, decides
+// the same as a new one of the same nodes.
 func TestFleetDecidesAsIfNew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -95,8 +95,8 @@ func TestFleetDecidesAsIfNew(t *testing.T) {
 	})
 }
 
-// TestCountsAreThoseOfTheVerdicts: what is counted without looking at every node
-// is what looking at every node gives.
+// TestCountsAreThoseOfTheVerdicts: counts kept incrementally equal those of the verdicts on every
+// node.
 func TestCountsAreThoseOfTheVerdicts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)

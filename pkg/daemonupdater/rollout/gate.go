@@ -7,21 +7,21 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// gate is what keeps candidates from being started, whatever room there is: a pause, a halt
-// and the policy.
+// gate keeps candidates from starting for reasons other than the budget: a pause, a halt or the
+// policy.
 type gate struct {
 	*draft
-	// halted is why no more nodes are started, "" when nothing is halted.
+	// halted is why no more nodes start, "" when the rollout is not halted.
 	halted string
 	waves  waveProgress
 }
 
-// isClosed reports whether nothing is started at all.
+// isClosed reports whether nothing starts at all.
 func (g *gate) isClosed() bool { return g.in.Settings.Paused || g.halted != "" }
 
-// hold says why policy keeps the candidates of a lane from being started now.
-// Waves are for healthy nodes: one that is unavailable already uses up the budget
-// of them all, so a version that may mend it goes there first.
+// hold returns why policy keeps the candidates of a lane from starting now. Waves only hold
+// healthy nodes: a node that is already unavailable uses up the budget anyway, so a version that
+// may repair it goes there first.
 func (g *gate) hold(l *lane) (Reason, string) {
 	if g.in.Settings.Strategy == daemonset.OTA {
 		return "", ""
@@ -36,8 +36,8 @@ func (g *gate) hold(l *lane) (Reason, string) {
 	return "", ""
 }
 
-// outsideWindow says why no node of a lane may be started now for the sake of the window,
-// and when to look again; "" when it may.
+// outsideWindow returns why the maintenance window keeps the nodes of a lane from starting now,
+// and when to check again; "" when it does not.
 func (g *gate) outsideWindow(l *lane) (why string, again time.Duration) {
 	w := g.in.Policy.Window
 	if w == nil {

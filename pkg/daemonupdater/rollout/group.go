@@ -6,7 +6,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// group is what the facts of a node depend on besides the node itself.
+// group is what the facts of a node depend on besides the node.
 type group struct {
 	strategy daemonset.Strategy
 	members  []Member
@@ -17,25 +17,27 @@ func groupOf(in *Input) group {
 	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy}
 }
 
-// ToReplace reports whether a pod of a node is outdated, and may be replaced by an input.
+// ToReplace reports whether a pod of a node is outdated and may be replaced under the given
+// input.
 func ToReplace(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return g.toReplace(node, pod)
 }
 
-// toReplace reports whether a pod of a node is outdated, and may be replaced.
+// toReplace reports whether a pod of a node is outdated and may be replaced.
 func (g *group) toReplace(node *Node, pod *Pod) bool {
 	return g.isOutdated(pod) && !node.LeftOut && !g.members[pod.Member].LeftOut && g.allows(pod)
 }
 
-// isOutdated reports whether the pod exists, is not going away, and is not at a known target.
+// isOutdated reports whether the pod exists, is not terminating, and is not at its target, which
+// is known.
 func (g *group) isOutdated(pod *Pod) bool {
 	target := g.members[pod.Member].Target
 	return !pod.isAbsent() && target != "" && pod.Revision != target
 }
 
-// allows reports whether the strategy replaces a pod that is outdated: always, or under
-// OTA only when its node asked for this very pod.
+// allows reports whether the strategy replaces an outdated pod: AdvancedRollingUpdate always, OTA
+// only if a request on the node names this very pod.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
 		return pod.Request != nil && pod.Request.PodUID == pod.UID
@@ -43,7 +45,7 @@ func (g *group) allows(pod *Pod) bool {
 	return g.strategy == daemonset.AdvancedRollingUpdate
 }
 
-// needsOperation reports whether a pod is to be replaced, and by an operation.
+// needsOperation reports whether a pod has to be replaced by an operation.
 func (g *group) needsOperation(node *Node, pod *Pod) bool {
 	return g.members[pod.Member].Heavy && g.toReplace(node, pod)
 }
@@ -54,10 +56,10 @@ func (g *group) isMoving(pod *Pod) bool {
 	return pod.isAbsent() || (!g.isOutdated(pod) && !pod.Available)
 }
 
-// keyOf is the key of the member that a pod belongs to.
+// keyOf returns the key of the member that a pod belongs to.
 func (g *group) keyOf(pod *Pod) string { return g.members[pod.Member].Key }
 
-// isStale reports whether an operation is about targets that are not those any more.
+// isStale reports whether the targets of an operation are no longer current.
 func (g *group) isStale(job *Job) bool {
 	return slices.ContainsFunc(g.members, func(m Member) bool {
 		target, ok := job.Targets[m.Key]
@@ -65,9 +67,9 @@ func (g *group) isStale(job *Job) bool {
 	})
 }
 
-// isPrepared reports whether the operation of a node is ready for its grant. A node that an
-// ended operation keeps out of service is not prepared first: another one could not begin
-// there without giving the node back.
+// isPrepared reports whether the operation of a node is ready for its grant. A node that an ended
+// operation of this group left out of service skips preparation: another one could not be
+// prepared without returning the node to service first.
 func (g *group) isPrepared(node *Node) bool {
 	if node.Disturbed && node.Job != nil && node.Job.Ours {
 		return true
@@ -75,7 +77,7 @@ func (g *group) isPrepared(node *Node) bool {
 	return node.Job != nil && node.Job.Prepared && !g.isStale(node.Job)
 }
 
-// place is that of a node in the order of its wave: lower is earlier.
+// place returns the position of a node within its wave: lower is earlier.
 func (g *group) place(node *Node) int {
 	switch {
 	case node.HostsOperator:

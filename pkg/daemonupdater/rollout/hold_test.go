@@ -16,7 +16,7 @@ func held(n Node) Node {
 	return n
 }
 
-// statesOf maps nodes to states: name, state, name, state, ….
+// statesOf returns a map from node to state: name, state, name, state, ….
 func statesOf(pairs ...string) map[string]string {
 	m := map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -25,7 +25,7 @@ func statesOf(pairs ...string) map[string]string {
 	return m
 }
 
-// inMiddle is a node of two members, of which the first is replaced.
+// inMiddle returns a node of two members, of which only the first is replaced.
 func inMiddle(name string) Node {
 	return held(nodeOf(name, newHash, oldHash))
 }
@@ -97,7 +97,7 @@ func TestAQueuedNodeThatIsHeldIsNotStarted(t *testing.T) {
 		if in.Nodes[i].Name == queued {
 			in.Nodes[i] = held(in.Nodes[i])
 		} else {
-			in.Nodes[i] = nodeOf(in.Nodes[i].Name, newHash) // there is room
+			in.Nodes[i] = nodeOf(in.Nodes[i].Name, newHash) // now the budget has room
 		}
 	}
 	d := Plan(in)

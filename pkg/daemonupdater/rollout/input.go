@@ -12,17 +12,17 @@ import (
 type Input struct {
 	// Now is the time of the decision.
 	Now time.Time
-	// Settings of the group; they are not looked at while Blocked is set.
+	// Settings of the group, ignored while Blocked is set.
 	Settings daemonset.Settings
-	// Blocked, when set, says why nothing may be touched: settings that are not
-	// understood, or a target that is not known yet.
+	// Blocked, when set, says why nothing may be touched: settings that are invalid, or a target
+	// that is not known yet.
 	Blocked *Blocked
 	// Revision identifies the targets of all members together.
 	Revision string
 	// Members are the DaemonSets, in the order in which a node's pods are replaced.
 	Members []Member
-	// Nodes that should run the group or run a pod of it; not looked at by a Fleet,
-	// which holds its own.
+	// Nodes that should run the group or run a pod of it. Fleet.Plan ignores them: a Fleet holds
+	// its own.
 	Nodes []Node
 	// Ledger is what earlier decisions recorded.
 	Ledger Ledger
@@ -30,12 +30,12 @@ type Input struct {
 	Policy Policy
 	// Deadlines bound how long a node may hold a slot.
 	Deadlines Deadlines
-	// Resume is the word with which a person last resumed the rollout, "" for
-	// none; a new word clears the failure count and resumes.
+	// Resume is the value with which a person last resumed the rollout, "" for none; a new value
+	// clears the failure count and resumes.
 	Resume string
 }
 
-// Blocked is a reason for touching nothing.
+// Blocked is why nothing may be touched.
 type Blocked struct {
 	Reason  string
 	Message string
@@ -45,10 +45,10 @@ type Blocked struct {
 type Member struct {
 	// Key is namespace/name.
 	Key string
-	// Target is the hash of its newest ControllerRevision; "" when not known,
-	// and then Input.Blocked is set.
+	// Target is the hash of its newest ControllerRevision; "" when not known, in which case
+	// Input.Blocked is set.
 	Target string
-	// Heavy: its pods are replaced by an operation of the node.
+	// Heavy: its pods are replaced by an operation on the node.
 	Heavy bool
 	// LeftOut: the upgrade is limited to other members.
 	LeftOut bool
@@ -67,26 +67,26 @@ type Node struct {
 	ControlPlane bool
 	// LeftOut: the upgrade is limited to other nodes.
 	LeftOut bool
-	// HostsOperator: the operator runs on it, so it is the last of its wave.
+	// HostsOperator: the operator runs on it, so it comes last in its wave.
 	HostsOperator bool
-	// TimeZone is the node's own zone for the maintenance window; nil when it has
-	// none. ZoneError says what is wrong with the one it names.
+	// TimeZone is the node's own zone for the maintenance window, nil if it has none. ZoneError
+	// says what is wrong with the zone it names.
 	TimeZone  *time.Location
 	ZoneError string
-	// Ready is the Ready condition; since ReadySince it has its present value.
+	// Ready is the status of the Ready condition, ReadySince its last transition.
 	Ready      bool
 	ReadySince time.Time
-	// Pods has one element per member that should run here, in member order.
+	// Pods has one element per member that should run on the node, in member order.
 	Pods []Pod
-	// Job is the operation on the node that has not ended, or that holds it; nil when
-	// there is none. Ended are those that have, of whatever group, the newest last.
+	// Job is the operation on the node that has not ended, or that keeps it cordoned; nil if
+	// there is none. Ended are the ended operations of any group, newest last.
 	Job   *Job
 	Ended []End
-	// Holds exclude it from upgrades.
+	// Holds exclude the node from upgrades.
 	Holds []daemonset.Hold
-	// Disturbed: an operation, of whatever group, may have the node out of service.
+	// Disturbed: an operation of any group may have the node out of service.
 	Disturbed bool
-	// Retry is when the node may be tried again after RetryWhy; zero for at once.
+	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now.
 	Retry    time.Time
 	RetryWhy string
 }
@@ -95,7 +95,7 @@ type Node struct {
 type Pod struct {
 	// Member is an index into Input.Members.
 	Member int
-	// Name is empty and UID too when the pod is missing.
+	// Name and UID are empty when the pod is missing.
 	Name string
 	UID  types.UID
 	// Version is the pod's resourceVersion.
@@ -106,19 +106,19 @@ type Pod struct {
 	Revision    string
 	Terminating bool
 	Available   bool
-	// AvailableAt is when the pod becomes available if nothing changes, zero when
-	// it is available or that is not known.
+	// AvailableAt is when the pod becomes available if nothing changes; zero when it is available
+	// or the time is unknown.
 	AvailableAt time.Time
-	// CrashLooping names a container that crash-loops, "" when none does.
+	// CrashLooping names a container that crash-loops, "" if none does.
 	CrashLooping string
-	// Request is the open request of the node's person for this member, nil when there is none.
+	// Request is the open request on the node for this member, nil if there is none.
 	Request *Request
 }
 
 // isAbsent reports whether a pod is missing or terminating.
 func (p *Pod) isAbsent() bool { return p.UID == "" || p.Terminating }
 
-// Request asks, on the node, that this very pod be replaced.
+// Request is a request on the node to replace this very pod.
 type Request struct {
 	PodUID types.UID
 	Time   time.Time
@@ -126,11 +126,11 @@ type Request struct {
 
 // Deadlines bound how long a node may hold a slot.
 type Deadlines struct {
-	// Progress is the time a reachable node has to become available.
+	// Progress is how long a reachable node may take to become available.
 	Progress time.Duration
-	// Lost is the time a node that went offline after it was touched has to come back.
+	// Lost is how long a node that went offline after it was touched may take to come back.
 	Lost time.Duration
 }
 
-// DefaultDeadlines are those of design section 3.
+// DefaultDeadlines are the deadlines of design section 3.
 var DefaultDeadlines = Deadlines{Progress: 10 * time.Minute, Lost: 15 * time.Minute}

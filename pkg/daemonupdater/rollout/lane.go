@@ -5,38 +5,38 @@ import (
 	"time"
 )
 
-// lane is what candidates have in common that decides whether one may start: when one of
-// a lane may not, none may. Lanes of one priority are served in turn, so that starts are
-// spread over zones and pools.
+// lane groups candidates by everything that decides whether one may start: if one of a lane may
+// not start, none may. Lanes of the same priority are served in turn, which spreads starts over
+// zones and pools.
 type lane struct {
 	priority
 	zone, pool string
-	// timeZone of the nodes for the maintenance window, nil for the policy's;
-	// zoneError says what is wrong with the one they name.
+	// timeZone of the nodes for the maintenance window, nil for that of the policy; zoneError
+	// says what is wrong with the zone that the nodes name.
 	timeZone  *time.Location
 	zoneError string
-	// heavy: the nodes need an operation, which is not prepared yet if unprepared.
+	// heavy: the nodes need an operation; unprepared: it is not prepared yet.
 	heavy, unprepared bool
 }
 
-// refusal is why no more candidates of a lane are started.
+// refusal is why no more candidates of a lane start.
 type refusal struct {
 	reason Reason
 	why    string
 }
 
-// priority orders starts: all lanes of one come before those of the next.
+// priority orders starts: all lanes of one priority come before those of the next.
 type priority struct {
 	urgency urgency
 	wave    int
 	place   int
 }
 
-// urgency is how urgently a node needs its new pods: what is broken goes first.
+// urgency is how urgently a node needs its new pods: broken nodes go first.
 type urgency int
 
 const (
-	// inFlightAlready: a pod is moving, so that the node is in flight whatever the ledger says.
+	// inFlightAlready: a pod is moving, so the node is in flight whatever the ledger says.
 	inFlightAlready urgency = iota
 	// unavailableAlready: a pod is not available.
 	unavailableAlready
@@ -53,7 +53,7 @@ func (p priority) compare(other priority) int {
 	return cmp.Or(cmp.Compare(p.urgency, other.urgency), cmp.Compare(p.wave, other.wave), cmp.Compare(p.place, other.place))
 }
 
-// stepsBeforeStart is in order of what is still to be done before a node can be started.
+// stepsBeforeStart orders lanes by what is left to do before a node can start.
 func (l *lane) stepsBeforeStart() int {
 	switch {
 	case l.unprepared:

@@ -9,24 +9,24 @@ import (
 
 // Ledger is the memory of a rollout; it is stored before a node is touched.
 type Ledger struct {
-	// Revision the counters below belong to.
+	// Revision that the counters below belong to.
 	Revision string
 	// Slots by node name, sorted.
 	Slots []Slot
 	// Failures at Revision by node name, sorted.
 	Failures []Failure
-	// Touched counts the slots given at Revision.
+	// Touched counts the nodes started at Revision, including those in flight when it changed.
 	Touched int
-	// Waves of the policy, in order, the rest last, of an upgrade that is limited to
-	// Limit: Settings.Only, shortened when it is long.
+	// Waves of the policy, in order, then the rest. They belong to an upgrade limited to Limit:
+	// Settings.Only, shortened if it is long.
 	Waves []WaveState
 	Limit string
-	// Usual is how long a node usually takes, 0 when none finished yet.
+	// Usual is how long a node usually takes, 0 before the first one finished.
 	Usual time.Duration
-	// Resumed is the last Input.Resume that was acted on, at ResumedAt.
+	// Resumed is the last Input.Resume acted on, at ResumedAt.
 	Resumed   string
 	ResumedAt time.Time
-	// LastStart is when a node was last started, zero before.
+	// LastStart is when a node was last started, zero if none was.
 	LastStart time.Time
 }
 
@@ -41,10 +41,10 @@ func (l *Ledger) InFlight() int {
 	return n
 }
 
-// turns are those of slots, sorted.
+// turns are the turns of slots, sorted.
 type turns []int64
 
-// turns of all slots.
+// turns returns the turns of all slots.
 func (l *Ledger) turns() turns {
 	t := make(turns, len(l.Slots))
 	for i := range l.Slots {
@@ -60,7 +60,7 @@ func (t turns) before(slot *Slot) int {
 	return n
 }
 
-// Slot is the right to make one node unavailable.
+// Slot is permission to make one node unavailable.
 type Slot struct {
 	Node string
 	UID  types.UID
@@ -69,17 +69,17 @@ type Slot struct {
 	Revision string
 	// Turn orders slots; see queue.go.
 	Turn int64
-	// Queued: the node was not started yet.
+	// Queued: the node has not been started yet.
 	Queued bool
-	// Pod is the UID of the pod that may be deleted, and PodVersion the only
-	// resourceVersion of it that may: the intent, recorded before the effect.
+	// Pod is the UID of the pod that may be deleted, and PodVersion the only resourceVersion at
+	// which it may: the intent, recorded before the effect.
 	Pod        types.UID
 	PodVersion string
-	// Members are the keys of those whose pods were deleted under this slot, the
-	// one Pod belongs to last; it is held until all of them are available again.
+	// Members are the keys of the members whose pods were deleted under this slot, the member of
+	// Pod last; the slot is held until all of their pods are available again.
 	Members []string
-	// Operation does all that is done under the slot, "" when pods are just deleted.
-	// Members are then the keys of those that it was given for.
+	// Operation is the id of the operation that does all the work under the slot, "" when pods
+	// are just deleted. Members are then the keys of the members it replaces.
 	Operation string
 }
 
@@ -92,13 +92,13 @@ type Failure struct {
 	Since   time.Time
 }
 
-// WaveState is the memory of a wave.
+// WaveState is the recorded progress of a wave.
 type WaveState struct {
 	Name string
-	// Total and Updated count its nodes; they are for people.
+	// Total and Updated count its nodes, for display only.
 	Total, Updated int
-	// Completed is when every reachable node was first updated, zero before. Once
-	// it is set the wave has been passed, whatever comes back later. Of a limited
-	// upgrade what it leaves out does not count, and of another one this does not hold.
+	// Completed is when every reachable node was first updated, zero before. Once it is set, the
+	// wave stays passed, even if nodes come back later. Nodes that a limited upgrade leaves out
+	// do not count, and an upgrade with another limit ignores it.
 	Completed time.Time
 }

@@ -11,13 +11,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// twoWaves is a canary, the first node by its hash, which soaks, and the others.
+// twoWaves returns an input with a canary wave, the first node by hash, which soaks, and a second
+// wave with the rest.
 func twoWaves(nodes ...Node) Input {
 	return inputOf(3, nodes...).withPolicy(Policy{Waves: []Wave{
 		{Name: "canary", Size: ptr.To(intstr.FromInt32(1)), Soak: time.Hour}, {Name: "rest", Size: ptr.To(intstr.FromString("100%"))}}})
 }
 
-// limitedBy is an upgrade with this annotation.
+// limitedBy limits an upgrade by this annotation.
 func limitedBy(in Input, only string) Input {
 	in.Settings.Only = only
 	return in
@@ -63,7 +64,7 @@ func TestAWaveDoesNotWaitForWhatTheUpgradeLeavesOut(t *testing.T) {
 	}
 }
 
-// What a limited upgrade passed is not passed for the whole fleet.
+// A wave that a limited upgrade passed is not passed for the whole fleet.
 func TestAWaveIsPassedForItsLimitOnly(t *testing.T) {
 	a, b, c := nodeOf("a", oldHash), nodeOf("b", oldHash), nodeOf("c", oldHash)
 	in := limitedBy(twoWaves(leftOutOf(a), b, leftOutOf(c)), "nodes=b")

@@ -10,8 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// fleetNode is a node with what follows from its pods, and what the decision that is being
-// made has for it.
+// fleetNode is a node with its facts, and with what the current decision records for it.
 type fleetNode struct {
 	Node
 	facts
@@ -19,13 +18,13 @@ type fleetNode struct {
 	group *group
 	hash  uint64
 
-	// wave is the index of its wave, lane the one it is in while it is a candidate.
+	// wave is the index of its wave, lane its lane while it is a candidate.
 	wave int
 	lane *lane
 }
 
-// record is what the decision that is being made has for a node. The slot of a queued node
-// is not in flight and not here.
+// record is what the current decision records for a node. The slot of a queued node is not in
+// flight, so it is not here.
 type record struct {
 	queued  bool
 	slot    *Slot
@@ -43,11 +42,11 @@ func (n *fleetNode) isInFlight() bool { return n.slot != nil || n.moving }
 // countsAsUnavailable reports whether the node counts against the limit.
 func (n *fleetNode) countsAsUnavailable() bool { return n.slot != nil || n.unavailable }
 
-// hasRecovered reports whether a node that failed is all right after all.
+// hasRecovered reports whether the node is Ready and updated, even if it failed before.
 func (n *fleetNode) hasRecovered() bool { return n.Ready && n.updated }
 
-// isStartable reports whether a candidate has no slot and did not fail at this revision. A
-// failed node starts again when it was lost and is back, or when its person asks again.
+// isStartable reports whether a candidate has no slot and did not fail at this revision. A failed
+// node may start again if it was lost and is back, or if it has a newer request.
 func (n *fleetNode) isStartable() bool {
 	if n.slot != nil || n.queued {
 		return false
@@ -59,13 +58,13 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.Request != nil && pod.Request.Time.After(at) })
 }
 
-// isBusy reports whether an operation of another group has the node out of service: then
-// nothing is done there (invariant S6), and a slot for it is of no use.
+// isBusy reports whether an operation of another group has the node out of service. Then nothing
+// may be done there (invariant S6), and a slot is of no use.
 func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Job.isOfAnotherGroup() }
 
-// slotWaitsFor reports whether the node's slot waits for a pod: under OTA only for those of
-// the members the node asked for, and of those replaced under the slot, also before the
-// strategy was OTA.
+// slotWaitsFor reports whether the node's slot waits for a pod. Under OTA it waits only for
+// members with a request and for those replaced under the slot, even if that was before the
+// strategy became OTA.
 func (n *fleetNode) slotWaitsFor(pod *Pod) bool {
 	if n.group.strategy != daemonset.OTA || pod.Request != nil {
 		return true
@@ -73,9 +72,8 @@ func (n *fleetNode) slotWaitsFor(pod *Pod) bool {
 	return n.slot != nil && slices.Contains(n.slot.Members, n.group.keyOf(pod))
 }
 
-// isFinished reports whether the slot of the node is not needed any more: nothing is left to
-// replace, and every pod it waits for is available, also one that is outdated
-// again and that nobody may replace now.
+// isFinished reports whether the node no longer needs its slot: nothing is left to replace, and
+// every pod it waits for is available, including outdated ones that may not be replaced now.
 func (n *fleetNode) isFinished() bool {
 	if len(n.Pods) == 0 {
 		return true
@@ -85,24 +83,22 @@ func (n *fleetNode) isFinished() bool {
 	})
 }
 
-// isIdle reports whether nothing of what the slot was given for is under way: the pod it names
-// is replaced and the node is available. When the target changes such a node queues again
-// like any other.
+// isIdle reports whether the slot has no work in progress: the pod it names is replaced and the
+// node is available. When the target changes, such a node queues again like any other.
 func (n *fleetNode) isIdle(slot *Slot) bool {
 	return n.available && !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
 }
 
-// needsAnotherOperation reports whether something heavy is to be replaced again since the
-// operation of a slot was done. A pod that is older than the slot only shows that the view is
-// behind.
+// needsAnotherOperation reports whether a heavy member needs replacing again since the operation
+// of a slot was done. A pod older than the slot only means that the cache is stale.
 func (n *fleetNode) needsAnotherOperation(slot *Slot) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		return n.group.needsOperation(&n.Node, &pod) && (!pod.Created.Before(slot.Since) || !slices.Contains(slot.Members, n.group.keyOf(&pod)))
 	})
 }
 
-// crashLooping returns a pod at its target, created since then under the slot, that
-// crash-loops. One that did so before does not blame the new version.
+// crashLooping returns a crash-looping pod at its target that was created since then under the
+// slot. A pod that is older says nothing about the new version.
 func (n *fleetNode) crashLooping(since time.Time) *Pod {
 	for i := range n.Pods {
 		pod := &n.Pods[i]
@@ -114,8 +110,8 @@ func (n *fleetNode) crashLooping(since time.Time) *Pod {
 	return nil
 }
 
-// nextPod returns the pod to delete now, nil when the node waits for something.
-// Pods are replaced in member order, each after the one before is available.
+// nextPod returns the pod to delete now, nil when the node waits for something. Pods are replaced
+// in member order, each after the one before is available.
 func (n *fleetNode) nextPod() *Pod {
 	for i := range n.Pods {
 		pod := &n.Pods[i]
@@ -136,7 +132,7 @@ func (n *fleetNode) nextPod() *Pod {
 	return nil
 }
 
-// membersToReplace are the keys of the members whose pods are to be replaced.
+// membersToReplace returns the keys of the members whose pods have to be replaced.
 func (n *fleetNode) membersToReplace() []string {
 	var keys []string
 	for i := range n.Pods {
@@ -147,7 +143,7 @@ func (n *fleetNode) membersToReplace() []string {
 	return keys
 }
 
-// progress says what a node in flight waits for.
+// progress returns what a node in flight waits for.
 func (n *fleetNode) progress() (Reason, string) {
 	if !n.Ready {
 		return ReasonNodeLost, "the node went offline after it was started; it keeps its slot until it is back"
@@ -176,7 +172,7 @@ func (n *fleetNode) progress() (Reason, string) {
 	return ReasonReplacing, "every pod is replaced"
 }
 
-// candidateLane is the lane that the node belongs to when it is a candidate.
+// candidateLane returns the lane of the node as a candidate.
 func (n *fleetNode) candidateLane() lane {
 	urgency := healthy
 	switch {
@@ -192,8 +188,8 @@ func (n *fleetNode) candidateLane() lane {
 	}
 }
 
-// compareHash orders nodes by a stable hash of the name, so that the same input
-// gives the same order and neighbours by name are spread.
+// compareHash orders nodes by a stable hash of the name, so that the same input gives the same
+// order and nodes with similar names are spread.
 func (n *fleetNode) compareHash(other *fleetNode) int {
 	return cmp.Or(cmp.Compare(n.hash, other.hash), cmp.Compare(n.Name, other.Name))
 }

@@ -2,15 +2,15 @@ package rollout
 
 import "k8s.io/apimachinery/pkg/types"
 
-// nodeIndex finds nodes by name, and those for which the decision that is being made has a
-// slot or a failure.
+// nodeIndex finds nodes by name, and lists those for which the current decision recorded
+// something.
 type nodeIndex struct {
 	byName   map[string]*fleetNode
 	recorded []*fleetNode
 }
 
-// lookup returns the node of a name, nil when there is none, or when the name
-// now belongs to another Node object than uid.
+// lookup returns the node of a name, nil if there is none or if the name now belongs to another
+// Node object than uid.
 func (i *nodeIndex) lookup(name string, uid types.UID) *fleetNode {
 	if n := i.byName[name]; n != nil && n.UID == uid {
 		return n
@@ -24,7 +24,7 @@ func (i *nodeIndex) isReplaced(name string, uid types.UID) bool {
 	return n != nil && n.UID != uid
 }
 
-// record notes the slot and the failure of a node.
+// record records the slot and the failure of a node.
 func (i *nodeIndex) record(n *fleetNode, slot *Slot, failure *Failure) {
 	if !n.listed {
 		n.listed = true
@@ -33,7 +33,7 @@ func (i *nodeIndex) record(n *fleetNode, slot *Slot, failure *Failure) {
 	n.slot, n.failure = slot, failure
 }
 
-// recordQueued notes that a node is queued.
+// recordQueued records that a node is queued.
 func (i *nodeIndex) recordQueued(n *fleetNode) {
 	i.record(n, n.slot, n.failure)
 	n.queued = true
@@ -47,7 +47,7 @@ func (i *nodeIndex) recordFailures(failures []Failure) {
 	}
 }
 
-// recordLedger notes what a ledger says, as it is.
+// recordLedger records the slots and failures of a ledger unchanged.
 func (i *nodeIndex) recordLedger(l *Ledger) {
 	for k := range l.Slots {
 		switch n := i.lookup(l.Slots[k].Node, l.Slots[k].UID); {
@@ -61,7 +61,7 @@ func (i *nodeIndex) recordLedger(l *Ledger) {
 	i.recordFailures(l.Failures)
 }
 
-// clear forgets what the last decision recorded.
+// clear drops the records of the last decision.
 func (i *nodeIndex) clear() {
 	for _, n := range i.recorded {
 		n.record = record{}

@@ -2,18 +2,18 @@ package rollout
 
 import "github.com/topsops/gcu-operator/pkg/daemonset"
 
-// A node on which a heavy member is outdated is not brought to its target by
-// deleted pods but by an operation (design section 4), which replaces all that is
-// outdated on the node. An operation is prepared first, and takes no slot for that;
-// then it is granted, under a slot that names it. The slot is given back only when
-// the operation has ended: an operation that has ended is never carried out, so who
-// grants it late, because it was interrupted, grants nothing.
+// A node with an outdated heavy member is upgraded by an operation (design section 4), which
+// replaces everything outdated on the node, instead of by deleting pods. An operation is prepared
+// first, without a slot; then it is granted, under a slot that names it. The slot is given back
+// only when the operation has ended. An ended operation is never executed, so a late grant by an
+// interrupted manager has no effect.
 
-// preparation has operations made for the nodes that come next, so many that there is always
-// one that is ready when a slot is free.
+// preparation creates operations for the nodes that come next, enough that one is always ready
+// when a slot becomes free.
 type preparation struct {
 	*roundRobin
-	// ahead are the nodes that are prepared, or will be, and pulling how many pull images.
+	// ahead are the nodes that are prepared or being prepared, pulling counts those pulling
+	// images.
 	ahead   []*fleetNode
 	pulling int
 }
@@ -21,7 +21,7 @@ type preparation struct {
 // maxPulling bounds the nodes that pull images at the same time.
 const maxPulling = 20
 
-// prepare has operations made for the candidates that are not prepared.
+// prepare orders operations for candidates that have none prepared.
 func prepare(r *roundRobin) (orders []Order) {
 	p := preparation{roundRobin: r}
 	p.countAhead()
@@ -62,9 +62,9 @@ func (p *preparation) countAhead() {
 	}
 }
 
-// goesBefore reports whether a node that is prepared, or will be, is there for the next
-// slot that those of a lane could have. One that cannot be started when they can does
-// not keep them from being prepared: then nobody would be ready.
+// goesBefore reports whether a node that is prepared, or will be, competes for the next slot that
+// nodes of a lane could get. One that cannot start when they can must not keep them from being
+// prepared: otherwise none would be ready.
 func (p *preparation) goesBefore(n *fleetNode, l *lane) bool {
 	if n.lane == nil || !n.isStartable() || n.lane.urgency == healthy && l.urgency != healthy {
 		return false
@@ -75,7 +75,7 @@ func (p *preparation) goesBefore(n *fleetNode, l *lane) bool {
 	return n.Pool == l.pool || p.refused[n.lane].reason != ReasonPoolExhausted
 }
 
-// ordersUnderSlots says what the operations of nodes with a slot are to be told.
+// ordersUnderSlots returns the grants and aborts for operations under slots.
 func ordersUnderSlots(d *draft, limit int) (orders []Order) {
 	turns := d.ledger.turns()
 	for i := range d.ledger.Slots {
@@ -100,8 +100,7 @@ func ordersUnderSlots(d *draft, limit int) (orders []Order) {
 	return orders
 }
 
-// withdrawals end operations that nobody grants: nothing is to be replaced on their
-// nodes any more.
+// withdrawals aborts operations that have no slot and are no longer needed on their nodes.
 func withdrawals(f *Fleet) (orders []Order) {
 	for _, n := range f.preparing {
 		if n.slot == nil && n.needsNoOperation() {

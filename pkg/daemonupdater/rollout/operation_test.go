@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// heavyInput is a group of a driver, which is heavy, and an exporter.
+// heavyInput returns a group of a driver, which is heavy, and an exporter.
 func heavyInput(limit int, nodes ...Node) Input {
 	in := inputOf(limit, nodes...)
 	in.Members = []Member{{Key: "kube-system/driver", Target: newHash, Heavy: true}, {Key: "kube-system/exporter", Target: newHash}}
@@ -22,7 +22,7 @@ func heavyInput(limit int, nodes ...Node) Input {
 
 func heavyNode(name string) Node { return nodeOf(name, oldHash, newHash) }
 
-// jobOf is an operation of the group on the way to its targets.
+// jobOf returns an operation of the group for its current targets.
 func jobOf(id string) *Job {
 	return &Job{ID: id, Ours: true, Targets: map[string]string{"kube-system/driver": newHash}, Message: "is at it"}
 }
@@ -49,14 +49,14 @@ func withEnd(n Node, o Outcome) Node {
 	return n
 }
 
-// operating is the slot of a node whose operation was granted a minute ago.
+// operating returns the slot of a node whose operation was granted a minute ago.
 func operating(n Node) Slot {
 	s := slotOf(n, time.Minute)
 	s.Operation, s.Members = "op-"+n.Name, []string{"kube-system/driver"}
 	return s
 }
 
-// orders are written as node:what.
+// ordersOf returns the orders of a decision, written as node:what.
 func ordersOf(d Decision) []string {
 	var orders []string
 	for _, o := range d.Orders {
@@ -76,7 +76,7 @@ type operationCase struct {
 	name string
 	in   Input
 	want said
-	// orders that are given.
+	// orders of the decision.
 	orders []string
 }
 
@@ -89,7 +89,7 @@ func operationCases() []operationCase {
 		}
 		return m
 	}
-	kept := func(n Node) Node { // held, with its device closed: a pod does not come back
+	kept := func(n Node) Node { // kept cordoned with its device closed: a pod does not become available again
 		n.Job, n.Disturbed = &Job{ID: "op-" + n.Name, Ours: true, Granted: true, Held: true}, true
 		n.Pods[1] = Pod{Member: 1}
 		return n
@@ -120,7 +120,7 @@ func operationCases() []operationCase {
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Reason: ReasonOperationFailed, Since: epoch}}
 	pooled := heavyInput(2, inPool(prepared(a), "x"), inPool(b, "y"), inPool(granted(c), "x"), inPool(prepared(heavyNode("d")), "x")).slots(operating(c))
 	pooled.Policy.PoolMaxUnavailable = ptr.To(intstr.FromInt32(1))
-	behind := withEnd(a, Done) // the view shows the driver's pod from before
+	behind := withEnd(a, Done) // stale cache: it still has the old pod of the driver
 	again := withPod(withEnd(heavyNode("a"), Done), func(p *Pod) { p.Created = epoch })
 	done := withEnd(nodeOf("a", newHash, newHash), Done)
 	stalled := jobOf("op-a")

@@ -5,14 +5,13 @@ import (
 	"slices"
 )
 
-// Plan decides which nodes start now, what every node in flight does next, and
-// why every other node waits (design section 3).
+// Plan decides which nodes start now, what every node in flight does next, and why every other
+// node waits (design section 3).
 func Plan(in Input) Decision { return NewFleet(&in).Plan(in) }
 
-// Plan is the decision for the nodes of the fleet, which must have been made
-// with the same Members, strategy and Policy. Its work is that for the nodes in
-// flight, those that failed and those that start. The decision is good until the
-// fleet changes.
+// Plan decides for the nodes of the fleet, which must have been made with the same Members,
+// strategy and Policy. Its cost depends on the nodes that are in flight, failed or starting, not
+// on the size of the fleet. The decision is valid until the fleet changes.
 func (f *Fleet) Plan(in Input) Decision {
 	f.begin(in.Now)
 	d := draftOf(&in, f)
@@ -20,17 +19,17 @@ func (f *Fleet) Plan(in Input) Decision {
 		f.nodes.recordLedger(&d.ledger)
 		return decisionOf(d, budgetsOf(d), explanation{blocked: in.Blocked})
 	}
-	// What earlier decisions began.
+	// Settle what earlier decisions started.
 	unseen, finished := settleSlots(d)
 	settleFailures(d)
 	budgets := budgetsOf(d)
 
-	// What starts.
+	// Start nodes.
 	halted := haltOf(&in.Policy, &d.ledger)
 	waves := followWaves(d)
 	start := startNodes(&gate{d, halted, waves}, budgets)
 
-	// What is done at the nodes that have slots, and at those that are to have one next.
+	// Act on the nodes that have slots, and prepare those that get one next.
 	deletions := nextDeletions(d, budgets.limit)
 	orders := slices.Concat(prepare(start), ordersUnderSlots(d, budgets.limit), withdrawals(f))
 	slices.SortFunc(orders, func(a, b Order) int { return cmp.Compare(a.Node, b.Node) })
@@ -42,7 +41,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	return decision
 }
 
-// decisionOf is a draft as a decision, with a summary of what all nodes are at.
+// decisionOf turns a draft into a decision, with a summary of all nodes.
 func decisionOf(d *draft, b *budgets, e explanation) Decision {
 	waiting := countWaiting(d.fleet, &e)
 	return Decision{

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fleetOf is a group of one member on n nodes in ten zones.
+// fleetOf returns a group of one member on n nodes in ten zones.
 func fleetOf(n, budget int, revision string) Input {
 	nodes := make([]Node, n)
 	for i := range nodes {
@@ -16,8 +16,8 @@ func fleetOf(n, budget int, revision string) Input {
 	return inputOf(budget, nodes...)
 }
 
-// halfWay is a fleet half of which is updated, with the whole budget in flight:
-// every pod in flight is at the target and not available yet.
+// halfWay returns a fleet of which half is updated and the whole budget is in flight: every pod
+// in flight is at the target and not available yet.
 func halfWay(n, budget int) Input {
 	in := fleetOf(n, budget, oldHash)
 	for i := range n / 2 {
@@ -34,7 +34,7 @@ func halfWay(n, budget int) Input {
 	return in
 }
 
-// replaceOn gives a node the successor of its pod.
+// replaceOn replaces the pod of a node by a new one.
 func replaceOn(node *Node) {
 	pod := node.Pods[0]
 	pod.UID, pod.Revision, pod.Available = pod.UID+"'", newHash, false
@@ -57,7 +57,7 @@ func indexOf(nodes []Node, name string) int {
 	return -1
 }
 
-// startedAt returns a node in flight, another one for each number.
+// startedAt returns a different node in flight for each number.
 func startedAt(l *Ledger, number int) string {
 	for i := number; ; i++ {
 		if s := &l.Slots[i%len(l.Slots)]; !s.Queued {
@@ -66,7 +66,7 @@ func startedAt(l *Ledger, number int) string {
 	}
 }
 
-// BenchmarkPlan is one decision from scratch: all nodes are examined.
+// BenchmarkPlan measures one decision from scratch, which examines all nodes.
 func BenchmarkPlan(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		for _, c := range []struct {
@@ -90,9 +90,9 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkEvent is what one node's event costs a fleet that is kept: the pod of
-// a node in flight becomes available, its slot goes to another node, whose pod
-// is replaced. The fleet starts over when half of it is through.
+// BenchmarkEvent measures the cost of one node's event with a fleet that is kept: the pod of a
+// node in flight becomes available, its slot goes to another node, and that node's pod is
+// replaced. The fleet starts over when half of it is updated.
 func BenchmarkEvent(b *testing.B) {
 	for _, n := range []int{1000, 10000, 100000} {
 		for _, c := range []struct {

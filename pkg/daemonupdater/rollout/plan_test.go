@@ -16,7 +16,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const oldHash, newHash = "old", "new"
 
-// nodeOf makes a Ready node whose pods, one per revision given, are available.
+// nodeOf returns a Ready node with an available pod for each given revision.
 func nodeOf(name string, revisions ...string) Node {
 	n := Node{Name: name, UID: types.UID("uid-" + name), Ready: true, ReadySince: epoch.Add(-time.Hour)}
 	for i, r := range revisions {
@@ -51,13 +51,13 @@ func leftOutOf(n Node) Node {
 	return n
 }
 
-// withoutFirst is a group of two members of which the upgrade leaves the first out.
+// withoutFirst excludes the first of two members from the upgrade.
 func withoutFirst(in Input) Input {
 	in.Members = []Member{{Key: "kube-system/a", Target: newHash, LeftOut: true}, {Key: "kube-system/b", Target: newHash}}
 	return in
 }
 
-// inputOf is a group of one member under AdvancedRollingUpdate.
+// inputOf returns a group of one member under AdvancedRollingUpdate.
 func inputOf(limit int, nodes ...Node) Input {
 	return Input{
 		Now:       epoch,
@@ -79,7 +79,7 @@ func (in Input) slots(slots ...Slot) Input {
 	return in
 }
 
-// said is what a test looks at of a decision.
+// said is the part of a decision that a test compares.
 type said struct {
 	Started []string
 	Delete  []string
@@ -310,7 +310,7 @@ func TestPlanReplacesTheMembersOfANodeInOrder(t *testing.T) {
 		d := Plan(in)
 		in.Ledger = d.Ledger
 		pods := in.Nodes[0].Pods
-		for i := range pods { // the world goes on by one step
+		for i := range pods { // advance the cluster by one step
 			if !pods[i].Available && len(d.Delete) > 0 {
 				t.Fatalf("a pod of %s is deleted while that of %s is not available", in.Members[d.Delete[0].Member].Key, in.Members[i].Key)
 			}

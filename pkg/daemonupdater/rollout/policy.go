@@ -7,20 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Policy refines how a group is rolled. The zero value is a rollout without a
-// policy. Waves, the window and the time after a return hold for nodes the
-// operator starts by itself; a person at a node, under OTA, is held to the
-// budgets only.
+// Policy refines the rollout of a group. The zero value is a rollout without a policy. Waves, the
+// window and Returned apply to nodes that the operator starts on its own; requests under OTA are
+// subject to the budgets only.
 type Policy struct {
 	// PoolMaxUnavailable, when set, limits the unavailable nodes of each pool (Node.Pool).
 	PoolMaxUnavailable *intstr.IntOrString
 	// Waves are upgraded one after the other; nodes in none of them come last.
 	Waves []Wave
-	// ControlPlane is the place of control plane nodes in the order.
+	// ControlPlane is the position of control plane nodes in the order.
 	ControlPlane ControlPlane
 	// Returned is how long a node must have been Ready before it is started.
 	Returned time.Duration
-	// Threshold, when set, is how many started nodes must have failed for a halt.
+	// Threshold, when set, is how many started nodes must fail to halt the rollout.
 	Threshold *intstr.IntOrString
 	// Window, when set, limits when nodes are started.
 	Window *Window
@@ -38,7 +37,7 @@ type Wave struct {
 	Manual bool
 }
 
-// selects reports whether a wave may have a node with these labels.
+// selects reports whether a wave may include a node with these labels.
 func (w *Wave) selects(of map[string]string) bool {
 	return w.Selector == nil || w.Selector.Matches(labels.Set(of))
 }
@@ -46,10 +45,10 @@ func (w *Wave) selects(of map[string]string) bool {
 // RestWave names the nodes that are in no wave of the policy.
 const RestWave = "rest"
 
-// ControlPlane is the place of control plane nodes in the order.
+// ControlPlane is the position of control plane nodes in the order.
 type ControlPlane int
 
-// Places of control plane nodes.
+// Positions of control plane nodes.
 const (
 	ControlPlaneAny ControlPlane = iota
 	ControlPlaneFirst

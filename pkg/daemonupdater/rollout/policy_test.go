@@ -21,13 +21,13 @@ func labelled(n Node, key, value string) Node {
 	return n
 }
 
-// withPolicy is a copy of an input with a policy.
+// withPolicy returns a copy of an input with a policy.
 func (in Input) withPolicy(p Policy) Input {
 	in.Policy = p
 	return in
 }
 
-// passed marks waves as complete a while ago.
+// passed marks waves as complete since the given time.
 func (in Input) passed(ago time.Duration, names ...string) Input {
 	for _, name := range names {
 		in.Ledger.Waves = append(in.Ledger.Waves, WaveState{Name: name, Completed: epoch.Add(-ago)})

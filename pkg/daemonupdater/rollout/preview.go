@@ -9,33 +9,33 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Outlook is what a rollout is going to do when nothing goes wrong.
+// Outlook is the expected course of a rollout if nothing fails.
 type Outlook struct {
 	// Steps are the starts of nodes, in order.
 	Steps []Step
-	// InFlight are the nodes that are in flight at the begin, by name; they arrive.
+	// InFlight names the nodes in flight at the beginning, sorted; they finish.
 	InFlight []string
-	// Left are the verdicts on nodes that are not brought to the target, by name.
+	// Left are the verdicts on nodes that do not reach the target, by name.
 	Left []Verdict
 	// Limit is the number of nodes that may be unavailable.
 	Limit int
-	// Took is how long it takes at the usual pace, soaks and windows included; 0 when
-	// the pace is not known.
+	// Took is the total duration at the usual pace, including soaks and windows; 0 when the pace
+	// is unknown.
 	Took time.Duration
 }
 
-// Step is nodes that are started at the same time.
+// Step is a set of nodes that start at the same time.
 type Step struct {
-	// After is how long after the begin.
+	// After is the time since the beginning of the preview.
 	After time.Duration
 	Nodes []string
-	// Wave of the policy that the nodes are in, "" when it has none.
+	// Wave of the policy that the nodes are in, "" for none.
 	Wave string
 }
 
-// Preview plays a rollout to its end with the decisions of Plan, in a world in which
-// every node takes the usual time and nothing fails. Nodes that are offline stay so.
-// A wave that a person has to approve ends it, unless it is approved in the input.
+// Preview simulates a rollout to its end with the decisions of Plan. Every node takes the usual
+// time, nothing fails, and offline nodes stay offline. The preview ends at a wave that needs an
+// approval, unless the input has it.
 func Preview(in Input) Outlook {
 	in.Nodes = withPrepared(in.Nodes)
 	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
@@ -59,7 +59,7 @@ func Preview(in Input) Outlook {
 	return out
 }
 
-// withPrepared returns the nodes with the operations ready that are being prepared.
+// withPrepared returns the nodes with every operation in preparation already prepared.
 func withPrepared(nodes []Node) []Node {
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
@@ -72,10 +72,10 @@ func withPrepared(nodes []Node) []Node {
 	return nodes
 }
 
-// maxSteps bounds a preview: a window that never opens wide enough does not end.
+// maxSteps bounds a preview: with a window that never opens for long enough it would not end.
 const maxSteps = 100_000
 
-// preview is a world that follows decisions.
+// preview is a simulated cluster that follows decisions.
 type preview struct {
 	in    Input
 	fleet *Fleet
@@ -87,7 +87,7 @@ type preview struct {
 	inFlight []string
 }
 
-// note writes down which nodes a decision starts.
+// note records which nodes a decision starts.
 func (p *preview) note(d *Decision) {
 	if p.begin.IsZero() {
 		p.begin = p.in.Now
@@ -122,8 +122,8 @@ func (p *preview) underWay(d *Decision) []string {
 	return names
 }
 
-// prepare lets every operation that was made be prepared at once. It reports whether
-// there was one.
+// prepare completes the preparation of every new operation at once. It reports whether there was
+// any.
 func (p *preview) prepare(d *Decision) bool {
 	prepared := false
 	for _, order := range d.Orders {
@@ -139,8 +139,8 @@ func (p *preview) prepare(d *Decision) bool {
 	return prepared
 }
 
-// finish lets the usual time pass and every started node arrive at its target. It
-// reports whether there was one.
+// finish lets the usual time pass and every started node reach its target. It reports whether
+// there was any.
 func (p *preview) finish(d *Decision) bool {
 	arrived := false
 	now := p.in.Now.Add(p.pace)
@@ -180,7 +180,8 @@ func (p *preview) arrive(pod *Pod, now time.Time) {
 	*pod = Pod{Member: pod.Member, Name: "preview-" + made, UID: types.UID("preview-" + made), Revision: target, Available: true, Created: now}
 }
 
-// wait lets time pass until the decision asks to be made again.
+// wait advances the time to the next recheck that the decision asks for, and reports whether it
+// did.
 func (p *preview) wait(d *Decision) bool {
 	if d.Recheck <= 0 || d.Counts.Pending+d.Counts.Held == 0 {
 		return false
@@ -189,7 +190,7 @@ func (p *preview) wait(d *Decision) bool {
 	return true
 }
 
-// left returns the verdicts on the nodes that have not arrived.
+// left returns the verdicts on the nodes that have not reached the target.
 func (p *preview) left(d *Decision) []Verdict {
 	var left []Verdict
 	for name := range p.fleet.nodes.byName {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// In the middle of a rollout the nodes in flight are told apart from those that follow,
-// and a queued node follows like any other.
+// In the middle of a rollout, InFlight lists the nodes in flight separately from those that
+// follow, and a queued node follows like any other.
 func TestAPreviewInTheMiddleTellsWhoIsInFlight(t *testing.T) {
 	in := inputOf(1, nodeOf("a", oldHash), nodeOf("b", oldHash), nodeOf("c", oldHash), nodeOf("d", newHash))
 	first := Plan(in)

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// told is an outlook in words: nodes by step, and why others are left.
+// told returns the steps of an outlook, and why the other nodes are left.
 func told(o Outlook) (steps []string, left map[string]Reason) {
 	for _, s := range o.Steps {
 		steps = append(steps, fmt.Sprint(s.After, " ", s.Wave, s.Nodes))

@@ -33,7 +33,7 @@ func drawPod(t *rapid.T, node string, member int) Pod {
 	return p
 }
 
-// drawInput draws any group, also ones no sane history leads to.
+// drawInput draws any group, including states that no real history leads to.
 func drawInput(t *rapid.T) Input {
 	members := rapid.IntRange(1, 3).Draw(t, "members")
 	in := Input{
@@ -101,7 +101,7 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
-// allAvailable reports whether a Ready node has every pod available.
+// allAvailable reports whether a node is Ready with every pod available.
 func allAvailable(n Node) bool {
 	for _, p := range n.Pods {
 		if !p.Available || p.Terminating || p.UID == "" {
@@ -111,8 +111,8 @@ func allAvailable(n Node) bool {
 	return n.Ready
 }
 
-// checkBudget: after a healthy node starts, the slots and the Ready nodes that
-// are unavailable are within the limit.
+// checkBudget checks that after a healthy node starts, the slots plus the unavailable Ready nodes
+// are within the limit.
 func checkBudget(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 	used := map[string]bool{}
 	for _, s := range d.Ledger.Slots {
@@ -139,8 +139,8 @@ func checkBudget(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 	}
 }
 
-// checkDeletions: only outdated pods, on Ready nodes, held by a slot that names
-// the pod, at most one a node.
+// checkDeletions checks that only outdated pods are deleted, on Ready nodes, under a slot that
+// names the pod, at most one per node.
 func checkDeletions(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 	intent := map[string]types.UID{}
 	for _, s := range d.Ledger.Slots {
@@ -166,7 +166,7 @@ func checkDeletions(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 	}
 }
 
-// checkStops: nothing starts on offline nodes, or while paused, halted or blocked.
+// checkStops checks that nothing starts on offline nodes, or while paused, halted or blocked.
 func checkStops(t *rapid.T, in Input, d Decision) {
 	stopped := in.Settings.Paused || d.Halted != "" || in.Blocked != nil
 	if stopped && len(d.Started) > 0 {

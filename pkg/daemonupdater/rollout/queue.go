@@ -7,22 +7,21 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// A start costs a write of the ledger, which comes before it. So that this is not
-// one write per node, a decision that starts nodes also queues some: their slots
-// are stored, with the pod each may delete, and they are started later, without a
-// write, as soon as there is room. Slots have turns. A healthy node is made
-// unavailable only while fewer slots than the limit have earlier turns; so two
-// managers that act on one ledger, or on an old one, stay within the limit
-// together: each counts at least the nodes that the other may have started.
+// A start costs a write of the ledger, which comes first. To avoid one write per node, a decision
+// that starts nodes also queues some: their slots are stored, with the pod that each may delete,
+// and they start later, without another write, as soon as the budget allows. Slots have turns. A
+// healthy node is made unavailable only while fewer slots than the limit have earlier turns. So
+// two managers that act on the same ledger, or on an old one, stay within the limit together:
+// each counts at least the nodes that the other may have started.
 
-// queue starts queued nodes in their turn, and queues others.
+// queue starts queued nodes in their turn, and queues more.
 type queue struct {
 	*starts
 	gate *gate
 }
 
-// serveQueued takes slots back from queued nodes that may not be started any more,
-// and starts others in their turn while there is room.
+// serveQueued takes the slots of queued nodes that may no longer start, and starts others in
+// their turn while the budget allows.
 func (q queue) serveQueued() {
 	slots := q.ledger.Slots
 	slices.SortFunc(slots, func(a, b Slot) int { return cmp.Compare(a.Turn, b.Turn) })
@@ -43,8 +42,8 @@ func (q queue) serveQueued() {
 	q.ledger.Slots = kept
 }
 
-// serveSlot starts a queued node, behind so many others, when it may be. It
-// reports whether the node keeps its slot.
+// serveSlot starts a queued node if it may start; behind is the number of slots with earlier
+// turns. It reports whether the node keeps its slot.
 func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 	if !q.mayStay(n) {
 		if q.fence.isRuledOut(slot, n) {
@@ -60,8 +59,8 @@ func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 	return true
 }
 
-// requeue puts a started node back that is available and has to wait: the limit
-// was lowered, or somebody else had replaced a pod on it while it was queued.
+// requeue queues a started node again if it is available and has to wait: the limit was lowered,
+// or someone else replaced a pod on it while it was queued.
 func (q queue) requeue(slot *Slot, n *fleetNode) {
 	pod := n.nextPod()
 	if pod == nil || slot.Operation != "" || !n.available || !q.fence.isRuledOut(slot, n) {
@@ -74,8 +73,7 @@ func (q queue) requeue(slot *Slot, n *fleetNode) {
 	q.fleet.nodes.recordQueued(n)
 }
 
-// mayStay reports whether a queued node may be started as far as everything but
-// room is concerned.
+// mayStay reports whether nothing but the budget keeps a queued node from starting.
 func (q queue) mayStay(n *fleetNode) bool {
 	if q.gate.isClosed() || n.lane == nil || n.heavy || n.failure != nil {
 		return false
@@ -87,8 +85,8 @@ func (q queue) mayStay(n *fleetNode) bool {
 // maxQueued bounds the queue.
 const maxQueued = 100
 
-// room is how many more nodes may be queued. Under OTA there is a person for each,
-// and with pools a queued node would stand in the way of those of other pools.
+// room returns how many more nodes may be queued. OTA queues none, because each start is
+// someone's request; with pool limits a queued node would block those of other pools.
 func (q queue) room() int {
 	if q.in.Settings.Strategy == daemonset.OTA || q.in.Policy.PoolMaxUnavailable != nil {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// fleetInVersions is n outdated nodes n0, n1, … whose pods have versions.
+// fleetInVersions returns n outdated nodes n0, n1, … whose pods have a resourceVersion.
 func fleetInVersions(n int) []Node {
 	var nodes []Node
 	for i := range n {
@@ -20,7 +20,7 @@ func fleetInVersions(n int) []Node {
 	return nodes
 }
 
-// finish gives a node the successor of its pod, available.
+// finish replaces the pod of a node by an available one at the target.
 func finish(in *Input, name string) {
 	node := &in.Nodes[indexOf(in.Nodes, name)]
 	replaceOn(node)
@@ -38,7 +38,7 @@ func queued(d Decision) []string {
 	return names
 }
 
-// startedTwo is a group of six nodes of which two were started and two are queued.
+// startedTwo returns a group of six nodes of which two are started and two queued.
 func startedTwo(t *testing.T) (in Input, d Decision) {
 	t.Helper()
 	in = inputOf(2, fleetInVersions(6)...)
@@ -47,7 +47,7 @@ func startedTwo(t *testing.T) (in Input, d Decision) {
 		t.Fatalf("started %v, queued %v; want two of each", d.Started, queued(d))
 	}
 	in.Ledger = d.Ledger
-	for _, x := range d.Delete { // the world does what was decided
+	for _, x := range d.Delete { // carry out the decision
 		node := &in.Nodes[indexOf(in.Nodes, x.Node)]
 		*node = terminating(*node)
 		node.Pods[0].Version = "500"
@@ -146,8 +146,8 @@ func TestANodeThatSomebodyStartedIsNotQueuedAnyMore(t *testing.T) {
 	}
 }
 
-// TestANodeStaysQueuedWhileWhatIsSeenOfItIsOlderThanItsSlot: the pod that the slot
-// names is not seen yet, which is not to say that somebody deleted it.
+// TestANodeStaysQueuedWhileWhatIsSeenOfItIsOlderThanItsSlot: the pod that the slot names is not
+// in the cache yet, which does not mean that it was deleted.
 func TestANodeStaysQueuedWhileWhatIsSeenOfItIsOlderThanItsSlot(t *testing.T) {
 	in, first := startedTwo(t)
 	name := queued(first)[0]
@@ -160,8 +160,7 @@ func TestANodeStaysQueuedWhileWhatIsSeenOfItIsOlderThanItsSlot(t *testing.T) {
 	}
 }
 
-// TestSlotsThatAreGivenBackUnseenAreNamed: the view may be behind, so that this has
-// to be made certain.
+// TestSlotsThatAreGivenBackUnseenAreNamed: the cache may be stale, so this needs a live read.
 func TestSlotsThatAreGivenBackUnseenAreNamed(t *testing.T) {
 	in, first := startedTwo(t)
 	gone, again := queued(first)[0], first.Started[0]
@@ -220,8 +219,8 @@ func TestNothingIsQueuedWithPools(t *testing.T) {
 	}
 }
 
-// TestANodeIsNotStartedOutOfTurn: a node ahead in the queue cannot be started, and
-// somebody may have started it all the same, for its pod is as its slot names it.
+// TestANodeIsNotStartedOutOfTurn: a node ahead in the queue cannot start now, but another manager
+// may have started it, since its pod is still the one its slot names.
 func TestANodeIsNotStartedOutOfTurn(t *testing.T) {
 	in, first := startedTwo(t)
 	finish(&in, first.Started[0])

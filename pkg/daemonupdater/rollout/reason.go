@@ -33,28 +33,29 @@ const (
 	// ReasonOperating: an operation is at work on the node.
 	ReasonOperating Reason = "Operating"
 
-	// Pending: for room, or for the node's own pods.
+	// Pending: for the budget, or for the node's own pods.
 	ReasonBudgetExhausted Reason = "BudgetExhausted"
 	// ReasonPoolExhausted: the budget of the node's own pool is used up.
 	ReasonPoolExhausted Reason = "PoolBudgetExhausted"
-	// ReasonQueued: the node has its turn when there is room.
+	// ReasonQueued: the node starts in its turn as soon as the budget allows.
 	ReasonQueued      Reason = "Queued"
 	ReasonUnavailable Reason = "Unavailable"
 	// ReasonPreparing: the node is checked, and images are pulled, before it gets a slot.
 	ReasonPreparing Reason = "Preparing"
-	// ReasonNodeBusy: an operation of another group is at work on the node.
+	// ReasonNodeBusy: the node has an operation of another group.
 	ReasonNodeBusy Reason = "NodeBusy"
-	// ReasonDeferred: the last operation could not be done, for no fault of the version.
+	// ReasonDeferred: the last operation could not be completed, for a reason other than the
+	// version.
 	ReasonDeferred Reason = "Deferred"
 
-	// Held: by policy, or until a person does something.
+	// Held: by policy, or until a person acts.
 	// ReasonWaveNotReached, ReasonSoaking and ReasonAwaitingApproval: the waves of the policy.
 	ReasonWaveNotReached   Reason = "WaveNotReached"
 	ReasonSoaking          Reason = "Soaking"
 	ReasonAwaitingApproval Reason = "AwaitingApproval"
 	// ReasonRecentlyReturned: the node has not been Ready for long enough.
 	ReasonRecentlyReturned Reason = "RecentlyReturned"
-	// ReasonOutsideWindow: the maintenance window is closed or too short.
+	// ReasonOutsideWindow: the maintenance window is closed or closes too soon.
 	ReasonOutsideWindow   Reason = "OutsideMaintenanceWindow"
 	ReasonHalted          Reason = "Halted"
 	ReasonPaused          Reason = "Paused"
@@ -62,13 +63,13 @@ const (
 	ReasonAwaitingRequest Reason = "AwaitingRequest"
 	// ReasonLeftOut: the upgrade is limited to other nodes or components.
 	ReasonLeftOut Reason = "LeftOut"
-	// ReasonNodeHeld: the person at the node or an administrator wants it left alone.
+	// ReasonNodeHeld: a hold of an administrator, or one set on the node, excludes it.
 	ReasonNodeHeld Reason = "NodeHeld"
 
 	// Skipped.
 	ReasonNodeOffline Reason = "NodeOffline"
 
-	// Failed; ReasonNodeLost as well.
+	// Failed; also ReasonNodeLost.
 	ReasonCrashLooping             Reason = "CrashLooping"
 	ReasonProgressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	// ReasonOperationFailed, ReasonOperationAborted, ReasonQuarantined: how the
@@ -78,8 +79,8 @@ const (
 	ReasonQuarantined      Reason = "Quarantined"
 )
 
-// State is that of a node that waits for a reason: pending when it waits for
-// room or for its own pods, held when it waits for a person or by policy.
+// State returns the state of a node that waits for this reason: pending for the budget or its own
+// pods, held for a person or by policy.
 func (r Reason) State() State {
 	switch r {
 	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred:
@@ -88,7 +89,7 @@ func (r Reason) State() State {
 	return Held
 }
 
-// isForPeople reports whether nodes that wait for this reason wait for a person.
+// isForPeople reports whether nodes with this reason wait for a person.
 func (r Reason) isForPeople() bool {
 	switch r {
 	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld:

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// roundRobin gives slots to candidates while policy and budgets allow: priority by
-// priority, and within one from each lane in turn.
+// roundRobin gives slots to candidates while policy and budgets allow: priority by priority, and
+// from each lane of a priority in turn.
 type roundRobin struct {
 	queue
-	// refused says, for lanes, why no more of their candidates are started.
+	// refused is why no more candidates of a lane start.
 	refused map[*lane]refusal
-	// unprepared are candidates that need an operation which is not ready.
+	// unprepared are the candidates that need an operation and have none ready.
 	unprepared []candidates
 }
 
@@ -57,7 +57,7 @@ func (r *roundRobin) servePriority(open []*cursor) {
 	}
 }
 
-// serveInTurn starts nodes from lanes in turn until each is empty or a budget is used up.
+// serveInTurn starts nodes from lanes in turn until all are empty or a budget is used up.
 func (r *roundRobin) serveInTurn(open []*cursor) {
 	for len(open) > 0 {
 		open = slices.DeleteFunc(open, func(c *cursor) bool {

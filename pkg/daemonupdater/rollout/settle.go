@@ -6,11 +6,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// settlement keeps each slot of the ledger, gives it back, or has its node fail.
+// settlement keeps each slot of the ledger, gives it back, or fails its node.
 type settlement struct {
 	*draft
-	// unseen are slots that were given back because their nodes are not seen, and finished
-	// how long nodes took that reached the target.
+	// unseen are slots given back because their nodes are not seen; finished is how long nodes
+	// took that reached the target.
 	unseen   []Slot
 	finished []time.Duration
 }
@@ -36,8 +36,8 @@ func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
 
 func (s *settlement) keep(slot *Slot) { s.ledger.Slots = append(s.ledger.Slots, *slot) }
 
-// giveBack takes the slot of a node back. When the node finished at its target, the time it
-// took goes into the usual duration: a moving average, so that it follows a change of pace.
+// giveBack frees the slot of a node. If the node finished at its target, its duration enters the
+// usual duration, a moving average that follows a change of pace.
 func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
 	if n.hasRecovered() && slot.Revision == s.in.Revision {
 		took := max(s.in.Now.Sub(slot.Since), time.Second)
@@ -51,7 +51,7 @@ func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
 	s.fleet.nodes.record(n, nil, nil)
 }
 
-// usualWeight is the weight of the past in the moving average.
+// usualWeight is the inverse of the weight of a new duration in the moving average.
 const usualWeight = 8
 
 // keepUntilDeadline keeps the slot of a node that was started at since, unless the node has
@@ -69,9 +69,9 @@ func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode
 	}
 }
 
-// staysQueued reports whether nothing is to be done yet about the slot of a queued node. When
-// the pod it names is seen no more, somebody started the node; one that is older than the
-// slot says nothing about that.
+// staysQueued reports whether the slot of a queued node stays queued. If the pod it names is gone
+// or terminating, the node has been started; a cached pod older than the slot does not prove
+// that.
 func (s *settlement) staysQueued(slot *Slot, n *fleetNode) bool {
 	pod := namedPod(slot, n)
 	if pod != nil && (isOlder(pod.Version, slot.PodVersion) || pod.UID == slot.Pod && !pod.Terminating) {
@@ -84,8 +84,7 @@ func (s *settlement) staysQueued(slot *Slot, n *fleetNode) bool {
 	return false
 }
 
-// settleStarted settles the slot of a node that was started; n is nil when the Node object
-// is gone.
+// settleStarted settles the slot of a started node; n is nil when the Node object is gone.
 func (s *settlement) settleStarted(slot Slot, n *fleetNode) {
 	if n != nil && s.settleAtOnce(&slot, n) {
 		return
@@ -96,12 +95,12 @@ func (s *settlement) settleStarted(slot Slot, n *fleetNode) {
 	s.keepUntilDeadline(&slot, slot.Since, n)
 }
 
-// settleAtOnce takes a slot back that is not needed any more, or has an operation do what
-// is left to do under it. It reports whether that settles the slot.
+// settleAtOnce frees a slot that is no longer needed, or starts an operation under it for the
+// remaining work. It reports whether the slot is settled.
 func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 	s.fleet.nodes.record(n, slot, nil)
 	retargeted := slot.Revision != s.in.Revision
-	needsOperation := n.heavy && n.Ready && !n.absent // the pod that the slot names may be there still
+	needsOperation := n.heavy && n.Ready && !n.absent // the pod that the slot names may still be there
 	over := n.isFinished() || (retargeted && n.isIdle(slot)) || (needsOperation && n.available) ||
 		(n.Ready && n.isBusy()) || s.in.Settings.Strategy == daemonset.NoStrategy
 	switch {
@@ -117,12 +116,12 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 	return false
 }
 
-// settleOperation settles the slot of a node whose operation does all that is done under it.
+// settleOperation settles the slot of a node whose operation does all the work under it.
 func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	s.fleet.nodes.record(n, &slot, nil)
 	switch end := endOf(slot.Operation, n.Ended); {
 	case end == nil && n.Ready && n.isBusy():
-		s.fleet.nodes.record(n, nil, nil) // it cannot be made: another group was first
+		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
 	case end == nil:
 		s.keep(&slot)
 	case end.Outcome == Done:
@@ -132,8 +131,8 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	}
 }
 
-// settleNotDone settles the slot of an operation that ended before it was done: its node
-// failed unless the outcome says nothing of the version.
+// settleNotDone settles the slot of an operation that ended without success: its node failed
+// unless the outcome says nothing about the version.
 func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 	reason := failureReasons[end.Outcome]
 	counts := reason != "" && slot.Revision == s.in.Revision
@@ -147,7 +146,7 @@ func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 	}
 }
 
-// failureReasons are those of the outcomes that are failures of the node.
+// failureReasons are the reasons for the outcomes that fail the node.
 var failureReasons = map[Outcome]Reason{
 	Broken:      ReasonOperationFailed,
 	Lost:        ReasonNodeLost,
@@ -155,8 +154,8 @@ var failureReasons = map[Outcome]Reason{
 	Stopped:     ReasonOperationAborted,
 }
 
-// settleDone settles the slot of an operation that is done. What the operation did
-// not replace, because it is of no component that it knows, is replaced after it.
+// settleDone settles the slot of an operation that is done. Pods of components that the operation
+// does not know are replaced afterwards.
 func (s *settlement) settleDone(slot *Slot, n *fleetNode, end *End) {
 	over := n.isFinished() || slot.Revision != s.in.Revision || n.needsAnotherOperation(slot) || s.in.Settings.Strategy == daemonset.NoStrategy
 	if over && s.fence.isRuledOut(slot, n) {
@@ -166,10 +165,10 @@ func (s *settlement) settleDone(slot *Slot, n *fleetNode, end *End) {
 	s.keepUntilDeadline(slot, later(slot.Since, end.Time), n)
 }
 
-// goesOn reports whether a node keeps its slot though its operation ended for nothing:
-// what that began is not over while the node is unavailable. It gets another operation
-// at once, or what is light follows; an offline node keeps the slot for as long as one
-// that was lost.
+// goesOn reports whether a node keeps its slot although its operation ended without a result for
+// this revision: while the node is unavailable, the disruption it caused is not over. The node
+// gets another operation at once, or its remaining pods follow within a deadline; an offline node
+// has as long as one that was lost.
 func (s *settlement) goesOn(slot *Slot, n *fleetNode, end *End) bool {
 	switch {
 	case n.available || s.in.Settings.Strategy == daemonset.NoStrategy || n.isBusy() || n.Retry.After(s.in.Now):
@@ -186,8 +185,8 @@ func (s *settlement) goesOn(slot *Slot, n *fleetNode, end *End) bool {
 	return left > 0
 }
 
-// operateOn gives a node that is out of service already an operation of its own, in the
-// slot that it has: it is not prepared first. It reports whether the node has one to be done.
+// operateOn gives a node that is already out of service an operation under its existing slot,
+// without preparation. It reports whether it did.
 func (s *settlement) operateOn(slot *Slot, n *fleetNode) bool {
 	if !n.replaceable || n.Retry.After(s.in.Now) || n.Job.isOfAnotherGroup() {
 		return false

@@ -11,7 +11,7 @@ type starts struct {
 	lastTurn int64
 }
 
-// newSlot makes the slot of a node, which is behind all others.
+// newSlot returns a slot for a node, with the last turn.
 func (s *starts) newSlot(n *fleetNode) Slot {
 	s.lastTurn++
 	return Slot{Node: n.Name, UID: n.UID, Since: s.in.Now, Revision: s.in.Revision, Turn: s.lastTurn}
@@ -38,9 +38,8 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	s.names = append(s.names, n.Name)
 }
 
-// operationOf is the operation of a node that is started: the one that was
-// prepared, or one that goes on without a slot that is known, or a new one. "" for a
-// node where pods are just deleted.
+// operationOf returns the operation of a node that is started: the one that is prepared, or one
+// at work without a known slot, or a new one; "" when pods are just deleted.
 func (s *starts) operationOf(n *fleetNode) string {
 	switch {
 	case !n.heavy:

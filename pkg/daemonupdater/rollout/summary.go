@@ -34,14 +34,14 @@ type Waiting struct {
 	Reason Reason
 	// State is Pending or Held.
 	State State
-	// Message is that of one of the nodes.
+	// Message is the message of one of these nodes.
 	Message string
-	// Nodes is how many wait for this reason.
+	// Nodes is how many nodes wait for this reason.
 	Nodes int
 }
 
-// countWaiting sums up why nodes wait, the most common reason first: each group
-// of nodes that are alike is asked once.
+// countWaiting sums up why nodes wait, the most common reason first. Nodes of a lane or phase
+// wait for the same reason, so it evaluates one of each.
 func countWaiting(f *Fleet, e *explanation) []Waiting {
 	w := waitingList{explanation: e}
 	left := f.all.byPhase
@@ -77,7 +77,7 @@ type waitingList struct {
 	list []Waiting
 }
 
-// add counts some nodes like one of them.
+// add counts nodes that wait for the same reason as one of them.
 func (w *waitingList) add(nodes int, like *fleetNode) {
 	if nodes == 0 {
 		return
@@ -92,7 +92,7 @@ func (w *waitingList) add(nodes int, like *fleetNode) {
 	w.list = append(w.list, Waiting{Reason: reason, State: reason.State(), Message: message, Nodes: nodes})
 }
 
-// exampleOf returns a node in a phase that is not in a lane, for its words.
+// exampleOf returns a node that stands for a phase without lanes.
 func exampleOf(f *Fleet, p phase) *fleetNode {
 	like := &fleetNode{group: &f.group, facts: facts{phase: p}}
 	if tree := f.byPhase[p]; tree != nil {

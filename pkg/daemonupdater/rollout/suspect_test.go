@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// offlineAfterUpdate went offline a while after its new pod was made, and is offline now.
+// offlineAfterUpdate returns an offline node that went offline some time after its new pod was
+// created.
 func offlineAfterUpdate(name string, after time.Duration) Node {
 	n := withPod(offline(nodeOf(name, newHash)), func(p *Pod) { p.Available = false })
 	n.Pods[0].Created = n.ReadySince.Add(-after)

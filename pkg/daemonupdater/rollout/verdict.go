@@ -17,7 +17,7 @@ type Verdict struct {
 	Since time.Time
 }
 
-// explanation is what a decision knows of why nodes are not started.
+// explanation is what a decision knows about why nodes do not start.
 type explanation struct {
 	blocked *Blocked
 	paused  bool
@@ -27,7 +27,7 @@ type explanation struct {
 	refused  map[*lane]refusal
 }
 
-// verdict says how a node stands.
+// verdict returns the state of a node, and why.
 func (e *explanation) verdict(n *fleetNode) Verdict {
 	v := Verdict{Node: n.Name}
 	switch {
@@ -48,7 +48,7 @@ func (e *explanation) verdict(n *fleetNode) Verdict {
 	return v
 }
 
-// waitsFor says why a Ready node with something left to do is not being upgraded.
+// waitsFor returns why a Ready node with work left is not being upgraded.
 func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	if e.blocked != nil {
 		return ReasonBlocked, e.blocked.Message
@@ -79,8 +79,8 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	return ReasonUnavailable, message
 }
 
-// keptBack says why a node would not be upgraded whatever the rollout allows; ""
-// when it would.
+// keptBack returns why a node would not be upgraded even if the rollout allowed it; "" if it
+// would.
 func keptBack(n *fleetNode) (Reason, string) {
 	switch n.phase {
 	case phaseBusy:

@@ -9,15 +9,15 @@ import (
 
 // waveProgress is how far the rollout may go.
 type waveProgress struct {
-	// reached is the index of the last wave whose nodes may be started.
+	// reached is the index of the last wave whose nodes may start.
 	reached int
 	// reason and why say what the next wave waits for.
 	reason Reason
 	why    string
 }
 
-// followWaves counts the waves, notes which are complete, and finds how far the
-// rollout may go.
+// followWaves counts the waves, records which are complete, and returns how far the rollout may
+// go.
 func followWaves(d *draft) waveProgress {
 	names := make([]string, 0, len(d.in.Policy.Waves)+1)
 	for i := range d.in.Policy.Waves {
@@ -32,7 +32,7 @@ func followWaves(d *draft) waveProgress {
 		state.Name, state.Completed = names[i], completedBefore(d.in, names[i])
 		state.Total, state.Updated = c.nodes, c.byPhase[phaseUpdated]
 		updated += state.Updated
-		nobody := c.nodes == c.byPhase[phaseExcluded] // there is none that could prove it
+		nobody := c.nodes == c.byPhase[phaseExcluded] // no node takes part that could prove the version
 		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (updated > 0 || nobody) {
 			state.Completed = d.in.Now
 		}
@@ -49,14 +49,14 @@ func unfinishedInWaves(f *Fleet) []int {
 	}
 	for _, n := range f.nodes.recorded {
 		if n.phase == phaseOffline && (n.slot != nil || n.failure != nil) || n.phase == phaseExcluded && n.slot != nil {
-			unfinished[n.wave]++ // it was touched: the wave waits for it
+			unfinished[n.wave]++ // it was touched, so the wave waits for it
 		}
 	}
 	return unfinished
 }
 
-// completedBefore is when a wave was completed at this revision, by an upgrade with this
-// limit, zero when it was not.
+// completedBefore returns when a wave was completed at this revision by an upgrade with this
+// limit, zero if it was not.
 func completedBefore(in *Input, wave string) time.Time {
 	if in.Ledger.Revision != in.Revision || in.Ledger.Limit != remembered(in.Settings.Only) {
 		return time.Time{}
@@ -69,10 +69,11 @@ func completedBefore(in *Input, wave string) time.Time {
 	return time.Time{}
 }
 
-// maxLimit is how much of a limit is remembered as it is: it may name thousands of nodes.
+// maxLimit is the length up to which a limit is stored unchanged: it may name thousands of nodes.
 const maxLimit = 256
 
-// remembered is what a ledger keeps of a limit: a long one by its begin and its hash.
+// remembered returns what the ledger stores of a limit: of a long one, its beginning and its
+// hash.
 func remembered(only string) string {
 	if len(only) <= maxLimit {
 		return only
@@ -81,7 +82,7 @@ func remembered(only string) string {
 	return only[:maxLimit/2] + "… " + hex.EncodeToString(sum[:8])
 }
 
-// reachWave says how far the rollout may go, and why not farther.
+// reachWave returns how far the rollout may go, and why not farther.
 func reachWave(d *draft) (w waveProgress) {
 	for ; ; w.reached++ {
 		if why := approvalMissing(d.in, w.reached); why != "" {
@@ -99,7 +100,7 @@ func reachWave(d *draft) (w waveProgress) {
 		}
 		soaked := state.Completed.Add(d.in.Policy.Waves[w.reached].Soak)
 		if c := &d.fleet.waves[w.reached]; c.leftOut > 0 && c.leftOut == c.nodes {
-			continue // there is nothing in it that could show
+			continue // no node takes part, so there is nothing to soak
 		}
 		if left := soaked.Sub(d.in.Now); left > 0 {
 			w.reason, w.why = ReasonSoaking, fmt.Sprintf("wave %s is complete and soaks until %s", state.Name, soaked.UTC().Format(time.RFC3339))
@@ -109,7 +110,7 @@ func reachWave(d *draft) (w waveProgress) {
 	}
 }
 
-// approvalMissing says what to do when a wave needs an approval it does not have.
+// approvalMissing returns what to approve when a wave lacks a required approval, "" otherwise.
 func approvalMissing(in *Input, wave int) string {
 	if wave >= len(in.Policy.Waves) || !in.Policy.Waves[wave].Manual || in.Policy.Approved[in.Policy.Waves[wave].Name] {
 		return ""

@@ -15,12 +15,12 @@ type Window struct {
 	Zone *time.Location
 }
 
-// searchedDays is how many days around today a window is looked for: more than
-// the longest window and the longest pause between two.
+// searchedDays is how many days before and after today are searched for a window: more than the
+// longest window and the longest gap between two.
 const searchedDays = 8
 
-// at reports whether the window is open at a moment in a zone, and when that
-// changes: its end, joined with windows that begin before it, or its next start.
+// at reports whether the window is open at a time in a zone, and when that changes: at its end,
+// including windows that begin before it, or at its next start.
 func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time.Time) {
 	local := now.In(zone)
 	for day := -searchedDays; day <= searchedDays; day++ {
@@ -40,8 +40,8 @@ func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time
 	return open, changes
 }
 
-// startOn is the moment of the window's time of day, some days from a date. A
-// time of day that daylight saving skips is the moment just after the gap.
+// startOn returns the start time of the window, the given number of days from a date. A time of
+// day that daylight saving skips becomes the moment just after the gap.
 func (w *Window) startOn(local time.Time, day int, zone *time.Location) time.Time {
 	minutes := int(w.Start / time.Minute)
 	return time.Date(local.Year(), local.Month(), local.Day()+day, minutes/60, minutes%60, 0, 0, zone)
@@ -51,7 +51,7 @@ func (w *Window) opensOn(start time.Time) bool {
 	return len(w.Days) == 0 || w.Days[start.Weekday()]
 }
 
-// later returns the later of two moments.
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

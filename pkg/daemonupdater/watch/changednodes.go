@@ -8,14 +8,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
-// ChangedNodes remembers, per group, which nodes events were about since the last
-// pass. It is safe for concurrent use.
+// ChangedNodes records, per group, the nodes of events since the last pass. It is safe for
+// concurrent use.
 type ChangedNodes struct {
 	mu    sync.Mutex
 	names map[observed.Group]map[string]bool
 }
 
-// Add notes that an event was about a node.
+// Add records an event about a node.
 func (c *ChangedNodes) Add(g observed.Group, node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +28,7 @@ func (c *ChangedNodes) Add(g observed.Group, node string) {
 	c.names[g][node] = true
 }
 
-// Take returns the nodes of a group, sorted, and forgets them.
+// Take returns and clears the nodes of a group, sorted.
 func (c *ChangedNodes) Take(g observed.Group) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,17 +17,17 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
-// Groups tells which groups an event wakes, and notes which nodes it is about.
+// Groups maps events to the groups they enqueue, and records the nodes they are about.
 type Groups struct {
 	client.Reader
-	// Namespace holds the DaemonRollouts of GcuResources.
+	// Namespace is that of the DaemonRollouts of GcuResources.
 	Namespace string
-	// Changed notes the nodes.
+	// Changed records the nodes.
 	Changed *ChangedNodes
 }
 
-// OfPod returns the group of the DaemonSet that controls a pod, and notes
-// that the pod's node is to be read again.
+// OfPod returns the group of the DaemonSet that controls a pod, and marks the pod's node to be
+// read again.
 func (w Groups) OfPod(ctx context.Context, object client.Object) []observed.Group {
 	groups := w.OfController(ctx, object)
 	for _, g := range groups {
@@ -45,13 +45,13 @@ func (w Groups) OfController(ctx context.Context, object client.Object) []observ
 	var ds appsv1.DaemonSet
 	key := client.ObjectKey{Namespace: object.GetNamespace(), Name: ref.Name}
 	if err := w.Get(ctx, key, &ds, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // not in the cache: its own event will come
+		return nil // not in the cache: its own event will follow
 	}
 	return []observed.Group{observed.GroupOf(&ds)}
 }
 
-// OnNode returns every group that has a strategy or claims to have one,
-// and notes that the node is to be read again.
+// OnNode returns every group that has a strategy or an invalid setting, and marks the node to be
+// read again.
 func (w Groups) OnNode(ctx context.Context, node client.Object) []observed.Group {
 	groups := w.with(ctx, controlled)
 	for _, g := range groups {
@@ -60,7 +60,7 @@ func (w Groups) OnNode(ctx context.Context, node client.Object) []observed.Group
 	return groups
 }
 
-// controlled reports whether a DaemonSet has a strategy or claims to have one.
+// controlled reports whether a DaemonSet has a strategy or an invalid setting.
 func controlled(s daemonset.Settings, err error) bool {
 	return err != nil || s.Strategy != daemonset.NoStrategy
 }
@@ -87,11 +87,10 @@ func (w Groups) with(ctx context.Context, which func(daemonset.Settings, error) 
 	return slices.Collect(maps.Keys(groups))
 }
 
-// AskedFor returns the groups of the DaemonSets a node asks for or pulls images
-// for, and, when an operation is on the node, which others keep off, or somebody holds
-// it, all, with
-// the one that the operation belongs to, which may have no strategy any more, or be
-// gone. It notes that the node is to be read again.
+// AskedFor returns the groups that a NodeUpgrade concerns, and marks its node to be read again:
+// those of the DaemonSets it requests or pulls images for. If the node has an operation or a
+// hold, it adds all groups with a strategy, because they have to keep off the node, and the owner
+// of the operation, which may have no strategy any more or be gone.
 func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.Group {
 	groups := map[observed.Group]bool{}
 	u := object.(*topsv1.NodeUpgrade)
@@ -124,7 +123,7 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 	return slices.Collect(maps.Keys(groups))
 }
 
-// named returns the group of a DaemonSet, and whether that very one is there.
+// named returns the group of a DaemonSet, and reports whether that very DaemonSet exists.
 func (w Groups) named(ctx context.Context, ref topsv1.NamespacedRef) (g observed.Group, alive bool) {
 	var ds appsv1.DaemonSet
 	err := w.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &ds, client.UnsafeDisableDeepCopy)
@@ -134,16 +133,16 @@ func (w Groups) named(ctx context.Context, ref topsv1.NamespacedRef) (g observed
 	return observed.GroupOf(&ds), true
 }
 
-// addOwner adds the group of an operation, which names its rollout: only GcuResources
-// have operations, and their rollouts are in the operator's namespace.
+// addOwner adds the group of an operation by the name of its rollout. Only GcuResources have
+// operations, and their rollouts are in the operator's namespace.
 func (w Groups) addOwner(groups map[observed.Group]bool, rollout string) {
 	if name, ours := strings.CutPrefix(rollout, w.Namespace+"/"); ours {
 		groups[observed.Group{Kind: observed.KindGcuResource, Name: name}] = true
 	}
 }
 
-// Own is a DaemonSet as a group of its own: when it is gone, the requests
-// for it are answered there, whatever group it belonged to.
+// Own returns a DaemonSet as a group of its own: after its deletion, requests for it are answered
+// there, whatever group it belonged to.
 func Own(_ context.Context, object client.Object) []observed.Group {
 	return []observed.Group{{Kind: observed.KindDaemonSet, Namespace: object.GetNamespace(), Name: object.GetName()}}
 }

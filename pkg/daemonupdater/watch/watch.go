@@ -1,5 +1,5 @@
-// Package watch wakes rollout groups: by everything that a rollout looks at. Nothing
-// depends on another controller happening to write a status.
+// Package watch enqueues rollout groups on changes of everything that a rollout depends on.
+// Nothing relies on another controller happening to write a status.
 package watch
 
 import (
@@ -42,15 +42,15 @@ func enqueue(groups func(context.Context, client.Object) []observed.Group) handl
 	return handler.TypedEnqueueRequestsFromMapFunc(groups)
 }
 
-// A pass waits for more events of pods: there are several for each pod that is
-// replaced, and many pods at once. Only one of them makes room for another node,
-// that the pod is Ready; what the others say is in time for a report.
+// A pass waits for more pod events: every replaced pod has several, and many pods change at once.
+// Only a pod that became Ready frees the budget for another node; the other events matter for
+// reports only, so they may wait longer.
 const (
 	gatherReady = 10 * time.Millisecond
 	gatherRest  = 200 * time.Millisecond
 )
 
-// enqueueSoon is enqueue for events of pods.
+// enqueueSoon is enqueue with a delay for pod events.
 func enqueueSoon(groups func(context.Context, client.Object) []observed.Group) handler.TypedEventHandler[client.Object, observed.Group] {
 	type queue = workqueue.TypedRateLimitingInterface[observed.Group]
 	add := func(ctx context.Context, q queue, soon time.Duration, objects ...client.Object) {
@@ -74,8 +74,8 @@ func enqueueSoon(groups func(context.Context, client.Object) []observed.Group) h
 	}
 }
 
-// UpgradeChanged passes updates of a NodeUpgrade that can change a decision: what
-// the node agent reads off its node every minute is none of them.
+// UpgradeChanged passes updates of a NodeUpgrade that can change a decision, but not the report
+// that the node agent writes every minute.
 func UpgradeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -99,8 +99,8 @@ func onlyDeletion() predicate.Predicate {
 	}
 }
 
-// NodeChanged passes node events that can change a decision: readiness, labels,
-// taints, appearing and vanishing.
+// NodeChanged passes node events that can change a decision: creation, deletion, and changes of
+// readiness, labels or taints.
 func NodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -109,9 +109,9 @@ func NodeChanged() predicate.Predicate {
 	}
 }
 
-// DaemonSetChanged passes updates of a DaemonSet that can change a decision: its
-// spec, that it was observed, what it is annotated with and whose it is. The
-// counts in its status change with every pod.
+// DaemonSetChanged passes updates of a DaemonSet that can change a decision: of its spec,
+// observed generation, labels, annotations or owners. It drops the counts in its status, which
+// change with every pod.
 func DaemonSetChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

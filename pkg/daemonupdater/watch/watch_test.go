@@ -101,7 +101,7 @@ func TestDaemonSetChanged(t *testing.T) {
 	}
 }
 
-// delays is a queue that notes after how long groups are added.
+// delays is a queue that records the delays with which groups are added.
 type delays struct {
 	workqueue.TypedRateLimitingInterface[observed.Group]
 	after []time.Duration
