@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/topscloud"
 )
 
-// readDocument reads a file with exactly one object; - is standard input.
+// readDocument reads a file with exactly one object; - means standard input.
 func readDocument(in io.Reader, file string) (*unstructured.Unstructured, error) {
 	if file != "-" {
 		f, err := os.Open(file)

@@ -17,7 +17,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
-// plannable makes a gr whose driver runs on nodes NAME-1 to NAME-3, one after the other.
+// plannable creates a gr whose driver runs on nodes NAME-1 to NAME-3, upgraded one at a
+// time.
 func (s *site) plannable(name string) *topsv1.GcuResource {
 	s.t.Helper()
 	gr := s.gr(name, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable, "1")

@@ -13,7 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// revision keeps a spec of a gr, as the operator does.
+// revision keeps a spec of a gr, like the operator.
 func (s *site) revision(gr *topsv1.GcuResource, number int64, version string) string {
 	s.t.Helper()
 	data, err := json.Marshal(map[string]any{"spec": topsv1.GcuResourceSpec{Driver: specOf(gr, version)}})

@@ -62,7 +62,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	root.SetIn(streams.In)
 	root.SetUsageTemplate(usageTemplate)
-	root.CompletionOptions.DisableDefaultCmd = true // kubectl asks for __complete: see kubectl_complete-gcu
+	root.CompletionOptions.DisableDefaultCmd = true // kubectl calls __complete: see kubectl_complete-gcu
 	c.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Lookup("namespace").Usage = "`namespace` of the operator (default " + operatorNamespace + ")"
 	root.AddCommand(statusCommand(c), nodesCommand(c), historyCommand(c),

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// commands are all commands, groups of them included.
+// commands returns all commands, including groups.
 func commands(t *testing.T) []*cobra.Command {
 	t.Helper()
 	var all []*cobra.Command
@@ -64,7 +64,7 @@ func TestEveryCommandHasHelpThatReadsWell(t *testing.T) {
 	}
 }
 
-// What is said in examples and advice is a command that there is.
+// Commands in examples and advice exist.
 func TestExamplesAreCommandsThatThereAre(t *testing.T) {
 	known := map[string]bool{}
 	for _, c := range commands(t) {

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// site is an API server with our CRDs and roles, and the plugin.
+// site is an API server with the CRDs and roles, and the plugin.
 type site struct {
 	client.Client
 	t          *testing.T
@@ -32,8 +32,8 @@ type site struct {
 	kubeconfig string
 }
 
-// newSite returns the API server, one for all tests: each has names of its own. There
-// is no operator: the tests play it.
+// newSite returns the API server, which all tests share: each uses its own names. There is
+// no operator: the tests play it.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	server := apiserver.Shared(t)
@@ -56,7 +56,7 @@ func kubeconfigOf(t *testing.T, config *rest.Config) string {
 	return file
 }
 
-// as is the plugin of a user who may do what the rules say.
+// as returns the plugin with the permissions of a user with these rules.
 func (s *site) as(name string, rules ...rbacv1.PolicyRule) *site {
 	s.t.Helper()
 	user, err := apiserver.Shared(s.t).AddUser(envtest.User{Name: name}, nil)
@@ -72,7 +72,7 @@ func (s *site) as(name string, rules ...rbacv1.PolicyRule) *site {
 	return &other
 }
 
-// answer is what the plugin said.
+// answer is the output of the plugin.
 type answer struct {
 	code     int
 	out, err string
@@ -83,13 +83,13 @@ func (s *site) gcu(args ...string) answer { return s.gcuWith(s.t.Context(), "", 
 
 func (s *site) gcuWith(ctx context.Context, input string, args ...string) answer {
 	var out, errOut bytes.Buffer
-	// Behind the first word: the last one is what a shell completes.
+	// Insert after the first word: the last one is what a shell completes.
 	args = slices.Insert(args, 1, "--kubeconfig", s.kubeconfig, "--cache-dir", filepath.Join(filepath.Dir(s.kubeconfig), "cache"))
 	code := run(ctx, args, strings.NewReader(input), &out, &errOut)
 	return answer{code, out.String(), errOut.String()}
 }
 
-// says fails unless the plugin ends with a code and says all of the words.
+// says fails the test unless the plugin exits with a code and prints all of the words.
 func (s *site) says(a answer, code int, words ...string) answer {
 	s.t.Helper()
 	if a.code != code {
@@ -103,7 +103,7 @@ func (s *site) says(a answer, code int, words ...string) answer {
 	return a
 }
 
-// create makes an object, with its status, that goes with the test.
+// create creates an object, with its status, that is removed with the test.
 func (s *site) create(o client.Object) {
 	s.t.Helper()
 	withStatus := o.DeepCopyObject().(client.Object)
@@ -123,7 +123,7 @@ func (s *site) create(o client.Object) {
 	s.read(o)
 }
 
-// read reads an object again.
+// read updates an object from the API server.
 func (s *site) read(o client.Object) {
 	s.t.Helper()
 	if err := s.Get(s.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
@@ -141,7 +141,7 @@ func (s *site) eventually(what string, check func() bool) {
 	}
 }
 
-// gr makes a gr with a driver that the operator has seen.
+// gr creates a gr with a driver, as observed by the operator.
 func (s *site) gr(name string, annotations ...string) *topsv1.GcuResource {
 	s.t.Helper()
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "1.0"}},
@@ -154,7 +154,7 @@ func (s *site) gr(name string, annotations ...string) *topsv1.GcuResource {
 	return gr
 }
 
-// rollout makes the DaemonRollout of a gr.
+// rollout creates the DaemonRollout of a gr.
 func (s *site) rollout(name string, status topsv1.DaemonRolloutStatus) *topsv1.DaemonRollout {
 	s.t.Helper()
 	dro := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
@@ -163,7 +163,7 @@ func (s *site) rollout(name string, status topsv1.DaemonRolloutStatus) *topsv1.D
 	return dro
 }
 
-// upgrade makes the NodeUpgrade of a node at work.
+// upgrade creates the NodeUpgrade of a node with an operation.
 func (s *site) upgrade(node string, edit func(*topsv1.NodeUpgrade)) *topsv1.NodeUpgrade {
 	s.t.Helper()
 	task := func(name string) topsv1.TaskName { return topsv1.TaskName(node + "_" + name) }
@@ -180,7 +180,7 @@ func (s *site) upgrade(node string, edit func(*topsv1.NodeUpgrade)) *topsv1.Node
 	return u
 }
 
-// onlyOursWrote fails unless kubectl-gcu owns an annotation, by a patch.
+// onlyOursWrote fails the test unless kubectl-gcu owns an annotation, by a patch.
 func onlyOursWrote(t *testing.T, o client.Object, field string) {
 	t.Helper()
 	if !slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
@@ -190,7 +190,7 @@ func onlyOursWrote(t *testing.T, o client.Object, field string) {
 	}
 }
 
-// grFile is a file with a gr.
+// grFile writes a file with a gr.
 func grFile(name, version string) string {
 	return "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: " + name + "}\nspec: {driver: {version: \"" + version + "\"}}\n"
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
-// fleet makes a gr with a DaemonSet, a node that is updated and one that failed.
+// fleet creates a gr with a DaemonSet, an updated node and a failed one.
 func (s *site) fleet(name string) {
 	s.t.Helper()
 	gr := s.gr(name, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
@@ -74,7 +74,7 @@ func TestStatusAndNodesOfARealServer(t *testing.T) {
 	}
 	s.says(s.gcu("nodes", "shown", "--state", "pending"), exitOK, "no node of gr shown is pending")
 	s.says(s.gcu("status", "shown", "--watch", "--timeout", "20s"), exitNotYet, "Stopped: 1 of 2 updated", "GcuResource shown: Stopped", "Halted: 1 node failed")
-	s.says(s.gcu("status", "shown", "-n", "default"), exitOK, "GcuResource shown: Done") // no rollout is there
+	s.says(s.gcu("status", "shown", "-n", "default"), exitOK, "GcuResource shown: Done") // there is no rollout
 	s.gr("second")
 	s.says(s.gcu("pause"), exitUsage, "there are 2 grs: say which (second, shown)")
 	s.says(s.gcu("version", "-o", "json"), exitOK, `"kubernetes": "v1.`, "deployments.apps \\\"gcu-operator\\\" not found")

@@ -105,7 +105,7 @@ func TestUpgradeWaits(t *testing.T) {
 	s.says(s.gcuWith(t.Context(), grFile("awaited", "1.4"), "upgrade", "-f", "-", "--wait", "--timeout", "1s"), exitNotYet, "timed out after 1s", "has not seen the newest spec")
 }
 
-// Whatever others write at the same time stays, and every approval is there in the end.
+// Concurrent changes by others are kept, and every approval is stored in the end.
 func TestWritesAtTheSameTimeDoNotOverwriteEachOther(t *testing.T) {
 	s := newSite(t)
 	gr := s.gr("busy")
@@ -114,11 +114,11 @@ func TestWritesAtTheSameTimeDoNotOverwriteEachOther(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // as fast as no operator writes, and nobody starves
+		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // faster than any operator, and no writer starves
 			var live topsv1.GcuResource
 			if s.Get(t.Context(), client.ObjectKeyFromObject(gr), &live) == nil {
 				live.Status.ReadyResource = []string{"0/1", "1/1"}[writes.Load()%2]
-				if s.Status().Update(t.Context(), &live) == nil { // a conflict is no write
+				if s.Status().Update(t.Context(), &live) == nil { // a conflict does not count
 					writes.Add(1)
 				}
 			}
@@ -141,7 +141,7 @@ func TestWritesAtTheSameTimeDoNotOverwriteEachOther(t *testing.T) {
 	}
 }
 
-// Somebody else changes the spec after it was read and before it is written.
+// Another client changes the spec after it was read and before it is written.
 func TestUpgradeRefusesWhenTheSpecChangesInTheSameMoment(t *testing.T) {
 	s := newSite(t)
 	gr := s.gr("raced")

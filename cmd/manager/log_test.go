@@ -20,7 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// runsManager in the environment makes the test binary a manager.
+// runsManager in the environment makes the test binary run the manager.
 const runsManager = "TEST_RUNS_MANAGER"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m))
 }
 
-// patience is how long the manager has for what a test waits for.
+// patience is how long a test waits for the manager.
 const patience = 30 * time.Second
 
 func TestLogFileOfAManager(t *testing.T) {
@@ -95,7 +95,7 @@ func TestLogFileOfAManager(t *testing.T) {
 		}
 	})
 	t.Run("contract 55: a directory that cannot be written is a warning, the manager works all the same", func(t *testing.T) {
-		third := startManager(t, append(flags, "--log-dir", path)...) // a file is in its place
+		third := startManager(t, append(flags, "--log-dir", path)...) // the directory's path is a file
 		removeFinalizer(t, cluster, gr)
 		eventually(t, func() string {
 			if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(gr), gr); err != nil || len(gr.Finalizers) == 0 {
@@ -120,7 +120,7 @@ func removeFinalizer(t *testing.T, cluster client.Client, gr *topsv1.GcuResource
 	}
 }
 
-// process is a manager in a process of its own.
+// process is a manager in its own process.
 type process struct {
 	*exec.Cmd
 	stderr *bytes.Buffer
@@ -135,12 +135,12 @@ func startManager(t *testing.T, args ...string) *process {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.Process.Kill() }) // it has ended, unless the test failed
+	t.Cleanup(func() { _ = p.Process.Kill() }) // already exited, unless the test failed
 	go func() { p.ended <- p.Wait() }()
 	return p
 }
 
-// terminate asks the manager to end and returns how it did.
+// terminate sends SIGTERM to the manager and returns its exit error.
 func (p *process) terminate(t *testing.T) error {
 	t.Helper()
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
@@ -169,7 +169,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// lacks says what a file lacks, "" when it holds the text.
+// lacks returns what is missing in a file, "" if it has the text.
 func lacks(path string, text *regexp.Regexp) string {
 	content, err := os.ReadFile(path)
 	if err != nil {

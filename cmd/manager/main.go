@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // maintenance windows know time zones wherever the manager runs
+	_ "time/tzdata" // time zones of maintenance windows, on any image
 )
 
 // Exit codes.

@@ -76,8 +76,8 @@ func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.logDir, "upgrade-api-log-dir", defaultAPILogDir, "`directory` of the rotating log file "+apiLogFile+"; empty: standard error only")
 }
 
-// apiLoggingOptions returns how the REST API logs: into a file of its own, unless
-// there is no directory.
+// apiLoggingOptions returns how the REST API logs: into its own file, unless there is no
+// directory.
 func (o options) apiLoggingOptions() logging.Options {
 	o.logging.File = ""
 	if o.upgradeAPI.logDir != "" {
@@ -86,7 +86,7 @@ func (o options) apiLoggingOptions() logging.Options {
 	return o.logging
 }
 
-// loggingOptions returns how to log: into the file too, unless there is no directory.
+// loggingOptions returns how to log: also into the file, unless there is no directory.
 func (o options) loggingOptions() logging.Options {
 	if o.logDir != "" {
 		o.logging.File = filepath.Join(o.logDir, logFile)
@@ -106,7 +106,7 @@ func selfFromEnvironment() eviction.Self {
 	return eviction.Self{NamespacedName: types.NamespacedName{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}}
 }
 
-// validate returns an error of one line for the first flag that is wrong.
+// validate returns a one-line error for the first invalid flag.
 func (o options) validate() error {
 	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
 		return fmt.Errorf("--namespace %q is not the name of a namespace: %s", o.namespace, problems[0])

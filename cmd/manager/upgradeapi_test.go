@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/test/freeport"
 )
 
-// freeAddress returns a loopback address that nobody listens on.
+// freeAddress returns an unused loopback address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := freeport.Address()
@@ -30,7 +30,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// get returns the status of an answer and its body, 0 when there is none.
+// get returns status and body of a response, 0 if there is none.
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	response, err := http.Get(url)
@@ -48,8 +48,8 @@ func get(t *testing.T, url string) (int, string) {
 func TestTheManagerServesTheRESTAPI(t *testing.T) {
 	server := apiserver.Shared(t)
 	check(t, server.RemoveCRDs(t.Context()))
-	t.Cleanup(func() { check(t, server.InstallCRDs()) }) // for the tests after this one
-	occupied := filepath.Join(t.TempDir(), "op-log")     // a file is in the place of the directory
+	t.Cleanup(func() { check(t, server.InstallCRDs()) }) // for later tests
+	occupied := filepath.Join(t.TempDir(), "op-log")     // a file at the path of the directory
 	check(t, os.WriteFile(occupied, nil, 0o600))
 	probes, api, profiles := freeAddress(t), freeAddress(t), freeAddress(t)
 	flags := []string{"--kubeconfig", server.KubeconfigFile(t), "--metrics-bind-address=0", "--health-probe-bind-address", probes, "--log-dir=",

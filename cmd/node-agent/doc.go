@@ -1,15 +1,15 @@
-// Node-agent runs on every node. It carries out what operations ask of the host and
-// reports the host (package hosttasks, on hostagent), and serves the node's own OTA
-// endpoint (package ota), both over one connection to the API server (package
-// nodeapi). This package holds flags and wiring only.
+// Node-agent runs on every node. It runs the host tasks of operations and reports the host
+// (package hosttasks, on hostagent), and serves the node's own OTA endpoint (package ota),
+// both over one connection to the API server (package nodeapi). This package holds flags
+// and wiring only.
 //
-// # Rights in the cluster
+// # Permissions in the cluster
 //
-// The agent has a ServiceAccount, a ClusterRole and a Role of its own; it needs
-// exactly what follows. It may not delete or evict pods, and not write nodes. Of
-// Secrets it may read one name in one namespace; a person gives it more. The policy in
-// config/admission lets it write the NodeUpgrade of its own node only, and there only
-// what packages ota and hosttasks write: what they write in addition, it has to allow.
+// The agent has its own ServiceAccount, ClusterRole and Role, with exactly the permissions
+// below. It may not delete or evict pods, nor write nodes. It may read one named Secret in
+// one namespace; administrators may grant more. The policy in config/admission restricts
+// its writes to the NodeUpgrade of its own node, and there to what packages ota and
+// hosttasks write: any further field they write must be added to the policy.
 //
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get

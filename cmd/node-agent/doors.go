@@ -11,8 +11,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
-// openDoors makes the ways to the OTA endpoint: TCP, and the socket if there is to be
-// one. On an error nothing is left open.
+// openDoors opens the OTA endpoint: TCP, and the socket if configured. On an error nothing
+// is left open.
 func openDoors(s settings, log logr.Logger) (doors []guard.Door, err error) {
 	tcp, err := openTCP(s, log)
 	if err != nil {
@@ -44,7 +44,7 @@ func openTCP(s settings, log logr.Logger) (guard.Door, error) {
 			return guard.Door{}, fmt.Errorf("reading --ota-tls-cert-file and --ota-tls-key-file: %w", err)
 		}
 		door.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			certificate, err := tls.LoadX509KeyPair(s.tlsCertFile, s.tlsKeyFile) // it may have been renewed
+			certificate, err := tls.LoadX509KeyPair(s.tlsCertFile, s.tlsKeyFile) // reload, as it may have been renewed
 			return &certificate, err
 		}}
 	}

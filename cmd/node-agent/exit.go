@@ -5,12 +5,12 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
-	// Those of node-agent ota only.
+	// Only of node-agent ota.
 	exitNotDone  = 3
 	exitTimedOut = 4
 )
 
-// exitError is an error with the exit code of the program.
+// exitError is an error with an exit code.
 type exitError struct {
 	code  int
 	cause error

@@ -13,13 +13,12 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// startOver is when the agent has made its first contact, and does no more for a while
-// what only the start needs.
+// startOver is how long after the start the agent has made its first contact and is idle.
 const startOver = 30 * time.Second
 
-// forgetStart gives back, when the start is over, the memory that only the start needed:
-// free parts of the heap, and the code of the program, most of which runs once. What is
-// needed again comes back from the page cache.
+// forgetStart releases memory that only the start needed, once the start is over: free
+// parts of the heap, and the program's code, most of which runs once. Code that is needed
+// again is read from the page cache.
 func forgetStart(ctx context.Context, log logr.Logger) {
 	select {
 	case <-ctx.Done():
@@ -34,8 +33,8 @@ func forgetStart(ctx context.Context, log logr.Logger) {
 	}
 }
 
-// unmapCode gives back the pages of the program's code. They are never written, so each
-// is read from the file again when it is run. It returns how many bytes were mapped.
+// unmapCode releases the pages of the program's code. They are never written, so they are
+// read from the file again when executed. It returns how many bytes were mapped.
 func unmapCode() (bytes uintptr, err error) {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {

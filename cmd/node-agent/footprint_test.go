@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTheProgramRunsOnWithoutItsCode: what was given back is read again when it is run.
+// TestTheProgramRunsOnWithoutItsCode checks that released code is read again when executed.
 func TestTheProgramRunsOnWithoutItsCode(t *testing.T) {
 	bytes, err := unmapCode()
 	if err != nil || bytes == 0 {

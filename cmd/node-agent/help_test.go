@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestEveryCommandOfOTASaysHowItIsUsed: help with an example, and completion.
+// TestEveryCommandOfOTASaysHowItIsUsed checks that every command has an example and
+// completion.
 func TestEveryCommandOfOTASaysHowItIsUsed(t *testing.T) {
 	for _, name := range []string{"status", "upgrade", "watch", "hold", "release", "rollback"} {
 		var stdout, stderr buffer

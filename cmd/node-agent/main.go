@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// gcPercent trades CPU, of which the agent uses next to none, for memory, of which an
-// edge node has little. GOGC overrides it.
+// gcPercent trades CPU, of which the agent uses little, for memory, which is scarce on edge
+// nodes. GOGC overrides it.
 const gcPercent = 50
 
 func main() {
@@ -24,8 +24,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the whole program: it returns when ctx is done or the agent cannot go
-// on, with the exit code.
+// run runs the program until ctx is done or an error ends the agent, and returns the exit
+// code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	command := newCommand()
 	command.SetArgs(args)

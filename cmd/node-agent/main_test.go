@@ -18,7 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
-// kubeconfig leads to a port at which nobody listens.
+// kubeconfig points to a port without a listener.
 const kubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":"c",
 "clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],
 "contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`
@@ -32,7 +32,7 @@ func writeKubeconfig(t *testing.T) string {
 	return path
 }
 
-// buffer is a bytes.Buffer that may be read while it is written.
+// buffer is a bytes.Buffer that is safe for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	data bytes.Buffer

@@ -19,8 +19,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// agent plays an agent: it gives the answers of a path one after the other, the last one
-// again and again. An answer of nil ends the connection without one.
+// agent simulates an agent: it returns the responses of a path in order, and then repeats
+// the last one. A nil response closes the connection.
 type agent struct {
 	mu      sync.Mutex
 	answers map[string][]any
@@ -50,7 +50,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answers[0])
 }
 
-// listen serves an agent at a socket.
+// listen serves an agent on a socket.
 func (a *agent) listen(t *testing.T) (socket string) {
 	t.Helper()
 	directory, err := os.MkdirTemp("", "gcu-ota-")

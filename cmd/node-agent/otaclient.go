@@ -26,7 +26,7 @@ type client struct {
 	token string
 }
 
-// connection are the flags that lead to the agent.
+// connection holds the flags to reach the agent.
 type connection struct {
 	socket    string
 	address   string
@@ -34,7 +34,7 @@ type connection struct {
 	caFile    string
 }
 
-// connect returns a client. It does not connect.
+// connect returns a client, without connecting.
 func (n connection) connect() (*client, error) {
 	transport := &http.Transport{}
 	c := &client{http: &http.Client{Transport: transport}, base: "http://localhost"}
@@ -66,19 +66,19 @@ func (n connection) connect() (*client, error) {
 	return c, nil
 }
 
-// refused is the answer of an agent that does not do what it was asked.
+// refused is the error response of an agent.
 type refused struct{ answer.Problem }
 
 func (r *refused) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Title) }
 
-// unreachable says that there was no answer.
+// unreachable means that there was no response.
 type unreachable struct{ cause error }
 
 func (u *unreachable) Error() string { return "the node agent does not answer: " + u.cause.Error() }
 func (u *unreachable) Unwrap() error { return u.cause }
 
-// do sends a request, with a body unless it is nil, and decodes the answer. An error is
-// a *refused or an *unreachable.
+// do sends a request, with a body unless it is nil, and decodes the response. The error is an
+// *unreachable if there was no response, and a *refused for an error response.
 func (c *client) do(ctx context.Context, method, path, key string, body, into any) error {
 	var content io.Reader
 	if body != nil {
@@ -112,7 +112,7 @@ func (c *client) do(ctx context.Context, method, path, key string, body, into an
 	}
 	if response.StatusCode >= http.StatusBadRequest {
 		r := &refused{answer.Problem{Title: response.Status, Status: response.StatusCode, Detail: strings.TrimSpace(string(data))}}
-		_ = json.Unmarshal(data, &r.Problem) // what is no problem is shown as it is
+		_ = json.Unmarshal(data, &r.Problem) // a body that is no problem is shown as it is
 		return r
 	}
 	if err := json.Unmarshal(data, into); err != nil {
@@ -122,16 +122,16 @@ func (c *client) do(ctx context.Context, method, path, key string, body, into an
 }
 
 const (
-	// pollWait is how long one request waits for news.
+	// pollWait is how long one request waits for a change.
 	pollWait = 30 * time.Second
-	// retryPause is between two requests when the first did not wait for news: the agent
-	// may be gone for a moment, the restart of the runtime ends it too.
+	// retryPause is the pause after a request that failed or did not wait: the agent may be
+	// restarting, for example because of a restart of the container runtime.
 	retryPause = time.Second
 )
 
-// follow calls show with an operation each time it has changed, until it ends. An agent
-// that does not answer meanwhile is tried again; lost is told once. The error is that of
-// ctx, or a *refused.
+// follow calls show with an operation and after each change, until it ends. It retries
+// while the agent does not respond, after one call of lost. The error is that of ctx or of
+// the request.
 func (c *client) follow(ctx context.Context, o answer.Operation, show func(answer.Operation), lost func(error)) (answer.Operation, error) {
 	gone := false
 	for show(o); !o.State.Final(); {
@@ -153,7 +153,7 @@ func (c *client) follow(ctx context.Context, o answer.Operation, show func(answe
 		}
 		gone = false
 		if reflect.DeepEqual(o, next) {
-			pause(ctx) // too many wait, so nobody did
+			pause(ctx) // too many callers wait, so this request did not
 			continue
 		}
 		if o = next; !o.State.Final() {

@@ -49,7 +49,7 @@ type otaOptions struct {
 	timeout time.Duration
 }
 
-// talk connects, and runs f until it returns or --timeout is over.
+// talk connects and runs f, with the timeout of --timeout.
 func (o *otaOptions) talk(command *cobra.Command, f func(ctx context.Context, c *client, p *printer) error) error {
 	if o.output != outputText && o.output != outputJSON {
 		return fmt.Errorf("--output %q is none of %s, %s", o.output, outputText, outputJSON)
@@ -164,8 +164,8 @@ func (o *otaOptions) watchCommand() *cobra.Command {
 	}
 }
 
-// watch follows an operation to its end, which is to be the wanted one. The error has
-// the exit code.
+// watch follows an operation to its end. It returns an error with an exit code unless the
+// final state is the wanted one.
 func watch(ctx context.Context, c *client, p *printer, o answer.Operation, wanted request.State) error {
 	last, err := c.follow(ctx, o, p.news, p.lost)
 	p.end()
@@ -253,10 +253,10 @@ func (o *otaOptions) completeOperations(command *cobra.Command, args []string, _
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completionTimeout bounds what a completion waits for the agent.
+// completionTimeout bounds the wait for the agent.
 const completionTimeout = 2 * time.Second
 
-// ask reads an answer for a completion.
+// ask sends a GET for a completion.
 func (o *otaOptions) ask(command *cobra.Command, path string, into any) error {
 	c, err := o.connect()
 	if err != nil {

@@ -22,13 +22,12 @@ const (
 	outputJSON = "json"
 )
 
-// printer tells what the agent answers: JSON, or text; on a terminal with a bar that is
-// drawn over itself.
+// printer prints the agent's responses as JSON or text; on a terminal with a progress bar.
 type printer struct {
 	out, err io.Writer
 	json     bool
 	terminal bool
-	// line is the last one that was printed, bar whether one stands below it.
+	// line is the last printed line, bar whether a bar is drawn below it.
 	line string
 	bar  bool
 }
@@ -84,7 +83,7 @@ func (p *printer) status(s answer.Status) error {
 	return nil
 }
 
-// holdWords say since when a node is held, and why.
+// holdWords describes a hold: its start and message.
 func holdWords(h *topsv1.NodeHold) string {
 	words := ""
 	if !h.Since.IsZero() {
@@ -122,7 +121,7 @@ func (p *printer) operation(o answer.Operation) error {
 	return err
 }
 
-// lineOf words an operation.
+// lineOf describes an operation in one line.
 func lineOf(o answer.Operation) string {
 	words := []string{o.ID, string(o.State)}
 	if o.Task != "" {
@@ -137,10 +136,10 @@ func lineOf(o answer.Operation) string {
 // barWidth is the number of characters of a bar.
 const barWidth = 30
 
-// news prints an operation that has changed.
+// news prints a changed operation.
 func (p *printer) news(o answer.Operation) {
 	if p.json {
-		_ = p.encode(o) // who does not read does not hear the rest either
+		_ = p.encode(o) // if the output is closed, the rest is lost too
 		return
 	}
 	if line := lineOf(o); line != p.line {
@@ -157,13 +156,13 @@ func (p *printer) news(o answer.Operation) {
 	p.bar = true
 }
 
-// lost tells that the agent does not answer for now.
+// lost prints that the agent is not responding.
 func (p *printer) lost(err error) {
 	p.end()
 	fmt.Fprintf(p.err, "%v; trying again\n", err)
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *printer) end() {
 	if p.bar {
 		fmt.Fprint(p.out, "\r\x1b[K")

@@ -54,8 +54,8 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 		return err
 	}
 
-	// The loops outlive the endpoint, so that a request accepted while it drains is
-	// still looked after.
+	// The loops outlive the endpoint, so that requests accepted while it drains are still
+	// handled.
 	looping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
 	contact := afterwards(looping, firstContact(s, worker))
@@ -78,8 +78,9 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	return err
 }
 
-// firstContact is how long the loops wait. An agent that died over a restart of the
-// runtime is waited for, and does not wait.
+// firstContact returns how long the loops wait before their first call. An agent that was
+// restarted together with the container runtime does not wait, because an operation waits
+// for it.
 func firstContact(s settings, worker *hosttasks.Worker) time.Duration {
 	if worker.Restarting() {
 		return 0
@@ -87,7 +88,7 @@ func firstContact(s settings, worker *hosttasks.Worker) time.Duration {
 	return nodeapi.FirstContact(s.nodeName, s.spread)
 }
 
-// afterwards returns what is closed when some time has passed, or ctx is done.
+// afterwards returns a channel that is closed after a time, or when ctx is done.
 func afterwards(ctx context.Context, wait time.Duration) <-chan struct{} {
 	passed := make(chan struct{})
 	go func() {
@@ -102,7 +103,7 @@ func afterwards(ctx context.Context, wait time.Duration) <-chan struct{} {
 	return passed
 }
 
-// newWorker returns who does the tasks of the host. The host itself is not looked at.
+// newWorker returns the Worker for tasks on the host. It does not access the host.
 func newWorker(s settings, cluster hosttasks.Cluster, log logr.Logger) (*hosttasks.Worker, error) {
 	var restarts *logging.Dated
 	if s.logDir != "" {

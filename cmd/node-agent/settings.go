@@ -15,18 +15,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
-// settings are options that were found to be good.
+// settings are validated options.
 type settings struct {
 	options
 	address netip.AddrPort
 	engine  task.Engine
 	paths   hostagent.Paths
-	// commands restart engines; none is set where systemd is to do it.
+	// commands restart engines; an engine without one is restarted through systemd.
 	commands map[task.Engine][]string
 }
 
-// validate returns an error of one line for the first flag that is wrong. Whether the
-// host is as the flags say is not looked at: the agent reports what is missing.
+// validate returns a one-line error for the first invalid flag. It does not check the host:
+// the agent reports what is missing there.
 func (o options) validate() (settings, error) {
 	if o.nodeName == "" {
 		return settings{}, errors.New("--node-name is required, or NODE_NAME in the environment")
@@ -53,7 +53,7 @@ func (o options) validate() (settings, error) {
 	return s, nil
 }
 
-// validateEndpoint looks at the flags about the OTA endpoint.
+// validateEndpoint validates the flags of the OTA endpoint.
 func (s *settings) validateEndpoint() (err error) {
 	if s.auth != authToken && s.auth != authNone {
 		return fmt.Errorf("--ota-auth %q is none of %s, %s", s.auth, authToken, authNone)
@@ -74,7 +74,7 @@ func (s *settings) validateEndpoint() (err error) {
 	return nil
 }
 
-// validateHost looks at the flags about the host.
+// validateHost validates the flags of the host.
 func (s *settings) validateHost() (err error) {
 	if !filepath.IsAbs(s.hostRoot) {
 		return fmt.Errorf("--host-root %q is not an absolute path", s.hostRoot)
@@ -114,7 +114,7 @@ func (s *settings) validateHost() (err error) {
 	return nil
 }
 
-// socket reads an endpoint, unix:///path or /path, as a path below the host root.
+// socket returns an endpoint, unix:///path or /path, as a path below the host root.
 func socket(flag, endpoint string) (string, error) {
 	path := strings.TrimPrefix(endpoint, "unix://")
 	if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {

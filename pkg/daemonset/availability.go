@@ -10,13 +10,13 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// crashLoopRestarts is how often a container must have restarted before a
-// CrashLoopBackOff says something about its version: one or two restarts
-// happen to pods that start before what they need.
+// crashLoopRestarts is how often a container must have restarted before a CrashLoopBackOff
+// is blamed on its version: pods that start before their dependencies may restart once or
+// twice.
 const crashLoopRestarts = 3
 
-// NodeReady returns the Ready state of a node and since when it has had it.
-// A node without a Ready condition is not ready since it was created.
+// NodeReady returns whether a node is Ready, and since when. A node without a Ready
+// condition is not ready since its creation.
 func NodeReady(node *corev1.Node) (ready bool, since metav1.Time) {
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
@@ -27,8 +27,8 @@ func NodeReady(node *corev1.Node) (ready bool, since metav1.Time) {
 	return false, node.CreationTimestamp
 }
 
-// Availability reports whether a pod is available: Ready for minReadySeconds and
-// not being deleted. When only time is missing, wait is how long (0 otherwise).
+// Availability reports whether a pod is available: Ready for minReadySeconds and not being
+// deleted. If only time is missing, wait is how long, otherwise 0.
 func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
 	if pod.DeletionTimestamp != nil || !isReady(pod) {
 		return false, 0
@@ -44,8 +44,8 @@ func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (availa
 	return left <= 0, max(0, left)
 }
 
-// CrashLooping reports whether a container of the pod is in CrashLoopBackOff
-// after at least three restarts, and names it.
+// CrashLooping reports whether a container of the pod is in CrashLoopBackOff after at least
+// three restarts, and returns its name.
 func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
 	if c := crashLooping(pod); c != nil {
 		return c.Name, true
@@ -65,12 +65,11 @@ func crashLooping(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// maxWords bounds LastWords, in bytes.
+// maxWords bounds the result of LastWords, in bytes.
 const maxWords = 300
 
-// LastWords returns the last line that a container in a crash loop left when it ended, ""
-// when there is none: what it wrote into its termination message or, with the policy
-// FallbackToLogsOnError, into its log.
+// LastWords returns the last line of the termination message of a container in a crash
+// loop, or "". With policy FallbackToLogsOnError that may be the last line of its log.
 func LastWords(pod *corev1.Pod) string {
 	c := crashLooping(pod)
 	if c == nil || c.LastTerminationState.Terminated == nil {
@@ -101,12 +100,12 @@ func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition 
 	return nil
 }
 
-// NeedUpgrade returns the PodNeedUpgrade condition of a pod, nil when absent.
+// NeedUpgrade returns the PodNeedUpgrade condition of a pod, or nil.
 func NeedUpgrade(pod *corev1.Pod) *corev1.PodCondition {
 	return condition(pod, podNeedUpgrade)
 }
 
-// ImageReady returns the PodImageReady condition of a pod, nil when absent.
+// ImageReady returns the PodImageReady condition of a pod, or nil.
 func ImageReady(pod *corev1.Pod) *corev1.PodCondition {
 	return condition(pod, topsv1.PodImageReady)
 }

@@ -9,8 +9,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Cut is what an upgrade is limited to (contract statement 93). An empty list limits
-// nothing.
+// Cut is the limit of an upgrade (contract statement 93). An empty list does not limit.
 type Cut struct {
 	// Nodes by name.
 	Nodes []string
@@ -18,18 +17,18 @@ type Cut struct {
 	Components []string
 }
 
-// HasNode reports whether a node is in the cut. Nil has all.
+// HasNode reports whether a node is in the cut. A nil Cut includes all.
 func (c *Cut) HasNode(name string) bool {
 	return c == nil || len(c.Nodes) == 0 || slices.Contains(c.Nodes, name)
 }
 
-// HasComponent reports whether a component is in the cut. Nil has all.
+// HasComponent reports whether a component is in the cut. A nil Cut includes all.
 func (c *Cut) HasComponent(key string) bool {
 	return c == nil || len(c.Components) == 0 || slices.Contains(c.Components, key)
 }
 
-// CutOf reads AnnotationUpgradeOnly; nil without one. Anything wrong is a
-// *SettingsError: it never becomes the whole fleet.
+// CutOf reads AnnotationUpgradeOnly; it returns nil without one. An invalid value is a
+// *SettingsError, and never means the whole fleet.
 func CutOf(annotations map[string]string) (*Cut, error) {
 	value, ok := annotations[topsv1.AnnotationUpgradeOnly]
 	if !ok {
@@ -70,7 +69,7 @@ func invalidOnly(value string) error {
 		"annotation %s is %q: set it to nodes=NAME,NAME or components=KEY,KEY or both with ; between them, or remove it", topsv1.AnnotationUpgradeOnly, value)
 }
 
-// String is the value of the annotation, "" for a cut that limits nothing.
+// String returns the value of the annotation, "" for a cut that does not limit.
 func (c *Cut) String() string {
 	if c == nil {
 		return ""

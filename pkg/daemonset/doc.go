@@ -1,12 +1,14 @@
-// Package daemonset answers questions about one DaemonSet, its nodes and its
-// pods. It is pure: facts in, answers out.
+// Package daemonset has pure functions about one DaemonSet, its nodes and its pods.
 //
-//	ShouldRun       which nodes run it            placement.go
-//	Availability    is a pod of it available      availability.go
-//	SettingsOf      how may it be upgraded        settings.go
-//	TargetRevision  what is its newest template   revision.go
-//	PodOf           which pod of a node counts    pods.go
+//	ShouldRun       which nodes run it              placement.go
+//	Availability    whether a pod is available      availability.go
+//	SettingsOf      how it is upgraded              settings.go, settingserror.go
+//	CutOf           what an upgrade is limited to   cut.go
+//	HoldsOf         the holds of a node             hold.go
+//	TargetRevision  its newest revision             revision.go
+//	PodOf           which pod of a node counts      pods.go
+//	Images          the images of a pod             images.go
 //
-// The answers follow the DaemonSet controller of Kubernetes, so that this
-// operator and that controller never disagree about where a pod belongs.
+// The results follow the DaemonSet controller of Kubernetes, so that the operator and that
+// controller never disagree about where a pod belongs.
 package daemonset

@@ -8,29 +8,29 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Holder is who wants a node left alone.
+// Holder is who holds a node.
 type Holder string
 
 const (
-	// ByNode is the person at the node, who tells its node agent.
+	// ByNode is a hold set locally on the node, through its node agent.
 	ByNode Holder = "node"
-	// ByAdministrator is who may write the NodeUpgrade.
+	// ByAdministrator is a hold annotated on the NodeUpgrade.
 	ByAdministrator Holder = "administrator"
 )
 
-// Hold excludes a node from upgrades: no rollout starts anything on it. What is in flight there
-// goes on. Holds are comparable.
+// Hold excludes a node from upgrades: no rollout starts anything on it. Operations in
+// flight continue. Holds are comparable.
 type Hold struct {
 	By Holder
-	// Since when, zero when that is not known.
+	// Since is zero if unknown.
 	Since time.Time
-	// Message of who holds it, "" for none.
+	// Message of the holder, or "".
 	Message string
 }
 
-// HoldsOf returns the holds of a node from its NodeUpgrade, which may be nil: at most
-// one of each Holder. An annotation is a hold whatever its value, so that a mistake in
-// it starts nothing.
+// HoldsOf returns the holds of a node from its NodeUpgrade, which may be nil: at most one
+// per Holder. The annotation is a hold whatever its value, so that a mistake in it does not
+// start an upgrade.
 func HoldsOf(upgrade *topsv1.NodeUpgrade) []Hold {
 	if upgrade == nil {
 		return nil
@@ -50,12 +50,12 @@ func HoldsOf(upgrade *topsv1.NodeUpgrade) []Hold {
 	return holds
 }
 
-// HoldValue is the value of AnnotationHold for a hold from a time on.
+// HoldValue returns the value of AnnotationHold for a hold since a time.
 func HoldValue(since time.Time, message string) string {
 	return strings.TrimSpace(since.UTC().Format(time.RFC3339) + " " + message)
 }
 
-// Words say who holds a node, since when, how it is released, and why.
+// Words describes who holds a node, since when, how to release it, and why.
 func (h Hold) Words(node string) string {
 	who, how := "its person wants", "until it is released at the node"
 	if h.By == ByAdministrator {
@@ -72,7 +72,7 @@ func (h Hold) Words(node string) string {
 	return words
 }
 
-// HoldWords are the words of all holds of a node.
+// HoldWords describes all holds of a node.
 func HoldWords(holds []Hold, node string) string {
 	words := make([]string, 0, len(holds))
 	for _, h := range holds {

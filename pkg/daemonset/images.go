@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Images returns the images of a pod, each once: those of its init containers first.
+// Images returns the images of a pod without duplicates, those of init containers first.
 func Images(spec *corev1.PodSpec) []string {
 	var images []string
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {

@@ -22,27 +22,27 @@ var implicitTolerations = map[string]corev1.TaintEffect{
 	corev1.TaintNodeUnschedulable:  corev1.TaintEffectNoSchedule,
 }
 
-// Placement says what the DaemonSet controller does with a DaemonSet on a node.
+// Placement is what the DaemonSet controller does with a DaemonSet on a node.
 type Placement struct {
-	// Create is true when a missing pod is created there.
+	// Create is true if it creates a missing pod there.
 	Create bool
-	// Keep is true when an existing pod stays there.
+	// Keep is true if it keeps an existing pod there.
 	Keep bool
 }
 
-// passing are the taints that say that a node is offline, or that its driver is
-// being replaced (ADR 0009). Neither changes what should run on it.
+// passing are the taints of a node that is offline or whose driver is being replaced (ADR
+// 0009). They do not change what should run there.
 var passing = map[string]bool{corev1.TaintNodeNotReady: true, corev1.TaintNodeUnreachable: true, topsv1.TaintDriverUpgrade: true}
 
-// ShouldRun tells where a DaemonSet's pods belong: by node selector, required
-// node affinity, node name, and taints. An offline node still should run the
-// DaemonSet, and so should one whose driver is being replaced, though the DaemonSet
-// controller creates a missing pod there only afterwards. An affinity that cannot be
-// parsed matches no node (the API server refuses such templates).
+// ShouldRun reports where a DaemonSet's pods belong: by node selector, required node
+// affinity, node name, and taints. An offline node should still run the DaemonSet, and so
+// should one whose driver is being replaced, although the DaemonSet controller creates a
+// missing pod there only afterwards. An affinity that cannot be parsed matches no node (the
+// API server rejects such templates).
 func ShouldRun(ds *appsv1.DaemonSet, node *corev1.Node) Placement { return Placing(ds)(node) }
 
-// Placing is ShouldRun for many nodes: the DaemonSet's selectors are read once.
-// The DaemonSet must not change as long as the function is used.
+// Placing is ShouldRun for many nodes: it parses the DaemonSet's selectors once. The
+// DaemonSet must not change while the function is used.
 func Placing(ds *appsv1.DaemonSet) func(*corev1.Node) Placement {
 	spec := &ds.Spec.Template.Spec
 	affinity := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec})
@@ -57,7 +57,7 @@ func Placing(ds *appsv1.DaemonSet) func(*corev1.Node) Placement {
 	}
 }
 
-// byTaints tells what the taints of a node allow.
+// byTaints returns what the taints of a node allow.
 func byTaints(spec *corev1.PodSpec, node *corev1.Node) Placement {
 	p := Placement{Create: true, Keep: true}
 	for i := range node.Spec.Taints {
@@ -100,9 +100,9 @@ func NodeChanged(before, after *corev1.Node) bool {
 		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 }
 
-// NodeName returns the node a DaemonSet pod belongs to, bound or not: the
-// DaemonSet controller names the node in a required node affinity on the field
-// metadata.name before the scheduler binds the pod. "" when there is neither.
+// NodeName returns the node a DaemonSet pod belongs to, bound or not: the DaemonSet
+// controller names it in a required node affinity on metadata.name before the scheduler
+// binds the pod. It returns "" if there is neither.
 func NodeName(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName

@@ -33,7 +33,7 @@ func tolerating(tolerations ...corev1.Toleration) *appsv1.DaemonSet {
 	return dsWith(func(s *corev1.PodSpec) { s.Tolerations = tolerations })
 }
 
-// requiring is a DaemonSet with a required node affinity of one term.
+// requiring returns a DaemonSet with a required node affinity of one term.
 func requiring(term corev1.NodeSelectorTerm) *appsv1.DaemonSet {
 	return dsWith(func(s *corev1.PodSpec) { s.Affinity = affinityOf(term) })
 }

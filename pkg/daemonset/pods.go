@@ -5,11 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// PodOf returns the pod that counts among those that one DaemonSet has on one node, nil
-// when there is none. A terminating pod counts as long as its containers may run, before
-// its successor; one whose containers have ended, and which only a finalizer keeps, counts
-// last, as the DaemonSet controller does not wait for it. Of others it is the oldest, which
-// is the one that the DaemonSet controller keeps.
+// PodOf returns the pod that counts among a DaemonSet's pods on one node, or nil. A
+// terminating pod counts before its successor while its containers may run; one whose
+// containers have ended, kept only by a finalizer, counts last, because the DaemonSet
+// controller does not wait for it. Among others the oldest counts, which is the one that
+// the DaemonSet controller keeps.
 func PodOf(pods []*corev1.Pod) *corev1.Pod {
 	var counts *corev1.Pod
 	for _, pod := range pods {
@@ -41,8 +41,8 @@ func rank(pod *corev1.Pod) int {
 	return 0
 }
 
-// Newer reports whether a resourceVersion is later than another one of the same object.
-// Where the API server's versions are not numbers, a different one is taken for later.
+// Newer reports whether a resourceVersion is later than another one of the same object. If
+// they are not numbers, any different version counts as later.
 func Newer(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	if err != nil {

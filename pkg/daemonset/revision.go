@@ -18,10 +18,10 @@ func RevisionHash(object metav1.Object) string {
 	return object.GetLabels()[appsv1.ControllerRevisionHashLabelKey]
 }
 
-// TargetRevision returns the hash of the newest ControllerRevision owned by the
-// DaemonSet (by UID). The hash is read, never computed (design section 3).
-// It returns an error that says what is waited for when the DaemonSet
-// controller has not yet observed the newest template.
+// TargetRevision returns the hash of the newest ControllerRevision owned by the DaemonSet
+// (by UID). The hash is read, never computed (design section 3). It returns an error if the
+// DaemonSet controller has not observed the newest template, or has made no
+// ControllerRevision, yet.
 func TargetRevision(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision) (string, error) {
 	if ds.Status.ObservedGeneration != ds.Generation {
 		return "", fmt.Errorf("the DaemonSet controller has observed generation %d of %s/%s, not yet %d",
@@ -39,8 +39,8 @@ func TargetRevision(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision
 	return RevisionHash(newest), nil
 }
 
-// Owner returns the DaemonSet that controls the pod, nil when the pod is not
-// controlled by one. It is part of the pod: nobody may change it.
+// Owner returns the DaemonSet that controls the pod, or nil. The result is part of the pod
+// and must not be modified.
 func Owner(pod *corev1.Pod) *metav1.OwnerReference {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil || ref.Kind != "DaemonSet" || ref.APIVersion != appsv1.SchemeGroupVersion.String() {

@@ -15,7 +15,7 @@ func controller(apiVersion, kind, name string, uid types.UID) metav1.OwnerRefere
 	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: uid, Controller: &isController}
 }
 
-// revision is a ControllerRevision of the DaemonSet with this UID.
+// revision returns a ControllerRevision of the DaemonSet with this UID.
 func revision(owner types.UID, number int64, hash string) *appsv1.ControllerRevision {
 	r := &appsv1.ControllerRevision{Revision: number}
 	r.OwnerReferences = []metav1.OwnerReference{controller("apps/v1", "DaemonSet", "driver", owner)}

@@ -16,34 +16,34 @@ import (
 type Strategy string
 
 const (
-	// NoStrategy means that nobody replaces pods.
+	// NoStrategy means that pods are not replaced.
 	NoStrategy Strategy = ""
 	// AdvancedRollingUpdate replaces them node by node under max-unavailable.
 	AdvancedRollingUpdate Strategy = "AdvancedRollingUpdate"
-	// OTA replaces them when the person at the node asks.
+	// OTA replaces them after a request on the node.
 	OTA Strategy = "OTA"
 )
 
-// DefaultMaxUnavailable holds when no annotation says otherwise (contract statement 99).
+// DefaultMaxUnavailable applies if nothing else is set (contract statement 99).
 var DefaultMaxUnavailable = intstr.FromString("10%")
 
-// Settings says how a DaemonSet may be upgraded. Settings are comparable.
+// Settings are how a DaemonSet is upgraded. They are comparable.
 type Settings struct {
 	Strategy Strategy
-	// MaxUnavailable is zero when no annotation says it: then the policy's holds,
-	// or DefaultMaxUnavailable.
+	// MaxUnavailable is zero if not annotated: then the policy's applies, or
+	// DefaultMaxUnavailable.
 	MaxUnavailable intstr.IntOrString
 	Paused         bool
-	// Policy names the UpgradePolicy, "" for none.
+	// Policy is the name of the UpgradePolicy, or "".
 	Policy string
-	// Only is what the upgrade is limited to, as annotated; "" for everything. See Cut.
+	// Only is the annotated limit of the upgrade, or ""; see Cut.
 	Only string
 }
 
-// SettingsOf reads the settings of a DaemonSet from its annotations (design
-// section 1): our keys win over OpenYurt's, values compare case-insensitively.
-// Without a strategy it returns zero Settings and no error. Anything wrong is a
-// *SettingsError; a bad value never becomes a default (invariant S12).
+// SettingsOf reads the settings of a DaemonSet from its annotations (design section 1): our
+// keys take precedence over OpenYurt's, and values are case-insensitive. Without a strategy
+// it returns zero Settings and no error. An invalid value is a *SettingsError, and never
+// becomes a default (invariant S12).
 func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 	annotations := ds.Annotations
 	key, value := lookup(annotations, topsv1.AnnotationUpdateStrategy, topsv1.OpenYurtAnnotationUpdateStrategy)

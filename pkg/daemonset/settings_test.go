@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The annotation keys of contract sections 3 and 4, spelled out: users type them.
+// The annotation keys of contract sections 3 and 4, spelled out, as users type them.
 const (
 	ourStrategy       = "topsops.enflame.com/update-strategy"
 	ourMaxUnavailable = "topsops.enflame.com/max-unavailable"
@@ -22,10 +22,10 @@ const (
 	yurtMax           = "apps.openyurt.io/max-unavailable"
 )
 
-// unsaid is what no annotation says: the policy's holds then, or the default.
+// unsaid is an unset max-unavailable: the policy's or the default applies.
 var unsaid = intstr.IntOrString{}
 
-// annotated is an OnDelete DaemonSet with annotations given as key, value, key, value.
+// annotated returns an OnDelete DaemonSet with annotations given as key, value, key, value.
 func annotated(pairs ...string) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "driver", Annotations: map[string]string{}}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -83,8 +83,8 @@ func TestSettingsOf(t *testing.T) {
 	}
 }
 
-// wantRefused fails unless the settings are refused with the reason, a message
-// that has all the words, and no settings beside it.
+// wantRefused fails the test unless the settings are an error with the reason and a message
+// with all the words, and the settings are zero.
 func wantRefused(t *testing.T, ds *appsv1.DaemonSet, reason string, words ...string) {
 	t.Helper()
 	got, err := SettingsOf(ds)

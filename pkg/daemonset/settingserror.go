@@ -2,8 +2,8 @@ package daemonset
 
 import "fmt"
 
-// SettingsError says which annotation or field is wrong and what it may be.
-// Reason is one CamelCase word for a condition.
+// SettingsError states which annotation or field is invalid and the allowed values. Reason
+// is one CamelCase word for a condition.
 type SettingsError struct {
 	Reason  string
 	Message string

@@ -202,7 +202,7 @@ func (w *simWorld) damageDisk(h *simHost) {
 	if w.chance(2) {
 		w.say("host %s loses its disk", h.name)
 		clear(m.begun)
-		clear(m.restarts) // nobody can know them any more
+		clear(m.restarts) // lost with the disk
 		m.results = nil
 		return
 	}

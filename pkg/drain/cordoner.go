@@ -20,15 +20,15 @@ import (
 
 // Cordoner cordons nodes for operations and releases them.
 type Cordoner struct {
-	// Client lists nodes, from a cache or not, and patches them.
+	// Client lists nodes, cached or not, and patches them.
 	Client client.Client
-	// Live reads nodes past the cache, which lacks what cordon.FactsOf needs.
+	// Live reads nodes past the cache, which lacks the managedFields that cordon.FactsOf
+	// needs.
 	Live client.Reader
 }
 
-// Cordon carries out cordon.DecideCordon on a node, in at most one write. An error that
-// is a conflict says that the node changed meanwhile: ask again. A node that does
-// not exist is an error.
+// Cordon carries out cordon.DecideCordon on a node, in at most one write. A conflict error
+// means that the node changed meanwhile: retry. A node that does not exist is an error.
 func (c Cordoner) Cordon(ctx context.Context, node, operation string) (cordon.NodeChange, error) {
 	facts, err := c.read(ctx, node)
 	if err != nil {
@@ -37,9 +37,9 @@ func (c Cordoner) Cordon(ctx context.Context, node, operation string) (cordon.No
 	return c.carryOut(ctx, facts, operation, cordon.DecideCordon(facts, operation))
 }
 
-// Uncordon carries out cordon.DecideUncordon on a node, in at most one write. An error
-// that is a conflict says that the node changed meanwhile: ask again. A node that
-// does not exist is not cordoned.
+// Uncordon carries out cordon.DecideUncordon on a node, in at most one write. A conflict
+// error means that the node changed meanwhile: retry. A node that does not exist is not
+// cordoned.
 func (c Cordoner) Uncordon(ctx context.Context, node, operation string) (cordon.NodeChange, error) {
 	facts, err := c.read(ctx, node)
 	if apierrors.IsNotFound(err) {
@@ -51,19 +51,17 @@ func (c Cordoner) Uncordon(ctx context.Context, node, operation string) (cordon.
 	return c.carryOut(ctx, facts, operation, cordon.DecideUncordon(facts, operation))
 }
 
-// CarryOut makes a change that was decided, on the node as it was read at a
-// resourceVersion, in at most one write. An error that is a conflict says that the
-// node changed since: look again.
+// CarryOut writes a decided change to the node at the resourceVersion of the decision, in at
+// most one write. A conflict error means that the node has changed since: decide again.
 func (c Cordoner) CarryOut(ctx context.Context, node, resourceVersion, operation string, change cordon.NodeChange) error {
 	_, err := c.carryOut(ctx, cordon.NodeFacts{Name: node, ResourceVersion: resourceVersion}, operation, change)
 	return err
 }
 
-// Sweep releases the nodes that were cordoned for operations that are over: a
-// manager may have died between any two of its writes (invariant S3). live
-// returns the ids of all operations that are not over, read past the cache; it is
-// called after the nodes were listed, see Orphans. Sweep returns the nodes that
-// it released; one that fails does not keep the others from being released.
+// Sweep releases the nodes that were cordoned for operations that are over: a manager may
+// have died between two writes (invariant S3). live returns the ids of all operations that
+// are not over, read past the cache; it is called after the nodes are listed, see Orphans.
+// Sweep returns the released nodes; a failure on one does not stop the others.
 func (c Cordoner) Sweep(ctx context.Context, live func(context.Context) (sets.Set[string], error)) ([]cordon.Orphan, error) {
 	var list corev1.NodeList
 	if err := c.Client.List(ctx, &list); err != nil {

@@ -17,7 +17,7 @@ import (
 
 func (s *stage) cordoner() Cordoner { return Cordoner{Client: s.manager, Live: s.manager} }
 
-// person does what kubectl cordon and uncordon do.
+// person acts like kubectl cordon and uncordon.
 func (s *stage) person(node string, unschedulable bool) {
 	s.t.Helper()
 	patch := `{"spec":{"unschedulable":null}}`
@@ -100,7 +100,7 @@ func TestWhoCordonedTheNodeAtTheEnd(t *testing.T) {
 			if diff := cmp.Diff(tc.held, s.cordonOf("n1")); diff != "" {
 				t.Errorf("held: %s", diff)
 			}
-			for range 2 { // asked again it does the same
+			for range 2 { // idempotent
 				_, err := s.cordoner().Uncordon(t.Context(), "n1", "op1")
 				s.must(err)
 				if diff := cmp.Diff(tc.want, s.cordonOf("n1")); diff != "" {
@@ -117,7 +117,7 @@ func TestWhoCordonedTheNodeAtTheEnd(t *testing.T) {
 	}
 }
 
-// afterRead is a reader that something happens after.
+// afterRead is a reader with a hook after each read.
 type afterRead struct {
 	client.Reader
 	happens func()
@@ -161,7 +161,7 @@ func TestANodeThatIsGoneNeedsNoUncordon(t *testing.T) {
 	}
 }
 
-// beforeList is a client that something happens before its lists.
+// beforeList is a client with a hook before each list.
 type beforeList struct {
 	client.Client
 	happens func()
@@ -190,7 +190,7 @@ func TestSweepReleasesWhatDeadOperationsLeft(t *testing.T) {
 	s.person("uncordoned", false)
 	hold("live", "op-live")
 	s.person("foreign", true)
-	// An operation begins while the sweep reads.
+	// An operation begins during the sweep.
 	sweeper := Cordoner{Live: s.manager, Client: beforeList{s.manager, func() {
 		operations.Insert("op-late")
 		hold("late", "op-late")

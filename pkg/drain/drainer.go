@@ -25,18 +25,18 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
 
-// requestTimeout bounds one eviction: for a pod that is not running yet, the API
-// server itself tries for ten seconds before it answers that the UID is another.
+// requestTimeout bounds one eviction: for a pod that is not running yet, the API server
+// retries for ten seconds before it reports a different UID.
 const requestTimeout = 15 * time.Second
 
-// Evictor asks the API server to evict a pod, once: it returns the first answer.
+// Evictor sends one eviction and returns the first response.
 type Evictor interface {
 	Evict(ctx context.Context, request *policyv1.Eviction) error
 }
 
-// NewEvictor returns an Evictor that talks to an API server. The general clients
-// do not do: told to come back in ten seconds, which a budget that the controller
-// has not seen yet is answered with, they wait, ten times over.
+// NewEvictor returns an Evictor for an API server. The general clients are unsuitable: for a
+// budget not yet seen by its controller the API server answers with Retry-After 10 seconds,
+// and they wait that long, up to ten times.
 func NewEvictor(config *rest.Config, httpClient *http.Client) (Evictor, error) {
 	core, err := corev1client.NewForConfigAndClient(config, httpClient)
 	if err != nil {
@@ -47,7 +47,6 @@ func NewEvictor(config *rest.Config, httpClient *http.Client) (Evictor, error) {
 
 type restEvictor struct{ core rest.Interface }
 
-// Evict sends the eviction and returns the first answer.
 func (e restEvictor) Evict(ctx context.Context, request *policyv1.Eviction) error {
 	return e.core.Post().Namespace(request.Namespace).Resource("pods").Name(request.Name).SubResource("eviction").
 		MaxRetries(0).Body(request).Do(ctx).Error()
@@ -55,24 +54,23 @@ func (e restEvictor) Evict(ctx context.Context, request *policyv1.Eviction) erro
 
 // Drainer empties nodes, one pass at a time.
 type Drainer struct {
-	// Live reads nodes, pods and DaemonSets past the cache: the manager's cache
-	// knows little of pods, and a node is not empty because a cache is behind.
+	// Live reads nodes, pods and DaemonSets past the cache: the manager's cache holds only
+	// some pods, and a stale cache must not make a node look empty.
 	Live client.Reader
-	// Evictor evicts.
+	// Evictor sends evictions.
 	Evictor Evictor
-	// Metrics counts the evictions. It must be set, and be told when the drain of a
-	// node has ended.
+	// Metrics counts the evictions. It must be set; the caller calls Ended when the drain of
+	// a node has ended.
 	Metrics *Metrics
 	// Self is the pod of this program.
 	Self eviction.Self
 }
 
-// Pass reads the pods of a node and evicts those that eviction.Decide names, one after the
-// other, each with its UID as precondition. It waits for nothing but the answers.
-// since is when the drain of the node began, attempts are those of the last
-// Result, nil for the first pass. An error means that the pods could not be read,
-// or that ctx ended; what happens to a single pod is in the Result. A node that
-// does not exist counts as not Ready.
+// Pass reads the pods of a node and evicts those returned by eviction.Decide, one after the
+// other, with their UIDs as precondition. It waits only for the responses. since is when the
+// drain of the node began; attempts are those of the last Result, nil for the first pass. An
+// error means that the pods could not be read, or that ctx ended; failures of single pods are
+// in the Result. A node that does not exist counts as not Ready.
 func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
 	facts, err := d.observe(ctx, node, p)
 	if err != nil {
@@ -87,8 +85,8 @@ func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attem
 	return r, ctx.Err()
 }
 
-// DryRun is a pass that evicts nothing: a pod that is to be evicted has the outcome of
-// its last attempt, or is Due. The rest is as with Pass.
+// DryRun is a pass without evictions: a pod to be evicted has the outcome of its last
+// attempt, or is Due. Everything else is as for Pass.
 func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
 	facts, err := d.observe(ctx, node, p)
 	if err != nil {
@@ -97,8 +95,8 @@ func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, att
 	return eviction.Expect(facts, p, attempts, since, now), nil
 }
 
-// observe reads what a pass is decided from. An error means that the node or its pods
-// could not be read.
+// observe reads the facts of a pass. An error means that the node or its pods could not be
+// read.
 func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (eviction.Facts, error) {
 	f := eviction.Facts{Self: d.Self}
 	var n corev1.Node
@@ -124,7 +122,7 @@ func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (e
 	return f, nil
 }
 
-// evict asks one pod to leave. Only the first time is worth a line in the log.
+// evict evicts one pod. Only its first eviction is logged at V(0).
 func (d Drainer) evict(ctx context.Context, pod *corev1.Pod, p *eviction.Policy, again bool) eviction.Outcome {
 	level := 0
 	if again {

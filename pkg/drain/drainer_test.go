@@ -32,7 +32,7 @@ func (s *stage) drainer() Drainer {
 	return Drainer{Live: s.manager, Evictor: evictor, Metrics: NewMetrics(prometheus.NewRegistry())}
 }
 
-// run stores a pod and its status.
+// run creates a pod and sets its status.
 func (s *stage) run(p corev1.Pod) *corev1.Pod {
 	s.t.Helper()
 	status := p.Status
@@ -45,7 +45,7 @@ func (s *stage) run(p corev1.Pod) *corev1.Pod {
 	return &p
 }
 
-// kill is what a kubelet does when the containers of a pod have ended.
+// kill removes a pod as the kubelet does once its containers have ended.
 func (s *stage) kill(p *corev1.Pod) {
 	s.t.Helper()
 	if err := s.admin.Delete(context.Background(), p, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
@@ -53,7 +53,7 @@ func (s *stage) kill(p *corev1.Pod) {
 	}
 }
 
-// budget makes a PodDisruptionBudget for pods labelled app: name.
+// budget creates a PodDisruptionBudget for pods labelled app: name.
 func (s *stage) budget(name, app string) *policyv1.PodDisruptionBudget {
 	s.t.Helper()
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
@@ -62,7 +62,7 @@ func (s *stage) budget(name, app string) *policyv1.PodDisruptionBudget {
 	return b
 }
 
-// allow is the disruption controller: it lets so many pods go.
+// allow plays the disruption controller: it sets the allowed disruptions.
 func (s *stage) allow(b *policyv1.PodDisruptionBudget, disruptions int32) {
 	s.t.Helper()
 	s.must(s.admin.Get(s.t.Context(), client.ObjectKeyFromObject(b), b))
@@ -80,11 +80,10 @@ func (s *stage) pass(d Drainer, p eviction.Policy, attempts eviction.Attempts, a
 	return r
 }
 
-// patience is how long a pass may take; a client that waits when it is told to
-// takes longer.
+// patience is the maximum duration of a pass; a client that honors Retry-After takes longer.
 const patience = 8 * time.Second
 
-// seen are the states of a result by the names of the pods.
+// seen returns the states of a result by pod name.
 func seen(r eviction.Result) map[string]eviction.State {
 	states := map[string]eviction.State{}
 	for _, o := range r.Pods {
@@ -185,7 +184,7 @@ func TestAPodWithTwoBudgetsIsAnErrorThatAPersonCanRead(t *testing.T) {
 	}
 }
 
-// before is an Evictor that something happens before.
+// before is an Evictor with a hook before each eviction.
 type before struct {
 	Evictor
 	happens func()

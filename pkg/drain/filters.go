@@ -17,11 +17,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
-// staticPod is why a mirror pod stays: the filters skip it without a word.
+// staticPod is why a mirror pod stays: the filters skip it without a message.
 const staticPod = "ignoring static Pods"
 
-// Filter asks kubectl's drain filters about pods. lookups is how looking up DaemonSets
-// that own pods ended, nil or absent for those that exist.
+// Filter applies kubectl's drain filters to pods. lookups has the result of looking up each
+// owning DaemonSet, nil or absent for those that exist.
 func Filter(pods []*corev1.Pod, lookups map[types.NamespacedName]error) []eviction.Pod {
 	filtered := make([]eviction.Pod, len(pods))
 	for i, pod := range pods {
@@ -30,7 +30,7 @@ func Filter(pods []*corev1.Pod, lookups map[types.NamespacedName]error) []evicti
 	return filtered
 }
 
-// daemonSetOf returns the DaemonSet that owns a pod, zero when none does.
+// daemonSetOf returns the DaemonSet that owns a pod, zero when there is none.
 func daemonSetOf(pod *corev1.Pod) types.NamespacedName {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
@@ -39,10 +39,10 @@ func daemonSetOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
 }
 
-// filter asks kubectl's drain filters about one pod. The library keeps only the
-// last of several reasons, so it is asked one thing at a time: first with
-// everything allowed, then with one thing forbidden. lookup is how looking up the
-// DaemonSet of the pod ended, nil when it exists or there is none to look up.
+// filter applies kubectl's drain filters to one pod. The library keeps only the last of
+// several reasons, so it is called repeatedly: first with everything allowed, then with one
+// thing forbidden. lookup is the result of looking up the pod's DaemonSet, nil when it exists
+// or the pod has none.
 func filter(pod *corev1.Pod, lookup error) eviction.Pod {
 	a := ask(pod, lookup, kubectldrain.Helper{Force: true, DeleteEmptyDirData: true})
 	switch {
@@ -59,7 +59,7 @@ func filter(pod *corev1.Pod, lookup error) eviction.Pod {
 	return eviction.Pod{Pod: pod, Stays: staticPod}
 }
 
-// verdict is what the library says of one pod.
+// verdict is the library's verdict about one pod.
 type verdict struct {
 	evict            bool
 	refusal, warning string
@@ -76,25 +76,24 @@ func ask(pod *corev1.Pod, lookup error, helper kubectldrain.Helper) verdict {
 	a := verdict{evict: len(list.Pods()) > 0, warning: strings.TrimSuffix(list.Warnings(), of)}
 	if len(errs) > 0 {
 		message := strings.TrimPrefix(strings.TrimSuffix(errs[0].Error(), of), "cannot delete ")
-		a.refusal, _, _ = strings.Cut(message, " (use --") // kubectl's flags are no help here
+		a.refusal, _, _ = strings.Cut(message, " (use --") // kubectl's flags do not apply here
 	}
 	return a
 }
 
-// oneNode is a node with one pod, for the filters, which list pods and look up
-// DaemonSets themselves. Both was done before, once for all pods and past the
-// cache; and pods that do not use the accelerator are none of their business.
-// The filters make no other call.
+// oneNode is a fake clientset for the filters, which list pods and look up DaemonSets
+// themselves. It serves one pod and the DaemonSet lookup made before, once for all pods and
+// past the cache; pods outside the scope stay hidden. The filters make no other call.
 type oneNode struct {
 	kubernetes.Interface
 	pod    *corev1.Pod
 	lookup error
 }
 
-// CoreV1 knows pods.
+// CoreV1 serves pods.
 func (n oneNode) CoreV1() corev1client.CoreV1Interface { return oneNodeCore{node: n} }
 
-// AppsV1 knows DaemonSets.
+// AppsV1 serves DaemonSets.
 func (n oneNode) AppsV1() appsv1client.AppsV1Interface { return oneNodeApps{node: n} }
 
 type oneNodeCore struct {
@@ -102,7 +101,7 @@ type oneNodeCore struct {
 	node oneNode
 }
 
-// Pods are those of the node, whatever the namespace.
+// Pods serves the pod, whatever the namespace.
 func (c oneNodeCore) Pods(string) corev1client.PodInterface { return oneNodePods{node: c.node} }
 
 type oneNodePods struct {
@@ -120,7 +119,7 @@ type oneNodeApps struct {
 	node oneNode
 }
 
-// DaemonSets are that of the pod, whatever the namespace.
+// DaemonSets serves the pod's DaemonSet, whatever the namespace.
 func (a oneNodeApps) DaemonSets(string) appsv1client.DaemonSetInterface {
 	return oneNodeDaemonSets{node: a.node}
 }
@@ -130,7 +129,7 @@ type oneNodeDaemonSets struct {
 	node oneNode
 }
 
-// Get returns how the look-up ended that was made before.
+// Get returns the result of the lookup made before.
 func (d oneNodeDaemonSets) Get(context.Context, string, metav1.GetOptions) (*appsv1.DaemonSet, error) {
 	return &appsv1.DaemonSet{}, d.node.lookup
 }

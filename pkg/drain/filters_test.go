@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
-// The words are those of k8s.io/kubectl: another version of it may have others.
+// The texts are those of k8s.io/kubectl and may differ in another version.
 func TestFilterAnswersInTheWordsOfKubectl(t *testing.T) {
 	const localStorage, noController = "Pods with local storage", "Pods that declare no controller"
 	missing := apierrors.NewNotFound(appsv1.Resource("daemonsets"), "owner")

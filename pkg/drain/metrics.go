@@ -17,8 +17,8 @@ type Metrics struct {
 	blocked sets.Set[string]
 }
 
-// NewMetrics registers the metrics of drains. It panics, as client_golang does,
-// when they are registered already.
+// NewMetrics registers the metrics of drains. It panics, as client_golang does, when they are
+// already registered.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -28,7 +28,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		blocked: sets.New[string](),
 	}
 	for _, s := range []eviction.State{eviction.Evicted, eviction.Refused, eviction.Gone, eviction.Failed} {
-		m.evictions.WithLabelValues(string(s)) // a rate needs the zero before the first
+		m.evictions.WithLabelValues(string(s)) // rate() needs the zero before the first increment
 	}
 	registerer.MustRegister(m.evictions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gcu_drain_blocked_nodes",
@@ -37,7 +37,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Ended says that a node is not being drained any more, whatever the outcome.
+// Ended records that the drain of a node has ended, whatever the outcome.
 func (m *Metrics) Ended(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
-// states is a result with a pod in each of some states.
+// states returns a result with one pod in each of the given states.
 func states(all ...eviction.State) eviction.Result {
 	r := eviction.Result{NodeReady: true}
 	for _, s := range all {

@@ -16,7 +16,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// podOn is a running pod of a ReplicaSet with one GCU on a node, changed by options.
+// podOn returns a running pod of a ReplicaSet with one GCU on a node, changed by options.
 func podOn(node, name string, options ...func(*corev1.Pod)) corev1.Pod {
 	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
@@ -61,7 +61,7 @@ func inPhase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
 
-// policyOf is the default policy with a change, nil for none.
+// policyOf returns the default policy with a change, nil for none.
 func policyOf(t *testing.T, change func(*topsv1.DrainPolicy)) eviction.Policy {
 	t.Helper()
 	spec := eviction.DefaultPolicy()

@@ -14,7 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
-// stored is an UpgradePolicy as the API server keeps it, of spec.drain in YAML.
+// stored returns spec.drain, given in YAML, of an UpgradePolicy as stored by the API server.
 func stored(t *testing.T, drain string) (*topsv1.DrainPolicy, error) {
 	t.Helper()
 	s := newStage(t)

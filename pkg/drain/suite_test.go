@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // plane is access to an API server, on which the tests play the disruption controller
 // and the kubelet.
 type plane struct {
-	// admin may do everything, manager what the manager's role says and no more.
+	// admin has full access, manager only the rights of the manager's role.
 	admin   client.Client
 	manager client.Client
 	config  *rest.Config // of the manager
@@ -30,7 +30,7 @@ func apiServer(t *testing.T) *plane {
 	return &plane{server.Client(t, apiserver.Admin), server.Client(t, apiserver.Operator), server.As(apiserver.Operator)}
 }
 
-// stage is one test on the API server: a namespace and nodes of its own.
+// stage is one test on the API server, with its own namespace and nodes.
 type stage struct {
 	*plane
 	t         *testing.T
@@ -53,9 +53,8 @@ func (s *stage) must(err error) {
 	}
 }
 
-// node makes a Ready node, which is removed when the test ends. As from a kubelet,
-// it has labels: of a node that is created with nothing, the API server never
-// records who sets what.
+// node creates a Ready node, which is removed when the test ends. It has labels, as from a
+// kubelet: for a node created without any field, the API server never records managedFields.
 func (s *stage) node(name string) *corev1.Node {
 	s.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}

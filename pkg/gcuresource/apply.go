@@ -20,17 +20,17 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
 
-// applier carries out what was decided about a gr.
+// applier applies what was decided for a gr.
 type applier struct {
 	client.Client
 	APIReader client.Reader
 }
 
-// carryOut carries out a plan and lays what came out over the observation. A pass
-// that changed or failed a component creates none after it: whether the one
-// before still runs is for the next pass to see. A transient failure is reported when
-// lasts says that passes have been failing for long. The error holds what is worth
-// retrying at once; it is in the failed component's Failure too.
+// carryOut carries out a plan and updates the observation with the results. After a component
+// that changed or failed, the pass creates no further one: whether the one before still runs is
+// for the next pass to see. A transient failure is reported once lasts returns true: passes have
+// been failing for long. The error holds what should be retried at once; it is also in the failed
+// component's Failure.
 func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided plan.Plan, lasts func() bool) error {
 	failed := deleteObjects(ctx, a.Client, decided.Delete)
 	if failed != nil && lasts() {
@@ -73,11 +73,10 @@ func (a applier) applyStep(ctx context.Context, obs *state.Observation, c *state
 	return nil
 }
 
-// apply brings one object to the cluster and returns it as it is there. An
-// existing one must still have the UID that was seen to be ours; where none was
-// seen, the API server is asked before anything is written, and a field that
-// somebody else set meanwhile is not taken from him. What is made once is
-// created, so that nothing that exists by then is changed.
+// apply applies one object and returns it as it is in the cluster. If the observed object is
+// ours, its UID is a precondition. If none was observed, apply first reads it live, and does not
+// force ownership of fields that someone else has set meanwhile. Objects that are MadeOnce are
+// created instead, so that an existing one is not changed.
 func (a applier) apply(ctx context.Context, gr *topsv1.GcuResource, c *state.Component, d *component.Desired) (*unstructured.Unstructured, error) {
 	live := c.Live[d.Ref]
 	if live == nil {
@@ -102,7 +101,7 @@ func (a applier) apply(ctx context.Context, gr *topsv1.GcuResource, c *state.Com
 	return object, nil
 }
 
-// createOnce creates what is made once, unless the API server has it.
+// createOnce creates an object that is MadeOnce, unless it exists.
 func (a applier) createOnce(ctx context.Context, object *unstructured.Unstructured, ref component.Ref, live *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
 	if live != nil {
 		object.SetUID(live.GetUID())
@@ -118,8 +117,8 @@ func (a applier) createOnce(ctx context.Context, object *unstructured.Unstructur
 	return object, nil
 }
 
-// fillSecret puts random text where stringData has empty values. Of objects
-// without stringData it changes nothing.
+// fillSecret fills the empty values of stringData with random text. It changes nothing in objects
+// without stringData.
 func fillSecret(object *unstructured.Unstructured) error {
 	data, found, err := unstructured.NestedStringMap(object.Object, "stringData")
 	if err != nil || !found {
@@ -133,8 +132,8 @@ func fillSecret(object *unstructured.Unstructured) error {
 	return unstructured.SetNestedStringMap(object.Object, data, "stringData")
 }
 
-// readLive asks the API server for an object the cache does not have; nil when
-// it does not exist.
+// readLive reads an object that is not in the cache from the API server; nil if it does not
+// exist.
 func (a applier) readLive(ctx context.Context, gr *topsv1.GcuResource, ref component.Ref) (*metav1.PartialObjectMetadata, error) {
 	live := ref.Metadata()
 	if err := a.APIReader.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
@@ -149,7 +148,7 @@ func (a applier) readLive(ctx context.Context, gr *topsv1.GcuResource, ref compo
 	return live, nil
 }
 
-// generations are those of the workloads of a component that exist.
+// generations returns the generations of the existing workloads of a component.
 func generations(c *state.Component) map[component.Ref]int64 {
 	of := map[component.Ref]int64{}
 	for _, ref := range c.Workloads() {

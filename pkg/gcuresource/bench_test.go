@@ -11,8 +11,8 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// What a pass over an unchanged gr computes, without its reads but with what is
-// kept: the default blueprint, running on every node.
+// BenchmarkUnchanged measures the computation of a pass over an unchanged gr, without its reads
+// but with its cache: the default blueprint, running on every node.
 func BenchmarkUnchanged(b *testing.B) {
 	for _, nodes := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("%d_nodes", nodes), func(b *testing.B) {

@@ -26,7 +26,7 @@ import (
 // parts are the Deployments of nightingale.
 var parts = []string{"agentd", "mysql", "nserver", "nwebapi", "prometheus", "redis"}
 
-// create makes a gr with a spec.
+// create creates a gr with a spec.
 func (s *stage) create(name string, spec topsv1.GcuResourceSpec) *topsv1.GcuResource {
 	s.t.Helper()
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
@@ -40,7 +40,7 @@ func (s *stage) change(name string, edit func(*topsv1.GcuResourceSpec)) {
 	s.edit(name, func(gr *topsv1.GcuResource) { edit(&gr.Spec) })
 }
 
-// password is that of the database.
+// password returns the password of the database.
 func (s *stage) password(namespace string) string {
 	s.t.Helper()
 	secret := &corev1.Secret{}
@@ -238,7 +238,7 @@ func TestVolcanoOnAnAPIServer(t *testing.T) {
 	})
 	s.settles("batch")
 	t.Run("webhooks go first, CRDs stay, and it can be deployed again", func(t *testing.T) {
-		s.remove(queueCRD()) // a CRD of a component that is missing holds up nothing
+		s.remove(queueCRD()) // a missing CRD of a component does not block anything
 		s.written()
 		s.must(s.Delete(ctx, s.gr("batch")))
 		s.isGone(&topsv1.GcuResource{}, "", "batch")
@@ -287,7 +287,7 @@ func TestSharedCardsOnAnAPIServer(t *testing.T) {
 	s.reaches("share", "Running", "2/2")
 	s.must(s.Delete(context.Background(), s.gr("share")))
 	s.isGone(&appsv1.DaemonSet{}, "kube-system", "gcushare-device-plugin")
-	shared("node-1", "true") // its pods are still there
+	shared("node-1", "true") // its pods still exist
 	s.collect("gcushare-device-plugin")
 	s.isGone(&topsv1.GcuResource{}, "", "share")
 	for _, name := range []string{"node-1", "node-2"} {
@@ -298,7 +298,7 @@ func TestSharedCardsOnAnAPIServer(t *testing.T) {
 	}
 }
 
-// The operator may make the ClusterRoles of its components because its own role
+// The operator may create the ClusterRoles of its components because its own role names them.
 // names them.
 func TestTheRoleNamesEveryClusterRoleOfAComponent(t *testing.T) {
 	role := &rbacv1.ClusterRole{}

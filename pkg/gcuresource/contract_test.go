@@ -24,7 +24,7 @@ import (
 
 const grsPath = "/apis/topsops.enflame.com/v1/gcuresources"
 
-// ask sends a request as it is and returns the answer.
+// ask sends a request unchanged and returns the response.
 func ask(t *testing.T, method, path, contentType, accept, body string) (string, error) {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(apiserver.Shared(t).As(apiserver.Admin))
@@ -161,8 +161,8 @@ func TestContractKind(t *testing.T) {
 var blueprint = []string{"enflame-node-feature-discovery", "enflame-gcu-docker-plugin", "enflame-gcu-k8s-plugin",
 	"enflame-gcu-exporter", "enflame-gcu-feature-discovery"}
 
-// TestContractDeployment deploys the default blueprint on an API server, with a
-// restart of the operator in the middle.
+// TestContractDeployment deploys the default blueprint on an API server, with a restart of the
+// operator in between.
 func TestContractDeployment(t *testing.T) {
 	s := newStage(t, "node-1", "node-2")
 	s.stop()
@@ -223,7 +223,7 @@ func TestContractDeployment(t *testing.T) {
 	s.settles(gr.Name)
 }
 
-// uids are those of the DaemonSets of grs, by name.
+// uids returns the UIDs of the DaemonSets of grs, by name.
 func (s *stage) uids() map[string]string {
 	s.t.Helper()
 	var list appsv1.DaemonSetList
@@ -235,8 +235,7 @@ func (s *stage) uids() map[string]string {
 	return uids
 }
 
-// finished compares the status of the deployed default blueprint, as it is
-// stored, with the guide's.
+// finished compares the stored status of the deployed default blueprint with that in the guide.
 func (s *stage) finished(name string) {
 	gr := &unstructured.Unstructured{}
 	gr.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))

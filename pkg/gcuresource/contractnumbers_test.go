@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// lastTested is the last statement that has to have a test: those of the gr, its
-// operator and the REST API.
+// lastTested is the last statement that needs a test: those of the gr, its operator and the REST
+// API.
 const lastTested = 80
 
-// A test carries the numbers of the statements it shows in the name of a
+// A test carries the numbers of the statements it covers in the name of a
 // subtest: "contract 12: …", "contract 12 and 13: …", "contract 1, 2 and 3: …".
 var carried = regexp.MustCompile(`"contract ([0-9]+(?:(?:, | and )[0-9]+)*): `)
 

@@ -24,10 +24,10 @@ func skipNameValidation() config.Controller {
 	return config.Controller{SkipNameValidation: ptr.To(true)}
 }
 
-// settles fails when the controllers go on writing though nothing changes.
+// settles fails if the controllers keep writing although nothing changes.
 func (s *stage) settles(name string) {
 	s.t.Helper()
-	// A pass that does not see yet what the one before wrote writes it once more, in vain.
+	// A pass that does not see the previous write yet repeats it once, without effect.
 	s.until("coming to rest", func() string { return strings.Join(s.looksAgain(name), ", ") })
 	before := s.gr(name)
 	if writes := s.looksAgain(name); len(writes) > 0 {
@@ -38,9 +38,9 @@ func (s *stage) settles(name string) {
 	}
 }
 
-// looksAgain has both controllers look at everything three times, and returns what they
-// write. A label of a node wakes the labeler, and whoever watches nodes; a pass over an
-// object begins when the one before has ended.
+// looksAgain makes both controllers reconcile everything three times, and returns their writes. A
+// changed node label triggers the labeler and everything that watches nodes; a pass over an
+// object begins when the previous one has ended.
 func (s *stage) looksAgain(name string) []string {
 	s.t.Helper()
 	s.written()
@@ -62,7 +62,7 @@ func (s *stage) looksAgain(name string) []string {
 	return s.written()
 }
 
-// deployed creates a gr of two components that run.
+// deployed creates a gr of two running components.
 func (s *stage) deployed(name string) *topsv1.GcuResource {
 	s.t.Helper()
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -187,8 +187,8 @@ func TestAForeignObjectIsNeverTakenOver(t *testing.T) {
 	}
 }
 
-// The cache may not have an object yet that exists: the API server is asked
-// before anything is created.
+// An existing object may be missing from the cache, so the API server is read before anything is
+// created.
 func TestAForeignObjectTheCacheDoesNotHaveIsFoundBeforeACreation(t *testing.T) {
 	c := testClient(t)
 	ctx := context.Background()
@@ -267,7 +267,7 @@ func TestDeletionRunsInReverseOrderAndKeepsTheCRD(t *testing.T) {
 	}
 }
 
-// watchDeletion sees the components of the default blueprint go, the last first.
+// watchDeletion checks that the components of the default blueprint are deleted, the last first.
 func (s *stage) watchDeletion(gr *topsv1.GcuResource) {
 	s.t.Helper()
 	for _, name := range slices.Backward(blueprint) {
@@ -297,7 +297,7 @@ func (s *stage) watchDeletion(gr *topsv1.GcuResource) {
 	})
 }
 
-// marked says what is wrong with the label of a node, "" when nothing is.
+// marked returns what is wrong with the label of a node, "" if nothing is.
 func (s *stage) marked(name string, want bool) string {
 	s.t.Helper()
 	node := &corev1.Node{}

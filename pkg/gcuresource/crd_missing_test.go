@@ -55,7 +55,7 @@ func TestACRDThatIsBeingDeletedIsWaitedFor(t *testing.T) {
 	s.must(s.get(nfdCRD(), "", nfdCRDName))
 }
 
-// breakWrites puts a fault between the controllers and the API server; nil takes it away.
+// breakWrites injects a fault into the writes of the controllers; nil removes it.
 func (s *stage) breakWrites(fault func(write string, send func() error) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -154,7 +154,7 @@ func TestAllKeysRoundTrip(t *testing.T) {
 	}
 }
 
-// documents reads the objects of a file of the examples folder.
+// documents reads the objects in a file of the examples folder.
 func documents(t *testing.T, path string) []*unstructured.Unstructured {
 	t.Helper()
 	raw, err := os.ReadFile(path)

@@ -15,7 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
 
-// goes lets only deletions of objects of grs pass.
+// goes passes only deletions of objects of grs.
 var goes = predicate.And(
 	predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -24,13 +24,13 @@ var goes = predicate.And(
 	predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[topsv1.LabelGcuResource] != "" }),
 )
 
-// deletionChanged reports whether a deletion was asked for.
+// deletionChanged reports whether deletion was requested.
 func deletionChanged(e event.UpdateEvent) bool {
 	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 }
 
-// podChanged reports whether an update of a pod can change a decision: where it
-// is, whether it is available, what is wrong with it.
+// podChanged reports whether an update of a pod can change a decision: by its node, deletion,
+// revision, availability or failing containers.
 func podChanged(e event.UpdateEvent) bool {
 	before, okBefore := e.ObjectOld.(*corev1.Pod)
 	after, okAfter := e.ObjectNew.(*corev1.Pod)
@@ -44,7 +44,7 @@ func podChanged(e event.UpdateEvent) bool {
 		state.FailingContainer(before) != state.FailingContainer(after)
 }
 
-// podReadySince is comparable: when the pod became Ready, zero while it is not.
+// podReadySince returns when the pod became Ready, zero while it is not, in a comparable form.
 func podReadySince(pod *corev1.Pod) metav1.Time {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
@@ -55,16 +55,16 @@ func podReadySince(pod *corev1.Pod) metav1.Time {
 	return metav1.Time{}
 }
 
-// nodeChanged reports whether an update of a node can change a decision: which
-// components belong there, and whether it counts.
+// nodeChanged reports whether an update of a node can change a decision: which components belong
+// there, and whether it counts.
 func nodeChanged(e event.UpdateEvent) bool {
 	before, okBefore := e.ObjectOld.(*corev1.Node)
 	after, okAfter := e.ObjectNew.(*corev1.Node)
 	return !okBefore || !okAfter || daemonset.NodeChanged(before, after)
 }
 
-// haltChanged reports whether a rollout is halted, or not any more, or for another reason or
-// spec: of all that changes in it, that is what a gr shows.
+// haltChanged reports whether a rollout became halted or resumed, or its reason or targets changed
+// while halted: the only part of a rollout that a gr shows.
 func haltChanged(e event.UpdateEvent) bool {
 	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)
 	after, is := e.ObjectNew.(*topsv1.DaemonRollout)

@@ -16,25 +16,24 @@ import (
 
 // call is one request of an operator.
 type call struct {
-	// write tells it from a read.
+	// write distinguishes it from a read.
 	write bool
 	// what is the verb with the object.
 	what string
 }
 
-// line is the connection of one operator process to the API server. It counts
-// the calls and makes faults.
+// line is the connection of one operator process to the API server. It counts the calls and
+// injects faults.
 type line struct {
 	client.WithWatch
 	calls []call
-	// before answers a call instead of the API server when it returns an error;
-	// after replaces the answer of one that was carried out. n counts from 1,
-	// calls of the same sort only.
+	// before fails a call without executing it if it returns an error; after replaces the
+	// response of an executed call. n counts calls of the same sort, from 1.
 	before, after func(c call, n int) error
 	counts        map[bool]int
 }
 
-// connect returns a line to an API server that makes no faults yet.
+// connect returns a line to an API server without faults.
 func connect(to client.WithWatch) *line {
 	l := &line{counts: map[bool]int{}}
 	l.WithWatch = interceptor.NewClient(to, interceptor.Funcs{
@@ -95,7 +94,7 @@ func (l *line) pass(write bool, verb string, object any, name string, do func() 
 
 var errKilled = errors.New("the operator was killed")
 
-// killedAfter lets nothing through after write n.
+// killedAfter passes nothing after write n.
 func killedAfter(n int) func(*line) {
 	return func(l *line) {
 		dead := false
@@ -114,7 +113,7 @@ func killedAfter(n int) func(*line) {
 	}
 }
 
-// answerLost carries out write n and says that it took too long.
+// answerLost executes write n and reports a timeout.
 func answerLost(n int) func(*line) {
 	return func(l *line) {
 		l.after = func(c call, i int) error {
@@ -126,7 +125,7 @@ func answerLost(n int) func(*line) {
 	}
 }
 
-// refusesAll answers calls that begin with any of some words with an error.
+// refusesAll fails calls that begin with one of some words.
 func refusesAll(err error, words ...string) func(*line) {
 	return func(l *line) {
 		l.before = func(c call, _ int) error {
@@ -140,7 +139,7 @@ func refusesAll(err error, words ...string) func(*line) {
 	}
 }
 
-// refuses answers read or write n with an error, and nothing happens.
+// refuses fails read or write n without executing it.
 func refuses(write bool, n int, err error) func(*line) {
 	return func(l *line) {
 		l.before = func(c call, i int) error {
@@ -152,7 +151,7 @@ func refuses(write bool, n int, err error) func(*line) {
 	}
 }
 
-// answer is what an API server in trouble says.
+// answer is an error response of an API server.
 type answer struct {
 	name string
 	err  error

@@ -11,8 +11,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// addFinalizer comes before everything else, so that nothing is deployed that
-// nobody would tear down (contract statement 6).
+// addFinalizer comes before everything else, so that everything deployed is also torn down
+// (contract statement 6).
 func addFinalizer(ctx context.Context, c client.Client, gr *topsv1.GcuResource) error {
 	if controllerutil.ContainsFinalizer(gr, topsv1.Finalizer) {
 		return nil
@@ -26,7 +26,7 @@ func addFinalizer(ctx context.Context, c client.Client, gr *topsv1.GcuResource) 
 	return nil
 }
 
-// removeFinalizer lets a gr go of which nothing is left.
+// removeFinalizer releases a gr after everything else is gone.
 func removeFinalizer(ctx context.Context, c client.Client, gr *topsv1.GcuResource) error {
 	after := gr.DeepCopy()
 	controllerutil.RemoveFinalizer(after, topsv1.Finalizer)

@@ -16,23 +16,22 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// podIndex names the index of the cache's pods by workload. A list of the cache
-// looks at every pod of a namespace and copies those it finds, which on many
-// nodes is most of what a pass costs.
+// podIndex names the index of the cache's pods by workload. Without it, listing examines every
+// pod of a namespace and copies the matches, which is most of the cost of a pass on many nodes.
 const podIndex = "gcuresource-workload"
 
 func podIndexKey(namespace, workload string) string { return namespace + "/" + workload }
 
-// indexedCache is what the cache of a manager holds of pods and nodes, with the
-// number of the events that told of them.
+// indexedCache gives access to the pods and nodes in the cache of a manager, with counts of their
+// events.
 type indexedCache struct {
-	// pods, with the index podIndex, and nodes are nil when they are to be listed.
+	// pods, with the index podIndex, and nodes; nil if they have to be listed.
 	pods, nodes toolscache.Indexer
 	events      eventCounts
 }
 
-// open lets the cache of a manager be read, but for one that has no indexes of its
-// own: that is read by lists.
+// open connects to the cache of a manager. A cache without its own indexes is read by lists
+// instead.
 func (c *indexedCache) open(mgr ctrl.Manager) error {
 	pods, err := indexerOf(mgr, &corev1.Pod{}, toolscache.Indexers{podIndex: workloadsOf})
 	if err != nil {
@@ -46,7 +45,7 @@ func (c *indexedCache) open(mgr ctrl.Manager) error {
 	return nil
 }
 
-// indexerOf returns what the cache holds of one kind, nil when that cannot be had.
+// indexerOf returns the indexer of one kind, nil if there is none.
 func indexerOf(mgr ctrl.Manager, kind client.Object, indexers toolscache.Indexers) (toolscache.Indexer, error) {
 	informer, err := mgr.GetCache().GetInformer(context.Background(), kind, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -71,9 +70,8 @@ func workloadsOf(o any) ([]string, error) {
 	return []string{podIndexKey(pod.Namespace, pod.Labels[component.LabelName])}, nil
 }
 
-// counted lets every event of a pod or a node pass after it was counted. It comes
-// before the predicates that leave events out: what these say nothing about is
-// another object in the cache all the same.
+// counted passes every event of a pod or a node after counting it. It precedes the predicates
+// that drop events, because a dropped event changes the object in the cache as well.
 func (c *indexedCache) counted() predicate.Predicate {
 	count := func(objects ...client.Object) bool {
 		for _, o := range objects {
@@ -96,19 +94,19 @@ func (c *indexedCache) count(o client.Object) {
 	c.events.add(podIndexKey(o.GetNamespace(), o.GetLabels()[component.LabelName]))
 }
 
-// eventCounts counts the events of what passes read: of the pods of a workload, by
-// podIndexKey, and of all nodes, by nodesKey. The cache changes before an event
-// tells of it. So what is read after a count is not older than the count, and
-// holds while the count stays.
+// eventCounts counts the events of what passes read: of the pods of a workload, by podIndexKey,
+// and of all nodes, by nodesKey. The cache changes before its event is delivered. So what is read
+// after reading the count is at least as new as the count, and stays valid while the count stays
+// the same.
 type eventCounts struct {
 	mu     sync.Mutex
 	counts map[string]int
 }
 
-// nodesKey is the key of the nodes; that of a workload has a slash.
+// nodesKey is the key of the nodes; the key of a workload has a slash.
 const nodesKey = "nodes"
 
-// since returns how many events there were since the key was first asked for.
+// since returns the number of events since the key was first requested.
 func (c *eventCounts) since(key string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +118,7 @@ func (c *eventCounts) since(key string) int {
 	return n
 }
 
-// add counts an event. What nobody asked for is not counted: names of workloads
+// add counts an event. Keys that were never requested are not counted, since names of workloads
 // come and go.
 func (c *eventCounts) add(key string) {
 	c.mu.Lock()

@@ -17,7 +17,7 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// newCached returns a cache of pods and nodes that is empty.
+// newCached returns an empty cache of pods and nodes.
 func newCached() *indexedCache {
 	return &indexedCache{
 		pods:  toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{podIndex: workloadsOf}),
@@ -25,8 +25,7 @@ func newCached() *indexedCache {
 	}
 }
 
-// put changes the cache as a watch does: first it holds the object, then the
-// event is told.
+// put changes the cache as a watch does: first the object, then the event.
 func (c *indexedCache) put(t *testing.T, in toolscache.Indexer, o client.Object) {
 	t.Helper()
 	before, known, err := in.Get(o)
@@ -57,8 +56,8 @@ func (c *indexedCache) drop(t *testing.T, in toolscache.Indexer, o client.Object
 	}
 }
 
-// change does something to a pod or a node of the cache. A pod may come to carry
-// the name of another workload, or none.
+// change makes a random change to a pod or a node in the cache. A pod may get the name of another
+// workload, or none.
 func (c *indexedCache) change(t *testing.T, random *rand.Rand, obs *world.World) {
 	t.Helper()
 	node := world.GCUNode(fmt.Sprintf("node-%d", random.IntN(5)))
@@ -82,7 +81,7 @@ func (c *indexedCache) change(t *testing.T, random *rand.Rand, obs *world.World)
 	}
 }
 
-// look reads pods and nodes, with what is kept.
+// look reads pods and nodes through the cache.
 func (c *indexedCache) look(t *testing.T, obs *world.World, k *state.Cache) *world.World {
 	t.Helper()
 	seen := obs.Copied()
@@ -129,7 +128,7 @@ func TestPodsAndNodesThatDoNotChangeAreNotReadAgain(t *testing.T) {
 	c, k := newCached(), state.NewCache()
 	c.put(t, c.nodes, world.GCUNode("node-1"))
 	before := c.look(t, obs, k)
-	c.put(t, c.pods, &corev1.Pod{}) // somebody else's
+	c.put(t, c.pods, &corev1.Pod{}) // of another owner
 	after := c.look(t, obs, k)
 	if before.CachedNodes != after.CachedNodes {
 		t.Error("the nodes were read again")

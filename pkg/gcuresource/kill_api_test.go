@@ -19,8 +19,8 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// onAPIServer returns a scene on a real API server. It deploys less than one in
-// memory: what is not cached takes its time.
+// onAPIServer returns a scene on a real API server. It deploys less than one in memory, because
+// uncached reads are slow.
 func onAPIServer(t *testing.T) *scene {
 	t.Helper()
 	api, process := testClient(t), apiserver.Shared(t).Client(t, apiserver.Operator)
@@ -29,8 +29,8 @@ func onAPIServer(t *testing.T) *scene {
 	return s
 }
 
-// sight is what is there of a gr: its status, and the UID and generation of
-// each object by its name.
+// sight is the visible state of a gr: its status, and the UID and generation of each object by
+// name.
 type sight struct {
 	Objects map[string]int64
 	Nodes   map[string]map[string]string
@@ -75,7 +75,7 @@ func (s *scene) sees(t *testing.T) sight {
 	return all
 }
 
-// leave deletes the gr, if it is there, with everything that goes with it.
+// leave deletes the gr, if it exists, with everything that belongs to it.
 func (s *scene) leave(t *testing.T) {
 	t.Helper()
 	s.restart()
@@ -87,8 +87,8 @@ func (s *scene) leave(t *testing.T) {
 	}
 }
 
-// A sample of TestAnOperatorThatDiesBetweenAnyTwoWritesArrives where the API
-// server decides.
+// TestAnOperatorThatDiesArrivesOnAnAPIServer is a sample of
+// TestAnOperatorThatDiesBetweenAnyTwoWritesArrives on a real API server.
 func TestAnOperatorThatDiesArrivesOnAnAPIServer(t *testing.T) {
 	cluster := &stage{Client: testClient(t), t: t}
 	for _, name := range sceneNodes {
@@ -119,8 +119,8 @@ func TestAnOperatorThatDiesArrivesOnAnAPIServer(t *testing.T) {
 	}
 }
 
-// onAPIServer plays a story with a fault in its last step, if any. It returns
-// what is there in the end, and how many writes the last step took.
+// onAPIServer plays a story with a fault in its last step, if any. It returns the state at the
+// end, and the number of writes of the last step.
 func (st story) onAPIServer(t *testing.T, s *scene, fault func(*line)) (sight, int) {
 	t.Helper()
 	s.restart()

@@ -15,7 +15,7 @@ type course struct {
 	// before are the scenes before each turn, and turns the calls made in it.
 	before []*scene
 	turns  [][]call
-	// states are those before each turn, and the last one.
+	// states are the states before each turn, and the last one.
 	states []map[string]string
 	end    *memoryAPI
 	played int
@@ -47,8 +47,8 @@ func (st story) undisturbed(t *testing.T) *course {
 	return c
 }
 
-// each plays the story once more for every write or read of it, from the turn in
-// which it was made. number counts within the turn.
+// each plays the story again for every write or read, from the turn in which it was made. number
+// counts within the turn.
 func (c *course) each(write bool, do func(what string, s *scene, number int)) {
 	for i, turn := range c.turns {
 		n := 0
@@ -62,17 +62,17 @@ func (c *course) each(write bool, do func(what string, s *scene, number int)) {
 	}
 }
 
-// writes is how many the story has.
+// writes returns the number of writes of the story.
 func (c *course) writes() int {
 	n := 0
 	c.each(true, func(string, *scene, int) { n++ })
 	return n
 }
 
-// rejoins goes on until everything is as it was before some turn of the
-// undisturbed course: from there on it goes as it went. The operator has looked
-// at all of it by then, so that what it remembers is the same too. A story that
-// does not come back to its course, and every tenth that does, is played to the end.
+// rejoins continues until the state equals that before some turn of the undisturbed course: from
+// there on both are the same. By then the operator has read everything, so its memory is the same
+// too. A story that does not return to its course, and every tenth that does, is played to the
+// end.
 func (c *course) rejoins(t *testing.T, what string, s *scene) {
 	t.Helper()
 	c.played++
@@ -93,7 +93,7 @@ func (c *course) rejoins(t *testing.T, what string, s *scene) {
 	c.arrives(t, what, s)
 }
 
-// madeOnce tells of objects that were made again.
+// madeOnce fails if objects were created again.
 func (c *course) madeOnce(t *testing.T, what string, s *scene) {
 	t.Helper()
 	if again := s.api.(*memoryAPI).remade(c.end); len(again) > 0 {
@@ -101,7 +101,7 @@ func (c *course) madeOnce(t *testing.T, what string, s *scene) {
 	}
 }
 
-// arrives goes on to the end, which has to be that of the undisturbed course.
+// arrives continues to the end, which must be that of the undisturbed course.
 func (c *course) arrives(t *testing.T, what string, s *scene) {
 	t.Helper()
 	if err := s.goOn(nil); err != nil {
@@ -115,7 +115,7 @@ func (c *course) arrives(t *testing.T, what string, s *scene) {
 	c.madeOnce(t, what, s)
 }
 
-// ways are how an operator may die, or believe that a write failed that did not.
+// ways are how an operator may die, or take a successful write for a failed one.
 var ways = []struct {
 	name  string
 	fault func(n int) func(*line)

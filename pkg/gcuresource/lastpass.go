@@ -13,17 +13,17 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// patience is how long something fails before a status tells it that is not
-// about one component: an API server that is updated is back by then.
+// patience is how long a failure that is not a component's own lasts before the status reports
+// it: an API server that is being updated is back by then.
 const patience = 10 * time.Second
 
-// lastPasses are what passes left in this process, by the name of their gr.
+// lastPasses is what earlier passes left in this process, by the name of their gr.
 type lastPasses struct {
 	mu     sync.Mutex
 	byName map[string]*lastPass
 }
 
-// of returns what the last pass over a gr left. Only the reconcile of that gr touches it.
+// of returns what the last pass over a gr left. Only the reconcile of that gr uses it.
 func (l *lastPasses) of(gr string) *lastPass {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,27 +36,27 @@ func (l *lastPasses) of(gr string) *lastPass {
 	return l.byName[gr]
 }
 
-// forget drops what is known of a gr that is gone.
+// forget drops the state of a deleted gr.
 func (l *lastPasses) forget(gr string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.byName, gr)
 }
 
-// lastPass is what the last pass over a gr left. Losing it costs one apply per
-// object that changes nothing, and lets a failure be told later.
+// lastPass is what the last pass over a gr left. Losing it costs one apply without effect per
+// object, and delays the report of a failure.
 type lastPass struct {
 	// applied is what was last applied to each object.
 	applied map[types.UID]state.Applied
-	// failingSince is since when every pass fails; zero when the last one did not.
+	// failingSince is when passes began to fail; zero if the last one did not.
 	failingSince time.Time
-	// rendered are the components of the gr.
+	// rendered holds the components of the gr.
 	rendered rendering
-	// cache is what was read and assessed.
+	// cache holds what was read and assessed.
 	cache *state.Cache
 }
 
-// rendering is what component.Render made of a gr.
+// rendering is the result of component.Render for a gr.
 type rendering struct {
 	uid         types.UID
 	generation  int64
@@ -64,8 +64,8 @@ type rendering struct {
 	components  []component.Rendered
 }
 
-// render returns the components of a gr, which nobody may change. They are the
-// same as long as its spec and the annotations are that it hands on.
+// render returns the components of a gr, which callers must not change. They are cached until its
+// spec or its carried annotations change.
 func (l *lastPass) render(gr *topsv1.GcuResource) ([]component.Rendered, error) {
 	known, annotations := &l.rendered, component.Carried(gr)
 	if known.uid == gr.UID && known.generation == gr.Generation && maps.Equal(known.annotations, annotations) {
@@ -83,17 +83,17 @@ func (l *lastPass) render(gr *topsv1.GcuResource) ([]component.Rendered, error) 
 	return components, nil
 }
 
-// failed notes that a pass failed.
+// failed records that a pass failed.
 func (l *lastPass) failed(now time.Time) {
 	if l.failingSince.IsZero() {
 		l.failingSince = now
 	}
 }
 
-// failsLong reports whether passes have been failing for long.
+// failsLong reports whether passes have been failing for at least patience.
 func (l *lastPass) failsLong(now time.Time) bool {
 	return !l.failingSince.IsZero() && now.Sub(l.failingSince) >= patience
 }
 
-// succeeded notes that a pass succeeded.
+// succeeded records that a pass succeeded.
 func (l *lastPass) succeeded() { l.failingSince = time.Time{} }

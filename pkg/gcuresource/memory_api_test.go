@@ -28,17 +28,16 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// memoryAPI is an API server without a network: what the controllers need of
-// one, and what decides here as the real one does. Server-side apply with one
-// owner, UIDs, resource versions, generations, preconditions, finalizers,
-// namespaces that are missing or going. It can be copied, which is why it is
-// there: a story with a fault is played from the moment of the fault. The same
-// stories are played on a real API server too, which shows what is wrong here.
+// memoryAPI is an API server without a network, with what the controllers use and with the
+// decisions of a real one: server-side apply with one owner, UIDs, resource versions,
+// generations, preconditions, finalizers, and namespaces that are missing or terminating. It can
+// be copied, so that a story with a fault is played from the moment of the fault. The same
+// stories are played on a real API server too, which reveals errors here.
 type memoryAPI struct {
-	client.WithWatch // nil: what nobody here calls
+	client.WithWatch // nil: methods that are not called
 	scheme           *runtime.Scheme
 	entries          map[objectKey]*entry
-	// made counts how often an object of a key was created.
+	// made counts how often each object was created.
 	made    map[objectKey]int
 	version int64
 }
@@ -51,12 +50,12 @@ type objectKey struct {
 
 func (k objectKey) String() string { return k.kind.Kind + " " + k.namespace + "/" + k.name }
 
-// entry is one object. Nothing changes it: a write puts another in its place.
+// entry is one object. It is immutable: a write replaces it.
 type entry struct {
 	object *unstructured.Unstructured
-	// applied is what the field owner applied last; nil when it never did.
+	// applied is what the field owner applied last; nil if it never did.
 	applied map[string]any
-	// typed are decoded forms, shared by all readers; face is what faceOf says.
+	// typed are decoded forms, shared by all readers; face is the result of faceOf.
 	typed map[reflect.Type]client.Object
 	face  string
 }
@@ -65,7 +64,7 @@ func newMemoryAPI(scheme *runtime.Scheme) *memoryAPI {
 	return &memoryAPI{scheme: scheme, entries: map[objectKey]*entry{}, made: map[objectKey]int{}, version: 1}
 }
 
-// copied is another API server in the same state.
+// copied returns another API server in the same state.
 func (m *memoryAPI) copied() *memoryAPI {
 	c := *m
 	c.entries, c.made = maps.Clone(m.entries), maps.Clone(m.made)
@@ -191,7 +190,7 @@ func (m *memoryAPI) create(key objectKey, content, applied map[string]any) (*ent
 	u.SetUID(types.UID(fmt.Sprintf("%s #%d", key, m.made[key])))
 	u.SetCreationTimestamp(metav1.NewTime(world.Noon))
 	u.SetGeneration(1)
-	switch key.kind.Kind { // as the admission of the API server does
+	switch key.kind.Kind { // like the admission of the API server
 	case "PersistentVolume":
 		u.SetFinalizers([]string{"kubernetes.io/pv-protection"})
 	case "PersistentVolumeClaim":
@@ -200,7 +199,7 @@ func (m *memoryAPI) create(key objectKey, content, applied map[string]any) (*ent
 	return m.store(key, u, applied), nil
 }
 
-// admits reports whether something may be created in a namespace.
+// admits reports whether objects may be created in a namespace.
 func (m *memoryAPI) admits(key objectKey) error {
 	namespace := m.entries[objectKey{corev1.SchemeGroupVersion.WithKind("Namespace"), "", key.namespace}]
 	if namespace == nil {
@@ -222,9 +221,9 @@ func (m *memoryAPI) store(key objectKey, u *unstructured.Unstructured, applied m
 	return e
 }
 
-// replace stores another content of an object that exists: nothing happens when
-// it is equal, the generation counts changes of the spec, and an object that is
-// being deleted goes with its last finalizer.
+// replace stores another content of an existing object. Equal content changes nothing, the
+// generation counts changes of the spec, and an object being deleted is removed with its last
+// finalizer.
 func (m *memoryAPI) replace(key objectKey, before *entry, content, applied map[string]any) *entry {
 	if equality.Semantic.DeepEqual(before.object.Object, content) {
 		e := &entry{object: before.object, applied: applied, typed: before.typed}
@@ -274,7 +273,7 @@ func (m *memoryAPI) Patch(_ context.Context, o client.Object, p client.Patch, _ 
 	return m.patch(o, p, "")
 }
 
-// patch carries out a merge patch of the object or of its status.
+// patch executes a merge patch of the object or of its status.
 func (m *memoryAPI) patch(o client.Object, p client.Patch, sub string) error {
 	key, err := m.keyOf(o)
 	if err != nil {
@@ -305,7 +304,7 @@ func (m *memoryAPI) patch(o client.Object, p client.Patch, sub string) error {
 	return m.replace(key, before, content, before.applied).into(o)
 }
 
-// merge lays a merge patch over an object.
+// merge applies a merge patch to an object.
 func merge(object, patch map[string]any) {
 	for k, v := range patch {
 		inner, isMap := v.(map[string]any)
@@ -325,7 +324,7 @@ func merge(object, patch map[string]any) {
 	}
 }
 
-// numbers makes integers of the floats that JSON decodes to.
+// numbers converts the floats that JSON decodes to into integers.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case float64:

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Apply is server-side apply for one field owner, to whom lists are atomic.
+// Apply is server-side apply for one field owner that treats lists as atomic.
 func (m *memoryAPI) Apply(_ context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	encoded, err := json.Marshal(o)
 	if err != nil {
@@ -78,7 +78,7 @@ func contradicts(live, applied, wanted map[string]any) bool {
 	return false
 }
 
-// withdraw removes what was applied and is not wanted any more.
+// withdraw removes fields that were applied and are no longer wanted.
 func withdraw(live, applied, wanted map[string]any) {
 	for k, old := range applied {
 		v, ok := wanted[k]
@@ -95,7 +95,7 @@ func withdraw(live, applied, wanted map[string]any) {
 	}
 }
 
-// lay puts what is wanted over what is there.
+// lay merges the wanted fields into the live ones.
 func lay(live, wanted map[string]any) {
 	for k, v := range wanted {
 		inner, isMap := v.(map[string]any)

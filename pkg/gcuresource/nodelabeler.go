@@ -24,22 +24,22 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch
 
-// NodeLabeler gives every node with a GCU the label the GCU components select
-// on, for as long as a gr exists (contract statement 54), and the nodes whose
-// cards are shared the label of gcusharePlugin (statement 28). It records on the
-// node which labels are its own, and leaves those alone that are not.
+// NodeLabeler gives every node with a GCU the label that the GCU components select on, as long as
+// a gr exists (contract statement 54), and the nodes whose cards are shared the label of
+// gcusharePlugin (statement 28). It records on the node which labels are its own, and leaves
+// others alone.
 type NodeLabeler struct {
-	// Client reads from the manager's cache and writes. SetupWithManager sets it when nil.
+	// Client reads from the manager's cache and writes. SetupWithManager sets it if nil.
 	client.Client
 }
 
-// SetupWithManager registers the controller with the manager. It returns an
-// error when a watch cannot be set up.
+// SetupWithManager registers the controller with the manager. It returns an error if a watch
+// cannot be set up.
 func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 	if l.Client == nil {
 		l.Client = mgr.GetClient()
 	}
-	// A deletion raises the generation too.
+	// Deletion also increments the generation.
 	specChanges := predicate.GenerationChangedPredicate{}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodelabeler").
@@ -49,7 +49,7 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(l)
 }
 
-// Reconcile sets or removes the labels of one node, as package nodelabel says.
+// Reconcile sets or removes the labels of one node, as decided by package nodelabel.
 func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := l.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
@@ -66,8 +66,8 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// patchLabels gives a node the labels that grs want. The patch fails when the
-// node changed since it was read, so a label somebody just set is not taken over.
+// patchLabels gives a node the labels that grs want. The patch fails if the node changed since it
+// was read, so that a label someone else has just set is not taken over.
 func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, grs []topsv1.GcuResource) error {
 	after := nodelabel.Relabelled(node, grs)
 	if after == node {
@@ -81,8 +81,8 @@ func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, grs []
 	return nil
 }
 
-// removeLabels takes from nodes the labels of ours that no gr wants any more.
-// One that fails does not keep the others from losing theirs.
+// removeLabels removes our labels that no gr wants any more from nodes. A failed node does not
+// prevent the others.
 func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node, grs []topsv1.GcuResource) error {
 	var errs []error
 	for _, node := range nodes {
@@ -106,7 +106,7 @@ func (l *NodeLabeler) allNodes(ctx context.Context, _ client.Object) []reconcile
 	return requests
 }
 
-// labelsChanged reports whether an update of a node can change what package nodelabel says.
+// labelsChanged reports whether an update of a node can change its labels of this operator.
 func labelsChanged(e event.UpdateEvent) bool {
 	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
 		e.ObjectOld.GetAnnotations()[topsv1.AnnotationOwnedLabels] != e.ObjectNew.GetAnnotations()[topsv1.AnnotationOwnedLabels]

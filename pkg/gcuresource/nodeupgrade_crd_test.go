@@ -17,7 +17,7 @@ import (
 const goodOperation = `{id: op-1, nodeUID: u, revision: r, targets: [{component: driver, revision: abc,
   daemonSet: {namespace: ns, name: driver, uid: d}}], job: [[n1_node_precheck], [n1_driver_replace, n1_toolkit_replace]]}`
 
-// storedOperation creates a NodeUpgrade with an operation in YAML.
+// storedOperation creates a NodeUpgrade with an operation given in YAML.
 func storedOperation(t *testing.T, operation string) (*unstructured.Unstructured, error) {
 	t.Helper()
 	var op map[string]any
@@ -83,8 +83,8 @@ func TestAnOperationKeepsWhatItIsAbout(t *testing.T) {
 	}
 }
 
-// TestWritersOfANodeUpgradeDoNotTakeFromEachOther applies the parts of a status as
-// their writers do.
+// TestWritersOfANodeUpgradeDoNotTakeFromEachOther applies the parts of a status like their
+// writers.
 func TestWritersOfANodeUpgradeDoNotTakeFromEachOther(t *testing.T) {
 	nu, err := storedOperation(t, goodOperation)
 	if err != nil {

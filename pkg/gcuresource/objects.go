@@ -21,8 +21,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// metadataKinds are the kinds of which a gr owns objects and whose state does
-// not count. Only their metadata is cached.
+// metadataKinds are the kinds of owned objects whose state does not matter. Only their metadata
+// is cached.
 var metadataKinds = []schema.GroupVersionKind{
 	admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
 	admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
@@ -61,7 +61,7 @@ func readNodes(ctx context.Context, from client.Reader) ([]*corev1.Node, error) 
 	return nodes, nil
 }
 
-// deleteObjects asks for the deletion of each object, with its UID as precondition.
+// deleteObjects deletes objects, with their UIDs as preconditions.
 func deleteObjects(ctx context.Context, c client.Client, objects []state.Owned) error {
 	var errs []error
 	for _, o := range objects {
@@ -77,8 +77,8 @@ func deleteObjects(ctx context.Context, c client.Client, objects []state.Owned) 
 	return errors.Join(errs...)
 }
 
-// readRollout returns the DaemonRollout of a gr, which has its name and is in the
-// operator's namespace; an empty one when there is none.
+// readRollout returns the DaemonRollout of a gr, which has the gr's name in the operator's
+// namespace; an empty one if there is none.
 func readRollout(ctx context.Context, from client.Reader, namespace, name string) (*topsv1.DaemonRollout, error) {
 	rollout := &topsv1.DaemonRollout{}
 	err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, rollout, client.UnsafeDisableDeepCopy)

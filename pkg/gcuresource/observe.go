@@ -19,8 +19,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
 
-// stateReader reads everything a decision about a gr needs. All reads but those of a
-// gr itself share the objects of the cache: nothing may change them.
+// stateReader reads everything that a decision about a gr needs. Except for the gr itself, the
+// objects are shared with the cache and must not be changed.
 type stateReader struct {
 	client.Reader
 	APIReader client.Reader
@@ -28,7 +28,7 @@ type stateReader struct {
 	cache     *indexedCache
 }
 
-// observe reads what there is of a gr.
+// observe reads the state of a gr.
 func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *lastPass) (*state.Observation, error) {
 	rendered, err := last.render(gr)
 	if err != nil {
@@ -87,9 +87,8 @@ func (r stateReader) readComponent(ctx context.Context, obs *state.Observation, 
 	return podReader{r.Reader, r.cache}.read(ctx, obs, c, foreign)
 }
 
-// readObject reads one object: in full when its state counts, else its
-// metadata. Secrets are not cached, so that nobody has to let the operator list
-// them.
+// readObject reads one object: workloads in full, of others the metadata. Secrets are not cached,
+// so that the operator needs no permission to list them.
 func (r stateReader) readObject(ctx context.Context, ref component.Ref) (client.Object, error) {
 	from := r.Reader
 	if ref.Kind == "Secret" {
@@ -121,7 +120,7 @@ func readRevisions(ctx context.Context, from client.Reader, obs *state.Observati
 	return nil
 }
 
-// readOwned lists the objects that carry the label of the gr and that it controls.
+// readOwned lists the objects that carry the label of the gr and are controlled by it.
 func (r stateReader) readOwned(ctx context.Context, gr *topsv1.GcuResource) ([]state.Owned, error) {
 	lists := []client.ObjectList{&appsv1.DaemonSetList{}, &appsv1.DeploymentList{}, &batchv1.JobList{}}
 	for _, kind := range metadataKinds {
@@ -160,7 +159,7 @@ func (r stateReader) readFleet(ctx context.Context, obs *state.Observation) erro
 	return err
 }
 
-// readOthers returns the other grs, the oldest first.
+// readOthers returns the other grs, oldest first.
 func (r stateReader) readOthers(ctx context.Context, gr *topsv1.GcuResource) ([]topsv1.GcuResource, error) {
 	var grs topsv1.GcuResourceList
 	if err := r.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
@@ -176,8 +175,7 @@ func (r stateReader) readOthers(ctx context.Context, gr *topsv1.GcuResource) ([]
 	return others, nil
 }
 
-// readRivals returns the workloads of other grs that exclude a component of
-// this one.
+// readRivals returns the workloads of other grs that exclude a component of this one.
 func (r stateReader) readRivals(ctx context.Context, gr *topsv1.GcuResource) ([]state.Rival, error) {
 	var rivals []state.Rival
 	for _, name := range component.Requested(&gr.Spec) {
@@ -201,7 +199,7 @@ func (r stateReader) readRivals(ctx context.Context, gr *topsv1.GcuResource) ([]
 	return rivals, nil
 }
 
-// readHalt returns why the rollout of a gr is halted until a person acts, nil when it is not.
+// readHalt returns why the rollout of a gr is halted until a person acts, nil if it is not.
 func (r stateReader) readHalt(ctx context.Context, obs *state.Observation) (*state.Failure, error) {
 	rollout, err := readRollout(ctx, r.Reader, r.namespace, obs.Resource.Name)
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// cluster plays what else is in a cluster, one step at a time: the controllers
-// of DaemonSets, Deployments and Jobs, kubelets, whoever replaces outdated pods,
-// the protection of volumes, the garbage collector. What it does follows from
-// what is there, so that equal states stay equal.
+// cluster plays the rest of a cluster, one step at a time: the controllers of DaemonSets,
+// Deployments and Jobs, kubelets, the replacement of outdated pods, the protection of volumes,
+// the garbage collector. Its actions depend only on the current state, so that equal states stay
+// equal.
 type cluster struct {
 	client.Client
-	// acted is true when the last step changed something.
+	// acted is true if the last step changed something.
 	acted bool
 }
 
@@ -41,7 +41,7 @@ func (c *cluster) step() error {
 	return nil
 }
 
-// changed notes that something was changed, unless that failed.
+// changed records a change, unless it failed.
 func (c *cluster) changed(err error) error {
 	c.acted = c.acted || err == nil
 	return err
@@ -97,7 +97,7 @@ func (c *cluster) daemonSet(ds *appsv1.DaemonSet, nodes []corev1.Node) error {
 	return c.changed(c.Status().Patch(ctx, ds, client.MergeFrom(before)))
 }
 
-// newest makes sure that there is a revision of the template, and returns its hash.
+// newest ensures that a revision of the template exists, and returns its hash.
 func (c *cluster) newest(ds *appsv1.DaemonSet) (string, error) {
 	template, err := json.Marshal(ds.Spec.Template)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *cluster) newest(ds *appsv1.DaemonSet) (string, error) {
 	case known == nil:
 		return hash, c.changed(c.Create(context.Background(), &appsv1.ControllerRevision{ObjectMeta: dependentOf(ds, ds.Name+"-"+hash, hash),
 			Revision: number + 1, Data: runtime.RawExtension{Raw: []byte("{}")}}))
-	case known.Revision < number: // a template that is back
+	case known.Revision < number: // an earlier template is back
 		before := known.DeepCopy()
 		known.Revision = number + 1
 		return hash, c.changed(c.Patch(context.Background(), known, client.MergeFrom(before)))
@@ -187,7 +187,7 @@ func (c *cluster) jobs() error {
 	return nil
 }
 
-// volumes lets go of volumes and claims that are being deleted.
+// volumes releases volumes and claims that are being deleted.
 func (c *cluster) volumes() error {
 	var claims corev1.PersistentVolumeClaimList
 	var volumes corev1.PersistentVolumeList

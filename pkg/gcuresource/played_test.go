@@ -27,7 +27,7 @@ func (s *stage) has(o client.Object, namespace, name string) {
 	})
 }
 
-// isGone waits until an object does not exist.
+// isGone waits until an object no longer exists.
 func (s *stage) isGone(o client.Object, namespace, name string) {
 	s.t.Helper()
 	s.until("waiting until "+name+" is gone", func() string {
@@ -39,7 +39,7 @@ func (s *stage) isGone(o client.Object, namespace, name string) {
 	})
 }
 
-// available is the Deployment controller: it makes every replica available.
+// available acts as the Deployment controller and makes every replica available.
 func (s *stage) available(namespace string, names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -50,7 +50,7 @@ func (s *stage) available(namespace string, names ...string) {
 	}
 }
 
-// complete is the Job controller: it lets a Job succeed.
+// complete acts as the Job controller and completes a Job.
 func (s *stage) complete(namespace, name string) {
 	s.t.Helper()
 	job := &batchv1.Job{}
@@ -59,7 +59,7 @@ func (s *stage) complete(namespace, name string) {
 	s.must(s.Status().Update(context.Background(), job))
 }
 
-// finished is the status of a Job that succeeded.
+// finished returns the status of a completed Job.
 func finished(now metav1.Time) batchv1.JobStatus {
 	done := func(kind batchv1.JobConditionType) batchv1.JobCondition {
 		return batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastProbeTime: now, LastTransitionTime: now}
@@ -69,8 +69,7 @@ func finished(now metav1.Time) batchv1.JobStatus {
 		Conditions:              []batchv1.JobCondition{done(batchv1.JobSuccessCriteriaMet), done(batchv1.JobComplete)}}
 }
 
-// release is the controllers that protect volumes: it lets go of those that are
-// being deleted.
+// release acts as the controllers that protect volumes, and releases those being deleted.
 func (s *stage) release() {
 	s.t.Helper()
 	ctx := context.Background()
@@ -94,7 +93,7 @@ func (s *stage) release() {
 	}
 }
 
-// finalize is the namespace controller: it lets a namespace go that is being deleted.
+// finalize acts as the namespace controller, and releases a namespace being deleted.
 func (s *stage) finalize(name string) {
 	s.t.Helper()
 	clients, err := kubernetes.NewForConfig(apiserver.Shared(s.t).As(apiserver.Admin))
@@ -110,7 +109,7 @@ func (s *stage) finalize(name string) {
 	s.must(err)
 }
 
-// dropNamespace deletes a namespace with the Secrets in it, when the test has ended.
+// dropNamespace deletes a namespace with its Secrets when the test has ended.
 func (s *stage) dropNamespace(name string) {
 	s.after = append(s.after, func() {
 		ctx := context.Background()

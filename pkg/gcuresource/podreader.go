@@ -22,9 +22,9 @@ type podReader struct {
 	cache *indexedCache
 }
 
-// read reads the pods of the component's workloads, and those that gone workloads
-// of their names left behind; not those of a foreign DaemonSet. Those of a component
-// that runs on nodes are read again when an event told of one of them.
+// read reads the pods of the component's workloads, including those left by deleted workloads of
+// the same names, but not those of a foreign DaemonSet. The pods of a component that runs on
+// nodes are read again only after an event of one of them.
 func (r podReader) read(ctx context.Context, obs *state.Observation, c *state.Component, foreign types.UID) error {
 	if obs.Cache != nil && c.PerNode != nil {
 		ref := c.DaemonSetRef()
@@ -47,8 +47,8 @@ func (r podReader) read(ctx context.Context, obs *state.Observation, c *state.Co
 	return nil
 }
 
-// podsOf reads the pods that belong to a workload, sorted when it has replicas:
-// what is told of the first of them is to stay the same.
+// podsOf reads the pods that belong to a workload. For Deployments and Jobs it sorts them, so
+// that messages about the first one are stable.
 func (r podReader) podsOf(ctx context.Context, ref component.Ref, gr *topsv1.GcuResource, foreign types.UID) ([]*corev1.Pod, error) {
 	objects, err := r.podsNamed(ctx, ref)
 	if err != nil {
@@ -66,7 +66,7 @@ func (r podReader) podsOf(ctx context.Context, ref component.Ref, gr *topsv1.Gcu
 	return pods, nil
 }
 
-// belongs reports whether a pod with the labels of a workload comes from it.
+// belongs reports whether a pod with the labels of a workload belongs to it.
 func belongs(pod *corev1.Pod, ref component.Ref, gr *topsv1.GcuResource, foreign types.UID) bool {
 	if ref.GroupVersionKind != component.DaemonSetKind {
 		return pod.Labels[topsv1.LabelGcuResource] == gr.Name
@@ -75,7 +75,7 @@ func belongs(pod *corev1.Pod, ref component.Ref, gr *topsv1.GcuResource, foreign
 	return owner != nil && owner.Name == ref.Name && (foreign == "" || owner.UID != foreign)
 }
 
-// podsNamed returns the pods that carry the name of a workload, shared with the cache.
+// podsNamed returns the pods with the label of a workload, shared with the cache.
 func (r podReader) podsNamed(ctx context.Context, ref component.Ref) ([]any, error) {
 	if r.cache.pods != nil {
 		return r.cache.pods.ByIndex(podIndex, podIndexKey(ref.Namespace, ref.Name))
@@ -89,8 +89,7 @@ func (r podReader) podsNamed(ctx context.Context, ref component.Ref) ([]any, err
 	return objects, err
 }
 
-// inWorkload selects what carries the pod labels of a workload: its pods and
-// its revisions.
+// inWorkload selects the objects with the pod labels of a workload: its pods and its revisions.
 func inWorkload(ref component.Ref) []client.ListOption {
 	return []client.ListOption{
 		client.InNamespace(ref.Namespace),

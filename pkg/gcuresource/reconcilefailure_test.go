@@ -22,7 +22,7 @@ func TestAnyWriteAndAnyReadMayFailOnce(t *testing.T) {
 			for _, a := range answers() {
 				c.each(true, func(what string, s *scene, n int) {
 					refuses(true, n, a.err)(s.line)
-					_ = s.turn() // a conflict is no error
+					_ = s.turn() // a conflict is not an error
 					s.line.before = nil
 					c.rejoins(t, a.name+" to "+what, s)
 				})

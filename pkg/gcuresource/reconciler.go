@@ -29,37 +29,38 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
-// What is kept is never deleted. Of Secrets only that of nightingale is read:
+// Kept objects are never deleted. Of Secrets only that of nightingale is read:
 //
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,resourceNames=nightingale-mysql,verbs=get
 //
-// The ClusterRoles of components may hold what the operator does not (docs/adr/0007-escalate.md):
+// The ClusterRoles of components may have permissions the operator lacks
+// (docs/adr/0007-escalate.md):
 //
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=nfd-clusterrole;gcushare-device-plugin;gcushare-scheduler-extender;volcano-admission;volcano-controllers;volcano-scheduler,verbs=escalate;bind
 
-// Reconciler deploys what a GcuResource asks for, and says how it goes.
+// Reconciler deploys what a GcuResource requests, and reports its status.
 type Reconciler struct {
-	// Client reads from the manager's cache and writes. SetupWithManager sets it when nil.
+	// Client reads from the manager's cache and writes. SetupWithManager sets it if nil.
 	client.Client
-	// APIReader reads from the API server itself. SetupWithManager sets it when nil.
+	// APIReader reads from the API server, past the cache. SetupWithManager sets it if nil.
 	APIReader client.Reader
-	// Recorder sends events. SetupWithManager sets it when nil.
+	// Recorder sends events. SetupWithManager sets it if nil.
 	Recorder events.EventRecorder
-	// Namespace holds the revisions of the specs: the operator's own.
-	// SetupWithManager sets it to kube-system when empty.
+	// Namespace of the revisions of specs: the operator's own. SetupWithManager sets it to
+	// kube-system if empty.
 	Namespace string
-	// Clock tells the time; nil means time.Now.
+	// Clock returns the time; nil means time.Now.
 	Clock func() time.Time
 
 	passes lastPasses
 	cache  indexedCache
 }
 
-// Reconcile brings the cluster one step nearer to a gr and writes its status
-// once. Waiting is not an error: the watches and RequeueAfter bring it back.
+// Reconcile brings the cluster one step closer to a gr and writes its status once. Waiting is not
+// an error: the watches and RequeueAfter trigger the next pass.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	gr := &topsv1.GcuResource{}
 	if err := r.Get(ctx, request.NamespacedName, gr); err != nil {
@@ -110,7 +111,7 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 	return r.deploy(ctx, obs, last)
 }
 
-// deploy decides about a gr that stays, carries that out, and reports.
+// deploy decides about a gr that is not being deleted, carries out the plan, and reports.
 func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *lastPass) (ctrl.Result, error) {
 	now := r.now()
 	decided := plan.Decide(obs, now)
@@ -120,7 +121,7 @@ func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *l
 	}
 	next := status.Describe(obs, decided, now)
 	if status.EndsUpgrade(obs.Resource, &next) {
-		// The cache of DaemonSets may be ahead of that of revisions.
+		// The cache of DaemonSets may be newer than that of revisions.
 		if err := readRevisions(ctx, r.APIReader, obs); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -136,7 +137,7 @@ func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *l
 	return ctrl.Result{RequeueAfter: retryAfter(decided)}, nil
 }
 
-// retryAfter returns when to look again though nothing tells: 0 for never.
+// retryAfter returns when to check again without an event: 0 for never.
 func retryAfter(decided plan.Plan) time.Duration {
 	after := decided.Wait
 	for i := range decided.Steps {
@@ -147,8 +148,8 @@ func retryAfter(decided plan.Plan) time.Duration {
 	return after
 }
 
-// tearDown removes one component of a gr that is being deleted, or, when none
-// is left, lets the gr go.
+// tearDown removes one component of a gr that is being deleted or, if none is left, releases the
+// gr.
 func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last *lastPass) error {
 	if !controllerutil.ContainsFinalizer(gr, topsv1.Finalizer) {
 		return nil
@@ -164,7 +165,7 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 			failed = removeFinalizer(ctx, r.Client, gr)
 		}
 		if failed == nil {
-			return nil // nobody is left to be told
+			return nil // no status is left to report
 		}
 	}
 	now := r.now()

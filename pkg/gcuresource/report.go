@@ -19,7 +19,7 @@ type reporter struct {
 	recorder events.EventRecorder
 }
 
-// report writes the status when it changed, and then tells in events what changed.
+// report writes the status if it changed, then sends events about the changes.
 func (r reporter) report(ctx context.Context, gr *topsv1.GcuResource, next topsv1.GcuResourceStatus) error {
 	if status.Same(gr.Status, next) {
 		return nil
@@ -35,13 +35,12 @@ func (r reporter) report(ctx context.Context, gr *topsv1.GcuResource, next topsv
 	return nil
 }
 
-// reportedError is an error that the status tells where it is worth telling.
+// reportedError is an error that the status already covers.
 type reportedError struct{ error }
 
 func (e *reportedError) Unwrap() error { return e.error }
 
-// reportFailure tells an error in the status that kept a pass from getting as far as
-// its report.
+// reportFailure reports an error in the status if the pass failed before its own report.
 func (r reporter) reportFailure(ctx context.Context, name string, cause error, now time.Time) error {
 	var reported *reportedError
 	if errors.As(cause, &reported) {

@@ -14,10 +14,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// requester says which grs are looked at for an event.
+// requester maps events to the grs to reconcile.
 type requester struct{ client.Reader }
 
-// ofLabel maps an object to the gr its label names.
+// ofLabel maps an object to the gr that its label names.
 func ofLabel(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.GetLabels()[topsv1.LabelGcuResource]
 	if name == "" {
@@ -26,9 +26,9 @@ func ofLabel(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// ofWorkload maps a pod or a revision to the gr of its workload: by its label
-// when it came from a Deployment or a Job, else by its DaemonSet. When the
-// DaemonSet is gone, any gr may be waiting for the pod to go.
+// ofWorkload maps a pod or a revision to the gr of its workload: by its label if it belongs to a
+// Deployment or a Job, otherwise by its DaemonSet. If the DaemonSet is gone, any gr may be
+// waiting for the pod to go.
 func (r requester) ofWorkload(ctx context.Context, o client.Object) []reconcile.Request {
 	if o.GetLabels()[topsv1.LabelGcuResource] != "" {
 		return ofLabel(ctx, o)
@@ -45,7 +45,7 @@ func (r requester) ofWorkload(ctx context.Context, o client.Object) []reconcile.
 	return ofLabel(ctx, ds)
 }
 
-// all maps anything to every gr.
+// all maps any event to every gr.
 func (r requester) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	var grs topsv1.GcuResourceList
 	if err := r.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
@@ -59,7 +59,7 @@ func (r requester) all(ctx context.Context, _ client.Object) []reconcile.Request
 	return requests
 }
 
-// ofRollout asks for the gr of a rollout.
+// ofRollout maps a rollout to its gr.
 func ofRollout(_ context.Context, object client.Object) []reconcile.Request {
 	if rollout, ok := object.(*topsv1.DaemonRollout); ok && rollout.Spec.TargetRef.Kind == topsv1.GcuResourceKind {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: rollout.Spec.TargetRef.Name}}}

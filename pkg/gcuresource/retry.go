@@ -11,20 +11,19 @@ import (
 )
 
 const (
-	// failureRetry is how often a failure is looked at again that somebody has
-	// to mend: nothing tells when an object of somebody else goes.
+	// failureRetry is how often a failure that a person has to fix is checked again: no event
+	// reports when a foreign object is deleted.
 	failureRetry = 30 * time.Second
-	// staleRetry is how soon a pass is repeated whose gr or node had changed under it.
+	// staleRetry is how soon a pass is repeated after its gr or node changed under it.
 	staleRetry = 200 * time.Millisecond
-	// firstRetry is how soon a failed pass is repeated; each time after takes
-	// twice as long, up to failureRetry: nothing tells when an API server is well again.
+	// firstRetry is how soon a failed pass is repeated. The delay doubles each time, up to
+	// failureRetry: no event reports when an API server has recovered.
 	firstRetry = 5 * time.Millisecond
-	// passTimeout bounds a pass, so that a call without an answer does not hold up
-	// a gr for ever.
+	// passTimeout bounds a pass, so that a call without a response does not block a gr forever.
 	passTimeout = time.Minute
 )
 
-// retryOptions are the options of a controller that outlives an API server in trouble.
+// retryOptions returns the options of a controller that survives an unhealthy API server.
 func retryOptions() controller.Options {
 	return controller.Options{
 		ReconciliationTimeout: passTimeout,
@@ -32,11 +31,11 @@ func retryOptions() controller.Options {
 	}
 }
 
-// stale reports whether an error means that the cache is behind: the next pass
-// sees what is there.
+// stale reports whether an error means that the cache is stale: the next pass sees the current
+// state.
 func stale(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// locked is a patch that fails when the object changed since it was read.
+// locked returns a patch that fails if the object changed since it was read.
 func locked(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }

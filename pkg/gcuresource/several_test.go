@@ -29,7 +29,7 @@ func TestTwoGrsWithBothDevicePlugins(t *testing.T) {
 	}
 	s.must(s.Delete(ctx, s.gr("a-whole")))
 	s.isGone(&appsv1.DaemonSet{}, "kube-system", "enflame-gcu-k8s-plugin")
-	s.sees("b-shared", "gcusharePlugin", "failed", why) // its pods still have the cards
+	s.sees("b-shared", "gcusharePlugin", "failed", why) // its pods still use the cards
 	s.collect("enflame-gcu-k8s-plugin")
 	s.play("gcushare-device-plugin")
 	s.available("kube-system", "gcushare-scheduler-extender")

@@ -18,17 +18,17 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs=get;list;watch
 
-// revisionKeeper keeps the specs of grs as revisions, and restores them.
+// revisionKeeper stores the specs of grs as revisions, and restores them.
 type revisionKeeper struct {
 	client.Client
 	APIReader client.Reader
 	namespace string
 }
 
-// follow keeps the present spec of a gr as a revision, then restores the one its
-// annotation asks for. restored is true when the spec was replaced: the pass ends,
-// the next one starts from there. failure says why what the annotation asks for
-// cannot be restored; then nothing was changed.
+// follow stores the current spec of a gr as a revision, then restores the one that its annotation
+// requests. restored is true if the spec was replaced: the pass ends, and the next one starts
+// from there. failure says why the requested spec cannot be restored, in which case nothing was
+// changed.
 func (r revisionKeeper) follow(ctx context.Context, gr *topsv1.GcuResource) (restored bool, failure *state.Failure, err error) {
 	wanted, asked := gr.Annotations[topsv1.AnnotationRollbackTo]
 	h, err := r.keepSpec(ctx, gr, asked)
@@ -47,9 +47,8 @@ func (r revisionKeeper) follow(ctx context.Context, gr *topsv1.GcuResource) (res
 	return false, failure, r.trim(ctx, gr, h)
 }
 
-// keepSpec makes the revision of the present spec the newest one. The cache may
-// be behind, so the API server is asked before anything is written, and always
-// when live is true.
+// keepSpec makes the revision of the current spec the newest one. It reads live before any write,
+// because the cache may be stale, and always if live is true.
 func (r revisionKeeper) keepSpec(ctx context.Context, gr *topsv1.GcuResource, live bool) (*revision.History, error) {
 	if !live {
 		h, err := r.read(ctx, r.Client, gr)
@@ -72,8 +71,8 @@ func (r revisionKeeper) keepSpec(ctx context.Context, gr *topsv1.GcuResource, li
 	return r.read(ctx, r.APIReader, gr)
 }
 
-// changed returns the components that the present spec changed, while no
-// status tells of that spec.
+// changed returns the components that the current spec changed, as long as no status describes
+// that spec.
 func (r revisionKeeper) changed(ctx context.Context, gr *topsv1.GcuResource) ([]string, error) {
 	if told := gr.Status.ObservedGeneration; told == 0 || told == gr.Generation {
 		return nil, nil
@@ -93,8 +92,8 @@ func (r revisionKeeper) read(ctx context.Context, from client.Reader, gr *topsv1
 	return revision.NewHistory(gr, list.Items)
 }
 
-// renumber makes an earlier revision the newest, as the DaemonSet controller
-// does with equal templates.
+// renumber makes an earlier revision the newest, as the DaemonSet controller does for equal
+// templates.
 func (r revisionKeeper) renumber(ctx context.Context, stored *appsv1.ControllerRevision, number int64) error {
 	after := stored.DeepCopy()
 	after.Revision = number
@@ -105,8 +104,8 @@ func (r revisionKeeper) renumber(ctx context.Context, stored *appsv1.ControllerR
 	return nil
 }
 
-// create stores the present spec. What a gr of the same name left behind, and the
-// garbage collector has not taken yet, makes room.
+// create stores the current spec. It deletes a revision with that name if a former gr left it
+// behind and the garbage collector has not deleted it yet.
 func (r revisionKeeper) create(ctx context.Context, gr *topsv1.GcuResource, h *revision.History) error {
 	log.FromContext(ctx).Info("Keeping the spec as a revision", "revision", h.Current)
 	err := r.Create(ctx, h.New(gr, r.namespace), client.FieldOwner(topsv1.ManagedBy))
@@ -146,9 +145,9 @@ func (r revisionKeeper) remove(ctx context.Context, stored *appsv1.ControllerRev
 	return nil
 }
 
-// restore writes the spec of a revision into the gr. The same write takes away
-// the annotation that asked for it and notes what was restored, so there is
-// nothing to resume: it is done, or it was not begun.
+// restore writes the spec of a revision into the gr. The same write removes the annotation that
+// requested it and records what was restored, so there is nothing to resume: it is done, or it
+// was not begun.
 func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *revision.History, wanted string) (restored bool, failure *state.Failure, err error) {
 	stored, failure := h.Target(wanted)
 	if failure != nil {
@@ -176,7 +175,7 @@ func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *
 	return true, nil, nil
 }
 
-// forgetRollback removes the note that the spec was restored once it is another one.
+// forgetRollback removes the record of a restored spec once the spec has changed again.
 func (r revisionKeeper) forgetRollback(ctx context.Context, gr *topsv1.GcuResource) error {
 	if _, ok := gr.Annotations[topsv1.AnnotationRolledBackTo]; !ok || revision.RolledBack(gr) {
 		return nil
@@ -189,8 +188,7 @@ func (r revisionKeeper) forgetRollback(ctx context.Context, gr *topsv1.GcuResour
 	return nil
 }
 
-// trim deletes the oldest revisions beyond the limit, but for those that
-// somebody may go back to.
+// trim deletes the oldest revisions beyond the limit, except those that a rollback may need.
 func (r revisionKeeper) trim(ctx context.Context, gr *topsv1.GcuResource, h *revision.History) error {
 	if len(h.Surplus()) == 0 {
 		return nil

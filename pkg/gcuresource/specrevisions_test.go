@@ -22,7 +22,7 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// revisions returns those of a gr, the newest first.
+// revisions returns the revisions of a gr, newest first.
 func revisions(t *testing.T, c client.Client, gr string) []appsv1.ControllerRevision {
 	t.Helper()
 	var list appsv1.ControllerRevisionList
@@ -41,8 +41,8 @@ func namesOf(list []appsv1.ControllerRevision) []string {
 	return names
 }
 
-// version edits the version of the exporter and waits until its revision is the
-// newest. It returns the revision's name.
+// version changes the version of the exporter and waits until its revision is the newest. It
+// returns the revision's name.
 func (s *stage) version(name, version string) string {
 	s.t.Helper()
 	s.edit(name, func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Version = version })
@@ -57,7 +57,7 @@ func (s *stage) version(name, version string) string {
 	return kept
 }
 
-// edit changes a gr, again when the operator wrote it meanwhile.
+// edit changes a gr, and retries if the operator wrote it meanwhile.
 func (s *stage) edit(name string, change func(*topsv1.GcuResource)) {
 	s.t.Helper()
 	s.until("editing "+name, func() string {

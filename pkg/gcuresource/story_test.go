@@ -26,17 +26,17 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// story is something a user does, with what was there before.
+// story is an action of a user, with its prerequisites.
 type story struct {
 	name string
-	// steps are done one after the other, each when the one before is over. Faults
-	// happen after the last.
+	// steps run one after the other, each after the one before has finished. Faults happen after
+	// the last has begun.
 	steps []func(*scene) error
 }
 
 const hero = "gpu"
 
-// everything that may be deployed together, gfd but for.
+// heroSpec returns everything that may be deployed together, except gfd.
 func heroSpec() topsv1.GcuResourceSpec {
 	spec := world.OnNodes()
 	spec.GFD = nil
@@ -49,7 +49,7 @@ func deployAll(s *scene) error {
 		topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"}}, Spec: s.spec})
 }
 
-// upgradeAll changes three components, adds one and takes one away.
+// upgradeAll changes three components, adds one and removes one.
 func upgradeAll(s *scene) error {
 	return s.edit(func(gr *topsv1.GcuResource) {
 		gr.Spec.Driver.Version, gr.Spec.Exporter.Version = "v2", "v2"
@@ -68,7 +68,7 @@ func deleteHero(s *scene) error {
 	return s.api.Delete(context.Background(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: hero}})
 }
 
-// halfway does something and lets it go on for some turns only.
+// halfway starts one action, lets it run for some turns only, then starts another.
 func halfway(turns int, do, then func(*scene) error) func(*scene) error {
 	return func(s *scene) error {
 		if err := do(s); err != nil {
@@ -99,24 +99,24 @@ var stories = []story{
 type scene struct {
 	api  client.WithWatch
 	rest *cluster
-	// operator is what the process of the operator connects to.
+	// operator is what the operator process connects to.
 	operator client.WithWatch
 	line     *line
 	gcu      *Reconciler
 	labeler  *NodeLabeler
 	now      time.Time
-	// spec is what is deployed.
+	// spec is the spec to deploy.
 	spec topsv1.GcuResourceSpec
 }
 
-// newScene returns one with a process that makes no faults.
+// newScene returns a scene with a process without faults.
 func newScene(api, operator client.WithWatch) *scene {
 	s := &scene{api: api, operator: operator, rest: &cluster{Client: api}, now: world.Noon, spec: heroSpec()}
 	s.restart()
 	return s
 }
 
-// restart replaces the process: nothing it knew is left.
+// restart replaces the process, with an empty memory.
 func (s *scene) restart() {
 	s.line = connect(s.operator)
 	clock := func() time.Time { return s.now }
@@ -124,12 +124,12 @@ func (s *scene) restart() {
 	s.labeler = &NodeLabeler{Client: s.line}
 }
 
-// silent is a recorder of events that are not looked at.
+// silent is a recorder that drops events.
 type silent struct{}
 
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
-// copied is another scene in the same state, with a process that knows the same.
+// copied returns another scene in the same state, with a process with the same memory.
 func (s *scene) copied() *scene {
 	api := s.api.(*memoryAPI).copied()
 	c := newScene(api, api)
@@ -138,7 +138,7 @@ func (s *scene) copied() *scene {
 	return c
 }
 
-// turn lets the process look once at the gr and once at each node.
+// turn makes one pass over the gr and one over each node.
 func (s *scene) turn() error {
 	ctx := log.IntoContext(context.Background(), logr.Discard())
 	_, err := s.gcu.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: hero}})
@@ -152,8 +152,7 @@ func (s *scene) turn() error {
 
 var errRestless = errors.New("it does not come to rest")
 
-// goOn takes turns until nobody has anything to do. look, when not nil, is called
-// before each turn.
+// goOn takes turns until nothing is left to do. look, if not nil, is called before each turn.
 func (s *scene) goOn(look func()) error {
 	var last error
 	for range 60 {
@@ -184,7 +183,7 @@ func (s *scene) edit(change func(*topsv1.GcuResource)) error {
 
 var sceneNodes = []string{"node-1", "node-2"}
 
-// strangers are objects nobody but their owner may touch.
+// strangers are objects that only their owner may change.
 func strangers() []client.Object {
 	labels := map[string]string{"app": "foreign"}
 	return []client.Object{
@@ -196,7 +195,7 @@ func strangers() []client.Object {
 	}
 }
 
-// inMemory returns a scene with nodes, some of them labelled, and strangers.
+// inMemory returns a scene with nodes, some of them labeled, and strangers.
 func inMemory(t *testing.T) *scene {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -226,7 +225,7 @@ func inMemory(t *testing.T) *scene {
 	return s
 }
 
-// play does the steps of a story up to the moment when the last one has begun.
+// play runs the steps of a story until the last one has begun.
 func (st story) play(s *scene) error {
 	for i, step := range st.steps {
 		if i > 0 {
@@ -241,8 +240,8 @@ func (st story) play(s *scene) error {
 	return nil
 }
 
-// portrait is the state of the cluster: every object, by its key, without what
-// differs between two equal ones.
+// portrait returns the state of the cluster: every object, by its key, without fields that may
+// differ between equal ones.
 func (m *memoryAPI) portrait() map[string]string {
 	p := map[string]string{}
 	for key, e := range m.entries {
@@ -254,7 +253,7 @@ func (m *memoryAPI) portrait() map[string]string {
 	return p
 }
 
-// faceOf is an object without what differs between two equal ones.
+// faceOf encodes an object without fields that may differ between equal ones.
 func faceOf(o *unstructured.Unstructured) string {
 	content := runtime.DeepCopyJSON(o.Object)
 	metadata := content["metadata"].(map[string]any)
@@ -279,8 +278,8 @@ func faceOf(o *unstructured.Unstructured) string {
 	return string(encoded)
 }
 
-// withoutTimes takes the times from the status of a gr, of which the order of
-// its conditions is one.
+// withoutTimes removes the times from the status of a gr, and the order of its conditions, which
+// depends on them.
 func withoutTimes(status map[string]any) {
 	for _, list := range []string{"conditions", "standardConditions"} {
 		conditions, _ := status[list].([]any)
@@ -292,8 +291,8 @@ func withoutTimes(status map[string]any) {
 	}
 }
 
-// remade names the objects that were created more often than in the undisturbed
-// course of the story.
+// remade returns the objects that were created more often than in the undisturbed course of the
+// story.
 func (m *memoryAPI) remade(undisturbed *memoryAPI) []string {
 	var list []string
 	for key, n := range m.made {

@@ -37,12 +37,12 @@ const revisionNamespace = "kube-system"
 const testPatience = 10 * time.Second
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // else a stack is printed after a while that looks like a failure
+	ctrl.SetLogger(logr.Discard()) // otherwise a delayed stack trace is printed that looks like a failure
 	os.Exit(apiserver.Run(m))
 }
 
-// testClient returns a client of an API server without a controller-manager: the tests
-// play the DaemonSet controller and the garbage collector.
+// testClient returns a client of an API server without a controller-manager: the tests act as the
+// DaemonSet controller and the garbage collector.
 func testClient(t *testing.T) client.WithWatch {
 	t.Helper()
 	return apiserver.Shared(t).Client(t, apiserver.Admin)
@@ -54,18 +54,18 @@ type stage struct {
 	t      *testing.T
 	mu     sync.Mutex
 	writes []string
-	// passes are how many have begun over each gr and each node.
+	// passes counts the passes begun over each gr and each node.
 	passes map[string]int
-	// fault stands between the controllers and the API server; nil lets all pass.
+	// fault intercepts the writes of the controllers; nil passes all.
 	fault func(write string, send func() error) error
-	// stop ends the controllers.
+	// stop stops the controllers.
 	stop func()
-	// after is done when the test has ended and no gr is left.
+	// after is called when the test has ended and no gr is left.
 	after []func()
 }
 
-// newStage starts the controllers. When the test ends they delete every gr;
-// then they stop, and the nodes and the CRD of nfd are removed.
+// newStage starts the controllers. When the test ends, it deletes every gr, stops the
+// controllers, and removes the nodes and the CRD of nfd.
 func newStage(t *testing.T, nodes ...string) *stage {
 	t.Helper()
 	s := &stage{Client: testClient(t), t: t, passes: map[string]int{}}
@@ -87,7 +87,7 @@ func newStage(t *testing.T, nodes ...string) *stage {
 	return s
 }
 
-// start starts the controllers, as the operator's account.
+// start starts the controllers with the operator's account.
 func (s *stage) start() {
 	s.t.Helper()
 	api := apiserver.Shared(s.t)
@@ -119,7 +119,7 @@ func nfdCRD() *unstructured.Unstructured {
 	return crd
 }
 
-// recording is the manager's client; it notes every write, and the first read of a pass.
+// recording returns the manager's client; it records every write, and the first read of a pass.
 func (s *stage) recording(config *rest.Config, options client.Options) (client.Client, error) {
 	inner, err := client.NewWithWatch(config, options)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *stage) recording(config *rest.Config, options client.Options) (client.C
 	return interceptor.NewClient(inner, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			_, node := o.(*corev1.Node)
-			if _, gr := o.(*topsv1.GcuResource); node || gr && len(opts) == 0 { // with options it is for a line of the log
+			if _, gr := o.(*topsv1.GcuResource); node || gr && len(opts) == 0 { // with options, the read is for a log line
 				s.mu.Lock()
 				s.passes[key.Name]++
 				s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *stage) recording(config *rest.Config, options client.Options) (client.C
 	}), nil
 }
 
-// write notes a write and carries it out, or fails as s.fault says.
+// write records a write and executes it, or fails as s.fault says.
 func (s *stage) write(name string, send func() error) error {
 	s.mu.Lock()
 	s.writes = append(s.writes, name)
@@ -165,7 +165,7 @@ func (s *stage) write(name string, send func() error) error {
 	return fault(name, send)
 }
 
-// begun returns how many passes have begun over each of some grs and nodes.
+// begun returns the number of passes begun over each of some grs and nodes.
 func (s *stage) begun(names ...string) (passes []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *stage) remove(o client.Object) {
 	s.must(client.IgnoreNotFound(s.Delete(context.Background(), o)))
 }
 
-// until waits for a condition; check returns what is still missing, "" when it holds.
+// until waits for a condition; check returns what is still missing, "" if it holds.
 func (s *stage) until(what string, check func() string) {
 	s.t.Helper()
 	var missing string
@@ -208,19 +208,19 @@ func (s *stage) until(what string, check func() string) {
 	s.t.Fatalf("%s: %s", what, missing)
 }
 
-// addNode makes a Ready node on which nfd found a GCU.
+// addNode creates a Ready node on which nfd found a GCU.
 func (s *stage) addNode(name string) {
 	s.t.Helper()
 	ctx := context.Background()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"feature.node.kubernetes.io/pci-1e36.present": "true"}}}
 	s.must(s.Create(ctx, node))
-	node.Spec.Taints = nil // the API server adds not-ready, nobody here takes it away
+	node.Spec.Taints = nil // the API server adds not-ready, and no controller removes it here
 	s.must(s.Update(ctx, node))
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 	s.must(s.Status().Update(ctx, node))
 }
 
-// backgroundly deletes like kubectl: what belongs to the object goes later.
+// backgroundly deletes like kubectl: dependents are deleted later.
 var backgroundly = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
 func clusterKey(name string) client.ObjectKey { return client.ObjectKey{Name: name} }
@@ -243,8 +243,8 @@ func (s *stage) exists(daemonSet string) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// play is the DaemonSet controller: a revision named after the generation, an
-// available pod at it on every node, and the status.
+// play acts as the DaemonSet controller: it creates a revision named after the generation, an
+// available pod of it on every node, and the status.
 func (s *stage) play(name string) {
 	s.t.Helper()
 	ctx := context.Background()
@@ -286,7 +286,7 @@ func (s *stage) runPod(ds *appsv1.DaemonSet, node, hash string) {
 	s.must(s.Status().Update(ctx, pod))
 }
 
-// collect is the garbage collector: it deletes the pods and revisions of a DaemonSet.
+// collect acts as the garbage collector: it deletes the pods and revisions of a DaemonSet.
 func (s *stage) collect(name string) {
 	s.t.Helper()
 	ctx := context.Background()
@@ -295,7 +295,7 @@ func (s *stage) collect(name string) {
 	s.must(s.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, of...))
 }
 
-// clear deletes every gr and waits until the controllers let them go.
+// clear deletes every gr and waits until the controllers release them.
 func (s *stage) clear() {
 	s.t.Helper()
 	ctx := context.Background()
@@ -327,7 +327,7 @@ func (s *stage) reaches(name, phase, ready string) {
 	})
 }
 
-// sees waits until a component has a status word and a message.
+// sees waits until a component has a phase and a message.
 func (s *stage) sees(name, component, word, message string) {
 	s.t.Helper()
 	s.until("component "+component, func() string {
@@ -340,7 +340,7 @@ func (s *stage) sees(name, component, word, message string) {
 	})
 }
 
-// nfdCRDName is the CRD that stays when its gr goes.
+// nfdCRDName is the CRD that stays when its gr is deleted.
 const nfdCRDName = "nodefeaturerules.nfd.k8s-sigs.io"
 
 // example reads a blueprint of the examples folder.

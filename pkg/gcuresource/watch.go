@@ -21,12 +21,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
-// SetupWithManager registers the controller with the manager, whose scheme
-// must know client-go's kinds and api/v1. The cache holds DaemonSets,
-// Deployments, Jobs, pods, nodes and ControllerRevisions of all namespaces in
-// full, and the metadata of Namespaces, CustomResourceDefinitions and
-// metadataKinds; managedFields may be stripped. It returns an error when a watch
-// cannot be set up.
+// SetupWithManager registers the controller with the manager, whose scheme must know client-go's
+// kinds and api/v1. The cache holds DaemonSets, Deployments, Jobs, pods, nodes,
+// ControllerRevisions and DaemonRollouts of all namespaces in full, and the metadata of
+// Namespaces, CustomResourceDefinitions and metadataKinds; managedFields may be stripped. It
+// returns an error if a watch cannot be set up.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.Client == nil {
 		r.Client = mgr.GetClient()
@@ -66,8 +65,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// passLogger returns what makes the logger of a pass, whose lines all identify the
-// gr. The uid is that of the cache: empty when the gr is gone.
+// passLogger returns a function that makes the logger of a pass, which names the gr in every
+// line. The uid comes from the cache: it is empty if the gr is gone.
 func passLogger(base logr.Logger, from client.Reader) func(*reconcile.Request) logr.Logger {
 	return func(request *reconcile.Request) logr.Logger {
 		controller := []any{"controller", "gcuresource"}
@@ -75,13 +74,13 @@ func passLogger(base logr.Logger, from client.Reader) func(*reconcile.Request) l
 			return base.WithValues(controller...)
 		}
 		gr := &topsv1.GcuResource{}
-		_ = from.Get(context.Background(), request.NamespacedName, gr, client.UnsafeDisableDeepCopy) // without it the name has to do
+		_ = from.Get(context.Background(), request.NamespacedName, gr, client.UnsafeDisableDeepCopy) // if it is missing, the name must suffice
 		return base.WithValues(logging.GcuResource(request.Name, gr.UID)...).WithValues(controller...)
 	}
 }
 
-// watchOwned watches what grs own. Workloads that go may be what another gr
-// waits for.
+// watchOwned watches the objects that grs own. Another gr may be waiting for the deletion of a
+// workload.
 func watchOwned(b *builder.Builder, to requester) *builder.Builder {
 	for _, workload := range []client.Object{&appsv1.DaemonSet{}, &appsv1.Deployment{}, &batchv1.Job{}} {
 		b = b.Owns(workload).Watches(workload, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(goes))
@@ -92,7 +91,7 @@ func watchOwned(b *builder.Builder, to requester) *builder.Builder {
 	return b
 }
 
-// kindOf is an empty metadata object of a kind, whose version is v1.
+// kindOf returns an empty metadata object of a kind with version v1.
 func kindOf(group, kind string) *metav1.PartialObjectMetadata {
 	return component.Ref{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}}.Metadata()
 }

@@ -16,34 +16,32 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// Command restarts an engine with argument vectors that the administrator sets,
-// where there is no systemd. No shell reads them.
+// Command restarts an engine, on hosts without systemd, with argument vectors configured by
+// the administrator. They are not interpreted by a shell.
 //
-// A command must outlive the agent when it stops the containers of the engine:
-// what runs in the container of the agent is ended with it. It runs in a session
-// of its own; where that is not enough, let it hand over to the host. It should
-// return when the engine was restarted.
+// A command must outlive the agent if it stops the containers of the engine, because the
+// processes in the agent's container end with it. It runs in its own session; if that is not
+// enough, it must hand over to the host. It should return when the engine has been restarted.
 type Command struct {
 	// Argv per engine; an engine without one cannot be restarted.
 	Argv map[task.Engine][]string
-	// Directory for the output of the commands, one file per operation, which is
-	// made when absent.
+	// Directory for the output of the commands, one file per operation; created if absent.
 	Directory string
-	// Timeout after which a command is killed with its session; none when zero.
+	// Timeout after which a command and its session are killed; none when zero.
 	Timeout time.Duration
 }
 
 var _ ServiceManager = Command{}
 
 const (
-	// commandGrace is how long output is waited for once a command has ended.
+	// commandGrace is how long to wait for output after a command has ended.
 	commandGrace = 2 * time.Second
-	// maxOutputBytes of a failed command are told.
+	// maxOutputBytes is how much output of a failed command is reported.
 	maxOutputBytes = 512
 )
 
-// Busy implements ServiceManager: a process of the command still lives. Each of
-// them holds the lock on the file of its output, which was opened for it.
+// Busy implements ServiceManager: a process of the command is still alive. Each of them
+// inherits the lock on its output file.
 func (c Command) Busy(_ context.Context, _ task.Engine, operation string) (bool, error) {
 	file, err := os.Open(c.output(operation))
 	if errors.Is(err, os.ErrNotExist) {
@@ -87,8 +85,8 @@ func (c Command) run(ctx context.Context, argv []string, output *os.File) error 
 		defer cancel()
 	}
 	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	// A file and no pipe: the engine may inherit it, and must not be killed by
-	// writing to it when the agent is gone.
+	// A file and not a pipe: the engine may inherit it, and writing to a pipe would kill the
+	// engine once the agent is gone.
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }

@@ -38,8 +38,8 @@ func TestAFailedCommandTellsItsOutput(t *testing.T) {
 
 func TestACommandIsBusyUntilItsLastProcessEnds(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "end")
-	// The shell is the command of the administrator here: it ends at once and
-	// leaves a process behind that reads until it is told to end.
+	// The administrator's command is a shell here: it ends at once and leaves a process that
+	// lives until the fifo is written.
 	c := commandOf(t, "sh", "-c", `mkfifo "$0"; cat "$0" >&2 & exit 0`, fifo)
 	if busy, err := c.Busy(t.Context(), task.Docker, "op"); busy || err != nil {
 		t.Fatalf("busy=%t, %v before it began", busy, err)
@@ -62,8 +62,8 @@ func TestACommandIsBusyUntilItsLastProcessEnds(t *testing.T) {
 	untilItEnded(t, c)
 }
 
-// untilItEnded waits until no process of the operation op holds the output: a
-// killed one holds it until the kernel has closed its files.
+// untilItEnded waits until no process of the operation op holds the output: a killed process
+// holds it until the kernel has closed its files.
 func untilItEnded(t *testing.T, c Command) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {

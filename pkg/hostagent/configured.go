@@ -16,9 +16,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// configuredDefault returns the default runtime that the configuration on disk
-// gives an engine when it starts the next time. named is false when the files
-// do not say: there are none, or the flags of the daemon may say it.
+// configuredDefault returns the default runtime that an engine will have after a restart,
+// according to the configuration files. named is false when they set none: they are absent,
+// or the daemon's flags may set it.
 func (h host) configuredDefault(e task.Engine) (runtime string, named bool, err error) {
 	root, err := os.OpenRoot(h.root)
 	if err != nil {
@@ -52,11 +52,11 @@ func dockerDefault(host fs.FS, file string) (runtime string, named bool, err err
 	return config.DefaultRuntime, config.DefaultRuntime != "", nil
 }
 
-// maxConfigFiles bounds how many files a configuration may import.
+// maxConfigFiles bounds the number of configuration files read.
 const maxConfigFiles = 100
 
-// containerdDefault reads config.toml, what it imports and the drop-ins beside
-// it in conf.d; a later file overrides an earlier one.
+// containerdDefault reads config.toml, its imports and the drop-ins in conf.d; a later file
+// overrides an earlier one.
 func containerdDefault(host fs.FS, file string) (runtime string, named bool, err error) {
 	var read []string
 	pending := []string{file}
@@ -104,14 +104,14 @@ func inHost(file, pattern string) string {
 	return strings.TrimPrefix(path.Clean(pattern), "/")
 }
 
-// containerdFile is what matters of one file.
+// containerdFile is the relevant content of one file.
 type containerdFile struct {
 	imports []string
 	runtime string
 }
 
-// criPlugins are the names of the plugin that runs pods: of containerd 1.x
-// (configuration versions 1 and 2) and of 2.x (version 3).
+// criPlugins are the names of the CRI plugin in containerd 1.x (configuration versions 1 and
+// 2) and 2.x (version 3).
 var criPlugins = []string{"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"}
 
 func parseContainerd(data []byte) (containerdFile, error) {

@@ -14,11 +14,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// maxAnswerBytes is what the kubelet allows an answer of a runtime to have.
+// maxAnswerBytes is the kubelet's limit for a response of a runtime.
 const maxAnswerBytes = 16 << 20
 
-// cri is containerd behind its socket, asked through CRI v1 (containerd 1.6 and
-// newer).
+// cri is a client of containerd through CRI v1 (containerd 1.6 and newer).
 type cri struct {
 	connection *grpc.ClientConn
 	runtime    criv1.RuntimeServiceClient
@@ -27,7 +26,7 @@ type cri struct {
 
 func newCRI(socket string) (engine, error) {
 	connection, err := grpc.NewClient("unix://"+socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // a socket of this host
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // a local socket
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to containerd: %w", err)
@@ -53,8 +52,8 @@ func (c cri) status(ctx context.Context) (engineStatus, error) {
 	return engineStatus{task.RuntimeFacts{Version: version.GetRuntimeVersion(), Default: runtime}, c.imageStore(ctx)}, nil
 }
 
-// imageStore returns "" when containerd does not tell: the rest of the status is
-// of use without it.
+// imageStore returns "" when containerd does not report it: the rest of the status is still
+// useful.
 func (c cri) imageStore(ctx context.Context) string {
 	response, err := c.images.ImageFsInfo(ctx, &criv1.ImageFsInfoRequest{})
 	if err != nil {
@@ -66,8 +65,8 @@ func (c cri) imageStore(ctx context.Context) string {
 	return ""
 }
 
-// defaultRuntimeOf reads the configuration of the CRI plugin as the running
-// containerd tells it in its verbose status: drop-ins and defaults are in it.
+// defaultRuntimeOf reads the CRI plugin's configuration, with drop-ins and defaults, from the
+// verbose status of the running containerd.
 func defaultRuntimeOf(config string) (string, error) {
 	var parsed struct {
 		Containerd struct {

@@ -1,55 +1,55 @@
-// Package hostagent does the tasks of an upgrade that only the node itself can
-// do: it pulls images ahead, restarts the container runtime, and reads what the
-// driver shows. It needs no API server: pkg/hosttasks hands each task to Execute as a
-// task.Request and shows the Results.
+// Package hostagent executes the tasks of an upgrade that only the node itself can do: it
+// pulls images ahead, restarts the container runtime, and reads the state of the driver. It
+// needs no API server: pkg/hosttasks passes each task to Execute as a task.Request and
+// reports the Results.
 //
-// Every task may be executed again at any time: that it is done is read off the
-// host, and a durable record says what was begun (pkg/journal).
+// Every task may be repeated at any time: whether it is done is read from the host, and a
+// durable record shows what has begun (pkg/journal).
 //
 // # Restarting the runtime
 //
-// The restart ends the agent itself where the runtime stops containers. So the
-// request, with the instance of the daemon that is to go, is on disk before
-// anything is asked, and the agent that comes back decides by what it finds:
+// The restart ends the agent itself if the runtime stops its containers. So the request, with
+// the current instance of the daemon, is stored on disk before the service manager is called,
+// and the restarted agent decides from the state it finds:
 //
 //	         default runtime as wanted
-//	(new) ------------------------------> Done, AlreadyDefault   nothing is disturbed
+//	(new) ------------------------------> Done, AlreadyDefault   no restart
 //	  | --restart-runtime=false --------> Waiting                 an administrator restarts
-//	  | no engine answers --------------> Running                 looks again
-//	  | not configured, at first -------> Running                 looks again
-//	  | wrong configuration, no systemd -> Failed                 may be executed again
+//	  | no engine responds -------------> Running                 retried
+//	  | not configured, at first -------> Running                 retried
+//	  | wrong configuration, no systemd -> Failed                 may be repeated
 //	  v
 //	begun: instance before, deadline
 //	  |<-----------------------------------------------+
-//	  | same instance, nothing going on                |
+//	  | same instance, no restart in progress          |
 //	  v                                                |
-//	attempt recorded -> service manager asked -> answer recorded
+//	attempt recorded -> service manager called -> response recorded
 //	  |
 //	  | another instance
 //	  |--- wanted default, own container runs ---------> Done, Restarted
 //	  |--- another default -----------------------------> Failed
-//	  |--- no answer, the service manager failed -------> Running   says what to do
+//	  |--- no response, service manager failed ---------> Running   with instructions
 //	  |
 //	  | deadline
 //	  +------------------------------------------------> Failed
 //
-// An instance is a process of one boot (boot id, pid, start). At most one
-// restart takes effect per operation (invariant S11): the service manager is
-// asked again only while the daemon is the instance it was, the unit has no job
-// or no process of the command lives, and some time has passed in which a
-// handed-over restart would have shown. A restart that was begun and has ended
-// answers from its record for ever; another one needs another operation id.
+// An instance is a process of one boot (boot id, pid, start). At most one restart takes
+// effect per operation (invariant S11): the service manager is called again only while the
+// daemon is the same instance, its unit has no job or no process of the command is alive, and
+// enough time has passed for a handed-over restart to show. A restart that has begun and
+// ended always answers from its record; another restart needs another operation id.
 //
-// When the state directory cannot be written, nothing is begun.
+// If the state directory is not writable, nothing is begun.
 //
 // # Files
 //
-//	task/                   pure: what is asked, what became of it, the journal's records
-//	restart/                pure: what a restart needs next
+//	task/                   pure: requests, results, the journal's records
+//	restart/                pure: the next step of a restart
 //	executor.go, records.go one call at a time per task; the journal
 //	restart.go, prepull.go  observe, decide, act
-//	facts.go                what the node shows
+//	pullsecret.go           the credentials for an image
+//	facts.go                the state of the node
 //	host.go, engine.go, docker.go, cri.go    the container engines behind their sockets
-//	configured.go, instance.go               what configuration files and /proc say
+//	configured.go, instance.go               configuration files; process identity from /proc
 //	servicemanager.go, command.go            systemd, or a command of the administrator
 package hostagent

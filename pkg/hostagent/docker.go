@@ -15,7 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// docker is dockerd behind its socket. API 1.40 (docker 19.03) and newer.
+// docker is a client of dockerd, API 1.40 (docker 19.03) and newer.
 type docker struct{ api *client.Client }
 
 func newDocker(socket string) (engine, error) {
@@ -83,7 +83,7 @@ func (d docker) pull(ctx context.Context, reference string, credential authn.Aut
 	if err != nil {
 		return "", fmt.Errorf("docker: %w", err)
 	}
-	// The answer is a stream; an error may be its last message.
+	// The response is a stream; its last message may be an error.
 	if err := errors.Join(response.Wait(ctx), response.Close()); err != nil {
 		return "", fmt.Errorf("docker: %w", err)
 	}

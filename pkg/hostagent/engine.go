@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// podUIDLabel is on every container that the kubelet makes.
+	// podUIDLabel is on every container created by the kubelet.
 	podUIDLabel = "io.kubernetes.pod.uid"
-	// answerTimeout is how long one answer of a daemon may take.
+	// answerTimeout is the timeout of one response of a daemon.
 	answerTimeout = 10 * time.Second
 )
 
-// engineStatus is what a daemon answers.
+// engineStatus is the status reported by a daemon.
 type engineStatus struct {
 	task.RuntimeFacts
-	// imageStore is the directory of the host with the images; "" when unknown.
+	// imageStore is the host directory of the images; "" when unknown.
 	imageStore string
 }
 
-// engine is one container engine behind its socket.
+// engine is a client of one container engine.
 type engine interface {
-	// status asks the daemon; an error means that it does not answer, or does not
-	// run pods.
+	// status returns the daemon's status; an error means that it does not respond, or does
+	// not run pods.
 	status(context.Context) (engineStatus, error)
 	// runningContainers counts the running containers of a pod.
 	runningContainers(ctx context.Context, podUID string) (int, error)
-	// image returns the id of an image on this node, "" when it is not there.
+	// image returns the id of an image on this node, "" when it is absent.
 	image(ctx context.Context, reference string) (string, error)
 	// pull pulls an image and returns its id.
 	pull(ctx context.Context, reference string, credential authn.AuthConfig) (string, error)

@@ -6,8 +6,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// Executor does the host-side tasks of one node. Its methods may be called from
-// many goroutines. Only one Executor may use a state directory.
+// Executor executes the host-side tasks of one node. It is safe for concurrent use. Only one
+// Executor may use a state directory.
 type Executor struct {
 	host      host
 	records   *records
@@ -15,8 +15,8 @@ type Executor struct {
 	restarter restarter
 }
 
-// New opens the journal. It returns an error when nothing could be recorded in
-// the state directory; it does not look at the host.
+// New opens the journal. It returns an error when the state directory is not writable; it
+// does not access the host.
 func New(o Options) (*Executor, error) {
 	o = o.withDefaults()
 	kept, err := openRecords(o)
@@ -28,11 +28,11 @@ func New(o Options) (*Executor, error) {
 		restarter: restarter{options: o, host: h, records: kept, manager: manager, opened: o.Clock.Now()}}, nil
 }
 
-// servicesOf finds who restarts engines on the host; nil when nobody does.
+// servicesOf returns the service manager for the engines of the host, nil when there is none.
 func servicesOf(o Options) (h host, manager ServiceManager) {
 	h = host{root: o.HostRoot, paths: o.Paths}
 	systemd := Systemd{Bus: h.path(h.paths.SystemBus), Units: o.Units}
-	// /run/systemd/system is how systemd says that it runs the machine.
+	// /run/systemd/system exists when systemd is the init system.
 	runs := exists(h.path("run/systemd/system"))
 	if runs {
 		h.services = systemd.MainPID
@@ -48,17 +48,16 @@ func servicesOf(o Options) (h host, manager ServiceManager) {
 	return h, manager
 }
 
-// Execute does a task, or goes on with one that was begun, also by an agent
-// that has died since, and returns what became of it. It blocks until the task
-// has ended, waits for a person, or ctx ends; then the error is that of ctx and
-// calling it again goes on.
+// Execute executes a task, or continues one that was begun, even by an earlier agent process,
+// and returns its result. It blocks until the task has ended, waits for a person, or ctx
+// ends; then the error is that of ctx, and another call continues the task.
 //
-// An error means that nothing was done, and wraps one of ErrInvalid, ErrBusy,
-// ErrConflict, ErrLost, ErrNotRecorded; ErrNotRecorded and the error of ctx may
-// also come after a restart was begun. A task that went wrong is a Result.
+// An error means that nothing was done, and wraps one of ErrInvalid, ErrBusy, ErrConflict,
+// ErrLost, ErrNotRecorded; ErrNotRecorded and the error of ctx may also come after the task
+// has begun. A failed task is a Result, not an error.
 //
-// A restart that has ended answers from the journal. Everything else looks
-// anew: a failed pull can be repeated, facts are read again.
+// A restart that has ended answers from the journal. Every other task runs again: a failed
+// pull is repeated, facts are read anew.
 func (e *Executor) Execute(ctx context.Context, request task.Request) (task.Result, error) {
 	if err := request.Validate(); err != nil {
 		return task.Result{}, err
@@ -79,7 +78,7 @@ func (e *Executor) Execute(ctx context.Context, request task.Request) (task.Resu
 	return e.verify(ctx, request, r)
 }
 
-// verify reads what the node shows. What it means is for the asker to say.
+// verify reads the state of the node. The caller interprets it.
 func (e *Executor) verify(ctx context.Context, request task.Request, r task.Record) (task.Result, error) {
 	facts, err := e.Facts(ctx, request.Engine)
 	if err != nil {
@@ -90,13 +89,12 @@ func (e *Executor) verify(ctx context.Context, request task.Request, r task.Reco
 	return e.records.end(r, task.Done, task.ReasonRead, "")
 }
 
-// Facts reads what the node shows now, without recording it. What cannot be read
-// is left out and explained in Host.Missing; Host is never nil. The error is that
-// of ctx.
+// Facts reads the current state of the node, without recording it. Unreadable facts are left
+// out and explained in Host.Missing; Host is never nil. The error is that of ctx.
 func (e *Executor) Facts(ctx context.Context, wanted task.Engine) (task.Facts, error) {
 	return e.host.facts(ctx, wanted)
 }
 
-// Results returns what is known of every recorded task, sorted by id and task.
-// A task that Runs after the agent has come back is to be executed again.
+// Results returns the results of all recorded tasks, sorted by id and task. A task that is
+// Running after the agent has restarted must be executed again.
 func (e *Executor) Results() []task.Result { return e.records.results() }

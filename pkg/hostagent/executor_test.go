@@ -28,7 +28,7 @@ func fullRecord() task.Record {
 	}
 }
 
-// newExecutor is one on a host without any engine.
+// newExecutor returns an Executor on a host without any engine.
 func newExecutor(t *testing.T, state string, change func(*Options)) *Executor {
 	t.Helper()
 	o := Options{StateDirectory: state, HostRoot: fakeHost(t, map[string]string{"dev/gcu0": "", driverVersionFile: "1.0", bootIDFile: "b"}),
@@ -154,7 +154,7 @@ func TestNothingIsDoneUnderALostRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // also when it comes back once more
+	for range 2 { // also after another restart
 		e = newExecutor(t, state, func(*Options) {})
 		if _, err := e.Execute(t.Context(), restartOperation("op-1")); !errors.Is(err, task.ErrLost) {
 			t.Errorf("error is %v, want that it is lost", err)
@@ -163,7 +163,7 @@ func TestNothingIsDoneUnderALostRecord(t *testing.T) {
 	if got, err := e.Execute(t.Context(), restartOperation("op-2")); err != nil || got.Reason != task.ReasonNotConfigured {
 		t.Errorf("another operation: %+v, %v", got, err)
 	}
-	// What may be done again needs no record.
+	// Repeatable tasks need no record.
 	again := task.Request{ID: "op-1", Task: restartOperation("op-1").Task, Prepull: &task.Prepull{}}
 	if got, err := e.Execute(t.Context(), again); err != nil || got.State != task.Done {
 		t.Errorf("a prepull: %+v, %v", got, err)
@@ -191,7 +191,7 @@ func TestWhatCannotBeRecordedIsNotBegun(t *testing.T) {
 func TestAConfigurationThatIsNotThereIsWaitedForAMinute(t *testing.T) {
 	state, clock, manager := t.TempDir(), testclock.NewFakeClock(noon), &refusing{}
 	root := fakeHost(t, map[string]string{"etc/docker/daemon.json": `{"default-runtime": "runc"}`})
-	run := func() task.Result { // by an agent that has just come back
+	run := func() task.Result { // by a freshly started agent
 		t.Helper()
 		e := newExecutor(t, state, func(o *Options) { o.Clock, o.ServiceManager, o.HostRoot = clock, manager, root })
 		got, err := e.Execute(t.Context(), restartOperation("op"))

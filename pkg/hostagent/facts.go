@@ -19,11 +19,11 @@ const (
 	devicesDirectory  = "dev"
 )
 
-// cardPattern leaves out gcuctl and vgcu (components 1.0).
+// cardPattern excludes gcuctl and vgcu (components 1.0).
 var cardPattern = regexp.MustCompile(`^gcu[0-9]+$`)
 
-// facts reads what the node shows now. What cannot be read is left out and explained
-// in Host.Missing; Host is never nil. The error is that of ctx.
+// facts reads the current state of the node. Unreadable facts are left out and explained in
+// Host.Missing; Host is never nil. The error is that of ctx.
 func (h host) facts(ctx context.Context, wanted task.Engine) (task.Facts, error) {
 	files := readHostFacts(h.root)
 	facts := task.Facts{Host: &files}
@@ -50,7 +50,7 @@ func (h host) facts(ctx context.Context, wanted task.Engine) (task.Facts, error)
 	return facts, nil
 }
 
-// running asks the engine that is wanted, or found for Auto.
+// running returns the status of the wanted engine, or of the detected one for Auto.
 func (h host) running(ctx context.Context, wanted task.Engine) (engineStatus, error) {
 	engine, err := h.detect(ctx, wanted)
 	if err != nil {
@@ -61,13 +61,13 @@ func (h host) running(ctx context.Context, wanted task.Engine) (engineStatus, er
 	return status, err
 }
 
-// readHostFacts reads below a host root.
+// readHostFacts reads the facts in files below a host root.
 func readHostFacts(hostRoot string) task.HostFacts {
 	root, err := os.OpenRoot(hostRoot)
 	if err != nil {
 		return task.HostFacts{Missing: []string{fmt.Sprintf("host root: %v", err)}}
 	}
-	defer func() { _ = root.Close() }() // it was read only
+	defer func() { _ = root.Close() }() // opened read-only
 	return hostFactsOf(root.FS())
 }
 
@@ -91,8 +91,7 @@ func hostFactsOf(host fs.FS) task.HostFacts {
 	return facts
 }
 
-// freeDisk returns what is free, for others than root too, on the disk of a
-// directory of the host.
+// freeDisk returns the bytes available to unprivileged users on the disk of a host directory.
 func freeDisk(hostRoot, directory string) (bytes int64, err error) {
 	if directory == "" {
 		return 0, errors.New("the engine does not tell where it keeps images")
@@ -128,7 +127,7 @@ func countCards(host fs.FS) (int, error) {
 	return cards, nil
 }
 
-// line reads a file that holds one line.
+// line reads a one-line file.
 func line(host fs.FS, name string) (string, error) {
 	data, err := fs.ReadFile(host, name)
 	if err != nil {

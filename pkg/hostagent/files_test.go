@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// fakeHost is a host root of files.
+// fakeHost returns a host root with files.
 func fakeHost(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

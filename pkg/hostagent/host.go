@@ -12,20 +12,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// mainPIDs tells the main process of the service of an engine: 0 when it does
-// not run.
+// mainPIDs returns the main process of an engine's service, 0 when it is not running.
 type mainPIDs func(context.Context, task.Engine) (int, error)
 
-// host is where the files and sockets of the node are.
+// host locates the files and sockets of the node.
 type host struct {
 	root  string
 	paths Paths
-	// services tells the main processes of services; nil without systemd.
+	// services returns the main processes of services; nil without systemd.
 	services mainPIDs
 }
 
-// Paths on the host, relative to its root. They are named without links that
-// leave the host root (/run, not /var/run).
+// Paths on the host, relative to its root, without symbolic links that leave the host root
+// (/run, not /var/run).
 type Paths struct {
 	DockerSocket     string // default run/docker.sock
 	DockerConfig     string // default etc/docker/daemon.json
@@ -54,10 +53,10 @@ func (p Paths) withDefaults() Paths {
 	return p
 }
 
-// path of a file of the host, as this process sees it.
+// path returns the path of a host file in this process's file system.
 func (h host) path(relative string) string { return filepath.Join(h.root, relative) }
 
-// socket of an engine.
+// socket returns the socket of an engine.
 func (h host) socket(e task.Engine) string {
 	if e == task.Docker {
 		return h.path(h.paths.DockerSocket)
@@ -65,7 +64,7 @@ func (h host) socket(e task.Engine) string {
 	return h.path(h.paths.ContainerdSocket)
 }
 
-// config is the file that says how an engine starts, relative to the root of the host.
+// config returns the configuration file of an engine, relative to the host root.
 func (h host) config(e task.Engine) string {
 	if e == task.Docker {
 		return h.paths.DockerConfig
@@ -73,13 +72,13 @@ func (h host) config(e task.Engine) string {
 	return h.paths.ContainerdConfig
 }
 
-// exists reports whether there is anything at a path.
+// exists reports whether a path exists; symbolic links are not followed.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// connect returns the client of an engine. It does not wait for an answer.
+// connect returns a client of an engine. It does not wait for a response.
 func (h host) connect(e task.Engine) (engine, error) {
 	if e == task.Docker {
 		return newDocker(h.socket(task.Docker))
@@ -87,15 +86,15 @@ func (h host) connect(e task.Engine) (engine, error) {
 	return newCRI(h.socket(task.Containerd))
 }
 
-// candidates are what the choice of the engine depends on.
+// candidates is the input for the choice of the engine.
 type candidates struct {
-	criDockerd bool  // cri-dockerd has its socket: the kubelet speaks to docker
-	containerd error // nil: containerd answers as a runtime of pods
-	docker     error // nil: docker answers
+	criDockerd bool  // the socket of cri-dockerd exists: the kubelet uses docker
+	containerd error // nil: containerd responds as a CRI runtime
+	docker     error // nil: docker responds
 }
 
-// choose returns the engine that runs the pods. docker brings a containerd of
-// its own, which does not answer as a runtime of pods unless it was set up to.
+// choose returns the engine that runs the pods. docker has its own containerd, which does not
+// respond as a CRI runtime unless configured to.
 func choose(c candidates) (task.Engine, error) {
 	switch {
 	case c.criDockerd:
@@ -108,7 +107,7 @@ func choose(c candidates) (task.Engine, error) {
 	return "", fmt.Errorf("no container engine answers: containerd: %w; docker: %w", c.containerd, c.docker)
 }
 
-// detect returns the engine that is wanted, or found for Auto.
+// detect returns the wanted engine, or for Auto the one that runs the pods.
 func (h host) detect(ctx context.Context, wanted task.Engine) (task.Engine, error) {
 	if wanted != "" && wanted != task.Auto {
 		return wanted, nil
@@ -125,7 +124,7 @@ func (h host) probe(ctx context.Context, e task.Engine) error {
 	return err
 }
 
-// ask connects to an engine for one answer.
+// ask connects to an engine and returns its status.
 func (h host) ask(ctx context.Context, e task.Engine) (engineStatus, error) {
 	if _, err := os.Stat(h.socket(e)); errors.Is(err, fs.ErrNotExist) {
 		return engineStatus{}, fmt.Errorf("there is no %s", strings.TrimPrefix(h.socket(e), h.root))

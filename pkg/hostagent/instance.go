@@ -16,11 +16,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// errNoProcess: there is no process of that id.
+// errNoProcess: there is no process with that id.
 var errNoProcess = errors.New("no such process")
 
-// processes reads what identifies a process. The id of a process alone is used
-// again; with the moment of its start and the boot of the machine it is not.
+// processes reads process identities. A pid alone may be reused; together with the boot and
+// the start time it is unique.
 type processes struct {
 	proc string // a proc file system
 }
@@ -60,7 +60,7 @@ func startOf(stat string) (string, error) {
 	return fields[startField-firstAfterName], nil
 }
 
-// listener returns the process that listens on a unix socket; 0 when none does.
+// listener returns the process that listens on a unix socket, 0 when there is none.
 func listener(ctx context.Context, socket string) (int, error) {
 	var dialer net.Dialer
 	connection, err := dialer.DialContext(ctx, "unix", socket)
@@ -93,12 +93,12 @@ func peer(connection *net.UnixConn) (int, error) {
 	return int(credentials.Pid), nil
 }
 
-// serviceManagerPID listens on the sockets of services that it starts on demand
-// (docker.socket of Debian).
+// serviceManagerPID listens on the sockets of socket-activated services (docker.socket of
+// Debian).
 const serviceManagerPID = 1
 
-// instanceOf returns the running instance of an engine, or restart.NotRunning. An error
-// means that it cannot be told.
+// instanceOf returns the running instance of an engine, or restart.NotRunning. An error means
+// that the instance is unknown.
 func (h host) instanceOf(ctx context.Context, e task.Engine) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -106,7 +106,7 @@ func (h host) instanceOf(ctx context.Context, e task.Engine) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	table := processes{proc: "/proc"} // where the ids that the kernel told are from
+	table := processes{proc: "/proc"} // the pid namespace of the pid from the kernel
 	if pid == serviceManagerPID {
 		if h.services == nil {
 			return "", errors.New("process 1 listens for the daemon, and is no systemd that could be asked")
@@ -121,7 +121,7 @@ func (h host) instanceOf(ctx context.Context, e task.Engine) (string, error) {
 	}
 	instance, err := table.instance(pid)
 	if errors.Is(err, errNoProcess) {
-		return restart.NotRunning, nil // it ended in between
+		return restart.NotRunning, nil // it has ended meanwhile
 	}
 	return instance, err
 }

@@ -20,8 +20,8 @@ type puller struct {
 	records *records
 }
 
-// prepull sees to it that images are on this node. That they are there is the
-// predicate; the record is for people.
+// prepull ensures that images are on this node. Only their presence decides; the record is
+// for people.
 func (u puller) prepull(ctx context.Context, request task.Request, r task.Record) (task.Result, error) {
 	limit, cancel := context.WithTimeout(ctx, request.Timeout())
 	defer cancel()
@@ -51,7 +51,7 @@ func (u puller) prepull(ctx context.Context, request task.Request, r task.Record
 	return u.records.end(r, task.Done, done, noted(request, ""))
 }
 
-// noted puts the note of a prepull before a message.
+// noted prepends the note of a prepull to a message.
 func noted(request task.Request, message string) string {
 	if request.Prepull.Note == "" || message == "" {
 		return request.Prepull.Note + message
@@ -59,7 +59,7 @@ func noted(request task.Request, message string) string {
 	return request.Prepull.Note + "; " + message
 }
 
-// fetch sees to it that one image is there.
+// fetch ensures that one image is present.
 func (u puller) fetch(ctx context.Context, request task.Request, image string) (id string, reason task.Reason, err error) {
 	kind, err := u.host.detect(ctx, request.Engine)
 	if err != nil {
@@ -73,7 +73,7 @@ func (u puller) fetch(ctx context.Context, request task.Request, image string) (
 	return pull(ctx, client, image, *request.Prepull)
 }
 
-// pull pulls an image that is not there, with each credential that fits it in turn.
+// pull pulls an image if it is absent, trying each matching credential in turn.
 func pull(ctx context.Context, client engine, image string, p task.Prepull) (id string, reason task.Reason, err error) {
 	if id, err := client.image(ctx, image); err != nil || id != "" {
 		return id, pick(err == nil, task.ReasonPresent, task.ReasonPullFailed), err
@@ -103,9 +103,8 @@ func pick(condition bool, yes, no task.Reason) task.Reason {
 	return no
 }
 
-// credentialsFor returns the credentials in pull secrets that fit an image, in
-// the order of the secrets; a single empty one when none fits. An error names
-// the secret that cannot be read.
+// credentialsFor returns the credentials in pull secrets that match an image, in the order of
+// the secrets; a single empty one when none matches. The error names the unreadable secret.
 func credentialsFor(image string, secrets []corev1.Secret) ([]authn.AuthConfig, error) {
 	reference, err := name.ParseReference(image)
 	if err != nil {
@@ -115,7 +114,7 @@ func credentialsFor(image string, secrets []corev1.Secret) ([]authn.AuthConfig, 
 	for i := range secrets {
 		credential, fits, err := credentialIn(&secrets[i], reference.Context().String())
 		if err != nil {
-			return nil, fmt.Errorf("pull secret %s/%s cannot be read", secrets[i].Namespace, secrets[i].Name) // its text may hold a password
+			return nil, fmt.Errorf("pull secret %s/%s cannot be read", secrets[i].Namespace, secrets[i].Name) // the cause may contain a password
 		}
 		if fits && !slices.Contains(credentials, credential) {
 			credentials = append(credentials, credential)

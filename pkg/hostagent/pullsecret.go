@@ -13,13 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Which credential of a pull secret fits an image, by the kubelet's rules
-// (k8s.io/kubernetes/pkg/credentialprovider). go-containerregistry has them too, in a
-// package that brings every client of Kubernetes with it: 16 MB of program, a third of
-// what the agent may take of an edge node.
+// This file matches the credentials of a pull secret to an image by the kubelet's rules
+// (k8s.io/kubernetes/pkg/credentialprovider). go-containerregistry implements them too, in a
+// package that imports every Kubernetes client: 16 MB of binary, a third of the agent's
+// budget on an edge node.
 
 // credentialIn returns the credential of a secret for a repository, such as
-// registry.example.com/team/image; false when none fits. The error may hold a password.
+// registry.example.com/team/image; false when none matches. The error may contain a password.
 func credentialIn(secret *corev1.Secret, repository string) (credential authn.AuthConfig, fits bool, err error) {
 	entries, err := entriesOf(secret)
 	if err != nil {
@@ -37,7 +37,7 @@ func credentialIn(secret *corev1.Secret, repository string) (credential authn.Au
 	}
 	best := ""
 	for key := range keys {
-		// The most specific comes first: that of the last in order.
+		// The most specific key wins: the last in lexical order.
 		if covers(key, repository) && key > best {
 			best = key
 		}
@@ -46,12 +46,11 @@ func credentialIn(secret *corev1.Secret, repository string) (credential authn.Au
 		return authn.AuthConfig{}, false, nil
 	}
 	credential = keys[best]
-	credential.Auth = "" // user and password were read from it
+	credential.Auth = "" // already decoded into user and password
 	return credential, true, nil
 }
 
-// entriesOf returns the credentials of a secret by registry; none for a secret of
-// another type.
+// entriesOf returns the credentials of a secret by registry; none for other secret types.
 func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
 	switch secret.Type {
 	case corev1.SecretTypeDockerConfigJson:
@@ -76,8 +75,8 @@ func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
 	return nil, nil
 }
 
-// keyOfRegistry is a registry of a pull secret without its scheme, and without the
-// versions of docker's API that stand for the whole host.
+// keyOfRegistry returns a registry of a pull secret without its scheme, and without a docker
+// API version that stands for the whole host.
 func keyOfRegistry(registry string) (string, error) {
 	if !strings.HasPrefix(registry, "https://") && !strings.HasPrefix(registry, "http://") {
 		registry = "https://" + registry
@@ -96,8 +95,8 @@ func keyOfRegistry(registry string) (string, error) {
 	return parsed.Host + at, nil
 }
 
-// covers reports whether a key is for a repository: the same port, a host that matches part
-// by part, with wildcards, and a path that begins with that of the key.
+// covers reports whether a key matches a repository: the same port, a host that matches label
+// by label, with wildcards, and a path with the key's path as prefix.
 func covers(key, repository string) bool {
 	keyHost, keyPath, _ := strings.Cut(key, "/")
 	host, at, _ := strings.Cut(repository, "/")

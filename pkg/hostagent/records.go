@@ -17,8 +17,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/journal"
 )
 
-// keptRecords is how many records are kept, unfinished restarts apart: those of the last
-// twenty operations of a node, and some.
+// keptRecords is how many records are kept, not counting unfinished restarts: more than those
+// of the last twenty operations of a node.
 const keptRecords = 400
 
 var recordKind = journal.Kind[task.Record]{
@@ -27,11 +27,11 @@ var recordKind = journal.Kind[task.Record]{
 	KeepPrevious: true,
 }
 
-// records are the tasks in the journal, and which of them are being executed.
+// records holds the tasks in the journal, and which of them are being executed.
 type records struct {
 	clock clock.PassiveClock
 	log   logr.Logger
-	// outputs are the files with the output of restart commands.
+	// outputs are the output files of restart commands.
 	outputs Command
 
 	mutex   sync.Mutex
@@ -41,8 +41,8 @@ type records struct {
 	busy    map[string]bool
 }
 
-// openRecords opens the journal. It returns an error when nothing could be recorded in
-// the state directory.
+// openRecords opens the journal. It returns an error when the state directory is not
+// writable.
 func openRecords(o Options) (*records, error) {
 	s := &records{clock: o.Clock, log: o.Log, outputs: o.command(), all: map[string]task.Record{}, lost: map[string]bool{}, busy: map[string]bool{}}
 	kept, content, err := journal.Open(filepath.Join(o.StateDirectory, "tasks"), recordKind, o.Log)
@@ -59,14 +59,14 @@ func openRecords(o Options) (*records, error) {
 	return s, nil
 }
 
-// of returns what is recorded of a task, the zero value for nothing.
+// of returns the record of a task, the zero value when there is none.
 func (s *records) of(key string) task.Record {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.all[key]
 }
 
-// results are those of all tasks, sorted by id and task.
+// results returns the results of all tasks, sorted by id and task.
 func (s *records) results() []task.Result {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -77,7 +77,7 @@ func (s *records) results() []task.Result {
 	return all
 }
 
-// again answers from the record, and echoes who asks this time.
+// again returns the recorded result, with the attempt of this request.
 func (s *records) again(request task.Request, r task.Record) (task.Result, error) {
 	if r.Result.Attempt == request.Attempt {
 		return r.Result, nil
@@ -86,8 +86,7 @@ func (s *records) again(request task.Request, r task.Record) (task.Result, error
 	return r.Result, s.put(r)
 }
 
-// take reserves a task for one call, and returns its record: a new one when
-// there is none.
+// take reserves a task for one call, and returns its record, new if there is none.
 func (s *records) take(request task.Request) (r task.Record, release func(), err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -101,7 +100,7 @@ func (s *records) take(request task.Request) (r task.Record, release func(), err
 			return task.Record{}, nil, fmt.Errorf("%s: %w", key, task.ErrBusy)
 		}
 	}
-	if s.lost[key] && request.RestartRuntime != nil { // what else there is may be done again
+	if s.lost[key] && request.RestartRuntime != nil { // other tasks may be repeated
 		return task.Record{}, nil, fmt.Errorf("%s: %w", key, task.ErrLost)
 	}
 	r, known := s.all[key]
@@ -128,8 +127,8 @@ func (s *records) release(reserved []string) {
 	}
 }
 
-// put stores a record durably, and forgets what is too old when a task ended. Removing
-// gives a full disk its room back.
+// put stores a record durably, and then removes the oldest records beyond keptRecords with
+// their command output.
 func (s *records) put(r task.Record) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -164,5 +163,5 @@ func (s *records) end(r task.Record, state task.State, reason task.Reason, messa
 	return r.Result, nil
 }
 
-// now is the time as it is recorded.
+// now returns the time with the precision of records.
 func (s *records) now() time.Time { return s.clock.Now().UTC().Truncate(time.Second) }

@@ -17,9 +17,9 @@ type restarter struct {
 	options Options
 	host    host
 	records *records
-	// manager restarts engines; nil when nobody does.
+	// manager restarts engines; nil when there is none.
 	manager ServiceManager
-	// opened is when the agent began.
+	// opened is when the agent started.
 	opened time.Time
 }
 
@@ -61,7 +61,7 @@ func (s restarter) restart(ctx context.Context, request task.Request, r task.Rec
 	}
 }
 
-// observe looks at the host. What it sees of the runtime becomes a fact of the result.
+// observe reads the state of the host. The state of the runtime is also added to the result.
 func (s restarter) observe(ctx context.Context, request task.Request, r *task.Record) (f restart.Facts) {
 	f = restart.Facts{Want: *request.RestartRuntime, CanRestart: s.manager != nil, Begun: r.Begun}
 	if r.Begun != nil {
@@ -72,8 +72,7 @@ func (s restarter) observe(ctx context.Context, request task.Request, r *task.Re
 		return f
 	}
 	engine := f.Runtime.Engine
-	// The instance is read first: an answer that comes after it is of this
-	// instance or of a newer one.
+	// The instance is read first: a later response is from this instance or a newer one.
 	instance, instanceErr := s.host.instanceOf(ctx, engine)
 	status, err := s.host.ask(ctx, engine)
 	status.Engine, status.Instance = engine, instance
@@ -94,7 +93,7 @@ func (s restarter) observe(ctx context.Context, request task.Request, r *task.Re
 	return f
 }
 
-// manualCommand is what a person runs to restart an engine.
+// manualCommand returns the command by which a person restarts an engine.
 func (s restarter) manualCommand(engine task.Engine) string {
 	if argv := s.options.Command[engine]; s.host.services == nil && len(argv) > 0 {
 		return strings.Join(argv, " ")
@@ -111,7 +110,7 @@ func (s restarter) isBusy(ctx context.Context, engine task.Engine, operation str
 	return s.manager.Busy(ctx, engine, operation)
 }
 
-// ownGone returns nil when the container of the agent runs, or there is none.
+// ownGone returns nil when the agent's container runs, or the agent has no pod.
 func (s restarter) ownGone(ctx context.Context, engine task.Engine) error {
 	if s.options.PodUID == "" {
 		return nil
@@ -130,15 +129,15 @@ func (s restarter) ownGone(ctx context.Context, engine task.Engine) error {
 	return err
 }
 
-// begin records the request, with the instance that is to go.
+// begin records the request with the current instance.
 func (s restarter) begin(request task.Request, f restart.Facts, r task.Record, d restart.Decision) (task.Record, error) {
 	r.Begun = &task.Begun{Engine: f.Runtime.Engine, Before: f.Runtime.Instance, Deadline: s.records.now().Add(request.Timeout())}
 	r.Result.State, r.Result.Reason, r.Result.Message = d.State, d.Reason, d.Message
 	return r, s.records.put(r)
 }
 
-// attempt records the attempt, asks the service manager, and records its answer.
-// Killed before the answer is recorded, the next agent looks at the daemon.
+// attempt records the attempt, calls the service manager, and records its response. If it is
+// killed before that, the next agent observes the daemon instead.
 func (s restarter) attempt(ctx context.Context, request task.Request, r task.Record) (task.Record, error) {
 	begun := *r.Begun
 	begun.Attempts++
@@ -164,7 +163,7 @@ func (s restarter) attempt(ctx context.Context, request task.Request, r task.Rec
 	return r, s.records.put(r)
 }
 
-// waitFor records what is waited for, when there is something new to tell of it.
+// waitFor records what the restart waits for, when it has changed.
 func (s restarter) waitFor(r task.Record, d restart.Decision) (task.Record, error) {
 	if d.Message == "" || r.Result.Reason == d.Reason && r.Result.Message == task.Short(d.Message) {
 		return r, nil
@@ -174,7 +173,7 @@ func (s restarter) waitFor(r task.Record, d restart.Decision) (task.Record, erro
 	return r, s.records.put(r)
 }
 
-// pause waits for the time between two looks.
+// pause waits for the poll interval.
 func (s restarter) pause(ctx context.Context) error {
 	timer := s.options.Clock.NewTimer(s.options.Poll)
 	defer timer.Stop()
@@ -186,8 +185,8 @@ func (s restarter) pause(ctx context.Context) error {
 	}
 }
 
-// logCycle writes the end of a restart to the restart log, unless it was written
-// before in the same words.
+// logCycle writes the end of a restart to the restart log, unless it is Running or its state
+// and reason are already recorded.
 func (s restarter) logCycle(request task.Request, f restart.Facts, r task.Record, d restart.Decision) {
 	if r.Result.State == d.State && r.Result.Reason == d.Reason {
 		return
@@ -209,7 +208,7 @@ func (s restarter) logCycle(request task.Request, f restart.Facts, r task.Record
 	cycle.Printf("End of current restart cycle, operation %s", request.ID)
 }
 
-// matches reports whether a result is as a decision has it.
+// matches reports whether a result equals a decision.
 func matches(r task.Result, d restart.Decision) bool {
 	return r.State == d.State && r.Reason == d.Reason && r.Message == task.Short(d.Message)
 }

@@ -15,18 +15,18 @@ import (
 
 // ServiceManager restarts a container engine. Execute calls one method at a time.
 type ServiceManager interface {
-	// Busy tells that what an earlier Restart of the same operation began, also of
-	// an agent that died since, is still going on. It errs to the side of true.
+	// Busy reports whether an earlier Restart of the same operation, possibly by an earlier
+	// agent process, is still in progress. When in doubt it returns true.
 	Busy(ctx context.Context, e task.Engine, operation string) (bool, error)
-	// Restart restarts the engine, and returns when this was done or refused. It
-	// goes on when the agent dies; so it does when ctx ends, unless it can be
-	// stopped. operation names the request in file names.
+	// Restart restarts the engine, and returns when that is done or was refused. The restart
+	// continues if the agent dies and, unless it can be stopped, if ctx ends. operation is
+	// used in file names.
 	Restart(ctx context.Context, e task.Engine, operation string) error
 }
 
 // Systemd restarts units through D-Bus.
 type Systemd struct {
-	// Bus is the path of the socket of the system bus.
+	// Bus is the socket of the system bus.
 	Bus string
 	// Units of the engines; docker.service and containerd.service when absent.
 	Units map[task.Engine]string
@@ -41,10 +41,10 @@ func (s Systemd) unit(e task.Engine) string {
 	return string(e) + ".service"
 }
 
-// connect returns a connection of its own: the bus may itself be restarted.
+// connect returns a new connection: the bus itself may be restarted.
 func (s Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 	connection, err := dbus.NewConnection(func() (*godbus.Conn, error) {
-		// Authenticated by uid, which needs no list of users.
+		// Authentication by uid needs no user database.
 		return godbus.Connect("unix:path="+s.Bus, godbus.WithContext(ctx), godbus.WithAuth(godbus.AuthExternal(strconv.Itoa(os.Getuid()))))
 	})
 	if err != nil {
@@ -53,9 +53,8 @@ func (s Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 	return connection, nil
 }
 
-// Busy implements ServiceManager: the unit has a job, or is on its way between
-// two states. A job of somebody else counts too: restarting on top of it would
-// be a second restart.
+// Busy implements ServiceManager: the unit has a job, or is in a transitional state. A job of
+// another client counts too: a restart on top of it would be a second one.
 func (s Systemd) Busy(ctx context.Context, e task.Engine, _ string) (bool, error) {
 	connection, err := s.connect(ctx)
 	if err != nil {
@@ -82,7 +81,7 @@ func unitBusy(properties map[string]any) bool {
 	return false
 }
 
-// Restart implements ServiceManager. systemd goes on when the agent dies.
+// Restart implements ServiceManager. systemd continues if the agent dies.
 func (s Systemd) Restart(ctx context.Context, e task.Engine, _ string) error {
 	connection, err := s.connect(ctx)
 	if err != nil {
@@ -104,8 +103,8 @@ func (s Systemd) Restart(ctx context.Context, e task.Engine, _ string) error {
 	}
 }
 
-// MainPID returns the main process of the unit of an engine, 0 when it does not
-// run. It tells the daemon where systemd itself listens on its socket.
+// MainPID returns the main process of an engine's unit, 0 when it is not running. It
+// identifies the daemon when systemd itself listens on its socket.
 func (s Systemd) MainPID(ctx context.Context, e task.Engine) (int, error) {
 	connection, err := s.connect(ctx)
 	if err != nil {

@@ -123,7 +123,7 @@ func TestAVerificationReadsTheHostAgain(t *testing.T) {
 	if host := s.nodeUpgrade().Status.Host; host.DriverVersion != "2.0" || *host.Devices != 1 {
 		t.Errorf("report %+v, want what the host shows now", host)
 	}
-	// It is asked for as long as the operator is not content.
+	// Requested as long as the operator is not satisfied.
 	s.host.write("dev/gcu1", "")
 	until(t, "a card that comes later is shown", func() bool { return *s.nodeUpgrade().Status.Host.Devices == 2 })
 }
@@ -197,7 +197,7 @@ func TestNothingIsDoneThatDoesNotRun(t *testing.T) {
 			s.ask("op", 1, test.change, tasks...)
 			stop := s.start()
 			until(t, "the host is reported", func() bool { return s.nodeUpgrade().Status.Host != nil })
-			stop() // waits for what was begun before the report
+			stop() // waits for tasks begun before the report
 			if files := s.journaled(); len(files) != 0 || s.host.restarts() != 0 || s.host.has("r.example/driver:2") {
 				t.Errorf("it has done something: journal %q, %d restarts", files, s.host.restarts())
 			}
@@ -226,7 +226,7 @@ func TestALinkThatIsCutInTheMiddle(t *testing.T) {
 	until(t, "the pull is under way", func() bool { return s.result("op", "driver_prepull").State == topsv1.HostTaskRunning })
 
 	s.link.set(true)
-	s.ask("op", 1, nil, tasks...) // which the agent cannot read
+	s.ask("op", 1, nil, tasks...) // unreadable for the agent
 	s.host.remove("registry/hold")
 	until(t, "the pull goes on to its end", func() bool { return s.host.has("r.example/driver:2") })
 	if r := s.result("op", "driver_prepull"); r.State != topsv1.HostTaskRunning {

@@ -21,8 +21,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// fakeHost is the root of a host: files, and a docker that is a process of its own,
-// because which process it is decides whether it was restarted.
+// fakeHost is the root of a host: files, and a docker in a process of its own, because
+// process identity shows whether it was restarted.
 type fakeHost struct {
 	t    *testing.T
 	root string
@@ -32,7 +32,8 @@ type fakeHost struct {
 	starts int
 }
 
-// newHost is a host with two cards, driver 1.0, and a docker whose default runtime is runc.
+// newHost returns a host with two cards, driver 1.0, and a docker whose default runtime is
+// runc.
 func newHost(t *testing.T) *fakeHost {
 	t.Helper()
 	root, err := os.MkdirTemp("", "host") // a socket needs a short path
@@ -121,7 +122,7 @@ func (h *fakeHost) stopDocker() error {
 	return errors.Join(err, os.Remove(h.path("run/docker.sock")))
 }
 
-// systemd restarts docker, unless a test has other plans.
+// systemd restarts docker, unless a test overrides that.
 type systemd struct {
 	host    *fakeHost
 	restart func(ctx context.Context) error
@@ -150,9 +151,8 @@ func (s *systemd) Restart(ctx context.Context, _ task.Engine, _ string) error {
 	return errors.Join(s.host.stopDocker(), s.host.startDocker())
 }
 
-// serveDocker plays dockerd on a host root until it is killed. Its registry is
-// described by files: registry/hold keeps pulls waiting, registry/down refuses them,
-// registry/password has to be given.
+// serveDocker plays dockerd on a host root until it is killed. Files describe its registry:
+// registry/hold blocks pulls, registry/down refuses them, registry/password is required.
 func serveDocker(root string) error {
 	at := func(name string) string { return filepath.Join(root, name) }
 	data, err := os.ReadFile(at("etc/docker/daemon.json"))

@@ -11,10 +11,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
 )
 
-// TestTheKeepAlivesOfTenThousandAgentsAreSpread plays the client side of a fleet whose
-// agents start at the same moment: when each one makes its first report, and when it
-// renews it, over ten minutes in which nothing happens. A period is drawn as
-// wait.Jitter draws it.
+// TestTheKeepAlivesOfTenThousandAgentsAreSpread simulates the clients of a fleet whose agents
+// start at the same moment: the times of the first report of each, and of its renewals over
+// ten idle minutes. Periods are drawn as by wait.Jitter.
 func TestTheKeepAlivesOfTenThousandAgentsAreSpread(t *testing.T) {
 	const agents, minutes, spread = 10_000, 10, 30 * time.Second
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -14,8 +14,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// death is the end of an agent: what it left on the disk is kept, and it does nothing
-// any more.
+// death is the end of an agent: its disk is kept, and it does nothing more.
 type death struct {
 	*site
 	once sync.Once
@@ -34,8 +33,7 @@ func (d *death) kill() {
 	})
 }
 
-// dying is an API server that an agent reaches while it lives. at is called before
-// each call.
+// dying is an API server that only a living agent reaches. at is called before each call.
 type dying struct {
 	Cluster
 	at   func(report *topsv1.HostReport)
@@ -92,7 +90,7 @@ func TestTheRuntimeIsRestartedOnceWhereverTheAgentIsKilled(t *testing.T) {
 				}
 				s.manager.job(1)
 				defer s.manager.job(-1)
-				if i == 2 { // systemd goes on when the agent is gone
+				if i == 2 { // systemd continues without the agent
 					err := s.host.stopDocker()
 					s.manager.job(1)
 					d.kill()

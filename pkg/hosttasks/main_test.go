@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// TestMain plays docker too, and ends the control plane of all tests.
+// TestMain also plays docker, and stops the control plane of all tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "docker" {
 		fmt.Fprintln(os.Stderr, serveDocker(os.Args[2]))

@@ -19,21 +19,21 @@ const FieldManager = "gcu-node-agent-host"
 // callTimeout bounds one call to the API server.
 const callTimeout = 5 * time.Second
 
-// Cluster is what the worker needs of the API server (pkg/nodeapi). Every read is
-// live. Errors are those of k8s.io/apimachinery/pkg/api/errors.
+// Cluster is the worker's access to the API server (pkg/nodeapi). Every read is live. Errors
+// are those of k8s.io/apimachinery/pkg/api/errors.
 type Cluster interface {
 	// Node returns a node.
 	Node(ctx context.Context, name string) (*corev1.Node, error)
 	// NodeUpgrade returns the NodeUpgrade of a node.
 	NodeUpgrade(ctx context.Context, node string) (*topsv1.NodeUpgrade, error)
-	// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as
-	// manager: what the status does not say and manager owns is removed.
+	// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as manager:
+	// fields that manager owns and the status lacks are removed.
 	ApplyStatus(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) error
 	// Secret returns a Secret.
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// Options configure a Worker. All fields are required, except where it says so.
+// Options configures a Worker. All fields are required, except where noted.
 type Options struct {
 	// NodeName is the name of this node.
 	NodeName string
@@ -41,7 +41,7 @@ type Options struct {
 	Engine task.Engine
 	// RestartAllowed is --restart-runtime: false leaves restarts to the administrator.
 	RestartAllowed bool
-	// Executor does the tasks. The worker is the only one to use it.
+	// Executor executes the tasks, for this worker only.
 	Executor *hostagent.Executor
 	Cluster  Cluster
 	Clock    clock.Clock

@@ -12,14 +12,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// pulledTarget is the target in the name of a pull that no operation asked for.
+// pulledTarget is the target in the task name of a pull outside any operation.
 const pulledTarget = "pod"
 
-// Pull pulls the images of a target that are not there, as a prepull does, because the
-// person at the node asked for it. It returns when that has ended, or ctx is done. What
-// became of it is recorded under id, and reported like that of any task; a pull that
-// failed is repeated under its id. The error says that it was not begun: what cannot be
-// recorded is not.
+// Pull pulls the missing images of a target, like a prepull, at the request of a person on
+// the node. It returns when the pull has ended or ctx is done. The result is recorded under
+// id and reported like that of any task; a failed pull is repeated under the same id. An
+// error means that the pull was not begun, or that its result could not be recorded.
 func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTarget) error {
 	target.Component = pulledTarget
 	o, err := w.runner.request(ctx, hostapi.Task{
@@ -36,7 +35,7 @@ func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTar
 	return nil
 }
 
-// Pulled returns what is recorded of the last pull of an id, nil for nothing.
+// Pulled returns the recorded result of the last pull with an id, nil for none.
 func (w *Worker) Pulled(id string) *topsv1.HostTaskResult {
 	recorded := w.options.Executor.Results()
 	i := slices.IndexFunc(recorded, func(r task.Result) bool {

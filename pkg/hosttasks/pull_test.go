@@ -53,7 +53,7 @@ func TestImagesThatWereAskedForAtTheNode(t *testing.T) {
 		t.Errorf("what the agent died over: %+v", r)
 	}
 	host.remove("registry/hold")
-	tasks := filepath.Join(b.state, "tasks") // a disk that cannot be written
+	tasks := filepath.Join(b.state, "tasks") // an unwritable disk
 	if err := errors.Join(os.RemoveAll(tasks), os.WriteFile(tasks, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// signal wakes the loop: it holds one token at most.
+// signal wakes the loop: it holds at most one token.
 type signal chan struct{}
 
 func (s signal) set() {
@@ -27,7 +27,7 @@ func (s signal) set() {
 	}
 }
 
-// runner has the executor do tasks.
+// runner has the executor execute tasks.
 type runner struct {
 	options Options
 	// woken is set when a result has changed.
@@ -35,13 +35,13 @@ type runner struct {
 
 	running sync.WaitGroup
 	mutex   sync.Mutex
-	// underWay are the tasks that the executor has now, by key.
+	// underWay are the tasks that the executor is executing, by key.
 	underWay map[string]attempt
-	// refused are tasks that the executor would not do, until it does.
+	// refused are the tasks that the executor has refused, until it accepts them.
 	refused map[string]task.Result
 }
 
-// attempt is a task that the executor has now, and how to end it.
+// attempt is a task in progress, and how to end it.
 type attempt struct {
 	task hostapi.Task
 	end  context.CancelCauseFunc
@@ -51,7 +51,8 @@ func newRunner(o Options, woken signal) *runner {
 	return &runner{options: o, woken: woken, underWay: map[string]attempt{}, refused: map[string]task.Result{}}
 }
 
-// begin hands a task to the executor, unless it has it or has answered this attempt.
+// begin passes a task to the executor, unless it is in progress or this attempt has a final
+// result.
 func (r *runner) begin(ctx context.Context, t hostapi.Task) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -73,7 +74,7 @@ func (r *runner) begin(ctx context.Context, t hostapi.Task) {
 	})
 }
 
-// known returns what is known of a task; it needs the lock.
+// known returns the refused or recorded result of a task; the caller holds the lock.
 func (r *runner) known(key string) (task.Result, bool) {
 	if refused, is := r.refused[key]; is {
 		return refused, true
@@ -86,7 +87,7 @@ func (r *runner) known(key string) (task.Result, bool) {
 	return recorded[i], true
 }
 
-// do has the executor do a task, and wakes the loop when there is something to report.
+// do executes a task, and wakes the loop when its result has changed.
 func (r *runner) do(ctx context.Context, t hostapi.Task, before task.Result) {
 	o, err := r.request(ctx, t)
 	if err == nil {
@@ -111,8 +112,8 @@ func (r *runner) do(ctx context.Context, t hostapi.Task, before task.Result) {
 	r.woken.set()
 }
 
-// endWithdrawn ends the pulls that are not asked for any more. Nothing else is ended: a
-// restart that has begun cannot be taken back, and its end is to be reported.
+// endWithdrawn ends the pulls that are no longer requested. Nothing else is ended: a restart
+// that has begun cannot be undone, and its result must be reported.
 func (r *runner) endWithdrawn(tasks []hostapi.Task) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -125,8 +126,8 @@ func (r *runner) endWithdrawn(tasks []hostapi.Task) {
 	}
 }
 
-// results are what is shown of tasks. What the executor would not do is forgotten
-// with its operation.
+// results returns the task results for the report. Refusals are forgotten with their
+// operation.
 func (r *runner) results(nodeUpgrade *topsv1.NodeUpgrade) []topsv1.HostTaskResult {
 	current := hostapi.CurrentOperations(nodeUpgrade)
 	r.mutex.Lock()
@@ -135,7 +136,7 @@ func (r *runner) results(nodeUpgrade *topsv1.NodeUpgrade) []topsv1.HostTaskResul
 	return hostapi.ResultsOf(r.options.NodeName, hostapi.WithRefused(r.options.Executor.Results(), r.refused), current)
 }
 
-// request is a task as the executor is asked for it, with the pull secrets of a prepull.
+// request returns the request to the executor for a task, with the pull secrets of a prepull.
 func (r *runner) request(ctx context.Context, t hostapi.Task) (task.Request, error) {
 	o, err := t.Request(r.options.Engine, r.options.RestartAllowed)
 	if err == nil && o.Prepull != nil {
@@ -144,8 +145,8 @@ func (r *runner) request(ctx context.Context, t hostapi.Task) (task.Request, err
 	return o, err
 }
 
-// secretsOf reads the pull secrets of a component. One that cannot be read is noted and
-// left out, as the kubelet does: the image may be there, or be public.
+// secretsOf reads the pull secrets of a component. An unreadable one is noted and left out,
+// as the kubelet does: the image may be present or public.
 func (r *runner) secretsOf(ctx context.Context, target *topsv1.OperationTarget) (secrets []corev1.Secret, note string) {
 	var notes []string
 	namespace := target.DaemonSet.Namespace

@@ -26,7 +26,7 @@ import (
 // controlPlane is access to an API server without controllers.
 type controlPlane struct {
 	admin client.Client
-	// agent is the identity of the node agents, with the rights of config/rbac.
+	// agent has the identity of the node agents, with the rights of config/rbac.
 	agent *rest.Config
 }
 
@@ -78,7 +78,7 @@ type site struct {
 	link     *link
 	node     *corev1.Node
 	stateDir string
-	// change the agent before it starts.
+	// change modifies the agent's options before it starts.
 	change func(*Options)
 }
 
@@ -111,8 +111,8 @@ func (s *site) nodeUpgrade() *topsv1.NodeUpgrade {
 
 func (s *site) task(action string) string { return s.node.Name + "_" + action }
 
-// ask stores an operation as the operator does once the tasks have begun; change may
-// make it another one.
+// ask stores an operation as the operator does once the tasks have begun; change may modify
+// it.
 func (s *site) ask(id string, attempt int32, change func(*topsv1.NodeUpgrade), tasks ...string) {
 	s.t.Helper()
 	before := s.nodeUpgrade()
@@ -137,7 +137,7 @@ func (s *site) ask(id string, attempt int32, change func(*topsv1.NodeUpgrade), t
 	s.updateStatus(func(n *topsv1.NodeUpgrade) { n.Status.Operation = status })
 }
 
-// updateStatus changes the part of the status that the operator writes.
+// updateStatus changes the operator's part of the status.
 func (s *site) updateStatus(change func(*topsv1.NodeUpgrade)) {
 	s.t.Helper()
 	before := s.nodeUpgrade()
@@ -148,7 +148,7 @@ func (s *site) updateStatus(change func(*topsv1.NodeUpgrade)) {
 	}
 }
 
-// start runs an agent as cmd/node-agent does, and returns what ends it.
+// start runs an agent as cmd/node-agent does, and returns a function that stops it.
 func (s *site) start() (stop func()) {
 	s.t.Helper()
 	config := rest.CopyConfig(s.agent)
@@ -180,7 +180,7 @@ func (s *site) start() (stop func()) {
 	return stop
 }
 
-// result returns what the agent shows of a task, the zero value when it shows none.
+// result returns the reported result of a task, the zero value for none.
 func (s *site) result(operation, task string) topsv1.HostTaskResult {
 	s.t.Helper()
 	if r := s.nodeUpgrade().Status.Host.Result(operation, s.task(task)); r != nil {
@@ -189,7 +189,7 @@ func (s *site) result(operation, task string) topsv1.HostTaskResult {
 	return topsv1.HostTaskResult{}
 }
 
-// untilAnswered returns the final result of an attempt, or a waiting one.
+// untilAnswered waits for the final result of an attempt, or a Waiting one.
 func (s *site) untilAnswered(operation, task string, attempt int32) topsv1.HostTaskResult {
 	s.t.Helper()
 	var r topsv1.HostTaskResult

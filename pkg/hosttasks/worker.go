@@ -21,42 +21,43 @@ import (
 )
 
 const (
-	// retryFirst doubles up to retryLast while the API server cannot be used.
+	// retryFirst doubles up to retryLast while the API server is unavailable.
 	retryFirst = time.Second
 	retryLast  = 30 * time.Second
-	// attentivePeriod is between two looks at the host while a task is asked for:
-	// a verification waits for what the host shows.
+	// attentivePeriod is the interval between passes while a task is requested: a
+	// verification waits for a change on the host.
 	attentivePeriod = 5 * time.Second
-	// jitter spreads the agents of many nodes: up to this part is added to a period.
+	// jitter spreads the agents of many nodes: each period is extended by up to this
+	// fraction.
 	jitter = 0.25
 )
 
-// Worker carries out the tasks of the host and reports it.
+// Worker carries out the tasks of the host and reports on the host.
 type Worker struct {
 	options Options
 	runner  *runner
-	// woken is set when there may be something to do.
+	// woken is set when there may be work.
 	woken signal
-	// seen is what Seen was told last.
+	// seen is the state passed to the last call of Seen.
 	seen trigger
 }
 
-// New returns a worker that does nothing until Run.
+// New returns a worker, which does nothing until Run.
 func New(o Options) *Worker {
 	woken := make(signal, 1)
 	return &Worker{options: o, woken: woken, runner: newRunner(o, woken)}
 }
 
-// Restarting reports whether a restart of the runtime is recorded as begun and not ended.
+// Restarting reports whether a restart of the runtime is recorded as running.
 func (w *Worker) Restarting() bool {
 	return slices.ContainsFunc(w.options.Executor.Results(), func(r task.Result) bool {
 		return r.State == task.Running && strings.HasSuffix(r.Task, "_"+upgradeplan.ActionRestartRuntime)
 	})
 }
 
-// Run works until ctx is done: at start, when the NodeUpgrade was seen to change,
-// when a task has ended, and on a timer. An API server that is away is tried again
-// after growing pauses. When it returns, no task is under way here.
+// Run makes passes until ctx is done: at start, when the NodeUpgrade changed, when a task has
+// ended, and on a timer. An unavailable API server is retried with increasing delays. When
+// Run returns, no task is in progress.
 func (w *Worker) Run(ctx context.Context) {
 	defer w.runner.running.Wait()
 	retry := retryFirst
@@ -81,12 +82,11 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// pass reads, begins and reports once. It returns how long there is nothing to do
-// unless it is woken.
+// pass reads, begins and reports once. It returns the delay until the next pass.
 func (w *Worker) pass(ctx context.Context) (time.Duration, error) {
 	nodeUpgrade, tasks, err := w.read(ctx)
 	if apierrors.IsNotFound(err) {
-		return attentivePeriod, nil // of the Node object, or its NodeUpgrade, which pkg/ota makes
+		return attentivePeriod, nil // the Node, or its NodeUpgrade, which pkg/ota creates
 	}
 	if err != nil {
 		return 0, err
@@ -119,8 +119,8 @@ func (w *Worker) pass(ctx context.Context) (time.Duration, error) {
 	return hostapi.ReportPeriod - report.Time.Sub(shown.Time.Time), nil
 }
 
-// read returns the NodeUpgrade of this node, and what it asks for: nothing when it is
-// about to vanish, or is about another Node object of this name.
+// read returns the NodeUpgrade of this node, and the tasks it requests: none when it is being
+// deleted, or its operation is for another Node object of this name.
 func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []hostapi.Task, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -143,7 +143,7 @@ func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []hostapi.Task,
 	return nodeUpgrade, tasks, nil
 }
 
-// show applies a report when that is due. It returns the one that is there then.
+// show applies a report if it is due, and returns the one then stored.
 func (w *Worker) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, report *topsv1.HostReport) (*topsv1.HostReport, error) {
 	if !hostapi.Due(nodeUpgrade.Status.Host, report) {
 		return nodeUpgrade.Status.Host, nil
@@ -161,7 +161,7 @@ func (w *Worker) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, repo
 	return report, nil
 }
 
-// pause waits: until about a period has passed, until it is woken, or until ctx is done.
+// pause waits for a jittered period, until woken, or until ctx is done.
 func (w *Worker) pause(ctx context.Context, period time.Duration, woken <-chan struct{}) {
 	timer := w.options.Clock.NewTimer(wait.Jitter(period, jitter))
 	defer timer.Stop()
@@ -177,12 +177,12 @@ type trigger struct {
 	uid       types.UID
 	reported  bool
 	operation string
-	// tasks have no more than a name and the attempt.
+	// tasks have only a name and the attempt.
 	tasks []topsv1.OperationTask
 }
 
-// Seen is told the states of the NodeUpgrade of this node by who watches it, nil when
-// it is gone, one call at a time. It wakes Run when what matters here changed.
+// Seen handles watch updates of this node's NodeUpgrade, nil when it is deleted, one call at
+// a time. It wakes Run when a relevant field has changed.
 func (w *Worker) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
 	var now trigger
 	if nodeUpgrade != nil {

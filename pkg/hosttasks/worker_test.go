@@ -96,7 +96,7 @@ func newBench(t *testing.T, cluster *fakeCluster, hostRoot string) *bench {
 	return b
 }
 
-// run starts the loop, and ends it with the test.
+// run starts the loop, and stops it with the test.
 func (b *bench) run(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -104,7 +104,7 @@ func (b *bench) run(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// untilItWaits returns when the loop waits and has read often enough.
+// untilItWaits returns when the loop waits and has made this number of reads.
 func (b *bench) untilItWaits(t *testing.T, reads int) {
 	t.Helper()
 	until(t, "the loop waits", func() bool {
@@ -124,7 +124,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// asking is a NodeUpgrade of node-a with an operation whose tasks have begun.
+// asking returns a NodeUpgrade of node-a with an operation whose tasks have begun.
 func asking(tasks ...string) *topsv1.NodeUpgrade {
 	n := idle()
 	n.Spec.Operation = &topsv1.NodeOperation{ID: "op", NodeUID: "node-uid", Targets: []topsv1.OperationTarget{{Component: "driver"}}}
@@ -210,7 +210,7 @@ func TestAnAPIServerThatIsAwayIsTriedAgainAfterGrowingPauses(t *testing.T) {
 		if !b.clock.HasWaiters() {
 			t.Fatalf("attempt %d was followed by a pause shorter than %s", attempt, pause)
 		}
-		b.clock.Step(pause) // with the jitter it is over
+		b.clock.Step(pause) // beyond the jitter
 		pause = min(2*pause, retryLast)
 	}
 	b.untilItWaits(t, 8)

@@ -11,18 +11,16 @@ import (
 	"regexp"
 )
 
-// MaxFileBytes is far above what most values need: a larger file is not ours.
+// MaxFileBytes is far above the size of most values: a larger file was not written by us.
 const MaxFileBytes = 64 << 10
 
-// Kind says how values of type T are kept. T must survive JSON unchanged.
+// Kind defines how values of type T are stored. T must survive a JSON round trip unchanged.
 type Kind[T any] struct {
-	// ID returns the id of a value: the name of its file.
+	// ID returns the id of a value, which is the name of its file.
 	ID func(T) string
-	// IDPattern is what ids look like; it must be anchored, and match no id that
-	// is not the name of a file.
+	// IDPattern matches valid ids; it must be anchored, and match only valid file names.
 	IDPattern *regexp.Regexp
-	// KeepPrevious keeps the generation before the last one, which is used when
-	// the last one is torn.
+	// KeepPrevious keeps the previous generation, which is used when the last one is torn.
 	KeepPrevious bool
 	// MaxBytes of a file; 0: MaxFileBytes.
 	MaxBytes int
@@ -32,13 +30,13 @@ func (k Kind[T]) maxBytes() int { return cmp.Or(k.MaxBytes, MaxFileBytes) }
 
 // record is the content of one file.
 type record struct {
-	// Checksum is the SHA-256 of Entry as it stands in the file, in hex.
+	// Checksum is the hex SHA-256 of Entry exactly as in the file.
 	Checksum string          `json:"checksum"`
 	Entry    json.RawMessage `json:"entry"`
 }
 
-// Encode returns the content of the file of a value. It returns an error when
-// the value could not be read back.
+// Encode returns the file content for a value, or an error when the value could not be read
+// back.
 func (k Kind[T]) Encode(v T) ([]byte, error) {
 	if id := k.ID(v); !k.IDPattern.MatchString(id) {
 		return nil, fmt.Errorf("%.80q is not an id", id)
@@ -57,8 +55,8 @@ func (k Kind[T]) Encode(v T) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// Decode reads the content of a file. It returns an error for anything that
-// Encode would not have written.
+// Decode parses the content of a file. It rejects anything that Encode would not have
+// written.
 func (k Kind[T]) Decode(data []byte) (v T, err error) {
 	var none T
 	if len(data) > k.maxBytes() {

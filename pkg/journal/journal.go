@@ -26,21 +26,21 @@ type Journal[T any] struct {
 	kind      Kind[T]
 }
 
-// Content is what a journal held when it was opened.
+// Content is what a journal contained when it was opened.
 type Content[T any] struct {
-	// Values in the order of their ids; for a torn file, the generation before it.
+	// Values in the order of their ids; for a torn file, its previous generation.
 	Values []T
 	// Incomplete is true when values may be missing or old: there was no journal,
 	// or a file had to be set aside.
 	Incomplete bool
-	// Lost are the ids of which every generation had to be set aside, now or
-	// before, sorted. Only kinds that keep the previous generation have them.
+	// Lost are the ids of which every generation is set aside, now or earlier, sorted. Only
+	// kinds with KeepPrevious have them.
 	Lost []string
 }
 
-// Open returns the journal in a directory, which is made when it does not
-// exist, and what is in it. Files that cannot be used are set aside and logged.
-// It returns an error when nothing could be recorded here.
+// Open returns the journal in a directory, which is created if absent, and its content.
+// Unusable files are set aside and logged. It returns an error when the directory is not
+// writable.
 func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], Content[T], error) {
 	j := &Journal[T]{directory: directory, kind: kind}
 	var content Content[T]
@@ -65,8 +65,7 @@ func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], 
 	return j, content, nil
 }
 
-// checkWritable finds out at start, not at the first value, that nothing can
-// be recorded here.
+// checkWritable detects at start, and not at the first value, that nothing can be written.
 func (j *Journal[T]) checkWritable() error {
 	probe, err := os.CreateTemp(j.directory, unfinishedName)
 	if err != nil {
@@ -98,7 +97,7 @@ func (j *Journal[T]) list() ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
-// load adds the value of one id to content: the newest generation that can be used.
+// load adds the value of one id to content: its newest usable generation.
 func (j *Journal[T]) load(id string, content *Content[T], log logr.Logger) error {
 	corrupt := 0
 	for _, name := range j.generations(id) {
@@ -125,7 +124,7 @@ func (j *Journal[T]) load(id string, content *Content[T], log logr.Logger) error
 	return nil
 }
 
-// generations are the names of the files of an id, newest first.
+// generations returns the file names of an id, newest first.
 func (j *Journal[T]) generations(id string) []string {
 	if j.kind.KeepPrevious {
 		return []string{id + fileSuffix, id + fileSuffix + previousSuffix}
@@ -153,7 +152,7 @@ func (j *Journal[T]) read(id, name string) (v T, err error) {
 	return v, nil
 }
 
-// setAside renames a file that cannot be used, so that a person can look at it.
+// setAside renames an unusable file, so that a person can examine it.
 func (j *Journal[T]) setAside(name string, cause error, log logr.Logger) error {
 	path := filepath.Join(j.directory, name)
 	log.Info("Setting aside a journal file that cannot be used", "file", path+corruptSuffix, "cause", cause.Error())
@@ -163,8 +162,8 @@ func (j *Journal[T]) setAside(name string, cause error, log logr.Logger) error {
 	return nil
 }
 
-// Get returns the value of an id: the newest generation that can be used. The error
-// says why there is none.
+// Get returns the value of an id, in its newest usable generation, or an error that says why
+// there is none.
 func (j *Journal[T]) Get(id string) (v T, err error) {
 	var refused []error
 	for _, name := range j.generations(id) {
@@ -177,13 +176,11 @@ func (j *Journal[T]) Get(id string) (v T, err error) {
 	return none, errors.Join(refused...)
 }
 
-// Put records a value, durably, in the place of the one with the same id. An
-// error says which id was not recorded.
+// Put stores a value durably and replaces the one with the same id. The error names the id.
 func (j *Journal[T]) Put(v T) error { return j.Change([]T{v}, nil) }
 
-// Change records values and then removes ids, durably: in this order, so that
-// a failure loses nothing. On an error some of it may have been done. An id
-// that is not there is no error.
+// Change stores values and then removes ids, durably and in this order, so that a failure
+// loses nothing. On an error the change may be partial. Removing an absent id is no error.
 func (j *Journal[T]) Change(put []T, remove []string) error {
 	for _, v := range put {
 		if err := j.write(v); err != nil {
@@ -235,8 +232,8 @@ func (j *Journal[T]) write(v T) (err error) {
 	return os.Rename(file.Name(), current)
 }
 
-// keepPrevious makes the current file the previous one as well. There is a
-// previous one at every moment, because it is renamed into its place.
+// keepPrevious makes the current file the previous one as well, by a rename, so that there is
+// a previous one at every moment.
 func keepPrevious(current, unfinished string) error {
 	link := unfinished + previousSuffix
 	if err := os.Link(current, link); errors.Is(err, os.ErrNotExist) {
@@ -247,8 +244,8 @@ func keepPrevious(current, unfinished string) error {
 	if err := os.Rename(link, current+previousSuffix); err != nil {
 		return errors.Join(fmt.Errorf("keeping the previous generation: %w", err), os.Remove(link))
 	}
-	// A rename between two names of one file does nothing: after a crash right
-	// here, the previous generation is the current one already.
+	// Renaming one link of a file over another does nothing: after a crash right here, the
+	// previous generation already is the current one.
 	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

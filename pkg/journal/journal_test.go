@@ -177,8 +177,8 @@ func TestACrashBeforeTheRenameLeavesTheValueBefore(t *testing.T) {
 	directory := t.TempDir()
 	j, _ := open(t, directory, noteKind(true))
 	put(t, j, note{"a", 1}, note{"a", 2})
-	// What the disk holds when write is killed between its two renames: the
-	// previous generation is the current one.
+	// The state on disk when write is killed between its two renames: the previous generation
+	// is the current one.
 	if err := keepPrevious(filepath.Join(directory, "a.json"), filepath.Join(directory, unfinishedName+"1")); err != nil {
 		t.Fatal(err)
 	}

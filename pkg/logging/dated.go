@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// datedRotation is small: such a file gets a few lines per upgrade.
+// datedRotation is small: the file gets a few lines per upgrade.
 var datedRotation = rotation{megabytes: 10, backups: 3, days: 365}
 
-// Dated writes lines of the form "[Wed May 24 10:02:07 UTC 2023] text", which
-// restart-docker.log has always had (contract statement 55). It is safe for
-// concurrent use. A nil Dated writes nothing.
+// Dated writes lines of the form "[Wed May 24 10:02:07 UTC 2023] text", the format of
+// restart-docker.log (contract statement 55). It is safe for concurrent use. A nil Dated
+// writes nothing.
 type Dated struct {
 	mutex sync.Mutex
 	out   *file
 	now   func() time.Time
 }
 
-// NewDated returns a writer of lines to the rotating file at a path, which is
-// made with its directory when absent. Times are in the zone that now returns
-// them in. warn is called with the reason when writing stops to work; losing
-// such a line never stops the work it tells of.
+// NewDated returns a writer of lines to the rotating file at a path; the file and its
+// directory are created if absent. Times are in the zone of now. warn is called with the
+// cause when writing starts to fail, which never stops the caller.
 func NewDated(path string, now func() time.Time, warn func(error)) *Dated {
 	return &Dated{out: openFile(path, datedRotation, warn), now: now}
 }
 
-// Printf writes one line. Line ends and what cannot be seen are escaped.
+// Printf writes one line. Line ends and other unprintable characters are escaped.
 func (d *Dated) Printf(format string, arguments ...any) {
 	if d == nil {
 		return

@@ -19,7 +19,7 @@ import (
 
 func TestContract55(t *testing.T) {
 	t.Run("contract 55: the file and its directory are made, for everybody to read", func(t *testing.T) {
-		defer syscall.Umask(syscall.Umask(0o022)) // that of a container
+		defer syscall.Umask(syscall.Umask(0o022)) // a container's umask
 		path := filepath.Join(t.TempDir(), "topscloud", "gcu-operator", "gcu-operator.log")
 		New(io.Discard, Options{Format: JSON, File: path}).Info("Hello", "node", "a")
 		info, err := os.Stat(path)
@@ -86,7 +86,7 @@ func TestContract55(t *testing.T) {
 		if !strings.Contains(stderr.String(), occupied+": not a directory") {
 			t.Errorf("the warning does not say why: %s", stderr.String())
 		}
-		// It is mended: nobody has to restart the program.
+		// Writing works again without a restart of the program.
 		if err := os.Remove(occupied); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestContract55(t *testing.T) {
 	})
 }
 
-// rotates writes two and a half files of the smallest size there is.
+// rotates writes two and a half files of the smallest size.
 func rotates(t *testing.T) {
 	dir := t.TempDir()
 	log := newLogger(io.Discard, Options{Format: JSON, File: filepath.Join(dir, "gcu-operator.log")}, rotation{megabytes: 1, backups: 5, days: 1})

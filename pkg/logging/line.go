@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// lineTime is how a line of the file begins (contract statement 56).
+// lineTime is the time format at the start of a line (contract statement 56).
 const lineTime = "2006/01/02 15:04:05"
 
-// GcuResource returns the key and the value, for logr's WithValues, that
-// identify a gr in every log line about it. In the file they read
-// gcuResource(name:<name>, uuid:<uid>) (contract statement 57), in JSON they are
-// an object with the keys name and uuid. An empty uid means that it is not known.
+// GcuResource returns the key and the value, for logr's WithValues, that identify a gr in
+// every log line about it. In the file they read gcuResource(name:<name>, uuid:<uid>)
+// (contract statement 57), in JSON they are an object with the keys name and uuid. An empty
+// uid means unknown.
 func GcuResource(name string, uid types.UID) []any {
 	return []any{"gcuResource", struct {
 		Name string    `json:"name"`
@@ -27,10 +27,9 @@ func GcuResource(name string, uid types.UID) []any {
 	}{name, uid}}
 }
 
-// formatLine returns the line of one entry, without a line end and without any
-// inside it: YYYY/MM/DD HH:MM:SS LEVEL <file>:<line> message (contract statement
-// 56), then the values. The time is in the zone that the entry has. values is a
-// JSON object; its members keep their order.
+// formatLine returns one entry as a single line, without a line end: YYYY/MM/DD HH:MM:SS
+// LEVEL <file>:<line> message (contract statement 56), then the values. The time is in the
+// zone of the entry. values is a JSON object; its members keep their order.
 func formatLine(entry zapcore.Entry, values []byte) string {
 	caller := "???:0"
 	if entry.Caller.Defined {
@@ -46,7 +45,7 @@ func formatLine(entry zapcore.Entry, values []byte) string {
 	return line
 }
 
-// levelWord has no word for verbose lines: whatever is no trouble is INFO.
+// levelWord has no word for verbose levels: everything below WARNING is INFO.
 func levelWord(level zapcore.Level) string {
 	switch {
 	case level < zapcore.WarnLevel:
@@ -63,7 +62,7 @@ func formatValues(object []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber()
 	if _, err := decoder.Token(); err != nil {
-		return escape(string(object)) // never lose what was to be told
+		return escape(string(object)) // never lose the values
 	}
 	members, err := readMembers(decoder, "=")
 	if err != nil {
@@ -94,7 +93,7 @@ func readMembers(decoder *json.Decoder, separator string) ([]string, error) {
 	return members, err
 }
 
-// readValue reads one value; nested tells that it is an object, in parentheses.
+// readValue reads one value; nested means that it is an object, in parentheses.
 func readValue(decoder *json.Decoder) (text string, nested bool, err error) {
 	token, err := decoder.Token()
 	if err != nil {
@@ -129,7 +128,7 @@ func readList(decoder *json.Decoder) (string, error) {
 	return "[" + strings.Join(items, ", ") + "]", err
 }
 
-// quote puts a text into quotes when it would not be seen where it ends.
+// quote quotes a text whose end would not be visible otherwise.
 func quote(text string) string {
 	if text == "" || strings.ContainsAny(text, " \"\\=,()[]") || escape(text) != text {
 		return strconv.Quote(text)
@@ -137,7 +136,7 @@ func quote(text string) string {
 	return text
 }
 
-// escape writes line ends, and whatever else cannot be seen, as Go does in a string.
+// escape escapes line ends and other unprintable characters as in a Go string.
 func escape(text string) string {
 	var out strings.Builder
 	for i, r := range text {
@@ -154,8 +153,8 @@ func escape(text string) string {
 
 var lines = buffer.NewPool()
 
-// lineEncoder is zap's side of formatLine. The encoder inside it gathers the
-// values as JSON, in their order.
+// lineEncoder adapts formatLine to zap. The encoder inside it collects the values as JSON, in
+// order.
 type lineEncoder struct{ zapcore.Encoder }
 
 func newLineEncoder() zapcore.Encoder {

@@ -16,7 +16,7 @@ import (
 
 var writtenAt = time.Date(2022, 10, 10, 9, 43, 33, 999, time.UTC)
 
-// lineOf returns what the file gets for one entry, as zapr hands it on.
+// lineOf returns the line in the file for one entry passed through zapr.
 func lineOf(t interface{ Fatal(...any) }, entry zapcore.Entry, name string, before, values []any) string {
 	var out strings.Builder
 	core := zapcore.NewCore(newLineEncoder(), zapcore.AddSync(&out), zapcore.Level(-maxVerbosity))
@@ -43,7 +43,7 @@ func cause(values []any) (err error, failed bool) {
 	return err, failed
 }
 
-// stamp gives entries the time and the caller of a test.
+// stamp sets the time and the caller of entries.
 type stamp struct {
 	zapcore.Core
 	entry zapcore.Entry

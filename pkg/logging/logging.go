@@ -1,6 +1,6 @@
-// Package logging makes the logger of the project's programs: zapr over zap,
-// JSON for machines or lines for people, and beside them a rotating file on the
-// host whose lines are those of contract statement 56.
+// Package logging creates the logger of the project's programs: zapr over zap, with JSON or
+// console lines, and optionally a rotating file on the host with the lines of contract
+// statement 56.
 package logging
 
 import (
@@ -25,16 +25,16 @@ const (
 	Console = "console"
 )
 
-// maxVerbosity is the largest V level that makes sense to ask for.
+// maxVerbosity is the largest accepted V level.
 const maxVerbosity = 10
 
-// Options are the flags of a program about its log. The zero value is not
-// valid: bind them to a flag set first.
+// Options are the log flags of a program. The zero value is not valid: bind them to a flag
+// set first.
 type Options struct {
 	Format    string
 	Verbosity int
-	// File is the path of a rotating file that gets every line too; empty: none.
-	// Only one process may write it.
+	// File is the path of a rotating file that also gets every line; empty: none. Only one
+	// process may write to it.
 	File string
 }
 
@@ -44,7 +44,7 @@ func (o *Options) BindFlags(flags *pflag.FlagSet) {
 	flags.IntVarP(&o.Verbosity, "verbosity", "v", 0, "log `level`: 0 what changes, 1 refused requests too, 4 how it was decided")
 }
 
-// Validate returns an error that names the flag that is wrong.
+// Validate returns an error that names the invalid flag.
 func (o Options) Validate() error {
 	if formats := []string{Auto, JSON, Console}; !slices.Contains(formats, o.Format) {
 		return fmt.Errorf("--log-format %q is none of %s", o.Format, strings.Join(formats, ", "))
@@ -55,9 +55,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// New returns a logger that writes to w, and to o.File when that is named. A
-// file that cannot be written is no error: w gets one warning, and goes on to
-// get every line.
+// New returns a logger that writes to w, and to o.File if set. An unwritable file is no
+// error: w gets one warning, and still every line.
 func New(w io.Writer, o Options) logr.Logger {
 	return newLogger(w, o, defaultRotation)
 }
@@ -76,7 +75,7 @@ func newLogger(w io.Writer, o Options, r rotation) logr.Logger {
 	return zapr.NewLogger(zap.New(core, zap.AddCaller()))
 }
 
-// encoderFor returns the encoder of the lines that go to w.
+// encoderFor returns the encoder of the lines written to w.
 func encoderFor(w io.Writer, format string) zapcore.Encoder {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.CallerKey = zapcore.OmitKey
@@ -91,7 +90,7 @@ func encoderFor(w io.Writer, format string) zapcore.Encoder {
 	return zapcore.NewJSONEncoder(encoding)
 }
 
-// withVerbosity shows V(n) for the verbose levels, which zap has no names for.
+// withVerbosity prints V(n) for the verbose levels, which zap has no names for.
 func withVerbosity(named zapcore.LevelEncoder) zapcore.LevelEncoder {
 	return func(level zapcore.Level, out zapcore.PrimitiveArrayEncoder) {
 		if level < zapcore.InfoLevel {

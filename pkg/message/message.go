@@ -1,5 +1,4 @@
-// Package message words what people read in conditions, events and logs, the
-// same everywhere.
+// Package message formats texts for conditions, events and logs consistently.
 package message
 
 import (
@@ -7,14 +6,14 @@ import (
 	"strings"
 )
 
-// namesShown is how many names a message has at most.
+// namesShown is the maximum number of names in a message.
 const namesShown = 5
 
-// Names joins names for a message: at most five, and "and N more" for the rest.
-// The caller sorts, so that a message is stable.
+// Names joins names for a message: at most five, and "and N more" for the rest. The caller
+// sorts them, so that messages are stable.
 func Names(names []string) string { return NamesOf(names, len(names)) }
 
-// NamesOf is Names for the first names of a list that is longer: total counts all.
+// NamesOf is Names for the first names of a longer list: total counts all.
 func NamesOf(first []string, total int) string {
 	shown := first[:min(len(first), namesShown)]
 	if more := total - len(shown); more > 0 {
@@ -23,7 +22,7 @@ func NamesOf(first []string, total int) string {
 	return strings.Join(shown, ", ")
 }
 
-// Count is "1 node" or "3 nodes".
+// Count returns "1 node" or "3 nodes".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// FirstContact is how long the agent of a node waits before it goes to the API server by
-// itself: up to spread, the same for the same node, spread evenly over nodes. So agents
-// that start all at once, as after an upgrade of the agent or a loss of power, do not
-// come all at once. 0 or less spreads nothing.
+// FirstContact returns how long the agent of a node waits before its first call to the API
+// server: from 0 to spread, fixed per node, evenly distributed over nodes. So agents that
+// start together, as after an upgrade of the agent or a power failure, do not all call at
+// once. With a spread of 0 or less it returns 0.
 func FirstContact(node string, spread time.Duration) time.Duration {
 	if spread <= 0 {
 		return 0

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// TestTenThousandAgentsThatStartAtOnceSpreadTheirFirstContact plays the client side of a
-// fleet: the requests that all agents make in their first minute, by the second. Each
-// agent reads its Node and NodeUpgrade, begins its watch (a list and a watch), shows
-// itself, reads its pods, and reports its host (a read and an apply).
+// TestTenThousandAgentsThatStartAtOnceSpreadTheirFirstContact simulates the clients of a
+// fleet: the requests of all agents in their first minute, per second. Each agent reads its
+// Node and NodeUpgrade, starts its watch (a list and a watch), applies its status, reads
+// its pods, and reports its host (a read and an apply).
 func TestTenThousandAgentsThatStartAtOnceSpreadTheirFirstContact(t *testing.T) {
 	const agents, requests, spread = 10_000, 8, 30 * time.Second
 	for _, names := range []string{"node-%05d", "edge-%d.example.com", "10-0-%d", "%d"} {

@@ -11,11 +11,10 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Follow watches the NodeUpgrade of a node until ctx is done. Each listener is
-// called, one call at a time, with the states that the watch shows, nil when the
-// NodeUpgrade is gone. A state may be left out, and may be old: it tells when to
-// read, not what is true. An API server that is away is tried again after growing
-// pauses. The error says that nothing could be begun.
+// Follow watches the NodeUpgrade of a node until ctx is done. It calls each listener with
+// the observed states, nil after a deletion; calls of one listener are not concurrent.
+// States may be skipped or stale: they signal when to read, not what is true. It retries
+// with backoff while the API server is unavailable. An error means that it could not start.
 func (s *Server) Follow(ctx context.Context, node string, log logr.Logger, listeners ...func(*topsv1.NodeUpgrade)) error {
 	named := cache.NewListWatchFromClient(s.tops, "nodeupgrades", "", fields.OneTermEqualSelector("metadata.name", node))
 	informer := cache.NewSharedIndexInformer(named, &topsv1.NodeUpgrade{}, 0, nil)
@@ -34,7 +33,7 @@ func (s *Server) Follow(ctx context.Context, node string, log logr.Logger, liste
 	return nil
 }
 
-// handler calls a listener with what an informer tells.
+// handler passes the events of an informer to a listener.
 func handler(listener func(*topsv1.NodeUpgrade)) cache.ResourceEventHandler {
 	state := func(object any) {
 		if nodeUpgrade, ok := object.(*topsv1.NodeUpgrade); ok {

@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// A POST at the node's endpoint costs three reads and one write; these bound
+	// A POST to the node's endpoint takes three reads and one write; these limits bound
 	// what a caller in a loop on one node can do to the API server.
 	requestsPerSecond = 50
 	requestBurst      = 200
 )
 
-// Server is the API server behind a rest.Config. It knows three API groups, and its
-// reads are live. Errors are those of k8s.io/apimachinery/pkg/api/errors.
+// Server is the API server of a rest.Config. It supports three API groups, and its reads
+// are live. Errors are those of k8s.io/apimachinery/pkg/api/errors.
 type Server struct {
 	core *rest.RESTClient
 	apps *rest.RESTClient
 	tops *rest.RESTClient
 }
 
-// New returns the API server that config leads to. It does not connect. It returns
-// an error when config is not usable.
+// New returns the API server of config, without connecting. It returns an error if config
+// is invalid.
 func New(config *rest.Config, userAgent string) (*Server, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, topsv1.AddToScheme} {
@@ -120,9 +120,9 @@ func (s *Server) Secret(ctx context.Context, namespace, name string) (*corev1.Se
 	return secret, s.core.Get().Namespace(namespace).Resource("secrets").Name(name).Do(ctx).Into(secret)
 }
 
-// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as
-// manager: what the status does not say and manager owns is removed. A NodeUpgrade
-// of another UID is a conflict.
+// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as manager: fields
+// that manager owns and the status lacks are removed. A NodeUpgrade with another UID is a
+// conflict.
 func (s *Server) ApplyStatus(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) error {
 	configuration := map[string]any{
 		"apiVersion": topsv1.GroupVersion.String(),

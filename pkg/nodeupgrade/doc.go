@@ -1,29 +1,27 @@
-// Package nodeupgrade carries operations on nodes out: one reconcile per
-// NodeUpgrade, whose name is that of the node.
+// Package nodeupgrade carries out operations on nodes: one reconcile per NodeUpgrade, which
+// has the name of its node.
 //
 //	observe ─► operation.Machine.Next ─► store the record ─► carry out the effects
 //	   ▲                                                            │
-//	   └──────── a watch, or the time that Next names ◄─────────────┘
+//	   └──────────── a watch event, or RequeueAfter ◄───────────────┘
 //
-// What happens is decided by package operation, which is pure. Here is what it sees
-// and does.
+// Package operation, which is pure, decides. This package reads the facts and carries out the
+// effects.
 //
-// Read past the cache, for an operation that is not over: the NodeUpgrade, the Node
-// (whose cordon is judged by its managed fields, which the cache lacks), the pods of
-// a node that is being emptied, and a DaemonSet before it loses a pod. Of DaemonSets,
-// their revisions and their pods the cache is enough: what is done about a pod fails
-// when it is not as it was seen. A revision that contradicts the operation is looked
-// at once more past the cache.
+// For an operation that is not over, these are read past the cache: the NodeUpgrade, the Node
+// (whose cordon is judged by its managed fields, which the cache lacks), the pods of a node
+// that is being drained, and a DaemonSet before one of its pods is deleted. The cache is
+// enough for DaemonSets, their revisions and their pods: a write to a pod fails if the pod
+// has changed. A revision that contradicts the operation is read again past the cache.
 //
-// Only status.operation and status.history are written, in one patch with the
-// resourceVersion that was read. When it fails nothing is carried out. An effect that
-// fails because the world has moved is no error: the next reconcile sees why. So the
-// process may die after any line, and two leaders may overlap.
+// Only status.operation and status.history are written, in one patch at the resourceVersion
+// that was read. If it fails, no effect is carried out. An effect that fails because the
+// object has changed is no error: the next reconcile reads the new state. So the process may
+// die after any line, and two leaders may overlap.
 //
-// A node without an operation, or whose operation is over, costs a look into the
-// cache. What a NodeUpgrade that was deleted left on its node, a cordon or a taint, is
-// taken away by the sweep: at the start, now and then, and when one is deleted.
+// A node without an operation, or whose operation is over, costs one look at the cache. A
+// cordon or taint left on a node by a deleted NodeUpgrade is removed by the sweep: at start,
+// periodically, and when a NodeUpgrade is deleted.
 //
-// Others who upgrade nodes are looked for before the node is touched: see
-// operation.OtherUpgrader.
+// Other upgraders are checked for before the node is touched: see operation.OtherUpgrader.
 package nodeupgrade

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// effects carries out what was decided and stored.
+// effects carries out stored decisions.
 type effects struct {
 	cordoner  drain.Cordoner
 	taints    taintWriter
@@ -21,7 +21,7 @@ type effects struct {
 	pods      podreplace.Replacer
 }
 
-// carryOut makes the changes in order, up to the first that fails.
+// carryOut carries out the effects in order, up to the first that fails.
 func (c effects) carryOut(ctx context.Context, o *observation, all []operation.Effect) error {
 	for _, e := range all {
 		if err := c.effect(ctx, o, e); err != nil {
@@ -41,7 +41,7 @@ func (c effects) effect(ctx context.Context, o *observation, e operation.Effect)
 		return c.taints.set(ctx, o.node, e.Operation, operation.OpenTaints(o.node, e.Operation))
 	case operation.Evict:
 		if o.policyErr != nil {
-			return nil // the record says what is wrong with it
+			return nil // the record already reports it
 		}
 		return c.evictions.evict(ctx, o.facts, o.policy, e)
 	case operation.DeletePod:
@@ -53,9 +53,9 @@ func (c effects) effect(ctx context.Context, o *observation, e operation.Effect)
 	return fmt.Errorf("nothing is known of the effect %s", e.Kind)
 }
 
-// deletePod deletes a pod as it was named. Its DaemonSet is read again before, past
-// the cache: it still owns the pod, by UID, is as it was observed, and leaves the
-// replacing to us (invariant S9).
+// deletePod deletes a pod at its recorded UID and resourceVersion. First it reads the
+// DaemonSet live, which must still own the pod (by UID), be unchanged, and be OnDelete
+// (invariant S9).
 func (c effects) deletePod(ctx context.Context, o *observation, e operation.Effect) error {
 	pod := o.pod(e.Pod.UID)
 	if pod == nil {

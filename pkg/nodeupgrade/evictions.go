@@ -12,8 +12,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// evictions empties nodes, and keeps the evictions that were tried last, by node. They
-// need not survive the process. It is safe for concurrent use.
+// evictions empties nodes, and keeps the last eviction attempts by node. They need not
+// survive the process. It is safe for concurrent use.
 type evictions struct {
 	drainer drain.Drainer
 
@@ -21,13 +21,13 @@ type evictions struct {
 	attempts map[string]attempts
 }
 
-// attempts are those of one operation.
+// attempts are the last eviction attempts of one operation.
 type attempts struct {
 	operation string
 	last      eviction.Attempts
 }
 
-// drained reports whether a node is empty, read past the cache.
+// drained reports whether a node is empty, read live.
 func (e *evictions) drained(ctx context.Context, f operation.Facts, policy eviction.Policy) (operation.Drained, error) {
 	op := f.Record.Operation
 	if op.DrainAll {
@@ -37,7 +37,7 @@ func (e *evictions) drained(ctx context.Context, f operation.Facts, policy evict
 	return operation.Drained{Empty: found.Done(), Stuck: found.Stuck(), Message: found.Message()}, err
 }
 
-// evict makes one pass of a drain. What it could not do is seen by the next dry run.
+// evict makes one pass of a drain. Pods that it could not evict show up in the next dry run.
 func (e *evictions) evict(ctx context.Context, f operation.Facts, policy eviction.Policy, effect operation.Effect) error {
 	if effect.All {
 		policy = policy.All()
@@ -53,7 +53,7 @@ func (e *evictions) evict(ctx context.Context, f operation.Facts, policy evictio
 	return nil
 }
 
-// lastOf are the last evictions of an operation on a node.
+// lastOf returns the last eviction attempts of an operation on a node.
 func (e *evictions) lastOf(node, operation string) eviction.Attempts {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,7 +63,7 @@ func (e *evictions) lastOf(node, operation string) eviction.Attempts {
 	return nil
 }
 
-// end forgets a node that is not being emptied any more.
+// end forgets a node that is no longer drained.
 func (e *evictions) end(node string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,7 +73,7 @@ func (e *evictions) end(node string) {
 	}
 }
 
-// drainBegin is when the drain of an operation began.
+// drainBegin returns when the drain of an operation began, now if it has not.
 func drainBegin(op *topsv1.OperationStatus, now time.Time) time.Time {
 	for i := range op.Tasks {
 		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)

@@ -15,14 +15,14 @@ import (
 
 var errKilled = errors.New("the process is dead")
 
-// line is what stands between the controller and the API server.
+// line stands between the controller and the API server, and can fail writes.
 type line struct {
 	writes  []string
 	deleted map[types.UID]int
-	// killAfter ends the process after so many writes; 0: it lives.
+	// killAfter is the number of writes after which the process dies; 0: never.
 	killAfter int
 	dead      bool
-	// before stands before a write; nil lets it pass.
+	// before runs before a write and may fail it; nil lets it pass.
 	before func(what string) error
 }
 
@@ -75,7 +75,7 @@ func (l *line) client(c client.WithWatch) client.Client {
 	})
 }
 
-// evictor puts an Evictor behind the line.
+// lineEvictor puts an Evictor behind the line.
 type lineEvictor struct {
 	*line
 	drain.Evictor

@@ -8,15 +8,15 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// outcome is what is there when everything is over.
+// outcome is the state after the end.
 type outcome struct {
 	How, Marks, Revisions string
 	Created               string
 	Tasks                 string
 }
 
-// play plays an operation on a node, with the process dying after a write; 0: never.
-// It returns the end, and how many writes there were.
+// play runs an operation whose process dies after killAfter writes; 0: never. It returns the
+// final state and the number of writes.
 func play(t *testing.T, killAfter int) (outcome, int) {
 	t.Helper()
 	s := newStage(t, driver, plugin)
@@ -36,7 +36,7 @@ func play(t *testing.T, killAfter int) (outcome, int) {
 			deleted = s.line.deleted
 		}
 	}
-	s.turn() // what is left over is taken away
+	s.turn() // leftovers are swept
 	s.turn()
 	for pod, n := range deleted {
 		if n > 1 {
@@ -54,8 +54,8 @@ func play(t *testing.T, killAfter int) (outcome, int) {
 	return o, len(s.line.writes)
 }
 
-// TestAProcessThatDiesAfterAnyWriteArrives: whatever the last write was, another
-// process goes on, the end is the same, and no pod is deleted twice.
+// TestAProcessThatDiesAfterAnyWriteArrives: after any write another process can take over,
+// with the same end and no pod deleted twice.
 func TestAProcessThatDiesAfterAnyWriteArrives(t *testing.T) {
 	want, writes := play(t, 0)
 	if want.How != "Done Succeeded" || want.Marks != "" || writes < 15 {

@@ -22,7 +22,7 @@ import (
 // patience is how long a test waits for the manager.
 const patience = 90 * time.Second
 
-// manage runs the controller in a manager, with its caches and its rights.
+// manage runs the controller in a manager, with its caches and RBAC rights.
 func (s *stage) manage() {
 	s.t.Helper()
 	mgr, err := ctrl.NewManager(s.config, ctrl.Options{
@@ -50,7 +50,7 @@ func (s *stage) manage() {
 	})
 }
 
-// eventually lets the world go on until something is so.
+// eventually runs the world until a condition holds.
 func (s *stage) eventually(what string, is func() bool) {
 	s.t.Helper()
 	err := wait.PollUntilContextTimeout(s.ctx, 300*time.Millisecond, patience, true, func(context.Context) (bool, error) {
@@ -63,7 +63,7 @@ func (s *stage) eventually(what string, is func() bool) {
 	}
 }
 
-// TestTheControllerIsWokenByWhatItLooksAt: nothing but the manager calls it.
+// TestTheControllerIsWokenByWhatItLooksAt: only the manager calls Reconcile.
 func TestTheControllerIsWokenByWhatItLooksAt(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.workload("train")

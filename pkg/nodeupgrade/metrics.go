@@ -27,8 +27,8 @@ type Metrics struct {
 	oldest   *oldestTasks
 }
 
-// NewMetrics registers the metrics of operations. It panics, as client_golang does,
-// when they are registered already. clock tells the time of a scrape.
+// NewMetrics registers the metrics of operations. It panics, as client_golang does, when they
+// are already registered. clock returns the time of a scrape.
 func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metrics {
 	m := &Metrics{
 		tasks: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -54,7 +54,7 @@ func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metri
 	return m
 }
 
-// show takes in what runs on a node; nil is no operation.
+// show records the running tasks of a node; a nil op clears them.
 func (m *Metrics) show(node string, op *topsv1.OperationStatus) {
 	var begun map[string]time.Time
 	if !operation.Over(op) {
@@ -76,8 +76,8 @@ func (m *Metrics) show(node string, op *topsv1.OperationStatus) {
 	m.oldest.set(node, begun)
 }
 
-// count counts the tasks of an operation once, when its end was just stored: a task
-// may be seen done, and not, and done again, while it runs.
+// count counts the tasks of an operation once, when its end was just stored: while it runs, a
+// task can be done, become undone and be done again.
 func (m *Metrics) count(before, after operation.Record, host *topsv1.HostReport) {
 	op, was := after.Operation, before.Operation
 	if op == nil || op.EndTime == nil || was != nil && was.ID == op.ID && was.EndTime != nil {
@@ -95,7 +95,7 @@ func (m *Metrics) count(before, after operation.Record, host *topsv1.HostReport)
 	}
 }
 
-// task counts a task as the record of its operation has it (contract statement 93).
+// task counts a task by its recorded state (contract statement 93).
 func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask) {
 	result := resultUndo
 	switch rec.State {
@@ -110,7 +110,7 @@ func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask) {
 	}
 }
 
-// restart counts what the agent reports of a restart of the runtime.
+// restart counts a runtime restart that the agent reported.
 func (m *Metrics) restart(result *topsv1.HostTaskResult, report *topsv1.RuntimeReport) {
 	runtime, outcome := "unknown", resultDone
 	if report != nil {
@@ -125,14 +125,14 @@ func (m *Metrics) restart(result *topsv1.HostTaskResult, report *topsv1.RuntimeR
 	m.restarts.WithLabelValues(runtime, outcome).Inc()
 }
 
-// oldestTasks is a gauge per action that is computed when it is scraped, so that it
-// grows while nothing happens.
+// oldestTasks is a gauge per action, computed at scrape time so that it grows between
+// reconciles.
 type oldestTasks struct {
 	desc  *prometheus.Desc
 	clock func() time.Time
 
 	mu sync.Mutex
-	// begun has, by node and action, when the oldest running task was begun.
+	// begun is the start of the oldest running task, by node and action.
 	begun map[string]map[string]time.Time
 }
 

@@ -24,27 +24,28 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=daemonsets;controllerrevisions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 
-// nodeOfPod indexes pods by their node. It is a field that the API server knows too.
+// nodeOfPod is the cache index of pods by node. The API server supports the same field
+// selector.
 const nodeOfPod = "spec.nodeName"
 
-// observation is what one pass sees of a node.
+// observation is what one pass reads about a node.
 type observation struct {
-	// upgrade and node are read past the cache; node is nil when there is none.
+	// upgrade and node are read live; node is nil when it does not exist.
 	upgrade *topsv1.NodeUpgrade
 	node    *corev1.Node
 	// pods are those of DaemonSets on the node.
 	pods []*corev1.Pod
-	// daemonSets are the members, as they were observed.
+	// daemonSets are the members as read, by UID.
 	daemonSets map[types.UID]*appsv1.DaemonSet
-	// policy of the drain, and what is wrong with it.
+	// policy is the drain policy, and policyErr what is wrong with it.
 	policy    eviction.Policy
 	policyErr error
 	facts     operation.Facts
 }
 
-// observer reads what a decision looks at.
+// observer reads the facts of a decision.
 type observer struct {
-	// cache is that of the manager; live reads past it.
+	// cache is the manager's; live reads past it.
 	cache     client.Reader
 	live      client.Reader
 	machine   *operation.Machine
@@ -52,9 +53,8 @@ type observer struct {
 	clock     func() time.Time
 }
 
-// observe reads what one pass over a node depends on: the node first, then the
-// record, which is so no older than what the node shows. The error is NotFound when
-// there is no NodeUpgrade.
+// observe reads the state of one node: the Node first and then the record, so that the record
+// is never older than the Node. The error is NotFound when there is no NodeUpgrade.
 func (r observer) observe(ctx context.Context, name string) (*observation, error) {
 	o := &observation{upgrade: &topsv1.NodeUpgrade{}, daemonSets: map[types.UID]*appsv1.DaemonSet{}}
 	key := client.ObjectKey{Name: name}
@@ -82,7 +82,7 @@ func (r observer) observe(ctx context.Context, name string) (*observation, error
 	return o, r.readDrained(ctx, o)
 }
 
-// readDrained looks whether the node is empty, when that matters.
+// readDrained checks whether the node is empty, if the decision needs it.
 func (r observer) readDrained(ctx context.Context, o *observation) (err error) {
 	switch {
 	case !operation.NeedsDrained(o.facts):
@@ -94,7 +94,7 @@ func (r observer) readDrained(ctx context.Context, o *observation) (err error) {
 	return err
 }
 
-// readNode reads off the Node what an operation sees of it.
+// readNode derives the drain policy and the facts about the Node.
 func (r observer) readNode(ctx context.Context, o *observation) error {
 	var spec *topsv1.DrainPolicy
 	if o.facts.Wanted != nil {
@@ -106,7 +106,7 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 	}
 	o.facts.Node = operation.NodeOf(o.node, o.policy.Accelerates)
 	if op := o.facts.Record.Operation; op == nil || op.Phase != topsv1.OperationRunning || op.Touched {
-		return nil // who else works on the node is asked before it is touched
+		return nil // other upgraders matter only before the node is touched
 	}
 	var lease *coordinationv1.Lease
 	found := &coordinationv1.Lease{}
@@ -121,7 +121,7 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// readMembers reads the DaemonSets that the operation is about, and their pods.
+// readMembers reads the DaemonSets of the operation and their pods.
 func (r observer) readMembers(ctx context.Context, o *observation) error {
 	name := o.upgrade.Name
 	var pods corev1.PodList
@@ -155,7 +155,7 @@ func (r observer) readTargets(ctx context.Context, o *observation) error {
 			return fmt.Errorf("getting DaemonSet %s/%s: %w", target.DaemonSet.Namespace, target.DaemonSet.Name, err)
 		}
 		if err != nil || ds.UID != target.DaemonSet.UID {
-			continue // the machine waits for it
+			continue // the Machine waits for it
 		}
 		newest, err := r.newest(ctx, ds, target.Revision)
 		if err != nil {
@@ -166,9 +166,8 @@ func (r observer) readTargets(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// newest is the hash of the newest revision of a DaemonSet, "" when it is not known
-// yet. A cache that says another one than the expected may be behind: then the API
-// server is asked.
+// newest returns the hash of the newest revision of a DaemonSet, "" when it is not known yet.
+// If the cache does not have the expected one it may be stale, so the API server is read.
 func (r observer) newest(ctx context.Context, ds *appsv1.DaemonSet, expected string) (string, error) {
 	cached, err := newestOf(ctx, r.cache, ds)
 	if err != nil || cached == expected {
@@ -200,7 +199,7 @@ func newestOf(ctx context.Context, from client.Reader, ds *appsv1.DaemonSet) (st
 	}
 	hash, err := daemonset.TargetRevision(ds, revisions)
 	if err != nil {
-		return "", nil //nolint:nilerr // it is not known yet, which is an answer
+		return "", nil //nolint:nilerr // not known yet is a valid result
 	}
 	return hash, nil
 }
@@ -221,8 +220,8 @@ func (r observer) readUsers(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// readNamed adds the pods that the record names and no member has. Only when the
-// operation ends must one that the cache does not show be looked for.
+// readNamed adds the pods that are named in the record and belong to no member. A pod missing
+// from the cache is read live only when the operation ends.
 func (r observer) readNamed(ctx context.Context, o *observation) error {
 	op, wanted := o.facts.Record.Operation, o.facts.Wanted
 	if operation.Over(op) {
@@ -252,7 +251,7 @@ func (r observer) readNamed(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// podAsNamed reads a pod past the cache, nil when it is gone.
+// podAsNamed reads a recorded pod live, nil when it is gone.
 func (r observer) podAsNamed(ctx context.Context, named *topsv1.NamedPod) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: named.Namespace, Name: named.Name}, pod)
@@ -265,13 +264,13 @@ func (r observer) podAsNamed(ctx context.Context, named *topsv1.NamedPod) (*core
 	return pod, nil
 }
 
-// add takes in a member.
+// add adds a member.
 func (o *observation) add(component string, ds *appsv1.DaemonSet, newest string) {
 	o.daemonSets[ds.UID] = ds
 	o.facts.Members = append(o.facts.Members, operation.MemberOf(component, ds, newest, o.pods, o.facts.Now))
 }
 
-// shows reports whether a member has a pod.
+// shows reports whether a pod belongs to a member.
 func (o *observation) shows(uid types.UID) bool {
 	for i := range o.facts.Members {
 		if pod := o.facts.Members[i].Pod; pod != nil && pod.UID == uid {
@@ -281,7 +280,7 @@ func (o *observation) shows(uid types.UID) bool {
 	return false
 }
 
-// pod returns a pod of the node, nil when it is not seen.
+// pod returns a DaemonSet pod of the node, nil when there is none with this UID.
 func (o *observation) pod(uid types.UID) *corev1.Pod {
 	for _, pod := range o.pods {
 		if pod.UID == uid {

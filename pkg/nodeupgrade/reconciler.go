@@ -20,16 +20,16 @@ import (
 
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades,verbs=get;list;watch
 
-// lookAgain is when to look again after an object was found to have changed.
+// lookAgain is the requeue interval after a conflict.
 const lookAgain = 200 * time.Millisecond
 
-// Options configure a Reconciler. All must be set.
+// Options configures a Reconciler. All fields must be set.
 type Options struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
 	// Live reads past the cache.
 	Live client.Reader
-	// Machine decides.
+	// Machine decides the next step.
 	Machine *operation.Machine
 	// Drainer empties nodes.
 	Drainer drain.Drainer
@@ -37,7 +37,7 @@ type Options struct {
 	Recorder events.EventRecorder
 	// Metrics of the tasks.
 	Metrics *Metrics
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock func() time.Time
 }
 
@@ -65,8 +65,8 @@ func New(o Options) *Reconciler {
 	}
 }
 
-// Reconcile makes one pass over the operation of a node: observe, decide, store the
-// record, carry out.
+// Reconcile makes one pass over the operation of a node: observe, decide, store the record,
+// carry out the effects.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	idle, err := r.idle(ctx, request.Name)
 	if idle || err != nil {
@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	o, err := r.observer.observe(ctx, request.Name)
 	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil // the NodeUpgrade is gone: its own event comes
+		return ctrl.Result{}, nil // the NodeUpgrade is gone; its delete event follows
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -91,9 +91,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return resultOf(ctx, d.After, r.effects.carryOut(ctx, o, d.Effects))
 }
 
-// idle reports whether nothing to do about a node: it has no operation that is
-// not over, and shows no mark of one. A mark that a NodeUpgrade left which is gone is
-// swept up.
+// idle reports whether there is nothing to do for a node: its operation is over, none is to
+// begin, and the node shows no mark of one. A mark left by a deleted NodeUpgrade is swept.
 func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
 	var upgrade topsv1.NodeUpgrade
 	err := r.cache.Get(ctx, client.ObjectKey{Name: name}, &upgrade, client.UnsafeDisableDeepCopy)
@@ -111,13 +110,14 @@ func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
 	return true, r.sweeper.sweep(ctx)
 }
 
-// active reports whether a NodeUpgrade has an operation that is to begin or not over.
+// active reports whether a NodeUpgrade has an operation that is yet to begin or not over.
 func active(upgrade *topsv1.NodeUpgrade) bool {
 	wanted, op := upgrade.Spec.Operation, upgrade.Status.Operation
 	return !operation.Over(op) || wanted != nil && (op == nil || op.ID != wanted.ID)
 }
 
-// resultOf ends a pass: an object that has changed meanwhile is no error.
+// resultOf turns an error into the result of the pass: a changed object requeues and is no
+// error.
 func resultOf(ctx context.Context, after time.Duration, err error) (ctrl.Result, error) {
 	switch {
 	case err == nil:

@@ -19,15 +19,15 @@ import (
 // fieldOwner is the field manager of status.operation and status.history.
 const fieldOwner = client.FieldOwner("gcu-nodeupgrade")
 
-// recordWriter stores what is decided, before it is carried out.
+// recordWriter stores decisions before they are carried out.
 type recordWriter struct {
 	client   client.Client
 	recorder events.EventRecorder
 	metrics  *Metrics
 }
 
-// store writes the record of the operation, and nothing else of the NodeUpgrade, at
-// the resourceVersion that was read. Log, metrics and events come after the write.
+// store writes the record of the operation, and nothing else of the NodeUpgrade, at the
+// resourceVersion that was read. Log, metrics and events follow the write.
 func (w recordWriter) store(ctx context.Context, o *observation, next operation.Record) error {
 	before := o.facts.Record
 	if equality.Semantic.DeepEqual(before, next) {
@@ -49,7 +49,7 @@ func (w recordWriter) store(ctx context.Context, o *observation, next operation.
 	return nil
 }
 
-// logProgress logs that an operation has another phase or task.
+// logProgress logs a new phase or task of an operation.
 func logProgress(ctx context.Context, before, after *topsv1.OperationStatus) {
 	if after == nil || before != nil && before.ID == after.ID && before.Phase == after.Phase && before.Task == after.Task {
 		return

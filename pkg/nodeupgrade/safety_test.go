@@ -16,8 +16,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// decided plays until the driver's pod is about to be deleted, and returns what was
-// seen and decided then.
+// decided runs until the driver's pod is about to be deleted, and returns the observation and
+// the effect.
 func (s *stage) decided() (*observation, operation.Effect) {
 	s.t.Helper()
 	for range 60 {
@@ -38,8 +38,8 @@ func (s *stage) decided() (*observation, operation.Effect) {
 	return nil, operation.Effect{}
 }
 
-// TestAPodIsDeletedOnlyAsItWasSeen is invariant S9, where the world changes between
-// the look and the deletion.
+// TestAPodIsDeletedOnlyAsItWasSeen checks invariant S9 when the cluster changes between
+// observation and deletion.
 func TestAPodIsDeletedOnlyAsItWasSeen(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -148,7 +148,7 @@ func TestADeletionThatWasNotMadeIsFenced(t *testing.T) {
 	}
 }
 
-// orphan marks the node for an operation as a process does that dies afterwards.
+// orphan marks the node for an operation, like a process that dies right after.
 func (s *stage) orphan(id string) {
 	s.t.Helper()
 	_, err := s.r.sweeper.cordoner.Cordon(s.ctx, s.node, id)

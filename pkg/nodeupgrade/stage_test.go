@@ -50,11 +50,11 @@ type stage struct {
 	events    *recorder
 	r         *Reconciler
 
-	// components have a DaemonSet each, at these revisions.
+	// components have a DaemonSet each, at revision.
 	components []string
 	revision   map[string]string
 	created    map[string]int
-	// host is what the agent shows of the node.
+	// host is the agent's report.
 	host    topsv1.HostReport
 	silent  bool
 	results map[string]topsv1.HostTaskState
@@ -99,7 +99,7 @@ func (s *stage) must(err error) {
 	}
 }
 
-// start starts the controller, which remembers nothing.
+// start starts the controller without any memory.
 func (s *stage) start() {
 	s.t.Helper()
 	s.line = &line{deleted: map[types.UID]int{}, writes: s.line.writes}
@@ -117,7 +117,7 @@ func (s *stage) start() {
 			Self: eviction.Self{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: "operator"}}}})
 }
 
-// leave takes everything away that other tests could see.
+// leave removes everything that other tests could see.
 func (s *stage) leave() {
 	var pods corev1.PodList
 	s.must(s.admin.List(s.ctx, &pods, client.InNamespace(s.namespace)))
@@ -130,7 +130,7 @@ func (s *stage) leave() {
 	s.must(s.admin.DeleteAllOf(s.ctx, &appsv1.DaemonSet{}, client.InNamespace(s.namespace)))
 }
 
-// kill is what a kubelet does when the containers of a pod have ended.
+// kill removes a pod as the kubelet does once its containers have ended.
 func (s *stage) kill(pod *corev1.Pod) {
 	s.must(client.IgnoreNotFound(s.admin.Delete(s.ctx, pod, client.GracePeriodSeconds(0))))
 }
@@ -156,8 +156,7 @@ func (s *stage) makeDaemonSet(component string) {
 	s.publish(component, "v1")
 }
 
-// publish makes a revision the newest of a component, as the DaemonSet controller
-// does.
+// publish makes a revision the newest of a component, as the DaemonSet controller does.
 func (s *stage) publish(component, revision string) {
 	s.t.Helper()
 	ds := s.daemonSet(component)
@@ -194,7 +193,7 @@ func (s *stage) upgrade() *topsv1.NodeUpgrade {
 	return nu
 }
 
-// podsOf are the pods of a component on the node.
+// podsOf returns the pods of a component on the node.
 func (s *stage) podsOf(component string) []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -202,7 +201,7 @@ func (s *stage) podsOf(component string) []corev1.Pod {
 	return pods.Items
 }
 
-// offer asks for an operation on the newest revisions of components, granted.
+// offer requests a granted operation for the newest revisions of components.
 func (s *stage) offer(id string, changed ...string) {
 	s.t.Helper()
 	nu := s.upgrade()
@@ -236,7 +235,7 @@ func quick(op *topsv1.NodeOperation) {
 	op.Deadlines = topsv1.OperationDeadlines{SoakSeconds: 1, VerifySeconds: 15, ProgressSeconds: 60}
 }
 
-// change changes the NodeUpgrade as somebody else.
+// change changes the NodeUpgrade as another client.
 func (s *stage) change(how func(*topsv1.NodeUpgrade)) {
 	s.t.Helper()
 	nu := s.upgrade()
@@ -266,7 +265,7 @@ func (s *stage) reconcile() (ctrl.Result, error) {
 	return s.r.Reconcile(s.ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: s.node}})
 }
 
-// turn lets three seconds pass, in which everybody acts once.
+// turn lets three seconds pass, in which every actor acts once.
 func (s *stage) turn() {
 	s.t.Helper()
 	s.now = s.now.Add(3 * time.Second)
@@ -276,7 +275,7 @@ func (s *stage) turn() {
 	}
 }
 
-// until takes turns until something is so.
+// until takes turns until a condition holds.
 func (s *stage) until(what string, is func(*topsv1.OperationStatus) bool) *topsv1.OperationStatus {
 	s.t.Helper()
 	for range 150 {
@@ -295,7 +294,7 @@ func (s *stage) untilTask(task string) {
 	s.until(task, func(op *topsv1.OperationStatus) bool { return op.Task == s.node+"_"+task })
 }
 
-// untilOver takes turns until the operation is over, and says how it ended.
+// untilOver takes turns until the operation is over, and returns how it ended.
 func (s *stage) untilOver() string {
 	s.t.Helper()
 	op := s.until("its end", func(op *topsv1.OperationStatus) bool { return op.Phase.Final() })
@@ -305,7 +304,7 @@ func (s *stage) untilOver() string {
 	return string(op.Phase) + " " + op.Reason
 }
 
-// marks are what the operator leaves on a node while it works on it.
+// marks returns what the operator has set on the node for an operation.
 func (s *stage) marks() string {
 	s.t.Helper()
 	node := s.readNode()
@@ -322,7 +321,7 @@ func (s *stage) marks() string {
 	return strings.Join(marks, ", ")
 }
 
-// revisions are those of the pods that are there and ready.
+// revisions returns the revisions of the ready pods.
 func (s *stage) revisions() string {
 	s.t.Helper()
 	var shown []string

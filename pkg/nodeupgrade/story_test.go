@@ -18,7 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// ends checks how an operation ended, and what is on the node then.
+// ends checks how an operation ended, and the final state of the node.
 func (s *stage) ends(how, marks, revisions string) {
 	s.t.Helper()
 	if got := s.untilOver(); got != how {
@@ -224,7 +224,7 @@ func TestAnOperationWaitsForItsSlotAndIsPrecheckedAgain(t *testing.T) {
 	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
 }
 
-// TestEveryWriterHasItsPart: what others write of a NodeUpgrade is left alone.
+// TestEveryWriterHasItsPart: fields of the NodeUpgrade with other writers are left alone.
 func TestEveryWriterHasItsPart(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.publish(driver, "v2")
@@ -259,8 +259,8 @@ func TestEveryWriterHasItsPart(t *testing.T) {
 	}
 }
 
-// TestNothingIsDoneThatCouldNotBeStored: somebody else writes the NodeUpgrade in the
-// moment before the controller does.
+// TestNothingIsDoneThatCouldNotBeStored: another client writes the NodeUpgrade just before
+// the controller does.
 func TestNothingIsDoneThatCouldNotBeStored(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.publish(driver, "v2")

@@ -17,7 +17,7 @@ import (
 // the disruption controller, the kubelet and the node agent.
 type plane struct {
 	scheme *runtime.Scheme
-	// admin may do everything; config is of the manager, who may do what its role says.
+	// admin has full access; config is the manager's, limited to its role.
 	admin  client.Client
 	config *rest.Config
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// sweepInterval is how often nodes are looked through for what is left over.
+// sweepInterval is how often nodes are checked for leftover cordons and taints.
 const sweepInterval = 5 * time.Minute
 
-// sweeper sweeps at the start and now and then, as long as this process leads.
+// sweeper sweeps at start and every sweepInterval, on the leader only.
 type sweeper struct {
 	cache    client.Reader
 	live     client.Reader
@@ -39,19 +39,18 @@ func (s sweeper) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection says that only the leader sweeps.
+// NeedLeaderElection returns true: only the leader sweeps.
 func (s sweeper) NeedLeaderElection() bool { return true }
 
-// sweep releases the nodes that have the cordon or the taint of an operation that is
-// over: a process may have died between any two of its writes, and a NodeUpgrade may
-// have been deleted (invariants S3, L4). One node that fails does not keep the others.
+// sweep releases the nodes with the cordon or the taint of an operation that is over: a
+// process may have died between two writes, or the NodeUpgrade may have been deleted
+// (invariants S3, L4). A failure on one node does not stop the others.
 func (s sweeper) sweep(ctx context.Context) error {
 	_, err := s.cordoner.Sweep(ctx, s.liveOperations)
 	return errors.Join(err, s.sweepTaints(ctx))
 }
 
-// liveOperations returns the ids of all operations that are not over, read past the
-// cache.
+// liveOperations returns the ids of all operations that are not over, read live.
 func (s sweeper) liveOperations(ctx context.Context) (sets.Set[string], error) {
 	var list topsv1.NodeUpgradeList
 	if err := s.live.List(ctx, &list); err != nil {
@@ -66,8 +65,8 @@ func (s sweeper) liveOperations(ctx context.Context) (sets.Set[string], error) {
 	return ids, nil
 }
 
-// sweepTaints opens the devices that operations closed which are over. As with
-// cordons, the operations are read after the nodes.
+// sweepTaints opens the devices closed by operations that are over. As with cordons, the
+// operations are read after the nodes.
 func (s sweeper) sweepTaints(ctx context.Context) error {
 	var nodes corev1.NodeList
 	if err := s.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -95,7 +94,7 @@ func (s sweeper) sweepTaints(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// open takes the taint of an operation from a node, if it is still there.
+// open removes the taint of an operation from a node, if it is still there.
 func (s sweeper) open(ctx context.Context, name, id string) error {
 	node := &corev1.Node{}
 	err := s.live.Get(ctx, client.ObjectKey{Name: name}, node)
@@ -108,8 +107,7 @@ func (s sweeper) open(ctx context.Context, name, id string) error {
 	return s.taints.set(ctx, node, id, operation.OpenTaints(node, id))
 }
 
-// marked reports whether the cache shows a node with the cordon or the taint of an
-// operation.
+// marked reports whether a node in the cache has the cordon or the taint of an operation.
 func (s sweeper) marked(ctx context.Context, name string) (bool, error) {
 	var node corev1.Node
 	err := s.cache.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy)

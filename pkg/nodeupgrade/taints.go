@@ -16,10 +16,10 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=patch
 
-// taintWriter closes the device of a node for its users, and opens it.
+// taintWriter closes and opens the device of a node by a taint.
 type taintWriter struct{ client client.Client }
 
-// set gives a node other taints, at the resourceVersion at which it was read.
+// set replaces the taints of a node at the resourceVersion that was read.
 func (w taintWriter) set(ctx context.Context, node *corev1.Node, operation string, taints []corev1.Taint) error {
 	data, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion},

@@ -24,13 +24,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// parallelism is how many nodes are worked on at once. They do not depend on each
-// other, and one of them may wait for an eviction to be answered.
+// parallelism is how many nodes are reconciled at once. They are independent of each other,
+// and one may wait for the response to an eviction.
 const parallelism = 8
 
-// SetupWithManager adds the controller, the cache index it needs, and the sweep. It
-// is woken by everything that it looks at in the cache; pods that are evicted are not
-// there, so a drain looks again after a while.
+// SetupWithManager adds the controller, its cache index, and the sweep. The controller
+// watches everything that it reads from the cache; pods to be evicted are not in the cache,
+// so a drain requeues.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, nodeOfPod, indexByNode); err != nil {
 		return fmt.Errorf("indexing pods by node: %w", err)
@@ -72,7 +72,7 @@ func sameName(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetName()}}}
 }
 
-// nodeOf returns the node of a pod of a DaemonSet, if it has an operation.
+// nodeOf returns the node of a DaemonSet pod, if the node has an active operation.
 func (r *Reconciler) nodeOf(ctx context.Context, object client.Object) []reconcile.Request {
 	pod := object.(*corev1.Pod)
 	name := daemonset.NodeName(pod)
@@ -81,13 +81,13 @@ func (r *Reconciler) nodeOf(ctx context.Context, object client.Object) []reconci
 	}
 	var upgrade topsv1.NodeUpgrade
 	if err := r.cache.Get(ctx, client.ObjectKey{Name: name}, &upgrade, client.UnsafeDisableDeepCopy); err != nil || !active(&upgrade) {
-		return nil // not in the cache: its own event will come
+		return nil // not in the cache: its own event follows
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// nodesWithTarget returns the nodes with an operation that has a DaemonSet, or that
-// of a revision, as a target.
+// nodesWithTarget returns the nodes with an active operation that has this DaemonSet, or the
+// owner of this ControllerRevision, as a target.
 func (r *Reconciler) nodesWithTarget(ctx context.Context, object client.Object) []reconcile.Request {
 	uid := object.GetUID()
 	if _, revision := object.(*appsv1.ControllerRevision); revision {
@@ -118,8 +118,8 @@ func (r *Reconciler) nodesWithTarget(ctx context.Context, object client.Object) 
 	return requests
 }
 
-// nodeChanged passes events of a node that can change a decision: readiness, labels,
-// annotations, taints, the cordon, and what the node offers.
+// nodeChanged passes Node updates that can change a decision: readiness, labels, annotations,
+// taints, the cordon, and allocatable resources.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -131,8 +131,8 @@ func nodeChanged() predicate.Predicate {
 	}
 }
 
-// daemonSetChanged passes updates of a DaemonSet that can change a decision: its
-// spec, and that it was observed. The counts in its status change with every pod.
+// daemonSetChanged passes DaemonSet updates that can change a decision: the spec and
+// observedGeneration. The counts in its status change with every pod.
 func daemonSetChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

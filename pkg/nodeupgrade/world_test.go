@@ -47,7 +47,7 @@ func (s *stage) world() {
 	s.agent()
 }
 
-// createPod makes the pod of a component, as the DaemonSet controller does.
+// createPod creates the pod of a component, as the DaemonSet controller does.
 func (s *stage) createPod(component string) {
 	s.t.Helper()
 	ds, yes := s.daemonSet(component), true
@@ -65,7 +65,7 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// becomeReady is the kubelet, once.
+// becomeReady makes a pod Ready, as the kubelet does.
 func (s *stage) becomeReady(pod *corev1.Pod) {
 	s.t.Helper()
 	revision := pod.Labels[appsv1.ControllerRevisionHashLabelKey]
@@ -77,7 +77,7 @@ func (s *stage) becomeReady(pod *corev1.Pod) {
 	s.must(s.admin.Status().Update(s.ctx, pod))
 }
 
-// heartbeat is the status of the node.
+// heartbeat updates the status of the node.
 func (s *stage) heartbeat(pluginReady bool) {
 	s.t.Helper()
 	node := s.readNode()
@@ -96,7 +96,7 @@ func (s *stage) heartbeat(pluginReady bool) {
 	s.must(s.admin.Status().Update(s.ctx, node))
 }
 
-// agent does what is asked of the host, and reports.
+// agent carries out the tasks of the host, and reports.
 func (s *stage) agent() {
 	s.t.Helper()
 	if s.silent {

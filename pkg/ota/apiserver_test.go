@@ -97,7 +97,7 @@ func TestRestartAppliesTheJournalAgain(t *testing.T) {
 	})
 }
 
-// wipe empties the status of the NodeUpgrade, as a careless client would.
+// wipe empties the status of the NodeUpgrade, like a careless client.
 func (s *site) wipe() {
 	s.t.Helper()
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/test/need"
 )
 
-// smallDisk is a file system of its own that holds next to nothing.
+// smallDisk mounts a tiny file system.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -29,7 +29,7 @@ func smallDisk(t *testing.T) string {
 	return directory
 }
 
-// fill takes what is left of a disk, and returns what gives it back.
+// fill uses up the space of a disk; free releases it.
 func fill(t *testing.T, directory string) (free func()) {
 	t.Helper()
 	path := filepath.Join(directory, "ballast")
@@ -72,7 +72,7 @@ func TestAFullDiskRefusesNewWork(t *testing.T) {
 	}
 	call(t, h, "GET", "/v1/status", "").wants(200)
 	call(t, h, "GET", "/pods", "").wants(200)
-	b.sync(t) // goes on without a disk, and asks for nothing
+	b.sync(t) // works without a disk, and requests nothing
 	if shown := c.shown(); len(shown) != 0 {
 		t.Errorf("what was refused is shown later: %v", shown)
 	}

@@ -32,7 +32,7 @@ type fakeCluster struct {
 	away        error // every call fails with it
 	applyFails  error
 	onApply     func() // called inside ApplyStatus, without the lock
-	applied     func() // called when a status was applied, without the lock
+	applied     func() // called after a status was applied, without the lock
 	node        *corev1.Node
 	pods        map[string]*corev1.Pod
 	daemonSets  map[string]*appsv1.DaemonSet
@@ -54,7 +54,7 @@ func newFakeCluster(pods ...*corev1.Pod) *fakeCluster {
 	return c
 }
 
-// enter takes the lock and fails when the API server is away.
+// enter takes the lock; it returns an error while the API server is away.
 func (c *fakeCluster) enter() error {
 	c.mu.Lock()
 	c.calls++
@@ -168,7 +168,7 @@ func (c *fakeCluster) apply(nodeUpgrade *topsv1.NodeUpgrade) error {
 	return nil
 }
 
-// fakePuller remembers what was pulled, and holds each pull up until released is closed.
+// fakePuller records pulls, and blocks each until released is closed.
 type fakePuller struct {
 	mu       sync.Mutex
 	pulled   []topsv1.OperationTarget
@@ -217,7 +217,7 @@ func (c *fakeCluster) shown() []string {
 	return ids
 }
 
-// outdatedPod is a pod that may be asked for on node-a.
+// outdatedPod returns a pod of node-a whose upgrade may be requested.
 func outdatedPod() *corev1.Pod {
 	controller := true
 	return &corev1.Pod{
@@ -262,7 +262,7 @@ func newBenchAt(t *testing.T, cluster *fakeCluster, directory string, clock *clo
 	return b
 }
 
-// journaled returns the ids that are on the disk.
+// journaled returns the ids on the disk.
 func (b *bench) journaled(t *testing.T) []string {
 	t.Helper()
 	_, requests, _ := open(t, b.directory)
@@ -273,8 +273,7 @@ func (b *bench) journaled(t *testing.T) []string {
 	return ids
 }
 
-// breakDisk makes a journal that cannot be written. The tests run as root, whom no mode
-// stops.
+// breakDisk makes a journal unwritable. File modes would not do, as the tests run as root.
 func (b *bench) breakDisk(t *testing.T, journal string) {
 	t.Helper()
 	if err := os.RemoveAll(filepath.Join(b.directory, journal)); err != nil {

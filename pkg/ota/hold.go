@@ -9,12 +9,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// holder holds this node, and releases it.
+// holder sets and releases the hold of this node.
 type holder struct{ *reconciler }
 
-// Hold asks that nothing be started on this node, and Release that it may be again. What
-// is in flight goes on; an operation that the operator was not told of is dropped.
-// When they return nil that is durable on this node. Their errors are *Refusal.
+// Hold excludes this node from upgrades, and Release ends that. Operations in flight
+// continue; an operation not yet sent to the operator is dropped. A nil error means that
+// the change is durable on this node. Errors are *Refusal.
 func (h holder) Hold(ctx context.Context, message string) (answer.Hold, error) {
 	if len(message) > maxHoldMessage {
 		return answer.Hold{}, request.Refuse(request.ReasonMalformed, "The message is longer than %d bytes.", maxHoldMessage)
@@ -25,7 +25,7 @@ func (h holder) Hold(ctx context.Context, message string) (answer.Hold, error) {
 // maxHoldMessage is the limit of the API.
 const maxHoldMessage = 256
 
-// Release takes a hold back.
+// Release ends the hold.
 func (h holder) Release(ctx context.Context) (answer.Hold, error) { return h.setHold(ctx, nil) }
 
 func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (answer.Hold, error) {
@@ -64,8 +64,8 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (answer.Hold
 	return held, nil
 }
 
-// dropQueued ends the operation that the operator was not told of. One that may be known
-// to the operator in part is told: it waits for the release.
+// dropQueued drops the operation that was not sent to the operator. One that may be partly
+// sent is kept: it waits for the release.
 func (h holder) dropQueued() {
 	operations := h.journals.operations.list
 	i := request.Unfinished(operations)

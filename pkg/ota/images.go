@@ -14,24 +14,25 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// maxPulls bounds the pulls that are under way.
+// maxPulls bounds concurrent pulls.
 const maxPulls = 4
 
-// pulls are the pulls of images that were asked for.
+// pulls are the requested pulls of images.
 type pulls struct {
 	puller Puller
-	// ended is called when a pull has ended, with the error of one that was not begun.
+	// ended is called when a pull ends, with an error if it could not be started.
 	ended func(id string, err error)
-	// lifetime ends when nothing is to be pulled any more.
+	// lifetime ends when the agent stops pulling.
 	lifetime context.Context
 	end      context.CancelFunc
 	all      sync.WaitGroup
 
 	mu sync.Mutex
-	// begun are those that this process began, the newest last, by their id.
+	// begun are the pulls that this process started, newest last.
 	begun    []topsv1.ImagePull
 	underWay map[string]bool
-	// refused are those that were not begun, and why: nothing is recorded of them.
+	// refused maps the id of a pull that could not be started to the reason; no result is
+	// recorded for it.
 	refused map[string]string
 }
 
@@ -40,14 +41,14 @@ func newPulls(p Puller, ended func(id string, err error)) *pulls {
 	return &pulls{puller: p, ended: ended, lifetime: lifetime, end: end, underWay: map[string]bool{}, refused: map[string]string{}}
 }
 
-// close ends what is under way.
+// close cancels the pulls and waits for them.
 func (p *pulls) close() {
 	p.end()
 	p.all.Wait()
 }
 
-// begin pulls the images of a target, unless that is under way. It reports whether there
-// was room.
+// begin starts to pull the images of a target unless that pull is running already. It
+// returns false if too many pulls are running.
 func (p *pulls) begin(pull topsv1.ImagePull, target topsv1.OperationTarget) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,17 +81,17 @@ func (p *pulls) isUnderWay(id string) bool {
 	return p.underWay[id]
 }
 
-// any reports whether this process began a pull.
+// any reports whether this process started a pull.
 func (p *pulls) any() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.begun) > 0
 }
 
-// report returns how the pulls stand that are shown, or that this process began: what is
-// recorded of each. One of which nothing is recorded is left out, as is one that the
-// agent died over, and one for a pod that is not there any more or has another newest
-// revision: here has the newest revision of each pod of this node, nil when not known.
+// report returns the current state of the pulls that are shown or that this process
+// started. It omits a pull without a recorded result, such as one that a killed agent left
+// unfinished, and one whose pod is gone or has another newest revision: here maps the UIDs
+// of this node's pods to their newest revisions, and is nil if unknown.
 func (p *pulls) report(shown []topsv1.ImagePull, here map[types.UID]string) []topsv1.ImagePull {
 	p.mu.Lock()
 	begun := slices.Clone(p.begun)
@@ -107,7 +108,7 @@ func (p *pulls) report(shown []topsv1.ImagePull, here map[types.UID]string) []to
 	return report
 }
 
-// state returns how a pull stands, nil when nothing is recorded of it.
+// state returns a pull with its current state, or nil if nothing is recorded of it.
 func (p *pulls) state(pull topsv1.ImagePull) *topsv1.ImagePull {
 	p.mu.Lock()
 	underWay, refused := p.underWay[pull.ID], p.refused[pull.ID]
@@ -115,8 +116,8 @@ func (p *pulls) state(pull topsv1.ImagePull) *topsv1.ImagePull {
 	return request.PullState(pull, underWay, refused, p.puller.Pulled(pull.ID))
 }
 
-// setImageReady says on pods that have a newer revision how the pull of its images
-// stands, as the operator does on the pods themselves: it is known here first.
+// setImageReady sets PodImageReady on pods that have a newer revision. The operator sets it
+// on the pods themselves, but the node knows it first.
 func (p *pulls) setImageReady(pods *corev1.PodList, nodeName string) {
 	for i := range pods.Items {
 		wanted, refusal := request.Decide(&pods.Items[i], nodeName)

@@ -13,7 +13,7 @@ import (
 
 const pullPath = "/openyurt.io/v1/namespaces/kube-system/pods/enflame-driver-x/imagepull"
 
-// conditions of the driver's pod, as GET /pods shows them: type=status/reason.
+// conditions returns those of the driver's pod as GET /pods shows them: type=status/reason.
 func (b *bench) conditions(t *testing.T) []string {
 	t.Helper()
 	var got []string
@@ -34,7 +34,8 @@ func (b *bench) wantConditions(t *testing.T, want ...string) {
 	}
 }
 
-// pullOf returns the id of the pull of the newest images of a pod, "" when it may not be asked for.
+// pullOf returns the id of the pull of a pod's newest images, "" if it may not be
+// requested.
 func pullOf(pod *corev1.Pod) string {
 	wanted, refusal := request.Decide(pod, "node-a")
 	if refusal != nil {
@@ -43,7 +44,7 @@ func pullOf(pod *corev1.Pod) string {
 	return request.PullID(wanted)
 }
 
-// endPull lets the pulls that are under way end in a state.
+// endPull ends the running pulls with a state.
 func (b *bench) endPull(t *testing.T, state topsv1.HostTaskState) {
 	t.Helper()
 	id := pullOf(b.cluster.pods["kube-system/enflame-driver-x"])
@@ -130,7 +131,7 @@ func TestPullsEndWithTheAgent(t *testing.T) {
 	stop()
 }
 
-// shownPulls syncs, and returns what status.pulls says then: state and message.
+// shownPulls syncs, and returns state and message of status.pulls.
 func (b *bench) shownPulls(t *testing.T) []string {
 	t.Helper()
 	if err := b.syncOnce(t.Context()); err != nil {
@@ -174,19 +175,19 @@ func TestPullsAreShownToTheOperator(t *testing.T) {
 	b.endPull(t, topsv1.HostTaskDone)
 	b.wantPulls(t, "enflame-driver-x Ready ")
 
-	// The next agent knows of it from the NodeUpgrade and the record on the disk.
+	// The next agent learns of it from the NodeUpgrade and the record on disk.
 	next := newBench(t, c, t.TempDir())
 	next.images = b.images
 	next.loop.pulls.puller = b.images
 	next.wantPulls(t, "enflame-driver-x Ready ")
 	c.set(func() { c.nodeUpgrade.Status.Pulls = nil })
-	next.wantPulls(t) // the request is gone with the status: it may be repeated
+	next.wantPulls(t) // the request is lost with the status, so it may be repeated
 }
 
 func TestAPullForAPodThatIsNewerThanTheLastLookIsShown(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
-	b.wantPulls(t) // looks at the pods
+	b.wantPulls(t) // reads the pods
 	c.set(func() { c.pods["kube-system/enflame-driver-x"].UID = "newer" })
 	call(t, b.handler(), "POST", pullPath, "").wants(200)
 	b.images.mu.Lock()

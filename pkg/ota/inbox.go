@@ -6,9 +6,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// Inbox takes the requests of one node, keeps them in the journals and shows
-// them to the operator. Its methods may be called from many goroutines; one of
-// them at a time changes anything.
+// Inbox receives the requests of one node, journals them and shows them to the operator.
+// Its methods are safe for concurrent use; changes are serialized.
 type Inbox struct {
 	viewer
 	podRequester
@@ -21,8 +20,8 @@ type Inbox struct {
 
 var _ endpoint.Backend = (*Inbox)(nil)
 
-// NewInbox opens the journals. It returns an error when nothing could be
-// recorded in the state directory; it does not use the cluster.
+// NewInbox opens the journals. It returns an error if they cannot be opened in the state
+// directory; it does not contact the API server.
 func NewInbox(o Options) (*Inbox, error) {
 	journals, err := openJournals(o.StateDirectory, o.Log)
 	if err != nil {

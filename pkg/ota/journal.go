@@ -13,9 +13,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// requestKind keeps the last generation only: the one before a finished request is
-// an open one, and a request is never made again by mistake. What a torn file
-// costs is taken over from status.requests.
+// requestKind keeps only the last generation: the one before a finished request is an open
+// one, and a request must never be repeated by mistake. A request lost to a torn file is
+// restored from status.requests.
 var requestKind = journal.Kind[request.Request]{
 	ID:        func(r request.Request) string { return r.ID },
 	IDPattern: request.IDPattern,
@@ -24,13 +24,12 @@ var requestKind = journal.Kind[request.Request]{
 // requestJournal holds the requests of this node.
 type requestJournal struct {
 	disk *journal.Journal[request.Request]
-	// list is what the disk holds, oldest first.
+	// list is the content of the disk, oldest first.
 	list []request.Request
 }
 
-// openRequests returns the requests under stateDirectory, which is made when it does
-// not exist. lost is true when some may be missing: there was no journal, or a file
-// had to be set aside.
+// openRequests returns the requests under stateDirectory, which it creates if needed. lost
+// is true if some may be missing: there was no journal, or a file was set aside.
 func openRequests(stateDirectory string, log logr.Logger) (j requestJournal, lost bool, err error) {
 	disk, content, err := journal.Open(filepath.Join(stateDirectory, "requests"), requestKind, log)
 	if err != nil {
@@ -42,8 +41,8 @@ func openRequests(stateDirectory string, log logr.Logger) (j requestJournal, los
 	return requestJournal{disk, content.Values}, content.Incomplete, nil
 }
 
-// keep makes next what the journal holds. On an error it leaves the list as it was;
-// the disk may hold some of the new ones.
+// keep replaces the content of the journal by next. On an error the list is unchanged, but
+// the disk may already have some of the new requests.
 func (j *requestJournal) keep(next []request.Request) error {
 	if err := j.disk.Change(request.Changes(j.list, next)); err != nil {
 		return err
@@ -52,14 +51,14 @@ func (j *requestJournal) keep(next []request.Request) error {
 	return nil
 }
 
-// remove takes a request out of the list, also when the disk keeps it: that is an error.
+// remove removes a request from the list, even if removing it from disk fails.
 func (j *requestJournal) remove(id string) error {
 	j.list = slices.DeleteFunc(slices.Clone(j.list), func(r request.Request) bool { return r.ID == id })
 	return j.disk.Change(nil, []string{id})
 }
 
-// operationKind keeps two generations: the one before the last has what was accepted,
-// and what became of it is seen again.
+// operationKind keeps two generations: the previous one still has what was accepted, and
+// the outcome can be observed again.
 var operationKind = journal.Kind[request.Operation]{
 	ID:           func(o request.Operation) string { return o.ID },
 	IDPattern:    request.OperationIDPattern,
@@ -69,7 +68,7 @@ var operationKind = journal.Kind[request.Operation]{
 // operationJournal holds the operations of this node.
 type operationJournal struct {
 	disk *journal.Journal[request.Operation]
-	// list is what the disk holds, oldest first.
+	// list is the content of the disk, oldest first.
 	list []request.Operation
 }
 
@@ -84,8 +83,7 @@ func openOperations(stateDirectory string, log logr.Logger) (j operationJournal,
 	return operationJournal{disk, content.Values}, content.Incomplete, nil
 }
 
-// put records an operation durably, and forgets old ones. On an error nothing has
-// changed here.
+// put records an operation durably and removes old ones. On an error the list is unchanged.
 func (j *operationJournal) put(o request.Operation) error {
 	next := slices.Clone(j.list)
 	if i := slices.IndexFunc(next, func(other request.Operation) bool { return other.ID == o.ID }); i >= 0 {
@@ -101,23 +99,23 @@ func (j *operationJournal) put(o request.Operation) error {
 	return nil
 }
 
-// holdRecord is whether this node is held.
+// holdRecord is the hold of this node, if there is one.
 type holdRecord struct {
 	Hold *topsv1.NodeHold `json:"hold,omitempty"`
 }
 
-// holdKind keeps the last generation only: a hold must not come back, or be forgotten,
-// because a file was torn. Then it is taken over from status.agent.
+// holdKind keeps only the last generation: a torn file must not bring back or lose a hold.
+// Then the hold is restored from status.agent.
 var holdKind = journal.Kind[holdRecord]{
 	ID:        func(holdRecord) string { return "hold" },
 	IDPattern: regexp.MustCompile(`^hold$`),
 }
 
-// holdJournal holds whether this node is held.
+// holdJournal is the journal of the hold.
 type holdJournal struct {
 	disk *journal.Journal[holdRecord]
 	hold *topsv1.NodeHold
-	// known is false when the disk does not report whether the node is held.
+	// known is false if the disk has no record of whether the node is held.
 	known bool
 }
 
@@ -133,7 +131,7 @@ func openHold(stateDirectory string, log logr.Logger) (j holdJournal, err error)
 	return j, nil
 }
 
-// put records durably whether the node is held.
+// put records the hold durably, nil for none.
 func (j *holdJournal) put(hold *topsv1.NodeHold) error {
 	if err := j.disk.Put(holdRecord{Hold: hold}); err != nil {
 		return err
@@ -142,18 +140,17 @@ func (j *holdJournal) put(hold *topsv1.NodeHold) error {
 	return nil
 }
 
-// journals are what this node keeps of what was asked of it.
+// journals hold what was requested on this node.
 type journals struct {
 	requests   requestJournal
 	operations operationJournal
 	hold       holdJournal
-	// incomplete is true until what the disk may have lost was taken over from the
-	// status of the NodeUpgrade.
+	// incomplete is true until what the disk may have lost is restored from the status of
+	// the NodeUpgrade.
 	incomplete bool
 }
 
-// openJournals opens the journals under stateDirectory, which is made when it does not
-// exist.
+// openJournals opens the journals under stateDirectory, which it creates if needed.
 func openJournals(stateDirectory string, log logr.Logger) (j journals, err error) {
 	var requestsLost, operationsLost bool
 	if j.requests, requestsLost, err = openRequests(stateDirectory, log); err != nil {
@@ -169,8 +166,8 @@ func openJournals(stateDirectory string, log logr.Logger) (j journals, err error
 	return j, nil
 }
 
-// adopt takes over the operations and the hold that the disk lost from what an agent of
-// this node has shown before.
+// adopt restores operations and the hold that the disk lost from what an earlier agent of
+// this node has shown.
 func (j *journals) adopt(status *topsv1.NodeUpgradeStatus) error {
 	for _, o := range request.AdoptOperations(j.operations.list, status.Requests) {
 		if slices.ContainsFunc(j.operations.list, func(known request.Operation) bool { return known.ID == o.ID }) {

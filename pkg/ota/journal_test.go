@@ -112,7 +112,7 @@ func FuzzJournalFile(f *testing.F) {
 	})
 }
 
-// FuzzOperationFile: what is read is what would be written.
+// FuzzOperationFile checks that a file that decodes encodes to the same bytes.
 func FuzzOperationFile(f *testing.F) {
 	now := metav1.Unix(1700000000, 0).Rfc3339Copy()
 	for _, r := range []request.Operation{

@@ -14,12 +14,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// killed is what ends an agent in the middle of a step.
+// killed ends an agent in the middle of a step.
 type killed struct{}
 
-// reaper counts the moments at which something is about to change outside the process: a
-// file of a journal is about to be written, or to take its place, and the API server is
-// about to be written, or has been. At one of them it ends the agent.
+// reaper counts the moments before and after each write outside the process: before a
+// journal file is written, before it is renamed into place, and before and after a write to
+// the API server. It kills the agent at one of them.
 type reaper struct{ passed, at int }
 
 func (r *reaper) pass() {
@@ -29,7 +29,7 @@ func (r *reaper) pass() {
 	}
 }
 
-// watch has the reaper see what is written until the test ends.
+// watch makes the reaper observe writes until the test ends.
 func (r *reaper) watch(t *testing.T, c *fakeCluster) {
 	t.Helper()
 	requests, operations, holds := requestKind, operationKind, holdKind
@@ -40,7 +40,7 @@ func (r *reaper) watch(t *testing.T, c *fakeCluster) {
 	c.onApply, c.applied = r.pass, r.pass
 }
 
-// step is what the person at the node or the operator does; it may be repeated.
+// step is an action on the node or of the operator; it may be repeated.
 type step struct {
 	what string
 	do   func(b *bench) (status int)
@@ -59,7 +59,7 @@ func post(path, body string, headers ...string) func(*bench) int {
 	}
 }
 
-// replies has the operator answer what it was not asked before, and the agent see it.
+// replies makes the operator answer open requests, and the agent see the answers.
 func replies(state topsv1.TaskState) func(*bench) int {
 	return func(b *bench) int {
 		b.cluster.set(func() {
@@ -87,7 +87,7 @@ func dropTask(tasks []topsv1.UpgradeTask, id string) []topsv1.UpgradeTask {
 	return kept
 }
 
-// story is a life of a node: an upgrade, a hold, and a request that is taken back.
+// story is the life of a node: an upgrade, a hold, and a withdrawn request.
 func story() []step {
 	return []step{
 		{"an order", post("/v1/components/driver/upgrade", "{}", "Idempotency-Key", "monday")},
@@ -101,8 +101,8 @@ func story() []step {
 	}
 }
 
-// play tells the story, with the agent killed once, and started again. It returns what
-// is left of it: requests, operations and the hold.
+// play runs the story, killing and restarting the agent once. It returns what is left:
+// requests, operations and the hold.
 func play(t *testing.T, at int) (end []string, passed int) {
 	t.Helper()
 	c := newFleet()
@@ -113,7 +113,7 @@ func play(t *testing.T, at int) (end []string, passed int) {
 	*r = reaper{at: at}
 	for _, s := range story() {
 		status, alive := b.survives(s)
-		if !alive { // nobody was answered: the agent is started again, and who asked repeats it
+		if !alive { // no response: the agent restarts, and the caller repeats the request
 			b = newBenchAt(t, c, b.directory, b.clock)
 			b.sync(t)
 			status, _ = b.survives(s)
@@ -132,7 +132,7 @@ func play(t *testing.T, at int) (end []string, passed int) {
 	return append(end, fmt.Sprint("held ", c.shownHold())), r.passed
 }
 
-// survives does a step, and reports whether the agent lived through it.
+// survives runs a step, and reports whether the agent survived it.
 func (b *bench) survives(s step) (status int, alive bool) {
 	defer func() {
 		if end := recover(); end == nil {
@@ -145,8 +145,8 @@ func (b *bench) survives(s step) (status int, alive bool) {
 	return s.do(b), true
 }
 
-// TestKilledAtEveryWriteTheStoryEndsTheSame kills the agent before and after every write
-// of a journal and of the API server.
+// TestKilledAtEveryWriteTheStoryEndsTheSame kills the agent before and after every write to
+// a journal and to the API server.
 func TestKilledAtEveryWriteTheStoryEndsTheSame(t *testing.T) {
 	want, moments := play(t, 0)
 	if moments < 30 {

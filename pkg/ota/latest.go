@@ -11,8 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// latest shows what everybody may read without waiting for a turn. Who changes and who
-// reads it may be many goroutines.
+// latest holds what may be read without waiting for a turn. It is safe for concurrent use.
 type latest struct {
 	clock clock.PassiveClock
 
@@ -21,15 +20,15 @@ type latest struct {
 	changed chan struct{}
 }
 
-// state is never changed, but replaced.
+// state is immutable; a change replaces it.
 type state struct {
 	operations []request.Operation
 	hold       *topsv1.NodeHold
-	// nodeUpgrade as last seen; nil for none.
+	// nodeUpgrade as last seen, or nil.
 	nodeUpgrade *topsv1.NodeUpgrade
 }
 
-// tasks returns the answers of the operator, nil for none.
+// tasks returns the answers of the operator.
 func (s state) tasks() []topsv1.UpgradeTask {
 	if s.nodeUpgrade == nil {
 		return nil
@@ -41,7 +40,7 @@ func newLatest(c clock.PassiveClock) *latest {
 	return &latest{clock: c, changed: make(chan struct{})}
 }
 
-// read returns the state, and a channel that is closed when that changes.
+// read returns the state, and a channel that is closed when it changes.
 func (l *latest) read() (state, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +55,7 @@ func (l *latest) change(change func(*state)) {
 	l.changed = make(chan struct{})
 }
 
-// answers words all operations, oldest first.
+// answers returns the responses for all operations, oldest first.
 func (l *latest) answers(s state) []answer.Operation {
 	all := make([]answer.Operation, 0, len(s.operations))
 	for _, o := range s.operations {
@@ -65,7 +64,7 @@ func (l *latest) answers(s state) []answer.Operation {
 	return all
 }
 
-// Operations returns the operations of this node, the newest first.
+// Operations returns the operations of this node, newest first.
 func (l *latest) Operations() answer.Operations {
 	s, _ := l.read()
 	all := l.answers(s)
@@ -73,8 +72,8 @@ func (l *latest) Operations() answer.Operations {
 	return answer.Operations{Operations: all}
 }
 
-// Operation returns one operation, and a channel that is closed when there may be news
-// of it. The error is a *Refusal.
+// Operation returns one operation, and a channel that is closed when it may have changed.
+// The error is a *Refusal.
 func (l *latest) Operation(id string) (answer.Operation, <-chan struct{}, error) {
 	s, changed := l.read()
 	for _, o := range l.answers(s) {

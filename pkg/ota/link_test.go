@@ -12,8 +12,8 @@ import (
 	"github.com/topsops/gcu-operator/test/freeport"
 )
 
-// link is the network between one agent and the API server: a port that
-// forwards while it is up, and refuses while it is down.
+// link is the network between one agent and the API server: a port that forwards while it
+// is up and refuses connections while it is down.
 type link struct {
 	server  string
 	address string
@@ -24,7 +24,7 @@ type link struct {
 	forwarding  sync.WaitGroup
 }
 
-// newLink returns a link to the API server at host that is down.
+// newLink returns a link, initially down, to the API server at host.
 func newLink(t *testing.T, host string) *link {
 	t.Helper()
 	server := host
@@ -40,7 +40,7 @@ func newLink(t *testing.T, host string) *link {
 	return l
 }
 
-// config returns config with the link in between.
+// config returns config routed through the link.
 func (l *link) config(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Host = "https://" + l.address
@@ -85,7 +85,7 @@ func (l *link) forward(near net.Conn) {
 	}
 }
 
-// down refuses new connections and cuts those there are.
+// down refuses new connections and closes the open ones.
 func (l *link) down(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()

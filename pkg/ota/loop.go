@@ -17,27 +17,27 @@ const (
 	// retryFirst doubles up to retryLast while the API server cannot be used.
 	retryFirst = time.Second
 	retryLast  = time.Minute
-	// resyncPeriod is how often the NodeUpgrade is read although nothing was seen to change.
+	// resyncPeriod is how often the NodeUpgrade is read without an observed change.
 	resyncPeriod = 4 * time.Minute
-	// refreshPeriod is the least time between two looks at the pods of this node for
-	// when the API server is away.
+	// refreshPeriod is the least time between reads of this node's pods, which are kept for
+	// use without the API server.
 	refreshPeriod = time.Minute
-	// jitter spreads the agents of many nodes: up to this part is added to a period.
+	// jitter spreads the agents of many nodes: up to this fraction is added to a period.
 	jitter = 0.5
 )
 
 // loop reconciles whenever something may have changed.
 type loop struct {
 	*reconciler
-	// refreshed is when the pods were last looked at for when the API server is away.
+	// refreshed is when the pods were last read.
 	refreshed time.Time
-	// seen is the part of the NodeUpgrade that Seen was told last.
+	// seen is the relevant part of the NodeUpgrade in the last call of Seen.
 	seen topsv1.NodeUpgrade
 }
 
-// Run keeps the NodeUpgrade in line with the journals until ctx is done: at
-// start, whenever the NodeUpgrade changes, and every few minutes. An API server
-// that is away is tried again after growing pauses.
+// Run keeps the NodeUpgrade in line with the journals until ctx is done: at start, whenever
+// the NodeUpgrade changes, and every few minutes. It retries with backoff while the API
+// server is unavailable.
 func (l *loop) Run(ctx context.Context) {
 	defer l.pulls.close()
 	retry := retryFirst
@@ -74,7 +74,7 @@ func (l *loop) syncOnce(ctx context.Context) error {
 		return err
 	}
 	if l.pulls.any() || len(nodeUpgrade.Status.Pulls) > 0 {
-		l.refreshed = time.Time{} // which of them matter is seen on the pods
+		l.refreshed = time.Time{} // the pods show which pulls matter
 		if err := l.refresh(ctx); err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (l *loop) syncOnce(ctx context.Context) error {
 	return l.refresh(ctx)
 }
 
-// refresh keeps what is seen of this node now for when the API server is away.
+// refresh reads this node's pods if due, and keeps them for use without the API server.
 func (l *loop) refresh(ctx context.Context) error {
 	if now := l.clock.Now(); l.refreshed.IsZero() || now.Sub(l.refreshed) >= refreshPeriod {
 		if _, err := l.node.look(ctx, false); err != nil {
@@ -99,8 +99,8 @@ func (l *loop) refresh(ctx context.Context) error {
 	return nil
 }
 
-// waitForChange returns when the NodeUpgrade was seen to change, or when it is
-// time to look anyway.
+// waitForChange returns when the NodeUpgrade may have changed, at the next resync, or when
+// ctx is done.
 func (l *loop) waitForChange(ctx context.Context) {
 	resync := l.clock.NewTimer(wait.Jitter(resyncPeriod, jitter))
 	defer resync.Stop()
@@ -111,7 +111,7 @@ func (l *loop) waitForChange(ctx context.Context) {
 	}
 }
 
-// pause waits, shorter when ctx is done.
+// pause waits for a period, or until ctx is done.
 func (l *loop) pause(ctx context.Context, period time.Duration) {
 	timer := l.clock.NewTimer(period)
 	defer timer.Stop()
@@ -121,8 +121,8 @@ func (l *loop) pause(ctx context.Context, period time.Duration) {
 	}
 }
 
-// Seen is told the states of the NodeUpgrade of this node by who watches it, nil
-// when it is gone, one call at a time. It wakes Run when what matters here changed.
+// Seen handles watch updates of this node's NodeUpgrade, nil if it was deleted. Calls must
+// not be concurrent. It wakes Run when a relevant part changed.
 func (l *loop) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
 	var now topsv1.NodeUpgrade
 	if nodeUpgrade != nil {
@@ -139,7 +139,7 @@ func (l *loop) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
 	}
 }
 
-// later returns the newer of two states of a NodeUpgrade: a watch may be behind a read.
+// later returns the newer of two versions of a NodeUpgrade: a watch may lag behind a read.
 func later(before, seen *topsv1.NodeUpgrade) *topsv1.NodeUpgrade {
 	if before == nil || seen == nil || before.UID != seen.UID {
 		return seen

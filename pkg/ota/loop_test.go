@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// until polls real goroutines that run on a fake clock.
+// until polls, because the code under test runs in goroutines on a fake clock.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
@@ -22,7 +22,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// run starts the loop and returns a function that ends it and waits.
+// run starts the loop; stop ends it and waits for it.
 func (b *bench) run(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -78,7 +78,7 @@ func TestRunRepairsWhatWasWiped(t *testing.T) {
 	until(t, "the request is shown after the period", shown)
 }
 
-// untilItWaits returns when the loop waits for a change.
+// untilItWaits returns once the loop waits for a change.
 func (b *bench) untilItWaits(t *testing.T) {
 	t.Helper()
 	until(t, "the loop waits", func() bool { return b.clock.HasWaiters() })
@@ -123,7 +123,7 @@ func TestRunTakesBackWhatWasWithdrawn(t *testing.T) {
 	defer b.run(t)()
 	b.untilItWaits(t)
 
-	// The apply reaches the server, its answer does not reach the agent.
+	// The apply reaches the server, but its response does not reach the agent.
 	lost := numbered(1, "")
 	cluster.set(func() { cluster.nodeUpgrade.Status.Requests = request.Shown([]request.Request{lost}) })
 	if err := b.loop.takeTurn(t.Context()); err != nil {

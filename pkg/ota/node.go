@@ -22,10 +22,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// nodeID is the id of the only value in the journal of what was seen.
+// nodeID is the id of the only value in the journal of the node's pods.
 const nodeID = "node"
 
-// nodeKind keeps two generations: an older picture is better than none.
+// nodeKind keeps two generations: older data is better than none.
 var nodeKind = journal.Kind[request.Node]{
 	ID:           func(request.Node) string { return nodeID },
 	IDPattern:    regexp.MustCompile(`^` + nodeID + `$`),
@@ -33,8 +33,8 @@ var nodeKind = journal.Kind[request.Node]{
 	MaxBytes:     8 << 20,
 }
 
-// nodeReader reads this node from the API server. What it saw last it keeps, on the disk
-// only: that is needed when the API server is away. It is safe for concurrent use.
+// nodeReader reads this node's pods from the API server. It keeps the last result on disk,
+// for use while the API server is away. It is safe for concurrent use.
 type nodeReader struct {
 	nodeName string
 	cluster  Cluster
@@ -43,11 +43,12 @@ type nodeReader struct {
 
 	mu   sync.Mutex
 	disk *journal.Journal[request.Node]
-	// resourceVersions of what was seen last, which report whether it changed.
+	// written identifies the versions of what was written last.
 	written string
-	// daemonSets that were seen last.
+	// daemonSets is the last result.
 	daemonSets []request.DaemonSet
-	// newest revision of each pod, by UID, that this process saw last; nil before.
+	// newest maps the UIDs of the pods that this process read last to their newest
+	// revisions; nil before the first read.
 	newest map[types.UID]string
 }
 
@@ -63,7 +64,7 @@ func openNode(o Options) (*nodeReader, error) {
 	return n, nil
 }
 
-// last returns what was seen last; the error says why there is nothing.
+// last returns the last result on disk, or an error if there is none.
 func (n *nodeReader) last() (*request.Node, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,7 +76,7 @@ func (n *nodeReader) last() (*request.Node, error) {
 	return &last, nil
 }
 
-// known returns what is known of a DaemonSet, nil for nothing.
+// known returns what is known of a DaemonSet, or nil.
 func (n *nodeReader) known(ref *metav1.OwnerReference) *request.DaemonSet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,15 +88,15 @@ func (n *nodeReader) known(ref *metav1.OwnerReference) *request.DaemonSet {
 	return &known
 }
 
-// newestOf returns the newest revision of each pod of this node, "" when it needs none;
-// nil when the pods were not looked at yet.
+// newestOf returns the newest revision of each pod of this node, "" if its pod names none;
+// nil if this process has not read the pods yet.
 func (n *nodeReader) newestOf() map[types.UID]string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.newest // replaced, never changed
 }
 
-// keep makes next what was seen last. What cannot be written is said, and seen again.
+// keep stores a result. A write error is only logged: the next read repeats it.
 func (n *nodeReader) keep(next *request.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +116,7 @@ func (n *nodeReader) keep(next *request.Node) {
 	n.written = version
 }
 
-// versionsOf names a state of the pods and DaemonSets of a node.
+// versionsOf returns a string that identifies this state of a node's pods and DaemonSets.
 func versionsOf(n *request.Node) string {
 	var version strings.Builder
 	for i := range n.Pods.Items {
@@ -132,8 +133,8 @@ func versionsOf(n *request.Node) string {
 	return version.String()
 }
 
-// look reads the pods of this node, and the DaemonSets that own them: those of which
-// something may have changed, or all when everything has to be fresh.
+// look reads the pods of this node, and the DaemonSets that own them: all if fresh, else
+// those that may have changed.
 func (n *nodeReader) look(ctx context.Context, fresh bool) (*request.Node, error) {
 	pods, err := n.cluster.Pods(ctx, n.nodeName)
 	if err != nil {
@@ -159,8 +160,8 @@ func (n *nodeReader) look(ctx context.Context, fresh bool) (*request.Node, error
 	return now, nil
 }
 
-// daemonSet reads the DaemonSet of a pod, and the template of the newest revision that the
-// pod names; nil when the DaemonSet is gone.
+// daemonSet returns the DaemonSet of a pod, with the template of the newest revision that
+// the pod names. It returns nil if the DaemonSet is gone or may not be read.
 func (n *nodeReader) daemonSet(ctx context.Context, pod *corev1.Pod, ref *metav1.OwnerReference, fresh bool) (*request.DaemonSet, error) {
 	hash := request.Newest(pod)
 	known := n.known(ref)
@@ -171,7 +172,7 @@ func (n *nodeReader) daemonSet(ctx context.Context, pod *corev1.Pod, ref *metav1
 	switch {
 	case apierrors.IsNotFound(err), err == nil && read.UID != ref.UID:
 		return nil, nil
-	case apierrors.IsForbidden(err): // an older ClusterRole: the pods are shown all the same
+	case apierrors.IsForbidden(err): // an older ClusterRole: still return the pods
 		n.log.V(1).Info("Not looking at a DaemonSet", "DaemonSet", pod.Namespace+"/"+ref.Name, "cause", err.Error())
 		return nil, nil
 	case err != nil:
@@ -179,7 +180,7 @@ func (n *nodeReader) daemonSet(ctx context.Context, pod *corev1.Pod, ref *metav1
 	}
 	ds := request.DaemonSetOf(read)
 	if known.Shows(hash) {
-		ds.Target = known.Target // a revision does not change
+		ds.Target = known.Target // revisions are immutable
 	} else if hash != "" {
 		if ds.Target, err = n.template(ctx, ds.Ref, hash); err != nil {
 			return nil, err
@@ -188,8 +189,8 @@ func (n *nodeReader) daemonSet(ctx context.Context, pod *corev1.Pod, ref *metav1
 	return &ds, nil
 }
 
-// template reads the template of a revision; nil when there is no such ControllerRevision,
-// whose name is that of its DaemonSet and its hash.
+// template reads the template of a revision, or returns nil if the DaemonSet has no
+// ControllerRevision of this hash.
 func (n *nodeReader) template(ctx context.Context, ds topsv1.NamespacedRef, hash string) (*request.Template, error) {
 	revision, err := n.cluster.ControllerRevision(ctx, ds.Namespace, ds.Name+"-"+hash)
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// TestVersionsOfComparesTargetsByContent: a node that was read again and has not changed
-// is not written again, though its targets lie elsewhere in memory.
+// TestVersionsOfComparesTargetsByContent: a node read again without a change is not written
+// again, although its targets have other addresses in memory.
 func TestVersionsOfComparesTargetsByContent(t *testing.T) {
 	node := func(revision string) *request.Node {
 		return &request.Node{DaemonSets: []request.DaemonSet{{Component: "driver", Target: &request.Template{Revision: revision}}}}

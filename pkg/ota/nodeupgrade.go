@@ -14,7 +14,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// publisher keeps the NodeUpgrade of this node, and what the agent says in its status.
+// publisher maintains the NodeUpgrade of this node and the agent's part of its status.
 type publisher struct {
 	nodeName string
 	agent    topsv1.AgentStatus
@@ -22,8 +22,7 @@ type publisher struct {
 	log      logr.Logger
 }
 
-// read returns the NodeUpgrade that is owned by this node's Node
-// object, and creates it when there is none.
+// read returns the NodeUpgrade owned by this node's Node object, and creates it if needed.
 func (p *publisher) read(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	node, err := p.cluster.Node(ctx, p.nodeName)
 	if err != nil {
@@ -59,8 +58,8 @@ func (p *publisher) create(ctx context.Context, node *corev1.Node) (*topsv1.Node
 	return created, nil
 }
 
-// usable returns an error when the NodeUpgrade is about to vanish, or was made
-// for an earlier Node of the same name and will.
+// usable returns an error if the NodeUpgrade is being deleted, or belongs to an earlier
+// Node of the same name and will be garbage collected.
 func usable(nodeUpgrade *topsv1.NodeUpgrade, node *corev1.Node) error {
 	if nodeUpgrade.DeletionTimestamp != nil {
 		return &unusableError{fmt.Sprintf("NodeUpgrade %s is being deleted: wait until it is gone", nodeUpgrade.Name)}
@@ -74,8 +73,7 @@ func usable(nodeUpgrade *topsv1.NodeUpgrade, node *corev1.Node) error {
 		nodeUpgrade.Name, node.UID)}
 }
 
-// apply applies what the agent says to the status of the NodeUpgrade, when that says
-// anything else.
+// apply applies the agent's part of the status of the NodeUpgrade if it differs.
 func (p *publisher) apply(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, hold *topsv1.NodeHold, requests []topsv1.UpgradeRequest, pulls []topsv1.ImagePull) error {
 	agent := p.agent
 	agent.Hold = hold
@@ -96,14 +94,14 @@ func (p *publisher) apply(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 	return nil
 }
 
-// unusableError says that the NodeUpgrade of this node cannot be used, although the API
-// server can.
+// unusableError means that the API server is available, but the NodeUpgrade of this node
+// cannot be used.
 type unusableError struct{ message string }
 
 func (e *unusableError) Error() string { return e.message }
 
-// away reports whether an error says that the API server cannot be used now, and not that
-// it refuses.
+// away reports whether an error means that the API server is unavailable, not that it
+// rejected the call.
 func away(err error) bool {
 	if _, unusable := errors.AsType[*unusableError](err); unusable {
 		return false

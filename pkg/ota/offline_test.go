@@ -14,7 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// seenBench has seen the fleet, and lost the API server.
+// seenBench has read the fleet, and then lost the API server.
 func seenBench(t *testing.T, c *fakeCluster) *bench {
 	t.Helper()
 	b := newBench(t, c, t.TempDir())
@@ -25,7 +25,7 @@ func seenBench(t *testing.T, c *fakeCluster) *bench {
 	return b
 }
 
-// reconnect lets the agent find the API server again.
+// reconnect makes the API server available to the agent again.
 func (b *bench) reconnect(t *testing.T) {
 	t.Helper()
 	b.cluster.set(func() { b.cluster.away = nil })
@@ -123,16 +123,16 @@ func TestAnAPIServerThatRefusesIsNotAway(t *testing.T) {
 	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.set(func() { c.node.UID = "another" }) // the NodeUpgrade is of an earlier Node
+	c.set(func() { c.node.UID = "another" }) // the NodeUpgrade belongs to an earlier Node
 	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(503)
 	if len(b.loop.journals.operations.list) != 0 {
 		t.Errorf("refused, and recorded: %+v", b.loop.journals.operations.list)
 	}
 }
 
-// TestKilledAtEveryStepOfAccepting takes the files as they are when the operator is to be
-// told, and leaves out what is written last, one after the other: at every one of these
-// moments the agent may be killed.
+// TestKilledAtEveryStepOfAccepting snapshots the files before the operator is told, and
+// then leaves out the last writes one by one: the agent may be killed at each of these
+// moments.
 func TestKilledAtEveryStepOfAccepting(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
@@ -143,7 +143,7 @@ func TestKilledAtEveryStepOfAccepting(t *testing.T) {
 			t.Errorf("copying the state: %v", err)
 		}
 	}
-	if err := b.syncOnce(t.Context()); err != nil { // the first apply is of the agent itself
+	if err := b.syncOnce(t.Context()); err != nil { // the first apply is the agent's own status
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(atApply); err != nil {
@@ -218,7 +218,7 @@ func TestPodsAreShownAsTheyWereSeen(t *testing.T) {
 	b := seenBench(t, newFleet())
 	for _, restart := range []bool{false, true} {
 		if restart {
-			// The last picture is torn: the one before it has to do.
+			// The latest file is torn, so the previous generation is used.
 			if err := os.WriteFile(filepath.Join(b.directory, "seen", "node.json"), []byte("{"), 0o600); err != nil {
 				t.Fatal(err)
 			}

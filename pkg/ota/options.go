@@ -15,7 +15,7 @@ import (
 type Options struct {
 	// NodeName is the name of this node.
 	NodeName string
-	// StateDirectory holds the journal; it is made when it does not exist.
+	// StateDirectory holds the journals; it is created if needed.
 	StateDirectory string
 	// Version of the agent, for status.agent.
 	Version string
@@ -28,10 +28,9 @@ type Options struct {
 // FieldManager owns status.requests, status.pulls and status.agent of a NodeUpgrade.
 const FieldManager = "gcu-node-agent"
 
-// Cluster is what the endpoint needs of the API server (pkg/nodeapi). Every read is live.
-// Errors are those of k8s.io/apimachinery/pkg/api/errors. What cannot be used
-// for lack of a connection returns an error before the context's deadline has
-// long passed.
+// Cluster is the part of the API server that the endpoint uses (pkg/nodeapi). Every read is
+// live. Errors are those of k8s.io/apimachinery/pkg/api/errors. Without a connection, calls
+// return an error at the latest shortly after the context's deadline.
 type Cluster interface {
 	// Pod returns one pod.
 	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
@@ -47,17 +46,16 @@ type Cluster interface {
 	NodeUpgrade(ctx context.Context, node string) (*topsv1.NodeUpgrade, error)
 	// CreateNodeUpgrade creates a NodeUpgrade as manager and returns it as created.
 	CreateNodeUpgrade(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) (*topsv1.NodeUpgrade, error)
-	// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as
-	// manager: what the status does not say and manager owns is removed.
+	// ApplyStatus applies name, UID and status of a NodeUpgrade server-side as manager:
+	// fields that manager owns and the status lacks are removed.
 	ApplyStatus(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) error
 }
 
 // Puller pulls images through the container runtime of this node (pkg/hosttasks).
 type Puller interface {
-	// Pull pulls the images of a target that are not there, and returns when that has
-	// ended. A pull that failed may be repeated under its id. The error says that it was
-	// not begun.
+	// Pull pulls the missing images of a target, and returns when the pull has ended. A
+	// failed pull may be repeated under its id. An error means that it was not started.
 	Pull(ctx context.Context, id string, target topsv1.OperationTarget) error
-	// Pulled returns what is recorded of the last pull of an id, nil for nothing.
+	// Pulled returns the recorded result of the last pull of an id, or nil.
 	Pulled(id string) *topsv1.HostTaskResult
 }

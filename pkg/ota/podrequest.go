@@ -12,13 +12,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// podRequester takes what is asked of single pods: to upgrade them, and to pull their images.
+// podRequester handles requests for single pods: to upgrade them, and to pull their images.
 type podRequester struct{ *reconciler }
 
 // UpgradePod requests that a pod of this node be replaced by its newest revision. It
-// returns nil when the request is durable on this node and shown to the
-// operator, also when it was so before; otherwise a *Refusal, and then a new
-// request is not kept.
+// returns nil once the request, new or repeated, is durable on this node and shown to the
+// operator. Errors are *Refusal, and then a new request is not kept.
 func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) error {
 	if refusal := request.ValidateNames(namespace, name); refusal != nil {
 		return refusal
@@ -30,8 +29,8 @@ func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) er
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 
-	// The NodeUpgrade is read before the pod: a pod that is still there after
-	// its task was seen to be final has really been left behind.
+	// Read the NodeUpgrade before the pod: a pod that still exists after its task was seen
+	// to be final has really not been replaced.
 	nodeUpgrade, err := p.observe(ctx)
 	if err != nil {
 		return request.Disconnected(err, request.NotKept)
@@ -83,8 +82,8 @@ func (p podRequester) accept(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrad
 	return nil
 }
 
-// retract takes a request that was not accepted out of the journal again. The
-// NodeUpgrade may show it all the same, so the loop is told to look.
+// retract removes a request that was not accepted from the journal. The NodeUpgrade may
+// show it nevertheless, so retract wakes the loop.
 func (p podRequester) retract(id string) {
 	p.log.Info("Withdrawing upgrade request", "request", id)
 	if err := p.journals.requests.remove(id); err != nil {
@@ -93,8 +92,8 @@ func (p podRequester) retract(id string) {
 	p.wake()
 }
 
-// PullImages begins to pull the images of the newest revision of a pod that may be asked for.
-// It returns nil when that is under way. Its errors are *Refusal.
+// PullImages starts to pull the images of a pod's newest revision, if that may be
+// requested. It returns nil once the pull is running. Errors are *Refusal.
 func (p podRequester) PullImages(ctx context.Context, namespace, name string) error {
 	if refusal := request.ValidateNames(namespace, name); refusal != nil {
 		return refusal

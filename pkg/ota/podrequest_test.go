@@ -84,7 +84,7 @@ func TestAskKeepsAndShowsARequestOnce(t *testing.T) {
 	}
 }
 
-// Each call may take as long as the way to the API server does.
+// Each call may take a full round trip to the API server.
 func TestARequestTakesFourCalls(t *testing.T) {
 	b := newBench(t, newFakeCluster(outdatedPod(), podNamed(1)), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
@@ -202,7 +202,7 @@ func TestAskReportsADiskThatCannotBeWritten(t *testing.T) {
 	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The tests run as root, whom no mode stops: take the directory away.
+	// File modes would not stop root, so remove the directory.
 	if err := os.RemoveAll(filepath.Join(b.directory, "requests")); err != nil {
 		t.Fatal(err)
 	}
@@ -317,8 +317,8 @@ func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
 	}
 }
 
-// TestARequestInTheMiddleOfAnUpgradeChangesNothing asks again at every stage of an
-// upgrade that a request began.
+// TestARequestInTheMiddleOfAnUpgradeChangesNothing repeats a request at every stage of the
+// upgrade that it started.
 func TestARequestInTheMiddleOfAnUpgradeChangesNothing(t *testing.T) {
 	pod := outdatedPod()
 	key := pod.Namespace + "/" + pod.Name

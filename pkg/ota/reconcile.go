@@ -13,8 +13,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// reconciler brings the NodeUpgrade in line with the journals, and the journals with what
-// the operator answers there.
+// reconciler brings the NodeUpgrade in line with the journals, and the journals with the
+// operator's answers in the NodeUpgrade.
 type reconciler struct {
 	nodeName string
 	cluster  Cluster
@@ -24,19 +24,19 @@ type reconciler struct {
 	node      *nodeReader
 	pulls     *pulls
 	publisher *publisher
-	// latest is what everybody may read at any time.
+	// latest may be read without the turn.
 	latest *latest
-	// outOfStep gets a token when the NodeUpgrade may not show what the journals hold.
+	// outOfStep gets a token when the NodeUpgrade may differ from the journals.
 	outOfStep chan struct{}
 
-	// turn holds one token: who takes it may use the journals.
+	// turn holds one token; its holder may use the journals.
 	turn     chan struct{}
 	journals journals
 }
 
 var errBusy = errors.New("the requests before this one are not yet done")
 
-// takeTurn waits for the turn as long as ctx allows.
+// takeTurn waits for the turn until ctx is done.
 func (r *reconciler) takeTurn(ctx context.Context) error {
 	select {
 	case <-r.turn:
@@ -48,7 +48,7 @@ func (r *reconciler) takeTurn(ctx context.Context) error {
 
 func (r *reconciler) endTurn() { r.turn <- struct{}{} }
 
-// wake has the loop look at the NodeUpgrade.
+// wake makes the loop reconcile.
 func (r *reconciler) wake() {
 	select {
 	case r.outOfStep <- struct{}{}:
@@ -56,18 +56,19 @@ func (r *reconciler) wake() {
 	}
 }
 
-// publish lets everybody read what the journals hold, and the NodeUpgrade unless it is nil.
+// publish makes the journals' content readable by all, and the NodeUpgrade unless it is
+// nil.
 func (r *reconciler) publish(nodeUpgrade *topsv1.NodeUpgrade) {
 	r.latest.change(func(s *state) {
-		s.operations, s.hold = r.journals.operations.list, r.journals.hold.hold // replaced, never changed
+		s.operations, s.hold = r.journals.operations.list, r.journals.hold.hold // replaced, never modified
 		if nodeUpgrade != nil {
 			s.nodeUpgrade = nodeUpgrade
 		}
 	})
 }
 
-// observe returns the NodeUpgrade of this node, which it creates when there is
-// none, and brings the journals up to date with it.
+// observe returns the NodeUpgrade of this node, creating it if needed, and updates the
+// journals from it.
 func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	nodeUpgrade, err := r.publisher.read(ctx)
 	if err != nil {
@@ -86,7 +87,7 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 		if r.journals.incomplete {
 			return nil, fmt.Errorf("taking over the requests shown before: %w", err)
 		}
-		// What is not recorded now can be observed again.
+		// What cannot be recorded now can be observed again.
 		r.log.Error(err, "Could not record what became of the requests")
 		return nodeUpgrade, nil
 	}
@@ -95,8 +96,8 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	return nodeUpgrade, nil
 }
 
-// followOperations brings the operations up to date with the tasks. What cannot be
-// recorded now can be observed again.
+// followOperations updates the operations from the tasks. What cannot be recorded now can
+// be observed again.
 func (r *reconciler) followOperations(tasks []topsv1.UpgradeTask) {
 	for _, o := range request.FollowAll(r.journals.operations.list, tasks, request.Seconds(r.clock.Now())) {
 		if err := r.journals.operations.put(o); err != nil {
@@ -109,20 +110,19 @@ func (r *reconciler) followOperations(tasks []topsv1.UpgradeTask) {
 	}
 }
 
-// showable returns those requests of a list that may be shown as they are.
+// showable returns the requests of a list that may be shown without another decision.
 func (r *reconciler) showable(requests []request.Request, nodeUpgrade *topsv1.NodeUpgrade) []request.Request {
 	return request.Showable(requests, r.journals.operations.list, &nodeUpgrade.Status)
 }
 
-// show shows requests to the operator, with the hold and the pulls.
+// show shows requests, the hold and the pulls to the operator.
 func (r *reconciler) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, requests []request.Request) error {
 	pulls := r.pulls.report(nodeUpgrade.Status.Pulls, r.node.newestOf())
 	return r.publisher.apply(ctx, nodeUpgrade, r.journals.hold.hold, request.Shown(requests), pulls)
 }
 
-// tell shows the requests of the operation that is queued to the operator, if there is
-// one, and what of it still holds. node is what was seen of the node just before, nil to
-// look.
+// tell sends the queued operation, if there is one, to the operator: it shows requests for
+// those parts that still apply. node is a fresh result of look, or nil to read it now.
 func (r *reconciler) tell(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, node *request.Node) (err error) {
 	operations := r.journals.operations.list
 	i := request.Unfinished(operations)

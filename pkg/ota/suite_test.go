@@ -31,10 +31,10 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// controlPlane is access to an API server without controllers.
+// controlPlane gives access to an API server without controllers.
 type controlPlane struct {
 	admin client.Client
-	// agent is the identity of the node agents, with the rights of config/rbac.
+	// agent is the identity of the node agents, with the permissions of config/rbac.
 	agent *rest.Config
 }
 
@@ -49,14 +49,14 @@ func sharedPlane(t *testing.T) *controlPlane {
 	return &controlPlane{server.Client(t, apiserver.Admin), server.As(apiserver.NodeAgent)}
 }
 
-// noPuller is a node that pulls nothing.
+// noPuller pulls nothing.
 type noPuller struct{}
 
 func (noPuller) Pull(context.Context, string, topsv1.OperationTarget) error { return nil }
 
 func (noPuller) Pulled(string) *topsv1.HostTaskResult { return nil }
 
-// site is one node with a namespace of its own and an agent.
+// site is one node with its own namespace and agent.
 type site struct {
 	*controlPlane
 	t         *testing.T
@@ -95,8 +95,8 @@ func (s *site) create(object client.Object) {
 	}
 }
 
-// outdated creates a pod of a DaemonSet on this node that can be upgraded to
-// revision rev-2; change may make it another one.
+// outdated creates an outdated pod of a DaemonSet on this node, with newest revision rev-2;
+// change may modify it first.
 func (s *site) outdated(name string, change func(*corev1.Pod)) *corev1.Pod {
 	s.t.Helper()
 	controller := true
@@ -121,7 +121,7 @@ func (s *site) outdated(name string, change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// start runs an agent as cmd/node-agent does and returns what stops it.
+// start runs an agent like cmd/node-agent does; stop ends it.
 func (s *site) start() (stop func()) {
 	s.t.Helper()
 	inbox, err := ota.NewInbox(ota.Options{
@@ -154,7 +154,7 @@ func (s *site) start() (stop func()) {
 	return stop
 }
 
-// post asks for the upgrade of a pod and returns status and body.
+// post requests the upgrade of a pod and returns status and body.
 func (s *site) post(pod string) (int, string) {
 	s.t.Helper()
 	return s.send(http.MethodPost, "/openyurt.io/v1/namespaces/"+s.namespace+"/pods/"+pod+"/upgrade")
@@ -195,8 +195,7 @@ func (s *site) nodeUpgrade() *topsv1.NodeUpgrade {
 	return nodeUpgrade
 }
 
-// requests are those that the NodeUpgrade shows, none while the agent has not
-// created it.
+// requests returns those that the NodeUpgrade shows, none before the agent has created it.
 func (s *site) requests() []topsv1.UpgradeRequest {
 	s.t.Helper()
 	nodeUpgrade := &topsv1.NodeUpgrade{}
@@ -206,7 +205,7 @@ func (s *site) requests() []topsv1.UpgradeRequest {
 	return nodeUpgrade.Status.Requests
 }
 
-// answer applies tasks as the operator does, with a field manager of its own.
+// answer applies tasks like the operator, with its own field manager.
 func (s *site) answer(tasks ...topsv1.UpgradeTask) {
 	s.t.Helper()
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&topsv1.NodeUpgrade{

@@ -9,11 +9,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// orderTaker takes orders of operations.
+// orderTaker accepts orders.
 type orderTaker struct{ *reconciler }
 
-// Upgrade begins an operation, or returns the one that an order with the same key began;
-// "" is no key. When it returns nil the operation is durable on this node. Its errors are
+// Upgrade starts an operation, or returns the one that an order with the same key started;
+// "" is no key. A nil error means that the operation is durable on this node. Errors are
 // *Refusal.
 func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string) (answer.Operation, error) {
 	if refusal := order.Validate(key); refusal != nil {
@@ -60,8 +60,9 @@ func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string
 	return answer, err
 }
 
-// lastSeen returns what was last seen of the node when the API server is away. The error
-// says that it refuses instead, or that nothing was seen and so nothing can be decided.
+// lastSeen returns the last known state of the node when the API server is away; an order
+// for the latest may do without it. It returns an error if the API server rejected the
+// call, or if nothing is known.
 func (t orderTaker) lastSeen(cause error, order request.Order) (*request.Node, error) {
 	if !away(cause) {
 		return nil, request.Disconnected(cause, request.NotKept)

@@ -32,8 +32,8 @@ import (
 
 const newestHash, runningHash = "abc123", "old777"
 
-// addComponent puts a DaemonSet under OTA, its newest revision, and its pod on node-a
-// into the cluster.
+// addComponent adds a DaemonSet under OTA, its newest revision, and its pod on node-a to
+// the cluster.
 func (c *fakeCluster) addComponent(name string, outdated bool) *corev1.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +63,8 @@ func (c *fakeCluster) addComponent(name string, outdated bool) *corev1.Pod {
 	return pod
 }
 
-// newFleet is a node with an outdated driver and toolkit, an exporter that is not, and a
-// pod of somebody else.
+// newFleet is a node with an outdated driver and toolkit, an up-to-date exporter, and a
+// foreign pod.
 func newFleet() *fakeCluster {
 	c := newFakeCluster()
 	c.addComponent("driver", true)
@@ -76,7 +76,7 @@ func newFleet() *fakeCluster {
 	return c
 }
 
-// described is openapi.yaml, read once.
+// described returns openapi.yaml, parsed once.
 var described = sync.OnceValues(func() (routers.Router, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(endpoint.OpenAPI)
 	if err != nil {
@@ -85,7 +85,7 @@ var described = sync.OnceValues(func() (routers.Router, error) {
 	return gorillamux.NewRouter(doc)
 })
 
-// reply is what a call was answered with.
+// reply is the response to a call.
 type reply struct {
 	t      *testing.T
 	status int
@@ -93,7 +93,7 @@ type reply struct {
 	body   []byte
 }
 
-// wants fails unless the status is this one.
+// wants fails the test unless the status matches.
 func (a reply) wants(status int) reply {
 	a.t.Helper()
 	if a.status != status {
@@ -113,8 +113,8 @@ func decoded[T any](a reply) (v T) {
 	return v
 }
 
-// call sends a request to a handler, and holds the answer against openapi.yaml. Headers
-// are given as key, value, ….
+// call sends a request to a handler and validates the response against openapi.yaml.
+// Headers are key, value, ….
 func call(t *testing.T, handler http.Handler, method, path, body string, headers ...string) reply {
 	t.Helper()
 	r := httptest.NewRequest(method, "http://localhost:10267"+path, strings.NewReader(body))
@@ -141,7 +141,7 @@ func (a reply) isAsDescribed(r *http.Request) {
 		a.t.Fatal(err)
 	}
 	route, parameters, err := router.FindRoute(r)
-	if err != nil { // no such path or method: it is described for all
+	if err != nil { // no such path or method: one description covers these
 		if p := a.problem(); a.status < 400 || p.Status != a.status || p.Detail == "" || a.header.Get("Content-Type") != "application/problem+json" {
 			a.t.Errorf("%s %s is answered with %d %s, which is no problem", r.Method, r.URL, a.status, a.body)
 		}
@@ -157,12 +157,12 @@ func (a reply) isAsDescribed(r *http.Request) {
 	}
 }
 
-// handler are the routes over a bench, on its clock.
+// handler returns the routes over a bench, on its clock.
 func (b *bench) handler() http.Handler {
 	return endpoint.NewHandler(endpoint.Options{Backend: b.Inbox, Stopping: make(chan struct{}), Clock: b.clock, Log: logr.Discard()})
 }
 
-// requested returns the requests that are shown, by the name of their DaemonSet.
+// requested returns the shown requests by the name of their DaemonSet.
 func (c *fakeCluster) requested() map[string]topsv1.UpgradeRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +186,7 @@ func (c *fakeCluster) answerAll(state topsv1.TaskState, message string) {
 	}
 }
 
-// lookAtCluster tells the inbox what the watch shows.
+// lookAtCluster delivers the current NodeUpgrade like a watch.
 func (b *bench) lookAtCluster() {
 	b.cluster.mu.Lock()
 	now := b.cluster.nodeUpgrade.DeepCopy()
@@ -328,7 +328,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 	if o.State != request.Done || o.EndTime == nil || o.Progress != (answer.Progress{Done: 2, Total: 2}) || o.Message != "2 components at the newest revision" {
 		t.Errorf("at its end: %+v", o)
 	}
-	// What became of it outlives the requests, the agent and the NodeUpgrade.
+	// The outcome outlives the requests, the agent and the NodeUpgrade.
 	b.cluster.set(func() { b.cluster.nodeUpgrade = nil })
 	again := newBench(t, b.cluster, b.directory)
 	if err := again.syncOnce(t.Context()); err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// viewer shows this node.
+// viewer serves reads.
 type viewer struct{ *reconciler }
 
-// Pods returns the pods of this node: as the API server has them now, or, while it is
-// away, as they were seen at stale; nil when they are live.
+// Pods returns the pods of this node, live from the API server with a nil stale, or, while
+// it is away, as last seen at stale.
 func (v viewer) Pods(ctx context.Context) (pods *corev1.PodList, stale *metav1.Time, err error) {
 	node, err := v.node.look(ctx, false)
 	if err != nil {
@@ -35,7 +35,7 @@ func (v viewer) Pods(ctx context.Context) (pods *corev1.PodList, stale *metav1.T
 	return pods, stale, nil
 }
 
-// Status says how this node stands.
+// Status returns the state of this node.
 func (v viewer) Status(ctx context.Context) answer.Status {
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// waiting begins an operation, and waits for news of it.
+// waiting starts an operation and waits for a change of it.
 func waiting(t *testing.T) (b *bench, id string, news chan reply, stop chan struct{}) {
 	t.Helper()
 	b = newBench(t, newFleet(), t.TempDir())
@@ -26,7 +26,7 @@ func waiting(t *testing.T) (b *bench, id string, news chan reply, stop chan stru
 
 func TestWhoWaitsIsAnsweredWhenThereIsNews(t *testing.T) {
 	b, _, news, _ := waiting(t)
-	b.lookAtCluster() // nothing new
+	b.lookAtCluster() // no change
 	b.cluster.answerAll(topsv1.TaskRunning, "deleting")
 	b.lookAtCluster()
 	if o := (<-news).operation(); o.State != request.Running {
@@ -60,7 +60,7 @@ func TestNobodyWaitsForAnEnd(t *testing.T) {
 	}
 }
 
-// maxWaiters is the bound of package endpoint.
+// maxWaiters is the limit of package endpoint.
 const maxWaiters = 8
 
 func TestOneWaiterTooManyIsAnsweredAtOnce(t *testing.T) {

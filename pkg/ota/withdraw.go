@@ -8,15 +8,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// withdrawer withdraws what has not started.
+// withdrawer withdraws requests that have not started.
 type withdrawer struct{ *reconciler }
 
-// Withdraw withdraws what was asked for at this node and was not started: on this node
-// alone when the operator was not told of it yet, else by asking the operator, who says
-// in the task of each request whether that was in time. It returns the operation as it
-// is then, not ended while the operator has not answered; requests that were made alone
-// are put into a new one. When it returns nil that is durable on this node. Its errors
-// are *Refusal: ReasonFleetWide when nothing waits.
+// Withdraw withdraws the requests of this node that have not started. One that was not sent
+// to the operator ends at once; for others the operator states in each request's task
+// whether the withdrawal was in time. It returns the operation as it is then, unfinished
+// until the operator has answered; single requests are put into a new one. A nil error
+// means that the withdrawal is durable on this node. Errors are *Refusal, with
+// ReasonFleetWide if nothing can be withdrawn.
 func (w withdrawer) Withdraw(ctx context.Context) (answer.Operation, error) {
 	if err := w.takeTurn(ctx); err != nil {
 		return answer.Operation{}, request.Disconnected(err, request.NotKept)
@@ -50,9 +50,9 @@ func (w withdrawer) Withdraw(ctx context.Context) (answer.Operation, error) {
 	return answer, err
 }
 
-// withdrawQueued ends an operation that the operator was not told of.
+// withdrawQueued ends an operation that was not sent to the operator.
 func (w withdrawer) withdrawQueued(o request.Operation) (answer.Operation, error) {
-	if !o.Unsent(w.journals.requests.list) { // the operator may know a part of it
+	if !o.Unsent(w.journals.requests.list) { // the operator may know part of it
 		return answer.Operation{}, request.Refuse(request.ReasonDisconnected, "Operation %s is being sent to the operator: try again in a moment.", o.ID)
 	}
 	o = o.Ended(request.Withdrawn, request.ReasonWithdrawn, "it was taken back before the operator received it", w.clock.Now())
@@ -64,8 +64,8 @@ func (w withdrawer) withdrawQueued(o request.Operation) (answer.Operation, error
 	return answer, err
 }
 
-// record records that requests of an operation are withdrawn. The operation is there
-// before, so that a repeated order finds it wherever the agent was killed.
+// record records the withdrawal of an operation's requests. The operation is written first,
+// so that a repeated order finds it wherever the agent was killed.
 func (w withdrawer) record(o request.Operation, requests []string) error {
 	w.log.Info("Recording that requests are taken back", "operation", o.ID, "requests", len(requests))
 	if err := w.journals.operations.put(o); err != nil {

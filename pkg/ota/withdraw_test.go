@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// taken returns which requests are shown as taken back, by the name of their DaemonSet.
+// taken returns which requests are shown as withdrawn, by the name of their DaemonSet.
 func (c *fakeCluster) taken() map[string]bool {
 	taken := map[string]bool{}
 	for name, r := range c.requested() {
@@ -62,7 +62,7 @@ func TestWhatWaitsIsTakenBackWhenTheOperatorSaysSo(t *testing.T) {
 		t.Errorf("at its end: %+v", o)
 	}
 	call(t, h, "POST", "/v1/rollback", "").wants(409)
-	// Who changes their mind asks anew.
+	// Upgrading after all takes a new order.
 	call(t, h, "POST", "/v1/upgrade", "").wants(202)
 	for name, r := range b.cluster.requested() {
 		if r.ID == first[name].ID || r.Withdrawn {
@@ -101,7 +101,7 @@ func TestItCanBeTooLateToTakeBack(t *testing.T) {
 	h := b.handler()
 	id := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation().ID
 	call(t, h, "POST", "/v1/rollback", "").wants(202)
-	b.cluster.answerAll(topsv1.TaskDone, "replaced") // it had started before the operator heard of it
+	b.cluster.answerAll(topsv1.TaskDone, "replaced") // it had started before the operator saw the withdrawal
 	b.sync(t)
 	if o := call(t, h, "GET", "/v1/operations/"+id, "").operation(); o.State != request.Done {
 		t.Errorf("at its end: %+v", o)
@@ -135,7 +135,7 @@ func TestWhatIsTakenBackWithoutAConnectionIsToldLater(t *testing.T) {
 	call(t, h, "POST", "/v1/rollback", "").wants(202)
 	c.set(func() { c.away = nil })
 	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
-	// Killed here: it is on the disk.
+	// Killed here: the withdrawal is on disk.
 	restarted := newBench(t, c, b.directory)
 	restarted.sync(t)
 	b.wantTaken(t, bothTaken)
@@ -160,7 +160,7 @@ func TestARequestThatWasMadeAloneIsTakenBackToo(t *testing.T) {
 	}
 	b.wantTaken(t, map[string]bool{"enflame-driver": true})
 	before := b.cluster.shown()
-	b.mustUpgrade(t, "enflame-driver-x") // asked again before the operator has answered
+	b.mustUpgrade(t, "enflame-driver-x") // requested again before the operator has answered
 	if shown := b.cluster.shown(); len(shown) != 2 || shown[0] != before[0] || shown[1] == before[0] {
 		t.Errorf("requests %v after %v", shown, before)
 	}
@@ -171,7 +171,7 @@ func TestARequestThatWasMadeAloneIsTakenBackToo(t *testing.T) {
 	if o := call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != request.Withdrawn {
 		t.Errorf("at its end: %+v", o)
 	}
-	b.wantTaken(t, map[string]bool{"enflame-driver": false}) // the newer one stays open
+	b.wantTaken(t, map[string]bool{"enflame-driver": false}) // the newer request stays open
 }
 
 func TestNothingIsTakenBackThatIsNotRecorded(t *testing.T) {
@@ -182,8 +182,8 @@ func TestNothingIsTakenBackThatIsNotRecorded(t *testing.T) {
 	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
 }
 
-// TestAnOrderThatIsHalfToldIsNotDropped: an agent was killed after it had recorded the
-// requests of an operation, and before it had recorded that the operator knows.
+// TestAnOrderThatIsHalfToldIsNotDropped: the agent was killed after recording the requests
+// of an operation, and before recording that the operator knows of them.
 func TestAnOrderThatIsHalfToldIsNotDropped(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())

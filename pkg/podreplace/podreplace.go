@@ -1,15 +1,15 @@
-// Package podreplace replaces a pod of a DaemonSet: it is deleted, and the DaemonSet
-// controller creates its successor. This is the only place that deletes such pods, for
-// rollouts and for the jobs of nodes alike.
+// Package podreplace replaces a pod of a DaemonSet: it deletes the pod, and the DaemonSet
+// controller creates the successor. Only this package deletes such pods, for rollouts and for
+// operations on nodes alike.
 //
-//	Recheck  reads the DaemonSet past the cache: it must be as it was when the
+//	Recheck  reads the DaemonSet past the cache: it must be unchanged since the
 //	         deletion was decided, and OnDelete
-//	Delete   deletes this very pod, by UID and resourceVersion
-//	Fence    writes to a pod that is not to be deleted any more, so that a deletion
-//	         decided earlier, which may still be under way, fails on its resourceVersion
+//	Delete   deletes exactly this pod, by UID and resourceVersion
+//	Fence    writes to a pod that must no longer be deleted, so that a deletion
+//	         decided earlier, and possibly still in progress, conflicts
 //
-// Who decides records which pod is to be deleted before calling Delete; a process that
-// dies in between finds the record, and either deletes that pod or fences it.
+// The caller records the pod to be deleted before calling Delete; after a crash in between,
+// its successor finds the record, and either deletes that pod or fences it.
 package podreplace
 
 import (
@@ -32,10 +32,11 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// Fenced is the type of the condition that a fence leaves on a pod. It means nothing.
+// Fenced is the type of the condition that a fence sets on a pod. It has no meaning of its
+// own.
 const Fenced corev1.PodConditionType = "topsops.enflame.com/Fenced"
 
-// ErrChanged says that an object is not as it was read: who decides looks again.
+// ErrChanged means that an object has changed since it was read: observe and decide again.
 var ErrChanged = errors.New("changed since it was read")
 
 // Replacer replaces pods.
@@ -46,10 +47,9 @@ type Replacer struct {
 	Live client.Reader
 }
 
-// Recheck reads a DaemonSet past the cache. It returns what it read, and whether that is
-// the DaemonSet that was observed, neither changed nor being deleted, and leaves the
-// replacement of its pods to others (OnDelete). A DaemonSet that is gone is not unchanged.
-// The error is that of the API server.
+// Recheck reads a DaemonSet past the cache. It returns what it read, and whether that is the
+// observed DaemonSet, unchanged, not being deleted, and OnDelete. A deleted DaemonSet is not
+// unchanged. Errors are those of the API server.
 func (r Replacer) Recheck(ctx context.Context, observed *appsv1.DaemonSet) (live *appsv1.DaemonSet, unchanged bool, err error) {
 	live = &appsv1.DaemonSet{}
 	err = r.Live.Get(ctx, client.ObjectKeyFromObject(observed), live)
@@ -60,9 +60,9 @@ func (r Replacer) Recheck(ctx context.Context, observed *appsv1.DaemonSet) (live
 		live.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType, nil
 }
 
-// Delete deletes a pod in the version that is named, "" for any version, and reports whether it did. A pod
-// that is gone, that was replaced by another of its name, or that was written to since, is
-// not deleted; this is no error.
+// Delete deletes a pod at the given resourceVersion ("" for any), and reports whether it did.
+// A pod that is gone, was replaced by another of the same name, or has changed since, is not
+// deleted; that is no error.
 func (r Replacer) Delete(ctx context.Context, pod topsv1.NamedPod) (deleted bool, err error) {
 	preconditions := client.Preconditions{UID: &pod.UID}
 	if pod.ResourceVersion != "" {
@@ -78,8 +78,8 @@ func (r Replacer) Delete(ctx context.Context, pod topsv1.NamedPod) (deleted bool
 	return false, fmt.Errorf("deleting Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// Fence gives a pod another resourceVersion, unless it has one already or is gone. The
-// condition that it writes says why.
+// Fence changes the resourceVersion of a pod, unless it has already changed or the pod is
+// gone. It writes a condition with the message why.
 func (r Replacer) Fence(ctx context.Context, pod topsv1.NamedPod, now time.Time, why string) error {
 	metadata := map[string]any{"uid": pod.UID}
 	if pod.ResourceVersion != "" {

@@ -17,45 +17,45 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// Change is what becomes of a component.
+// Change is what happens to a component.
 type Change string
 
 // Changes of a component.
 const (
 	// Upgrade: its pods are replaced node by node.
 	Upgrade Change = "Upgrade"
-	// Restart: it stays as it is, and its pods are replaced with those of another one that
-	// it depends on.
+	// Restart: it is unchanged, but its pods are replaced with those of a component that it
+	// depends on.
 	Restart Change = "Restart"
-	// Deploy: it was not there and is deployed at once, on every node, when what comes
-	// before it runs.
+	// Deploy: it is new and deployed at once, on every node, when the components before it
+	// are running.
 	Deploy Change = "Deploy"
-	// Delete: it is not asked for any more and is deleted at once, on every node.
+	// Delete: it was removed from the spec and is deleted at once, on every node.
 	Delete Change = "Delete"
-	// Redeploy: its workload has another name or namespace, so it is deleted at once and
+	// Redeploy: its workload gets another name or namespace, so it is deleted at once and
 	// then deployed, on every node.
 	Redeploy Change = "Redeploy"
-	// Update: Kubernetes replaces its pods, which do not run on every node, at once.
+	// Update: its pods do not run on every node; Kubernetes replaces them at once.
 	Update Change = "Update"
 )
 
-// AtOnce reports whether a change does not wait for budget, waves and cut.
+// AtOnce reports whether a change ignores budget, waves and cut.
 func (c Change) AtOnce() bool { return c != Upgrade && c != Restart }
 
-// Component is one of which something changes.
+// Component is a component that changes.
 type Component struct {
 	// Name is its key in the spec.
 	Name   string `json:"name"`
 	Change Change `json:"change"`
-	// Nodes on which its pod is replaced, of a change that is not at once.
+	// Nodes is on how many nodes its pod is replaced; 0 for a change at once.
 	Nodes int `json:"nodes"`
-	// LeftOut: the upgrade is limited to other components.
+	// LeftOut is true if the upgrade is limited to other components.
 	LeftOut bool `json:"leftOut,omitempty"`
-	// Images that its pods get instead of others.
+	// Images that change.
 	Images []Image `json:"images,omitempty"`
 }
 
-// Image is a container that gets another image.
+// Image is a container whose image changes.
 type Image struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -65,13 +65,13 @@ type Image struct {
 type deployed struct {
 	daemonSet *appsv1.DaemonSet
 	from      *topsv1.GcuResourceSpec
-	// before are its revisions by hash, with the specs that they were made from.
+	// before maps the hashes of its revisions to the specs that they were made from.
 	before map[string]*topsv1.GcuResourceSpec
 }
 
-// deployedOf returns what there is of a gr, by component. specs are those that it had, by
-// the revision that annotations name: the DaemonSet controller copies the annotations of
-// a DaemonSet to each of its revisions.
+// deployedOf returns what is deployed of a gr, by component. specs are its kept specs by
+// the revision name in annotations: the DaemonSet controller copies the annotations of a
+// DaemonSet to each of its revisions.
 func deployedOf(gr *topsv1.GcuResource, members []observed.Member, specs map[string]*topsv1.GcuResourceSpec) map[string]deployed {
 	there := map[string]deployed{}
 	for _, m := range members {
@@ -79,7 +79,7 @@ func deployedOf(gr *topsv1.GcuResource, members []observed.Member, specs map[str
 			continue
 		}
 		d := deployed{daemonSet: m.DaemonSet, from: specs[m.DaemonSet.Annotations[topsv1.AnnotationRevision]], before: map[string]*topsv1.GcuResourceSpec{}}
-		if d.from == nil { // it is not kept any more
+		if d.from == nil { // no longer kept
 			d.from = &gr.Spec
 		}
 		for _, r := range m.Revisions {
@@ -92,26 +92,27 @@ func deployedOf(gr *topsv1.GcuResource, members []observed.Member, specs map[str
 	return there
 }
 
-// Differences are those between a gr and what there is of it.
+// Differences are those between a gr and what is deployed of it.
 type Differences struct {
 	components []Component
-	// Templates that components would get, besides what is outdated already. A component
-	// of which there is no DaemonSet is deployed at once, and not upgraded.
+	// Templates are the changed templates of components, in addition to pods that are
+	// outdated already. Components without a DaemonSet are not among them: they are
+	// deployed at once.
 	Templates map[string]Template
-	// Gone are components whose DaemonSets would be deleted.
+	// Gone are the components whose DaemonSets would be deleted.
 	Gone []string
 }
 
-// Template is what the pods of a component would be made from.
+// Template is a changed pod template of a component.
 type Template struct {
 	Pod corev1.PodTemplateSpec
-	// Revision is the hash of the ControllerRevision that has this template already, ""
-	// when there is none: then no pod has it.
+	// Revision is the hash of an existing ControllerRevision with this template, or "":
+	// then no pod has it.
 	Revision string
 }
 
-// Compare says what becomes of each component when a gr gets the wanted form. members are
-// what there is of it, and specs those that it had, by the names of their revisions.
+// Compare returns what happens to each component when present becomes wanted. members are
+// what is deployed, and specs the kept specs of the gr by the names of their revisions.
 func Compare(present, wanted *topsv1.GcuResource, members []observed.Member, specs map[string]*topsv1.GcuResourceSpec) (*Differences, error) {
 	there := deployedOf(present, members, specs)
 	was, err := rendered(present, &present.Spec)
@@ -148,7 +149,7 @@ func Compare(present, wanted *topsv1.GcuResource, members []observed.Member, spe
 	return c, nil
 }
 
-// perNode compares a component that runs on nodes with its DaemonSet.
+// perNode compares a component that runs on every node with its DaemonSet.
 func (c *Differences) perNode(wanted *topsv1.GcuResource, r *component.Rendered, there map[string]deployed) error {
 	d, exists := there[r.Name]
 	switch {
@@ -179,7 +180,7 @@ func (c *Differences) perNode(wanted *topsv1.GcuResource, r *component.Rendered,
 	return nil
 }
 
-// elsewhere compares a component that does not run on every node with how it was asked for.
+// elsewhere compares a component that does not run on every node with its earlier form.
 func (c *Differences) elsewhere(is, was *component.Rendered) {
 	switch {
 	case was == nil:
@@ -196,7 +197,7 @@ func (c *Differences) add(name string, change Change) {
 	}
 }
 
-// sortComponents puts components in the order in which they are deployed.
+// sortComponents sorts components in the order of deployment.
 func sortComponents(list []Component) {
 	slices.SortFunc(list, func(a, b Component) int {
 		return cmp.Or(cmp.Compare(component.Place(a.Name), component.Place(b.Name)), cmp.Compare(a.Name, b.Name))
@@ -204,7 +205,7 @@ func sortComponents(list []Component) {
 }
 
 // Counted returns the components with the number of nodes on which a rollout replaces their
-// pods, and those whose pods are replaced though their templates do not change.
+// pods, including components whose pods are replaced without a change of their template.
 func (c *Differences) Counted(told *Rollout, cut *daemonset.Cut) []Component {
 	nodes, outdated := map[string]int{}, map[string]bool{}
 	for i := range told.Nodes {
@@ -225,7 +226,7 @@ func (c *Differences) Counted(told *Rollout, cut *daemonset.Cut) []Component {
 	}
 	for name, n := range nodes {
 		change := Restart
-		if outdated[name] { // what an upgrade before has left to do
+		if outdated[name] { // left to do from an earlier upgrade
 			change = Upgrade
 		}
 		list = append(list, Component{Name: name, Change: change, Nodes: n})
@@ -237,8 +238,8 @@ func (c *Differences) Counted(told *Rollout, cut *daemonset.Cut) []Component {
 	return list
 }
 
-// Foresee returns the members as they would be, with these upgrade annotations; nil: those
-// that they have.
+// Foresee returns the members after the change, with the given upgrade annotations, or with
+// their own if nil.
 func (c *Differences) Foresee(members []observed.Member, annotations map[string]string) []observed.Member {
 	var next []observed.Member
 	for _, m := range members {
@@ -249,7 +250,7 @@ func (c *Differences) Foresee(members []observed.Member, annotations map[string]
 	return next
 }
 
-// notThere stands for the hash of a revision that is not there yet.
+// notThere stands for the hash of a revision that does not exist yet.
 const notThere = "preview"
 
 func (c *Differences) foresee(m observed.Member, annotations map[string]string) observed.Member {
@@ -269,7 +270,7 @@ func (c *Differences) foresee(m observed.Member, annotations map[string]string) 
 	return m
 }
 
-// rendered are the components of a gr with a spec, by name.
+// rendered renders a gr with another spec, and returns its components by name.
 func rendered(gr *topsv1.GcuResource, spec *topsv1.GcuResourceSpec) (map[string]*component.Rendered, error) {
 	with := gr.DeepCopy()
 	with.Spec = *spec
@@ -284,8 +285,8 @@ func rendered(gr *topsv1.GcuResource, spec *topsv1.GcuResourceSpec) (map[string]
 	return byName, nil
 }
 
-// templateOf is what a spec makes the pods of a component from, nil when it does not
-// ask for it.
+// templateOf returns the pod template of a component in a spec, nil if the spec lacks it or
+// it does not run on every node.
 func templateOf(gr *topsv1.GcuResource, spec *topsv1.GcuResourceSpec, name string) (*corev1.PodTemplateSpec, error) {
 	all, err := rendered(gr, spec)
 	if err != nil || all[name] == nil || all[name].PerNode == nil {
@@ -294,7 +295,7 @@ func templateOf(gr *topsv1.GcuResource, spec *topsv1.GcuResourceSpec, name strin
 	return &all[name].PerNode.Spec.Template, nil
 }
 
-// podTemplates are those of the workloads of a component.
+// podTemplates returns the templates of a component's workloads.
 func podTemplates(r *component.Rendered) map[component.Ref]any {
 	templates := map[component.Ref]any{}
 	for _, d := range r.Objects {
@@ -305,7 +306,7 @@ func podTemplates(r *component.Rendered) map[component.Ref]any {
 	return templates
 }
 
-// images are those of containers of the same name that differ.
+// images returns the changed images, by container name.
 func images(from, to *corev1.PodTemplateSpec) []Image {
 	if from == nil {
 		return nil

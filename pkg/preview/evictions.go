@@ -17,8 +17,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Drains are the policies under which nodes are drained, by name; nil for a rollout that
-// drains none. The policy is that of the group, nil for none.
+// Drains returns the eviction policies of the nodes that are drained, by name; nil if none
+// is. policy is that of the group, or nil.
 func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]eviction.Policy, error) {
 	var spec *topsv1.DrainPolicy
 	if policy != nil {
@@ -45,8 +45,8 @@ func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]eviction.Poli
 	return drains, nil
 }
 
-// Evict says of nodes that are drained which pods leave and what holds others. The pods
-// are those that the drains are about, by node.
+// Evict adds which pods leave the drained nodes and what blocks the others. pods are those
+// that the drains consider, by node.
 func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]eviction.Pod, budgets []policyv1.PodDisruptionBudget, now time.Time) {
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
@@ -56,8 +56,8 @@ func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]evi
 	}
 }
 
-// evicted tells which pods leave a node that is drained, and what holds the others, or
-// them: a budget that allows no eviction now.
+// evicted returns which pods leave a drained node, and what blocks pods: the policy, or a
+// budget that allows no eviction now.
 func evicted(pods []eviction.Pod, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
 	evict, r := eviction.Decide(eviction.Facts{NodeReady: true, Pods: pods}, policy, nil, now, now)
 	var parts []string
@@ -83,7 +83,7 @@ func evicted(pods []eviction.Pod, policy eviction.Policy, now time.Time, budgets
 	return leave, strings.Join(parts, "; ")
 }
 
-// refusing returns a budget that lets a pod not go now, "" for none.
+// refusing returns a budget that does not allow the eviction of a pod now, or "".
 func refusing(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
 	for i := range budgets {
 		b := &budgets[i]

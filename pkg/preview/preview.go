@@ -4,21 +4,21 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Question is what is asked.
+// Question is an upgrade to predict.
 type Question struct {
-	// Present is the gr as it is, and Wanted as it would be: its spec and its upgrade
-	// annotations count. With the same in both it is what is still to be done.
+	// Present is the current gr, Wanted the upgraded one: its spec and its upgrade
+	// annotations count. If they are equal, the preview is what is left to do.
 	Present, Wanted *topsv1.GcuResource
-	// Approved: every wave counts as approved.
+	// Approved treats every wave as approved.
 	Approved bool
 }
 
-// Preview is what an upgrade is going to do when nothing fails.
+// Preview is what an upgrade will do if nothing fails.
 type Preview struct {
 	GcuResource string `json:"gcuResource"`
-	// Only is what it is limited to, as annotation upgrade-only has it; "" for everything.
+	// Only is its limit, as in annotation upgrade-only; "" for none.
 	Only string `json:"only,omitempty"`
-	// Components of which something changes, in the order in which they are deployed.
+	// Components that change, in the order of deployment.
 	Components []Component `json:"components"`
 	Rollout
 }

@@ -15,42 +15,42 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Rollout is what is done node by node when nothing fails.
+// Rollout is what happens node by node if nothing fails.
 type Rollout struct {
-	// Blocked says why nothing at all would be replaced, "" when that is not so.
+	// Blocked is why nothing would be replaced, or "".
 	Blocked string `json:"blocked,omitempty"`
 	// Limit is how many nodes may be unavailable at once.
 	Limit int `json:"maxUnavailable"`
-	// Total is how many nodes there are that run components of the gr.
+	// Total is the number of nodes that run components of the gr.
 	Total int `json:"total"`
 	// Nodes that are upgraded, in the order of their starts.
 	Nodes []Node `json:"nodes"`
-	// InFlight are nodes that were started before, by name; they are not among the others.
+	// InFlight are nodes that have been started already, by name; they are not in Nodes.
 	InFlight []string `json:"inFlight,omitempty"`
-	// Left are the nodes that are not, and why, by name.
+	// Left are the nodes that are not upgraded, and why, by name.
 	Left []LeftNode `json:"left,omitempty"`
-	// Seconds it takes at the usual pace; 0 when that is not known.
+	// Seconds is its duration at the usual pace; 0 if unknown.
 	Seconds int64 `json:"seconds,omitempty"`
 	// Plan has the tasks, in batches of nodes that start together.
 	Plan upgradeplan.Mission `json:"plan"`
 }
 
-// Node is what is done to a node.
+// Node is what happens on a node.
 type Node struct {
 	Name string `json:"name"`
-	// Wave of the policy, "" for none.
+	// Wave of the policy, or "".
 	Wave string `json:"wave,omitempty"`
-	// AfterSeconds is when it starts; where the usual pace is not known every node
-	// counts as one second.
+	// AfterSeconds is when it starts; if the usual pace is unknown, every node counts as
+	// one second.
 	AfterSeconds int64 `json:"afterSeconds"`
-	// Disruption is the worst that is done to it.
+	// Disruption is the most severe one on the node.
 	Disruption upgradeplan.Disruption `json:"disruption"`
-	// Replaces are the components that get a new pod, in the order in which they do.
+	// Replaces are the components that get a new pod, in that order.
 	Replaces []string `json:"replaces"`
-	// Upgrades are those of them that have another revision than their newest.
+	// Upgrades are those of them that are not at their newest revision.
 	Upgrades []string `json:"upgrades"`
-	// Evicts are the pods that leave it, as namespace/name, and Holds says what keeps
-	// one from leaving.
+	// Evicts are the pods that leave it, as namespace/name, and Holds is what blocks pods
+	// from leaving.
 	Evicts []string `json:"evicts,omitempty"`
 	Holds  string   `json:"holds,omitempty"`
 }
@@ -62,13 +62,13 @@ type LeftNode struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Nothing is a rollout that does nothing, blocked by a reason or because there is nothing
-// to do.
+// Nothing returns a rollout without nodes, blocked for a reason or, with "", because there
+// is nothing to do.
 func Nothing(blocked string) *Rollout {
 	return &Rollout{Nodes: []Node{}, Plan: upgradeplan.Mission{}, Blocked: blocked}
 }
 
-// Blocked says why nothing at all would be replaced, "" when that is not so.
+// Blocked returns why nothing would be replaced, or "".
 func Blocked(in *rollout.Input) string {
 	switch {
 	case in.Blocked != nil:
@@ -79,9 +79,9 @@ func Blocked(in *rollout.Input) string {
 	return ""
 }
 
-// RolloutOf plays the rollout of a group from its nodes, by name, with the decisions of
-// the rollout. Who leaves a node that is drained is not in it. With approved every wave
-// counts as approved.
+// RolloutOf simulates the rollout of a group from its nodes, by name, with the decisions of
+// the rollout itself. It does not include evictions, which Evict adds. approved treats
+// every wave as approved.
 func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.Node, book *upgradeplan.Book, approved bool) (*Rollout, error) {
 	if approved {
 		in.Policy.Approved = map[string]bool{}
@@ -104,14 +104,15 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 	r.Total = len(in.Nodes)
 	r.Limit, r.Seconds, r.InFlight = outlook.Limit, int64(outlook.Took/time.Second), outlook.InFlight
 	for _, v := range outlook.Left {
-		// What is approved is a wave of a revision, which may not be there yet.
+		// The message names a wave of a revision that may not exist yet: leave out the
+		// revision.
 		words := strings.ReplaceAll(v.Message, " "+in.Revision+"/", " wave ")
 		r.Left = append(r.Left, LeftNode{Name: v.Node, Reason: string(v.Reason), Message: words})
 	}
 	return r, r.describe(s, &in, book, outlook.Steps, nodes)
 }
 
-// describe adds the tasks of each node.
+// describe adds the nodes in the order of their starts, and their tasks.
 func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradeplan.Book, steps []rollout.Step, nodes map[string]*observed.Node) error {
 	var plans []upgradeplan.Node
 	var batches [][]string
@@ -146,7 +147,7 @@ func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradepl
 	return nil
 }
 
-// replacedBy are the components that a plan replaces, by node, in order.
+// replacedBy returns the components that a plan replaces, by node, in order.
 func replacedBy(plan upgradeplan.Mission) map[string][]string {
 	replaces := map[string][]string{}
 	for t := range plan.All() {
@@ -157,7 +158,7 @@ func replacedBy(plan upgradeplan.Mission) map[string][]string {
 	return replaces
 }
 
-// unknownToBook are the components of a node that are replaced without a task.
+// unknownToBook returns the components of a node that are replaced without a task.
 func unknownToBook(s *observed.State, in *rollout.Input, book *upgradeplan.Book, node *rollout.Node) []string {
 	var names []string
 	for i := range node.Pods {
@@ -169,8 +170,8 @@ func unknownToBook(s *observed.State, in *rollout.Input, book *upgradeplan.Book,
 	return names
 }
 
-// stopsContainers reports whether the container runtime of a node would be restarted for
-// a toolkit, and all containers with it.
+// stopsContainers reports whether a toolkit upgrade would restart the container runtime of
+// a node in a way that stops all containers.
 func stopsContainers(upgrade *topsv1.NodeUpgrade) bool {
 	return upgrade != nil && upgrade.Status.Host != nil && operation.StopsContainers(upgrade.Status.Host.Runtime, "")
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// asking counts what the API server is asked about callers.
+// asking counts the reviews of callers that the API server gets.
 type asking struct {
 	client.Client
 	tokens, rights atomic.Int64
@@ -45,7 +45,7 @@ func (a *asking) Create(ctx context.Context, o client.Object, options ...client.
 	return a.Client.Create(ctx, o, options...)
 }
 
-// tokenOf makes a ServiceAccount that may use verbs on gcuresources, and returns a token of it.
+// tokenOf creates a ServiceAccount with verbs on gcuresources, and returns a token of it.
 func (d *testServer) tokenOf(name string, verbs ...string) string {
 	d.t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -121,7 +121,7 @@ func TestModeToken(t *testing.T) {
 	}
 }
 
-// signedAgain returns a token with a claim changed, signed as the API server does.
+// signedAgain returns a token with a changed claim, signed like the API server does.
 func (d *testServer) signedAgain(token string, change func(claims map[string]any)) string {
 	d.t.Helper()
 	parts := strings.Split(token, ".")
@@ -162,7 +162,7 @@ func TestTokensThatAreNotMeantForUsAreRefused(t *testing.T) {
 	}
 	d.must(d.admin.Delete(context.Background(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "visitor"}}))
 	clk.Step(rightTTL + 1)
-	d.until(func() string { // the API server's RBAC follows a cache, ours begins anew
+	d.until(func() string { // the API server's RBAC follows a cache; ours expires
 		clk.Step(rightTTL + 1)
 		if got := status(token); got != http.StatusForbidden {
 			return fmt.Sprintf("a right that was taken away: %d", got)
@@ -179,7 +179,7 @@ func TestTokensThatAreNotMeantForUsAreRefused(t *testing.T) {
 	})
 }
 
-// A person who is logged in twice, with different scopes, is asked about twice.
+// One user with two logins of different scopes is authorized separately for each.
 func TestARightIsThatOfTheWholeUser(t *testing.T) {
 	asked := &answering{}
 	access := NewTokenAccess(asked, clock.RealClock{})
@@ -199,7 +199,7 @@ func TestARightIsThatOfTheWholeUser(t *testing.T) {
 	}
 }
 
-// answering allows everything, and counts.
+// answering allows everything, and counts its calls.
 type answering struct {
 	client.Client
 	times int

@@ -29,7 +29,7 @@ func TestALargeBlueprintIsNotRead(t *testing.T) {
 	}
 }
 
-// written is a file that somebody writes while it is read.
+// written is a file that is written while it is read.
 type written struct {
 	fs.File
 	write func()
@@ -113,7 +113,7 @@ func TestContractBlueprintNames(t *testing.T) {
 	listener, err := net.Listen("unix", path("socket"))
 	d.must(err)
 	defer listener.Close()
-	if os.Getuid() == 0 { // a device of its own needs root; zero above is one all the same
+	if os.Getuid() == 0 { // creating a device needs root; zero above is a device too
 		d.must(syscall.Mknod(path("device"), syscall.S_IFCHR|0o644, 1<<8|5))
 	}
 
@@ -143,7 +143,7 @@ func TestContractBlueprintNames(t *testing.T) {
 	})
 }
 
-// quoted is a JSON string.
+// quoted returns a JSON string.
 func quoted(text string) string {
 	return strings.ReplaceAll(fmt.Sprintf("%q", text), `\x00`, `\u0000`)
 }

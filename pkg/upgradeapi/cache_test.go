@@ -14,7 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// silent is a cache that a test can stop from following.
+// silent is a cache that a test can stop from following the API server.
 type silent struct {
 	client.Reader
 	old map[string]*topsv1.GcuResource
@@ -28,7 +28,7 @@ func (s *silent) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	return s.Reader.Get(ctx, key, o, options...)
 }
 
-// newCache returns a cache of the API server that follows it.
+// newCache returns a cache that follows the API server.
 func newCache(t *testing.T) cache.Cache {
 	t.Helper()
 	c, err := cache.New(apiserver.Shared(t).As(apiserver.Admin), cache.Options{Scheme: apiserver.Shared(t).Scheme, DefaultTransform: cache.TransformStripManagedFields()})
@@ -57,7 +57,7 @@ func TestTheCacheShowsWhatTheAPIServerSends(t *testing.T) {
 		want := live.send(http.MethodGet, path, "")
 		same := func() string { return cmp.Diff(want.body, cached.send(http.MethodGet, path, "").body) }
 		cached.until(same)
-		if diff := same(); diff != "" { // what is kept of the first answer
+		if diff := same(); diff != "" { // served from the encoded first response
 			t.Errorf("a second time: %s", diff)
 		}
 	}
@@ -67,7 +67,7 @@ func TestTheCacheShowsWhatTheAPIServerSends(t *testing.T) {
 	changed := live.send(http.MethodGet, "/gum/v1/gr/shown", "")
 	cached.until(func() string { return cmp.Diff(changed.body, cached.send(http.MethodGet, "/gum/v1/gr/shown", "").body) })
 	asked := cached.api.cluster.Client
-	cached.api.cluster.Client = nil // whoever asks it now, ends the test
+	cached.api.cluster.Client = nil // a call past the cache would end the test
 	cached.succeeds(http.MethodGet, "/gum/v1/gr/shown", "")
 	cached.succeeds(http.MethodGet, "/gum/v1/gr/shown/resource/driver", "")
 	cached.api.cluster.Client = asked
@@ -83,7 +83,7 @@ func TestWhoWritesReadsWhatWasWritten(t *testing.T) {
 	}
 	asked := d.api.cluster.Client
 	d.succeeds(http.MethodPut, "/gum/v1/gr/lagging?dryRun=true", `{"spec": {}}`)
-	d.api.cluster.Client = nil // a dry run writes nothing: the cache will do
+	d.api.cluster.Client = nil // a dry run does not disable the cache
 	d.succeeds(http.MethodGet, "/gum/v1/gr/lagging", "")
 	d.api.cluster.Client = asked
 	d.succeeds(http.MethodPut, "/gum/v1/gr/lagging", `{"spec": {"driver": {"version": "2"}}}`)

@@ -24,7 +24,7 @@ func TestContractDelete(t *testing.T) {
 			if now := d.gr(name); now == nil || now.DeletionTimestamp == nil {
 				t.Errorf("%q: got %+v", body, now)
 			}
-			d.succeeds(http.MethodDelete, "/gum/v1/gr/"+name+"/", body) // asked again
+			d.succeeds(http.MethodDelete, "/gum/v1/gr/"+name+"/", body) // repeated
 			d.letGo(name)
 			d.fails(http.MethodGet, "/gum/v1/gr/"+name, "", http.StatusNotFound, fmt.Sprintf("gcuresources.topsops.enflame.com %q not found", name))
 		}
@@ -74,7 +74,7 @@ func TestTheCallerOfAForegroundDeletionMayGoAway(t *testing.T) {
 	if got := <-later; !errors.Is(got.err, context.Canceled) {
 		t.Errorf("got %+v", got)
 	}
-	d.until(func() string { // the wait is over, so its place is free
+	d.until(func() string { // the wait has ended and freed its place
 		if n := len(d.api.deletions.waits); n > 0 {
 			return fmt.Sprintf("%d wait", n)
 		}
@@ -85,7 +85,7 @@ func TestTheCallerOfAForegroundDeletionMayGoAway(t *testing.T) {
 	}
 }
 
-// The bounds for those who send slowly are not for those who wait.
+// The timeouts for slow senders do not apply to callers that wait.
 func TestAForegroundDeletionMayTakeLongerThanARequest(t *testing.T) {
 	d := newTestServer(t)
 	const bound = 100 * time.Millisecond
@@ -93,7 +93,7 @@ func TestAForegroundDeletionMayTakeLongerThanARequest(t *testing.T) {
 	d.create("lasting")
 	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/lasting", `{"policy": "foreground"}`)
 	d.goes("lasting")
-	// Who began later and sends half a body is hung up on: the bound has passed.
+	// The timeout disconnects a caller that connected later and sent half a body.
 	slow, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
 	d.must(err)
 	defer slow.Close()
@@ -120,7 +120,7 @@ func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
 	if got := d.after(later); got.status != http.StatusServiceUnavailable || !strings.Contains(got.Error, "the deletion of waiting goes on") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
-	next := newTestServer(t) // the manager is back, and the caller asks again
+	next := newTestServer(t) // a new manager process, and the caller repeats the request
 	later = next.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/waiting", `{"policy": "foreground"}`)
 	next.letGo("waiting")
 	if got := next.after(later); got.status != http.StatusOK && got.status != http.StatusNotFound {

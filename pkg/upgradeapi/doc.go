@@ -1,12 +1,11 @@
-// Package upgradeapi is the REST API of gcu-upgrade-manager, served by the
-// manager on port 32765 (contract section 2.6): it lists, shows, upgrades and
-// deletes GcuResources for people who have curl and no kubectl.
+// Package upgradeapi is the REST API of gcu-upgrade-manager, served by the manager on port
+// 32765 (contract section 2.6): it lists, shows, upgrades and deletes GcuResources for
+// users with curl but without kubectl.
 //
-// Every request is one read or one write of the cluster, as far as it can be.
-// An upgrade in place is a new spec: the operator rolls it. The one thing that
-// takes several writes, an upgrade that deletes a gr and creates it again, is
-// stored before the first of them, and finished by the leader whatever happens
-// to the process that accepted it:
+// Most requests are one read or one write of the cluster. An upgrade in place writes a new
+// spec, which the operator rolls out. Only an upgrade that deletes a gr and creates it
+// again takes several writes: it is stored before the first of them, and the leader
+// completes it even if the process that accepted it dies:
 //
 //	PUT mode recreate          ConfigMap                gr              Recreator, on the leader
 //	    | check by a dry run       |                     |                    |
@@ -19,62 +18,64 @@
 //	                                                     | Running            |
 //	                               |<------------- delete --------------------|
 //
-// What comes next is read from facts at each look (package recreation). Until the new
-// gr was created nothing else may change the gr: 409.
+// The next step is derived from the state of the cluster each time (package recreation).
+// Until the new gr is created, other changes of the gr are rejected with 409.
 //
-// What an upgrade is limited to is said anew by each: in the request, or in the blueprint's
-// annotation upgrade-only; absent means all. A plan is made by the Planner, which decides
-// with what the rollout decides with.
+// Each upgrade states its own limit, in the request or in the blueprint's annotation
+// upgrade-only; without one it includes everything. The Planner makes plans with the
+// decisions of the rollout itself.
 //
-// A gr and its DaemonSets are shown from the manager's cache, so that many readers
-// cost the API server nothing; past it what the cache lacks, and for a while what
-// was written here. Everything that decides reads from the API server.
+// A gr and its DaemonSets are served from the manager's cache, so that many readers do not
+// load the API server. Objects that the cache lacks, and for a while those written here,
+// are read from the API server, and so is everything on which a decision depends.
 //
 // # Routes
 //
-// All under /gum/v1, with or without a slash at the end. {kind} is driver, toolkit,
-// plugin (or devicePlugin), exporter or gfd.
+// All under /gum/v1, with an optional trailing slash. {kind} is driver, toolkit, plugin (or
+// devicePlugin), exporter or gfd.
 //
 //	GET    /gr                       List      all grs
 //	GET    /gr/{name}                Get       the gr
 //	GET    /gr/{name}/resource/{kind} Get      the DaemonSet of a component
 //	GET    /gr/{name}/rollout        Get       the DaemonRollout
-//	GET    /gr/{name}/revisions      List      the specs that are kept, the newest first
-//	GET    /gr/{name}/plan           Plan      what is still to be done; ?file=&nodes=&components=&all=&approved=: an upgrade
+//	GET    /gr/{name}/revisions      List      the kept specs, newest first
+//	GET    /gr/{name}/plan           Plan      what is left to do; with ?file=&nodes=&components=&all=&approved=: an upgrade
 //	POST   /gr/{name}/plan           Plan      what a PUT with this body would do
 //	PUT    /gr/{name}                Upgrade   {"file": "gr.json"} or {"spec": {...}}, "mode": inPlace or recreate,
-//	                                           "nodes", "components": [...] or "all": what it is limited to
+//	                                           "nodes", "components": [...] or "all": the limit of the upgrade
 //	DELETE /gr/{name}                Delete    {"policy": background or foreground}
 //	POST   /gr/{name}/rollback       Rollback  {"to": "previous" or a revision}
 //	POST   /gr/{name}/pause          Pause
-//	POST   /gr/{name}/resume         Resume    a pause is over, the failures of a halt are cleared
-//	GET    /openapi.yaml             this API, for programs
+//	POST   /gr/{name}/resume         Resume    removes a pause, clears the failures of a halt
+//	GET    /openapi.yaml             the OpenAPI document
 //
-// ?dryRun=true on what changes something: the API server checks and stores nothing.
-// Every answer but the last is an envelope (envelope.go):
+// With ?dryRun=true, the API server validates a change without storing it. Every response
+// but the OpenAPI document is an envelope (envelope.go):
 //
 //	{"operation": ..., "result": "Success", "content": ...} or {..., "result": "Failed", "error": ...}
 //
-// 400 the request makes no sense · 401, 403 who calls, what they may do · 404 · 405 with Allow ·
-// 409 another upgrade, a rollback, a deletion or somebody else is at the gr · 413, 422 too large, refused by the API server ·
-// 429 too often · 500, 502, 503, 504 the API server or the manager has trouble.
+// 400 invalid request · 401, 403 not authenticated, not allowed · 404 · 405 with Allow ·
+// 409 another upgrade, a rollback, a deletion or a concurrent change of the gr · 413, 422
+// too large, rejected by the API server · 429 too many requests · 500, 502, 503, 504
+// failures of the API server or the manager.
 //
 // # Bounds
 //
-// Headers, bodies, connections and answers have timeouts and sizes (server.go); each
-// caller has a rate (ratelimit.go); a blueprint is a regular file of at most 1 MiB in one
-// directory (blueprintdir.go), without YAML aliases and unknown fields (package request).
+// Headers, bodies, connections and responses have timeouts and size limits (server.go);
+// each caller has a rate limit (ratelimit.go); a blueprint is a regular file of at most 1
+// MiB in one directory (blueprintdir.go), without YAML aliases and unknown fields (package
+// request).
 //
 // # Files
 //
 //	server.go, readyz.go                  port, TLS, readiness: the port is open, and grs are served
-//	routes.go, api.go                     the paths, and what answers them
-//	serve.go, envelope.go                 what each request goes through, and its answer
-//	read.go, plan.go, upgrade.go,         what each route does; package request decides what is
-//	delete.go, rolloutcontrol.go          made of a gr, and what is refused
-//	resolve.go, query.go, blueprintdir.go what an upgrade is about: the gr, its blueprint, its limit
-//	recreator.go                          finishes what was accepted, step by step as package recreation says
-//	access.go, ratelimit.go               who may call, how often
+//	routes.go, api.go                     the paths and their handlers
+//	serve.go, envelope.go                 what all requests share, and the response
+//	read.go, plan.go, upgrade.go,         the handlers; package request decides what a change
+//	delete.go, rolloutcontrol.go          makes of a gr, and what is refused
+//	resolve.go, query.go, blueprintdir.go the input of an upgrade: the gr, its blueprint, its limit
+//	recreator.go                          completes accepted upgrades, by the steps of package recreation
+//	access.go, ratelimit.go               authentication, authorization, rate limits
 //	cluster.go, cache.go                  the API server, and the manager's cache
-//	call.go, kinds.go                     a request as the routes get it, and the kinds
+//	call.go, kinds.go                     a request as handlers get it, and the kinds
 package upgradeapi

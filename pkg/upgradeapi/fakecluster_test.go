@@ -17,20 +17,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// fakeCluster plays an API server that has one gr, named gr, and tells what it is asked
-// to write.
+// fakeCluster simulates an API server with one gr, named gr, and records writes.
 type fakeCluster struct {
 	client.Client
-	// asked are the writes, stored how many of them were no dry runs.
+	// asked are the writes; stored counts those that were no dry runs.
 	asked  []string
 	stored int
 	// annotations of the gr, recreation its ConfigMap.
 	annotations map[string]string
 	recreation  *corev1.ConfigMap
-	// refuses is the answer to a gr that is to be created; onDelete is called before one is deleted.
+	// refuses is the error for the creation of a gr; onDelete is called before a deletion.
 	refuses  error
 	onDelete func()
-	// authenticated is what is said of every token.
+	// authenticated is the result for every token.
 	authenticated bool
 }
 
@@ -98,7 +97,7 @@ func (s *fakeCluster) write(dryRun []string, what string) {
 	s.asked = append(s.asked, what)
 }
 
-// answerOf answers one request with a fakeCluster behind it.
+// answerOf serves one request with a fakeCluster.
 func answerOf(s *fakeCluster, r *http.Request, change ...func(*Options)) (*httptest.ResponseRecorder, *API) {
 	o := Options{Client: s, Namespace: namespace, Blueprints: "/nowhere", Clock: clock.RealClock{}, Log: logr.Discard()}
 	for _, alter := range change {
@@ -109,7 +108,7 @@ func answerOf(s *fakeCluster, r *http.Request, change ...func(*Options)) (*httpt
 	return w, api
 }
 
-// only lets everybody do one verb.
+// only allows everyone one verb.
 type only string
 
 func (only) Known(string) (authenticationv1.UserInfo, bool) { return authenticationv1.UserInfo{}, true }

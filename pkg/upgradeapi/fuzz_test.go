@@ -14,8 +14,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// FuzzRoutes: whatever is asked for is answered in an envelope, nobody is
-// redirected, and only what asks for a change makes one.
+// FuzzRoutes checks that every response is an envelope, none is a redirect, and only
+// requests for a change make one.
 func FuzzRoutes(f *testing.F) {
 	for _, path := range []string{"/", "/gum/v1/gr", "/gum/v1/gr/", "/gum/v1/gr/gr", "/gum/v1/gr/gr/?dryRun=true", "/gum/v1/gr/gr?dryRun=1", "/gum/v1/gr/%2e%2e", "/gum/v1/gr/../gr",
 		"/gum/v1/gr/gr/resource/driver", "/gum/v1/gr/gr/resource/%2fdriver", "/gum/v1/gr/gr/rollout", "/gum/v1/gr/gr/revisions/", "/gum/v1/gr/gr/rollback", "/gum/v1/gr/gr/pause",
@@ -59,8 +59,8 @@ func FuzzRoutes(f *testing.F) {
 	})
 }
 
-// FuzzBodies: whatever the body, only what openapi.yaml allows changes something,
-// and a specification does not get into the log.
+// FuzzBodies checks that only bodies that openapi.yaml allows change something, and that
+// specs are not logged.
 func FuzzBodies(f *testing.F) {
 	for _, body := range []string{"", "{}", "null", "[]", " \n", "\xff", `{"spec": {}}`, `{"spec": {}}{}`, `{"spec": {"driver": {"env": [{"name": "A", "value": "hunter2"}]}}, "mode": "recreate"}`,
 		`{"spec": {}, "spec": {}}`, `{"file": "gr.json"}`, `{"file": "../gr.json"}`, `{"file": "gr.json", "spec": null}`, `{"policy": "background"}`, `{"policy": "orphan"}`, `{"policy": null}`,
@@ -85,7 +85,7 @@ func FuzzBodies(f *testing.F) {
 		var fields map[string]any
 		readable := json.Unmarshal([]byte(body), &fields) == nil
 		if s.stored > 0 && strings.TrimSpace(body) != "" {
-			for key, value := range fields { // null is as if it were not there
+			for key, value := range fields { // null is the same as absent
 				if value == nil {
 					delete(fields, key)
 				}

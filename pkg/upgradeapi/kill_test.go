@@ -20,14 +20,14 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// mortal is the API server as a process sees it that dies at one of its writes:
-// before it is sent, or before its answer is read. Nothing gets through after that.
+// mortal is the API server as seen by a process that dies at one of its writes, before
+// sending it or before reading the response. Later calls do not get through.
 type mortal struct {
 	client.Client
 	mutex sync.Mutex
-	// last is the write at which the process dies; 0 is never.
+	// last is the write at which the process dies; 0 means never.
 	last int
-	// sent tells that this write gets through.
+	// sent is true if this write gets through.
 	sent   bool
 	writes int
 	dead   bool
@@ -53,7 +53,7 @@ func (m *mortal) write(stored bool, send func() error) error {
 	}
 	m.dead = true
 	if m.sent {
-		_ = send() // its answer is lost
+		_ = send() // its response is lost
 	}
 	return errDead
 }
@@ -86,7 +86,7 @@ func (m *mortal) Patch(ctx context.Context, o client.Object, patch client.Patch,
 	return m.write(isStored(applied.DryRun), func() error { return m.Client.Patch(ctx, o, patch, options...) })
 }
 
-// finish plays the operator and the leader until nothing is left to do.
+// finish plays the operator and the leader until there is nothing left to do.
 func (d *testServer) finish(leader *Recreator, name string, m *mortal) {
 	d.t.Helper()
 	for range 20 {
@@ -113,8 +113,8 @@ func (d *testServer) finish(leader *Recreator, name string, m *mortal) {
 	}
 }
 
-// Whatever write a manager dies at, before or after it gets through: an upgrade
-// or a deletion is done in the end, or was never begun.
+// A manager may die at any write, before or after it gets through: an upgrade or a deletion
+// is either completed or never started.
 func TestAManagerThatDiesLosesNothing(t *testing.T) {
 	stories := []struct {
 		name, method, body string
@@ -127,7 +127,7 @@ func TestAManagerThatDiesLosesNothing(t *testing.T) {
 	}
 	for i, story := range stories {
 		for last := 0; last <= story.writes; last++ {
-			for _, sent := range []bool{false, true}[:min(last+1, 2)] { // it lives once
+			for _, sent := range []bool{false, true}[:min(last+1, 2)] { // once if it never dies
 				t.Run(fmt.Sprintf("%s, dead at write %d, which got through: %t", story.name, last, sent), func(t *testing.T) {
 					m := &mortal{Client: apiserver.Shared(t).Client(t, apiserver.Operator), last: last, sent: sent}
 					d := newTestServer(t, func(o *Options) { o.Client = m })
@@ -161,7 +161,7 @@ func TestAManagerThatDiesLosesNothing(t *testing.T) {
 	}
 }
 
-// ends checks what became of a gr.
+// ends checks the outcome for a gr.
 func (d *testServer) ends(method, story string, old *topsv1.GcuResource, begun bool) {
 	d.t.Helper()
 	now := d.gr(old.Name)
@@ -181,8 +181,8 @@ func (d *testServer) ends(method, story string, old *topsv1.GcuResource, begun b
 	}
 }
 
-// TestTheNextLeaderFinishesWhatWasAccepted has a real manager start after the
-// one that accepted an upgrade died.
+// TestTheNextLeaderFinishesWhatWasAccepted starts a real manager after the one that
+// accepted an upgrade died.
 func TestTheNextLeaderFinishesWhatWasAccepted(t *testing.T) {
 	d := newTestServer(t)
 	d.create("inherited")
@@ -227,7 +227,7 @@ func TestTwoUpgradesAtOnce(t *testing.T) {
 	}
 }
 
-// meeting lets the first two reads of grs go on together.
+// meeting holds the first read of a gr until there is a second one.
 type meeting struct {
 	client.Client
 	both  *sync.WaitGroup
@@ -251,7 +251,7 @@ func (m *meeting) Get(ctx context.Context, key client.ObjectKey, o client.Object
 	return err
 }
 
-// A status that the operator writes meanwhile does not refuse an upgrade.
+// A concurrent status write by the operator does not make an upgrade fail.
 func TestAnUpgradeAndAStatusAtOnce(t *testing.T) {
 	var once sync.Once
 	var d *testServer
@@ -265,8 +265,8 @@ func TestAnUpgradeAndAStatusAtOnce(t *testing.T) {
 	}
 }
 
-// A deletion does not succeed when an upgrade that creates the gr again was
-// accepted after it had looked.
+// A deletion fails if an upgrade that recreates the gr is accepted after the deletion
+// checked for one.
 func TestADeletionAndARecreationAtOnce(t *testing.T) {
 	other := newTestServer(t)
 	d := newTestServer(t, func(o *Options) {
@@ -280,7 +280,7 @@ func TestADeletionAndARecreationAtOnce(t *testing.T) {
 	d.ends(http.MethodPut, "upgrade by recreation", old, true)
 }
 
-// The manager dies between the two writes of a resume: asked again, it does the rest.
+// The manager dies between the two writes of a resume; a repeated request completes it.
 func TestAResumeThatWasCutShortIsDoneWhenAskedAgain(t *testing.T) {
 	for last := 1; last <= 2; last++ {
 		for _, sent := range []bool{false, true} {
@@ -304,7 +304,7 @@ func TestAResumeThatWasCutShortIsDoneWhenAskedAgain(t *testing.T) {
 	}
 }
 
-// The manager dies while an upgrade takes the place of one that is watched.
+// The manager dies while an upgrade replaces one that is still watched.
 func TestARecreationThatReplacesAWatchedOneLosesNothing(t *testing.T) {
 	for last := 1; last <= 6; last++ {
 		for _, sent := range []bool{false, true} {
@@ -322,7 +322,7 @@ func TestARecreationThatReplacesAWatchedOneLosesNothing(t *testing.T) {
 			if !m.isDead() {
 				t.Fatalf("the story has no write %d", last)
 			}
-			begun := last > 2 || last == 2 && sent // the first write takes the watched one away
+			begun := last > 2 || last == 2 && sent // the first write removes the watched one
 			if !begun {
 				d.runs(name)
 			}
@@ -338,7 +338,7 @@ func TestARecreationThatReplacesAWatchedOneLosesNothing(t *testing.T) {
 	}
 }
 
-// between does something before each patch and deletion.
+// between runs a function before each patch and deletion.
 type between struct {
 	client.Client
 	do func()

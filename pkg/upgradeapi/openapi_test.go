@@ -13,7 +13,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 )
 
-// openAPI reads the document, which has to be a valid one.
+// openAPI reads and validates the document.
 func (d *testServer) openAPI() {
 	d.t.Helper()
 	var err error
@@ -28,8 +28,8 @@ func (d *testServer) openAPI() {
 	}
 }
 
-// validate holds request and answer against the OpenAPI document: the answer
-// always, the request when it was accepted.
+// validate checks a response, and its request if it was accepted, against the OpenAPI
+// document.
 func (d *testServer) validate(request *http.Request, response *http.Response, body []byte) {
 	d.t.Helper()
 	asked := request.Clone(context.Background())
@@ -62,7 +62,7 @@ func (d *testServer) validate(request *http.Request, response *http.Response, bo
 	}
 	header := response.Header.Clone()
 	if strings.HasSuffix(asked.URL.Path, ".yaml") {
-		return // it is the document itself
+		return // this is the document itself
 	}
 	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{RequestValidationInput: input,
 		Status: response.StatusCode, Header: header, Body: io.NopCloser(bytes.NewReader(body))})

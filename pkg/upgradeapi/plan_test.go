@@ -14,14 +14,14 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// planner plans as the manager does.
+// planner plans like the manager.
 type planner struct{ inquiry.Asker }
 
 func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, error) {
 	return p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
 }
 
-// planning gives an API a planner with the rights of the operator.
+// planning gives an API a planner with the permissions of the operator.
 func planning(t *testing.T) func(*Options) {
 	return func(o *Options) {
 		c := apiserver.Shared(t).Client(t, apiserver.Operator)
@@ -29,7 +29,7 @@ func planning(t *testing.T) func(*Options) {
 	}
 }
 
-// foretold is a planner that always says the same.
+// foretold is a planner with a fixed result.
 type foretold struct {
 	planner
 	says *preview.Preview
@@ -39,7 +39,7 @@ func (f foretold) Plan(context.Context, *topsv1.GcuResource, *topsv1.GcuResource
 	return f.says, nil
 }
 
-// Every field that a plan may have is documented, and is where the document says.
+// Every field of a plan is documented, at its place in the document.
 func TestAPlanIsAsDocumented(t *testing.T) {
 	task := upgradeplan.Task{Host: "a", Target: "driver", Action: "replace"}
 	d := newTestServer(t, func(o *Options) {

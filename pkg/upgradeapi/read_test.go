@@ -117,7 +117,7 @@ func TestRolloutAndRevisions(t *testing.T) {
 	rollout := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "watched"},
 		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: "watched"}}}
 	d.make(rollout)
-	for _, updated := range []int32{3, 5} { // what is shown is what is there now
+	for _, updated := range []int32{3, 5} { // responses show the current state
 		rollout.Status.Updated = updated
 		d.must(d.admin.Status().Update(context.Background(), rollout))
 		got := d.succeeds(http.MethodGet, "/gum/v1/gr/watched/rollout/", "")

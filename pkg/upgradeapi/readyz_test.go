@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// failing is an API server that answers every list with an error.
+// failing is an API server that fails every list.
 type failing struct {
 	client.Reader
 	err error

@@ -52,9 +52,8 @@ type Recreator struct {
 	polls map[types.UID]int
 }
 
-// SetupWithManager registers the controller, which runs on the leader. The
-// manager's cache holds the metadata of ConfigMaps. It returns an error when the
-// watch cannot be set up.
+// SetupWithManager registers the controller, which runs on the leader. The manager's cache
+// holds the metadata of ConfigMaps. It returns an error if the watch cannot be set up.
 func (r *Recreator) SetupWithManager(mgr ctrl.Manager) error {
 	ours := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return o.GetNamespace() == r.Namespace && o.GetLabels()[topsv1.LabelRecreation] != ""

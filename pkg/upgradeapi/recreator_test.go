@@ -22,7 +22,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 )
 
-// A gr that does not get Running is watched for so long, and is not touched.
+// A gr that does not become Running is watched until the deadline, and left unchanged.
 func TestAnUpgradeThatDoesNotRunIsWatchedForATime(t *testing.T) {
 	d := newTestServer(t)
 	d.create("stuck")
@@ -30,7 +30,7 @@ func TestAnUpgradeThatDoesNotRunIsWatchedForATime(t *testing.T) {
 	clk := testingclock.NewFakePassiveClock(accepted)
 	leader := d.leader(clk)
 	d.succeeds(http.MethodPut, "/gum/v1/gr/stuck", `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)
-	clk.SetTime(accepted.Add(24 * time.Hour)) // a node that is away holds the old gr for a day
+	clk.SetTime(accepted.Add(24 * time.Hour)) // an unreachable node keeps the old gr for a day
 	if again := d.pass(leader, "stuck"); again == 0 || !d.accepted("stuck") {
 		t.Fatal("the upgrade was given up, and the gr is lost")
 	}
@@ -47,12 +47,12 @@ func TestAnUpgradeThatDoesNotRunIsWatchedForATime(t *testing.T) {
 	}
 }
 
-// leader is what finishes the upgrades that a testServer accepted.
+// leader returns a Recreator for the upgrades that a testServer accepted.
 func (d *testServer) leader(clk clock.PassiveClock) *Recreator {
 	return &Recreator{Client: d.api.Client, Namespace: namespace, Log: d.api.Log, Clock: clk}
 }
 
-// pass makes the leader look at a gr once; it returns when it looks again.
+// pass makes the leader reconcile a gr once and returns the time until the next check.
 func (d *testServer) pass(r *Recreator, name string) time.Duration {
 	d.t.Helper()
 	result, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: recreation.Name(name)}})
@@ -60,7 +60,7 @@ func (d *testServer) pass(r *Recreator, name string) time.Duration {
 	return result.RequeueAfter
 }
 
-// accepted returns whether an upgrade of a gr is stored.
+// accepted reports whether an upgrade of a gr is stored.
 func (d *testServer) accepted(name string) bool {
 	d.t.Helper()
 	err := d.admin.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: recreation.Name(name)}, &corev1.ConfigMap{})
@@ -152,7 +152,7 @@ func TestAnUpgradeThatIsWatchedGivesWay(t *testing.T) {
 		}
 	}
 	recreate("2")
-	recreate("3") // though 2 never ran
+	recreate("3") // although 2 never became Running
 	d.succeeds(http.MethodPut, "/gum/v1/gr/again", `{"spec": {"driver": {"version": "4"}}}`)
 	d.succeeds(http.MethodDelete, "/gum/v1/gr/again", "")
 	if again := d.pass(leader, "again"); again != 0 || d.accepted("again") || d.gr("again") != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// raw sends bytes over a connection of their own and returns the answers to so
-// many requests.
+// raw sends bytes over a new connection and returns the given number of responses.
 func (d *testServer) raw(text string, answers int) []answer {
 	d.t.Helper()
 	connection, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))

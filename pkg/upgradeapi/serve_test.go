@@ -53,7 +53,7 @@ func TestContractLog(t *testing.T) {
 	})
 }
 
-// What a caller sends is one line of the log, and not more of it than needed.
+// Callers' input stays on one line of the log, and is shortened.
 func TestNobodyWritesLinesOfTheirOwn(t *testing.T) {
 	d := newTestServer(t)
 	const forged = "2022/10/20 03:33:48 INFO upgradeapi/serve.go:1 Answering request user=admin"

@@ -23,7 +23,7 @@ import (
 func TestModeNoneWarns(t *testing.T) {
 	const warning = " ERROR upgradeapi/server.go"
 	open := newTestServer(t)
-	open.succeeds(http.MethodGet, "/gum/v1/gr", "") // it serves, so it has said so
+	open.succeeds(http.MethodGet, "/gum/v1/gr", "") // serving, so the warning has been logged
 	if text := open.logged(); !strings.Contains(text, warning) || !strings.Contains(text, "anyone who can reach the port has full access") {
 		t.Errorf("got %s", text)
 	}
@@ -34,7 +34,7 @@ func TestModeNoneWarns(t *testing.T) {
 	}
 }
 
-// writeCertificate puts a certificate for a name, and its key, into a folder.
+// writeCertificate writes a certificate for a name, and its key, into a folder.
 func writeCertificate(t *testing.T, folder, name string) {
 	t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
@@ -56,7 +56,7 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	shows := func(name string) {
 		t.Helper()
 		d.until(func() string {
-			connection, err := tls.Dial("tcp", strings.TrimPrefix(d.url, "https://"), &tls.Config{InsecureSkipVerify: true}) // whose name it has is what is looked at
+			connection, err := tls.Dial("tcp", strings.TrimPrefix(d.url, "https://"), &tls.Config{InsecureSkipVerify: true}) // only the name is checked
 			d.must(err)
 			defer connection.Close()
 			if leaf := connection.ConnectionState().PeerCertificates[0]; leaf.VerifyHostname(name) != nil {
@@ -76,7 +76,8 @@ func TestTLS(t *testing.T) {
 	for dir, want := range map[string]string{"": "localhost", folder: "gum.example.com"} {
 		d := newTestServer(t)
 		d.serve(&Server{API: New(d.api.Options), TLS: true, CertDir: dir, Log: d.api.Log})
-		// Whose name it has is looked at, and that it is HTTP/1.1: the bounds of connections are those of requests.
+		// Check the name, and that it is HTTP/1.1: the limits of connections are then those
+		// of requests.
 		transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 		response, err := (&http.Client{Transport: transport}).Do(d.request(t.Context(), http.MethodGet, "/gum/v1/gr", ""))
 		d.must(err)
@@ -124,14 +125,14 @@ func callFake(t *testing.T, s *fakeCluster, server *Server, log logr.Logger, tex
 	return connection
 }
 
-// Who sends half a header, or half a body, is hung up on, and nothing is done.
+// A caller that sends half a header or half a body is disconnected, and nothing is changed.
 func TestASlowCallerIsNotWaitedFor(t *testing.T) {
 	for text, want := range map[string]string{
 		"DELETE /gum/v1/gr/gr HTTP/1.1\r\nHost: a\r\nX-Slow: ":                     "",
 		"DELETE /gum/v1/gr/gr HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{": "the body could not be read",
 	} {
 		t.Run(want, func(t *testing.T) {
-			t.Parallel() // a header has seconds
+			t.Parallel() // the header timeout is seconds
 			s := &fakeCluster{}
 			connection := callFake(t, s, &Server{ReadTimeout: 50 * time.Millisecond}, logr.Discard(), text)
 			if got, err := io.ReadAll(connection); err != nil || !strings.Contains(string(got), want) || len(s.asked) > 0 {
@@ -141,7 +142,7 @@ func TestASlowCallerIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Who does not read what was asked for is hung up on.
+// A caller that does not read the response is disconnected.
 func TestASlowReaderIsNotWaitedFor(t *testing.T) {
 	left := make(chan struct{})
 	once := sync.OnceFunc(func() { close(left) })

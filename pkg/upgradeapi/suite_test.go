@@ -37,7 +37,7 @@ import (
 
 const (
 	namespace = apiserver.Namespace
-	// patience is how long a test waits for what has to happen.
+	// patience is how long a test waits for an expected change.
 	patience = 20 * time.Second
 )
 
@@ -51,19 +51,19 @@ type testServer struct {
 	t     *testing.T
 	admin client.Client
 	api   *API
-	// server is the last one that was started.
+	// server is the last one started.
 	server *Server
-	// url of the server, blueprints is its directory.
+	// url is that of the server, blueprints its directory.
 	url, blueprints string
-	// log is the file it writes.
+	// log is its log file.
 	log string
-	// stop ends the server and returns how it ended.
+	// stop ends the server and returns its error.
 	stop func() error
 	book routers.Router
 	doc  *openapi3.T
 }
 
-// newTestServer serves an API, which change may alter, without authentication.
+// newTestServer serves an API without authentication, with options that change may alter.
 func newTestServer(t *testing.T, change ...func(*Options)) *testServer {
 	t.Helper()
 	d := &testServer{t: t, admin: apiserver.Shared(t).Client(t, apiserver.Admin), blueprints: t.TempDir(), log: filepath.Join(t.TempDir(), "gcu-upgrade-manager.log")}
@@ -104,7 +104,7 @@ func (d *testServer) serve(s *Server) {
 	})
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	status int
 	header http.Header
@@ -112,7 +112,7 @@ type answer struct {
 	envelope
 }
 
-// object is the content of an answer.
+// object returns the content of a response.
 func (a answer) object(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	content, ok := a.Content.(map[string]any)
@@ -122,8 +122,8 @@ func (a answer) object(t *testing.T) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// send sends a request as curl does, form content type included, and holds the
-// answer against the OpenAPI document.
+// send sends a request like curl, form content type included, and validates the response
+// against the OpenAPI document.
 func (d *testServer) send(method, path, body string, headers ...string) answer {
 	d.t.Helper()
 	request := d.request(d.t.Context(), method, path, body, headers...)
@@ -167,8 +167,8 @@ func (d *testServer) do(request *http.Request) (answer, error) {
 	return got, nil
 }
 
-// fails sends a request that has to fail with a status and an error that
-// contains a text, and leave no content.
+// fails sends a request and requires a status, an error that contains a text, and no
+// content.
 func (d *testServer) fails(method, path, body string, status int, text string) answer {
 	d.t.Helper()
 	got := d.send(method, path, body)
@@ -178,7 +178,7 @@ func (d *testServer) fails(method, path, body string, status int, text string) a
 	return got
 }
 
-// succeeds sends a request that has to succeed.
+// succeeds sends a request and requires success.
 func (d *testServer) succeeds(method, path, body string) answer {
 	d.t.Helper()
 	got := d.send(method, path, body)
@@ -188,8 +188,8 @@ func (d *testServer) succeeds(method, path, body string) answer {
 	return got
 }
 
-// create makes a gr with a driver of a version and the operator's finalizer,
-// and removes it when the test ends.
+// create creates a gr with a driver version and the operator's finalizer, and removes it
+// when the test ends.
 func (d *testServer) create(name string, change ...func(*topsv1.GcuResource)) *topsv1.GcuResource {
 	d.t.Helper()
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{topsv1.Finalizer}},
@@ -202,7 +202,7 @@ func (d *testServer) create(name string, change ...func(*topsv1.GcuResource)) *t
 	return gr
 }
 
-// remove takes a gr and its recreation away whatever became of them.
+// remove removes a gr and its recreation in any state.
 func (d *testServer) remove(name string) {
 	d.t.Helper()
 	ctx := context.Background()
@@ -212,14 +212,14 @@ func (d *testServer) remove(name string) {
 	d.letGo(name)
 }
 
-// letGo removes the finalizer, as the operator does when every component is gone.
+// letGo removes the finalizer, as the operator does once every component is gone.
 func (d *testServer) letGo(name string) {
 	d.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	d.must(client.IgnoreNotFound(d.admin.Patch(context.Background(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)))
 }
 
-// runs writes the status of a gr whose components all run, as the operator does.
+// runs writes the status of a gr whose components are all running, like the operator.
 func (d *testServer) runs(name string) {
 	d.t.Helper()
 	gr := d.gr(name)
@@ -229,7 +229,7 @@ func (d *testServer) runs(name string) {
 	d.must(d.admin.Status().Patch(context.Background(), gr, client.MergeFrom(before)))
 }
 
-// gr returns a gr, nil when there is none.
+// gr returns a gr, or nil.
 func (d *testServer) gr(name string) *topsv1.GcuResource {
 	d.t.Helper()
 	gr, err := find(context.Background(), d.admin, name)
@@ -243,7 +243,7 @@ func (d *testServer) file(name, content string) {
 	d.must(os.WriteFile(filepath.Join(d.blueprints, name), []byte(content), 0o644))
 }
 
-// blueprint is a gr with a driver of a version, as JSON.
+// blueprint returns a gr with a driver version, as JSON.
 func blueprint(name, version string) string {
 	return fmt.Sprintf(`{"apiVersion": "topsops.enflame.com/v1", "kind": "GcuResource", "metadata": {"name": %q}, "spec": {"driver": {"version": %q}}}`, name, version)
 }
@@ -255,7 +255,7 @@ func (d *testServer) must(err error) {
 	}
 }
 
-// logged returns what was logged.
+// logged returns the log.
 func (d *testServer) logged() string {
 	d.t.Helper()
 	text, err := os.ReadFile(d.log)
@@ -275,20 +275,20 @@ func (d *testServer) until(check func() string) {
 	}
 }
 
-// halt writes the condition Halted into a DaemonRollout, as the operator does.
+// halt sets the condition Halted of a DaemonRollout, like the operator.
 func (d *testServer) halt(rollout *topsv1.DaemonRollout) {
 	d.t.Helper()
 	rollout.Status.Conditions = []metav1.Condition{{Type: topsv1.RolloutHalted, Status: metav1.ConditionTrue, Reason: "CrashLoop", LastTransitionTime: metav1.Now()}}
 	d.must(d.admin.Status().Update(context.Background(), rollout))
 }
 
-// sent is an answer that is on its way.
+// sent is a pending response.
 type sent struct {
 	answer answer
 	err    error
 }
 
-// sendLater sends a request and returns where its answer will be.
+// sendLater sends a request and returns a channel for the response.
 func (d *testServer) sendLater(ctx context.Context, method, path, body string) <-chan sent {
 	d.t.Helper()
 	request, got := d.request(ctx, method, path, body), make(chan sent, 1)
@@ -299,7 +299,7 @@ func (d *testServer) sendLater(ctx context.Context, method, path, body string) <
 	return got
 }
 
-// goes waits until the deletion of a gr is asked for.
+// goes waits until a gr has a deletion timestamp.
 func (d *testServer) goes(name string) {
 	d.t.Helper()
 	d.until(func() string {
@@ -310,7 +310,7 @@ func (d *testServer) goes(name string) {
 	})
 }
 
-// after waits for an answer.
+// after waits for a response.
 func (d *testServer) after(later <-chan sent) answer {
 	d.t.Helper()
 	select {
@@ -323,7 +323,7 @@ func (d *testServer) after(later <-chan sent) answer {
 	}
 }
 
-// ownedMeta is the metadata of an object that a gr deployed.
+// ownedMeta returns the metadata of an object that a gr deployed.
 func ownedMeta(gr *topsv1.GcuResource, name, component string) metav1.ObjectMeta {
 	labels := map[string]string{topsv1.LabelGcuResource: gr.Name}
 	if component != "" {
@@ -333,14 +333,14 @@ func ownedMeta(gr *topsv1.GcuResource, name, component string) metav1.ObjectMeta
 		APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: gr.Name, UID: gr.UID, Controller: ptr.To(true)}}}
 }
 
-// make creates an object that goes with the test.
+// make creates an object that is removed with the test.
 func (d *testServer) make(object client.Object) {
 	d.t.Helper()
 	d.must(d.admin.Create(context.Background(), object))
 	d.t.Cleanup(func() { d.must(client.IgnoreNotFound(d.admin.Delete(context.Background(), object))) })
 }
 
-// daemonSet deploys a component of a gr, as the operator does.
+// daemonSet deploys a component of a gr, like the operator.
 func (d *testServer) daemonSet(gr *topsv1.GcuResource, name, component string) {
 	d.t.Helper()
 	labels := map[string]string{"app.kubernetes.io/name": name}
@@ -351,18 +351,18 @@ func (d *testServer) daemonSet(gr *topsv1.GcuResource, name, component string) {
 	d.make(ds)
 }
 
-// revision keeps a spec of a gr, as the operator does.
+// revision keeps a spec of a gr, like the operator.
 func (d *testServer) revision(gr *topsv1.GcuResource, name string, number int64) {
 	d.t.Helper()
 	d.make(&appsv1.ControllerRevision{ObjectMeta: ownedMeta(gr, name, ""), Revision: number, Data: runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}})
 }
 
-// plainSuccess is the whole answer of an upgrade or a deletion.
+// plainSuccess is the complete response to an upgrade or a deletion.
 func plainSuccess(operation string) string {
 	return fmt.Sprintf("{\n    \"operation\": %q,\n    \"result\": \"Success\"\n}\n", operation)
 }
 
-// envelopeIn reads an answer, which has to be an envelope as it is printed.
+// envelopeIn decodes a response, which must be an envelope as printed.
 func envelopeIn(t *testing.T, w *httptest.ResponseRecorder) envelope {
 	t.Helper()
 	var e envelope
@@ -375,12 +375,12 @@ func envelopeIn(t *testing.T, w *httptest.ResponseRecorder) envelope {
 	return e
 }
 
-// strategy gives a gr an upgrade strategy.
+// strategy sets the upgrade strategy of a gr.
 func strategy(s string) func(*topsv1.GcuResource) {
 	return func(gr *topsv1.GcuResource) { gr.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: s} }
 }
 
-// node makes a node that goes with the test.
+// node creates a node that is removed with the test.
 func (d *testServer) node(name string) {
 	d.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// Plan generates the tasks of the nodes and arranges them in batches of at most
-// size nodes; 0 is no limit. It is Generate, Batches and Arrange in one; the
-// errors are theirs.
+// Plan generates the tasks of the nodes and arranges them in batches of at most size nodes; 0
+// means no limit. It combines Generate, Batches and Arrange, and returns their errors.
 func Plan(book Book, nodes []Node, size int) (Mission, error) {
 	r, err := newRules(book)
 	if err != nil {
@@ -30,12 +29,11 @@ func Plan(book Book, nodes []Node, size int) (Mission, error) {
 	return r.arrange(tasks, batches)
 }
 
-// Batches divides the nodes into the batches in which they are upgraded, by
-// name. Waves come one after the other, control plane nodes where the book puts
-// them within their wave, and neither shares a batch with others; otherwise the
-// order is the order given. A batch has at most size nodes, such as
-// max-unavailable as a number of nodes; 0 is no limit. The error says that size
-// is negative.
+// Batches divides the nodes, by name, into the batches in which they are upgraded. Waves
+// follow each other, control plane nodes are placed within their wave by the book, and
+// neither shares a batch with others; otherwise the given order is kept. A batch has at most
+// size nodes, such as max-unavailable as a number of nodes; 0 means no limit. A negative size
+// is an error.
 func Batches(book Book, nodes []Node, size int) ([][]string, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("the size of a batch is %d: it may be 0, for no limit, or more", size)
@@ -57,7 +55,7 @@ func Batches(book Book, nodes []Node, size int) ([][]string, error) {
 	return batches, nil
 }
 
-// turn is the place of the node's role within its wave.
+// turn is the position of the node's role within its wave.
 func (b Book) turn(n Node) int {
 	switch {
 	case !n.ControlPlane, b.ControlPlane == Any, b.ControlPlane == "":
@@ -68,15 +66,13 @@ func (b Book) turn(n Node) int {
 	return 1
 }
 
-// Arrange puts tasks into the order of the book: on each host by its steps,
-// over the fleet batch by batch, with jobs as groupBy says. Batches are names
-// of hosts. They come from Batches, or from a person who wants another order:
-// arranging the tasks of a mission anew is how it is re-batched (contract
-// statement 93).
+// Arrange puts tasks into the order of the book: on each host by steps, over the fleet batch
+// by batch, with jobs by groupBy. Batches are names of hosts, from Batches or in an order
+// given by a person; arranging the tasks of a mission again re-batches it (contract statement
+// 93).
 //
-// The error says which task is there twice, has no place in the book or a host
-// in no batch, or which host is in two batches. A host without tasks is left
-// out.
+// The error names a task that is duplicated, has no place in the book, or whose host is in no
+// batch, or a host that is in two batches. A host without tasks is left out.
 func Arrange(book Book, tasks []Task, batches [][]string) (Mission, error) {
 	r, err := newRules(book)
 	if err != nil {
@@ -111,7 +107,7 @@ func (r *rules) arrange(tasks []Task, batches [][]string) (Mission, error) {
 	return m, nil
 }
 
-// batch takes the jobs of a run from the queues of the hosts.
+// batch takes the jobs of one run from the queues of the hosts.
 func (r *rules) batch(group []*queue, run span) Batch {
 	var b Batch
 	for _, q := range group {
@@ -129,14 +125,13 @@ func (r *rules) batch(group []*queue, run span) Batch {
 	return b
 }
 
-// queue is the tasks of one host in the order of the book. What was taken is
-// gone.
+// queue holds the remaining tasks of one host, in the order of the book.
 type queue struct {
 	tasks  []Task
 	places []place
 }
 
-// take removes the tasks of all steps before end, a stage for each step.
+// take removes the tasks of all steps before end, with one stage per step.
 func (q *queue) take(end int) Job {
 	n, stages := 0, 0
 	for n < len(q.tasks) && q.places[n].step < end {
@@ -161,7 +156,7 @@ func (q *queue) take(end int) Job {
 	return job
 }
 
-// queue sorts the tasks by host and place. The groups are those of batches.
+// queue sorts the tasks by host and place, with the hosts grouped as in batches.
 func (r *rules) queue(tasks []Task, batches [][]string) ([][]*queue, error) {
 	var faults []error
 	queues := make([][]*queue, len(batches))
@@ -177,7 +172,7 @@ func (r *rules) queue(tasks []Task, batches [][]string) ([][]*queue, error) {
 		}
 	}
 	for _, q := range byHost {
-		// Nodes are much alike: the average is room enough for most.
+		// Nodes are alike: the average capacity suffices for most.
 		q.tasks = make([]Task, 0, len(tasks)/len(byHost)+1)
 		q.places = make([]place, 0, cap(q.tasks))
 	}
@@ -199,8 +194,8 @@ func (r *rules) queue(tasks []Task, batches [][]string) ([][]*queue, error) {
 	return queues, nil
 }
 
-// insert keeps the queue sorted. It reports false for a place that is taken,
-// which only the same task can have.
+// insert keeps the queue sorted. It returns false when the place is taken, which only the
+// same task can have done.
 func (q *queue) insert(t Task, p place) bool {
 	i, taken := slices.BinarySearchFunc(q.places, p, place.compare)
 	if taken {

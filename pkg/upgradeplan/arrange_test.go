@@ -42,7 +42,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// The framework's design shows such a job: all steps are grouped by host.
+// The framework's design has such a job: all steps are grouped by host.
 func TestStepsInARowThatAreGroupedByHostAreOneJob(t *testing.T) {
 	book := exampleBook()
 	for i := range book.Actions {
@@ -104,8 +104,8 @@ func TestNodesWithNothingToDoTakeNoPlaceInABatch(t *testing.T) {
 	}
 }
 
-// The plan has nodes 1 and 2 first, then 3 and 4. The command asks for 1 and 3,
-// then 2 and 4: the framework's example of a cut that changes the order.
+// The plan has nodes 1 and 2 first, then 3 and 4; the command orders 1 and 3, then 2 and 4:
+// the framework's example of a cut that changes the order.
 func TestACutIsRebatchedOnRequest(t *testing.T) {
 	nodes := fleetOf(4, TargetExporter, TargetNFD)
 	cut := Cut(mustPlan(t, DefaultBook(), nodes, 2), Selection{Targets: []string{TargetExporter}})

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// tenComponents is the default book with three more light components, so that a
-// node has ten of them.
+// tenComponents returns the default book with three more light components, so that a node has
+// ten.
 func tenComponents() (Book, []string) {
 	book := DefaultBook()
 	last := len(book.Steps) - 3
@@ -23,7 +23,7 @@ func tenComponents() (Book, []string) {
 	return book, components
 }
 
-// fleetOf is n nodes with every component of the default book but the sharing plugin.
+// fleetOf returns n nodes with every component of the default book except the sharing plugin.
 func fleetOf(n int, changed ...string) []Node {
 	nodes := make([]Node, n)
 	for i := range nodes {
@@ -45,7 +45,7 @@ func largeFleet(n int) (Book, []Node) {
 	return book, nodes
 }
 
-// BenchmarkGenerate10000Nodes is a whole plan: tasks, batches of a tenth, order.
+// BenchmarkGenerate10000Nodes measures a whole plan: tasks, batches of a tenth, order.
 func BenchmarkGenerate10000Nodes(b *testing.B) {
 	book, nodes := largeFleet(10_000)
 	b.ReportAllocs()

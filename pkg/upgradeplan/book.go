@@ -4,61 +4,60 @@ import (
 	"slices"
 )
 
-// Book is the logic book: all that is known of how targets are upgraded
-// (contract statement 93, design section 4). It is a value: copy it, change the
-// copy, Validate it. DefaultBook is the one for the GCU components.
+// Book is the logic book: how targets are upgraded (contract statement 93, design section 4).
+// It is a value: copy it, change the copy, Validate it. DefaultBook is the one for the GCU
+// components.
 type Book struct {
 	// Actions are all actions, in any order.
 	Actions []Action `json:"actions"`
 	// Targets are all targets: components, and parts of the node.
 	Targets []Target `json:"targets"`
-	// Steps are the order, on a node and over the fleet. Each action of each
-	// target has its place in exactly one step.
+	// Steps are the order, on a node and over the fleet. Each action of each target is in
+	// exactly one step.
 	Steps []Step `json:"steps"`
 	// ControlPlane says when control plane nodes are upgraded within their wave.
 	// Default Any.
 	ControlPlane Place `json:"controlPlane,omitempty"`
 }
 
-// Action is one kind of thing that is done to a target.
+// Action is one kind of action on a target.
 type Action struct {
 	// Name of the action, the third part of a task.
 	Name string `json:"name"`
-	// GroupBy says how its tasks become jobs (decision D23). Default Host.
+	// GroupBy is how its tasks become jobs (decision D23). Default Host.
 	GroupBy GroupBy `json:"groupBy,omitempty"`
-	// Fleet actions are done on all nodes before the step that follows begins on
-	// any: batches, waves and roles do not divide them. So a plan may be
-	// dispatched and checked everywhere, upgraded plane by plane, and committed
-	// everywhere (contract statement 95).
+	// Fleet actions are completed on all nodes before the next step begins on any: batches,
+	// waves and roles do not divide them. For example, a plan is dispatched and checked
+	// everywhere, upgraded plane by plane, and committed everywhere (contract statement 95).
 	Fleet bool `json:"fleet,omitempty"`
-	// Undo is the action that takes this one back on the same target. Empty: there
-	// is nothing to take back.
+	// Undo is the action that undoes this one on the same target. Empty: there is nothing to
+	// undo.
 	Undo string `json:"undo,omitempty"`
 }
 
-// GroupBy says how tasks become jobs.
+// GroupBy is how tasks become jobs.
 type GroupBy string
 
 const (
-	// GroupByHost gives a host one job for all its tasks of a step, as one stage.
-	// Steps in a row that are grouped by host are stages of the same job.
+	// GroupByHost gives a host one job for all its tasks of a step, as one stage. Consecutive
+	// steps grouped by host are stages of the same job.
 	GroupByHost GroupBy = "host"
 	// GroupByTask makes each task a job, and each step a batch: all hosts finish
 	// the step before any begins the next.
 	GroupByTask GroupBy = "task"
 )
 
-// Target is what can be acted on.
+// Target is a component or a part of the node.
 type Target struct {
 	// Name of the target, the second part of a task.
 	Name string `json:"name"`
-	// OfNode targets, such as the node itself, are on every node and are not
-	// deployed. They do not change; they are acted on because a component did.
+	// OfNode targets, such as the node itself, exist on every node and are not deployed. They
+	// do not change; a change of a component makes actions on them necessary.
 	OfNode bool `json:"ofNode,omitempty"`
-	// Disruption is what a change of this component does to its node. It is
-	// required for a component and not given for a target OfNode.
+	// Disruption is what a change of this component does to its node. Required for a
+	// component, absent for a target OfNode.
 	Disruption Disruption `json:"disruption,omitempty"`
-	// Needs say which actions are needed, and when.
+	// Needs are the actions needed, and when.
 	Needs []Need `json:"needs"`
 }
 
@@ -67,11 +66,11 @@ type Target struct {
 type Need struct {
 	// Actions that are needed.
 	Actions []string `json:"actions"`
-	// Changed holds when one of these components is to change on the node. Empty:
-	// the target itself, or, for a target OfNode, any.
+	// Changed holds when one of these components changes on the node. Empty: the target
+	// itself or, for a target OfNode, any component.
 	Changed []string `json:"changed,omitempty"`
-	// Disruption holds when a component that is to change has this disruption or a
-	// worse one. Empty: always.
+	// Disruption holds when a changing component has this disruption or a worse one. Empty:
+	// always.
 	Disruption Disruption `json:"disruption,omitempty"`
 }
 
@@ -79,9 +78,8 @@ type Need struct {
 type Step struct {
 	// Action of the step.
 	Action string `json:"action"`
-	// Targets whose tasks run at the same time, in the order in which they are
-	// printed. Empty: every target that needs the action and has no other step for
-	// it.
+	// Targets whose tasks run at the same time, in the order in which they are printed.
+	// Empty: every target that needs the action and has no other step for it.
 	Targets []string `json:"targets,omitempty"`
 }
 
@@ -95,8 +93,8 @@ const (
 	Last  Place = "Last"
 )
 
-// Disruption is what an upgrade does to a node. Each includes those before it
-// (design section 4, decision D21).
+// Disruption is what an upgrade does to a node. Each includes the ones before it (design
+// section 4, decision D21).
 type Disruption string
 
 // Disruptions, from the mildest to the worst.
@@ -107,19 +105,19 @@ const (
 	EvictAccelerator Disruption = "EvictAccelerator"
 	// RestartRuntime restarts the container runtime.
 	RestartRuntime Disruption = "RestartRuntime"
-	// DrainNode evicts all pods: what RestartRuntime becomes on a node whose
-	// runtime stops its containers when it restarts.
+	// DrainNode evicts all pods. RestartRuntime becomes DrainNode on a node whose runtime
+	// stops its containers when it restarts.
 	DrainNode Disruption = "DrainNode"
 )
 
 var disruptions = []Disruption{ReplacePod, EvictAccelerator, RestartRuntime, DrainNode}
 
-// rank is the place of d from the mildest, 0, to the worst. None is -1.
+// rank is the index of d from the mildest, 0, to the worst; -1 for none.
 func (d Disruption) rank() int { return slices.Index(disruptions, d) }
 
-// Undo returns the task that takes t back, and false when there is nothing to
-// take back or the book does not know the action. The undo of a whole node is
-// not made of these: it is a new plan, to the revisions before.
+// Undo returns the task that undoes t, and false when there is nothing to undo or the book
+// does not know the action. A whole node is not undone by these tasks but by a new plan to
+// the previous revisions.
 func (b Book) Undo(t Task) (Task, bool) {
 	i := slices.IndexFunc(b.Actions, func(a Action) bool { return a.Name == t.Action })
 	if i < 0 || b.Actions[i].Undo == "" {
@@ -128,10 +126,9 @@ func (b Book) Undo(t Task) (Task, bool) {
 	return Task{Host: t.Host, Target: t.Target, Action: b.Actions[i].Undo}, true
 }
 
-// Disruption is the worst that a change of these components does to a node, and
-// "" when there are none that the book knows. restartStopsContainers says
-// whether the node's runtime stops its containers when it restarts, as docker
-// does without live-restore.
+// Disruption returns the worst disruption of a node by a change of these components, "" when
+// the book knows none of them. restartStopsContainers means that the node's runtime stops its
+// containers when it restarts, as docker does without live-restore.
 func (b Book) Disruption(changed []string, restartStopsContainers bool) Disruption {
 	worst := Disruption("")
 	for _, t := range b.Targets {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The time it takes depends on the machine and is in docs/benchmarks.md. What is
-// allocated does not.
+// Unlike the duration (docs/benchmarks.md), allocations do not depend on the machine.
 func TestAPlanFor10000NodesAndTenComponentsAllocatesAtMost200MB(t *testing.T) {
 	book, nodes := largeFleet(10_000)
 	var before, after runtime.MemStats

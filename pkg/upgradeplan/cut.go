@@ -2,15 +2,14 @@ package upgradeplan
 
 import "slices"
 
-// Selection says which tasks are meant: those that all of its lists let
-// through. A nil list lets everything through, an empty one nothing.
+// Selection selects the tasks that all of its lists allow. A nil list allows everything, an
+// empty one nothing.
 type Selection struct {
 	// Hosts are names of nodes.
 	Hosts []string `json:"hosts,omitzero"`
 	// Targets are names of components, or of other targets.
 	Targets []string `json:"targets,omitzero"`
-	// Instances are targets on hosts, for a selection that is not the same on
-	// every host.
+	// Instances are targets on hosts, for a selection that differs between hosts.
 	Instances []Instance `json:"instances,omitzero"`
 	// Actions are names of actions.
 	Actions []string `json:"actions,omitzero"`
@@ -22,7 +21,7 @@ type Instance struct {
 	Target string `json:"target"`
 }
 
-// Intersect selects what both select.
+// Intersect returns the selection of the tasks that both select.
 func (s Selection) Intersect(other Selection) Selection {
 	return Selection{
 		Hosts:     both(s.Hosts, other.Hosts),
@@ -32,7 +31,7 @@ func (s Selection) Intersect(other Selection) Selection {
 	}
 }
 
-// both is what is in a and in b, where nil is everything.
+// both returns the values in a and in b, where nil means all.
 func both[T comparable](a, b []T) []T {
 	if a == nil {
 		return slices.Clone(b)
@@ -44,13 +43,13 @@ func both[T comparable](a, b []T) []T {
 	return slices.DeleteFunc(append([]T{}, a...), func(v T) bool { return !keep.has(v) })
 }
 
-// Cut returns the selected tasks of the mission in its order; stages, jobs and
-// batches that become empty are dropped (contract statement 93). The mission
-// stays as it was. A mission that was changed by hand is cut like any other.
+// Cut returns the selected tasks of the mission in its order; stages, jobs and batches that
+// become empty are dropped (contract statement 93). The mission is not modified. A mission
+// edited by hand is cut like any other.
 //
-// It takes the selection at its word: cut to a driver, the mission has no
-// cordon and no eviction. To upgrade fewer components with all that belongs to
-// it, Narrow the nodes before they are planned.
+// The selection is taken literally: cut to a driver, the mission has no cordon and no
+// eviction. To upgrade fewer components with everything they need, Narrow the nodes before
+// planning.
 func Cut(m Mission, s Selection) Mission {
 	keep := newFilter(s)
 	var cut Mission
@@ -88,10 +87,9 @@ func cutJob(job Job, keep filter) Job {
 	return cut
 }
 
-// Narrow returns the nodes as if only the selected components had changed on
-// them: what is planned for them then has the cordon, the eviction and the
-// restarts that these components need, and no others. Actions of the selection
-// are not looked at: they are of a plan. The nodes stay as they were.
+// Narrow returns the nodes as if only the selected components had changed on them: a plan for
+// them then has the cordon, the eviction and the restarts that these components need, and no
+// others. Actions of the selection are ignored. The nodes are not modified.
 func Narrow(nodes []Node, s Selection) []Node {
 	s.Actions = nil
 	keep := newFilter(s)
@@ -104,7 +102,7 @@ func Narrow(nodes []Node, s Selection) []Node {
 	return narrow
 }
 
-// filter is a selection made quick to ask.
+// filter is a selection prepared for lookups.
 type filter struct {
 	hosts, targets, actions set[string]
 	instances               set[Instance]
@@ -118,7 +116,7 @@ func (f filter) task(t Task) bool {
 	return f.hosts.has(t.Host) && f.targets.has(t.Target) && f.actions.has(t.Action) && f.instances.has(Instance{t.Host, t.Target})
 }
 
-// set is a set of values; nil has them all.
+// set is a set of values; nil contains everything.
 type set[T comparable] map[T]struct{}
 
 func newSet[T comparable](values []T) set[T] {

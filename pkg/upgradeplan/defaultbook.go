@@ -1,6 +1,6 @@
 package upgradeplan
 
-// Actions of the default book. Who runs a task goes by these names.
+// Actions of the default book. Whoever runs a task knows it by these names.
 const (
 	ActionPrecheck       = "precheck"
 	ActionPrepull        = "prepull"
@@ -11,19 +11,18 @@ const (
 	ActionVerify         = "verify"
 	ActionSoak           = "soak"
 	ActionUncordon       = "uncordon"
-	// ActionRestore brings the pod of a component back to its revision before the
-	// upgrade.
+	// ActionRestore returns the pod of a component to its revision before the upgrade.
 	ActionRestore = "restore"
 )
 
-// Targets of the default book. Components have their keys in the spec of a
+// Targets of the default book. Components have the names of their keys in the spec of a
 // GcuResource (contract statement 25).
 const (
 	// TargetNode is the node itself.
 	TargetNode = "node"
 	// TargetRuntime is the default runtime of the node's container engine.
 	TargetRuntime = "runtime"
-	// TargetAllocatable is what the node offers of the accelerator.
+	// TargetAllocatable is the node's allocatable resources of the accelerator.
 	TargetAllocatable = "allocatable"
 
 	TargetNFD            = "nfd"
@@ -35,10 +34,9 @@ const (
 	TargetGFD            = "gfd"
 )
 
-// DefaultBook returns a new copy of the book for the GCU components that run on
-// nodes: the path of design section 4. A driver or a toolkit takes all of it,
-// without the tasks of components that did not change; a lighter change is a
-// replaced pod and no more.
+// DefaultBook returns a new copy of the book for the GCU components that run on nodes: the
+// path of design section 4. A driver or a toolkit takes all of it, minus the tasks of
+// unchanged components; a lighter change only replaces a pod.
 func DefaultBook() Book {
 	return Book{
 		Actions: []Action{
@@ -95,8 +93,8 @@ func DefaultBook() Book {
 	}
 }
 
-// light is what a component needs that is only a pod: its image is pulled ahead
-// when the node is out of service anyway, and then not for longer than needed.
+// light is the needs of a component that is only a pod: its image is pulled ahead if the node
+// is out of service anyway, to keep that time short.
 func light() []Need {
 	return []Need{
 		{Actions: []string{ActionReplace}},
@@ -104,8 +102,8 @@ func light() []Need {
 	}
 }
 
-// userOfDevice is light for a component that holds the device open: it is
-// replaced, by the same revision if it did not change, after a new driver.
+// userOfDevice is light for a component that holds the device open: after a new driver its
+// pod is replaced, with the same revision if it did not change.
 func userOfDevice() []Need {
 	return append(light(), Need{Actions: []string{ActionReplace}, Changed: []string{TargetDriver}})
 }

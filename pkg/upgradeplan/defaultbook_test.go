@@ -21,7 +21,7 @@ func TestTheDefaultBookIsANewCopyEachTime(t *testing.T) {
 	}
 }
 
-// The path of design section 4, and what is left of it when less changed.
+// The path of design section 4, and what remains of it for smaller changes.
 func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 	all := []string{TargetGFD, TargetNFD, TargetExporter, TargetDevicePlugin, TargetToolkit, TargetDriver}
 	cases := []struct {
@@ -167,7 +167,7 @@ func TestUndoIsTheActionOfTheBookOnTheSameTarget(t *testing.T) {
 	}
 }
 
-// A policy may say otherwise: here the exporter is as heavy as a driver.
+// A book may differ: here the exporter is as disruptive as a driver.
 func TestABookWithAnotherDisruptionPlansAccordingly(t *testing.T) {
 	book := DefaultBook()
 	i := slices.IndexFunc(book.Targets, func(t Target) bool { return t.Name == TargetExporter })

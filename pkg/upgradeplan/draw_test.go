@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// draw is a book with any order, grouping and needs, and nodes for it.
+// draw is a random book with any order, grouping and needs, and nodes for it.
 type draw struct {
 	book  Book
 	nodes []Node

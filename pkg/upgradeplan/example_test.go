@@ -13,8 +13,8 @@ import (
 	"github.com/topsops/gcu-operator/test/golden"
 )
 
-// The worked example of the upgrade framework's design (contract statement 93,
-// decision D23). Its two golden plans are that document's, and are never updated.
+// The worked example of the upgrade framework's design (contract statement 93, decision D23).
+// Its two golden plans come from that document and are never updated.
 var (
 	exampleNodes = []Node{
 		{Name: "A", Deployed: []string{"X", "Y", "Z"}, Changed: []string{"X", "Y"}},
@@ -73,7 +73,7 @@ func TestTheWorkedExampleIsPlannedAsInItsDocument(t *testing.T) {
 	sameAsDocument(t, Cut(plan, exampleCut), "worked-example-cut.json")
 }
 
-// sameAsDocument compares what is in the plan, and then how it is written.
+// sameAsDocument compares the content of the plan, and then its text.
 func sameAsDocument(t *testing.T, got Mission, file string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))
@@ -144,8 +144,8 @@ func names(tasks []Task) []string {
 	return all
 }
 
-// outline writes each job of a mission as "host: a b > c", with the target and
-// action of each task, and a batch as a list of them.
+// outline returns each job of a mission as "host: a b > c", with the target and action of
+// each task, and a batch as a list of jobs.
 func outline(m Mission) [][]string {
 	var all [][]string
 	for _, batch := range m {

@@ -5,31 +5,29 @@ import (
 	"fmt"
 )
 
-// Node is what the generator knows of one node: deployment data and upgrade
-// data (contract statement 93).
+// Node is the generator's input for one node: deployment data and upgrade data (contract
+// statement 93).
 type Node struct {
 	// Name of the node.
 	Name string `json:"name"`
-	// ControlPlane tells the node's role.
+	// ControlPlane reports whether it is a control plane node.
 	ControlPlane bool `json:"controlPlane,omitempty"`
-	// Wave the node is in: lower ones are complete before higher ones begin.
+	// Wave of the node: lower ones are complete before higher ones begin.
 	Wave int `json:"wave,omitempty"`
 	// Deployed are the components that run on the node, in any order.
 	Deployed []string `json:"deployed,omitempty"`
-	// Changed are those of them whose revision on this node is not the wanted one.
+	// Changed are the deployed components that are not at their wanted revision on this node.
 	// Nodes may go to different revisions (statement 97).
 	Changed []string `json:"changed,omitempty"`
 }
 
-// Generate returns all tasks that bring the nodes to their wanted revisions: by
-// node in the order given, by target in the order of the book, by action in the
-// order of the steps. A node on which nothing changed has none (contract
-// statement 98).
+// Generate returns all tasks that bring the nodes to their wanted revisions: by node in the
+// given order, by target in the order of the book, by action in the order of the steps. An
+// unchanged node has no tasks (contract statement 98).
 //
-// The error joins every fault of the input: of the book (see Book.Validate), a
-// bad or repeated name of a node, a changed component that is not deployed
-// there, or that the book does not know. A component that is deployed, unknown
-// and unchanged is left alone.
+// The error joins every fault of the input: of the book (see Book.Validate), an invalid or
+// repeated node name, and a changed component that is not deployed there or not in the book.
+// A deployed, unchanged component that is not in the book is ignored.
 func Generate(book Book, nodes []Node) ([]Task, error) {
 	r, err := newRules(book)
 	if err != nil {
@@ -60,8 +58,8 @@ func (r *rules) generate(nodes []Node) ([]Task, error) {
 	return tasks, nil
 }
 
-// nodeState is a node in terms of the rules, used again for each node. The
-// slices go by the index of the target.
+// nodeState is one node in terms of the rules, reused for each node. The slices are indexed
+// by target.
 type nodeState struct {
 	rules             *rules
 	deployed, changed []bool
@@ -100,7 +98,7 @@ func (s *nodeState) read(n Node) error {
 	return nil
 }
 
-// tasks appends the tasks of the node that was read.
+// tasks appends the tasks of the node last read.
 func (s *nodeState) tasks(host string, to []Task) []Task {
 	if !s.any {
 		return to
@@ -127,7 +125,7 @@ func (s *nodeState) needed(anyOf []condition) bool {
 	return false
 }
 
-// oneChanged reports whether one of the targets changed; nil is any.
+// oneChanged reports whether one of the targets changed; nil means any.
 func (s *nodeState) oneChanged(targets []int) bool {
 	for _, i := range targets {
 		if s.changed[i] {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// block is batches in a row that differ by the names of their nodes only.
+// block is consecutive batches that differ only in the names of their nodes.
 type block struct {
 	first, last int
 	groups      []*group
@@ -14,19 +14,19 @@ type block struct {
 
 // group is hosts with equal jobs.
 type group struct {
-	// shape is what all the jobs are, without the host.
+	// shape is the content of all the jobs, without the host.
 	shape, label string
 	stages       []string
 	hosts        []string
-	// most is how many of the hosts are in one batch.
+	// most is the largest number of these hosts in one batch.
 	most int
 }
 
-// shown is how many nodes of a group are printed by name.
+// shown is the largest number of nodes of a group that are all printed by name.
 const shown = 4
 
-// nodes names the hosts of the group: all of a small one, the first and the
-// last of a large one.
+// nodes lists the hosts of the group: all of a small one, the first and the last of a large
+// one.
 func (g *group) nodes() string {
 	names := strings.Join(g.hosts[:min(len(g.hosts), shown)], ", ")
 	var about []string
@@ -64,7 +64,7 @@ func blocks(m Mission, label func(string) string) []block {
 	return all
 }
 
-// groupsOf is the groups of a batch in the order of their first hosts.
+// groupsOf returns the groups of a batch in the order of their first hosts.
 func groupsOf(batch Batch, label func(string) string) []*group {
 	type key struct{ shape, label string }
 	byKey := map[key]*group{}
@@ -98,7 +98,7 @@ func (b *block) extend(groups []*group) {
 	}
 }
 
-// shapeOf is the job without its host.
+// shapeOf returns the job as text without its host.
 func shapeOf(job Job) string {
 	var b strings.Builder
 	for _, stage := range job {
@@ -113,7 +113,7 @@ func shapeOf(job Job) string {
 	return b.String()
 }
 
-// wordsOf says each stage as "action target, target".
+// wordsOf returns each stage as "action target, target".
 func wordsOf(job Job) []string {
 	words := make([]string, len(job))
 	for i, stage := range job {

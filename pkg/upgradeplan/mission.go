@@ -6,14 +6,13 @@ import (
 	"iter"
 )
 
-// A Mission is a four-dimensional array of tasks (contract statement 92,
-// decision D22), and that is also its JSON. It can be written or edited by hand
-// before and between runs (statement 96); Validate says whether it is one.
+// A Mission is a four-dimensional array of tasks (contract statement 92, decision D22), also
+// in JSON. It can be written or edited by hand before and between runs (statement 96);
+// Validate checks it.
 type (
 	// Stage is the tasks of one host that run at the same time.
 	Stage []Task
-	// Job is the stages of one host, one after the other: what a node is given at
-	// once.
+	// Job is the stages of one host, one after the other: the unit given to a node.
 	Job []Stage
 	// Batch is the jobs that run at the same time.
 	Batch []Job
@@ -21,7 +20,7 @@ type (
 	Mission []Batch
 )
 
-// Host is the host of the job's tasks, or "" for a job without tasks.
+// Host returns the host of the job's tasks, "" for a job without tasks.
 func (j Job) Host() string {
 	for t := range j.All() {
 		return t.Host
@@ -29,7 +28,7 @@ func (j Job) Host() string {
 	return ""
 }
 
-// All is every task of the job in order.
+// All returns every task of the job in order.
 func (j Job) All() iter.Seq[Task] {
 	return func(yield func(Task) bool) {
 		for _, stage := range j {
@@ -42,7 +41,7 @@ func (j Job) All() iter.Seq[Task] {
 	}
 }
 
-// All is every task of the mission in order.
+// All returns every task of the mission in order.
 func (m Mission) All() iter.Seq[Task] {
 	return func(yield func(Task) bool) {
 		for _, batch := range m {
@@ -57,9 +56,9 @@ func (m Mission) All() iter.Seq[Task] {
 	}
 }
 
-// Validate returns an error for the first thing that makes the mission unfit to
-// be run: an empty batch, job or stage, a bad name, a job of two hosts, or a
-// task that is there twice. It knows no book: any order is a plan.
+// Validate returns an error for the first fault that makes the mission unfit to run: an empty
+// batch, job or stage, an invalid name, a job with two hosts, or a duplicate task. It does
+// not check the order, which may be any.
 func (m Mission) Validate() error {
 	seen := map[Task]bool{}
 	for i, batch := range m {

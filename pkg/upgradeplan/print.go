@@ -9,9 +9,9 @@ import (
 	"text/tabwriter"
 )
 
-// JSON returns the mission as nested arrays of host_target_action, one job to a
-// line, so that a person can read, edit and compare it. encoding/json reads it
-// back. The error is that of a task whose names cannot be written.
+// JSON returns the mission as nested arrays of host_target_action, one job per line, to be
+// read, edited and diffed. encoding/json can read it back. The error is for a task with an
+// invalid name.
 func JSON(m Mission) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString("[")
@@ -38,11 +38,10 @@ func separator(i int) string {
 	return ","
 }
 
-// Table returns the mission for people: a line for each stage of each kind of
-// job, with the nodes that have it. Nodes with equal jobs are one group, and
-// batches in a row with the same groups are one entry. label says more about a
-// node, such as its wave and what its job disrupts; nodes with different labels
-// are not grouped. It may be nil.
+// Table returns the mission as text: a line for each stage of each kind of job, with its
+// nodes. Nodes with equal jobs form one group, and consecutive batches with the same groups
+// one entry. label adds information about a node, such as its wave and disruption; nodes with
+// different labels are not grouped. It may be nil.
 func Table(m Mission, label func(host string) string) string {
 	var out strings.Builder
 	total := count(m)
@@ -67,7 +66,7 @@ func Table(m Mission, label func(host string) string) string {
 			}
 		}
 	}
-	// A strings.Builder takes every write.
+	// A strings.Builder never fails.
 	_ = w.Flush()
 	return out.String()
 }
@@ -76,9 +75,8 @@ func row(w *tabwriter.Writer, cells ...string) {
 	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 
-// Mermaid returns the mission as a Mermaid flowchart: a box for each batch, in
-// it a chain of stages for each group. Groups, batches and label are as in
-// Table.
+// Mermaid returns the mission as a Mermaid flowchart: a box for each batch, with a chain of
+// stages for each group. Groups, batches and label are as in Table.
 func Mermaid(m Mission, label func(host string) string) string {
 	var out strings.Builder
 	out.WriteString("flowchart TD\n")
@@ -109,7 +107,7 @@ func writeChain(out *strings.Builder, id string, g *group) {
 	out.WriteString("\n")
 }
 
-// quote keeps a text within the quotes of a Mermaid label, on one line.
+// quote escapes a text for a Mermaid label, on one line.
 func quote(s string) string {
 	return strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;", "\n", " ").Replace(s)
 }

@@ -1,35 +1,34 @@
 package upgradeplan
 
-// Outcome is what became of a task. Who runs a task knows it from facts, not
-// from memory (design section 4): a task that is running, or was running when a
-// program died, is NotDone.
+// Outcome is the state of a task according to facts, not memory (design section 4): a task
+// that is running, or was running when a program died, is NotDone.
 type Outcome string
 
 // Outcomes of a task.
 const (
-	// NotDone is a task that was not run, or not to its end.
+	// NotDone: not run, or not completed.
 	NotDone Outcome = ""
-	// Done is a task that was run and succeeded.
+	// Done: run and succeeded.
 	Done Outcome = "done"
-	// Failed is a task that was run and failed. To retry it is to call it NotDone.
+	// Failed: run and failed. To retry it, report NotDone.
 	Failed Outcome = "fail"
-	// Skipped is a task that a person leaves out: what comes after it may run.
+	// Skipped: left out by a person; later tasks may run.
 	Skipped Outcome = "skip"
 )
 
-// Result is what became of a mission (contract statement 93): three sets, each
-// in the order of the mission. When everything succeeded there is only done.
+// Result is the outcome of a mission (contract statement 93): three sets, each in the order
+// of the mission. When everything succeeded only Done is set.
 type Result struct {
 	// Done were run and succeeded.
 	Done []Task `json:"done,omitempty"`
 	// Fail were run and failed.
 	Fail []Task `json:"fail,omitempty"`
-	// Undo were not run: not reached, or skipped. (It is the source's word;
+	// Undo were not run: not reached, or skipped. (The term is the upgrade framework's;
 	// nothing is undone.)
 	Undo []Task `json:"undo,omitempty"`
 }
 
-// Result sorts the tasks of the mission by their outcome.
+// Result groups the tasks of the mission by outcome.
 func (m Mission) Result(outcome func(Task) Outcome) Result {
 	var r Result
 	for t := range m.All() {
@@ -45,21 +44,20 @@ func (m Mission) Result(outcome func(Task) Outcome) Result {
 	return r
 }
 
-// Progress says where a job stands.
+// Progress is the state of a job.
 type Progress struct {
 	// Next are the tasks that may run now, all of one stage.
 	Next []Task
-	// Failed are the tasks of that stage that failed. They hold all later stages
-	// until they are retried or skipped; the rest of Next goes on.
+	// Failed are the failed tasks of that stage. They block all later stages until they are
+	// retried or skipped; Next can run meanwhile.
 	Failed []Task
 }
 
-// Complete reports that every task is done or skipped.
+// Complete reports whether every task is done or skipped.
 func (p Progress) Complete() bool { return len(p.Next) == 0 && len(p.Failed) == 0 }
 
-// Progress finds the first stage that is not complete. It is asked anew after
-// every change, so whoever runs the job needs no memory of its own and goes on
-// at the right task after it died.
+// Progress returns the first stage that is not complete. Call it after every change: the
+// caller needs no state of its own and resumes at the right task after a restart.
 func (j Job) Progress(outcome func(Task) Outcome) Progress {
 	for _, stage := range j {
 		var p Progress

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// needed says again, in the words of Need, whether the node has the task.
+// needed reports, straight from the definition of Need, whether the node has the task.
 func needed(n Node, target Target, action string, worst Disruption) bool {
 	if len(n.Changed) == 0 || !target.OfNode && !slices.Contains(n.Deployed, target.Name) {
 		return false
@@ -75,7 +75,7 @@ func TestEveryTaskIsInThePlanExactlyOnce(t *testing.T) {
 	})
 }
 
-// positions is the place in time of each task: tasks with the same position run together.
+// positions returns the time of each task: tasks with the same position run together.
 func positions(m Mission) map[Task][2]int {
 	at := map[Task][2]int{}
 	for i, batch := range m {
@@ -174,8 +174,8 @@ func TestWavesRolesAndTheSizeOfABatchHold(t *testing.T) {
 	})
 }
 
-// samePart reports that no fleet step is between the two tasks: where there is
-// one, all nodes pass it together.
+// samePart reports whether no fleet step is between the two tasks: all nodes pass a fleet
+// step together.
 func samePart(book Book, fleet map[string]bool, a, b Task) bool {
 	var i, j int
 	for n, s := range book.expandSteps() {
@@ -218,7 +218,7 @@ func TestACutIsASubsequenceOfThePlan(t *testing.T) {
 		if diff := cmp.Diff(names(want), names(tasksOf(cut))); diff != "" {
 			t.Fatal(diff)
 		}
-		// What runs together and what runs later stays so.
+		// The relative order of tasks is kept.
 		was, is := positions(m), positions(cut)
 		for a := range is {
 			for b := range is {
@@ -304,8 +304,8 @@ func TestAPlanIsReadBackFromItsJSON(t *testing.T) {
 	})
 }
 
-// Whoever runs what Progress names, whatever the outcomes, runs each task once
-// and none before its stage.
+// Running what Progress returns, with any outcomes, runs each task once and none before its
+// stage.
 func TestAJobThatIsRunByItsProgressRunsEachTaskOnceInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for _, batch := range drawPlan(t).plan(t) {

@@ -2,7 +2,7 @@ package upgradeplan
 
 import "fmt"
 
-// rules is a valid book made quick to ask. It is read only.
+// rules is a validated book prepared for lookups. It is read-only.
 type rules struct {
 	steps   []rule
 	targets []target
@@ -12,12 +12,12 @@ type rules struct {
 	places map[pair]place
 }
 
-// rule is a step as the arranger sees it.
+// rule is the properties of a step used by Arrange.
 type rule struct {
 	byTask, fleet bool
 }
 
-// place of a task on its host: the step, then the position within its stage.
+// place of a task on its host: the step, and the position within its stage.
 type place struct{ step, position int }
 
 func (p place) compare(q place) int {
@@ -35,14 +35,14 @@ type target struct {
 	actions []conditions
 }
 
-// conditions are the needs any of which asks for an action.
+// conditions are the needs for one action, any of which suffices.
 type conditions struct {
 	action string
 	any    []condition
 }
 
-// condition is a need: one of changed changes (nil: any), and the node's worst
-// disruption is at least rank.
+// condition is a need: one of changed has changed (nil: any), and the node's worst disruption
+// is at least rank.
 type condition struct {
 	changed []int
 	rank    int
@@ -91,10 +91,10 @@ func (r *rules) conditionsOf(t Target, action string) []condition {
 	return all
 }
 
-// span is a range of steps, without the last.
+// span is a half-open range of steps.
 type span struct{ from, to int }
 
-// spans cuts steps into the longest spans whose neighbours belong together.
+// spans divides steps into the longest spans in which all neighbours belong together.
 func (r *rules) spans(within span, together func(a, b rule) bool) []span {
 	var all []span
 	for from := within.from; from < within.to; {
@@ -108,13 +108,13 @@ func (r *rules) spans(within span, together func(a, b rule) bool) []span {
 	return all
 }
 
-// sections are the spans that the fleet does as a whole, or batch by batch.
+// sections returns the spans that run fleet-wide, or batch by batch.
 func (r *rules) sections() []span {
 	return r.spans(span{0, len(r.steps)}, func(a, b rule) bool { return a.fleet == b.fleet })
 }
 
-// runs are the spans of a section that make one batch: steps in a row that are
-// grouped by host, or one step that is grouped by task.
+// runs returns the spans of a section that make one batch: consecutive steps grouped by host,
+// or one step grouped by task.
 func (r *rules) runs(section span) []span {
 	return r.spans(section, func(a, b rule) bool { return !a.byTask && !b.byTask })
 }

@@ -5,28 +5,25 @@ import (
 	"strings"
 )
 
-// GlobalHost is the host of tasks that are done once for the whole fleet
-// (contract statement 91).
+// GlobalHost is the host of tasks that run once for the whole fleet (contract statement 91).
 const GlobalHost = "upg-server"
 
-// Task is one atomic action on one target on one host: it is wholly done or
-// wholly failed (contract statement 91). Its written form, in JSON and for
-// people, is host_target_action.
+// Task is one atomic action on one target on one host: it succeeds or fails as a whole
+// (contract statement 91). Its text form, also in JSON, is host_target_action.
 type Task struct {
 	// Host is the name of the node.
 	Host string
-	// Target is the component, or the part of the node, that is acted on.
+	// Target is the component, or the part of the node.
 	Target string
-	// Action is what is done to it.
+	// Action is the action on the target.
 	Action string
 }
 
-// String is host_target_action. It does not look at the names; MarshalText
-// does.
+// String returns host_target_action, unchecked; MarshalText checks the names.
 func (t Task) String() string { return t.Host + "_" + t.Target + "_" + t.Action }
 
-// ParseTask reads host_target_action. The error says which of the three names
-// is missing or has a character that names do not have.
+// ParseTask parses host_target_action. The error says which of the three names is missing or
+// has an invalid character.
 func ParseTask(s string) (Task, error) {
 	parts := strings.Split(s, "_")
 	if len(parts) != 3 {
@@ -39,9 +36,9 @@ func ParseTask(s string) (Task, error) {
 	return t, nil
 }
 
-// Validate returns an error when the written form could not be read back: a
-// name is empty, or has a character other than a letter, a digit, '-' and '.'.
-// Names of nodes and of components have no others.
+// Validate returns an error when the text form could not be parsed: a name is empty, or has a
+// character other than a letter, a digit, '-' and '.'. Names of nodes and components have no
+// others.
 func (t Task) Validate() error {
 	for _, part := range []struct{ what, name string }{{"host", t.Host}, {"target", t.Target}, {"action", t.Action}} {
 		if err := checkName(part.what, part.name); err != nil {
@@ -51,7 +48,7 @@ func (t Task) Validate() error {
 	return nil
 }
 
-// MarshalText is String, or the error of Validate.
+// MarshalText returns String, or the error of Validate.
 func (t Task) MarshalText() ([]byte, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err

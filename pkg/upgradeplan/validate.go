@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Validate returns every fault of the book, joined, or nil. Each says what is
-// wrong and where, for the person who wrote the book.
+// Validate returns every fault of the book, joined, or nil. Each says what is wrong and
+// where.
 func (b Book) Validate() error {
 	v := validator{book: b, actions: map[string]Action{}, targets: map[string]Target{}}
 	v.checkActions()
@@ -95,8 +95,7 @@ func (v *validator) checkNeeds() {
 	}
 }
 
-// checkSteps holds every needed action of a target against its places in the
-// order.
+// checkSteps checks that every needed action of a target is in exactly one step.
 func (v *validator) checkSteps() {
 	places := map[pair]int{}
 	for i, s := range v.book.expandSteps() {
@@ -127,7 +126,7 @@ func (v *validator) checkSteps() {
 	}
 }
 
-// actions are all actions of the target, each once, in the order of its needs.
+// actions returns all actions of the target, each once, in the order of its needs.
 func (t Target) actions() []string {
 	var all []string
 	for _, n := range t.Needs {
@@ -145,7 +144,7 @@ func (t Target) needs(action string) bool { return slices.Contains(t.actions(), 
 // pair is an action of a target.
 type pair struct{ target, action string }
 
-// expandSteps is the steps with the targets of those that name none.
+// expandSteps returns the steps, with targets filled in where a step names none.
 func (b Book) expandSteps() []Step {
 	named := map[pair]bool{}
 	for _, s := range b.Steps {

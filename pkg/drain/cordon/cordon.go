@@ -1,15 +1,14 @@
-// Package cordon decides how a node is cordoned for an operation and given back
-// (design section 4).
+// Package cordon decides how a node is cordoned for an operation and released (design section
+// 4).
 //
-// A cordon and its mark, the annotation topsops.enflame.com/cordoned-by with the
-// id of the operation, are written and removed in one patch that fails when the
-// node changed since it was read. So there is no moment at which a node is
-// cordoned by us without saying for whom, and Sweep can tell what is left over.
+// A cordon and its mark, the annotation topsops.enflame.com/cordoned-by with the id of the
+// operation, are written and removed in one patch that fails when the node has changed since
+// it was read. So every cordon of ours names its operation, and Sweep can find leftovers.
 //
-// The mark does not prove that the cordon is ours: a person may have uncordoned
-// the node and cordoned it again. Who last changed spec.unschedulable is in
-// metadata.managedFields, so FactsOf looks there. What cannot be seen is a person
-// who runs kubectl cordon on a node that we cordoned: kubectl writes nothing.
+// The mark does not prove that the cordon is ours: a person may have uncordoned the node and
+// cordoned it again. metadata.managedFields shows who last changed spec.unschedulable, so
+// FactsOf looks there. Only kubectl cordon on a node that we cordoned goes unseen: it writes
+// nothing.
 //
 //	unschedulable  mark   set by     Cordon              Uncordon
 //	no             -                 cordon, mark        -
@@ -33,7 +32,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// NodeFacts are what a decision about a cordon looks at.
+// NodeFacts is the input of a decision about a cordon.
 type NodeFacts struct {
 	// Name of the node.
 	Name string
@@ -41,18 +40,17 @@ type NodeFacts struct {
 	ResourceVersion string
 	// Unschedulable is spec.unschedulable.
 	Unschedulable bool
-	// Mark is the operation id in the annotation AnnotationCordonedBy, "" without one.
+	// Mark is the operation id in the annotation AnnotationCordonedBy, "" when it is absent.
 	Mark string
-	// SetByOther tells that spec.unschedulable was last changed, or is claimed, by
-	// somebody else. The mark alone cannot tell: when a person uncordons the node
-	// and cordons it again, the node looks as we left it.
+	// SetByOther reports whether another manager last changed, or claims, spec.unschedulable.
+	// The mark alone does not show it: after a person uncordons and cordons the node, it
+	// looks as we left it.
 	SetByOther bool
 }
 
-// FactsOf reads the facts from a node. Who set spec.unschedulable is in
-// metadata.managedFields, which the manager's cache leaves out: the node must
-// have been read past it. Where nobody is recorded, on a node from before
-// Kubernetes 1.18 or one whose record was cleared, the mark alone decides.
+// FactsOf reads the facts from a node. It needs metadata.managedFields, which the manager's
+// cache leaves out: read the node past the cache. Without an entry for spec.unschedulable (a
+// node from before Kubernetes 1.18, or cleared managedFields) the mark alone decides.
 func FactsOf(node *corev1.Node) NodeFacts {
 	return NodeFacts{
 		Name: node.Name, ResourceVersion: node.ResourceVersion,
@@ -70,54 +68,56 @@ func otherSetsUnschedulable(entry metav1.ManagedFieldsEntry) bool {
 		Spec map[string]json.RawMessage `json:"f:spec"`
 	}
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
-		return false // the API server writes them; an unreadable record is none
+		return false // written by the API server; an unreadable entry counts as none
 	}
 	_, sets := fields.Spec["f:unschedulable"]
 	return sets
 }
 
-// Reason is why a cordon or an uncordon does what it does, from a closed list.
+// Reason is why a node is cordoned, uncordoned or left alone, from a closed list.
 type Reason string
 
 const (
-	// ReasonCordoned cordons the node and marks it.
+	// ReasonCordoned: the node is cordoned and marked.
 	ReasonCordoned Reason = "Cordoned"
-	// ReasonCordonedAgain cordons a node that somebody uncordoned during the operation.
+	// ReasonCordonedAgain: the node was uncordoned during the operation, and is cordoned
+	// again.
 	ReasonCordonedAgain Reason = "CordonedAgain"
-	// ReasonAlreadyCordoned changes nothing: the operation cordoned the node before.
+	// ReasonAlreadyCordoned: nothing changes, the operation has already cordoned the node.
 	ReasonAlreadyCordoned Reason = "AlreadyCordoned"
-	// ReasonForeignCordon leaves the node cordoned: it was not we who cordoned it.
+	// ReasonForeignCordon: the node stays cordoned, because someone else cordoned it.
 	ReasonForeignCordon Reason = "ForeignCordon"
-	// ReasonHeldByOther changes nothing: another operation cordoned the node. It is
-	// over, and Sweep releases the node, or it is not, and two are at work on it.
+	// ReasonHeldByOther: nothing changes, another operation has cordoned the node. Either
+	// that operation is over, and Sweep releases the node, or two operations are at work on
+	// it.
 	ReasonHeldByOther Reason = "HeldByOther"
-	// ReasonUncordoned uncordons the node and removes the mark.
+	// ReasonUncordoned: the node is uncordoned and the mark removed.
 	ReasonUncordoned Reason = "Uncordoned"
-	// ReasonNotCordoned is a node that somebody uncordoned, or nobody cordoned.
+	// ReasonNotCordoned: the node was uncordoned by someone else, or never cordoned.
 	ReasonNotCordoned Reason = "NotCordoned"
-	// ReasonNoOperation changes nothing: without an operation there is no mark, and
-	// a cordon without one would stay for good.
+	// ReasonNoOperation: nothing changes; without an operation id there is no mark, and a
+	// cordon without a mark would stay forever.
 	ReasonNoOperation Reason = "NoOperation"
 )
 
-// NodeChange is what a decision does to a node: nothing, or one patch.
+// NodeChange is the change to a node: nothing, or one patch.
 type NodeChange struct {
-	// Unschedulable is the new spec.unschedulable; nil leaves it alone.
+	// Unschedulable is the new spec.unschedulable; nil leaves it unchanged.
 	Unschedulable *bool
-	// Mark is the new mark, "" removes it; nil leaves it alone.
+	// Mark is the new mark, "" removes it; nil leaves it unchanged.
 	Mark *string
-	// Cordoned reports whether the node is unschedulable once this is carried out.
+	// Cordoned reports whether the node is unschedulable after this change.
 	Cordoned bool
 	// Reason for a program, Message for a person.
 	Reason  Reason
 	Message string
 }
 
-// Needed reports whether there is anything to write.
+// Needed reports whether there is a change to write.
 func (c NodeChange) Needed() bool { return c.Unschedulable != nil || c.Mark != nil }
 
-// Patch is the change as one JSON merge patch, which the API server refuses when
-// the node is no more at the resourceVersion of the facts.
+// Patch returns the change as one JSON merge patch, which the API server rejects when the
+// node is no longer at the resourceVersion of the facts.
 func (c NodeChange) Patch(resourceVersion string) ([]byte, error) {
 	metadata := map[string]any{"resourceVersion": resourceVersion}
 	body := map[string]any{"metadata": metadata}
@@ -129,7 +129,7 @@ func (c NodeChange) Patch(resourceVersion string) ([]byte, error) {
 		metadata["annotations"] = map[string]any{topsv1.AnnotationCordonedBy: mark}
 	}
 	if c.Unschedulable != nil {
-		var unschedulable any // null is how it was, and what kubectl uncordon writes
+		var unschedulable any // null, as kubectl uncordon writes
 		if *c.Unschedulable {
 			unschedulable = true
 		}
@@ -142,9 +142,9 @@ func (c NodeChange) Patch(resourceVersion string) ([]byte, error) {
 	return data, nil
 }
 
-// DecideCordon says how to cordon a node for an operation (design section 4,
-// invariants S3, S4). The node may be worked on when the answer is Cordoned and
-// its reason is not ReasonHeldByOther. To ask again changes nothing.
+// DecideCordon returns how to cordon a node for an operation (design section 4, invariants
+// S3, S4). The node may be worked on when the result is Cordoned and its reason is not
+// ReasonHeldByOther. It is idempotent.
 func DecideCordon(n NodeFacts, operation string) NodeChange {
 	yes := true
 	switch {
@@ -165,9 +165,8 @@ func DecideCordon(n NodeFacts, operation string) NodeChange {
 		Message: "the node is cordoned for this operation"}
 }
 
-// DecideUncordon says how to take back what DecideCordon did for an operation,
-// and nothing else (design section 4, invariants S3, S4). To ask again changes
-// nothing.
+// DecideUncordon returns how to undo what DecideCordon did for an operation, and nothing else
+// (design section 4, invariants S3, S4). It is idempotent.
 func DecideUncordon(n NodeFacts, operation string) NodeChange {
 	no, none := false, ""
 	switch {
@@ -198,10 +197,9 @@ type Orphan struct {
 	Node, Operation string
 }
 
-// Orphans returns the marked nodes whose operation is not in live, sorted by
-// name. live must have been read after the nodes: an operation is stored before
-// its mark is, so an operation whose mark was seen and that is not in live is
-// over.
+// Orphans returns the marked nodes whose operation is not in live, sorted by name. live must
+// be read after the nodes: an operation is stored before its mark is, so a marked operation
+// missing from live is over.
 func Orphans(nodes []NodeFacts, live sets.Set[string]) []Orphan {
 	var found []Orphan
 	for _, n := range nodes {

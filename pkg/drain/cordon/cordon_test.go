@@ -20,7 +20,7 @@ const (
 	unmarkPatch  = `{"metadata":{"annotations":{"topsops.enflame.com/cordoned-by":null},"resourceVersion":"7"}}`
 )
 
-// decided is a decision as it reaches the API server.
+// decided is a decision as sent to the API server.
 type decided struct {
 	Patch    string
 	Cordoned bool
@@ -130,11 +130,11 @@ func TestOrphansAreMarkedNodesWithoutALiveOperation(t *testing.T) {
 	}
 }
 
-// cordonWorld is one node with people who cordon and uncordon it, and operations
-// that come one after the other and may die at any moment.
+// cordonWorld is one node with people who cordon and uncordon it, and successive operations
+// that may die at any moment.
 type cordonWorld struct {
 	node NodeFacts
-	// byUs is the truth that no program sees: who made the node unschedulable.
+	// byUs is the truth hidden from programs: whether we made the node unschedulable.
 	byUs bool
 	// running is the operation that is not over, "" without one; count numbers them.
 	running string
@@ -156,7 +156,7 @@ func (w *cordonWorld) carryOut(t *rapid.T, c NodeChange) {
 	}
 }
 
-// person does what kubectl does: nothing when the node is as wanted.
+// person acts like kubectl: nothing changes when the node is already as wanted.
 func (w *cordonWorld) person(unschedulable bool) {
 	if w.node.Unschedulable != unschedulable {
 		w.node.Unschedulable, w.node.SetByOther, w.byUs = unschedulable, unschedulable, false

@@ -7,15 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// visibleDevices is the variable by which a container asks the container runtime
-// for devices without a resource, and the values that ask for none (docs/components.md 1.3).
+// visibleDevices is the variable by which a container requests devices from the container
+// runtime without a resource; noDevices are the values that request none (docs/components.md
+// 1.3).
 const visibleDevices = "ENFLAME_VISIBLE_DEVICES"
 
 var noDevices = []string{"", "none", "void"}
 
-// usesAccelerator reports whether a pod uses a GCU: a container or init container
-// has one of the resources or asks the runtime for devices, or a volume is one of
-// the devices.
+// usesAccelerator reports whether a pod uses a GCU: a container or init container has one of
+// the resources or requests devices from the runtime, or a hostPath volume is one of the
+// devices.
 func usesAccelerator(pod *corev1.Pod, p *Policy) bool {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {

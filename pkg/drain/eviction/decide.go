@@ -1,21 +1,22 @@
-// Package eviction decides which pods leave a node that is drained (design section 4).
+// Package eviction decides which pods to evict from a node that is drained (design section
+// 4).
 //
-// What a pass found and did is a Result. A pod is in one state:
+// The outcome of a pass is a Result. Each pod is in one state:
 //
-//	not its business   on another node, finished, or not in the policy's scope
-//	skipped            the operator itself, left by podSelector, of a DaemonSet, static
-//	unconfirmed        the node is not Ready: nothing is evicted, nothing believed
-//	terminating        asked before, and not gone yet
-//	running            of a Job that is left to complete
-//	blocked            an eviction loses something that the policy keeps
-//	due                an eviction has not been tried yet (only Expect shows it)
+//	out of scope       on another node, finished, or outside the policy's scope
+//	skipped            the operator's own, excluded by podSelector, of a DaemonSet, or static
+//	unconfirmed        the node is not Ready: nothing is evicted, pod status is not trusted
+//	terminating        being deleted, and not gone yet
+//	running            of a Job that may complete
+//	blocked            eviction would lose something that the policy protects
+//	due                not evicted yet (only from Expect)
 //	evicted, refused, gone, failed
-//	                   what the API server said to an eviction, with the pod's UID
-//	                   as precondition; not asked again within RetryInterval
+//	                   the response to an eviction with the pod's UID as
+//	                   precondition; not repeated within RetryInterval
 //
-// What an eviction loses, and which pods stay, is for kubectl's drain filters to
-// say; of that library nothing else is used: its loops wait, and its cordon has
-// no precondition. The node is empty when all that is left is skipped.
+// kubectl's drain filters decide what an eviction loses and which pods stay. Nothing else of
+// that library is used: its loops wait, and its cordon has no precondition. The node is empty
+// when only skipped pods are left.
 package eviction
 
 import (
@@ -33,12 +34,12 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// RetryInterval is the least time between two evictions of one pod, and between
-// two passes over a node when nothing else asks for one (design section 4).
+// RetryInterval is the minimum time between two evictions of one pod, and between two passes
+// over a node when no event triggers one earlier (design section 4).
 const RetryInterval = 5 * time.Second
 
-// Self is the pod that this program runs in. It is never evicted: who evicts
-// itself does not finish. The zero value is no pod.
+// Self is the pod that this program runs in. It is never evicted, so that the program can
+// finish the drain. The zero value matches no pod.
 type Self struct {
 	types.NamespacedName
 	// UID of the pod; "" when only its name is known.
@@ -52,32 +53,31 @@ func (s Self) is(pod *corev1.Pod) bool {
 	return s.Name != "" && s.Name == pod.Name && s.Namespace == pod.Namespace
 }
 
-// Facts are what a pass sees.
+// Facts is what a pass observes.
 type Facts struct {
-	// NodeReady reports whether the kubelet of the node answers.
+	// NodeReady is the Ready condition of the node.
 	NodeReady bool
-	// Pods that the drain is about, see Candidates.
+	// Pods to consider, see Candidates.
 	Pods []Pod
 	// Self is the pod of this program.
 	Self Self
 }
 
-// Pod is a pod that a drain is about, with what kubectl's drain filters say of it.
+// Pod is a pod in the scope of a drain, with the verdict of kubectl's drain filters.
 type Pod struct {
 	*corev1.Pod
-	// Stays is why the pod is not evicted whatever the policy: it belongs to a
-	// DaemonSet or is static. "" when it may be evicted.
+	// Stays is why no policy lets the pod be evicted: it belongs to a DaemonSet or is static.
+	// "" when it may be evicted.
 	Stays string
-	// Unknown is why the filters cannot tell: the DaemonSet could not be looked up.
+	// Unknown is why the filters have no verdict: the DaemonSet could not be looked up.
 	Unknown string
-	// LosesData and LosesPod are why an eviction loses something: emptyDir volumes,
-	// the pod itself, which no controller brings back. "" when it does not.
+	// LosesData and LosesPod are what an eviction loses: emptyDir volumes, and the pod itself
+	// if no controller recreates it. "" when nothing.
 	LosesData, LosesPod string
 }
 
-// Decide says what a pass does: evict are the pods to evict now, and the result
-// has the outcome of every other pod the drain is about, with their attempts.
-// since is when the drain of the node began (design section 4).
+// Decide returns the pods to evict now, and a result with the outcome of every other pod in
+// scope and with the attempts. since is when the drain of the node began (design section 4).
 func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (evict []*corev1.Pod, r Result) {
 	r = Result{NodeReady: f.NodeReady, Attempts: Attempts{}}
 	for i := range f.Pods {
@@ -95,8 +95,8 @@ func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (evict [
 	return evict, r
 }
 
-// Expect is Decide for who evicts nothing: a pod that is to be evicted has the outcome
-// of its last attempt, or is Due.
+// Expect is Decide without evictions: a pod to be evicted has the outcome of its last
+// attempt, or is Due.
 func Expect(f Facts, p Policy, attempts Attempts, since, now time.Time) Result {
 	evict, r := Decide(f, p, attempts, since, now)
 	for _, pod := range evict {
@@ -111,8 +111,8 @@ func Expect(f Facts, p Policy, attempts Attempts, since, now time.Time) Result {
 	return r
 }
 
-// Candidates returns the pods that a drain of a node is about, sorted by namespace and
-// name: those in scope that can still run something.
+// Candidates returns the pods of a node in the scope of a drain that have not finished,
+// sorted by namespace and name.
 func Candidates(node string, pods []corev1.Pod, p Policy) []*corev1.Pod {
 	var found []*corev1.Pod
 	for i := range pods {
@@ -127,7 +127,8 @@ func Candidates(node string, pods []corev1.Pod, p Policy) []*corev1.Pod {
 	return found
 }
 
-// Concerns reports whether a drain under the policy is about a pod, whatever becomes of it.
+// Concerns reports whether a pod is in the scope of a drain under the policy, whatever its
+// outcome.
 func (p Policy) Concerns(pod *corev1.Pod) bool { return !finished(pod) && inScope(pod, &p) }
 
 func finished(pod *corev1.Pod) bool {
@@ -144,7 +145,7 @@ func inScope(pod *corev1.Pod, p *Policy) bool {
 	return false
 }
 
-// judge says what becomes of one pod, and whether it is to be evicted now.
+// judge returns the outcome of one pod, and whether to evict it now.
 func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, evict bool) {
 	o = OutcomeOf(pod.Pod)
 	with := func(s State, reason string) (Outcome, bool) {
@@ -180,7 +181,7 @@ func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, evic
 	return o, true
 }
 
-// blockedBy says what an eviction loses that the policy keeps, "" for nothing.
+// blockedBy returns what an eviction would lose that the policy protects, "" for nothing.
 func blockedBy(pod *Pod, p *Policy) string {
 	var kept []string
 	if pod.LosesData != "" && !p.deleteEmptyDir {
@@ -192,13 +193,13 @@ func blockedBy(pod *Pod, p *Policy) string {
 	return strings.Join(kept, ", ")
 }
 
-// OutcomeOf is the outcome of a pod of which nothing is known yet.
+// OutcomeOf returns the outcome of a pod with no state yet.
 func OutcomeOf(pod *corev1.Pod) Outcome {
 	return Outcome{Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID}
 }
 
-// deletedAt is when the deletion of a pod began: its deletionTimestamp is when
-// the grace period ends.
+// deletedAt returns when the deletion of a pod began: deletionTimestamp is the end of the
+// grace period.
 func deletedAt(pod *corev1.Pod) time.Time {
 	end := pod.DeletionTimestamp.Time
 	if pod.DeletionGracePeriodSeconds == nil {
@@ -207,8 +208,8 @@ func deletedAt(pod *corev1.Pod) time.Time {
 	return end.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 }
 
-// ofJob reports whether a pod belongs to a Job, of Kubernetes or of another group
-// such as volcano's: both end by themselves.
+// ofJob reports whether a pod belongs to a Job, of Kubernetes or of another API group such as
+// volcano: both complete on their own.
 func ofJob(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "Job"

@@ -14,7 +14,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// drainPolicy is the default policy with a change.
+// drainPolicy returns the default policy with a change.
 func drainPolicy(change func(*topsv1.DrainPolicy)) *topsv1.DrainPolicy {
 	d := DefaultPolicy()
 	change(&d)
@@ -25,7 +25,7 @@ func named(ns, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: ns, Name: name}
 }
 
-// factsOf are the facts of n1 when it is Ready, and kubectl's filters have no objections.
+// factsOf returns the facts of a Ready n1 without objections from kubectl's filters.
 func factsOf(p Policy, pods ...corev1.Pod) Facts {
 	f := Facts{NodeReady: true}
 	for _, pod := range Candidates("n1", pods, p) {
@@ -54,10 +54,10 @@ func TestDecide(t *testing.T) {
 		pod    corev1.Pod
 		policy func(*topsv1.DrainPolicy)
 		facts  func(*Facts)
-		// filtered is what kubectl's filters say of the pod.
+		// filtered is the verdict of kubectl's filters.
 		filtered Pod
 		evict    bool
-		want     *outcome // nil: the drain is not about it, or it is evicted
+		want     *outcome // nil: out of scope, or evicted
 	}{
 		{name: "evicts a pod that uses the accelerator", pod: pod("a"), evict: true},
 		{name: "is not about a pod that does not", pod: pod("a", withoutGCU), filtered: Pod{LosesData: "x", LosesPod: "y"}},

@@ -13,66 +13,67 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// State is what became of one pod in one pass, from a closed list.
+// State is the state of one pod after one pass, from a closed list.
 type State string
 
 const (
-	// Evicted was asked to leave, in this pass or the moment before.
+	// Evicted: its eviction was accepted, in this pass or within RetryInterval before.
 	Evicted State = "evicted"
-	// Refused is held by a PodDisruptionBudget.
+	// Refused: a PodDisruptionBudget refused the eviction.
 	Refused State = "refused"
-	// Failed could not be evicted, or not be judged, because of an error.
+	// Failed: it could not be evicted, or not be judged, because of an error.
 	Failed State = "failed"
-	// Gone is a pod that had left, or given its name to another, when its eviction arrived.
+	// Gone: it was gone, or replaced by another pod of the same name, when its eviction
+	// arrived.
 	Gone State = "gone"
-	// Terminating was asked to leave before and has not left.
+	// Terminating: it is being deleted and still exists.
 	Terminating State = "terminating"
-	// Running is a pod of a Job that is left to complete.
+	// Running: it belongs to a Job that may complete.
 	Running State = "running"
-	// Blocked is kept by the policy, because an eviction loses something.
+	// Blocked: the policy protects it, because an eviction would lose something.
 	Blocked State = "blocked"
-	// Unconfirmed is on a node that is not Ready: whether it runs, nobody can say.
+	// Unconfirmed: its node is not Ready, so it is unknown whether it runs.
 	Unconfirmed State = "unconfirmed"
-	// Due is to be evicted by the next pass.
+	// Due: the next pass evicts it.
 	Due State = "due"
-	// Skipped is left on the node, which counts as empty with it.
+	// Skipped: it stays on the node, which counts as empty nevertheless.
 	Skipped State = "skipped"
 )
 
-// Outcome is what became of one pod in one pass.
+// Outcome is the state of one pod after one pass.
 type Outcome struct {
 	// Pod by namespace and name, and UID.
 	Pod types.NamespacedName
 	UID types.UID
 	// State of the pod.
 	State State
-	// Reason says why, for a person; "" when the state says all.
+	// Reason explains the state for a person; "" when the state says it all.
 	Reason string
-	// Budget is the PodDisruptionBudget that refused the eviction. Its name is ""
-	// when the API server did not say it.
+	// Budget is the PodDisruptionBudget that refused the eviction. Its name is "" when the
+	// response does not name it.
 	Budget types.NamespacedName
-	// Since is when the pod was asked to terminate; zero in all states but
-	// Terminating and Unconfirmed, and for an Unconfirmed pod that was not asked.
+	// Since is when the deletion of the pod began; set only for Terminating pods, and
+	// Unconfirmed pods that are being deleted.
 	Since time.Time
 }
 
 // Attempt is an eviction that was tried.
 type Attempt struct {
-	// Time at which it was tried.
+	// Time of the attempt.
 	Time time.Time
-	// Outcome of it.
+	// Outcome of the attempt.
 	Outcome Outcome
 }
 
-// Attempts are the last evictions by the UID of the pod. They belong to the
-// drain of one node and need not be stored: who forgets them tries again at once.
+// Attempts are the last evictions by pod UID. They belong to the drain of one node and need
+// not be stored: without them the evictions are retried at once.
 type Attempts map[types.UID]Attempt
 
-// Result is what one pass found and did.
+// Result is the outcome of one pass.
 type Result struct {
-	// Pods that the drain is about, sorted by namespace and name.
+	// Pods in the scope of the drain, sorted by namespace and name.
 	Pods []Outcome
-	// NodeReady is false when no kubelet can confirm anything on the node.
+	// NodeReady is false when no kubelet can confirm the state of the node.
 	NodeReady bool
 	// Attempts for the next pass.
 	Attempts Attempts
@@ -89,21 +90,21 @@ func (r Result) Of(s State) []Outcome {
 	return found
 }
 
-// Done reports whether the node was seen empty: it is Ready and has none but
-// skipped pods. The scheduler may have bound a pod in the moment of the cordon,
-// so ask again right before the driver is touched (invariant S8).
+// Done reports whether the node was seen empty: it is Ready and has only skipped pods. The
+// scheduler may bind a pod at the moment of the cordon, so check again right before the
+// driver is touched (invariant S8).
 func (r Result) Done() bool {
 	return r.NodeReady && len(r.Of(Skipped)) == len(r.Pods)
 }
 
-// Stuck reports whether somebody else has to act before the node gets empty: a
-// budget refuses, or the policy blocks.
+// Stuck reports whether the drain needs action by someone else: a budget refuses, or the
+// policy blocks.
 func (r Result) Stuck() bool {
 	return len(r.Of(Refused)) > 0 || len(r.Of(Blocked)) > 0
 }
 
-// Message says for a status or an event what holds the drain, "" when it is done.
-// It is the same as long as nothing changes.
+// Message describes what blocks the drain, for a status or an event, "" when it is done. It
+// is stable as long as nothing changes.
 func (r Result) Message() string {
 	var parts []string
 	if !r.NodeReady {
@@ -122,8 +123,8 @@ func (r Result) Message() string {
 	return strings.Join(parts, "; ")
 }
 
-// wordings say what holds a drain, the most urgent first. Pods of the same words
-// are named together.
+// wordings describe what blocks a drain, the most urgent first. Pods with the same text are
+// listed together.
 var wordings = []struct {
 	state State
 	of    func(Outcome) string
@@ -139,10 +140,10 @@ var wordings = []struct {
 	{Terminating, func(Outcome) string { return "terminating" }},
 }
 
-// Add takes in the outcome of an eviction that was tried at now.
+// Add adds the outcome of an eviction attempted at now.
 func (r *Result) Add(o Outcome, now time.Time) { r.add(o, &Attempt{Time: now, Outcome: o}) }
 
-// add takes in an outcome, with the attempt that it is of, nil for none.
+// add adds an outcome, with its attempt, nil for none.
 func (r *Result) add(o Outcome, of *Attempt) {
 	r.Pods = append(r.Pods, o)
 	if of != nil {

@@ -12,7 +12,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// podOn is a running pod of a ReplicaSet with one GCU on a node, changed by options.
+// podOn returns a running pod of a ReplicaSet with one GCU on a node, changed by options.
 func podOn(node, name string, options ...func(*corev1.Pod)) corev1.Pod {
 	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
@@ -64,7 +64,7 @@ func inPhase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
 
-// terminatingSince is a pod that was asked to leave, with half a minute of grace.
+// terminatingSince sets the deletion of a pod, with a grace period of half a minute.
 func terminatingSince(at time.Time) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.DeletionTimestamp = ptr.To(metav1.NewTime(at.Add(30 * time.Second)))

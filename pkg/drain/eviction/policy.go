@@ -12,7 +12,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Policy is a DrainPolicy that was understood. Get it from PolicyOf.
+// Policy is a parsed DrainPolicy. Get it from PolicyOf.
 type Policy struct {
 	scope              topsv1.DrainScope
 	podSelector        labels.Selector
@@ -23,9 +23,9 @@ type Policy struct {
 	deleteUnmanaged    bool
 }
 
-// PolicyOf returns the policy of spec.drain of an UpgradePolicy; nil is the
-// default. What the API server cannot check, the selector, is an error here: it
-// never becomes another selector (invariant S12).
+// PolicyOf parses spec.drain of an UpgradePolicy; nil is the default. An invalid selector,
+// which the API server does not check, is an error and never taken for another selector
+// (invariant S12).
 func PolicyOf(spec *topsv1.DrainPolicy) (Policy, error) {
 	s := DefaultPolicy()
 	if spec != nil {
@@ -51,17 +51,17 @@ func PolicyOf(spec *topsv1.DrainPolicy) (Policy, error) {
 	return p, nil
 }
 
-// All is the policy for all pods of a node, not only those that use its accelerator.
+// All returns the policy for all pods of a node, not only those that use its accelerator.
 func (p Policy) All() Policy {
 	p.scope = topsv1.DrainAll
 	return p
 }
 
-// Accelerates reports whether a resource of a node is one of the accelerator.
+// Accelerates reports whether a resource of a node belongs to the accelerator.
 func (p Policy) Accelerates(resource string) bool { return matchesAny(resource, p.resources) }
 
-// DefaultPolicy says the defaults of the CRD again, for an UpgradePolicy without
-// drain and for none at all.
+// DefaultPolicy repeats the defaults of the CRD, for an UpgradePolicy without drain and for
+// no UpgradePolicy.
 func DefaultPolicy() topsv1.DrainPolicy {
 	return topsv1.DrainPolicy{
 		Scope:          topsv1.DrainAccelerator,
@@ -73,7 +73,7 @@ func DefaultPolicy() topsv1.DrainPolicy {
 	}
 }
 
-// matchesAny reports whether s is one of the patterns, or begins like one that ends with *.
+// matchesAny reports whether s matches one of the patterns; a trailing * matches any suffix.
 func matchesAny(s string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		if beginning, ok := strings.CutSuffix(pattern, "*"); ok {

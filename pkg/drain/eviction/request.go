@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ResponseTo says what the API server's response to an eviction means for the pod.
+// ResponseTo returns the outcome of an eviction from the API server's response.
 func ResponseTo(o Outcome, err error) Outcome {
 	cause, refused := disruptionBudgetCause(err)
 	switch {
 	case err == nil:
 		o.State = Evicted
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		o.State = Gone // the UID is another one: a pod that came after it, or none
+		o.State = Gone // no pod of this name, or one with another UID
 	case refused:
 		o.State, o.Reason = Refused, cause
 		o.Budget = types.NamespacedName{Namespace: o.Pod.Namespace, Name: budgetIn(cause)}
@@ -30,9 +30,9 @@ func ResponseTo(o Outcome, err error) Outcome {
 	return o
 }
 
-// disruptionBudgetCause returns what the API server says about the budget that
-// refuses an eviction. A server that is too busy answers with the same code and
-// without such a cause: that is no refusal.
+// disruptionBudgetCause returns the API server's message about the budget that refuses an
+// eviction. A busy server returns the same status code without that cause, which is no
+// refusal.
 func disruptionBudgetCause(err error) (string, bool) {
 	var status apierrors.APIStatus
 	if !apierrors.IsTooManyRequests(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -46,8 +46,8 @@ func disruptionBudgetCause(err error) (string, bool) {
 	return "", false
 }
 
-// budgetIn finds the name of the budget: the API server says it in the sentence
-// "The disruption budget NAME needs …" only. "" when the sentence is another one.
+// budgetIn returns the name of the budget, which the API server only reports in the sentence
+// "The disruption budget NAME needs …"; "" when the sentence is another one.
 func budgetIn(cause string) string {
 	rest, ok := strings.CutPrefix(cause, "The disruption budget ")
 	if !ok {
@@ -57,7 +57,7 @@ func budgetIn(cause string) string {
 	return name
 }
 
-// Request asks for a pod to leave: this very pod, not one of its name.
+// Request returns the eviction of exactly this pod, by UID.
 func Request(o Outcome, p *Policy) *policyv1.Eviction {
 	return &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Pod.Namespace, Name: o.Pod.Name},

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Bundle is a tarball in the making. It is not for use by several goroutines.
+// Bundle is a tarball that is being written. It is not safe for concurrent use.
 type Bundle struct {
 	zip  *gzip.Writer
 	tar  *tar.Writer
@@ -21,15 +21,15 @@ type Bundle struct {
 	time time.Time
 }
 
-// New begins a tarball, compressed with gzip, whose files are below the folder
-// root and have the time now. Close ends it.
+// New starts a gzipped tarball whose files are below the folder root and have the time now.
+// Close finishes it.
 func New(out io.Writer, root string, now time.Time) *Bundle {
 	zip := gzip.NewWriter(out)
 	return &Bundle{zip: zip, tar: tar.NewWriter(zip), root: root, time: now}
 }
 
-// Objects adds a file with objects, as decoded from JSON, in YAML and without
-// secrets. No objects make an empty file, which tells that there were none.
+// Objects adds a YAML file with objects, as decoded from JSON, without secrets. Without
+// objects the file is empty, which shows that there were none.
 func (b *Bundle) Objects(file string, objects []map[string]any) error {
 	var content strings.Builder
 	for _, o := range objects {
@@ -57,7 +57,7 @@ func (b *Bundle) add(file, content string) error {
 	return nil
 }
 
-// Close ends the tarball; without it the file cannot be read.
+// Close finishes the tarball, which cannot be read without it.
 func (b *Bundle) Close() error {
 	if err := errors.Join(b.tar.Close(), b.zip.Close()); err != nil {
 		return fmt.Errorf("ending the tarball: %w", err)

@@ -17,7 +17,7 @@ import (
 // sentinel is in every secret of the tests.
 const sentinel = "hunter2"
 
-// Every line has the sentinel in a place where it has to go.
+// Every line has the sentinel in a place that must be redacted.
 const secrets = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -49,7 +49,7 @@ status:
   message: "pulling failed: https://user:hunter2@registry.example.com: secret: hunter2"
 `
 
-// Each of these has to stay.
+// These must be kept.
 var kept = []string{"registry.example.com/exporter:1", "--listen=:9400", "DB_PASSWORD", "MYSQL_ROOT_PASSWORD", "PLAIN_LOOKING",
 	"name: exporter", "the token=" + Redacted + " is new", "mysql://" + Redacted + "@db/n9e", "pulling failed: https://" + Redacted + "@registry.example.com"}
 
@@ -145,7 +145,7 @@ func TestTextLosesItsSecrets(t *testing.T) {
 	}
 }
 
-// filesOf reads a tarball.
+// filesOf reads the files of a tarball.
 func filesOf(t *testing.T, in io.Reader) map[string]string {
 	t.Helper()
 	zip, err := gzip.NewReader(in)

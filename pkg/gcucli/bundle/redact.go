@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// Redacted stands for what was taken out.
+// Redacted replaces what was removed.
 const Redacted = "<redacted>"
 
-// harmless are environment variables whose values help and are no secrets.
+// harmless are environment variables whose values are useful and not secret.
 var harmless = []string{
 	"CUSTOM_REGISTER_RESOURCE", "ENFLAME_DRIVER_CAPABILITIES", "ENFLAME_VISIBLE_DEVICES", "GIN_MODE", "LOG_DEBUG", "MEMORY_UNIT",
 	"NODE_NAME", "POD_NAME", "POD_NAMESPACE", "PORT", "RUNTIME", "SLICE_COUNT", "TZ", "WAIT_HOSTS", "WITH_REBOOT",
 }
 
-// secretWord are words of names whose values are secrets.
+// secretWord matches words in names of secrets.
 const secretWord = `(?:pass(?:word|wd|phrase)?|token|secret|credentials?|api[-_]?key|access[-_]?key|private[-_]?key|auth(?:orization)?)`
 
 var (
-	// secretName is the name of a field, a header or a flag with a secret.
+	// secretName matches the name of a field, a header or a flag with a secret.
 	secretName = regexp.MustCompile(`(?i)(?:^|[-_./a-z])` + secretWord + `$`)
-	// secretFlag is a flag with a secret, its value behind = or in the next argument.
+	// secretFlag matches a flag with a secret, its value after = or in the next argument.
 	secretFlag = regexp.MustCompile(`(?i)^(--?[-\w.]*` + secretWord + `)(=.*)?$`)
 	dropped    = []string{"kubectl.kubernetes.io/last-applied-configuration"}
 )
 
-// scrubs take secrets out of running text, in this order.
+// scrubs remove secrets from text, in this order.
 var scrubs = []struct {
 	find *regexp.Regexp
 	put  string
@@ -38,7 +38,7 @@ var scrubs = []struct {
 	{regexp.MustCompile(`(?i)(\b[-\w.]*` + secretWord + `["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;&"'<]+)`), "${1}" + Redacted},
 }
 
-// scrub takes secrets out of text: what looks like one, or comes after its name.
+// scrub removes secrets from text: what looks like one, or follows the name of one.
 func scrub(text string) string {
 	for _, s := range scrubs {
 		text = s.find.ReplaceAllString(text, s.put)
@@ -46,8 +46,7 @@ func scrub(text string) string {
 	return text
 }
 
-// redact returns an object without secrets, as decoded from JSON. The given one is
-// not changed.
+// redact returns a copy of an object, as decoded from JSON, without secrets.
 func redact(object map[string]any) map[string]any {
 	clean, _ := walk("", object).(map[string]any)
 	if meta, ok := clean["metadata"].(map[string]any); ok {
@@ -61,7 +60,7 @@ func redact(object map[string]any) map[string]any {
 	return clean
 }
 
-// walk cleans a value that is under a name.
+// walk redacts a value with a name.
 func walk(name string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -102,7 +101,7 @@ func elements(name string, from []any) []any {
 	return to
 }
 
-// named cleans an element of env or httpHeaders: a name with a value.
+// named redacts an element of env or httpHeaders: a name with a value.
 func named(list string, element any) any {
 	clean, is := walk("", element).(map[string]any)
 	if !is {
@@ -115,7 +114,7 @@ func named(list string, element any) any {
 	return clean
 }
 
-// argument cleans one argument of a command line.
+// argument redacts one argument of a command line.
 func argument(all []any, i int) any {
 	text, is := all[i].(string)
 	if !is {

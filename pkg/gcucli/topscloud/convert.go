@@ -15,37 +15,37 @@ import (
 // Group is the API group of the newer operator.
 const Group = "topscloud.enflame.com"
 
-// alias are the keys of its spec that have another name in ours.
+// alias maps keys of its spec to ours, where they differ.
 var alias = map[string]string{"containerToolkit": "toolkit", "gcuExporter": "exporter"}
 
-// foreign are components that ours has no counterpart of, with what to do.
+// foreign are components without a counterpart in ours, with what to do.
 var foreign = map[string]string{
 	"nodeExporter":          "this operator does not deploy a node exporter: deploy it by itself",
 	"gcushareConfigManager": "this operator has no such component: gcusharePlugin runs with what its image holds",
 	"k8sDriverManager":      "this operator drains a node before it replaces the driver: see drain of an UpgradePolicy",
 }
 
-// names are defaults of the newer operator that differ from ours, by our key.
+// names are default names of the newer operator that differ from ours, by our key.
 var names = map[string]string{
 	"nfd":          "enflame-node-feature-discovery",
 	"toolkit":      "enflame-container-toolkit",
 	"devicePlugin": "enflame-k8s-device-plugin",
 }
 
-// defaultTag is the image tag of the newer operator where a spec says none.
+// defaultTag is the image tag of the newer operator if a spec has none.
 const defaultTag = "default"
 
-// Note is something about a field that the reader has to know.
+// Note is a remark about a field for the user.
 type Note struct {
 	// Field is its path in the file.
 	Field string `json:"field"`
-	// Lost: it is not in the result.
+	// Lost is true if it is not in the result.
 	Lost bool `json:"lost"`
-	// Message says why, and what to do.
+	// Message states why, and what to do.
 	Message string `json:"message"`
 }
 
-// String is the note in words.
+// String returns the note as text.
 func (n Note) String() string {
 	what := "note"
 	if n.Lost {
@@ -54,16 +54,16 @@ func (n Note) String() string {
 	return what + ": " + n.Field + ": " + n.Message
 }
 
-// conversion is one in the making.
+// conversion is a conversion in progress.
 type conversion struct {
 	spec  map[string]any
 	notes []Note
 }
 
-// Convert translates a GcuResource of Group, as decoded from JSON or YAML. The
-// result is ours, to be created; the notes, sorted by field, say what could not be
-// carried over. The input is not changed. An error means that the input is not such
-// an object, or names one component twice.
+// Convert converts a GcuResource of Group, as decoded from JSON or YAML. out is our object,
+// to be created; the notes, sorted by field, state what could not be carried over. The
+// input is not changed. An error means that the input is not such an object, or has one
+// component under two names.
 func Convert(in map[string]any) (out map[string]any, notes []Note, err error) {
 	version, _ := in["apiVersion"].(string)
 	group, _, _ := strings.Cut(version, "/")
@@ -88,7 +88,7 @@ func Convert(in map[string]any) (out map[string]any, notes []Note, err error) {
 	return map[string]any{"apiVersion": topsv1.GroupVersion.String(), "kind": topsv1.GcuResourceKind, "metadata": meta, "spec": c.spec}, c.notes, nil
 }
 
-// metadata keeps what a person wrote.
+// metadata keeps the user's metadata.
 func (c *conversion) metadata(in map[string]any) (map[string]any, error) {
 	from, _ := in["metadata"].(map[string]any)
 	name, _ := from["name"].(string)
@@ -122,7 +122,7 @@ func (c *conversion) note(field, message string) {
 	c.notes = append(c.notes, Note{Field: field, Message: message})
 }
 
-// component translates one key of the spec.
+// component converts one key of the spec.
 func (c *conversion) component(key string, value any) error {
 	field := "spec." + key
 	if why, is := foreign[key]; is {
@@ -152,7 +152,7 @@ func (c *conversion) component(key string, value any) error {
 	return nil
 }
 
-// keep returns what of a value our types know; false when nothing of it is.
+// keep returns the part of a value that our types have; false if there is none.
 func (c *conversion) keep(field string, path []string, value any) (any, bool) {
 	err := known(path, value)
 	if err == nil {
@@ -172,7 +172,7 @@ func (c *conversion) keep(field string, path []string, value any) (any, bool) {
 	return kept, true
 }
 
-// known reports whether our types have a value at a path of the spec.
+// known returns an error unless our types have this value at a path of the spec.
 func known(path []string, value any) error {
 	for _, key := range slices.Backward(path) {
 		value = map[string]any{key: value}
@@ -186,7 +186,7 @@ func known(path []string, value any) error {
 	return decoder.Decode(&topsv1.GcuResourceSpec{})
 }
 
-// reason words an error of known.
+// reason shortens an error of known.
 func reason(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("it is a %s, and is to be a %s here", wrong.Value, wrong.Type.Kind())
@@ -194,13 +194,13 @@ func reason(err error) string {
 	return "this operator has no such field"
 }
 
-// defaults notes what a spec leaves to the operator, where the two differ.
+// defaults adds notes on unset fields whose defaults differ.
 func (c *conversion) defaults(field, name string, fields map[string]any) {
 	if theirs, differs := names[name]; differs && fields["name"] == nil {
 		c.note(field+".name", fmt.Sprintf("is not set: there it is %s by default, here it has another one; set it to keep the name", theirs))
 	}
 	if name == "nfd" || name == "nightingale" || name == "volcano" {
-		return // their images are those of their parts
+		return // their images are set per part
 	}
 	if fields["version"] == nil {
 		c.note(field+".version", "is not set: there it is "+defaultTag+" by default, here latest; set it to keep the version")

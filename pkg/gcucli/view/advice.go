@@ -8,14 +8,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// Reasons that only this package gives.
+// Reasons that only this package uses.
 const (
-	// ReasonNoStrategy: no annotation says that anybody replaces pods.
+	// ReasonNoStrategy: no update strategy is annotated, so pods are not replaced.
 	ReasonNoStrategy = "NoUpdateStrategy"
-	// ReasonSlow: the node has been in flight for longer than nodes take.
+	// ReasonSlow: the node has been in flight for longer than usual.
 	ReasonSlow = "Slow"
-	// ReasonWaiting: the rollout waits for more than one thing, and which of them
-	// the node waits for is not said anywhere.
+	// ReasonWaiting: the rollout waits for several reasons, and no object shows which of
+	// them applies to this node.
 	ReasonWaiting = "Waiting"
 	// ReasonNotSeen: the operator has not seen the newest spec yet.
 	ReasonNotSeen = "NotSeen"
@@ -26,7 +26,7 @@ const (
 	repair  = "roll out another revision, or repair the node: kubectl describe nu NODE"
 )
 
-// advice says what to do about a reason; NODE and GR stand for the names.
+// advice states what to do about a reason; NODE, GR and TASK are replaced by the names.
 var advice = map[string]string{
 	// A node in flight.
 	string(rollout.ReasonReplacing):         nothing,
@@ -37,7 +37,7 @@ var advice = map[string]string{
 	string(rollout.ReasonOperating):         nothing,
 	ReasonSlow:                              "kubectl get pods -A --field-selector spec.nodeName=NODE; kubectl describe nu NODE",
 
-	// A node that waits.
+	// A node that is pending or held.
 	string(rollout.ReasonBudgetExhausted):  "nothing; annotation " + topsv1.AnnotationMaxUnavailable + " says how many at once",
 	string(rollout.ReasonPoolExhausted):    "nothing; pools of the UpgradePolicy say how many at once",
 	string(rollout.ReasonQueued):           nothing,
@@ -85,12 +85,12 @@ var advice = map[string]string{
 	operation.ReasonBadOperation:        "report this: kubectl gcu support-bundle",
 }
 
-// Advice says what to do about a reason for which nodes of a gr wait, "" when nothing is
+// Advice returns what to do about a reason for which nodes of a gr wait, "" if nothing is
 // known.
 func Advice(reason, gr string) string { return adviceFor(reason, gr, "", "") }
 
-// adviceFor says what to do about a reason, "" when nothing is known. Empty names
-// leave their place in the text as it is.
+// adviceFor returns what to do about a reason, "" if nothing is known. Placeholders of
+// empty names are kept.
 func adviceFor(reason, gr, node, task string) string {
 	var pairs []string
 	for _, p := range [][2]string{{"GR", gr}, {"NODE", node}, {"TASK", task}} {

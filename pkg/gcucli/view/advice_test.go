@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestTheRunbooksNameWhatThePluginAdvises: the table of docs/operate.md and the plugin
-// know the same reasons. One that asks for nothing need not be in the table.
+// TestTheRunbooksNameWhatThePluginAdvises: the table of docs/operate.md and the plugin have
+// the same reasons, except those that need no action, which may be missing in the table.
 func TestTheRunbooksNameWhatThePluginAdvises(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operate.md")
 	if err != nil {
@@ -46,7 +46,7 @@ func TestTheRunbooksNameWhatThePluginAdvises(t *testing.T) {
 	}
 }
 
-// Every reason of a node has advice, except where there is nothing to say.
+// Every reason of a node has advice, except those without anything to do.
 func TestEveryReasonHasAdvice(t *testing.T) {
 	silent := []string{"AtTarget", "InProgress", "AwaitingSlot", "Aborted", "Withdrawn", "Superseded", "TargetChanged", "NodeReplaced", "Succeeded", "WindingUp"}
 	for _, file := range []string{"../../daemonupdater/rollout/reason.go", "../../nodeupgrade/operation/reasons.go"} {
@@ -62,7 +62,7 @@ func TestEveryReasonHasAdvice(t *testing.T) {
 	}
 }
 
-// reasonsIn reads the values of the constants whose names begin with Reason.
+// reasonsIn returns the values of the constants whose names start with Reason.
 func reasonsIn(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

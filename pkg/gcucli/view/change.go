@@ -10,16 +10,16 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Change is one field of a spec that differs.
+// Change is a difference in one field of a spec.
 type Change struct {
 	// Field is its path below spec.
 	Field string `json:"field"`
-	// From and To are JSON values; absent where the field is not set.
+	// From and To are JSON values; absent if the field is unset.
 	From any `json:"from,omitempty"`
 	To   any `json:"to,omitempty"`
 }
 
-// ChangesOf compares two specs, field by field, sorted. An error means that one
+// ChangesOf returns the differences of two specs by field, sorted. An error means that one
 // cannot be encoded.
 func ChangesOf(from, to *topsv1.GcuResourceSpec) ([]Change, error) {
 	var trees [2]any
@@ -37,8 +37,8 @@ func ChangesOf(from, to *topsv1.GcuResourceSpec) ([]Change, error) {
 	return list, nil
 }
 
-// compare adds what differs. Lists whose elements have names, such as env, are
-// compared by these; what only one side has is one change.
+// compare appends differences. Elements of lists that have names, such as env, are matched
+// by name; a value that only one side has is one change.
 func compare(path string, from, to any, list *[]Change) {
 	a, aok := fields(from)
 	b, bok := fields(to)
@@ -55,7 +55,7 @@ func compare(path string, from, to any, list *[]Change) {
 	}
 }
 
-// fields are those of an object, or the elements of a list by their names.
+// fields returns those of an object, or the elements of a list by name.
 func fields(v any) (map[string]any, bool) {
 	if m, ok := v.(map[string]any); ok {
 		return m, true
@@ -76,7 +76,7 @@ func fields(v any) (map[string]any, bool) {
 	return named, true
 }
 
-// written is a value in JSON, "unset" for none.
+// written returns a value in JSON, "unset" for none.
 func written(v any) string {
 	if v == nil {
 		return "unset"
@@ -88,10 +88,10 @@ func written(v any) string {
 	return string(data)
 }
 
-// String is the change in words: driver.version: 1.0 -> 1.1.
+// String returns the change as text: driver.version: 1.0 -> 1.1.
 func (c Change) String() string { return c.Field + ": " + bare(c.From) + " -> " + bare(c.To) }
 
-// bare is written without the quotes of a text.
+// bare is written without the quotes of strings.
 func bare(v any) string {
 	if text, ok := v.(string); ok && text != "" {
 		return text
@@ -99,7 +99,7 @@ func bare(v any) string {
 	return written(v)
 }
 
-// ChangesText is one line per change.
+// ChangesText has one line per change.
 func ChangesText(changes []Change, indent string) string {
 	var b strings.Builder
 	for _, c := range changes {

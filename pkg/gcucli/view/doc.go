@@ -1,12 +1,13 @@
-// Package view turns the objects of the operator into what kubectl gcu shows. It
-// is pure: objects and the time in, a documented value out, and text made of that.
+// Package view turns the objects of the operator into the output of kubectl gcu. It is
+// pure: the input is objects and the time, the output a documented value and its text.
 //
-//	StatusOf    a gr, its rollout, the nodes that need a look    status.go, trouble.go
-//	OutcomeOf   is it done, at work, or does it wait for whom    outcome.go
-//	NodesOf     every node of a gr, its state and why            nodes.go
-//	HistoryOf   the kept specs, and what changed between them    history.go, change.go
-//	WavesOf     which waves wait for an approval                 waves.go
+//	StatusOf    a gr, its rollout, the nodes that need attention    status.go, rollout.go, trouble.go
+//	OutcomeOf   is it done, in progress, or waiting for someone     outcome.go
+//	NodesOf     every node of a gr, its state and why               nodes.go
+//	HistoryOf   the kept specs, and what changed between them       history.go, change.go
+//	WavesOf     which waves wait for an approval                    wave.go
+//	PlanText    what an upgrade would do                            plan.go, limit.go
 //
-// The values are what -o json and -o yaml print, so their field names stay. Text
-// is a Table; what helps against a reason is said in one place, advice.go.
+// The values are what -o json and -o yaml print, so their field names must not change. Text
+// uses Table (table.go); the advice for each reason is in one place, advice.go.
 package view

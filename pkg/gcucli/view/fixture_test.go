@@ -28,10 +28,10 @@ type fixture struct {
 
 // nodeFixture is a node with its driver pod.
 type nodeFixture struct {
-	// Offline: it is not Ready. Away: nothing belongs there.
+	// Offline: it is not Ready. Away: no pod belongs there.
 	Offline bool `json:"offline"`
 	Away    bool `json:"away"`
-	// Revision of the pod; "" for none. Unavailable: it is not Ready.
+	// Revision of the pod; "" for no pod. Unavailable: it is not Ready.
 	Revision    string `json:"revision"`
 	Unavailable bool   `json:"unavailable"`
 }
@@ -49,7 +49,7 @@ func load(t *testing.T, name string) *fixture {
 	return &f
 }
 
-// fixtures are the names of all.
+// fixtures returns the names of all fixtures.
 func fixtures(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
@@ -63,7 +63,7 @@ func fixtures(t *testing.T) []string {
 	return names
 }
 
-// inYAML is a value as -o yaml prints it.
+// inYAML returns a value as -o yaml prints it.
 func inYAML(t *testing.T, value any) string {
 	t.Helper()
 	data, err := yaml.Marshal(value)
@@ -73,7 +73,7 @@ func inYAML(t *testing.T, value any) string {
 	return string(data)
 }
 
-// envOf makes environment variables of names and values.
+// envOf returns environment variables from names and values.
 func envOf(pairs ...string) []corev1.EnvVar {
 	var list []corev1.EnvVar
 	for i := 0; i < len(pairs); i += 2 {

@@ -61,7 +61,7 @@ func TestColoursMarkWordsAndNothingElse(t *testing.T) {
 	}
 }
 
-// The order of lists does not show.
+// The order of lists does not matter.
 func TestNodesAreTheSameInAnyOrder(t *testing.T) {
 	f := load(t, "rolling").fleet()
 	want := inYAML(t, NodesOf(f))
@@ -74,7 +74,7 @@ func TestNodesAreTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
-// fleet builds nodes and pods of one DaemonSet.
+// fleet returns nodes and pods of one DaemonSet.
 func (f *fixture) fleet() *Fleet {
 	set := appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "driver", UID: "ds", Generation: 2},

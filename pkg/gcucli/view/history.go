@@ -16,24 +16,24 @@ import (
 
 // Revision is one kept spec of a gr.
 type Revision struct {
-	// Number grows with each change; Name is what a rollback asks for.
+	// Number grows with each change; Name is the argument of a rollback.
 	Number  int64       `json:"number"`
 	Name    string      `json:"name"`
 	Created metav1.Time `json:"created"`
-	// Present: it is the spec of the gr as it is.
+	// Present is true if it is the current spec of the gr.
 	Present bool `json:"present"`
-	// KnownGood: it is the last one at which every reachable node was available.
+	// KnownGood is true for the last one at which every reachable node was available.
 	KnownGood bool `json:"lastKnownGood"`
-	// Changes from the revision before; absent for the oldest that is kept.
+	// Changes since the previous revision; absent for the oldest kept one.
 	Changes []Change `json:"changes,omitempty"`
-	// Problem says why the spec cannot be read; empty when it can.
+	// Problem is why the spec cannot be read; empty if it can.
 	Problem string `json:"problem,omitempty"`
-	// Spec that was kept; nil when it cannot be read.
+	// Spec is nil if it cannot be read.
 	Spec *topsv1.GcuResourceSpec `json:"spec,omitempty"`
 }
 
-// HistoryOf describes the kept specs of a gr, the newest first. list may hold
-// ControllerRevisions of others; dro is nil for none.
+// HistoryOf describes the kept specs of a gr, newest first. list may include other
+// ControllerRevisions; dro may be nil.
 func HistoryOf(gr *topsv1.GcuResource, list []appsv1.ControllerRevision, dro *topsv1.DaemonRollout) ([]Revision, error) {
 	good := ""
 	if dro != nil && dro.Status.LastKnownGood != nil {
@@ -54,7 +54,7 @@ func HistoryOf(gr *topsv1.GcuResource, list []appsv1.ControllerRevision, dro *to
 	return history, relate(history, &gr.Spec)
 }
 
-// specOf reads what a revision holds.
+// specOf decodes the spec in a revision.
 func specOf(r *appsv1.ControllerRevision) (spec *topsv1.GcuResourceSpec, problem string) {
 	var data struct {
 		Spec *topsv1.GcuResourceSpec `json:"spec"`
@@ -68,7 +68,7 @@ func specOf(r *appsv1.ControllerRevision) (spec *topsv1.GcuResourceSpec, problem
 	return data.Spec, ""
 }
 
-// relate compares each revision with the one before and with the present spec.
+// relate compares each revision with the previous one and with the present spec.
 func relate(history []Revision, present *topsv1.GcuResourceSpec) error {
 	for i := range history {
 		r := &history[i]
@@ -89,8 +89,8 @@ func relate(history []Revision, present *topsv1.GcuResourceSpec) error {
 	return nil
 }
 
-// FindRevision finds a revision by its name or number; for "" the newest one other
-// than the present spec. The error says which there are.
+// FindRevision finds a revision by its name or number, or for "" the newest one that
+// differs from the present spec. The error lists the available ones.
 func FindRevision(history []Revision, wanted string) (*Revision, error) {
 	var names []string
 	for i := range history {
@@ -106,7 +106,7 @@ func FindRevision(history []Revision, wanted string) (*Revision, error) {
 	return nil, fmt.Errorf("no revision %s is kept; there are %s", wanted, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// HistoryText is one line per revision, and one more per further change.
+// HistoryText has one line per revision, and one per further change.
 func HistoryText(history []Revision, s Style) string {
 	t := Table{Header: []string{"REVISION", "NAME", "AGE", "NOTE", "CHANGES"}}
 	for i := range history {

@@ -47,7 +47,7 @@ func TestGoldenHistory(t *testing.T) {
 	if _, err := FindRevision(history[:1], ""); err == nil {
 		t.Error("there is a revision before the only one")
 	}
-	// An edit that the operator has not kept yet: no revision is the present one.
+	// An edit that the operator has not kept yet: no revision is present.
 	gr.Spec.Driver.Version = "1.3"
 	if history, err = HistoryOf(gr, list, nil); err != nil || history[0].Present {
 		t.Errorf("revision %s is the present one, %v", history[0].Name, err)

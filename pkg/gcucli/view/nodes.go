@@ -17,19 +17,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// Outdated is the state of a node that nobody upgrades.
+// Outdated is the state of an outdated node without an update strategy.
 const Outdated = "outdated"
 
-// States are what a node may be asked for by.
+// States are the values for a filter of nodes.
 var States = []string{string(rollout.Updated), string(rollout.InFlight), string(rollout.Pending), string(rollout.Held),
 	string(rollout.Skipped), string(rollout.Failed), Outdated}
 
-// Fleet is what is known of the nodes of a gr.
+// Fleet is what was read of the nodes of a gr.
 type Fleet struct {
 	Resource *topsv1.GcuResource
-	// Rollout is nil when nobody replaces pods.
+	// Rollout is nil without an update strategy.
 	Rollout *topsv1.DaemonRollout
-	// DaemonSets of the gr, with all ControllerRevisions and Pods that may be theirs.
+	// DaemonSets of the gr, with all ControllerRevisions and Pods that may belong to them.
 	DaemonSets   []appsv1.DaemonSet
 	Revisions    []appsv1.ControllerRevision
 	Pods         []corev1.Pod
@@ -38,9 +38,9 @@ type Fleet struct {
 	Now          time.Time
 }
 
-// NodesOf describes every node that should run a DaemonSet of a gr, sorted by name.
-// What the rollout says of a node comes first; the others are judged by their pods,
-// as the rollout does.
+// NodesOf describes every node that should run a DaemonSet of a gr, sorted by name. Nodes
+// that the rollout lists have its state; others are judged by their pods, as in the
+// rollout.
 func NodesOf(f *Fleet) []Node {
 	w := newWatch(f)
 	list := []Node{}
@@ -53,7 +53,7 @@ func NodesOf(f *Fleet) []Node {
 	return list
 }
 
-// watch is a Fleet that is ready to be asked.
+// watch is a Fleet with indexes.
 type watch struct {
 	*Fleet
 	key      string
@@ -80,7 +80,7 @@ func newWatch(f *Fleet) *watch {
 	for i := range f.DaemonSets {
 		set := &f.DaemonSets[i]
 		m := member{set: set, runs: daemonset.Placing(set), pods: map[string]*corev1.Pod{}}
-		m.target, _ = daemonset.TargetRevision(set, revisions) // not known yet: no pod is outdated
+		m.target, _ = daemonset.TargetRevision(set, revisions) // on error the target is unknown: no pod counts as outdated
 		for j := range f.Pods {
 			if owner := daemonset.Owner(&f.Pods[j]); owner != nil && owner.UID == set.UID {
 				m.pods[daemonset.NodeName(&f.Pods[j])] = &f.Pods[j]
@@ -92,7 +92,7 @@ func newWatch(f *Fleet) *watch {
 	return w
 }
 
-// readLedger takes over what the rollout says of single nodes.
+// readLedger adopts what the rollout's status lists of single nodes.
 func (w *watch) readLedger() {
 	if w.Rollout == nil {
 		return
@@ -113,7 +113,7 @@ func (w *watch) readLedger() {
 
 func (w *watch) operation(node string) *Operation { return operationOf(w.upgrades[node], w.key) }
 
-// node describes one node; false when nothing of the gr belongs there.
+// node describes one node; false if no pod of the gr belongs there.
 func (w *watch) node(node *corev1.Node) (Node, bool) {
 	belongs, outdated, missing := w.look(node)
 	if !belongs {
@@ -141,8 +141,8 @@ func (w *watch) node(node *corev1.Node) (Node, bool) {
 	return n, true
 }
 
-// look judges the pods of a node: whether any belongs there, which is outdated and
-// which is not available.
+// look judges the pods of a node: whether any belongs there, which are outdated and which
+// are not available.
 func (w *watch) look(node *corev1.Node) (belongs bool, outdated, missing string) {
 	var old, absent []string
 	for i := range w.members {
@@ -173,9 +173,9 @@ func phrase(start string, names []string) string {
 	return start + message.Names(names)
 }
 
-// waits says why a Ready node with something left to do is not being upgraded. The
-// rollout counts reasons and does not say which node has which; what the node's own
-// objects show is taken off first.
+// waits adds why a Ready node with work left is not being upgraded. The rollout counts
+// reasons without naming nodes, so reasons that the node's own objects show are ruled out
+// first.
 func (w *watch) waits(n *Node) {
 	own := w.ownReason(n)
 	if own != "" {
@@ -205,8 +205,8 @@ func (w *watch) waits(n *Node) {
 	}
 }
 
-// stateOf is the state of nodes that wait for one of some reasons: held only when
-// all of them hold a node.
+// stateOf returns the state of nodes that wait for one of several reasons: held only if all
+// of them mean held.
 func stateOf(notes []topsv1.WaitingNote) string {
 	for _, note := range notes {
 		if rollout.Reason(note.Reason).State() != rollout.Held {
@@ -220,7 +220,7 @@ func stateOf(notes []topsv1.WaitingNote) string {
 var byObjects = []string{string(rollout.ReasonQueued), string(rollout.ReasonNodeBusy), string(rollout.ReasonPreparing),
 	string(rollout.ReasonDeferred), string(rollout.ReasonUnavailable), string(rollout.ReasonNodeHeld)}
 
-// ownReason is the reason that the node's objects show, "" for none.
+// ownReason returns the reason that the node's objects show, or "".
 func (w *watch) ownReason(n *Node) string {
 	if since, ok := w.queued[n.Name]; ok && slices.ContainsFunc(w.Rollout.Status.Waiting, isQueued) {
 		n.Since = &since
@@ -254,7 +254,7 @@ func (w *watch) ownReason(n *Node) string {
 
 func isQueued(w topsv1.WaitingNote) bool { return w.Reason == string(rollout.ReasonQueued) }
 
-// Named are the nodes of a state; all for "".
+// Named returns the nodes in a state, all for "".
 func Named(nodes []Node, state string) []Node {
 	list := []Node{}
 	for _, n := range nodes {
@@ -265,7 +265,7 @@ func Named(nodes []Node, state string) []Node {
 	return list
 }
 
-// NodesText is one line per node.
+// NodesText has one line per node.
 func NodesText(nodes []Node, s Style) string { return nodeTable(nodes, s).Text(s) }
 
 func nodeTable(nodes []Node, s Style) Table {

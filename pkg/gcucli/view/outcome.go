@@ -9,18 +9,18 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// State is how a gr stands, for a person or a script.
+// State summarizes the state of a gr for people and scripts.
 type State string
 
 // States of a gr; a closed list.
 const (
-	// Done: every component runs, and every reachable node is at the newest spec.
+	// Done: every component is running, and every reachable node has the newest spec.
 	Done State = "Done"
-	// Working: it goes on by itself.
+	// Working: it makes progress or retries.
 	Working State = "Working"
-	// Waiting: it goes on when a person does what the advice says.
+	// Waiting: it continues when someone follows the advice.
 	Waiting State = "Waiting"
-	// Stopped: something is wrong, and it does not go on before that is changed.
+	// Stopped: something is wrong and must be changed first.
 	Stopped State = "Stopped"
 )
 
@@ -29,31 +29,31 @@ func (s State) tone() Tone {
 	return map[State]Tone{Done: Good, Working: Busy, Waiting: Busy, Stopped: Bad}[s]
 }
 
-// Outcome is how a gr stands, and why.
+// Outcome is the state of a gr, and why.
 type Outcome struct {
 	State State `json:"state"`
-	// Reason in one word, of a condition or a closed list of the operator; empty when Done.
+	// Reason of a condition or another closed list of the operator; empty if Done.
 	Reason string `json:"reason,omitempty"`
-	// Message for a person.
+	// Message for people.
 	Message string `json:"message,omitempty"`
-	// Since when; absent when it is not known.
+	// Since is absent if unknown.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Do is what to do about it; empty for nothing.
 	Do string `json:"do,omitempty"`
 }
 
-// troubles of the operator that pass by themselves are no reason to stop waiting.
+// reasonReconcileFailed is transient, so a wait continues.
 const reasonReconcileFailed = "ReconcileFailed"
 
-// reasons of the Progressing condition of a DaemonRollout that need a person.
+// Reasons of the Progressing condition of a DaemonRollout that need action.
 var (
 	awaitsPerson = []string{"AwaitingApproval", "AwaitingRequests", "Paused"}
-	// keptBack are those that hold single nodes: others go on.
+	// keptBack are reasons of single nodes: others continue.
 	keptBack    = []string{"LeftOut", "NodeHeld"}
 	nodesFailed = "NodesFailed"
 )
 
-// OutcomeOf says how a gr stands with its rollout, which is nil when there is none.
+// OutcomeOf summarizes the state of a gr with its rollout, which may be nil.
 func OutcomeOf(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 	o := outcome(gr, dro)
 	o.Do = adviceFor(o.Reason, gr.Name, "", "")
@@ -95,14 +95,14 @@ func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 	return Outcome{State: Done, Message: messageOfReady(gr)}
 }
 
-// stopped says what does not pass by itself, nil when there is nothing.
+// stopped returns what needs to be changed before the gr continues, or nil.
 func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 	if c := find(gr.Status.StandardConditions, "Degraded"); c != nil && c.Status == metav1.ConditionTrue && c.Reason != reasonReconcileFailed {
 		o := outcomeOf(Stopped, c)
 		return &o
 	}
 	if a := underWay(gr); a != nil && a.Reason == ReasonNoStrategy {
-		return &Outcome{State: Stopped, Reason: a.Reason, Message: a.Message, Since: &a.LastUpdateTime} // nothing moves it
+		return &Outcome{State: Stopped, Reason: a.Reason, Message: a.Message, Since: &a.LastUpdateTime} // it stays there until someone acts
 	}
 	if dro == nil {
 		return nil
@@ -118,26 +118,26 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 	}
 	if c := progressing(dro); c != nil && c.Reason == nodesFailed {
 		o := outcomeOf(Stopped, c)
-		o.Reason = "Halted" // the same helps
+		o.Reason = "Halted" // the advice is the same
 		return &o
 	}
 	return nil
 }
 
-// begins reports whether an upgrade of the gr goes on, as the operator says: what its rollout
-// says of a halt is about the spec before.
+// begins reports whether an upgrade of the gr is in progress according to the operator: a
+// halt in its rollout's status is then about the earlier spec.
 func begins(gr *topsv1.GcuResource) bool {
 	a := underWay(gr)
 	return a != nil && (a.Reason == "Upgrading" || a.Reason == "RollingBack")
 }
 
-// noneGoesOn reports whether every node that waits is kept back by a person.
+// noneGoesOn reports whether every waiting node has one of the reasons in keptBack.
 func noneGoesOn(dro *topsv1.DaemonRollout) bool {
 	return !slices.ContainsFunc(dro.Status.Waiting, func(w topsv1.WaitingNote) bool { return !slices.Contains(keptBack, w.Reason) })
 }
 
-// begun is since when a rollout starts nodes, nil when it does not. The time of a
-// gr's own condition is that of its last step.
+// begun returns since when a rollout is starting nodes, nil if it is not. The gr's own
+// condition has the time of its last step instead.
 func begun(dro *topsv1.DaemonRollout) *metav1.Time {
 	if dro == nil {
 		return nil
@@ -148,7 +148,7 @@ func begun(dro *topsv1.DaemonRollout) *metav1.Time {
 	return nil
 }
 
-// underWay is the upgrade or rollback of a gr that is not over, nil for none.
+// underWay returns the unfinished upgrade or rollback of a gr, or nil.
 func underWay(gr *topsv1.GcuResource) *topsv1.ActionCondition {
 	for i := range gr.Status.Conditions {
 		c := &gr.Status.Conditions[i]

@@ -9,8 +9,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// tenThousand is a plan of many nodes: alike but for a wave, three of them offline, and
-// one that is held up.
+// tenThousand is a plan of many nodes: equal but for a wave, three offline nodes, and one
+// that is blocked.
 func tenThousand() *preview.Preview {
 	p := &preview.Preview{GcuResource: "fleet", Components: []preview.Component{{Name: "driver", Change: preview.Upgrade, Nodes: 10_000}}}
 	p.Limit, p.Total, p.Seconds = 100, 10_003, 7200

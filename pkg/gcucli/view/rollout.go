@@ -14,27 +14,27 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// Rollout is how the upgrade of a gr goes.
+// Rollout is the state of the rollout of a gr.
 type Rollout struct {
-	// Name is that of the DaemonRollout, in Namespace.
+	// Namespace and Name are those of the DaemonRollout.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Strategy  string `json:"strategy,omitempty"`
-	// State in one word: the reason of condition Progressing.
+	// State is the reason of condition Progressing.
 	State   string       `json:"state,omitempty"`
 	Message string       `json:"message,omitempty"`
 	Since   *metav1.Time `json:"since,omitempty"`
-	// Revision that the nodes are brought to.
+	// Revision is the target.
 	Revision string `json:"revision,omitempty"`
 	Paused   bool   `json:"paused"`
 	Halted   bool   `json:"halted"`
-	// MaxUnavailable nodes may be unavailable at once, Unavailable are.
+	// MaxUnavailable bounds the unavailable nodes, Unavailable counts them.
 	MaxUnavailable int32  `json:"maxUnavailable"`
 	Unavailable    int32  `json:"unavailable"`
 	Nodes          Counts `json:"nodes"`
-	// ETASeconds until it is done at the usual pace; 0 when that is not known.
+	// ETASeconds is the time to completion at the usual pace; 0 if unknown.
 	ETASeconds int32 `json:"etaSeconds"`
-	// UsualSeconds a node takes; 0 when none has finished.
+	// UsualSeconds is how long a node takes; 0 if none has finished.
 	UsualSeconds int32        `json:"usualSeconds"`
 	Waves        []WaveCount  `json:"waves,omitempty"`
 	Waiting      []WaitingFor `json:"waiting,omitempty"`
@@ -53,7 +53,7 @@ type Counts struct {
 	Failed   int32 `json:"failed"`
 }
 
-// WaveCount is how far a wave is.
+// WaveCount is the progress of a wave.
 type WaveCount struct {
 	Name    string       `json:"name"`
 	Total   int32        `json:"total"`
@@ -78,7 +78,7 @@ type RolledBack struct {
 	Done    *metav1.Time `json:"done,omitempty"`
 }
 
-// rolloutOf reads a DaemonRollout of a gr; nil for none.
+// rolloutOf describes a DaemonRollout of a gr; nil if there is none.
 func rolloutOf(gr string, dro *topsv1.DaemonRollout) *Rollout {
 	if dro == nil {
 		return nil
@@ -110,13 +110,13 @@ func rolloutOf(gr string, dro *topsv1.DaemonRollout) *Rollout {
 	return r
 }
 
-// String is the counts in one line.
+// String returns the counts in one line.
 func (c Counts) String() string {
 	return fmt.Sprintf("%d of %d updated, %d in flight, %d pending, %d held, %d skipped, %d failed",
 		c.Updated, c.Total, c.InFlight, c.Pending, c.Held, c.Skipped, c.Failed)
 }
 
-// eta is what is known of the end, "" for nothing.
+// eta describes the time to completion, "" if unknown.
 func (r *Rollout) eta() string {
 	if r.ETASeconds == 0 {
 		return ""
@@ -124,7 +124,7 @@ func (r *Rollout) eta() string {
 	return "about " + duration.HumanDuration(time.Duration(r.ETASeconds)*time.Second) + " to go"
 }
 
-// short is the rollout in a few words, for a line with a bar.
+// short describes the rollout in a few words, for a line with a bar.
 func (r *Rollout) short() string {
 	words := fmt.Sprintf("%d/%d updated", r.Nodes.Updated, r.Nodes.Total)
 	if r.Nodes.Failed > 0 {
@@ -137,8 +137,8 @@ func (r *Rollout) short() string {
 	return words
 }
 
-// Bar draws the counts: # updated, > in flight, x failed, o skipped, . the rest.
-// Every state that has a node has a place. It is "" without nodes.
+// Bar draws the counts: # updated, > in flight, x failed, o skipped, . the rest. Every
+// state with a node gets at least one character. Without nodes it returns "".
 func (c Counts) Bar(width int, s Style) string {
 	if c.Total == 0 {
 		return ""
@@ -157,7 +157,7 @@ func (c Counts) Bar(width int, s Style) string {
 			widest = i
 		}
 	}
-	places[widest] += width - used // what rounding left or took
+	places[widest] += width - used // the rounding error
 	var b strings.Builder
 	for i, p := range parts {
 		b.WriteString(s.paint(p.tone, strings.Repeat(p.mark, max(0, places[i]))))
@@ -165,7 +165,7 @@ func (c Counts) Bar(width int, s Style) string {
 	return "[" + b.String() + "]"
 }
 
-// barWidth is that of the bar in a status.
+// barWidth is the width of the bar in a status.
 const barWidth = 40
 
 // text writes the rollout below the components.
@@ -204,7 +204,7 @@ func (r *Rollout) tone() Tone {
 	return Busy
 }
 
-// text is a line for people.
+// text describes the rollback in one line.
 func (rb *RolledBack) text(s Style) string {
 	what := "rolled back by policy " + s.age(rb.Time) + " ago"
 	if rb.Done == nil {
@@ -216,7 +216,7 @@ func (rb *RolledBack) text(s Style) string {
 	return "  " + what + ": " + rb.Message + "\n"
 }
 
-// waves is a line about the waves that have nodes, "" when all nodes are in one.
+// waves describes the waves that have nodes in one line, "" if all nodes are in one wave.
 func (r *Rollout) waves() string {
 	list := make([]string, 0, len(r.Waves))
 	for _, w := range r.Waves {

@@ -11,24 +11,24 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// Status is how a gr and its rollout stand.
+// Status is the state of a gr and its rollout.
 type Status struct {
 	// Name of the gr.
 	Name string `json:"name"`
-	// Outcome in one word, with why and what to do.
+	// Outcome summarizes the state, with why and what to do.
 	Outcome Outcome `json:"outcome"`
 	// Phase and Ready as in the status of the gr.
 	Phase string `json:"phase,omitempty"`
 	Ready string `json:"ready,omitempty"`
-	// Strategy and Policy as the annotations say; empty for none.
+	// Strategy and Policy are those of the annotations; empty for none.
 	Strategy   string      `json:"strategy,omitempty"`
 	Policy     string      `json:"policy,omitempty"`
 	Components []Component `json:"components"`
-	// Rollout is absent when nobody replaces pods.
+	// Rollout is absent without an update strategy.
 	Rollout *Rollout `json:"rollout,omitempty"`
-	// Nodes that a person may want to look at: failed, stuck, put off, skipped.
+	// Nodes that need attention: failed, stuck, deferred, skipped.
 	Nodes []Node `json:"nodes"`
-	// NotShown says what could not be read, and why.
+	// NotShown lists what could not be read, and why.
 	NotShown []string `json:"notShown,omitempty"`
 }
 
@@ -36,14 +36,14 @@ type Status struct {
 type Component struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty"`
-	// Version that the spec asks for; empty when it says none.
+	// Version in the spec; empty if unset.
 	Version string `json:"version,omitempty"`
 	Status  string `json:"status"`
 	Message string `json:"message,omitempty"`
 }
 
-// StatusOf describes a gr. dro is its rollout, nil for none; upgrades may be of
-// any nodes; notShown says what could not be read.
+// StatusOf describes a gr. dro is its rollout, or nil; upgrades may include those of other
+// nodes; notShown lists what could not be read.
 func StatusOf(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrade, notShown []string, now time.Time) Status {
 	return Status{
 		Name: gr.Name, Outcome: OutcomeOf(gr, dro), Phase: gr.Status.Phase, Ready: gr.Status.ReadyResource,
@@ -63,8 +63,8 @@ func componentsOf(gr *topsv1.GcuResource) []Component {
 	return list
 }
 
-// versionsOf reads the versions of the components off a spec, by its keys. nfd has
-// that of its master.
+// versionsOf returns the versions of the components in a spec, by key. nfd has that of its
+// master.
 func versionsOf(spec *topsv1.GcuResourceSpec) map[string]string {
 	var fields map[string]struct {
 		Version string `json:"version"`
@@ -75,7 +75,7 @@ func versionsOf(spec *topsv1.GcuResourceSpec) map[string]string {
 	versions := map[string]string{}
 	data, err := json.Marshal(spec)
 	if err != nil || json.Unmarshal(data, &fields) != nil {
-		return versions // a spec that was read can be written
+		return versions // a decoded spec can be encoded
 	}
 	for name, f := range fields {
 		versions[name] = cmp.Or(f.Version, f.Master.Version)
@@ -84,7 +84,7 @@ func versionsOf(spec *topsv1.GcuResourceSpec) map[string]string {
 	return versions
 }
 
-// Text tells the status to a person.
+// Text returns the status as text.
 func (s *Status) Text(style Style) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GcuResource %s: %s", s.Name, style.paint(s.Outcome.State.tone(), string(s.Outcome.State)))
@@ -150,7 +150,7 @@ func (s *Status) nodes(style Style) string {
 	return t.Text(style)
 }
 
-// unlisted counts the skipped nodes that the rollout has no room for.
+// unlisted counts the skipped nodes that the rollout's status has no room to list.
 func (s *Status) unlisted() int {
 	skipped := 0
 	for i := range s.Nodes {
@@ -161,7 +161,7 @@ func (s *Status) unlisted() int {
 	return int(s.Rollout.Nodes.Skipped) - skipped
 }
 
-// Line is the status in one line, for a log.
+// Line returns the status in one line, for a log.
 func (s *Status) Line() string {
 	if s.Rollout == nil {
 		return fmt.Sprintf("%s: %s ready; %s", s.Outcome.State, cmp.Or(s.Ready, "nothing"), cmp.Or(s.Outcome.Message, s.Outcome.Reason))
@@ -173,7 +173,7 @@ func (s *Status) Line() string {
 	return line
 }
 
-// Progress is the status in one line of at most width columns, with a bar.
+// Progress returns the status in one line of at most width columns, with a bar.
 func (s *Status) Progress(style Style, width int) string {
 	words, bar := s.Line(), ""
 	if s.Rollout != nil {

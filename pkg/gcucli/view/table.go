@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Style says how text is written.
+// Style is the style of text output.
 type Style struct {
 	// Colour marks words by their Tone, for terminals.
 	Colour bool
 	// Wide shows more columns.
 	Wide bool
-	// Now is what ages are counted from.
+	// Now is the reference time for ages.
 	Now time.Time
 }
 
-// Tone is what a word means to the reader.
+// Tone is the meaning of a word, shown as its colour.
 type Tone int
 
 // Tones.
@@ -33,7 +33,7 @@ const (
 // codes are the colours of the tones: green, yellow, red.
 var codes = map[Tone]string{Good: "32", Busy: "33", Bad: "31"}
 
-// paint marks text by its tone when colours are wanted.
+// paint colours text by its tone if colours are enabled.
 func (s Style) paint(t Tone, text string) string {
 	code := codes[t]
 	if !s.Colour || code == "" || text == "" {
@@ -42,7 +42,7 @@ func (s Style) paint(t Tone, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// age is how long ago a time was, "" for none.
+// age returns how long ago a time was, "" for zero.
 func (s Style) age(t metav1.Time) string {
 	if t.IsZero() {
 		return ""
@@ -50,13 +50,13 @@ func (s Style) age(t metav1.Time) string {
 	return duration.HumanDuration(max(0, s.Now.Sub(t.Time)))
 }
 
-// Cell is one word or sentence of a Table.
+// Cell is the text of one cell of a Table.
 type Cell struct {
 	Text string
 	Tone Tone
 }
 
-// cells are plain ones.
+// cells returns cells without a tone.
 func cells(texts ...string) []Cell {
 	list := make([]Cell, 0, len(texts))
 	for _, t := range texts {
@@ -65,18 +65,18 @@ func cells(texts ...string) []Cell {
 	return list
 }
 
-// Table is columns with a header. Columns without a word are left out.
+// Table has a header and rows. Empty columns are omitted.
 type Table struct {
 	Header []string
 	Rows   [][]Cell
-	// Indent is before every line.
+	// Indent is printed before every line.
 	Indent string
 }
 
-// gap is between two columns, as kubectl has it.
+// gap separates columns, as in kubectl.
 const gap = "   "
 
-// Text writes the table; the last column is not padded.
+// Text renders the table; the last column is not padded.
 func (t Table) Text(s Style) string {
 	widths := t.widths()
 	var b strings.Builder
@@ -87,7 +87,7 @@ func (t Table) Text(s Style) string {
 	return b.String()
 }
 
-// widths of the columns; 0 for one that is left out.
+// widths returns the widths of the columns; 0 for an omitted one.
 func (t Table) widths() []int {
 	widths := make([]int, len(t.Header))
 	for _, row := range t.Rows {

@@ -15,17 +15,17 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// Node is how one node stands in the rollout of a gr.
+// Node is the state of one node in the rollout of a gr.
 type Node struct {
 	Name string `json:"name"`
-	// State is updated, in-flight, pending, held, skipped, failed or outdated; the
-	// last one only where nobody replaces pods.
+	// State is updated, in-flight, pending, held, skipped, failed or outdated; outdated
+	// only without an update strategy.
 	State string `json:"state"`
-	// Reason in one word, of the closed list of the rollout or of operations.
+	// Reason is one of those of the rollout, of operations or of this package.
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
 	Since   *metav1.Time `json:"since,omitempty"`
-	// Stuck: it does not seem to go on by itself.
+	// Stuck is true if the node seems to need help.
 	Stuck bool `json:"stuck"`
 	// Do is what to do about it; empty for nothing.
 	Do        string     `json:"do,omitempty"`
@@ -41,18 +41,18 @@ type Operation struct {
 	Reason  string      `json:"reason,omitempty"`
 	Message string      `json:"message,omitempty"`
 	Since   metav1.Time `json:"since"`
-	// Held: it has ended and the node is kept cordoned.
+	// Held is true if the operation has ended and its node is kept cordoned.
 	Held bool `json:"held"`
 }
 
-// slowFactor and slowAtLeast say when a node in flight is slow: compared with what
-// nodes usually take, and never before the deadline that holds without a policy.
+// A node in flight is slow after slowFactor times the usual time, but not before
+// slowAtLeast, the default deadline without a policy.
 const (
 	slowFactor  = 2
 	slowAtLeast = 10 * time.Minute
 )
 
-// upgradesOf finds NodeUpgrades by node.
+// upgradesOf returns NodeUpgrades by node.
 func upgradesOf(list []topsv1.NodeUpgrade) map[string]*topsv1.NodeUpgrade {
 	by := make(map[string]*topsv1.NodeUpgrade, len(list))
 	for i := range list {
@@ -61,8 +61,8 @@ func upgradesOf(list []topsv1.NodeUpgrade) map[string]*topsv1.NodeUpgrade {
 	return by
 }
 
-// operationOf is the operation of a node for a rollout, namespace/name; nil when
-// there is none or it is another rollout's.
+// operationOf returns the operation of a node for a rollout, namespace/name; nil if there
+// is none or it belongs to another rollout.
 func operationOf(upgrade *topsv1.NodeUpgrade, rolloutKey string) *Operation {
 	if upgrade == nil || upgrade.Status.Operation == nil || upgrade.Status.Operation.Rollout != rolloutKey {
 		return nil
@@ -82,7 +82,7 @@ func operationOf(upgrade *topsv1.NodeUpgrade, rolloutKey string) *Operation {
 // final reports whether the operation has ended.
 func (o *Operation) final() bool { return topsv1.OperationPhase(o.Phase).Final() }
 
-// smooth are the reasons of an operation that goes on as it should.
+// smooth are the reasons of an operation that proceeds normally.
 var smooth = []string{"", operation.ReasonInProgress, operation.ReasonAwaitingSlot, operation.ReasonWindingUp, operation.ReasonSucceeded}
 
 // inFlight describes a node with a slot.
@@ -120,7 +120,7 @@ func noted(state rollout.State, note *topsv1.NodeNote, op *Operation) Node {
 	return n
 }
 
-// deferred describes a node whose last operation for the present revision was put off.
+// deferred describes a node whose last operation for the present revision was deferred.
 func deferred(dro *topsv1.DaemonRollout, upgrade *topsv1.NodeUpgrade, op *Operation, now time.Time) *Node {
 	if op == nil || upgrade.Status.Operation.Phase != topsv1.OperationDeferred || upgrade.Status.Operation.Revision != dro.Status.Revision {
 		return nil
@@ -133,7 +133,7 @@ func deferred(dro *topsv1.DaemonRollout, upgrade *topsv1.NodeUpgrade, op *Operat
 	return n
 }
 
-// advised adds what to do: against what holds the operation first.
+// advised adds what to do, first about what blocks the operation.
 func (n Node) advised(gr string) Node {
 	task := ""
 	if n.Operation != nil {
@@ -148,8 +148,8 @@ func (n Node) advised(gr string) Node {
 	return n
 }
 
-// troubled are the nodes of a rollout that a person may want to look at: failed,
-// stuck, put off, skipped, in that order, each sorted by name.
+// troubled returns the nodes of a rollout that need attention: failed, stuck, deferred,
+// skipped, in that order, each sorted by name.
 func troubled(gr string, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrade, now time.Time) []Node {
 	if dro == nil {
 		return nil
@@ -185,12 +185,12 @@ func troubled(gr string, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrad
 	return list
 }
 
-// rank puts what is worst first.
+// rank orders nodes by severity.
 func rank(n Node) int {
 	return slices.Index([]string{string(rollout.Failed), string(rollout.InFlight), string(rollout.Held), string(rollout.Pending), string(rollout.Skipped)}, n.State)
 }
 
-// sentence is "what: message", or the one that there is.
+// sentence returns "what: message", or the one that is set.
 func sentence(what, message string) string {
 	if what == "" || message == "" {
 		return what + message

@@ -11,20 +11,20 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// WaveState is how far a wave of a policy is.
+// WaveState is the state of a wave of a policy.
 type WaveState string
 
 // States of a wave.
 const (
-	// WaveComplete: every reachable node of it was updated.
+	// WaveComplete: every reachable node of the wave was updated.
 	WaveComplete WaveState = "Complete"
-	// WaveSoaking: it is complete, and the next one does not start yet.
+	// WaveSoaking: the wave is complete, but the next one may not start yet.
 	WaveSoaking WaveState = "Soaking"
 	// WaveOpen: its nodes may be started.
 	WaveOpen WaveState = "Open"
-	// WaveAwaitsApproval: it would be its turn.
+	// WaveAwaitsApproval: the wave is next, and needs an approval.
 	WaveAwaitsApproval WaveState = "AwaitingApproval"
-	// WaveNotReached: another one comes first.
+	// WaveNotReached: an earlier wave comes first.
 	WaveNotReached WaveState = "NotReached"
 )
 
@@ -34,15 +34,14 @@ type Wave struct {
 	State   WaveState `json:"state"`
 	Total   int32     `json:"total"`
 	Updated int32     `json:"updated"`
-	// Manual: it needs an approval, which it has when Approved.
+	// Manual is true if it needs an approval, Approved if it has one.
 	Manual   bool `json:"manual"`
 	Approved bool `json:"approved"`
-	// Until when it soaks.
+	// Until is the end of its soak.
 	Until *metav1.Time `json:"until,omitempty"`
 }
 
-// WavesOf says how far the waves of a rollout are, in order. Nodes in no wave are
-// the last one.
+// WavesOf describes the waves of a rollout, in order. Nodes in no wave come last.
 func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, now time.Time) []Wave {
 	list, reached := []Wave{}, true
 	for _, st := range dro.Status.Waves {
@@ -71,7 +70,7 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, now time.T
 	return list
 }
 
-// approvals are those of a DaemonRollout, for whatever revision.
+// approvals returns the approvals of a DaemonRollout, for any revision.
 func approvals(dro *topsv1.DaemonRollout) []string {
 	var list []string
 	for _, entry := range strings.Split(dro.Annotations[topsv1.AnnotationApprovedWaves], ",") {
@@ -86,9 +85,9 @@ func approval(dro *topsv1.DaemonRollout, wave string) string {
 	return dro.Status.Revision + "/" + wave
 }
 
-// Approve returns the annotation with a wave approved at the present revision of
-// the rollout, beside the approvals that it has. Already is true when that changes
-// nothing. The error says why the wave does not wait for an approval.
+// Approve returns the value of the annotation with a wave approved at the present revision
+// of the rollout, in addition to existing approvals. already is true if that changes
+// nothing. The error states why the wave does not wait for an approval.
 func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (annotation string, already bool, err error) {
 	i := slices.IndexFunc(waves, func(w Wave) bool { return w.Name == wave })
 	switch {
@@ -102,7 +101,7 @@ func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (annotation s
 	return strings.Join(append(approvals(dro), approval(dro, wave)), ","), false, nil
 }
 
-// WhichWait says which waves wait for an approval.
+// WhichWait describes which waves wait for an approval.
 func WhichWait(waves []Wave) string {
 	for _, w := range waves {
 		if w.State == WaveAwaitsApproval {
@@ -112,7 +111,7 @@ func WhichWait(waves []Wave) string {
 	return "no wave waits"
 }
 
-// WavesText is one line per wave.
+// WavesText has one line per wave.
 func WavesText(waves []Wave, s Style) string {
 	t := Table{Header: []string{"WAVE", "STATE", "UPDATED", "NODES", "APPROVAL", "UNTIL"}}
 	for _, w := range waves {

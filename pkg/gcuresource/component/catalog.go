@@ -22,11 +22,11 @@ const (
 type Readiness string
 
 const (
-	// OnEveryNode means an available pod on every Ready node it belongs on, and
-	// at least one such node (contract section 2.10).
+	// OnEveryNode means an available pod on every Ready node that the component belongs on
+	// (contract section 2.10).
 	OnEveryNode Readiness = "OnEveryNode"
-	// EveryReplica means that all replicas of its Deployments are available at
-	// the newest template, and that its Jobs are complete.
+	// EveryReplica means that all replicas of its Deployments are available at the newest
+	// template, and that its Jobs are complete.
 	EveryReplica Readiness = "EveryReplica"
 )
 
@@ -34,25 +34,25 @@ const (
 type Entry struct {
 	// Name is the component's key in the spec.
 	Name string
-	// Needs are the components it does not work without (components.md section
-	// 1.0), whether this gr deploys them or they were on the node before.
+	// Needs are the components it does not work without (components.md section 1.0), whether this
+	// gr deploys them or the node already had them.
 	Needs []string
-	// Excludes are the components that must not be deployed in the same cluster,
-	// by whatever gr: both would hand out the same cards (contract statement 34).
+	// Excludes are the components that must not be deployed in the same cluster, even by another
+	// gr: both would allocate the same cards (contract statement 34).
 	Excludes []string
 	// Readiness says when it runs.
 	Readiness Readiness
-	// fields returns its fields in a spec, those of the first level for nfd,
-	// nightingale and volcano; nil when the spec does not name it.
+	// fields returns its fields in a spec, for nfd, nightingale and volcano those of the first
+	// level; nil if the spec does not name it.
 	fields func(*topsv1.GcuResourceSpec) *topsv1.BaseFields
-	// patch applies what else its spec has to its built-in objects, before the
-	// fields are applied; nil when there is nothing else.
+	// patch applies the other fields of its spec to its built-in objects, before the fields are
+	// applied; nil if there are none.
 	patch func(objects, *topsv1.GcuResourceSpec)
 }
 
-// catalog has every component of the API in deployment order (contract
-// statement 46, components.md section 1.0). The index of an entry, counted
-// from 1, is its place in AnnotationOrder.
+// catalog lists every component of the API in deployment order (contract statement 46,
+// components.md section 1.0). The index of an entry, counted from 1, is its position in
+// AnnotationOrder.
 var catalog = []Entry{
 	{Name: NFD, Readiness: OnEveryNode, fields: nfdFields, patch: patchNFD},
 	{Name: Driver, Needs: []string{NFD}, Readiness: OnEveryNode,
@@ -74,21 +74,20 @@ var catalog = []Entry{
 	{Name: Volcano, Readiness: EveryReplica, fields: volcanoFields, patch: patchVolcano},
 }
 
-// requested reports whether a spec asks for the component: it names it and does
+// requested reports whether a spec requests the component: it names it and does
 // not set notDeploy (contract statements 10 and 22 to 24).
 func (e *Entry) requested(spec *topsv1.GcuResourceSpec) bool {
 	fields := e.fields(spec)
 	return fields != nil && !fields.NotDeploy
 }
 
-// SharesCards reports whether a spec deploys gcusharePlugin, which runs on nodes
-// with LabelGcushare only.
+// SharesCards reports whether a spec deploys gcusharePlugin, which runs only on nodes with
+// LabelGcushare.
 func SharesCards(spec *topsv1.GcuResourceSpec) bool {
 	return Find(GcusharePlugin).requested(spec)
 }
 
-// Find returns the entry of a component, nil for a name that is not in the
-// catalog.
+// Find returns the entry of a component, nil for a name that is not in the catalog.
 func Find(name string) *Entry {
 	if place := Place(name); place <= len(catalog) {
 		return &catalog[place-1]
@@ -118,7 +117,7 @@ func PerNode() []string {
 	return names
 }
 
-// Requested returns the names of the components a spec asks for, in deployment
+// Requested returns the names of the components a spec requests, in deployment
 // order.
 func Requested(spec *topsv1.GcuResourceSpec) []string {
 	var names []string

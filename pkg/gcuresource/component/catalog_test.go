@@ -50,7 +50,7 @@ func TestANameThatIsNoComponentIsNotFound(t *testing.T) {
 	}
 }
 
-// listed are the objects of a component that a status lists, as kind and name.
+// listed returns the objects of a component that a status lists, as kind and name.
 func listed(r Rendered) []string {
 	var list []string
 	for _, d := range r.Objects {
@@ -242,7 +242,7 @@ func TestTheVolumeOfTheDatabaseFollowsItsFields(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		spec topsv1.NightingaleSpec
-		want [4]string // the PersistentVolume, its path, the claim, that of the pod
+		want [4]string // the PersistentVolume, its path, the claim, and the claim in the pod
 	}{
 		{"contract 30: volume and claim", topsv1.NightingaleSpec{MySQLPV: &topsv1.HostPathVolume{Name: "v", HostPath: "/data"}, MySQLPVC: &topsv1.VolumeClaim{Name: "c"}},
 			[4]string{"v", "/data", "c", "c"}},
@@ -274,7 +274,7 @@ func TestTheVolumeOfTheDatabaseFollowsItsFields(t *testing.T) {
 	}
 }
 
-// No password is in a manifest.
+// No manifest contains a password.
 func TestThePasswordIsEmptyUntilItIsMade(t *testing.T) {
 	for _, d := range render(t, newGR(allComponents()))["nightingale"].Objects {
 		if d.Ref.Kind != "Secret" {

@@ -1,17 +1,16 @@
-// Package component is the catalog of what a GcuResource (gr) can deploy: one
-// Entry per component, in deployment order, with what it needs, what it
-// excludes, when it runs, and how a spec changes its objects.
+// Package component is the catalog of what a GcuResource (gr) can deploy: one Entry per
+// component, in deployment order, with what it needs, what it excludes, when it runs, and how a
+// spec changes its objects.
 //
-// The objects themselves are YAML, manifests/<component>.yaml, with the built-in
-// values. They are embedded, and an image of the operator has the same files in
-// /opt/gcu-operator to be read (contract statements 11 and 89). To change a
-// default, an image or a rule of a role, edit the file; its objects are applied in
-// the order of the status (contract statement 49), by the ranks of Ref. No Go code
-// builds an object: named functions replace the values that a spec sets, each with
-// the number of the statement it implements.
+// The objects themselves are YAML, manifests/<component>.yaml, with the built-in values. They are
+// embedded, and the operator's image has the same files in /opt/gcu-operator for reading
+// (contract statements 11 and 89). To change a default, an image or a rule of a role, edit the
+// file. The objects are listed in the status in the order of the file (contract statement 49),
+// and applied by the ranks of Ref. No Go code builds an object: named functions replace the
+// values that a spec sets, each with the number of the statement it implements.
 //
 //	manifests/NAME.yaml ─ decoded once, strictly ─▶ copies
-//	  ─ patch (patches.go): what only this component's spec has
+//	  ─ patch (patches.go): fields that only this component has
 //	  ─ apply (fields.go): BaseFields
 //	  ─ fill (render.go): owner, labels, annotations ─▶ Rendered
 //
@@ -22,6 +21,6 @@
 //	fields.go       a function per field of BaseFields
 //	patches.go      a function per other field of a spec
 //	render.go       gr -> what is applied
-//	object.go       what is special about kinds: kept, made once, applied first or last
+//	object.go       rules per kind: kept, made once, applied first or last
 //	volcanocrds.go  the CRDs of volcano, compressed as released
 package component

@@ -16,16 +16,15 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// LabelName is on every object of a component: the name of its workload. On the
-// pods of a DaemonSet it is the only label, so that nothing but a real change
-// makes a new revision.
+// LabelName is on every object of a component: the name of its workload. On the pods of a
+// DaemonSet it is the only label, so that only real changes create a new revision.
 const LabelName = "app.kubernetes.io/name"
 
 // objects are the objects of a component, or of one of its workloads.
 type objects []object
 
-// apply applies the fields of a spec to the objects of one workload. A field that
-// is not set leaves the built-in value; fields may be nil.
+// apply applies the fields of a spec to the objects of one workload. An unset field leaves the
+// built-in value; fields may be nil.
 func (l objects) apply(fields *topsv1.BaseFields) {
 	if fields == nil {
 		return
@@ -76,9 +75,9 @@ func templateOf(o object) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// setName replaces the built-in name of a workload and the label of what belongs to
-// it (contract statement 13). Only the workload is renamed. Webhooks and what is
-// MadeOnce keep their label.
+// setName replaces the built-in name of a workload and the label of the objects that belong to it
+// (contract statement 13). Only the workload is renamed. Webhooks and MadeOnce objects keep their
+// label.
 func (l objects) setName(name string) {
 	if name == "" {
 		return
@@ -101,8 +100,8 @@ func (l objects) setName(name string) {
 	}
 }
 
-// setPodName labels the pods of a workload with its name. A container with the
-// built-in name of the workload gets the new one too (contract statement 13).
+// setPodName labels the pods of a workload with its name. A container that has the workload's
+// built-in name is renamed as well (contract statement 13).
 func setPodName(selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, name string) {
 	for i := range template.Spec.Containers {
 		if c := &template.Spec.Containers[i]; c.Name == selector.MatchLabels[LabelName] {
@@ -113,8 +112,8 @@ func setPodName(selector *metav1.LabelSelector, template *corev1.PodTemplateSpec
 	template.Labels = map[string]string{LabelName: name}
 }
 
-// setNamespace replaces the built-in namespace: of the objects, of the subjects of
-// bindings, and the Namespace itself (contract statement 14).
+// setNamespace replaces the built-in namespace: of the objects, of the subjects of bindings, and
+// of the Namespace itself (contract statement 14).
 func (l objects) setNamespace(namespace string) {
 	if namespace == "" {
 		return
@@ -144,9 +143,8 @@ func setImage(c *corev1.Container, fields *topsv1.BaseFields) {
 	c.ImagePullPolicy = cmp.Or(fields.ImagePullPolicy, c.ImagePullPolicy)
 }
 
-// setEnv merges environment variables into those of a container. One with the name
-// of a built-in one replaces it in place, the others follow in their order
-// (contract statement 18, decision D20).
+// setEnv merges environment variables into those of a container. A variable that is built in is
+// replaced in place; the others are appended in order (contract statement 18, decision D20).
 func setEnv(c *corev1.Container, env []corev1.EnvVar) {
 	for _, v := range env {
 		i := slices.IndexFunc(c.Env, func(have corev1.EnvVar) bool { return have.Name == v.Name })
@@ -158,8 +156,8 @@ func setEnv(c *corev1.Container, env []corev1.EnvVar) {
 	}
 }
 
-// setNodeSelector replaces the built-in node selector (contract statements 19 and
-// 35, decision D11). An empty selector leaves it.
+// setNodeSelector replaces the built-in node selector, unless the new one is empty (contract
+// statements 19 and 35, decision D11).
 func setNodeSelector(pod *corev1.PodSpec, selector map[string]string) {
 	if len(selector) > 0 {
 		pod.NodeSelector = maps.Clone(selector)

@@ -28,8 +28,8 @@ import (
 //go:embed manifests/*.yaml
 var manifestFiles embed.FS
 
-// readManifests decodes the objects of every component, once. They are shared:
-// change copies only.
+// readManifests decodes the objects of every component once. They are shared: copy them before
+// changing them.
 var readManifests = sync.OnceValues(func() (map[string]objects, error) {
 	manifests := map[string]objects{}
 	for i := range catalog {
@@ -64,9 +64,8 @@ func manifestOf(name string) (objects, error) {
 	return list, nil
 }
 
-// decode returns the objects of a manifest. A field that the API does not have
-// is an error, and so is an object without LabelName or of a kind that no
-// component has yet.
+// decode returns the objects of a manifest. An unknown field is an error, and so is an unknown
+// kind or an object without LabelName.
 func decode(raw []byte) (objects, error) {
 	scheme := runtime.NewScheme()
 	kinds := runtime.NewSchemeBuilder(admissionv1.AddToScheme, apiextensionsv1.AddToScheme, appsv1.AddToScheme,

@@ -68,7 +68,7 @@ func TestAGRThatSetsNothingGetsTheManifests(t *testing.T) {
 	}
 }
 
-// withoutMarks returns an object without what says whose it is.
+// withoutMarks returns an object without the marks of its gr.
 func withoutMarks(o *unstructured.Unstructured) map[string]any {
 	plain := o.DeepCopy()
 	plain.SetOwnerReferences(nil)
@@ -99,8 +99,8 @@ func TestBuiltInImagesHaveTheDefaults(t *testing.T) {
 	}
 }
 
-// everySite returns a spec in which the BaseFields of every component and part
-// are those that fields returns for its name.
+// everySite returns a spec in which fields supplies the BaseFields of every component and part by
+// its name.
 func everySite(fields func(string) topsv1.BaseFields) topsv1.GcuResourceSpec {
 	of := func(name string) *topsv1.BaseFields {
 		f := fields(name)

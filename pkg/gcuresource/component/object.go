@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds of which the state counts, beside their existence.
+// Kinds whose state matters, not only their existence.
 var (
 	DaemonSetKind  = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 	DeploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
@@ -22,14 +22,14 @@ type object interface {
 	metav1.Object
 }
 
-// Ref identifies an object; Namespace is empty for cluster scoped kinds.
+// Ref identifies an object; Namespace is empty for cluster-scoped kinds.
 type Ref struct {
 	schema.GroupVersionKind
 	Namespace string
 	Name      string
 }
 
-// RefOf identifies an object. Workloads that were read in a list carry no kind.
+// RefOf identifies an object. Workloads read from a list have no kind, so it is set by type.
 func RefOf(o object) Ref {
 	ref := Ref{GroupVersionKind: o.GetObjectKind().GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
 	switch o.(type) {
@@ -43,7 +43,7 @@ func RefOf(o object) Ref {
 	return ref
 }
 
-// String is the kind and the name, as in messages.
+// String returns the kind and the name for messages.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -51,21 +51,20 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// Kept reports whether an object stays in the cluster when its gr goes. Deleting
-// a CRD would delete the objects of users (decision D16), deleting a namespace
-// whatever else is in it, and deleting the password of a database whose files
-// stay on their host would lock them.
+// Kept reports whether an object stays in the cluster when its gr is deleted. Deleting a CRD
+// would delete the objects of users (decision D16), deleting a namespace everything else in it,
+// and deleting the password of a database would lock its files, which stay on their host.
 func (r Ref) Kept() bool {
 	return r.Kind == "CustomResourceDefinition" || r.Shared()
 }
 
-// Shared reports whether an object is made when it is missing, and is otherwise
-// used as it is, whoever made it: somebody may bring his own namespace or his
-// own password. A status does not list it (contract statement 49).
+// Shared reports whether an object is created only if missing, and otherwise used as it is,
+// whoever created it: users may bring their own namespace or password. The status does not list
+// it (contract statement 49).
 func (r Ref) Shared() bool { return r.Kind == "Namespace" || r.Kind == "Secret" }
 
-// MadeOnce reports whether an object that exists is not applied again: it is
-// Shared, or a Job, whose template cannot be changed.
+// MadeOnce reports whether an existing object is never applied again: it is Shared, or a Job,
+// whose template is immutable.
 func (r Ref) MadeOnce() bool { return r.Shared() || r.Kind == "Job" }
 
 // Metadata returns an empty metadata object that Ref identifies.
@@ -75,7 +74,7 @@ func (r Ref) Metadata() *metav1.PartialObjectMetadata {
 	return m
 }
 
-// NewWorkload returns an empty object of a kind from which pods come, nil for other kinds.
+// NewWorkload returns an empty object of a workload kind, nil for other kinds.
 func (r Ref) NewWorkload() object {
 	switch r.GroupVersionKind {
 	case DaemonSetKind:
@@ -88,7 +87,7 @@ func (r Ref) NewWorkload() object {
 	return nil
 }
 
-// Workload reports whether pods come from the object.
+// Workload reports whether the object creates pods.
 func (r Ref) Workload() bool {
 	switch r.GroupVersionKind {
 	case DaemonSetKind, DeploymentKind, JobKind:
@@ -97,16 +96,15 @@ func (r Ref) Workload() bool {
 	return false
 }
 
-// Webhook reports whether the object makes the API server ask pods of its
-// component before it stores something. It comes when those run and goes before
-// them: in between it would refuse pods in the whole cluster (components.md
-// section 1.10).
+// Webhook reports whether the object makes the API server call pods of its component. It is
+// created when those run and deleted before them: otherwise it would reject pods in the whole
+// cluster (components.md section 1.10).
 func (r Ref) Webhook() bool {
 	return r.Kind == "MutatingWebhookConfiguration" || r.Kind == "ValidatingWebhookConfiguration"
 }
 
-// Rank is the order in which the objects of a component are applied: what
-// others live in, what pods need, pods, webhooks.
+// Rank is the order in which the objects of a component are applied: namespaces, what pods need,
+// workloads, webhooks.
 func (r Ref) Rank() int {
 	switch {
 	case r.Kind == "Namespace":
@@ -119,12 +117,11 @@ func (r Ref) Rank() int {
 	return 1
 }
 
-// Desired is one object as a gr wants it.
+// Desired is one object as a gr requests it.
 type Desired struct {
 	Ref Ref
-	// Object is what is applied: the fields this operator owns, nothing else. Of
-	// a Secret every empty value of stringData is to be replaced by a random one
-	// when it is made.
+	// Object is what is applied: only the fields this operator owns. Empty values in stringData
+	// of a Secret are replaced by random ones when it is created.
 	Object *unstructured.Unstructured
 	// Hash identifies the content of Object.
 	Hash string

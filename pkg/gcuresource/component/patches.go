@@ -17,9 +17,9 @@ import (
 // NightingaleSecret holds the password of nightingale's database.
 const NightingaleSecret = "nightingale-mysql"
 
-// nfdFields returns the first level of nfd. There is one DaemonSet for its two
-// children: without a node selector on the first level it has those of both, the
-// worker's value where they differ (contract statements 20 and 29).
+// nfdFields returns the first level of nfd. Its two children share one DaemonSet. Without a node
+// selector on the first level it has those of both, the worker's value where they differ
+// (contract statements 20 and 29).
 func nfdFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	nfd := spec.NFD
 	if nfd == nil {
@@ -37,8 +37,7 @@ func nfdFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return &topsv1.BaseFields{NotDeploy: nfd.NotDeploy, Name: nfd.Name, Namespace: nfd.Namespace, NodeSelector: selector}
 }
 
-// patchNFD sets image and environment of each of the two containers (contract
-// statement 29).
+// patchNFD sets the image and environment of both containers (contract statement 29).
 func patchNFD(list objects, spec *topsv1.GcuResourceSpec) {
 	fields := map[string]*topsv1.BaseFields{"nfd-master": spec.NFD.Master, "nfd-worker": spec.NFD.Worker}
 	for _, c := range list.containers() {
@@ -49,16 +48,15 @@ func patchNFD(list objects, spec *topsv1.GcuResourceSpec) {
 	}
 }
 
-// devicePluginFields returns the fields of the device plugin, which has a second
-// name in the spec (contract statement 25, decision D2). The API server refuses a
-// spec with both.
+// devicePluginFields returns the fields of the device plugin, which has two names in the spec
+// (contract statement 25, decision D2). The API server rejects a spec with both.
 func devicePluginFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return cmp.Or(spec.DevicePlugin, spec.Plugin)
 }
 
-// gcusharePluginFields returns the fields of gcusharePlugin. The memory unit becomes
-// an environment variable (contract statement 27). A node selector of the spec
-// selects shared nodes only, by their label (contract statement 28).
+// gcusharePluginFields returns the fields of gcusharePlugin. The memory unit becomes an
+// environment variable (contract statement 27). A node selector of the spec is limited to shared
+// nodes by their label (contract statement 28).
 func gcusharePluginFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	share := spec.GcusharePlugin
 	if share == nil {
@@ -75,9 +73,8 @@ func gcusharePluginFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return &fields
 }
 
-// patchGcushareScheduler puts the lease of the scheduler into its namespace
-// (contract statement 14). A node selector of the spec replaces the affinity to the
-// control plane (decision D18).
+// patchGcushareScheduler moves the lease of the scheduler to its namespace (contract statement
+// 14). A node selector of the spec replaces the affinity to the control plane (decision D18).
 func patchGcushareScheduler(list objects, spec *topsv1.GcuResourceSpec) {
 	const lease = "resourceNamespace: "
 	fields := spec.GcushareScheduler
@@ -113,9 +110,9 @@ func nightingaleFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return &topsv1.BaseFields{NotDeploy: spec.Nightingale.NotDeploy, Namespace: spec.Nightingale.Namespace}
 }
 
-// applyParts applies the fields of the parts of nightingale or volcano, by the
-// built-in name of their workload; nil ones are left out. The namespace of a part
-// has no effect, the first level has one (contract statement 20).
+// applyParts applies the fields of the parts of nightingale or volcano, by the built-in name of
+// their workload; it skips nil ones. The namespace of a part has no effect, only that of the
+// first level (contract statement 20).
 func (l objects) applyParts(fields map[string]*topsv1.BaseFields) {
 	parts := map[string]objects{}
 	for _, o := range l {
@@ -132,8 +129,8 @@ func (l objects) applyParts(fields map[string]*topsv1.BaseFields) {
 	}
 }
 
-// patchNightingale applies the fields of the parts (contract statement 30). The
-// Services keep their names, by which the parts find each other.
+// patchNightingale applies the fields of the parts (contract statement 30). The Services keep
+// their names, by which the parts find each other.
 func patchNightingale(list objects, spec *topsv1.GcuResourceSpec) {
 	n := spec.Nightingale
 	setMySQLVolume(list, n.MySQLPV, n.MySQLPVC)
@@ -142,8 +139,8 @@ func patchNightingale(list objects, spec *topsv1.GcuResourceSpec) {
 		"prometheus": n.Prometheus, "redis": n.Redis})
 }
 
-// setMySQLClient gives the init containers that wait for the database its image
-// (contract statement 17): they use its client.
+// setMySQLClient gives the init containers that wait for the database its image, because they use
+// its client (contract statement 17).
 func setMySQLClient(list objects, mysql *topsv1.BaseFields) {
 	if mysql == nil {
 		return
@@ -155,8 +152,8 @@ func setMySQLClient(list objects, mysql *topsv1.BaseFields) {
 	}
 }
 
-// setMySQLVolume sets the name of the database's volume, its path on the node, and
-// the name of the claim on it (contract statement 30). Either may be nil.
+// setMySQLVolume sets the name of the database's volume, its path on the node, and the name of
+// its claim (contract statement 30). Either may be nil.
 func setMySQLVolume(list objects, volume *topsv1.HostPathVolume, claim *topsv1.VolumeClaim) {
 	for _, o := range list {
 		switch o := o.(type) {
@@ -189,8 +186,8 @@ func volcanoFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	return &topsv1.BaseFields{NotDeploy: spec.Volcano.NotDeploy, Namespace: spec.Volcano.Namespace}
 }
 
-// patchVolcano applies the fields of the parts (contract statement 31). Those of
-// admission hold for the Job that creates its certificate, too.
+// patchVolcano applies the fields of the parts (contract statement 31). Those of admission also
+// apply to the Job that creates its certificate.
 func patchVolcano(list objects, spec *topsv1.GcuResourceSpec) {
 	v := spec.Volcano
 	setWebhookNamespace(list, v.Namespace)
@@ -232,9 +229,9 @@ func setWebhookNamespace(list objects, namespace string) {
 	}
 }
 
-// setWebhook sets the namespace of the Service that a webhook calls, and excludes
-// it from the webhook with kube-system: requests fail when the Service does not
-// answer, and without these two nothing would come up again.
+// setWebhook sets the namespace of the Service that a webhook calls, and excludes that namespace
+// and kube-system from the webhook. Requests fail while the Service does not answer, so without
+// the exclusion neither could ever start again.
 func setWebhook(client *admissionv1.WebhookClientConfig, selector *metav1.LabelSelector, namespace string) {
 	client.Service.Namespace = namespace
 	excluded := []string{"kube-system", namespace}

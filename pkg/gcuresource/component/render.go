@@ -18,23 +18,23 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Rendered is one component as a gr asks for it.
+// Rendered is one component as a gr requests it.
 type Rendered struct {
 	// Name is the component's key in the spec.
 	Name string
-	// Order is its place in the deployment order, counted from 1.
+	// Order is its position in the deployment order, counted from 1.
 	Order int
-	// Namespace is where its namespaced objects go.
+	// Namespace of its namespaced objects.
 	Namespace string
 	// Readiness says when it runs.
 	Readiness Readiness
-	// Objects are in the order in which the status lists them.
+	// Objects in the order in which the status lists them.
 	Objects []Desired
-	// PerNode is the DaemonSet among Objects; nil when Readiness is EveryReplica.
+	// PerNode is the DaemonSet among Objects; nil if Readiness is EveryReplica.
 	PerNode *appsv1.DaemonSet
 }
 
-// Workloads returns the objects from which pods come, in the order of Objects.
+// Workloads returns the objects that create pods, in the order of Objects.
 func (r *Rendered) Workloads() []Ref {
 	var refs []Ref
 	for i := range r.Objects {
@@ -45,10 +45,9 @@ func (r *Rendered) Workloads() []Ref {
 	return refs
 }
 
-// Render returns the components a gr asks for in deployment order. revision
-// names the revision of its spec. The same gr and revision always give the same
-// objects. An error means that a built-in manifest cannot be decoded or encoded,
-// which is a defect of this program.
+// Render returns the components that a gr requests, in deployment order. revision is the name of
+// the revision of its spec. The result depends only on the two. An error means that a built-in
+// manifest cannot be decoded or encoded, which is a bug in this program.
 func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
 	var components []Rendered
 	for i := range catalog {
@@ -93,15 +92,15 @@ func (r *Rendered) fill(gr *topsv1.GcuResource, revision string, list objects) e
 	return nil
 }
 
-// own marks an object as deployed by the operator for a gr. What is Kept has no
-// owner: it stays when the gr goes.
+// own marks an object as deployed by the operator for a gr. Kept objects get no owner: they stay
+// when the gr is deleted.
 func own(gr *topsv1.GcuResource, component string, o object) {
 	labels := maps.Clone(o.GetLabels())
 	labels[topsv1.LabelManagedBy] = topsv1.ManagedBy
 	labels[topsv1.LabelGcuResource] = gr.Name
 	labels[topsv1.LabelComponent] = component
 	o.SetLabels(labels)
-	// The pods of these have owners that come and go: the label says whose they are.
+	// The owners of these pods come and go, so the label names their gr.
 	switch o.(type) {
 	case *appsv1.Deployment, *batchv1.Job:
 		metav1.SetMetaDataLabel(&templateOf(o).ObjectMeta, topsv1.LabelGcuResource, gr.Name)
@@ -119,14 +118,14 @@ func own(gr *topsv1.GcuResource, component string, o object) {
 	}})
 }
 
-// annotate carries the upgrade settings of the gr onto a DaemonSet: onto the
-// object, never onto its pod template, where they would make a new revision.
+// annotate copies the upgrade settings of the gr to a DaemonSet: to the object, never to its pod
+// template, where they would create a new revision.
 func annotate(gr *topsv1.GcuResource, order int, ds *appsv1.DaemonSet) {
 	ds.Annotations = Carried(gr)
 	ds.Annotations[topsv1.AnnotationOrder] = strconv.Itoa(order)
 }
 
-// Carried returns the annotations of a gr that go onto its DaemonSets.
+// Carried returns the annotations of a gr that are copied to its DaemonSets.
 func Carried(gr *topsv1.GcuResource) map[string]string {
 	annotations := map[string]string{}
 	for _, key := range topsv1.UpgradeAnnotations {
@@ -137,8 +136,8 @@ func Carried(gr *topsv1.GcuResource) map[string]string {
 	return annotations
 }
 
-// desired encodes an object for server-side apply: without status and without
-// the empty times Go structs always carry.
+// desired encodes an object for server-side apply: without status, and without the empty times
+// that Go structs always have.
 func desired(o object) (Desired, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {

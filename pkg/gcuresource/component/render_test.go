@@ -22,8 +22,8 @@ func newGR(spec topsv1.GcuResourceSpec) *topsv1.GcuResource {
 	}
 }
 
-// allComponents asks for every component with its built-in values. The API
-// server would refuse it for asking for both device plugins.
+// allComponents returns a spec with every component and its built-in values. The API server would
+// reject it, because it has both device plugins.
 func allComponents() topsv1.GcuResourceSpec {
 	return topsv1.GcuResourceSpec{
 		NFD: &topsv1.NFDSpec{}, Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{},

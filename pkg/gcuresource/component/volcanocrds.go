@@ -20,8 +20,8 @@ import (
 //go:embed volcanocrds/volcano-crds.json.gz
 var volcanoCRDFile []byte
 
-// volcanoCRDs returns the CRDs of volcano as the operator applies them: with the
-// label of a component's objects, without the metadata of their project.
+// volcanoCRDs returns the CRDs of volcano as the operator applies them: with LabelName, without
+// the metadata of their project.
 func volcanoCRDs() (objects, error) {
 	plain, err := gzip.NewReader(bytes.NewReader(volcanoCRDFile))
 	if err != nil {

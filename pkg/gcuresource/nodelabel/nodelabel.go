@@ -1,6 +1,6 @@
-// Package nodelabel says which labels of this operator a node has to have: that it
-// has a GCU, on which the components select, and that its cards are shared. It
-// records on the node which labels are its own, and leaves those alone that are not.
+// Package nodelabel decides which labels of this operator a node has: that it has a GCU, which
+// the components select on, and that its cards are shared. It records on the node which labels
+// are its own, and leaves others alone.
 package nodelabel
 
 import (
@@ -15,12 +15,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// deviceLabel matches the labels with which node-feature-discovery reports a
-// device of PCI vendor 1e36 (components.md section 1.0), whether it is set to
-// label by vendor or by class and vendor.
+// deviceLabel matches the labels with which node-feature-discovery reports a device of PCI vendor
+// 1e36 (components.md section 1.0), whether it labels by vendor or by class and vendor.
 var deviceLabel = regexp.MustCompile(`^feature\.node\.kubernetes\.io/pci-([0-9a-f]{4}_)?1e36(_[0-9a-f_]+)?\.present$`)
 
-// devicePrefix spares most labels the expression.
+// devicePrefix rules out most labels without the expression.
 const devicePrefix = "feature.node.kubernetes.io/pci-"
 
 // hasDevice reports whether node-feature-discovery found a GCU on the node.
@@ -33,12 +32,12 @@ func hasDevice(node *corev1.Node) bool {
 	return false
 }
 
-// isGCUNode reports whether a node has a device, or somebody labelled it so.
+// isGCUNode reports whether a node has a device, or was labeled so by someone else.
 func isGCUNode(node *corev1.Node) bool {
 	return node.Labels[topsv1.LabelGcuPresent] == "true" || hasDevice(node)
 }
 
-// GCUNodes names the GCU nodes, offline ones included. The order is that of nodes.
+// GCUNodes returns the names of the GCU nodes, including offline ones, in the order of nodes.
 func GCUNodes(nodes []*corev1.Node) []string {
 	var found []string
 	for _, node := range nodes {
@@ -49,10 +48,10 @@ func GCUNodes(nodes []*corev1.Node) []string {
 	return found
 }
 
-// labels are the labels this operator gives to nodes; their value is "true".
+// labels are the labels that this operator sets on nodes, with value "true".
 var labels = []string{topsv1.LabelGcuPresent, topsv1.LabelGcushare}
 
-// change is what is to be done about a label of a node.
+// change is the change to a label of a node.
 type change int
 
 const (
@@ -61,26 +60,26 @@ const (
 	set
 	// remove removes the label and the record.
 	remove
-	// disown removes the record only: somebody gave the label another value.
+	// disown removes only the record: someone gave the label another value.
 	disown
 )
 
-// wanted says whether a node is to have a label.
+// wanted is whether a node should have a label.
 type wanted int
 
 const (
 	// unwanted: no gr wants it.
 	unwanted wanted = iota
-	// held: every gr that wants it is being deleted. Their pods still need
-	// the label, and the last one of them removes it itself.
+	// held: every gr that wants it is being deleted. Their pods still need the label, and the
+	// last of these grs removes it itself.
 	held
-	// desired: a gr that stays wants it.
+	// desired: a gr that is not being deleted wants it.
 	desired
 )
 
-// wantedBy returns what grs want of a label on a node: any gr that every GCU
-// node is marked, one that deploys gcusharePlugin that its nodes are (contract
-// statements 28 and 54).
+// wantedBy returns whether grs want a label on a node: every gr wants the GCU label on GCU nodes,
+// and those that deploy gcusharePlugin want its label on their nodes (contract statements 28 and
+// 54).
 func wantedBy(grs []topsv1.GcuResource, node *corev1.Node, label string) wanted {
 	w := unwanted
 	for i := range grs {
@@ -96,8 +95,8 @@ func wantedBy(grs []topsv1.GcuResource, node *corev1.Node, label string) wanted 
 	return w
 }
 
-// sharesCardsOf reports whether a spec shares the cards of a node: one that it
-// names, or any GCU node when it names none.
+// sharesCardsOf reports whether a spec shares the cards of a node: it names the node, or names
+// none and the node is a GCU node.
 func sharesCardsOf(spec *topsv1.GcuResourceSpec, node *corev1.Node) bool {
 	if !component.SharesCards(spec) {
 		return false
@@ -108,8 +107,8 @@ func sharesCardsOf(spec *topsv1.GcuResourceSpec, node *corev1.Node) bool {
 	return isGCUNode(node)
 }
 
-// decide says what is to be done about a label of a node. A label somebody
-// else set is left alone and never recorded as ours.
+// decide returns the change to a label of a node. A label that someone else set is left alone and
+// never recorded as ours.
 func decide(node *corev1.Node, label string, w wanted) change {
 	value, present := node.Labels[label]
 	recorded := slices.Contains(Owned(node), label)
@@ -124,8 +123,8 @@ func decide(node *corev1.Node, label string, w wanted) change {
 	return keep
 }
 
-// Relabelled returns the node with its labels and their record as the grs want
-// them: the same node when nothing changes.
+// Relabelled returns the node with the labels that the grs want and their record, or the same
+// node if nothing changes.
 func Relabelled(node *corev1.Node, grs []topsv1.GcuResource) *corev1.Node {
 	after := node
 	for _, label := range labels {
@@ -163,7 +162,7 @@ func apply(node *corev1.Node, label string, todo change) {
 	node.Annotations[topsv1.AnnotationOwnedLabels] = record
 }
 
-// Owned returns the labels of a node this operator recorded as its own.
+// Owned returns the labels that this operator recorded as its own on a node.
 func Owned(node *corev1.Node) []string {
 	recorded := node.Annotations[topsv1.AnnotationOwnedLabels]
 	if recorded == "" {
@@ -172,8 +171,8 @@ func Owned(node *corev1.Node) []string {
 	return strings.Split(recorded, ",")
 }
 
-// withRecord returns the record of owned labels with the label added or taken out;
-// "" means that none is left.
+// withRecord returns the record of owned labels with the label added or removed; "" if none is
+// left.
 func withRecord(owned []string, label string, add bool) string {
 	kept := slices.DeleteFunc(slices.Clone(owned), func(have string) bool { return have == label })
 	if add {
@@ -183,9 +182,9 @@ func withRecord(owned []string, label string, add bool) string {
 	return strings.Join(kept, ",")
 }
 
-// Anticipated returns the nodes as they will be once those a gr is for have their
-// labels, so that a component does not count as running everywhere just because
-// its nodes are not labelled yet. What is to be removed is still there.
+// Anticipated returns the nodes with the labels that the gr will give them, so that a component
+// does not count as running everywhere just because its nodes are not labeled yet. Labels that
+// will be removed are still there.
 func Anticipated(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
 	grs := []topsv1.GcuResource{*gr}
 	out := make([]*corev1.Node, 0, len(nodes))
@@ -201,8 +200,8 @@ func Anticipated(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
 	return out
 }
 
-// withOwnLabels returns a copy of a node that has labels and annotations of its
-// own and shares everything else.
+// withOwnLabels returns a copy of a node with its own labels and annotations, sharing everything
+// else.
 func withOwnLabels(node *corev1.Node) *corev1.Node {
 	after := *node
 	after.Labels, after.Annotations = maps.Clone(node.Labels), maps.Clone(node.Annotations)

@@ -11,7 +11,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// grs returns n grs with an empty spec, the first deleting of them being deleted.
+// grs returns n grs with an empty spec, of which the first are being deleted, as many as deleting
+// says.
 func grs(n, deleting int) []topsv1.GcuResource {
 	list := make([]topsv1.GcuResource, n)
 	for i := range list {

@@ -9,7 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// failing says why nothing can be done about a component, nil when something can.
+// failing returns why a component has failed, nil if it has not.
 func failing(obs *state.Observation, c *state.Component, h *state.Health) *state.Failure {
 	if c.Failure != nil {
 		return c.Failure
@@ -23,8 +23,8 @@ func failing(obs *state.Observation, c *state.Component, h *state.Health) *state
 	return h.Failure
 }
 
-// conflict returns a Failure when an object the component needs exists and is
-// not ours. Such an object is never taken over (decision D28).
+// conflict returns a Failure if an object of the component exists and is not ours. Such an object
+// is never taken over (decision D28).
 func conflict(gr *topsv1.GcuResource, c *state.Component) *state.Failure {
 	for _, d := range c.Objects {
 		if live := c.Live[d.Ref]; live != nil && !d.Ref.Shared() && !state.Ours(gr, d.Ref, live) {
@@ -34,9 +34,8 @@ func conflict(gr *topsv1.GcuResource, c *state.Component) *state.Failure {
 	return nil
 }
 
-// rival returns a Failure when a gr that is older than this one deploys what
-// must not run beside the component: it has the cards until it goes (contract
-// statement 34, components.md section 1.0).
+// rival returns a Failure if an older gr deploys a component that this one excludes: the older
+// one has the cards until it is deleted (contract statement 34, components.md section 1.0).
 func rival(obs *state.Observation, name string) *state.Failure {
 	for i := range obs.Others {
 		other := &obs.Others[i]

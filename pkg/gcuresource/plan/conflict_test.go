@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// another returns a gr of an age that asks for components.
+// another returns a gr of the given age with the given spec.
 func another(name string, age time.Duration, spec topsv1.GcuResourceSpec) topsv1.GcuResource {
 	return topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "another", CreationTimestamp: metav1.NewTime(world.Noon.Add(-age))}, Spec: spec}
 }

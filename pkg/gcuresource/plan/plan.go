@@ -1,5 +1,5 @@
-// Package plan decides what is to be done about a GcuResource (gr): what of its
-// components is created, applied or waited for, and what is deleted.
+// Package plan decides what to do for a GcuResource (gr): which components are created, applied
+// or waited for, and what is deleted.
 package plan
 
 import (
@@ -11,42 +11,41 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// Plan is what is to be done about a gr that stays.
+// Plan is what to do for a gr that is not being deleted.
 type Plan struct {
 	// Steps has one element per requested component, in deployment order.
 	Steps []Step
-	// Delete are objects the gr no longer asks for: those that may go first.
+	// Delete are the objects that the gr no longer requests and that may be deleted now.
 	Delete []state.Owned
-	// Wait is how long until a pod gets available by mere time; 0 when there is none.
+	// Wait is how long until a pod becomes available by time alone; 0 if there is none.
 	Wait time.Duration
 }
 
-// Applies reports whether anything is to be applied.
+// Applies reports whether there is anything to apply.
 func (p *Plan) Applies() bool {
 	return slices.ContainsFunc(p.Steps, func(s Step) bool { return len(s.Apply) > 0 })
 }
 
-// Step is what is to be done about one component.
+// Step is what to do for one component.
 type Step struct {
 	// Component is its key in the spec.
 	Component string
-	// Apply are its objects that differ from what was last applied, in the order
-	// in which they are needed.
+	// Apply are its objects that differ from what was last applied, in the order in which they
+	// are needed.
 	Apply []component.Desired
 	// Create is true when none of its workloads exists yet.
 	Create bool
-	// Waits says why the component is not created yet; empty when it is.
+	// Waits says what its creation waits for; empty if it does not wait.
 	Waits string
-	// Failure says why nothing can be done; nil when something can.
+	// Failure says why the component failed; nil if it has not.
 	Failure *state.Failure
-	// Health is how it does.
+	// Health of its pods.
 	Health state.Health
 }
 
-// Decide says what is to be done: a component that exists gets its newest
-// template at once, so that an upgrade of several reaches the nodes together; a
-// component that does not exist is created only when all before it run
-// (contract statement 51). One that fails holds up those after it.
+// Decide returns what to do. An existing component gets its newest template at once, so that an
+// upgrade of several reaches the nodes together. A missing component is created only when all
+// before it run (contract statement 51). A failed one holds up those after it.
 func Decide(obs *state.Observation, now time.Time) Plan {
 	plan := Plan{Delete: webhooksFirst(leftovers(obs))}
 	nodes := obs.NodeIndex()
@@ -70,8 +69,8 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 	return plan
 }
 
-// decide fills in what to apply. before names the first component ahead that
-// does not run on any node, "" when all do.
+// decide sets what to apply. before names the first earlier component that failed or does not run
+// yet, "" if there is none.
 func (s *Step) decide(obs *state.Observation, c *state.Component, before string) {
 	s.Create = !s.Health.Exists
 	if s.Create {
@@ -90,9 +89,9 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, before string)
 	slices.SortStableFunc(s.Apply, func(a, b component.Desired) int { return a.Ref.Rank() - b.Ref.Rank() })
 }
 
-// creationWaits says what the creation of a component waits for: the one
-// before it, the end of its own old workload when that had another name, and
-// the end of what must not run beside it.
+// creationWaits returns what the creation of a component waits for: an earlier component, the
+// deletion of its own old workload with another name, or the deletion of workloads that it
+// excludes.
 func creationWaits(obs *state.Observation, c *state.Component, before string) string {
 	if before != "" {
 		return "waiting for " + before
@@ -111,7 +110,7 @@ func creationWaits(obs *state.Observation, c *state.Component, before string) st
 	return ""
 }
 
-// leftovers returns the objects of the gr that its spec does not ask for.
+// leftovers returns the objects of the gr that its spec no longer requests.
 func leftovers(obs *state.Observation) []state.Owned {
 	asked := map[component.Ref]bool{}
 	for i := range obs.Components {
@@ -128,8 +127,8 @@ func leftovers(obs *state.Observation) []state.Owned {
 	return left
 }
 
-// webhooksFirst returns what of the objects may be deleted now: webhook
-// configurations before anything that answers for them.
+// webhooksFirst returns the objects that may be deleted now: webhook configurations before the
+// pods behind them.
 func webhooksFirst(objects []state.Owned) []state.Owned {
 	var webhooks []state.Owned
 	for _, o := range objects {

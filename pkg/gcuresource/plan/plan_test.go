@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// told says in one line per component what a plan does.
+// told describes what a plan does, one line per component.
 func told(plan Plan) []string {
 	var lines []string
 	for _, s := range plan.Steps {

@@ -11,21 +11,21 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// Teardown is what is to be done about a gr that is being deleted.
+// Teardown is what to do for a gr that is being deleted.
 type Teardown struct {
-	// Current is the component that is being removed, "" when none is left.
+	// Current is the component being removed, "" if none is left.
 	Current string
-	// Delete are its objects whose deletion is still to be asked for.
+	// Delete are its objects that still have to be deleted.
 	Delete []state.Owned
-	// Left are the components that are not gone, in deployment order.
+	// Left are the components that still exist, in deployment order.
 	Left []string
-	// Message says what is waited for.
+	// Message says what it waits for.
 	Message string
 }
 
-// DecideTeardown removes the components one by one in reverse order: a
-// component is gone when its objects are, and its pods on all Ready nodes.
-// Pods on nodes that are not Ready go when those return; nobody waits for them.
+// DecideTeardown removes the components one by one in reverse order: a component is gone when its
+// objects and its pods on all Ready nodes are. It does not wait for pods on other nodes, which go
+// when these return.
 func DecideTeardown(obs *state.Observation) Teardown {
 	down := Teardown{Left: remaining(obs)}
 	if len(down.Left) == 0 {
@@ -57,8 +57,8 @@ func DecideTeardown(obs *state.Observation) Teardown {
 	return down
 }
 
-// remaining returns the components that still have objects, or pods on Ready
-// nodes, in deployment order; names this version does not know come last.
+// remaining returns the components that still have objects, or pods on Ready nodes, in deployment
+// order; names unknown to this version come last.
 func remaining(obs *state.Observation) []string {
 	left := map[string]bool{}
 	for _, o := range obs.Owned {
@@ -83,8 +83,7 @@ func remaining(obs *state.Observation) []string {
 	return sorted
 }
 
-// podNodes returns the Ready nodes and the others on which pods of a component
-// are left, sorted.
+// podNodes returns the Ready and the other nodes that still have pods of a component, sorted.
 func podNodes(obs *state.Observation, name string) (reachable, offline []string) {
 	i := slices.IndexFunc(obs.Components, func(c state.Component) bool { return c.Name == name })
 	if i < 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// upToDate reports whether an object needs no apply: it is there and made once, or
-// the same content was applied before, and nobody changed the object since.
+// upToDate reports whether an object needs no apply: it exists and is MadeOnce, or the same
+// content was applied before and the object has not changed since.
 func upToDate(d *component.Desired, live *metav1.PartialObjectMetadata, applied map[types.UID]state.Applied) bool {
 	if live == nil {
 		return false
@@ -24,8 +24,8 @@ func upToDate(d *component.Desired, live *metav1.PartialObjectMetadata, applied 
 	if last.Generation == 0 {
 		return live.ResourceVersion == last.ResourceVersion
 	}
-	// An older generation is a cache that has not seen our apply yet. The
-	// generation does not count changes of metadata, so that is compared.
+	// An older generation means a cache that does not show our apply yet. The generation does not
+	// count changes of metadata, so that is compared.
 	return live.Generation <= last.Generation && carries(live, d)
 }
 

@@ -1,5 +1,5 @@
-// Package revision keeps the history of the specs of a GcuResource (gr): which
-// revision has which spec, which one a rollback restores, and which ones are surplus.
+// Package revision manages the history of the specs of a GcuResource (gr): which revision has
+// which spec, which one a rollback restores, and which ones are surplus.
 package revision
 
 import (
@@ -23,39 +23,39 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// Limit is how many specs of a gr are kept (contract section 2.10).
+// Limit is how many specs of a gr are stored (contract section 2.10).
 const Limit = 10
 
 // Reasons of a Failure to roll back.
 const (
-	// ReasonUnknownRevision means that the annotation names no revision of the gr.
+	// ReasonUnknownRevision means that the annotation does not name a revision of the gr.
 	ReasonUnknownRevision = "UnknownRevision"
 	// ReasonNoPreviousRevision means that there is no earlier spec.
 	ReasonNoPreviousRevision = "NoPreviousRevision"
 	// ReasonUnreadableRevision means that the revision holds no spec.
 	ReasonUnreadableRevision = "UnreadableRevision"
-	// ReasonRefusedRevision means that the API server refuses the revision's spec
-	// after the present one.
+	// ReasonRefusedRevision means that the API server rejects the revision's spec as an update of
+	// the current one.
 	ReasonRefusedRevision = "RefusedRevision"
 )
 
-// content is what a revision holds.
+// content is the data of a revision.
 type content struct {
 	Spec topsv1.GcuResourceSpec `json:"spec"`
 }
 
-// History is what is known of the specs of a gr.
+// History is the history of the specs of a gr.
 type History struct {
-	// Current names the revision of the present spec, whether it exists or not.
+	// Current is the name of the current spec's revision, whether it exists or not.
 	Current string
-	// data is what that revision holds.
+	// data of that revision.
 	data []byte
-	// revisions are those of the gr, by UID, the newest first.
+	// revisions of the gr, by owner UID, newest first.
 	revisions []*appsv1.ControllerRevision
 }
 
-// NewHistory sorts the revisions out of a list that belong to a gr. An error
-// means that the spec cannot be encoded.
+// NewHistory picks the revisions of a gr from a list. An error means that the spec cannot be
+// encoded.
 func NewHistory(gr *topsv1.GcuResource, list []appsv1.ControllerRevision) (*History, error) {
 	data, err := encode(gr)
 	if err != nil {
@@ -73,8 +73,8 @@ func NewHistory(gr *topsv1.GcuResource, list []appsv1.ControllerRevision) (*Hist
 	return h, nil
 }
 
-// encode returns the canonical form of the spec: fields in the order of the
-// Go type, maps sorted, so that equal specs are equal bytes.
+// encode returns the canonical form of the spec: fields in the order of the Go type, maps sorted,
+// so that equal specs have equal bytes.
 func encode(gr *topsv1.GcuResource) ([]byte, error) {
 	data, err := json.Marshal(content{gr.Spec})
 	if err != nil {
@@ -83,14 +83,14 @@ func encode(gr *topsv1.GcuResource) ([]byte, error) {
 	return data, nil
 }
 
-// nameOf is the gr's name with a short hash of its spec.
+// nameOf returns the gr's name with a short hash of its spec.
 func nameOf(gr *topsv1.GcuResource, data []byte) string {
 	sum := sha256.Sum256(data)
 	return gr.Name + "-" + hex.EncodeToString(sum[:5])
 }
 
-// Name names the revision of the present spec of a gr. An error means
-// that the spec cannot be encoded.
+// Name returns the name of the revision of a gr's current spec. An error means that the spec
+// cannot be encoded.
 func Name(gr *topsv1.GcuResource) (string, error) {
 	data, err := encode(gr)
 	if err != nil {
@@ -99,8 +99,8 @@ func Name(gr *topsv1.GcuResource) (string, error) {
 	return nameOf(gr, data), nil
 }
 
-// RolledBack reports whether the present spec of a gr is one that was restored.
-// The annotation was written together with the spec, so this survives anything.
+// RolledBack reports whether the current spec of a gr was restored. The annotation was written
+// together with the spec, so the answer survives restarts.
 func RolledBack(gr *topsv1.GcuResource) bool {
 	to, ok := gr.Annotations[topsv1.AnnotationRolledBackTo]
 	if !ok {
@@ -110,14 +110,13 @@ func RolledBack(gr *topsv1.GcuResource) bool {
 	return err == nil && to == current
 }
 
-// IsKept reports whether the newest revision is that of the present spec.
+// IsKept reports whether the newest revision is that of the current spec.
 func (h *History) IsKept() bool {
 	return len(h.revisions) > 0 && h.revisions[0].Name == h.Current
 }
 
-// Changed returns the components of a gr whose pods differ from those of its
-// spec before the present one, in deployment order; those that only one of the
-// two specs asks for are not among them.
+// Changed returns the components of a gr whose pod templates differ from those of its previous
+// spec, in deployment order, without those that only one of the two specs requests.
 func (h *History) Changed(gr *topsv1.GcuResource) ([]string, error) {
 	previous, failure := h.Target(topsv1.RollbackToPrevious)
 	if failure != nil {
@@ -163,7 +162,7 @@ func templates(gr *topsv1.GcuResource) (map[string]map[component.Ref]any, error)
 	return all, nil
 }
 
-// Find returns the revision of a name, nil when there is none.
+// Find returns the revision with a name, nil if there is none.
 func (h *History) Find(name string) *appsv1.ControllerRevision {
 	i := slices.IndexFunc(h.revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == name })
 	if i < 0 {
@@ -172,7 +171,7 @@ func (h *History) Find(name string) *appsv1.ControllerRevision {
 	return h.revisions[i]
 }
 
-// Next is the number of the next revision.
+// Next returns the number of the next revision.
 func (h *History) Next() int64 {
 	if len(h.revisions) == 0 {
 		return 1
@@ -180,8 +179,8 @@ func (h *History) Next() int64 {
 	return h.revisions[0].Revision + 1
 }
 
-// New returns the revision of the present spec, to be created: owned by the gr, so that
-// it goes with it (decision D16).
+// New returns a revision of the current spec to be created, owned by the gr, so that it is
+// deleted with it (decision D16).
 func (h *History) New(gr *topsv1.GcuResource, namespace string) *appsv1.ControllerRevision {
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
@@ -197,16 +196,16 @@ func (h *History) New(gr *topsv1.GcuResource, namespace string) *appsv1.Controll
 	}
 }
 
-// Leftover reports whether a revision belonged to a gr of this name that is gone:
-// names of cluster scoped objects are unique.
+// Leftover reports whether a revision belonged to a deleted gr of this name: names of
+// cluster-scoped objects are unique.
 func Leftover(gr *topsv1.GcuResource, r *appsv1.ControllerRevision) bool {
 	owner := metav1.GetControllerOf(r)
 	return owner != nil && owner.Kind == topsv1.GcuResourceKind && owner.APIVersion == topsv1.GroupVersion.String() &&
 		owner.Name == gr.Name && owner.UID != gr.UID
 }
 
-// Target returns the revision that the value of annotation rollback-to means,
-// or why there is none: previous is the newest but the present one.
+// Target returns the revision that the value of annotation rollback-to means, or why there is
+// none. previous means the newest revision other than the current one.
 func (h *History) Target(wanted string) (*appsv1.ControllerRevision, *state.Failure) {
 	if wanted != topsv1.RollbackToPrevious {
 		if r := h.Find(wanted); r != nil {
@@ -225,7 +224,7 @@ func (h *History) Target(wanted string) (*appsv1.ControllerRevision, *state.Fail
 		"annotation %s asks for the previous spec, but no earlier one is kept: remove it", topsv1.AnnotationRollbackTo)}
 }
 
-// names of the revisions, the newest first.
+// names returns the names of the revisions, newest first.
 func (h *History) names() []string {
 	names := make([]string, len(h.revisions))
 	for i, r := range h.revisions {
@@ -234,7 +233,7 @@ func (h *History) names() []string {
 	return names
 }
 
-// Spec reads the spec that a revision holds.
+// Spec returns the spec stored in a revision.
 func Spec(r *appsv1.ControllerRevision) (topsv1.GcuResourceSpec, *state.Failure) {
 	var data content
 	if err := json.Unmarshal(r.Data.Raw, &data); err != nil {
@@ -244,8 +243,7 @@ func Spec(r *appsv1.ControllerRevision) (topsv1.GcuResourceSpec, *state.Failure)
 	return data.Spec, nil
 }
 
-// Surplus returns the revisions beyond the limit, never the present one nor
-// a protected one.
+// Surplus returns the revisions beyond the limit, except the current one and protected ones.
 func (h *History) Surplus(protected ...string) []*appsv1.ControllerRevision {
 	var list []*appsv1.ControllerRevision
 	for i, r := range h.revisions {
@@ -256,7 +254,7 @@ func (h *History) Surplus(protected ...string) []*appsv1.ControllerRevision {
 	return list
 }
 
-// Refused says that the API server does not take the spec of a revision.
+// Refused returns the Failure for a spec of a revision that the API server rejects.
 func Refused(name string, err error) *state.Failure {
 	return &state.Failure{Reason: ReasonRefusedRevision, Message: fmt.Sprintf(
 		"the spec of revision %s cannot be restored: %v: change the spec step by step, or remove annotation %s", name, err, topsv1.AnnotationRollbackTo)}

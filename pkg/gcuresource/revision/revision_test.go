@@ -12,8 +12,8 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// historyOf is the history of a gr at the last of versions, which were applied
-// one after the other.
+// historyOf returns the history of a gr at the last of versions, which were applied one after the
+// other.
 func historyOf(t *testing.T, versions ...string) (*topsv1.GcuResource, *History) {
 	t.Helper()
 	var list []appsv1.ControllerRevision

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// ApplyError says which object was not applied.
+// ApplyError is the error of an object that could not be applied.
 type ApplyError struct {
 	Ref component.Ref
 	Err error
@@ -23,9 +23,8 @@ func (e *ApplyError) Error() string { return "applying " + e.Ref.String() + ": "
 
 func (e *ApplyError) Unwrap() error { return e.Err }
 
-// FailureOf turns the error of an apply into what a person is told. What the
-// API server refuses as wrong stays wrong until somebody changes the gr, and
-// what it refuses for the sake of the namespace until that changes.
+// FailureOf turns an apply error into a Failure for users. An object that the API server rejects
+// as invalid needs a change of the gr; one rejected because of its namespace, a change of that.
 func FailureOf(err error) *Failure {
 	var failure *Failure
 	if errors.As(err, &failure) {
@@ -46,8 +45,8 @@ func FailureOf(err error) *Failure {
 	return &Failure{Reason: ReasonApplyFailed, Message: err.Error(), Retry: !fault}
 }
 
-// nodePortTaken reports whether a Service was refused for its node port: the API
-// server frees that of a deleted one a little after it is gone.
+// nodePortTaken reports whether a Service was rejected because of its node port: the API server
+// releases the port of a deleted Service with a delay.
 func nodePortTaken(err error) bool {
 	var refusal apierrors.APIStatus
 	if !errors.As(err, &refusal) || refusal.Status().Details == nil {

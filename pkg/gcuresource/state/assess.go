@@ -10,8 +10,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
 )
 
-// Assess looks at the pods of a component on nodes that carry the labels they
-// are to have (see NodeIndex). now decides minReadySeconds.
+// Assess returns the health of a component on nodes with the labels they will have (see
+// NodeIndex). now is for minReadySeconds.
 func (o *Observation) Assess(c *Component, nodes *NodeIndex, now time.Time) Health {
 	if !c.exists() {
 		return Health{PerNode: c.PerNode != nil}
@@ -38,7 +38,7 @@ func (o *Observation) Assess(c *Component, nodes *NodeIndex, now time.Time) Heal
 	return h
 }
 
-// GCUNodes names the GCU nodes, sorted, offline ones included.
+// GCUNodes returns the names of the GCU nodes, sorted, including offline ones.
 func (o *Observation) GCUNodes() []string {
 	if o.CachedNodes == nil {
 		return nodelabel.GCUNodes(o.Nodes)
@@ -46,7 +46,7 @@ func (o *Observation) GCUNodes() []string {
 	return slices.Clone(o.CachedNodes.gcu)
 }
 
-// NodeIndex returns the nodes as they are once the gr has labelled them.
+// NodeIndex returns the nodes as they will be once the gr has labeled them.
 func (o *Observation) NodeIndex() *NodeIndex {
 	if o.CachedNodes == nil {
 		return NewNodeIndex(nodelabel.Anticipated(o.Nodes, o.Resource))
@@ -54,8 +54,8 @@ func (o *Observation) NodeIndex() *NodeIndex {
 	return o.Cache.indexFor(o.Resource, o.CachedNodes)
 }
 
-// nodeHealth is assessNodes: what it says of the same objects is the same, unless it
-// is a matter of time.
+// nodeHealth caches assessNodes: the result for the same objects is the same, unless it depends
+// on time.
 func (c *Cache) nodeHealth(of *Component, nodes *NodeIndex, now time.Time) Health {
 	is := assessed{of.CachedPods, nodes, versionOf(of.DaemonSet), versionsOf(of.Revisions)}
 	if was, known := c.health[of.Name]; known && was.of == is {

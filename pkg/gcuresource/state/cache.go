@@ -11,14 +11,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
 )
 
-// Cache is what a pass leaves to the next one over the same gr, so that it looks
-// again only at what changed: on a large fleet that is a pod or none. Nothing in
-// it is trusted: it holds until an event tells of one of the objects it was made
-// of.
+// Cache is what a pass leaves to the next one over the same gr, so that only changed objects are
+// examined again: in a large fleet usually one pod or none. An entry is valid until an event of
+// one of the objects it was made from.
 type Cache struct {
 	nodes *CachedNodes
 	index cachedIndex
-	// pods and health are by component.
+	// pods and health by component.
 	pods   map[string]*CachedPods
 	health map[string]cachedHealth
 }
@@ -28,17 +27,16 @@ func NewCache() *Cache {
 	return &Cache{pods: map[string]*CachedPods{}, health: map[string]cachedHealth{}}
 }
 
-// CachedNodes are all nodes at a count of the events that told of them.
+// CachedNodes are all nodes at a count of their events.
 type CachedNodes struct {
 	count int
-	// List has them sorted by name.
+	// List is sorted by name.
 	List []*corev1.Node
-	// gcu names the GCU nodes among them.
+	// gcu are the names of the GCU nodes among them.
 	gcu []string
 }
 
-// Nodes returns the nodes among objects: those of the pass before when the count is
-// the same.
+// Nodes returns the nodes among objects, from the cache if the count is the same.
 func (c *Cache) Nodes(count int, objects func() []any) *CachedNodes {
 	if c.nodes != nil && c.nodes.count == count {
 		return c.nodes
@@ -54,7 +52,7 @@ func (c *Cache) Nodes(count int, objects func() []any) *CachedNodes {
 	return c.nodes
 }
 
-// cachedIndex is the index of the nodes for a gr at one generation.
+// cachedIndex is the node index for a gr at one generation.
 type cachedIndex struct {
 	of         *CachedNodes
 	uid        types.UID
@@ -62,7 +60,7 @@ type cachedIndex struct {
 	nodes      *NodeIndex
 }
 
-// indexFor returns the index of the nodes as a gr wants them labelled.
+// indexFor returns the index of the nodes with the labels that a gr wants.
 func (c *Cache) indexFor(gr *topsv1.GcuResource, nodes *CachedNodes) *NodeIndex {
 	if i := &c.index; i.of != nodes || i.uid != gr.UID || i.generation != gr.Generation {
 		*i = cachedIndex{nodes, gr.UID, gr.Generation, NewNodeIndex(nodelabel.Anticipated(nodes.List, gr))}
@@ -76,17 +74,15 @@ type CachedPods struct {
 	List []*corev1.Pod
 }
 
-// PodsKey is what the pods of a component depend on: those that carry the name of
-// its workload, at a count of the events that told of them, and the UID of somebody
-// else's DaemonSet of that name.
+// PodsKey identifies a state of a component's pods: the key of its workload, the count of its pod
+// events, and the UID of a foreign DaemonSet of that name.
 type PodsKey struct {
 	Workload string
 	Count    int
 	Foreign  types.UID
 }
 
-// Pods returns the pods of a component: those of the pass before when the key is the
-// same, else those that are read.
+// Pods returns the pods of a component, from the cache if the key is the same.
 func (c *Cache) Pods(name string, key PodsKey, read func() ([]*corev1.Pod, error)) (*CachedPods, error) {
 	if was := c.pods[name]; was != nil && was.key == key {
 		return was, nil
@@ -99,7 +95,7 @@ func (c *Cache) Pods(name string, key PodsKey, read func() ([]*corev1.Pod, error
 	return c.pods[name], nil
 }
 
-// cachedHealth is how a component did, and what that was said of.
+// cachedHealth is the health of a component, and what it was assessed from.
 type cachedHealth struct {
 	of     assessed
 	health Health

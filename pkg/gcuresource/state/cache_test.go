@@ -21,7 +21,7 @@ func next(w *world.World) topsv1.GcuResourceStatus {
 	return status.Describe(w.Observation, plan.Decide(w.Observation, world.Noon), world.Noon)
 }
 
-// use lets an observation use what the one before left.
+// use gives an observation the cache that the one before left.
 func use(t *testing.T, k *world.Cache, obs *world.World) {
 	t.Helper()
 	if err := k.Use(obs.Observation); err != nil {
@@ -29,7 +29,7 @@ func use(t *testing.T, k *world.Cache, obs *world.World) {
 	}
 }
 
-// change puts another object in the place of one, as the cache does.
+// change replaces an object by a changed copy, as the cache does.
 func change(obs *world.World, random *rand.Rand) {
 	c := &obs.Components[random.IntN(len(obs.Components))]
 	n := random.IntN(len(obs.Nodes))
@@ -99,7 +99,7 @@ func TestTheSameObjectsAreNotLookedAtAgain(t *testing.T) {
 	use(t, k, obs)
 	next(obs)
 	use(t, k, obs)
-	obs.Component("driver").Pods[0].Status.Conditions = nil // the cache never does this
+	obs.Component("driver").Pods[0].Status.Conditions = nil // the cache never changes objects in place
 	if got := next(obs).Phase; got != "Running" {
 		t.Errorf("phase %s: the pods were looked at again", got)
 	}

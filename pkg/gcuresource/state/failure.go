@@ -6,8 +6,7 @@ type Failure struct {
 	Reason string
 	// Message says what to do about it.
 	Message string
-	// Retry is true when trying again soon may help; false when somebody has
-	// to change something first.
+	// Retry is true if retrying soon may help; false if someone has to change something first.
 	Retry bool
 }
 
@@ -15,17 +14,16 @@ func (f *Failure) Error() string { return f.Message }
 
 // Reasons of a Failure.
 const (
-	// ReasonObjectConflict means that an object of that name belongs to somebody else.
+	// ReasonObjectConflict means that a foreign object has that name.
 	ReasonObjectConflict = "ObjectConflict"
-	// ReasonApplyFailed means that the API server refused an object.
+	// ReasonApplyFailed means that the API server rejected an object.
 	ReasonApplyFailed = "ApplyFailed"
-	// ReasonComponentConflict means that another gr deploys what must not run
-	// beside this component.
+	// ReasonComponentConflict means that another gr deploys a component that this one excludes.
 	ReasonComponentConflict = "ComponentConflict"
 	// ReasonNamespaceTerminating means that the component's namespace is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 	// ReasonNamespaceMissing means that the component's namespace does not exist.
 	ReasonNamespaceMissing = "NamespaceMissing"
-	// ReasonJobFailed means that a Job of the component gave up.
+	// ReasonJobFailed means that a Job of the component failed for good.
 	ReasonJobFailed = "JobFailed"
 )

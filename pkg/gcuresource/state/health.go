@@ -12,60 +12,59 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// Health is how the pods of one component do. Nodes that are not Ready count
-// nowhere but in Offline (contract section 2.10).
+// Health of the pods of one component. Nodes that are not Ready count only in Offline (contract
+// section 2.10).
 type Health struct {
-	// Exists is false when none of its workloads is there yet.
+	// Exists is false if none of its workloads exists yet.
 	Exists bool
 	// Terminating is true while one of its workloads is being deleted.
 	Terminating bool
-	// Observed is true when the newest templates were seen by their controllers.
+	// Observed is true if the controllers have observed the newest templates.
 	Observed bool
-	// Seen is true when any template was: the component is not new.
+	// Seen is true if they have observed any template: the component is not new.
 	Seen bool
-	// PerNode is true when it runs on nodes, false when it has replicas, which
-	// Kubernetes replaces by itself.
+	// PerNode is true if it runs on nodes, false if it has replicas, which Kubernetes replaces on
+	// its own.
 	PerNode bool
-	// Expected Ready nodes should run a pod, or replicas should; Available of them
-	// have one that is available; Updated of them one that is also at the newest
-	// revision.
+	// Expected is the number of Ready nodes or replicas that should run a pod, Available of those
+	// with an available pod, Updated of those whose pod is also at the newest revision.
 	Expected, Available, Updated int
-	// Outdated Ready nodes or replicas have a pod at an older revision.
+	// Outdated is the number of Ready nodes or replicas at an older revision.
 	Outdated int
-	// missing are the Ready nodes without an available pod, or the workloads
-	// without all their replicas, each with what is wrong there if it is known.
+	// missing are the Ready nodes without an available pod, or the workloads that lack replicas,
+	// each with the problem if known.
 	missing []string
-	// Absent are its objects that are not there, or not for long, though its workloads are.
+	// Absent are its other objects that are missing or being deleted.
 	Absent []string
 	// Offline nodes should run a pod and are not Ready.
 	Offline []string
-	// crashing is true when the container of a pod on a Ready node is failing.
+	// crashing is true if a container of a pod on a Ready node is failing.
 	crashing bool
-	// target says why the newest revision is not known; nil when it is.
+	// target says why the newest revision is unknown; nil if it is known.
 	target error
-	// Failure says that it will not run before somebody does something; nil when it may.
+	// Failure says why it cannot run until someone acts; nil if it may.
 	Failure *Failure
-	// Wait is how long until a pod gets available by mere time; 0 when there is none.
+	// Wait is how long until a pod becomes available by time alone; 0 if there is none.
 	Wait time.Duration
 }
 
-// ReplicasRun reports whether every pod that should be available is.
+// ReplicasRun reports whether every expected pod is available.
 func (h *Health) ReplicasRun() bool {
 	return h.Exists && !h.Terminating && h.Observed && h.Available == h.Expected
 }
 
-// Running reports whether every pod on a Ready eligible node is available
-// (contract section 2.10), and nothing of the component is missing.
+// Running reports whether every pod on a Ready eligible node is available (contract section
+// 2.10), and no object of the component is missing.
 func (h *Health) Running() bool { return h.ReplicasRun() && len(h.Absent) == 0 }
 
-// LetsNextStart reports whether what comes after this component may be created: it
-// runs, and somewhere. Right after node-feature-discovery started no node is
-// labelled yet, and nothing proves that the driver works.
+// LetsNextStart reports whether the next component may be created: this one runs, and has at
+// least one node or replica. Right after the start of node-feature-discovery no node is labeled
+// yet, so nothing proves that the driver works.
 func (h *Health) LetsNextStart() bool {
 	return h.Running() && h.Expected+len(h.Offline) > 0
 }
 
-// Message says what the component waits for; "" when it runs everywhere it should.
+// Message returns what the component waits for; "" if it runs everywhere it should.
 func (h *Health) Message(c *component.Rendered) string {
 	var parts []string
 	switch {
@@ -93,18 +92,19 @@ func (h *Health) Message(c *component.Rendered) string {
 	return strings.Join(parts, "; ")
 }
 
-// runtimeHint names the usual cause when what runs in the enflame runtime
-// fails (contract statement 60). The API does not show a node's default runtime.
+// runtimeHint names the usual cause when containers in the enflame runtime fail (contract
+// statement 60). The API does not show a node's default runtime.
 const runtimeHint = "its containers need enflame as the default container runtime of the node: " +
 	"restart docker or containerd there if that was not done since toolkit was deployed"
 
-// stuckReasons are the waiting reasons of a container that do not pass by themselves.
+// stuckReasons are the waiting reasons of a container that do not resolve themselves.
 var stuckReasons = []string{
 	"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull",
 	"CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 }
 
-// FailingContainer returns "container: reason" for the first container that is failing, "" when none is.
+// FailingContainer returns "container: reason" for the first failing container, "" if there is
+// none.
 func FailingContainer(pod *corev1.Pod) string {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
@@ -128,7 +128,7 @@ func selectorText(selector map[string]string) string {
 	return "node selector " + strings.Join(terms, ",")
 }
 
-// Sooner returns the shorter of two waits, of which 0 means none.
+// Sooner returns the shorter of two waits, where 0 means none.
 func Sooner(a, b time.Duration) time.Duration {
 	if a == 0 || (b > 0 && b < a) {
 		return b

@@ -9,7 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// assessNodes counts the Ready nodes on which a component belongs, by how its pods do there.
+// assessNodes counts the Ready nodes that a component belongs on, by the state of its pods there.
 func assessNodes(c *Component, nodes *NodeIndex, now time.Time) Health {
 	ds := c.DaemonSet
 	h := Health{
@@ -48,7 +48,7 @@ func (h *Health) count(ds *appsv1.DaemonSet, node string, pods []*corev1.Pod, ta
 		updated = updated || (ok && current)
 		outdated = outdated || (h.target == nil && !current)
 		if !ok {
-			reason = max(reason, FailingContainer(pod)) // whatever the order of the pods
+			reason = max(reason, FailingContainer(pod)) // independent of the order of the pods
 		}
 	}
 	if outdated && !updated {

@@ -7,12 +7,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// NodeIndex is all nodes, as the components of a gr look at them.
+// NodeIndex indexes all nodes for the components of a gr.
 type NodeIndex struct {
-	// list has all nodes, sorted by name; ready those that are, by the same index.
+	// list has all nodes, sorted by name; ready says which are Ready, by the same index.
 	list  []*corev1.Node
 	ready []bool
-	// index finds a node by its name.
+	// index maps a name to its position in list.
 	index map[string]int
 }
 
@@ -26,8 +26,8 @@ func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
 	return n
 }
 
-// podsByNode returns the pods of a DaemonSet by the index of the node they belong to.
-// Those that belong to none of the nodes are left out.
+// podsByNode returns the pods of a DaemonSet by the index of their node. Pods on unknown nodes
+// are left out.
 func (n *NodeIndex) podsByNode(ds *appsv1.DaemonSet, pods []*corev1.Pod) [][]*corev1.Pod {
 	const nowhere = -1
 	at, many := make([]int, len(pods)), make([]int, len(n.list))
@@ -41,7 +41,7 @@ func (n *NodeIndex) podsByNode(ds *appsv1.DaemonSet, pods []*corev1.Pod) [][]*co
 			many[node]++
 		}
 	}
-	// One array holds all lists: a fleet has as many as it has nodes.
+	// One array backs all lists: a fleet has as many lists as nodes.
 	byNode, rest := make([][]*corev1.Pod, len(n.list)), make([]*corev1.Pod, len(pods))
 	for node, count := range many {
 		byNode[node], rest = rest[:0:count], rest[count:]

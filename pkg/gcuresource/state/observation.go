@@ -1,12 +1,12 @@
-// Package state is what there is of a GcuResource (gr) in the cluster, and how its
-// components do: what a decision is made from and a status tells.
+// Package state describes what exists of a GcuResource (gr) in the cluster, and the health of its
+// components: the basis of decisions and of the status.
 //
 //	observation.go    what was read
-//	failure.go        why something cannot be done
-//	ownership.go      whose an object is
-//	health.go         how a component does, and what is said of that
-//	assess.go         looks at the pods: per node (nodehealth.go) or replicas (replicahealth.go)
-//	cache.go          what a pass leaves to the next one, so that it looks at less
+//	failure.go        why a component failed
+//	ownership.go      which gr an object belongs to
+//	health.go         the health of a component, and the message about it
+//	assess.go         assesses the pods: per node (nodehealth.go) or replicas (replicahealth.go)
+//	cache.go          what a pass leaves to the next one to save reads
 package state
 
 import (
@@ -24,38 +24,37 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// Observation is everything a decision about one gr is made from. Decisions
-// only read it; Reconcile lays what it applied over it before it reports.
+// Observation is everything that a decision about one gr is based on. Decisions only read it;
+// Reconcile adds what it applied before it reports.
 type Observation struct {
 	// Resource is the gr, with the status last written.
 	Resource *topsv1.GcuResource
-	// Rollback says why the earlier spec that an annotation asks for cannot be
-	// restored; nil when none is asked for.
+	// Rollback says why the earlier spec requested by annotation cannot be restored; nil if it
+	// can, or if none is requested.
 	Rollback *Failure
-	// Components are those the gr asks for, in deployment order.
+	// Components that the gr requests, in deployment order.
 	Components []Component
-	// Owned are the objects in the cluster that belong to the gr, whether its
-	// spec still asks for them or not, sorted by Ref. What is kept is not among them.
+	// Owned are the objects in the cluster that belong to the gr, including those that its spec
+	// no longer requests, sorted by Ref. Kept objects are not among them.
 	Owned []Owned
 	// Nodes are all nodes, sorted by name.
 	Nodes []*corev1.Node
-	// Applied remembers, by UID of the object, what was last applied to it. It is
-	// empty after a restart: then everything is applied once more, which changes nothing.
+	// Applied is what was last applied to each object, by UID. It is empty after a restart: then
+	// everything is applied again, without effect.
 	Applied map[types.UID]Applied
 	// Others are the other grs, sorted by age, then name.
 	Others []topsv1.GcuResource
-	// Rivals are the workloads of other grs that must not run beside a component
-	// this gr asks for.
+	// Rivals are the workloads of other grs that a requested component of this gr excludes.
 	Rivals []Rival
-	// Changed are the components whose pods differ from those of the spec before
-	// this one; empty once a status was written about this one.
+	// Changed are the components whose pod templates differ from those of the previous spec;
+	// empty once a status describes the current spec.
 	Changed []string
-	// ReconcileFailure is what keeps failing and is no component's own; nil when nothing does.
+	// ReconcileFailure is a lasting failure that is not a component's own; nil if there is none.
 	ReconcileFailure *Failure
-	// Halt says why the rollout of the gr is halted until a person acts; nil when it is not.
+	// Halt says why the rollout of the gr is halted until a person acts; nil if it is not.
 	Halt *Failure
-	// Cache is what the pass before left, CachedNodes what of it holds Nodes; nil
-	// when nothing is cached.
+	// Cache is what the previous pass left, CachedNodes its entry for Nodes; nil if nothing is
+	// cached.
 	Cache       *Cache
 	CachedNodes *CachedNodes
 }
@@ -69,26 +68,24 @@ type Rival struct {
 	GcuResource string
 }
 
-// Component is a requested component and what there is of it.
+// Component is a requested component and what exists of it.
 type Component struct {
 	component.Rendered
-	// Live has the metadata of its objects that exist, ours or not.
+	// Live has the metadata of its existing objects, whether ours or not.
 	Live map[component.Ref]*metav1.PartialObjectMetadata
-	// DaemonSet is the one of a component that runs on nodes, when it exists and
-	// is ours, else nil.
+	// DaemonSet of a component that runs on nodes, if it exists and is ours; otherwise nil.
 	DaemonSet *appsv1.DaemonSet
-	// Deployments and Jobs are those that exist and are ours, by name.
+	// Deployments and Jobs that exist and are ours, by name.
 	Deployments map[string]*appsv1.Deployment
 	Jobs        map[string]*batchv1.Job
-	// Pods are those owned by a DaemonSet with the component's name, by UID when
-	// that DaemonSet exists, and those its Deployments and Jobs made. Pods whose
-	// workload is gone are among them.
+	// Pods of its DaemonSet, Deployments and Jobs, including pods whose workload is gone, but not
+	// those of a foreign DaemonSet.
 	Pods []*corev1.Pod
-	// Revisions are the ControllerRevisions in its namespace that may be of DaemonSet.
+	// Revisions are the ControllerRevisions in its namespace with the labels of DaemonSet.
 	Revisions []*appsv1.ControllerRevision
-	// CachedPods is what holds Pods; nil when nothing is cached.
+	// CachedPods is the cache entry of Pods; nil if nothing is cached.
 	CachedPods *CachedPods
-	// Failure says what went wrong when it was applied in this pass; nil when nothing did.
+	// Failure says why it could not be applied in this pass; nil if it could.
 	Failure *Failure
 }
 
@@ -99,17 +96,17 @@ type Owned struct {
 	UID types.UID
 	// Component is the value of its LabelComponent.
 	Component string
-	// Deleting is true once its deletion was asked for.
+	// Deleting is true once its deletion was requested.
 	Deleting bool
 }
 
-// Applied is what a successful apply left behind.
+// Applied is the result of a successful apply.
 type Applied struct {
-	// Hash is that of the Desired.
+	// Hash of the Desired.
 	Hash string
-	// Generation is that of the object after the apply; 0 for kinds that have none.
+	// Generation of the object after the apply; 0 for kinds without one.
 	Generation int64
-	// ResourceVersion is that of the object after the apply.
+	// ResourceVersion of the object after the apply.
 	ResourceVersion string
 }
 
@@ -118,13 +115,13 @@ func (c *Component) DaemonSetRef() component.Ref {
 	return component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: c.PerNode.Namespace, Name: c.PerNode.Name}
 }
 
-// exists reports whether the component is there, at least in part.
+// exists reports whether a workload of the component exists.
 func (c *Component) exists() bool {
 	return c.DaemonSet != nil || len(c.Deployments) > 0 || len(c.Jobs) > 0
 }
 
-// SetLive notes an object as it is in the cluster. A workload counts when it is
-// the gr's. An error means that it cannot be decoded.
+// SetLive records an object that exists in the cluster. It sets a workload only if it belongs to
+// the gr. An error means that it cannot be decoded.
 func (c *Component) SetLive(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) error {
 	m := ref.Metadata()
 	m.UID, m.Generation, m.ResourceVersion = live.GetUID(), live.GetGeneration(), live.GetResourceVersion()

@@ -7,7 +7,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// Older orders grs by age, and by name when they are of one age.
+// Older orders grs by age, then by name.
 func Older(a, b *topsv1.GcuResource) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -15,8 +15,8 @@ func Older(a, b *topsv1.GcuResource) bool {
 	return a.Name < b.Name
 }
 
-// Ours reports whether an existing object belongs to the gr: controlled by its
-// UID. What is kept has no owner; any gr may have it once this operator made it.
+// Ours reports whether an existing object belongs to the gr: controlled by its UID. Kept objects
+// have no owner and belong to any gr if this operator created them.
 func Ours(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) bool {
 	if ref.Kept() {
 		return live.GetLabels()[topsv1.LabelManagedBy] == topsv1.ManagedBy
@@ -24,7 +24,7 @@ func Ours(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) bool {
 	return metav1.IsControlledBy(live, gr)
 }
 
-// ObjectConflict says that an object belongs to somebody else, and what to do about it.
+// ObjectConflict returns the Failure for a foreign object, with what to do about it.
 func ObjectConflict(ref component.Ref, live metav1.Object) *Failure {
 	owner := "was not made by this operator"
 	if c := metav1.GetControllerOf(live); c != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// assessReplicas looks at the Deployments and Jobs of a component. One that is
-// not there yet counts as unseen.
+// assessReplicas assesses the Deployments and Jobs of a component. A missing one counts as not
+// seen.
 func assessReplicas(c *Component) Health {
 	h := Health{Exists: true, Observed: true, Seen: true}
 	for _, ref := range c.Workloads() {
@@ -27,8 +27,8 @@ func assessReplicas(c *Component) Health {
 	return h
 }
 
-// countDeployment adds one Deployment: it is done when all its replicas are
-// available and at the newest template, and none of another is left.
+// countDeployment adds one Deployment: it is done when all its replicas are available at the
+// newest template and no older ones are left.
 func (h *Health) countDeployment(ref component.Ref, d *appsv1.Deployment, pods []*corev1.Pod) {
 	if d == nil {
 		h.Expected, h.Observed, h.Seen = h.Expected+1, false, false
@@ -44,7 +44,7 @@ func (h *Health) countDeployment(ref component.Ref, d *appsv1.Deployment, pods [
 	h.Expected += want
 	h.Available += available
 	h.Outdated += outdated
-	if observed { // an available one may be outdated
+	if observed { // an available replica may be outdated
 		h.Updated += max(0, min(int(status.UpdatedReplicas), int(status.AvailableReplicas)-outdated, want))
 	}
 	if observed && available == want && outdated == 0 {
@@ -80,7 +80,7 @@ func (h *Health) countJob(ref component.Ref, job *batchv1.Job, pods []*corev1.Po
 	h.miss(ref, "not complete", failingPod(ref.Name, pods))
 }
 
-// miss notes that a workload is not done.
+// miss records that a workload is not done.
 func (h *Health) miss(ref component.Ref, state, reason string) {
 	if reason != "" {
 		state += ", " + reason
@@ -88,7 +88,7 @@ func (h *Health) miss(ref component.Ref, state, reason string) {
 	h.missing = append(h.missing, fmt.Sprintf("%s (%s)", ref, state))
 }
 
-// failingPod returns what is wrong with the first failing pod of a workload.
+// failingPod returns the problem of the first failing pod of a workload.
 func failingPod(workload string, pods []*corev1.Pod) string {
 	for _, pod := range pods {
 		if reason := FailingContainer(pod); reason != "" && pod.Labels[component.LabelName] == workload {
@@ -98,7 +98,7 @@ func failingPod(workload string, pods []*corev1.Pod) string {
 	return ""
 }
 
-// deploymentProblem returns what the Deployment itself says that is wrong.
+// deploymentProblem returns the problem that the Deployment itself reports.
 func deploymentProblem(d *appsv1.Deployment) string {
 	for _, c := range d.Status.Conditions {
 		switch {

@@ -9,15 +9,15 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// success is the condition of a finished action (contract statement 41).
+// success returns the condition of a finished action (contract statement 41).
 func success(action string) topsv1.ActionCondition {
 	return topsv1.ActionCondition{Action: action, Status: topsv1.ConditionSuccess, Reason: topsv1.ConditionSuccess,
 		Message: topsv1.ConditionSuccess, Progress: 100}
 }
 
-// setAction returns the list with the condition of one action replaced. A
-// condition that did not change keeps its time and its place; one that did is
-// the newest, so it comes last. The given list is not changed.
+// setAction returns the list with the condition of one action replaced. An unchanged condition
+// keeps its time and its position; a changed one is the newest, so it comes last. The given list
+// is not changed.
 func setAction(list []topsv1.ActionCondition, c topsv1.ActionCondition, now time.Time) []topsv1.ActionCondition {
 	c.Type = c.Action
 	list = slices.Clone(list)
@@ -33,16 +33,16 @@ func setAction(list []topsv1.ActionCondition, c topsv1.ActionCondition, now time
 	return append(list, c)
 }
 
-// seconds is a time as the API stores it.
+// seconds returns a time as the API stores it.
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 
-// underWay is the word of each action that replaces pods, while it is open.
+// underWay maps each action that replaces pods to its phase while it is open.
 var underWay = map[string]string{
 	topsv1.ActionUpgrade:  topsv1.PhaseUpgrading,
 	topsv1.ActionRollback: topsv1.PhaseRollbacking,
 }
 
-// isOpen reports whether the condition of an action says that it is under way.
+// isOpen reports whether the condition of an action says that it is in progress.
 func isOpen(conditions []topsv1.ActionCondition, action string) bool {
 	return slices.ContainsFunc(conditions, func(c topsv1.ActionCondition) bool {
 		return c.Action == action && c.Status == underWay[action]

@@ -9,8 +9,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// actions returns the conditions of the seed's shape (contract statements 37
-// to 41): deploy is over when every component runs or is being upgraded.
+// actions returns the conditions of actions (contract statements 37 to 41): deploy is over when
+// every component runs or is being upgraded.
 func actions(obs *state.Observation, status *topsv1.GcuResourceStatus, u *upgrade, now time.Time) []topsv1.ActionCondition {
 	words := phaseWords(status)
 	there := occurrences(words, topsv1.PhaseRunning, topsv1.PhaseUpgrading, topsv1.PhaseRollbacking)
@@ -26,8 +26,8 @@ func actions(obs *state.Observation, status *topsv1.GcuResourceStatus, u *upgrad
 	return upgradeActions(obs, list, u, now)
 }
 
-// upgradeActions lays the upgrade or rollback over the conditions. At most one
-// of the two is under way: the other one ended when the spec changed.
+// upgradeActions sets the conditions of upgrade and rollback. At most one of the two is in
+// progress: the other one ended when the spec changed.
 func upgradeActions(obs *state.Observation, list []topsv1.ActionCondition, u *upgrade, now time.Time) []topsv1.ActionCondition {
 	other, reason, message := topsv1.ActionRollback, ReasonSuperseded, "another spec came before every node was back"
 	if u.action == topsv1.ActionRollback {
@@ -50,8 +50,8 @@ func upgradeActions(obs *state.Observation, list []topsv1.ActionCondition, u *up
 	return refusedRollback(obs, list, now)
 }
 
-// unreported reports whether a spec was restored that changed no pod, so that its
-// rollback was never under way.
+// unreported reports whether a restored spec changed no pod, so that its rollback was never in
+// progress.
 func unreported(obs *state.Observation, list []topsv1.ActionCondition, u *upgrade) bool {
 	return u.action == topsv1.ActionRollback && obs.Rollback == nil &&
 		!slices.ContainsFunc(list, func(c topsv1.ActionCondition) bool {
@@ -59,12 +59,12 @@ func unreported(obs *state.Observation, list []topsv1.ActionCondition, u *upgrad
 		})
 }
 
-// refusedRollback says in the condition of the rollback that what was asked for
-// cannot be restored, and takes that away again when it is not asked for any more.
+// refusedRollback sets in the rollback condition that the requested spec cannot be restored, and
+// removes that once it is no longer requested.
 func refusedRollback(obs *state.Observation, list []topsv1.ActionCondition, now time.Time) []topsv1.ActionCondition {
 	if f := obs.Rollback; f != nil {
 		if isOpen(list, topsv1.ActionRollback) {
-			return list // Degraded says it
+			return list // Degraded shows it
 		}
 		return setAction(list, topsv1.ActionCondition{Action: topsv1.ActionRollback, Status: topsv1.PhaseFailed,
 			Reason: f.Reason, Message: f.Message}, now)
@@ -74,5 +74,5 @@ func refusedRollback(obs *state.Observation, list []topsv1.ActionCondition, now 
 	})
 }
 
-// refusals are the reasons for which nothing was restored.
+// refusals are the reasons why nothing was restored.
 var refusals = []string{revision.ReasonUnknownRevision, revision.ReasonNoPreviousRevision, revision.ReasonUnreadableRevision, revision.ReasonRefusedRevision}

@@ -19,29 +19,29 @@ import (
 const (
 	// ConditionReady is True when every component is Running.
 	ConditionReady = "Ready"
-	// ConditionProgressing is True while this operator changes something by itself.
+	// ConditionProgressing is True while this operator changes something on its own.
 	ConditionProgressing = "Progressing"
-	// ConditionDegraded is True when somebody has to change something: its
-	// reason is that of the first failure.
+	// ConditionDegraded is True if someone has to change something; its reason is that of the
+	// first failure.
 	ConditionDegraded = "Degraded"
 )
 
-// Reasons of the conditions of a gr, beside those of Failure, of the upgrade
-// and of the upgrade settings.
+// Reasons of the conditions of a gr, besides those of Failure, of the upgrade and of the upgrade
+// settings.
 const (
 	// ReasonRunning means that every component is Running.
 	ReasonRunning = "Running"
-	// ReasonDeploying means that a component is not there yet, or lost pods.
+	// ReasonDeploying means that a component does not exist yet, or lost pods.
 	ReasonDeploying = "Deploying"
 	// ReasonDeleting means that the gr is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonRemoving means that objects the spec no longer asks for are going.
+	// ReasonRemoving means that objects the spec no longer requests are being deleted.
 	ReasonRemoving = "Removing"
 	// ReasonComplete means that nothing is left to do.
 	ReasonComplete = "Complete"
 	// ReasonFailed means that a component failed.
 	ReasonFailed = "Failed"
-	// ReasonReconcileFailed means that something keeps failing which is no component's own.
+	// ReasonReconcileFailed means that something other than a component keeps failing.
 	ReasonReconcileFailed = "ReconcileFailed"
 	// ReasonAsExpected means that nothing is wrong.
 	ReasonAsExpected = "AsExpected"
@@ -117,7 +117,7 @@ func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResou
 	return c
 }
 
-// degradedBy is the condition for one failure, or for none when it is nil.
+// degradedBy returns Degraded for one failure, or for none if it is nil.
 func degradedBy(f *state.Failure) metav1.Condition {
 	if f == nil {
 		return metav1.Condition{Type: ConditionDegraded, Status: metav1.ConditionFalse, Reason: ReasonAsExpected, Message: "nothing is wrong"}
@@ -125,7 +125,7 @@ func degradedBy(f *state.Failure) metav1.Condition {
 	return metav1.Condition{Type: ConditionDegraded, Status: metav1.ConditionTrue, Reason: f.Reason, Message: f.Message}
 }
 
-// runningMessage says that all is well, and which nodes that does not cover.
+// runningMessage says that everything runs, and names the nodes that are not Ready.
 func runningMessage(decided plan.Plan) string {
 	offline := map[string]bool{}
 	for i := range decided.Steps {
@@ -145,13 +145,13 @@ func runningMessage(decided plan.Plan) string {
 		message.Count(len(sorted), "node"), message.Names(sorted))
 }
 
-// ReconcileFailure is what to tell of an error that is no component's own.
+// ReconcileFailure returns the Failure for an error that is not a component's own.
 func ReconcileFailure(err error) *state.Failure {
 	return &state.Failure{Reason: ReasonReconcileFailed, Message: err.Error(), Retry: true}
 }
 
-// setConditions lays conditions over those the gr has; the time of one changes
-// only with its status.
+// setConditions adds conditions to those of the gr; the time of a condition changes only with its
+// status.
 func setConditions(gr *topsv1.GcuResource, now time.Time, conditions ...metav1.Condition) []metav1.Condition {
 	list := slices.Clone(gr.Status.StandardConditions)
 	for _, c := range conditions {

@@ -11,15 +11,15 @@ import (
 // Event is the content of one event.
 type Event struct{ Type, Reason, Message string }
 
-// Events returns the events a new status is worth: a new phase, with the reason
-// and message of condition Ready, and a new cause of Degraded.
+// Events returns the events for a new status: for a new phase, with the reason and message of
+// condition Ready, and for a new cause of Degraded.
 func Events(before, after *topsv1.GcuResourceStatus) []Event {
 	var list []Event
 	if ready := meta.FindStatusCondition(after.StandardConditions, ConditionReady); ready != nil && before.Phase != after.Phase {
 		list = append(list, Event{corev1.EventTypeNormal, ready.Reason, ready.Message})
 	}
 	degraded := meta.FindStatusCondition(after.StandardConditions, ConditionDegraded)
-	if degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Reason == ReasonHalted { // the rollout told that
+	if degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Reason == ReasonHalted { // the rollout has its own event
 		return list
 	}
 	was := meta.FindStatusCondition(before.StandardConditions, ConditionDegraded)

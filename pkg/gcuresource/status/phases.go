@@ -9,8 +9,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// phaseOfAll returns the phase of the gr: the first of these words any
-// component has, else Running.
+// phaseOfAll returns the phase of the gr: the first of these phases that any component has,
+// otherwise Running.
 func phaseOfAll(words []string) string {
 	for _, word := range []string{topsv1.PhaseFailed, topsv1.PhaseDeleting, topsv1.PhaseDeploying, topsv1.PhaseRollbacking, topsv1.PhaseUpgrading} {
 		if slices.Contains(words, word) {
@@ -20,7 +20,7 @@ func phaseOfAll(words []string) string {
 	return topsv1.PhaseRunning
 }
 
-// readyResource is "ready/total" (decision D4, section 2.10).
+// readyResource returns "ready/total" (decision D4, section 2.10).
 func readyResource(words []string) string {
 	return fmt.Sprintf("%d/%d", occurrences(words, topsv1.PhaseRunning), len(words))
 }
@@ -43,8 +43,8 @@ func occurrences(words []string, of ...string) int {
 	return n
 }
 
-// deployMessage says how far the deployment is and what the first component
-// that is not there waits for.
+// deployMessage returns the progress of the deployment, and what the first missing component
+// waits for.
 func deployMessage(status *topsv1.GcuResourceStatus) string {
 	words := phaseWords(status)
 	message := fmt.Sprintf("%d of %s run", occurrences(words, topsv1.PhaseRunning, topsv1.PhaseUpgrading, topsv1.PhaseRollbacking), message.Count(len(words), "component"))

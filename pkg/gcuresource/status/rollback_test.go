@@ -22,8 +22,8 @@ func nameAt(t *testing.T, version string) string {
 	return name
 }
 
-// restored is a gr whose driver runs on two nodes at an older template, after a
-// spec was restored by annotation; its upgrade was under way.
+// restored returns a gr whose driver runs on two nodes at an older template, after a spec was
+// restored by annotation during its upgrade.
 func restored(t *testing.T) *world.World {
 	t.Helper()
 	gr := world.NewGR(world.DriverAt("v1"))
@@ -75,7 +75,7 @@ func TestStatusOfARollback(t *testing.T) {
 
 func TestARollbackStaysOneAfterARestartAndAnotherSpecEndsIt(t *testing.T) {
 	obs := restored(t)
-	obs.Resource.Status = topsv1.GcuResourceStatus{} // what a killed operator did not write
+	obs.Resource.Status = topsv1.GcuResourceStatus{} // as left by an operator killed before it wrote
 	if got := next(obs); got.Phase != "rollbacking" {
 		t.Errorf("phase %s after a restart, want rollbacking", got.Phase)
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// ReasonHalted means that nodes failed, and that no other one is started before a person acts.
+// ReasonHalted means that nodes failed, and that no other node starts until a person acts.
 const ReasonHalted = "Halted"
 
-// HaltOf returns why a rollout is halted, nil when it is not, when it is that of no gr, or
-// when the policy answers the halt with a rollback.
+// HaltOf returns why a rollout is halted; nil if it is not, if it does not belong to a gr, or if
+// the policy answers the halt with a rollback.
 func HaltOf(rollout *topsv1.DaemonRollout) *state.Failure {
 	c := meta.FindStatusCondition(rollout.Status.Conditions, topsv1.RolloutHalted)
 	if c == nil || c.Status != "True" || rollout.Spec.TargetRef.Kind != topsv1.GcuResourceKind || rollout.Status.RollingBack() {
@@ -24,8 +24,8 @@ func HaltOf(rollout *topsv1.DaemonRollout) *state.Failure {
 	return &state.Failure{Reason: ReasonHalted, Message: c.Message}
 }
 
-// Halt returns why the rollout of an observed gr is halted, nil when it is not, or when
-// that is about another spec than the newest.
+// Halt returns why the rollout of an observed gr is halted; nil if it is not, or if that concerns
+// another spec than the newest.
 func Halt(obs *state.Observation, rollout *topsv1.DaemonRollout) *state.Failure {
 	halt := HaltOf(rollout)
 	if halt == nil || !isOfNewestSpec(rollout, obs) {
@@ -34,8 +34,8 @@ func Halt(obs *state.Observation, rollout *topsv1.DaemonRollout) *state.Failure 
 	return halt
 }
 
-// isOfNewestSpec reports whether a rollout is that of the newest spec: what it says of a version
-// that was given up means nothing for the next.
+// isOfNewestSpec reports whether a rollout is about the newest spec: failures of an abandoned
+// version say nothing about the next one.
 func isOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) bool {
 	spec, err := revision.Name(obs.Resource)
 	if err != nil {

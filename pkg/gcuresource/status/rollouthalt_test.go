@@ -62,7 +62,8 @@ func TestAHaltIsAboutOneSpec(t *testing.T) {
 	}
 }
 
-// A gr whose rollout is halted says so, and what to do, until it goes on.
+// TestAGrTellsOfItsHalt: a gr with a halted rollout shows that, and what to do, until the rollout
+// resumes.
 func TestAGrTellsOfItsHalt(t *testing.T) {
 	obs := restored(t)
 	obs.Halt = HaltOf(world.Halted())

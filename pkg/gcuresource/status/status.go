@@ -1,14 +1,14 @@
-// Package status says in the status of a GcuResource (gr), and in events, what was
-// decided about it and how far that is.
+// Package status turns decisions about a GcuResource (gr), and their progress, into its status
+// and events.
 //
-//	status.go           the status of a gr that stays; teardown.go of one that is being deleted
-//	phases.go           the words of components, and of all of them
+//	status.go           the status of a gr; teardown.go: of one that is being deleted
+//	phases.go           the phases of the components, and of the gr
 //	actions.go          the conditions of deployment, upgrade and rollback
-//	actioncondition.go  one condition of that shape
+//	actioncondition.go  one condition of that format
 //	conditions.go       Ready, Progressing and Degraded
-//	upgrade.go          how far the pods follow their templates
+//	upgrade.go          how many pods have the newest templates
 //	rollouthalt.go      why the rollout is halted
-//	events.go           what of a new status is an event
+//	events.go           which changes of a status cause events
 package status
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// Describe returns the status of a gr that stays. decided must be made from the same
-// observation.
+// Describe returns the status of a gr that is not being deleted. decided must be made from the
+// same observation.
 func Describe(obs *state.Observation, decided plan.Plan, now time.Time) topsv1.GcuResourceStatus {
 	u := upgradeOf(obs, decided.Steps)
 	status := *obs.Resource.Status.DeepCopy()
@@ -44,17 +44,16 @@ func Describe(obs *state.Observation, decided plan.Plan, now time.Time) topsv1.G
 	return status
 }
 
-// DescribeFailure returns the status of a gr of which a pass failed before it could
-// describe it.
+// DescribeFailure returns the status of a gr whose pass failed before it could describe it.
 func DescribeFailure(gr *topsv1.GcuResource, cause error, now time.Time) topsv1.GcuResourceStatus {
 	status := *gr.Status.DeepCopy()
 	status.StandardConditions = setConditions(gr, now, degradedBy(ReconcileFailure(cause)))
 	return status
 }
 
-// phaseOf returns the word for one component (contract section 2.10). Pods
-// that nobody replaces by himself are no work under way: outdated but
-// available pods under OTA leave the component Running.
+// phaseOf returns the phase of one component (contract section 2.10). Pods that are not replaced
+// automatically are no work in progress: outdated but available pods under OTA leave the
+// component Running.
 func phaseOf(s *plan.Step, u *upgrade) string {
 	h := &s.Health
 	switch {
@@ -82,9 +81,9 @@ func resourceStatus(gr *topsv1.GcuResource, c *state.Component, s *plan.Step, wo
 	}
 }
 
-// ownResources lists the objects of a component that exist, in the order of
-// the built-in manifest (contract statement 49), without what is Shared. Objects
-// of somebody else are not listed: a component with one has failed.
+// ownResources lists the existing objects of a component, in the order of the built-in manifest
+// (contract statement 49), without Shared ones. Foreign objects are not listed: they fail the
+// component.
 func ownResources(gr *topsv1.GcuResource, c *state.Component) []topsv1.ResourceInfo {
 	var list []topsv1.ResourceInfo
 	for _, d := range c.Objects {
@@ -117,8 +116,8 @@ func stepMessage(c *state.Component, s *plan.Step) string {
 	return revision + "; " + message
 }
 
-// Same reports whether two statuses are equal. It compares the names of nodes by
-// themselves: they are many, and reflection is slow.
+// Same reports whether two statuses are equal. It compares the names of nodes separately: there
+// are many, and reflection is slow.
 func Same(a, b topsv1.GcuResourceStatus) bool {
 	if !slices.Equal(a.ClusterGCUNodes, b.ClusterGCUNodes) {
 		return false

@@ -13,12 +13,12 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// next is the status after one pass at noon.
+// next returns the status after one pass at noon.
 func next(w *world.World) topsv1.GcuResourceStatus {
 	return Describe(w.Observation, plan.Decide(w.Observation, world.Noon), world.Noon)
 }
 
-// words is "component=status" for each component.
+// words returns "component=status" for each component.
 func words(status topsv1.GcuResourceStatus) []string {
 	var list []string
 	for _, rs := range status.ResourceStatuses {
@@ -190,8 +190,8 @@ func TestStatusOfAnUpgrade(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeFromEndToEnd walks through the statuses of an upgrade on two
-// nodes, one of which is offline until the other is done.
+// TestAnUpgradeFromEndToEnd walks through the statuses of an upgrade on two nodes, one of which
+// is offline until the other is done.
 func TestAnUpgradeFromEndToEnd(t *testing.T) {
 	gr := world.NewGR(topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}})
 	gr.Annotations[topsv1.AnnotationUpdateStrategy] = "AdvancedRollingUpdate"

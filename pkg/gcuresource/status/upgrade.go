@@ -16,7 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// Reasons of the upgrade condition and of Progressing while it is open.
+// Reasons of the upgrade condition, and of Progressing while it is open.
 const (
 	// ReasonUpgrading means that pods are being replaced.
 	ReasonUpgrading = "Upgrading"
@@ -26,32 +26,31 @@ const (
 	ReasonRolledBack = "RolledBack"
 	// ReasonSuperseded means that another spec came before every node had the restored one.
 	ReasonSuperseded = "Superseded"
-	// ReasonPaused means that an annotation stopped it.
+	// ReasonPaused means that an annotation paused it.
 	ReasonPaused = "Paused"
-	// ReasonWaitingForNodes means that each node decides for itself (OTA).
+	// ReasonWaitingForNodes means that each node decides (OTA).
 	ReasonWaitingForNodes = "WaitingForNodes"
-	// ReasonNoStrategy means that nobody replaces pods.
+	// ReasonNoStrategy means that outdated pods are not replaced.
 	ReasonNoStrategy = "NoUpdateStrategy"
 )
 
-// upgrade is how the pods of a gr follow its newest templates.
+// upgrade is how far the pods of a gr have its newest templates.
 type upgrade struct {
-	// action is upgrade, or rollback when the spec is one that was restored.
+	// action is upgrade, or rollback if the spec was restored.
 	action string
-	// open is true from the moment a template changed until every reachable
-	// node has it.
+	// open is true from the change of a template until every reachable node has it.
 	open bool
 	// updated of total pods on Ready nodes are at the newest revision and available.
 	updated, total int
-	// rolling is true when this operator replaces the pods of DaemonSets by itself.
+	// rolling is true if this operator replaces the pods of DaemonSets on its own.
 	rolling bool
-	// reason and message say how it goes; empty when it is not open.
+	// reason and message describe the progress; empty if it is not open.
 	reason, message string
-	// passed is true when it was over before any status could tell.
+	// passed is true if it was over before any status could show it.
 	passed bool
 }
 
-// progress is the share that is done, in percent.
+// progress returns the finished share in percent.
 func (u *upgrade) progress() int32 {
 	if u.total == 0 {
 		return 0
@@ -59,10 +58,10 @@ func (u *upgrade) progress() int32 {
 	return int32(u.updated * 100 / u.total)
 }
 
-// phase is the word of the action while it is open.
+// phase returns the phase of the action while it is open.
 func (u *upgrade) phase() string { return underWay[u.action] }
 
-// settingsOf reads the upgrade settings a gr carries onto its DaemonSets.
+// settingsOf returns the upgrade settings that a gr passes to its DaemonSets.
 func settingsOf(gr *topsv1.GcuResource) (daemonset.Settings, error) {
 	return daemonset.SettingsOf(&appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Annotations: component.Carried(gr)},
@@ -70,7 +69,7 @@ func settingsOf(gr *topsv1.GcuResource) (daemonset.Settings, error) {
 	})
 }
 
-// settingsFailure returns what is wrong with the upgrade settings of a gr, nil when nothing is.
+// settingsFailure returns what is wrong with the upgrade settings of a gr, nil if nothing is.
 func settingsFailure(err error) *state.Failure {
 	var invalid *daemonset.SettingsError
 	if errors.As(err, &invalid) {
@@ -79,9 +78,9 @@ func settingsFailure(err error) *state.Failure {
 	return nil
 }
 
-// upgradeOf says how an upgrade of the gr goes. The status last written is
-// asked for one thing only: whether one was under way, because the pods of its
-// last nodes are missing without any pod being outdated.
+// upgradeOf returns the state of an upgrade of the gr. It reads only one fact from the last
+// status: whether an upgrade was in progress, because pods on the last nodes may be missing
+// although no pod is outdated.
 func upgradeOf(obs *state.Observation, steps []plan.Step) upgrade {
 	u := upgrade{action: topsv1.ActionUpgrade}
 	if revision.RolledBack(obs.Resource) {
@@ -96,7 +95,7 @@ func upgradeOf(obs *state.Observation, steps []plan.Step) upgrade {
 		return u
 	}
 	u.reason = ReasonUpgrading
-	if onNodes { // Kubernetes replaces the others by itself
+	if onNodes { // Kubernetes replaces the others on its own
 		u.reason, u.message = upgradeWords(settings, err)
 	}
 	if obs.Halt != nil && u.reason == ReasonUpgrading {
@@ -112,16 +111,16 @@ func upgradeOf(obs *state.Observation, steps []plan.Step) upgrade {
 	return u
 }
 
-// passed reports whether pods of changed components were all replaced while no
-// operator was there to tell.
+// passed reports whether all pods of a changed component were replaced while no operator was
+// running to report it.
 func passed(changed []string, steps []plan.Step) bool {
 	return slices.ContainsFunc(steps, func(s plan.Step) bool {
 		return slices.Contains(changed, s.Component) && s.Failure == nil && len(s.Apply) == 0 && s.Health.Running()
 	})
 }
 
-// count adds up the pods. changed reports whether a template is newer than a pod,
-// onNodes whether pods of a DaemonSet lag behind.
+// count adds up the pods. changed reports whether a template is newer than a pod, onNodes whether
+// pods of a DaemonSet lag behind.
 func (u *upgrade) count(steps []plan.Step) (changed, onNodes bool) {
 	for i := range steps {
 		h := &steps[i].Health
@@ -134,7 +133,7 @@ func (u *upgrade) count(steps []plan.Step) (changed, onNodes bool) {
 	return changed, onNodes
 }
 
-// upgradeWords says who replaces outdated pods.
+// upgradeWords returns who replaces outdated pods, as a reason and a message.
 func upgradeWords(settings daemonset.Settings, err error) (reason, message string) {
 	if f := settingsFailure(err); f != nil {
 		return f.Reason, "; pods are not replaced: " + f.Message
@@ -150,12 +149,12 @@ func upgradeWords(settings daemonset.Settings, err error) (reason, message strin
 	return ReasonUpgrading, ""
 }
 
-// wasUpgrading reports whether an upgrade or a rollback was under way.
+// wasUpgrading reports whether an upgrade or a rollback was in progress.
 func wasUpgrading(gr *topsv1.GcuResource) bool {
 	return isOpen(gr.Status.Conditions, topsv1.ActionUpgrade) || isOpen(gr.Status.Conditions, topsv1.ActionRollback)
 }
 
-// EndsUpgrade reports whether a status ends what was under way.
+// EndsUpgrade reports whether a status ends an upgrade or rollback in progress.
 func EndsUpgrade(gr *topsv1.GcuResource, status *topsv1.GcuResourceStatus) bool {
 	return wasUpgrading(gr) && !wasUpgrading(&topsv1.GcuResource{Status: *status})
 }

@@ -1,5 +1,5 @@
-// Package restart decides about a restart of the container runtime: whether one is
-// needed, what is next, and when it is done. Package hostagent has a picture of it.
+// Package restart decides about a restart of the container runtime: whether one is needed,
+// the next step, and when it is done. The doc comment of package hostagent has a diagram.
 package restart
 
 import (
@@ -9,67 +9,67 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// NotRunning is the instance of a daemon that does not run.
+// NotRunning is the instance of a daemon that is not running.
 const NotRunning = ""
 
-// maxAttempts bounds how often the service manager is asked within one
-// operation. More than once happens only when the daemon is the same as before
-// and nothing that was asked is going on.
+// maxAttempts bounds the calls of the service manager per operation. More than one happens
+// only while the daemon is the same instance and no restart is in progress.
 const maxAttempts = 3
 
-// ConfigurePatience is how long the configuration on disk may lack the wanted default
-// runtime before that is taken as it is.
+// ConfigurePatience is how long to wait for the configuration on disk to name the wanted
+// default runtime.
 const ConfigurePatience = time.Minute
 
-// Step is what a restart needs next.
+// Step is the next step of a restart.
 type Step int
 
 const (
-	// Report ends the call with a result; nothing is begun. Unless it is final, Execute is to
-	// be called again.
+	// Report ends the call with a result; nothing has begun. Unless the result is final,
+	// Execute must be called again.
 	Report Step = iota
 	// Begin records the request.
 	Begin
 	// Attempt records the attempt, then has the service manager restart the engine.
 	Attempt
-	// Wait waits, then looks again.
+	// Wait waits, then observes again.
 	Wait
-	// Finish records the result for good.
+	// Finish records the final result.
 	Finish
 )
 
-// Facts are what a restart is decided from.
+// Facts is the input of a decision.
 type Facts struct {
 	Want task.RestartRuntime
-	// CanRestart: there is a service manager. Command is what a person runs instead, and
-	// Config the file on the host that says how the engine starts.
+	// CanRestart: there is a service manager. Command is the manual alternative, and Config
+	// the engine's configuration file on the host.
 	CanRestart bool
 	Command    string
 	Config     string
 
-	// EngineErr: no engine was found, which happens before the request only.
+	// EngineErr: no engine was found; only before the request.
 	EngineErr error
-	// Runtime is the engine, its instance, NotRunning when there is none, and, when it
-	// answers, its default runtime.
+	// Runtime is the engine, its instance (NotRunning when there is none) and, when it
+	// responds, its default runtime.
 	Runtime task.RuntimeFacts
-	// InstanceErr: which process the daemon is cannot be told; StatusErr: it does not answer.
+	// InstanceErr: the daemon's process is unknown; StatusErr: the daemon does not respond.
 	InstanceErr, StatusErr error
-	// Configured is what the files say; Named when they say anything.
+	// Configured is the default runtime in the configuration files; Named reports whether
+	// they set one.
 	Configured string
 	Named      bool
-	// Fresh: it was asked for so recently that the installer of the toolkit, whose pod is
-	// ready when an earlier version is in place, may not have written the configuration yet.
+	// Fresh: the request is so recent that the toolkit's installer may not have written the
+	// configuration yet; its pod is already ready when an earlier version is in place.
 	Fresh bool
-	// OwnGone: the daemon does not show the agent's own container as running.
+	// OwnGone: the daemon does not report the agent's own container as running.
 	OwnGone error
 
-	// Begun is the request, nil before it was made.
+	// Begun is the request, nil before it is made.
 	Begun *task.Begun
-	// Busy: what was asked for is still going on; BusyErr when it cannot be told.
+	// Busy: the requested restart is still in progress; BusyErr: that is unknown.
 	Busy    bool
 	BusyErr error
-	// Settled: enough time has passed since the agent came back for a restart
-	// that was handed over to show.
+	// Settled: since the agent's start enough time has passed for a handed-over restart to
+	// show.
 	Settled bool
 	// Expired: the deadline of the request has passed.
 	Expired bool
@@ -87,7 +87,8 @@ func failed(s Step, reason task.Reason, format string, arguments ...any) Decisio
 	return Decision{s, task.Failed, reason, fmt.Sprintf(format, arguments...)}
 }
 
-// Decide is the decision: the state of a restart is read off the daemon, not remembered.
+// Decide returns the next step. The state of a restart is read from the daemon, not
+// remembered.
 func Decide(f Facts) Decision {
 	if f.Begun != nil {
 		return begun(f)
@@ -95,11 +96,11 @@ func Decide(f Facts) Decision {
 	return notBegun(f)
 }
 
-// notBegun decides before the request is made: nothing was disturbed yet.
+// notBegun decides before the request is made.
 func notBegun(f Facts) Decision {
 	switch {
 	case f.EngineErr != nil:
-		return Decision{Report, task.Running, task.ReasonNoEngine, f.EngineErr.Error()} // somebody may be restarting it
+		return Decision{Report, task.Running, task.ReasonNoEngine, f.EngineErr.Error()} // it may be restarting
 	case f.StatusErr == nil && f.Runtime.Default == f.Want.DefaultRuntime:
 		return Decision{Report, task.Done, task.ReasonAlreadyDefault,
 			fmt.Sprintf("%s default runtime is %s, need not restart", f.Runtime.Engine, f.Runtime.Default)}
@@ -121,8 +122,8 @@ func notBegun(f Facts) Decision {
 	return Decision{Begin, task.Running, task.ReasonInProgress, fmt.Sprintf("restarting %s for default runtime %s", f.Runtime.Engine, f.Want.DefaultRuntime)}
 }
 
-// begun decides after the request was recorded: by an agent that waits for the
-// restart, or by one that the restart has ended.
+// begun decides after the request was recorded: in the agent that made it, or in one that the
+// restart has restarted.
 func begun(f Facts) Decision {
 	switch {
 	case f.InstanceErr != nil:
@@ -133,7 +134,7 @@ func begun(f Facts) Decision {
 	return restarted(f)
 }
 
-// restarted decides when the daemon is not the one it was.
+// restarted decides when the daemon is another instance than before.
 func restarted(f Facts) Decision {
 	switch {
 	case f.StatusErr != nil:
@@ -147,7 +148,7 @@ func restarted(f Facts) Decision {
 	return Decision{Finish, task.Done, task.ReasonRestarted, fmt.Sprintf("%s was restarted, its default runtime is %s", f.Runtime.Engine, f.Runtime.Default)}
 }
 
-// notRestarted decides when the daemon is the one it was, or none.
+// notRestarted decides when the daemon is the same instance as before, or not running.
 func notRestarted(f Facts) Decision {
 	b := f.Begun
 	same := f.Runtime.Instance != NotRunning
@@ -166,9 +167,9 @@ func notRestarted(f Facts) Decision {
 	return notBack(f)
 }
 
-// notBack decides while a daemon that was to be restarted does not answer. Once the
-// service manager has failed, it hardly comes back by itself: then a person is told
-// what to do, in words that stay the same while it is begun anew again and again.
+// notBack decides while a daemon to be restarted does not respond. After a failure of the
+// service manager it is unlikely to return on its own: the message then tells a person what
+// to do, and stays the same over repeated starts.
 func notBack(f Facts) Decision {
 	if f.Begun.Refused == "" && !f.Expired {
 		return Decision{Step: Wait}
@@ -181,8 +182,9 @@ func notBack(f Facts) Decision {
 	return d
 }
 
-// mayRestart reports whether nothing that was asked can still have an effect. The first
-// time there is nothing of ours to wait for: then asking tells what is wrong.
+// mayRestart reports whether no earlier request can still take effect. At the first attempt
+// there is no earlier one, so an unknown state of the service manager does not matter:
+// calling it shows what is wrong.
 func mayRestart(f Facts) bool {
 	b := f.Begun
 	if f.Busy || b.Answered || b.Attempts >= maxAttempts {
@@ -191,7 +193,7 @@ func mayRestart(f Facts) bool {
 	return b.Attempts == 0 || f.Settled && f.BusyErr == nil
 }
 
-// because returns what is known of why, for the end of a message.
+// because returns the known cause, as the end of a message.
 func because(f Facts) string {
 	switch {
 	case f.Begun.Refused != "":

@@ -1,5 +1,5 @@
-// Package task says what is asked of the host of a node and what became of it: the
-// requests, their results, and the record of a task in the journal.
+// Package task defines the tasks on a node's host: the requests, their results, and the
+// journal record of a task.
 package task
 
 import (
@@ -15,24 +15,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Errors of executing a request. They say that nothing was done, and why.
+// Errors of executing a request.
 var (
-	// ErrInvalid: the request is not well formed.
+	// ErrInvalid: the request is malformed.
 	ErrInvalid = errors.New("invalid operation")
 	// ErrBusy: the same task, or another restart, is being executed.
 	ErrBusy = errors.New("busy")
-	// ErrConflict: the operation id was used for something else before.
+	// ErrConflict: the operation id was used for another request before.
 	ErrConflict = errors.New("the operation id was used for something else")
-	// ErrLost: the record of this restart cannot be read any more, so it is not
-	// known whether its host step was done. Only a new operation id can go on.
+	// ErrLost: the record of this restart is unreadable, so it is unknown whether the restart
+	// was carried out. Only a new operation id can continue.
 	ErrLost = errors.New("the record of this operation is lost")
-	// ErrNotRecorded: the state directory could not be written, for example
-	// because the disk is full. No host step is started that is not recorded.
+	// ErrNotRecorded: the state directory is not writable, for example because the disk is
+	// full. Nothing begins unrecorded.
 	ErrNotRecorded = errors.New("could not record it in the state directory")
 )
 
-// ErrWithdrawn is the cause of the end of a context that ends a pull which is not asked
-// for any more: it is recorded as Failed, instead of to be gone on with.
+// ErrWithdrawn is the cancel cause of a pull that is no longer requested: the pull is
+// recorded as Failed, not to be continued.
 var ErrWithdrawn = errors.New("not asked for any more")
 
 // Engine is a container engine.
@@ -45,18 +45,19 @@ const (
 	Containerd Engine = "containerd"
 )
 
-// Request asks for one task of an operation on this node. Exactly one of the parameters is set.
+// Request is the request for one task of an operation on this node. Exactly one of the
+// parameters is set.
 type Request struct {
-	// ID is the operation id of the NodeUpgrade. A restart that was begun is never
-	// begun again under the same ID and Task: who wants another one takes a new ID.
+	// ID is the operation id of the NodeUpgrade. A restart that was begun is never begun
+	// again under the same ID and Task: another restart needs a new ID.
 	ID string
-	// Task tells the tasks of an operation apart, as target_action
+	// Task identifies the task within its operation, as target_action
 	// (runtime_restart-runtime); see upgradeplan.Task.
 	Task string
-	// Attempt of the asker. It is echoed in the Result, and means nothing here.
+	// Attempt is the caller's. It is only echoed in the Result.
 	Attempt int
-	// Since is when the operation began, by the clock of who asks; zero: not known. It is
-	// echoed in the Result of the first attempt, and means nothing here.
+	// Since is the start of the operation, by the caller's clock; zero: unknown. It is only
+	// echoed in the Result, from the first attempt.
 	Since time.Time
 
 	// Engine is Auto when empty.
@@ -64,31 +65,31 @@ type Request struct {
 
 	Prepull        *Prepull
 	RestartRuntime *RestartRuntime
-	// Verify asks for the facts of this node.
+	// Verify requests the facts of this node.
 	Verify bool
 }
 
-// Prepull asks for images on this node, before the node is disturbed.
+// Prepull requests images on this node, before the node is disturbed.
 type Prepull struct {
-	// Images as they are written in the pod; none is done at once.
+	// Images as in the pod spec. An empty list is done at once.
 	Images []string
-	// Secrets are the pull secrets of the pod and of its service account, of types
+	// Secrets are the pull secrets of the pod and of its ServiceAccount, of types
 	// kubernetes.io/dockerconfigjson and dockercfg. They are never recorded.
 	Secrets []corev1.Secret
-	// Note is said in the message of the result: what is wrong with the secrets.
+	// Note is added to the message of the result: problems with the secrets.
 	Note string
 	// Timeout for all the images; 15 minutes when zero.
 	Timeout time.Duration
 }
 
-// RestartRuntime asks that the running daemon have a default runtime.
+// RestartRuntime requests a default runtime of the running daemon.
 type RestartRuntime struct {
-	// DefaultRuntime is the wanted one: "enflame".
+	// DefaultRuntime is the wanted one, such as "enflame".
 	DefaultRuntime string
-	// Allowed is --restart-runtime (the seeds' --restart-docker, contract decision
-	// D30): false leaves a restart that is needed to the administrator.
+	// Allowed is --restart-runtime (the seeds' --restart-docker, contract decision D30):
+	// false leaves a necessary restart to the administrator.
 	Allowed bool
-	// Timeout from the request to the daemon being back; 5 minutes when zero.
+	// Timeout from the request until the daemon is back; 5 minutes when zero.
 	Timeout time.Duration
 }
 
@@ -135,7 +136,7 @@ func (r Request) Validate() error {
 	return nil
 }
 
-// Timeout is that of the task, with the default filled in.
+// Timeout returns the timeout of the task, with the default filled in.
 func (r Request) Timeout() time.Duration {
 	switch {
 	case r.Prepull != nil && r.Prepull.Timeout != 0:
@@ -148,7 +149,8 @@ func (r Request) Timeout() time.Duration {
 	return defaultRestartTimeout
 }
 
-// Subject is what must be the same whenever an operation id is used again.
+// Subject returns the part of the request that must be the same each time an operation id is
+// used.
 func (r Request) Subject() string {
 	switch {
 	case r.Prepull != nil:

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// ReportPeriod is the age at which a report is renewed. With the time until it
-	// is noticed it stays below the minute that the API promises.
+	// ReportPeriod is the age at which a report is renewed. With jitter it stays below the
+	// minute that the API promises.
 	ReportPeriod = 40 * time.Second
 	// maxMissing and maxResults are the limits of the API.
 	maxMissing = 16
 	maxResults = 64
-	// keptOperations is how many operations results are shown of.
+	// keptOperations is the maximum number of operations with results in a report.
 	keptOperations = 4
 )
 
-// ReportOf words facts as the API does; results are added by who has them.
+// ReportOf returns facts as a report, without results.
 func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
 	report := &topsv1.HostReport{Time: metav1.NewTime(now.UTC().Truncate(time.Second))}
 	if host := facts.Host; host != nil {
@@ -41,9 +41,8 @@ func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
 	return report
 }
 
-// Due reports whether a report is to be applied: it says anything else than the one
-// that is there, or that one is old. Free disk space alone changes all the time, and
-// is shown with the next.
+// Due reports whether a report must be applied: it differs from the stored one, or that one
+// is old. A change of only the free disk space, which is frequent, waits for the next report.
 func Due(shown, report *topsv1.HostReport) bool {
 	if shown == nil {
 		return true
@@ -61,7 +60,7 @@ func lasting(r *topsv1.HostReport) *topsv1.HostReport {
 	return r
 }
 
-// CurrentOperations are the ids of the operations that the NodeUpgrade is about.
+// CurrentOperations returns the ids of the operations in spec and status of the NodeUpgrade.
 func CurrentOperations(nodeUpgrade *topsv1.NodeUpgrade) []string {
 	var ids []string
 	if o := nodeUpgrade.Spec.Operation; o != nil {
@@ -73,8 +72,8 @@ func CurrentOperations(nodeUpgrade *topsv1.NodeUpgrade) []string {
 	return ids
 }
 
-// ResultsOf words recorded results as the API does, sorted: those of the current
-// operations, and of the last few others for which there is room.
+// ResultsOf returns recorded results as in the API, sorted: those of the current operations,
+// and of as many of the latest others as fit.
 func ResultsOf(node string, recorded []task.Result, current []string) []topsv1.HostTaskResult {
 	of := map[string][]task.Result{}
 	last := map[string]time.Time{}
@@ -109,7 +108,7 @@ func ResultsOf(node string, recorded []task.Result, current []string) []topsv1.H
 	return shown
 }
 
-// ResultOf words one result.
+// ResultOf returns one result as in the API.
 func ResultOf(node string, r task.Result) topsv1.HostTaskResult {
 	result := topsv1.HostTaskResult{
 		Operation: r.ID, Task: node + "_" + r.Task, Attempt: int32(r.Attempt),
@@ -124,8 +123,8 @@ func ResultOf(node string, r task.Result) topsv1.HostTaskResult {
 	return result
 }
 
-// WithRefused returns recorded results, and in their place what the executor did not do,
-// by the keys of the tasks.
+// WithRefused returns the recorded results, with refused ones, by task key, in place of those
+// of the same task.
 func WithRefused(recorded []task.Result, refused map[string]task.Result) []task.Result {
 	all := slices.DeleteFunc(slices.Clone(recorded), func(r task.Result) bool {
 		_, is := refused[task.KeyOf(r.ID, r.Task)]

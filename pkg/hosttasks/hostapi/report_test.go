@@ -84,7 +84,7 @@ func TestResultsOf(t *testing.T) {
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
-	for i := range 61 { // with the two of its own the last operation leaves room for one result
+	for i := range 61 { // with its other two results, the last operation leaves room for one
 		recorded = append(recorded, task.Result{ID: "op-6", Task: fmt.Sprintf("c%d_prepull", i), Started: noon})
 	}
 	if diff := cmp.Diff([]string{"op-6"}, operations(ResultsOf("node-a", recorded, []string{"op-6", "op-6"}))); diff != "" {

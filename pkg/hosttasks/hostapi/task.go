@@ -1,5 +1,5 @@
-// Package hostapi is the part of a NodeUpgrade that is about the host: which tasks it
-// asks for, and the report in status.host.
+// Package hostapi converts the host's part of a NodeUpgrade: the tasks it requests, and the
+// report in status.host.
 package hostapi
 
 import (
@@ -14,26 +14,26 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// defaultRuntime is that of a NodeOperation that names none.
+// defaultRuntime is the default of a NodeOperation without one.
 const defaultRuntime = "enflame"
 
-// Task is one task that an operation asks of the host.
+// Task is one task on the host that an operation requests.
 type Task struct {
 	upgradeplan.Task
 	Attempt   int
 	Operation *topsv1.NodeOperation
-	// Since is when the operation began, by the operator's clock.
+	// Since is the start of the operation, by the operator's clock.
 	Since time.Time
 }
 
-// Name of the task without the node, as target_action.
+// Name returns the name of the task without the node, as target_action.
 func (t Task) Name() string { return t.Target + "_" + t.Action }
 
-// Key names the task on this node.
+// Key identifies the task on this node.
 func (t Task) Key() string { return task.KeyOf(t.Operation.ID, t.Name()) }
 
-// TasksOf returns what a NodeUpgrade asks of the agent of its node, in the order of
-// the job.
+// TasksOf returns the tasks that a NodeUpgrade requests of the agent of its node, in the
+// order of the job.
 func TasksOf(nodeUpgrade *topsv1.NodeUpgrade) []Task {
 	var all []Task
 	for _, recorded := range nodeUpgrade.AskedOfHost() {
@@ -45,7 +45,7 @@ func TasksOf(nodeUpgrade *topsv1.NodeUpgrade) []Task {
 	return all
 }
 
-// ofHost reports whether the agent does a task; all others are the operator's.
+// ofHost reports whether the agent executes a task; all others are the operator's.
 func ofHost(t upgradeplan.Task) bool {
 	switch t.Action {
 	case upgradeplan.ActionPrepull:
@@ -58,8 +58,7 @@ func ofHost(t upgradeplan.Task) bool {
 	return false
 }
 
-// Component returns the component that a prepull is about, nil when the operation has
-// none of that name.
+// Component returns the component of a prepull, nil when the operation has no such target.
 func (t Task) Component() *topsv1.OperationTarget {
 	i := slices.IndexFunc(t.Operation.Targets, func(o topsv1.OperationTarget) bool { return o.Component == t.Target })
 	if t.Action != upgradeplan.ActionPrepull || i < 0 {
@@ -68,8 +67,8 @@ func (t Task) Component() *topsv1.OperationTarget {
 	return &t.Operation.Targets[i]
 }
 
-// Request is what a task means on the host, without the pull secrets. The error says
-// what the operation lacks.
+// Request returns the request to the executor for a task, without the pull secrets. The error
+// says what the operation lacks.
 func (t Task) Request(engine task.Engine, restartAllowed bool) (task.Request, error) {
 	deadlines := t.Operation.Deadlines
 	o := task.Request{ID: t.Operation.ID, Task: t.Name(), Attempt: t.Attempt, Since: t.Since, Engine: engine}
@@ -91,23 +90,23 @@ func (t Task) Request(engine task.Engine, restartAllowed bool) (task.Request, er
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
-// clockSkew is how far the clocks of two operators may be apart.
+// clockSkew is the tolerated difference between the clocks of two operators.
 const clockSkew = 5 * time.Minute
 
-// Outdated reports whether the operation of a task is older than the last one of which this
-// agent has ended a task: then it comes from a state of the API server before that one,
-// such as a backup, and what it asks for was done, or given up, long ago.
+// Outdated reports whether the operation of a task is older than the newest one of which this
+// agent has ended a task: it then comes from an older state of the API server, such as a
+// restored backup, and its tasks were done or given up long ago.
 func (t Task) Outdated(recorded []task.Result) bool {
 	return !t.Since.IsZero() && slices.ContainsFunc(recorded, func(r task.Result) bool {
 		return r.State.Final() && r.ID != t.Operation.ID && r.Since.Sub(t.Since) > clockSkew
 	})
 }
 
-// Answered reports whether a result is of this attempt, or a later one, and final.
+// Answered reports whether a result is final and for this attempt or a later one.
 func (t Task) Answered(r task.Result) bool { return r.State.Final() && r.Attempt >= t.Attempt }
 
-// Refused is the result of a task that the executor did not do: what may succeed when it is tried again is
-// not final.
+// Refused returns the result of a task that the executor refused. It is not final when a
+// retry may succeed.
 func (t Task) Refused(err error) task.Result {
 	r := task.Result{ID: t.Operation.ID, Task: t.Name(), Attempt: t.Attempt, State: task.Failed, Message: err.Error()}
 	switch {

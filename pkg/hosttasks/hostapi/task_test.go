@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// asking is a NodeUpgrade of node-a with an operation whose tasks have begun.
+// asking returns a NodeUpgrade of node-a with an operation whose tasks have begun.
 func asking(tasks ...string) *topsv1.NodeUpgrade {
 	n := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "nu"}}
 	n.Spec.Operation = &topsv1.NodeOperation{ID: "op", NodeUID: "node-uid", Targets: []topsv1.OperationTarget{{

@@ -11,9 +11,9 @@ const (
 	maxBackoff   = 2 * time.Hour
 )
 
-// Backoff is when a node whose last operations were deferred may be tried again:
-// five minutes after the last one ended, twice as long for each one before it at the
-// same revision, two hours at most. Zero: at once.
+// Backoff returns when a node may be retried after deferred operations: five minutes after
+// the last one ended, doubled for each earlier one in a row at the same revision, at most two
+// hours. Zero: at once.
 func Backoff(history []topsv1.OperationRecord, revision string) time.Time {
 	wait := time.Duration(0)
 	for i := len(history) - 1; i >= 0; i-- {

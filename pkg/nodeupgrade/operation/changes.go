@@ -11,19 +11,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// changes are a decision in the making: what it changes in the record (op and the
-// history), what is to be done, and when to look again.
+// changes is a decision in the making: the changed record (op and history), the effects to
+// carry out, and when to requeue.
 type changes struct {
 	*snapshot
 	history []topsv1.OperationRecord
 	effects []Effect
 	after   time.Duration
-	// badOverride is what is wrong with the override, "" nothing: messages end with it.
+	// badOverride describes what is wrong with the override, "" when nothing is. wait appends
+	// it to messages.
 	badOverride string
 }
 
-// task returns the record of a task, to be changed; one that a record from elsewhere
-// lacks is added.
+// task returns the record of a task for changing, and adds one if the stored record lacks it.
 func (c *changes) task(t upgradeplan.Task) *topsv1.OperationTask {
 	name := t.String()
 	i := slices.IndexFunc(c.op.Tasks, func(r topsv1.OperationTask) bool { return r.Name == name })
@@ -34,7 +34,7 @@ func (c *changes) task(t upgradeplan.Task) *topsv1.OperationTask {
 	return &c.op.Tasks[i]
 }
 
-// at asks to be woken at a time.
+// at requeues at t, unless an earlier time is already set.
 func (c *changes) at(t time.Time) {
 	in := max(t.Sub(c.f.Now), time.Second)
 	if c.after == 0 || in < c.after {
@@ -42,11 +42,11 @@ func (c *changes) at(t time.Time) {
 	}
 }
 
-// soon asks to be woken as soon as what was recorded is stored.
+// soon requeues as soon as the record is stored.
 func (c *changes) soon() { c.at(c.f.Now) }
 
-// onNode adds an effect on the Node object; a decision has one, because the
-// second would find another resourceVersion, and none without one to name.
+// onNode adds an effect on the Node object. A decision has at most one, because a second
+// would conflict on the resourceVersion; without a Node there is none.
 func (c *changes) onNode(e Effect) {
 	if c.f.Node.Cordon.ResourceVersion == "" {
 		return
@@ -61,12 +61,12 @@ func (c *changes) onNode(e Effect) {
 	c.effects = append(c.effects, e)
 }
 
-// onPod adds an effect on a pod as it was named.
+// onPod adds an effect on a pod, with the UID and resourceVersion recorded for it.
 func (c *changes) onPod(kind EffectKind, named topsv1.NamedPod) {
 	c.effects = append(c.effects, Effect{Kind: kind, Operation: c.op.ID, Pod: named})
 }
 
-// wait records why the operation waits, or how it ended, for people.
+// wait records why the operation waits, or how it ended.
 func (c *changes) wait(reason, text string) {
 	if c.badOverride != "" {
 		text = strings.TrimPrefix(text+"; "+c.badOverride, "; ")

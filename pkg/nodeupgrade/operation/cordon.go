@@ -6,9 +6,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// cordonNode keeps new pods off the node. It is done while the node is unschedulable,
-// cordoned by this operation or by a person. A missed deadline, because another
-// operation holds the cordon, defers the operation.
+// cordonNode keeps new pods off the node. It is done while the node is unschedulable, whether
+// this operation or a person cordoned it. If another operation holds the cordon until the
+// deadline, the operation is deferred.
 type cordonNode struct{ base }
 
 func (cordonNode) done(s *snapshot, _ upgradeplan.Task) bool { return s.cordoned() }
@@ -26,12 +26,12 @@ func (cordonNode) deadline(s *snapshot, _ verdict) deadline {
 	return deadline{s.limits.progress, topsv1.OperationDeferred, ReasonCordonHeld}
 }
 
-// lasts is false: a node that somebody uncordoned is cordoned again.
+// lasts is false: a node that was uncordoned is cordoned again.
 func (cordonNode) lasts(*snapshot, upgradeplan.Task) bool { return false }
 
-// uncordonNode stands for giving the node back, which is the end of every operation,
-// whatever its job says: see release. It never holds the job, so it is always done and
-// never current, and has no deadline of its own.
+// uncordonNode stands for the release of the node, which ends every operation whatever its
+// job says: see release. It never holds up the job, so it is always done and never current;
+// its deadline is never used.
 type uncordonNode struct{ base }
 
 func (uncordonNode) done(*snapshot, upgradeplan.Task) bool { return true }

@@ -1,14 +1,14 @@
-// Package operation decides what happens on one node during an operation
-// (design section 4): from what was asked for and what can be seen, Next says
-// which task is current, what to record and what to do. It is pure: no context,
+// Package operation decides the next step of an operation on one node (design section 4):
+// from the wanted operation, the stored record and the observed state, Next returns the
+// current task, the record to store and the effects to carry out. It is pure: no context,
 // client, logger or clock.
 //
 //	observe ─► Next ─► store the Record ─► carry out the Effects ─► observe …
 //
-// Nothing is done that was not recorded before, and every effect has a
-// precondition that fails when the world is not as it was seen. Tasks of the host
-// have no effect here: the node agent reads the record (NodeUpgrade.AskedOfHost),
-// does what it finds begun, and reports.
+// Every effect is recorded before it is carried out, and its preconditions fail when the
+// cluster has changed since it was observed. Tasks on the host have no effect here: the node
+// agent reads the record (NodeUpgrade.AskedOfHost), carries out the tasks that have begun,
+// and reports.
 //
 //	          ┌──────────── retry or skip of a task ────────────┐
 //	          ▼                                                 │
@@ -18,52 +18,52 @@
 //	          │ failed without being touched                    │
 //	          ▼                                                 │
 //	      Releasing ◄───────────────────────────────────────────┘
-//	          │ what may still happen is waited for or fenced,
+//	          │ pending restarts awaited, deletions fenced,
 //	          │ device open, uncordoned
 //	          ▼
 //	Done, Failed, Deferred, Aborted, Quarantined
 //
-// Until it is granted, which is when the node has its slot, an operation only
-// prechecks the node and pulls images; then it is prepared and waits, as long as it
-// takes. The grant is recorded before anything of the node is touched, the deadlines
-// count from it, and the node is prechecked once more. One that ends before was
-// never begun: it is deferred or aborted.
+// Until it is granted its slot, an operation only prechecks the node and pulls images. It is
+// then prepared and waits for the slot without a deadline. The grant is recorded before the
+// node is touched, restarts the operation's deadline, and repeats the precheck. An operation
+// that ends before the grant is deferred or aborted.
 //
-// Failed counts against the version, Deferred does not: it goes to the back of
-// the queue, for as long as Backoff says. What failed once something of the new
-// version was on the node leaves it cordoned: it is not known to work. A rollback
-// is an operation like any other, made when the DaemonSets have gone back; when it
-// fails the node is in quarantine.
+// Failed counts against the version. Deferred does not: the operation is retried after
+// Backoff. When an operation fails after something of the new version was put on the node,
+// the node stays cordoned, because it is not known to work. A rollback is an ordinary
+// operation, created when the DaemonSets have gone back to the previous revision; if it
+// fails, the node is quarantined.
 //
 // # Tasks
 //
-// Each kind of task has a type that says when it is done, what is tried while it is
-// current, and what a missed deadline means: precheck, prepull, cordon, evict, replace
-// (replaceDriver for the driver), restart, three verifications, soak, uncordon. The
-// table has a row for each; an operation with any other task is not accepted.
+// Each kind of task has a type that defines when it is done, what to try while it is current,
+// and what a missed deadline means: precheck, prepull, cordon, evict, replace (replaceDriver
+// for the driver), restart, three verifications, soak, uncordon. The table has a row for
+// each; an operation with any other task is rejected.
 //
-// A task that was seen done stays done while later ones run, unless something
-// contradicts it, and all that can be seen is looked at again before Done.
+// A task once done stays done while later ones run, unless the observed state contradicts it.
+// Before Done, everything observable is checked again.
 //
-// Before the driver's pod is deleted the node is seen empty, closed for the users
-// of the device by a taint, and free of them ([ADR 0009]).
+// Before the driver's pod is deleted, the node must be empty, closed to users of the device
+// by a taint, and free of their pods ([ADR 0009]).
 //
 // # Files
 //
 // A file uses those below it:
 //
 //	next.go                      the decision
-//	life.go                      accepts, grants, abandons and cuts short an operation
-//	run.go, override.go          the current tasks; what a person asks of one
-//	release.go, end.go           gives the node back; records the end
-//	table.go, drained.go         all tasks; whether one needs the node empty
+//	life.go                      accepts, grants, abandons and ends an operation early
+//	run.go, override.go          the current tasks; retry, skip and undo by a person
+//	release.go, end.go           releases the node; records the end
+//	table.go, drained.go         all tasks; whether one still needs the node empty
 //	precheck.go … soak.go        the tasks
-//	task.go                      what a kind of task has to say
+//	task.go                      the interface of a kind of task
 //	changes.go, snapshot.go      what a decision changes, and what it reads
-//	events.go                    the events of what was stored
-//	facts.go, limits.go          what is read, and the deadlines
+//	events.go                    the events of a stored change
+//	facts.go, limits.go          input and decision; the deadlines
 //	objects.go, taint.go,
-//	otherupgrader.go             what a decision reads of Kubernetes objects
+//	otherupgrader.go             the facts read from Kubernetes objects
+//	backoff.go, reasons.go       when a deferred operation is retried; all reasons
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md
 package operation

@@ -5,16 +5,16 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// NeedsDrained reports whether Next looks at Drained: the node is cordoned for the
-// operation, and a task that needs it empty is not over. Without it Drained may be
-// left zero, which is a node that is not known to be empty.
+// NeedsDrained reports whether Next reads Drained: the node is cordoned for the operation,
+// and a task that needs it empty is unfinished. Otherwise Drained may stay zero, which means
+// not known to be empty.
 func NeedsDrained(f Facts) bool {
 	op := f.Record.Operation
 	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && !f.Wanted.Abort
 	return wanted && op.Phase == topsv1.OperationRunning && op.Granted && f.Node.Ready && f.Node.Cordon.Unschedulable && needsEmpty(op)
 }
 
-// needsEmpty reports whether a task is not over that needs the node empty.
+// needsEmpty reports whether an unfinished task needs the node empty.
 func needsEmpty(op *topsv1.OperationStatus) bool {
 	needs := false
 	for i := range op.Tasks {

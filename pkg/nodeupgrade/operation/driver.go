@@ -9,10 +9,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// replaceDriver is replace for the driver, which nobody may use while it goes: before
-// its pod is deleted the node is empty, the device closed, and what uses it stopped. It
-// is done when replace is. A missed deadline fails the operation, for the reason that
-// kept the driver from being deleted.
+// replaceDriver is replace for the driver, which must not be in use while it is replaced:
+// before its pod is deleted the node is empty, the device closed and its users stopped. It is
+// done when replace is. A missed deadline fails the operation with the reason that blocked
+// the deletion.
 type replaceDriver struct{ replace }
 
 func (d replaceDriver) attempt(c *changes, t upgradeplan.Task) verdict {
@@ -26,8 +26,8 @@ func (d replaceDriver) attempt(c *changes, t upgradeplan.Task) verdict {
 	return d.deletePod(c, t, pod)
 }
 
-// ready empties the node, closes the device and stops what uses it, in this order
-// (invariant S8). It returns true when nothing is left that uses it.
+// ready empties the node, closes the device and stops its users, in this order (invariant
+// S8). It returns true when no user is left.
 func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 	switch {
 	case !c.cordoned():
@@ -47,8 +47,8 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 	return verdict{}, true
 }
 
-// stopUsers deletes the pods that use the device, which are named first, and returns
-// those that are left.
+// stopUsers records and deletes the pods that use the device, and returns the names of those
+// that still exist, sorted.
 func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 	rec := c.task(t)
 	var left []string
@@ -66,8 +66,8 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 	return left
 }
 
-// nameUser notes a pod that uses the device as one that may be deleted. It returns false
-// for one that is seen as it was before it was named.
+// nameUser records a pod that uses the device, so that it may be deleted. It returns false
+// when the observed pod is older than the recorded one (stale cache).
 func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
 	i := slices.IndexFunc(rec.Users, func(named topsv1.NamedPod) bool { return named.UID == pod.UID })
 	switch {
@@ -83,7 +83,7 @@ func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
 	return true
 }
 
-// skipped reports whether a person skipped a task of an action.
+// skipped reports whether a person skipped a task with this action.
 func skipped(s *snapshot, action string) bool {
 	for t := range s.job.All() {
 		if t.Action == action && s.recorded(t).State == topsv1.OperationTaskSkipped {

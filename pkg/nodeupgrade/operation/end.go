@@ -8,12 +8,12 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// historyLimit is how many operations are remembered.
+// historyLimit is how many operations the history keeps.
 const historyLimit = 20
 
-// end decides how the operation ends. The node is given back, except when
-// something of a version that failed is on it: then it is kept cordoned until
-// another operation, a person, or the end of the rollout.
+// end ends the operation. The node is released, unless something of a version that failed is
+// on it: then it stays cordoned until another operation, a person, or the end of the rollout
+// releases it.
 func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
 	if phase == topsv1.OperationFailed && c.op.Purpose == topsv1.PurposeRollback {
 		phase = topsv1.OperationQuarantined
@@ -30,13 +30,13 @@ func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
 	c.soon()
 }
 
-// releaseHold ends the hold of an operation that failed: the node is given back.
+// releaseHold ends the hold of a failed operation, so that the node is released.
 func releaseHold(c *changes) {
 	c.op.Held, c.op.Outcome = false, c.op.Phase
 	c.phase(topsv1.OperationReleasing)
 }
 
-// finish ends the operation, with the node given back.
+// finish records the end of an operation whose node is released.
 func finish(c *changes) {
 	if c.op.Outcome == topsv1.OperationDone {
 		now := metav1.NewTime(c.f.Now)
@@ -65,7 +65,7 @@ func archive(c *changes) {
 	c.history = history[max(0, len(history)-historyLimit):]
 }
 
-// resultOf sorts tasks as the upgrade framework does (contract statement 93).
+// resultOf groups tasks by result, as the upgrade framework does (contract statement 93).
 func resultOf(tasks []topsv1.OperationTask) topsv1.OperationResult {
 	var r topsv1.OperationResult
 	for _, t := range tasks {

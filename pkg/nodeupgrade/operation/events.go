@@ -8,14 +8,14 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// eventStarted is the reason of the event of a grant. The other events have the phase
-// or the reason of the operation.
+// eventStarted is the event reason of a grant. All other events use the phase or the reason
+// of the operation.
 const eventStarted = "Started"
 
-// Event is an event about a NodeUpgrade. Type is that of a Kubernetes event.
+// Event is an event about a NodeUpgrade. Type is a Kubernetes event type.
 type Event struct{ Type, Reason, Message string }
 
-// EventsOf returns the events of the changes between two stored records.
+// EventsOf returns the events for the change from one stored record to the next.
 func EventsOf(before, after *topsv1.OperationStatus) []Event {
 	if after == nil {
 		return nil
@@ -48,7 +48,6 @@ func startMessage(op *topsv1.OperationStatus) string {
 	return text
 }
 
-// endEvent is the event of the end of an operation.
 func endEvent(op *topsv1.OperationStatus) Event {
 	e := Event{Type: corev1.EventTypeNormal, Reason: string(op.Phase), Message: "operation " + op.ID}
 	if op.Phase == topsv1.OperationDone {

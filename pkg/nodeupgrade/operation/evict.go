@@ -6,8 +6,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// evict empties the node. It is done when the node is cordoned and empty. A missed
-// deadline, which is the drain's timeout, defers the operation.
+// evict empties the node. It is done when the node is cordoned and empty. A missed deadline
+// (the drain timeout) defers the operation.
 type evict struct{ base }
 
 func (evict) done(s *snapshot, _ upgradeplan.Task) bool {
@@ -20,7 +20,8 @@ func (evict) deadline(s *snapshot, _ verdict) deadline {
 	return deadline{s.limits.drain, topsv1.OperationDeferred, ReasonDrainTimeout}
 }
 
-// lasts until the last task that needs the node empty has begun.
+// lasts once every task that needs the node empty has begun: until then a node with new pods
+// is drained again.
 func (evict) lasts(s *snapshot, _ upgradeplan.Task) bool { return s.begun(s.disturbs, true) }
 
 // drainPass makes one pass of the drain.

@@ -9,24 +9,24 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 )
 
-// Facts are what a decision looks at. Everything may be as it was a while ago,
-// except where it says live: what is done about it has preconditions.
+// Facts is the input of a decision. Everything may be stale, except where it says live;
+// effects have preconditions for that reason.
 type Facts struct {
 	// Now is the time of the decision.
 	Now time.Time
-	// Wanted is spec.operation; nil: none.
+	// Wanted is spec.operation; nil when there is none.
 	Wanted *topsv1.NodeOperation
-	// Record is what is stored of the operation.
+	// Record is the stored part of the status.
 	Record Record
 	// Override is the annotation AnnotationTaskOverride of the NodeUpgrade.
 	Override string
 	// Node is the Node object.
 	Node Node
-	// Members are the targets of the wanted operation, all other components that use
-	// the device of this node, whoever deploys them, and those whose pods the record
-	// names, wanted or not; in any order.
+	// Members are, in any order: the targets of the wanted operation, all other components
+	// that use the device of this node, whichever gr deploys them, and the owners of all pods
+	// named in the record.
 	Members []Member
-	// Drained says whether the node is empty, read live.
+	// Drained reports whether the node is empty, read live.
 	Drained Drained
 	// Host is status.host; nil: the agent has never reported.
 	Host *topsv1.HostReport
@@ -40,25 +40,25 @@ type Record struct {
 	History []topsv1.OperationRecord
 }
 
-// Over reports whether nothing of an operation is left: there is none, or it has ended
-// and does not hold the node.
+// Over reports whether no operation is left: there is none, or it has ended and does not keep
+// the node cordoned.
 func Over(op *topsv1.OperationStatus) bool { return op == nil || op.Phase.Final() && !op.Held }
 
-// Node is what is seen of the Node object.
+// Node is the observed state of the Node object.
 type Node struct {
-	// Name and UID; no UID: there is no such node.
+	// Name and UID; without a UID the Node does not exist.
 	Name string
 	UID  types.UID
-	// Cordon are the facts about cordons, read live.
+	// Cordon has the facts about cordons, read live.
 	Cordon cordon.NodeFacts
-	// Taint is the value of TaintDriverUpgrade, "" without one.
+	// Taint is the value of TaintDriverUpgrade, "" without it.
 	Taint string
-	// Ready is the Ready condition, and Since when it last changed.
+	// Ready is the Ready condition; Since is its last transition.
 	Ready bool
 	Since time.Time
 	// Allocatable are the resources of the accelerator.
 	Allocatable map[string]int64
-	// OtherUpgrader names who else works on the node, "" nobody.
+	// OtherUpgrader names another upgrader that works on the node, "" when there is none.
 	OtherUpgrader string
 }
 
@@ -66,14 +66,14 @@ type Node struct {
 type Member struct {
 	// Component is its key, and DaemonSet its namespace/name.
 	Component, DaemonSet string
-	// UID of the DaemonSet: a target is the member of its component and UID.
+	// UID of the DaemonSet. A target matches the member with its component and UID.
 	UID types.UID
-	// Uncontrolled: its updateStrategy is not OnDelete, so its pods are not ours to
-	// delete (invariant S9).
+	// Uncontrolled: its updateStrategy is not OnDelete, so the operator must not delete its
+	// pods (invariant S9).
 	Uncontrolled bool
 	// Newest is the hash of the newest revision; "" when it is not known yet.
 	Newest string
-	// Pod on the node; nil: none. While one terminates it is that one.
+	// Pod on the node; nil when there is none. A terminating pod counts.
 	Pod *Pod
 }
 
@@ -82,63 +82,63 @@ type Pod struct {
 	topsv1.NamedPod
 	// Revision is its controller-revision-hash.
 	Revision string
-	// Created is its creation.
+	// Created is its creationTimestamp.
 	Created time.Time
-	// Available as the DaemonSet wants it, and Since the last change of readiness
-	// or the last restart of a container, whichever is later.
+	// Available honors minReadySeconds. Since is the last change of readiness or the last
+	// start of a container, whichever is later.
 	Available bool
 	Since     time.Time
-	// Terminating has a deletion timestamp. CrashLooping restarts again and again.
+	// Terminating: it has a deletion timestamp. CrashLooping: a container restarts
+	// repeatedly.
 	Terminating, CrashLooping bool
-	// LastWords are what a container that crash-loops left, "" when that is not known.
+	// LastWords are the last output of a crash-looping container, "" when not known.
 	LastWords string
 }
 
-// Drained is what a look at the pods of the node says, read live, by the policy of
-// the operation; of all pods when the record says so (DrainAll).
+// Drained is the result of a live dry run of the drain under the operation's policy; for all
+// pods when the record says so (DrainAll).
 type Drained struct {
 	// Empty: the node is Ready and nothing is left to evict.
 	Empty bool
-	// Stuck: somebody has to act before it gets empty.
+	// Stuck: the drain cannot finish without action by a person.
 	Stuck bool
-	// Message says what holds the drain.
+	// Message describes what blocks the drain.
 	Message string
 }
 
-// Decision is what comes next.
+// Decision is the next step.
 type Decision struct {
-	// Record to be stored first, with the resourceVersion that was read; equal to
-	// that of the facts when nothing is to be stored. When it cannot be stored, no
-	// effect is carried out.
+	// Record to store first, at the resourceVersion that was read; equal to that of the facts
+	// when nothing changes. If storing fails, no effect is carried out.
 	Record Record
-	// Effects to be carried out then, in this order.
+	// Effects to carry out then, in this order.
 	Effects []Effect
-	// After is when to look again at the latest; zero: when something changes.
+	// After is the latest time until the next reconcile; zero: only when something changes.
 	After time.Duration
 }
 
-// EffectKind is what an effect does.
+// EffectKind is the kind of an effect.
 type EffectKind string
 
-// Kinds of effects. Each fails when the world is not as its preconditions say.
+// Kinds of effects. Each fails when its preconditions do not hold.
 const (
-	// Cordon and Uncordon carry out Change at NodeVersion.
+	// Cordon and Uncordon apply Change at NodeVersion.
 	Cordon   EffectKind = "Cordon"
 	Uncordon EffectKind = "Uncordon"
-	// CloseDevice sets the taint TaintDriverUpgrade to the operation at NodeVersion,
-	// OpenDevice removes it when it has that value.
+	// CloseDevice sets the taint TaintDriverUpgrade to the operation at NodeVersion;
+	// OpenDevice removes it if it has that value.
 	CloseDevice EffectKind = "CloseDevice"
 	OpenDevice  EffectKind = "OpenDevice"
-	// Evict makes one pass of a drain; All: of all pods.
+	// Evict makes one pass of a drain; with All, of all pods.
 	Evict EffectKind = "Evict"
 	// DeletePod deletes Pod by UID and resourceVersion.
 	DeletePod EffectKind = "DeletePod"
-	// FencePod writes to Pod at its resourceVersion, so that a deletion that was
-	// decided before fails.
+	// FencePod writes to Pod at its resourceVersion, so that a deletion decided earlier
+	// fails.
 	FencePod EffectKind = "FencePod"
 )
 
-// Effect is one change of the world.
+// Effect is one change to the cluster.
 type Effect struct {
 	Kind EffectKind
 	// Operation it belongs to.
@@ -150,6 +150,6 @@ type Effect struct {
 	Change cordon.NodeChange
 	// Pod and its preconditions.
 	Pod topsv1.NamedPod
-	// All evicts every pod, not only those that use the accelerator.
+	// All: evict every pod, not only those that use the accelerator.
 	All bool
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// prepared plays an operation that has no slot until it waits for it.
+// prepared runs an operation without a slot until it waits for one.
 func prepared(t *testing.T, changed ...string) Facts {
 	t.Helper()
 	w := newWorld(t, 7)
@@ -87,7 +87,7 @@ func TestAPreparationThatTakesTooLongIsDeferred(t *testing.T) {
 	}
 }
 
-// TestAGrantLooksAgain is the way from the grant to the cordon.
+// TestAGrantLooksAgain covers the way from the grant to the cordon.
 func TestAGrantLooksAgain(t *testing.T) {
 	f := prepared(t, everything...)
 	preparedAt := f.Record.Operation.PreparedTime
@@ -123,8 +123,8 @@ func TestAGrantLooksAgain(t *testing.T) {
 	}
 }
 
-// TestANodeThatHasJustBootedIsGivenTimeToOfferItsCards: what is recorded while it offers
-// none would be no evidence afterwards.
+// TestANodeThatHasJustBootedIsGivenTimeToOfferItsCards: zero recorded before the upgrade
+// would prove nothing after it.
 func TestANodeThatHasJustBootedIsGivenTimeToOfferItsCards(t *testing.T) {
 	f := prepared(t, everything...)
 	offered := f.Node.Allocatable["enflame.com/gcu"]

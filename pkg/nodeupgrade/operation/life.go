@@ -10,7 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
-// accept records a new operation, which begins at the next decision.
+// accept records a new operation; its first tasks begin with the next decision.
 func accept(c *changes, wanted *topsv1.NodeOperation) {
 	now := metav1.NewTime(c.f.Now)
 	c.op = &topsv1.OperationStatus{ID: wanted.ID, Purpose: wanted.Purpose, Revision: wanted.Revision, Rollout: wanted.Rollout,
@@ -34,8 +34,8 @@ func accept(c *changes, wanted *topsv1.NodeOperation) {
 	c.soon()
 }
 
-// abandon ends an operation that is no longer wanted; wanted is what is instead of it,
-// nil nothing.
+// abandon ends an operation that is no longer wanted. wanted is the operation that replaces
+// it, nil when there is none.
 func abandon(c *changes, wanted *topsv1.NodeOperation) {
 	switch {
 	case c.op.Phase == topsv1.OperationReleasing:
@@ -49,7 +49,7 @@ func abandon(c *changes, wanted *topsv1.NodeOperation) {
 	release(c)
 }
 
-// proceed carries an operation on that is wanted.
+// proceed continues the wanted operation.
 func proceed(c *changes) {
 	if c.op.Phase == topsv1.OperationReleasing {
 		release(c)
@@ -87,15 +87,16 @@ func proceed(c *changes) {
 	run(c)
 }
 
-// grant records that the node has its slot: the deadlines count from now. It may
-// have waited for long, so it is prechecked once more.
+// grant records that the node has its slot and restarts the operation's deadline. The node
+// may have waited for long, so it is prechecked again.
 func grant(c *changes) {
 	c.op.Granted, c.op.StartTime = true, metav1.NewTime(c.f.Now)
 	c.op.Before = nil
 	c.soon()
 }
 
-// cutShort says whether the operation ends for a reason that is no verdict of a task.
+// cutShort returns how the operation ends for a reason outside its tasks; an empty phase when
+// it does not end.
 func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	n := s.f.Node
 	switch {
@@ -114,6 +115,6 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	return "", "", ""
 }
 
-// awaits reports whether the operation was prepared and waits for its slot, which may
-// take as long as it takes.
+// awaits reports whether the operation is prepared and waits for its slot, for which there is
+// no deadline.
 func awaits(s *snapshot) bool { return !s.op.Granted && s.op.PreparedTime != nil }

@@ -8,15 +8,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Machine decides about operations on nodes. It is a value of the logic book and
-// keeps nothing.
+// Machine decides about operations on nodes. It holds only the logic book, no state.
 type Machine struct {
 	book upgradeplan.Book
 	// users are the components that hold the device open.
 	users []string
 }
 
-// New returns a Machine for a logic book. The error says what is wrong with it.
+// New returns a Machine for a logic book, or an error if the book is invalid.
 func New(book upgradeplan.Book) (*Machine, error) {
 	users, err := usersOfDevice(book)
 	if err != nil {
@@ -25,8 +24,8 @@ func New(book upgradeplan.Book) (*Machine, error) {
 	return &Machine{book: book, users: users}, nil
 }
 
-// usersOfDevice asks the book what is replaced because a driver is: that is what
-// holds the device open.
+// usersOfDevice returns the components that the book replaces along with the driver: those
+// hold the device open.
 func usersOfDevice(book upgradeplan.Book) ([]string, error) {
 	node := upgradeplan.Node{Name: "node", Changed: []string{upgradeplan.TargetDriver}}
 	for _, t := range book.Targets {
@@ -47,12 +46,12 @@ func usersOfDevice(book upgradeplan.Book) ([]string, error) {
 	return users, nil
 }
 
-// Uses reports whether a component holds the device open, so that it is stopped
-// while the driver is replaced.
+// Uses reports whether a component holds the device open, and so is stopped while the driver
+// is replaced.
 func (m *Machine) Uses(component string) bool { return slices.Contains(m.users, component) }
 
-// Next decides about the operation of one node (design section 4). It looks at
-// nothing but its input, and the same input has the same answer.
+// Next decides about the operation of one node (design section 4). It depends on its input
+// alone.
 func (m *Machine) Next(f Facts) Decision {
 	c := &changes{snapshot: &snapshot{f: &f, op: f.Record.Operation.DeepCopy(), book: m.book, users: m.users}, history: f.Record.History}
 	leftovers(c)
@@ -60,8 +59,8 @@ func (m *Machine) Next(f Facts) Decision {
 	return Decision{Record: Record{Operation: c.op, History: c.history}, Effects: c.effects, After: c.after}
 }
 
-// CheckOverride says why a value of the annotation AnnotationTaskOverride on the
-// NodeUpgrade of a node is ignored by an operation of it, nil when it is acted on.
+// CheckOverride returns why an operation ignores this value of the annotation
+// AnnotationTaskOverride on its NodeUpgrade, nil when it acts on it.
 func (m *Machine) CheckOverride(wanted *topsv1.NodeOperation, node, value string) error {
 	job, err := jobOf(wanted, node)
 	if err != nil {
@@ -84,7 +83,7 @@ func decide(c *changes) {
 		abandon(c, wanted)
 	default:
 		c.wanted, c.limits = wanted, limitsOf(wanted)
-		c.job, _ = jobOf(wanted, c.f.Node.Name) // it was understood when it was accepted
+		c.job, _ = jobOf(wanted, c.f.Node.Name) // validated by accept
 		c.badOverride = badOverride(c.snapshot)
 		proceed(c)
 	}

@@ -33,8 +33,8 @@ var (
 	driverOnly = []string{upgradeplan.TargetDriver}
 )
 
-// reach plays an operation without faults until a task (target_action) is
-// recorded as the current one, and returns what is seen then, before any effect.
+// reach runs an operation without faults until a task (target_action) is recorded as current,
+// and returns the facts at that point, before any effect.
 func reach(t *testing.T, task string, changed ...string) Facts {
 	t.Helper()
 	w := newWorld(t, 7)
@@ -63,8 +63,8 @@ func reach(t *testing.T, task string, changed ...string) Facts {
 	return Facts{}
 }
 
-// told is a decision in one line: phase, what follows it, whether the node is
-// kept, current task, reason, effects.
+// told formats a decision in one line: phase, outcome, whether the node is held, current
+// task, reason, effects.
 func told(d Decision) string {
 	op := d.Record.Operation
 	if op == nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 )
 
-// NodeOf is what is seen of a Node object that was read live, with its managed
-// fields. accelerator tells which of its resources are those of the accelerator.
-// Who else works on the node is not on it, and is left empty.
+// NodeOf returns the observed state of a Node that was read live, with its managed fields.
+// accelerator reports whether a resource belongs to the accelerator. OtherUpgrader is left
+// empty.
 func NodeOf(node *corev1.Node, accelerator func(resource string) bool) Node {
 	ready, since := daemonset.NodeReady(node)
 	n := Node{Name: node.Name, UID: node.UID, Cordon: cordon.FactsOf(node), Taint: ClosedFor(node), Ready: ready, Since: since.Time}
@@ -31,9 +31,9 @@ func NodeOf(node *corev1.Node, accelerator func(resource string) bool) Node {
 	return n
 }
 
-// MemberOf is what is seen of a component's DaemonSet on the node. newest is the
-// hash of its newest revision, "" when it is not known; pods are all pods of the
-// node, of which those that the DaemonSet owns, by UID, count.
+// MemberOf returns the observed state of a component's DaemonSet on the node. newest is the
+// hash of its newest revision, "" when not known. pods are all pods of the node; those that
+// the DaemonSet owns, by UID, count.
 func MemberOf(component string, ds *appsv1.DaemonSet, newest string, pods []*corev1.Pod, now time.Time) Member {
 	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest,
 		UID: ds.UID, Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
@@ -62,7 +62,8 @@ func podOf(pod *corev1.Pod, minReadySeconds int32, now time.Time) *Pod {
 	return p
 }
 
-// lastChange is when the readiness of a pod last changed, or a container started.
+// lastChange returns when the pod was created, its readiness last changed, or a container
+// started, whichever is latest.
 func lastChange(pod *corev1.Pod) metav1.Time {
 	last := pod.CreationTimestamp
 	later := func(t metav1.Time) {

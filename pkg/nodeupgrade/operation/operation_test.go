@@ -22,7 +22,7 @@ func TestAnOverrideIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
-// TestEveryEffectHasItsPreconditions is invariant S5, over a whole operation.
+// TestEveryEffectHasItsPreconditions checks invariant S5 over a whole operation.
 func TestEveryEffectHasItsPreconditions(t *testing.T) {
 	for _, at := range []string{"node_cordon", "node_evict", "driver_replace", "toolkit_replace", "exporter_replace", "Releasing"} {
 		f := reach(t, at, everything...)
@@ -114,8 +114,8 @@ func TestAHeldNodeWaitsForAPersonOrAnotherOperation(t *testing.T) {
 	}
 }
 
-// While a node is held a person may have uncordoned it: it is emptied again before its
-// runtime is restarted.
+// A held node may be uncordoned by a person: it is emptied again before its runtime is
+// restarted.
 func TestAHeldNodeIsEmptiedAgainBeforeItIsDisturbed(t *testing.T) {
 	f := reach(t, "node_restart-runtime", everything...)
 	f.Node.Ready, f.Node.Since = false, f.Now
@@ -227,9 +227,8 @@ func TestBackoffDoublesForEachDeferral(t *testing.T) {
 	}
 }
 
-// TestARestartThatMayStillHappenIsWaitedFor is invariant S8: an agent that was asked at
-// the last moment has as long again to restart the runtime, and the node is not given
-// back before.
+// TestARestartThatMayStillHappenIsWaitedFor checks invariant S8: an agent that begins at the
+// last moment has as long again to restart the runtime, and the node is not released before.
 func TestARestartThatMayStillHappenIsWaitedFor(t *testing.T) {
 	f := reach(t, "node_restart-runtime", everything...)
 	f.Wanted.Abort = true
@@ -248,8 +247,8 @@ func TestARestartThatMayStillHappenIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAVersionThatIsOnTheNodeAlreadyIsToBlame: who put it there does not matter, a node
-// on which it does not work is not given back.
+// TestAVersionThatIsOnTheNodeAlreadyIsToBlame: a node on which a version does not work is not
+// released, whoever put the version there.
 func TestAVersionThatIsOnTheNodeAlreadyIsToBlame(t *testing.T) {
 	for _, tc := range []struct {
 		crashing bool

@@ -10,25 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// sign is what another upgrader writes on a node while it works on it.
+// sign is the label or annotation that another upgrader sets on a node while it works on it.
 type sign struct {
 	who string
-	// key of an annotation or a label.
+	// key of the label, or of the annotation.
 	key        string
 	annotation bool
-	// busy are the values that mean work; nil: all but idle and "".
+	// busy are the values that mean work in progress; nil: all but idle and "".
 	busy, idle []string
 }
 
-// driverUpgradeIdle are the states in which NVIDIA's upgrade controllers do nothing
-// to a node: the last one waits for a person.
+// driverUpgradeIdle are the states in which NVIDIA's upgrade controllers leave a node alone;
+// upgrade-failed waits for a person.
 var driverUpgradeIdle = []string{"upgrade-done", "upgrade-required", "upgrade-failed"}
 
-// signs are those of well-known upgraders that say clearly when they work. What says
-// only that a version was applied, as the label of system-upgrade-controller does, is
-// none.
+// signs of well-known upgraders that mark work in progress clearly. A marker that only says
+// that a version was applied, such as the label of system-upgrade-controller, is not listed.
 var signs = []sign{
-	// Its value is the time at which the reboot began; kured removes it afterwards.
+	// The value is the time at which the reboot began; kured removes it afterwards.
 	{who: "kured", key: "weave.works/kured-reboot-in-progress", annotation: true},
 	{who: "the Flatcar update operator", key: "flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", annotation: true, busy: []string{"true"}},
 	{who: "the machine config operator", key: "machineconfiguration.openshift.io/state", annotation: true, busy: []string{"Working", "Rebooting"}},
@@ -36,20 +35,20 @@ var signs = []sign{
 	{who: "the NVIDIA network operator", key: "nvidia.com/ofed-driver-upgrade-state", idle: driverUpgradeIdle},
 }
 
-// toBeDeleted is the taint of a node that the cluster autoscaler is removing.
+// toBeDeleted is the taint that the cluster autoscaler sets on a node it is removing.
 const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
 
-// leaseNamespace has the Leases with which the operators of medik8s, such as
-// node-maintenance-operator, keep each other off a node.
+// leaseNamespace is where medik8s operators, such as node-maintenance-operator, keep the
+// Leases by which they exclude each other from a node.
 const leaseNamespace = "medik8s-leases"
 
-// LeaseOf is the Lease that keeps others off a node.
+// LeaseOf returns the name of the Lease that excludes other upgraders from a node.
 func LeaseOf(node string) types.NamespacedName {
 	return types.NamespacedName{Namespace: leaseNamespace, Name: strings.ToLower("node-" + node)}
 }
 
-// OtherUpgrader names who else works on a node, "" nobody. lease is that of
-// LeaseOf, nil when there is none.
+// OtherUpgrader names another upgrader that works on a node, "" when there is none. lease is
+// the one named by LeaseOf, nil when there is none.
 func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, now time.Time) string {
 	for _, s := range signs {
 		value := node.Labels[s.key]
@@ -68,7 +67,7 @@ func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, now time.Time
 	return holder(lease, now)
 }
 
-// matches reports whether a value of the key means work.
+// matches reports whether a value means work in progress.
 func (s sign) matches(value string) bool {
 	if s.busy != nil {
 		return slices.Contains(s.busy, value)
@@ -76,7 +75,7 @@ func (s sign) matches(value string) bool {
 	return value != "" && !slices.Contains(s.idle, value)
 }
 
-// holder is who holds a Lease, "" when nobody does or it has run out.
+// holder returns the holder of a Lease, "" when it has none or has expired.
 func holder(lease *coordinationv1.Lease, now time.Time) string {
 	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return ""

@@ -18,7 +18,7 @@ const (
 	verbUndo  = "undo"
 )
 
-// applyOverride acts on the annotation AnnotationTaskOverride, once for each value.
+// applyOverride acts once on each value of the annotation AnnotationTaskOverride.
 func applyOverride(c *changes) {
 	value := c.f.Override
 	if value == c.op.Override {
@@ -27,7 +27,7 @@ func applyOverride(c *changes) {
 	c.op.Override = value
 	verb, t, err := readOverride(c.snapshot, value)
 	if value == "" || err != nil {
-		return // the message says what is wrong with it
+		return // badOverride reports it
 	}
 	now := metav1.NewTime(c.f.Now)
 	rec := c.task(t)
@@ -46,8 +46,8 @@ func applyOverride(c *changes) {
 	}
 }
 
-// resume continues a held operation. What was in progress begins again, after what has to
-// be true before it: a person may have uncordoned the node meanwhile, and pods be back.
+// resume continues a held operation. Running tasks begin again, after their preconditions are
+// checked again: meanwhile the node may have been uncordoned and pods may have returned.
 func resume(c *changes, now metav1.Time) {
 	c.op.Held, c.op.EndTime, c.op.StartTime = false, nil, now
 	c.phase(topsv1.OperationRunning)
@@ -58,8 +58,8 @@ func resume(c *changes, now metav1.Time) {
 	}
 }
 
-// readOverride reads VERB:TASK[:NOTE]. The error says what is wrong: a bad value
-// never becomes another one (invariant S12).
+// readOverride parses VERB:TASK[:NOTE]. A bad value is an error and is never taken for
+// another (invariant S12).
 func readOverride(s *snapshot, value string) (verb string, t upgradeplan.Task, err error) {
 	parts := strings.SplitN(value, ":", 3)
 	if len(parts) < 2 || !slices.Contains([]string{verbRetry, verbSkip, verbUndo}, parts[0]) {
@@ -87,7 +87,7 @@ func readOverride(s *snapshot, value string) (verb string, t upgradeplan.Task, e
 	return verb, t, nil
 }
 
-// badOverride says for people what is wrong with the override that is there, "" nothing.
+// badOverride returns a message about an invalid override, "" when it is valid or absent.
 func badOverride(s *snapshot) string {
 	if s.f.Override == "" {
 		return ""

@@ -10,21 +10,21 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// offerGrace is how long a node that has cards and offers none is waited for before
-// it is taken for one that is broken: after a boot the plugin needs a moment.
+// offerGrace is how long to wait for a node that has cards but offers none before it counts
+// as broken: after a boot the device plugin needs a moment.
 const offerGrace = 30 * time.Second
 
-// precheck looks whether the node can be upgraded, and records what it shows before.
-// It is done once that is recorded and, until more is begun than to prepare the node,
-// as long as the node lacks nothing. A missed deadline defers the operation.
+// precheck checks whether the node can be upgraded, and records its state before the upgrade.
+// It is done once that is recorded; until tasks beyond preparation begin, the node must also
+// still pass. A missed deadline defers the operation.
 type precheck struct{ base }
 
 func (precheck) done(s *snapshot, _ upgradeplan.Task) bool {
 	return s.op.Before != nil && (s.disturbed() || nodeLacks(s) == "")
 }
 
-// attempt records what the node shows once it lacks nothing. What it offers then is
-// what it has to offer afterwards, so a node that has just booted is given time.
+// attempt records the node's state once it passes. The resources it offers then are those it
+// must offer after the upgrade, so a freshly booted node is given time.
 func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 	if lacks := nodeLacks(c.snapshot); lacks != "" {
 		return waiting(ReasonPrecheckFailed, "%s", lacks)
@@ -48,17 +48,17 @@ func (precheck) deadline(s *snapshot, _ verdict) deadline {
 	return deadline{s.limits.precheck, topsv1.OperationDeferred, ReasonPrecheckFailed}
 }
 
-// lasts is false: a node that lacks something again is prechecked again.
+// lasts is false: a node that no longer passes is prechecked again.
 func (precheck) lasts(*snapshot, upgradeplan.Task) bool { return false }
 
-// retry has what the node shows recorded again, unless something was already put on it.
+// retry records the node's state again, unless the operation has already touched the node.
 func (precheck) retry(c *changes, _ upgradeplan.Task) {
 	if !c.op.Touched {
 		c.op.Before = nil
 	}
 }
 
-// nodeLacks says what has to be there before the node is touched, "" for nothing.
+// nodeLacks returns what must be fixed before the node is touched, "" when nothing.
 func nodeLacks(s *snapshot) string {
 	host := s.f.Host
 	var lacks []string
@@ -79,7 +79,7 @@ func nodeLacks(s *snapshot) string {
 	return strings.Join(lacks, "; ")
 }
 
-// offersNone reports whether the node has cards, and could offer them, and does not.
+// offersNone reports whether the node has cards and the resources for them, but offers none.
 func offersNone(s *snapshot) bool {
 	cards := s.f.Host != nil && s.f.Host.Devices != nil && *s.f.Host.Devices > 0
 	for _, offered := range s.f.Node.Allocatable {

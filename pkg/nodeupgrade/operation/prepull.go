@@ -7,7 +7,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// pullInterval is before the second pull of an image; it doubles.
+// pullInterval is the wait before the second pull of an image; it doubles.
 const pullInterval = 30 * time.Second
 
 // prepull has the agent pull the image of a component while the node is still in
@@ -19,8 +19,8 @@ func (prepull) done(s *snapshot, t upgradeplan.Task) bool {
 	return s.atTarget(t) || succeeded(s.hostResult(t))
 }
 
-// attempt waits for the agent. A pull that failed is asked for again, at growing
-// intervals, until the deadline.
+// attempt waits for the agent and retries a failed pull, at growing intervals, until the
+// deadline.
 func (prepull) attempt(c *changes, t upgradeplan.Task) verdict {
 	rec, result := c.task(t), c.hostResult(t)
 	if result == nil || result.State != topsv1.HostTaskFailed {

@@ -2,53 +2,53 @@ package operation
 
 // Reasons of an operation and its tasks: a closed list.
 const (
-	// ReasonInProgress: nothing holds it.
+	// ReasonInProgress: nothing blocks it.
 	ReasonInProgress = "InProgress"
 	// ReasonAwaitingSlot: it is prepared and not granted yet.
 	ReasonAwaitingSlot = "AwaitingSlot"
-	// ReasonBadOperation: the operation cannot be understood; nothing was touched.
+	// ReasonBadOperation: the operation is invalid; nothing was touched.
 	ReasonBadOperation = "BadOperation"
-	// ReasonAborted: a person ended it.
+	// ReasonAborted: a person aborted it.
 	ReasonAborted = "Aborted"
-	// ReasonWithdrawn: spec.operation was taken away.
+	// ReasonWithdrawn: spec.operation was removed.
 	ReasonWithdrawn = "Withdrawn"
 	// ReasonSuperseded: another operation is wanted.
 	ReasonSuperseded = "Superseded"
-	// ReasonTargetChanged: a DaemonSet has another newest revision by now.
+	// ReasonTargetChanged: the newest revision of a DaemonSet is no longer the target.
 	ReasonTargetChanged = "TargetChanged"
-	// ReasonNodeReplaced: the Node object is not the one that was meant.
+	// ReasonNodeReplaced: the UID of the Node is not that of the operation.
 	ReasonNodeReplaced = "NodeReplaced"
-	// ReasonNodeOffline: the node is not Ready; NodeLost: for too long.
+	// ReasonNodeOffline: the node is not Ready; ReasonNodeLost: for too long.
 	ReasonNodeOffline = "NodeOffline"
 	ReasonNodeLost    = "NodeLost"
-	// ReasonOperationDeadline: the whole took too long.
+	// ReasonOperationDeadline: the operation as a whole took too long.
 	ReasonOperationDeadline = "OperationDeadline"
-	// ReasonPrecheckFailed: the node lacks something before it is touched.
+	// ReasonPrecheckFailed: the node does not meet the conditions for an upgrade.
 	ReasonPrecheckFailed = "PrecheckFailed"
 	// ReasonPrepullFailed: an image could not be pulled.
 	ReasonPrepullFailed = "PrepullFailed"
 	// ReasonCordonHeld: another operation has cordoned the node.
 	ReasonCordonHeld = "CordonHeld"
-	// ReasonDrainBlocked: the node does not get empty until somebody acts.
+	// ReasonDrainBlocked: the drain cannot finish without action by a person.
 	ReasonDrainBlocked = "DrainBlocked"
-	// ReasonDrainTimeout: the node did not become empty.
+	// ReasonDrainTimeout: the node is not empty, or was not in time.
 	ReasonDrainTimeout = "DrainTimeout"
-	// ReasonDeviceInUse: a pod that uses the device does not go, or comes back.
+	// ReasonDeviceInUse: a pod that uses the device does not terminate, or returns.
 	ReasonDeviceInUse = "DeviceInUse"
-	// ReasonProgressDeadline: a new pod is not available in time.
+	// ReasonProgressDeadline: a new pod did not become available in time.
 	ReasonProgressDeadline = "ProgressDeadline"
-	// ReasonCrashLoop: a new pod restarts again and again.
+	// ReasonCrashLoop: a new pod is crash-looping.
 	ReasonCrashLoop = "CrashLoop"
-	// ReasonRestartFailed: the runtime was not restarted, or not as wanted.
+	// ReasonRestartFailed: the runtime was not restarted, or without the wanted result.
 	ReasonRestartFailed = "RestartFailed"
-	// ReasonLeftToAdministrator: the agent may not restart the runtime.
+	// ReasonLeftToAdministrator: the agent is not allowed to restart the runtime.
 	ReasonLeftToAdministrator = "LeftToAdministrator"
-	// ReasonVerifyFailed: evidence is missing at the deadline.
+	// ReasonVerifyFailed: evidence was still missing at the deadline.
 	ReasonVerifyFailed = "VerifyFailed"
 	// ReasonSoakFailed: pods did not stay available.
 	ReasonSoakFailed = "SoakFailed"
 	// ReasonSucceeded: every task is done or was skipped.
 	ReasonSucceeded = "Succeeded"
-	// ReasonWindingUp: the node is being given back.
+	// ReasonWindingUp: the node is being released.
 	ReasonWindingUp = "WindingUp"
 )

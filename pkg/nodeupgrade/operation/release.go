@@ -10,10 +10,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// release gives the node back: what may still happen to it for this operation is
-// waited for or made impossible first, then the device is opened and the node
-// uncordoned. It needs no more than the record, so every operation can be
-// released.
+// release releases the node: it first waits for or prevents everything this operation could
+// still do to it, then opens the device and uncordons. It needs only the record, so every
+// operation can be released.
 func release(c *changes) {
 	if restartPending(c) || fence(c) {
 		return
@@ -29,8 +28,8 @@ func release(c *changes) {
 	finish(c)
 }
 
-// restartPending reports whether the agent may restart the runtime any moment: what it
-// is asked for until the deadline it may begin then, and goes on with for as long.
+// restartPending reports whether the agent may still restart the runtime: it may begin until
+// the deadline, and then take as long again.
 func restartPending(c *changes) bool {
 	for i := range c.op.Tasks {
 		t := &c.op.Tasks[i]
@@ -48,9 +47,8 @@ func restartPending(c *changes) bool {
 	return false
 }
 
-// fence makes deletions impossible that were decided and not seen to happen: a
-// manager that was interrupted may still carry them out. It returns whether there
-// are any.
+// fence prevents deletions that were decided but not seen to happen, because an interrupted
+// manager may still carry them out. It reports whether any are left.
 func fence(c *changes) bool {
 	pending := false
 	for i := range c.op.Tasks {
@@ -64,7 +62,8 @@ func fence(c *changes) bool {
 	return pending
 }
 
-// fencePod reports whether a pod is still as it was named, or older.
+// fencePod fences a pod that still has its recorded resourceVersion, and reports whether the
+// pod is still at that version, or seen at an older one.
 func fencePod(c *changes, named topsv1.NamedPod) (pending bool) {
 	for _, m := range c.f.Members {
 		pod := m.Pod
@@ -79,9 +78,9 @@ func fencePod(c *changes, named topsv1.NamedPod) (pending bool) {
 	return pending
 }
 
-// leftovers takes away what a manager that was interrupted left on the node for an
-// operation after its end. Only an operation in the history has surely ended: one
-// that is not known may be newer than the record that was read.
+// leftovers removes the taint and the cordon that an interrupted manager left on the node for
+// an operation that has ended. Only operations in the history are known to have ended: an
+// unknown one may be newer than the record that was read.
 func leftovers(c *changes) {
 	if id := c.f.Node.Taint; ended(c, id) {
 		c.onNode(Effect{Kind: OpenDevice, Operation: id})

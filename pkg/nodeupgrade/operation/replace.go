@@ -10,10 +10,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// replace deletes the outdated pod of a component and waits for its successor. It is
-// done when the pod has the wanted revision, is available, and is younger than the
-// driver's if it uses the device. A missed deadline fails the operation, as a pod does
-// that restarts again and again.
+// replace deletes the outdated pod of a component and waits for its successor. It is done
+// when the pod has the wanted revision, is available and, if it uses the device, is younger
+// than the driver's pod. A missed deadline or a crash loop fails the operation.
 type replace struct{ base }
 
 func (replace) done(s *snapshot, t upgradeplan.Task) bool {
@@ -36,7 +35,7 @@ func (replace) deadline(s *snapshot, why verdict) deadline {
 	return deadline{s.limits.progress, s.blame(), ReasonProgressDeadline}
 }
 
-// lasts as others do, unless the pod is seen at another revision.
+// lasts like other tasks, unless the pod is at another revision.
 func (r replace) lasts(s *snapshot, t upgradeplan.Task) bool {
 	if m := s.member(t.Target); m != nil && m.Pod != nil && m.Pod.Revision != s.target(t.Target).Revision {
 		return false
@@ -44,15 +43,15 @@ func (r replace) lasts(s *snapshot, t upgradeplan.Task) bool {
 	return r.base.lasts(s, t)
 }
 
-// retry has the pod that is there replaced, though it is not outdated.
+// retry marks the existing pod for replacement, although it is not outdated.
 func (replace) retry(c *changes, t upgradeplan.Task) {
 	if m := c.member(t.Target); m != nil && m.Pod != nil {
 		c.task(t).Again = m.Pod.UID
 	}
 }
 
-// superseded says that the DaemonSet has a newer revision than the wanted one, which
-// is no concern of a task that was skipped or undone, or whose pod is at its target.
+// superseded returns a message when the DaemonSet's newest revision is not the wanted one. A
+// task that was skipped or undone, or whose pod is at its target, is never superseded.
 func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 	switch s.recorded(t).State {
 	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndoing, topsv1.OperationTaskUndone:
@@ -67,8 +66,8 @@ func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 	return ""
 }
 
-// outgoing returns the pod that can be deleted now, or nil and what is waited for. A
-// task that is undone goes back to the revision before.
+// outgoing returns the pod to delete now, or nil and why the task waits. An undo goes back to
+// the previous revision.
 func (r replace) outgoing(c *changes, t upgradeplan.Task) (*Pod, verdict) {
 	m, revision := c.member(t.Target), c.target(t.Target).Revision
 	if c.recorded(t).State == topsv1.OperationTaskUndoing {
@@ -91,8 +90,8 @@ func (r replace) outgoing(c *changes, t upgradeplan.Task) (*Pod, verdict) {
 	return m.Pod, verdict{}
 }
 
-// successor judges a pod of the wanted revision that is not available: whoever put
-// it there, what becomes of it says something of the version.
+// successor judges a pod at the wanted revision. It counts for or against the version whoever
+// put it there.
 func (replace) successor(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	rec := c.task(t)
 	c.op.Touched = c.op.Touched || rec.State != topsv1.OperationTaskUndoing
@@ -112,7 +111,7 @@ func (replace) successor(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	return waiting(ReasonInProgress, "pod %s is not available yet", pod.Name)
 }
 
-// deletePod names a pod, which is stored first, and deletes it as it was named.
+// deletePod records the pod, and deletes it at the recorded UID and resourceVersion.
 func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	rec := c.task(t)
 	if rec.Pod != nil && !daemonset.Newer(pod.ResourceVersion, rec.Pod.ResourceVersion) && pod.NamedPod != *rec.Pod {
@@ -125,8 +124,8 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	return waiting(ReasonInProgress, "pod %s is replaced", pod.Name)
 }
 
-// outdated reports whether a pod has to go: it has another revision, it uses the
-// device and is from before the driver, or a person wants it replaced again.
+// outdated reports whether a pod must be replaced: it has another revision, it uses the
+// device and is older than the driver's pod, or a person retried the task.
 func outdated(s *snapshot, t upgradeplan.Task, pod *Pod, revision string) bool {
 	rec := s.recorded(t)
 	if pod.Revision != revision || rec.Again != "" && rec.Again == pod.UID {

@@ -8,20 +8,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// defaultRuntime is what a container engine is to use when an operation does not say.
+// defaultRuntime is the default runtime of an operation that names none.
 const defaultRuntime = "enflame"
 
-// restart has the agent restart the container runtime, which makes the default runtime
-// the one that was asked for. It is done when the running engine has it, or when the
-// agent reports the restart. A missed deadline fails the operation, or defers it when
-// the restart is left to an administrator.
+// restart has the agent restart the container runtime, which sets the wanted default runtime.
+// It is done when the running engine has it, or when the agent reports the restart. A missed
+// deadline fails the operation, or defers it when the restart is left to an administrator.
 type restart struct{ base }
 
 func (restart) done(s *snapshot, t upgradeplan.Task) bool {
 	return runtimeLacks(s) == "" || succeeded(s.f.Host.Result(s.op.ID, t.String()))
 }
 
-// attempt waits for the agent, which has been asked by the state of the task.
+// attempt waits for the agent, which acts on the state of the task.
 func (restart) attempt(c *changes, t upgradeplan.Task) verdict {
 	c.op.Touched = true
 	result := c.f.Host.Result(c.op.ID, t.String())
@@ -38,7 +37,7 @@ func (restart) deadline(s *snapshot, why verdict) deadline {
 	return deadline{s.limits.restart, s.blame(), ReasonRestartFailed}
 }
 
-// runtimeLacks says what is wrong with the default runtime, "" nothing.
+// runtimeLacks describes what is wrong with the default runtime, "" when nothing.
 func runtimeLacks(s *snapshot) string {
 	wanted := cmp.Or(s.wanted.DefaultRuntime, defaultRuntime)
 	switch {
@@ -50,9 +49,9 @@ func runtimeLacks(s *snapshot) string {
 	return ""
 }
 
-// StopsContainers reports whether a container runtime that is to have a default runtime,
-// "" for enflame, is restarted for it, and stops the containers of the node with that.
-// An engine that is not known does not.
+// StopsContainers reports whether setting the default runtime ("" means enflame) takes a
+// restart that stops the node's containers. It is false for a nil engine, and true for one
+// that does not report RestartStopsContainers.
 func StopsContainers(engine *topsv1.RuntimeReport, wanted string) bool {
 	if engine == nil || engine.Default == cmp.Or(wanted, defaultRuntime) {
 		return false

@@ -10,11 +10,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// run finds the current tasks from the facts and works on them.
+// run derives the current tasks from the facts and attempts them.
 func run(c *changes) {
 	p := c.job.Progress(outcome(c.snapshot, false))
 	if p.Complete() {
-		p = c.job.Progress(outcome(c.snapshot, true)) // done means done now (invariant S10)
+		p = c.job.Progress(outcome(c.snapshot, true)) // everything observable must hold now (invariant S10)
 	}
 	if p.Complete() {
 		end(c, topsv1.OperationDone, ReasonSucceeded, "")
@@ -53,8 +53,8 @@ func run(c *changes) {
 	}
 }
 
-// prepare notes when nothing is left but what needs a grant. It takes that out of
-// what is next as long as there is none, and then returns whether to wait for it.
+// prepare records the time at which only tasks that need a grant are left. Without a grant it
+// removes those from p.Next, and reports whether the operation now waits for one.
 func prepare(c *changes, p *upgradeplan.Progress) (wait bool) {
 	free := slices.DeleteFunc(slices.Clone(p.Next), func(t upgradeplan.Task) bool { return !c.prepares(t) })
 	prepared := len(free) == 0 && len(p.Failed) == 0
@@ -69,8 +69,8 @@ func prepare(c *changes, p *upgradeplan.Progress) (wait bool) {
 	return prepared
 }
 
-// awaitSlot waits for the grant, with no task. An agent that falls silent
-// meanwhile is noticed by the time that passes.
+// awaitSlot waits for the grant, without a current task. It requeues at the time at which the
+// agent would count as silent.
 func awaitSlot(c *changes) {
 	if c.op.Task != "" {
 		c.op.Task, c.op.Since = "", metav1.NewTime(c.f.Now)
@@ -81,9 +81,8 @@ func awaitSlot(c *changes) {
 	}
 }
 
-// outcome is what the facts say of a task. A task that was seen done stays done
-// while later ones run, unless something contradicts it; strict looks again at all
-// that can be seen.
+// outcome returns the state of a task by the facts. A task once done stays done while later
+// ones run, unless the facts contradict it; with strict, everything observable must hold now.
 func outcome(s *snapshot, strict bool) func(upgradeplan.Task) upgradeplan.Outcome {
 	return func(t upgradeplan.Task) upgradeplan.Outcome {
 		row, state := rowOf(t), s.recorded(t).State
@@ -103,7 +102,7 @@ func outcome(s *snapshot, strict bool) func(upgradeplan.Task) upgradeplan.Outcom
 	}
 }
 
-// mark writes down what the facts say of each task.
+// mark records the state of each task.
 func mark(c *changes, p upgradeplan.Progress) {
 	now := metav1.NewTime(c.f.Now)
 	outcomeOf := outcome(c.snapshot, false)
@@ -111,7 +110,7 @@ func mark(c *changes, p upgradeplan.Progress) {
 		rec := c.task(t)
 		switch {
 		case rec.State == topsv1.OperationTaskSkipped || rec.State == topsv1.OperationTaskUndone ||
-			rec.State == topsv1.OperationTaskFailed || rowOf(t).last: // which finish marks
+			rec.State == topsv1.OperationTaskFailed || rowOf(t).last: // recorded by finish
 		case slices.Contains(p.Next, t):
 			begin(rec, now)
 		case outcomeOf(t) == upgradeplan.Done:
@@ -135,7 +134,7 @@ func begin(rec *topsv1.OperationTask, now metav1.Time) {
 	rec.Attempts++
 }
 
-// openDevice lets the users of the device come back once no task needs them away.
+// openDevice opens the device once no task needs it closed.
 func openDevice(c *changes) {
 	if c.f.Node.Taint != c.op.ID {
 		return
@@ -149,11 +148,11 @@ func openDevice(c *changes) {
 	c.onNode(Effect{Kind: OpenDevice})
 }
 
-// inTime ends the operation when a task has no time left.
+// inTime ends the operation when the task has missed its deadline.
 func inTime(c *changes, t upgradeplan.Task, v verdict) verdict {
 	from := c.recorded(t).StartTime.Time
 	if c.f.Node.Since.After(from) {
-		from = c.f.Node.Since // the time the node was away is not the task's
+		from = c.f.Node.Since // time offline does not count against the task
 	}
 	limit := rowOf(t).deadline(c.snapshot, v)
 	if until := from.Add(limit.after); c.f.Now.Before(until) {

@@ -11,10 +11,9 @@ import (
 	"github.com/topsops/gcu-operator/test/simseeds"
 )
 
-// TestSimulation plays operations on one node, with two managers that see it late
-// and die at any line, an agent that does too, a node that goes and returns, and
-// people. After every step the invariants of design section 7 are held against the
-// true state.
+// TestSimulation plays operations on one node, with two managers that read stale state and
+// die at any line, an agent that also dies, a node that goes offline and returns, and people.
+// After every step it checks the invariants of design section 7 against the true state.
 func TestSimulation(t *testing.T) {
 	machine := newMachine(t)
 	reaches := []string{string(topsv1.OperationDone), string(topsv1.OperationFailed), string(topsv1.OperationDeferred),
@@ -31,7 +30,8 @@ func TestSimulation(t *testing.T) {
 	}}.Test(t)
 }
 
-// manager is one of two, with the effects it was interrupted before.
+// manager is one of two; late are the effects that it did not get to before it was
+// interrupted.
 type manager struct{ late []Effect }
 
 func play(w *world, machine *Machine, ends map[string]int) {
@@ -57,7 +57,7 @@ func play(w *world, machine *Machine, ends map[string]int) {
 	w.finish(machine, ends)
 }
 
-// draw asks for an operation on a new version.
+// draw requests an operation for a new version.
 func (w *world) draw(round int) {
 	kinds := [][]string{{upgradeplan.TargetDriver}, {upgradeplan.TargetToolkit}, {upgradeplan.TargetDevicePlugin, upgradeplan.TargetNFD},
 		{upgradeplan.TargetDriver, upgradeplan.TargetToolkit, upgradeplan.TargetExporter, upgradeplan.TargetNFD}}
@@ -76,7 +76,7 @@ func (w *world) draw(round int) {
 	w.offer(fmt.Sprintf("op%d", round), changed...)
 	w.grantIn = 0
 	switch w.rng.IntN(4) {
-	case 0: // granted from the beginning
+	case 0: // granted from the start
 	case 1:
 		w.nu.Spec.Operation.Granted = false // never
 	default:
@@ -96,7 +96,7 @@ func (w *world) grant() {
 	}
 }
 
-// disturb lets something happen that nobody asked for.
+// disturb makes something unexpected happen.
 func (w *world) disturb() {
 	switch w.rng.IntN(60) {
 	case 0:
@@ -141,7 +141,7 @@ func (w *world) person() {
 			task := status.Tasks[w.rng.IntN(len(status.Tasks))].Name
 			verb := []string{"retry", "skip", "undo", "nonsense"}[w.rng.IntN(4)]
 			if t, _ := upgradeplan.ParseTask(task); verb == "skip" && t.Action != upgradeplan.ActionSoak && t.Action != upgradeplan.ActionPrepull {
-				verb = "retry" // what is skipped is not promised any more
+				verb = "retry" // a skipped task is exempt from the checks
 			}
 			w.nu.Annotations = map[string]string{topsv1.AnnotationTaskOverride: fmt.Sprintf("%s:%s:%d", verb, task, w.version)}
 			w.touch()
@@ -176,14 +176,14 @@ func (w *world) turn(machine *Machine, m *manager, faults bool) {
 		w.person()
 	}
 	if !chance(5) {
-		seen, seenAt = w.facts(), w.nuAt // not late
+		seen, seenAt = w.facts(), w.nuAt // not stale
 	}
 	d := machine.Next(seen)
 	if !sameRecord(d.Record, seen.Record) && !w.store(d.Record, seenAt) {
 		return
 	}
 	if chance(8) {
-		return // dies after the record; or the answer was lost, which is the same to it
+		return // dies after storing the record, or loses the response, which is the same
 	}
 	for _, e := range d.Effects {
 		if chance(6) {
@@ -200,7 +200,7 @@ func (w *world) turn(machine *Machine, m *manager, faults bool) {
 	}
 }
 
-// check holds the invariants that hold at every moment.
+// check checks the invariants that hold at every moment.
 func (w *world) check() {
 	op := w.nu.Status.Operation
 	if w.foreign && !w.node.Unschedulable {
@@ -229,8 +229,8 @@ func (w *world) settle() {
 	w.touch()
 }
 
-// outlast holds that an operation which gets no slot waits for it longer than any
-// deadline, unless it was not prepared in time; then it is granted.
+// outlast checks that a prepared operation without a slot waits for it longer than any
+// deadline, and then grants it.
 func (w *world) outlast(machine *Machine) {
 	if w.nu.Spec.Operation == nil || w.nu.Spec.Operation.Granted {
 		return
@@ -245,7 +245,7 @@ func (w *world) outlast(machine *Machine) {
 		w.check()
 	}
 	if op := w.nu.Status.Operation; op.ID == w.nu.Spec.Operation.ID && op.Phase.Final() && !op.Granted {
-		return // it ended before the faults did
+		return // it ended before the faults stopped
 	} else if !prepared || op.Reason != ReasonAwaitingSlot || op.Phase != topsv1.OperationRunning {
 		w.violate("operation %s does not wait for its slot: %s %s %s", op.ID, op.Phase, op.Reason, op.Message)
 	}
@@ -254,8 +254,8 @@ func (w *world) outlast(machine *Machine) {
 	w.note("granted at last")
 }
 
-// finish plays on without faults until nothing is decided any more, which must
-// come (L2), and holds the invariants of the end.
+// finish runs on without faults until nothing changes any more, which must happen (L2), and
+// checks the invariants of the end.
 func (w *world) finish(machine *Machine, ends map[string]int) {
 	limit := w.now.Add(6 * time.Hour)
 	for w.now.Before(limit) {
@@ -292,12 +292,12 @@ func (w *world) checkEnd() {
 	if op.Held && (op.Phase == topsv1.OperationAborted || op.Phase == topsv1.OperationDone || op.Phase == topsv1.OperationDeferred) {
 		w.violate("S3: the node is held after %s", op.Phase)
 	}
-	if op.Phase == topsv1.OperationDone && op.ID == w.asked { // a later one was for other targets, and is withdrawn
+	if op.Phase == topsv1.OperationDone && op.ID == w.asked { // a later one had other targets, and was withdrawn
 		w.checkDone(op)
 	}
 }
 
-// checkDone holds S10: what was not skipped or undone is at its target and works.
+// checkDone checks S10: whatever was not skipped or undone is at its target and works.
 func (w *world) checkDone(op *topsv1.OperationStatus) {
 	for _, rec := range op.Tasks {
 		task, err := upgradeplan.ParseTask(rec.Name)

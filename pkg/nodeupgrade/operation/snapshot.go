@@ -8,12 +8,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// snapshot is what a decision reads: the facts, and the record as far as this decision
-// has changed it. Nothing is changed through it.
+// snapshot is what a decision reads: the facts, and the record with this decision's changes
+// so far. It is read-only.
 type snapshot struct {
 	f *Facts
-	// op is the record; wanted the operation it is about, nil when that is no longer
-	// known; job its tasks.
+	// op is the record; wanted the operation it belongs to, nil when no longer known; job its
+	// tasks.
 	op     *topsv1.OperationStatus
 	wanted *topsv1.NodeOperation
 	job    job
@@ -23,21 +23,21 @@ type snapshot struct {
 	users []string
 }
 
-// job is the job of an operation, with what tasks have to know of each other.
+// job is the job of an operation, with what its tasks need to know about each other.
 type job struct {
 	upgradeplan.Job
 	traits map[upgradeplan.Task]traits
 }
 
-// traits are what a task says of itself to the others.
+// traits are the properties of a task that matter to other tasks.
 type traits struct {
-	// prepares: it touches nothing, and so needs no grant.
+	// prepares: it does not touch the node, and so needs no grant.
 	prepares bool
-	// disturbs: it needs the node empty; an eviction is for it.
+	// disturbs: it needs the node empty.
 	disturbs bool
 }
 
-// recorded returns the record of a task; pending when it has none.
+// recorded returns the record of a task; pending when there is none.
 func (s *snapshot) recorded(t upgradeplan.Task) topsv1.OperationTask {
 	name := t.String()
 	i := slices.IndexFunc(s.op.Tasks, func(r topsv1.OperationTask) bool { return r.Name == name })
@@ -47,7 +47,7 @@ func (s *snapshot) recorded(t upgradeplan.Task) topsv1.OperationTask {
 	return s.op.Tasks[i]
 }
 
-// has reports whether the job has a task of an action on a target.
+// has reports whether the job has a task with this action and target.
 func (s *snapshot) has(action, target string) bool {
 	for t := range s.job.All() {
 		if t.Action == action && t.Target == target {
@@ -62,7 +62,8 @@ func (s *snapshot) stageOf(t upgradeplan.Task) int {
 	return slices.IndexFunc(s.job.Job, func(stage upgradeplan.Stage) bool { return slices.Contains(stage, t) })
 }
 
-// begun reports whether one, or every, task of a kind was begun, or needs no begin.
+// begun reports whether any task of a kind has begun; with every, whether each has begun or
+// is no longer pending.
 func (s *snapshot) begun(kind func(upgradeplan.Task) bool, every bool) bool {
 	for t := range s.job.All() {
 		if !kind(t) {
@@ -77,13 +78,13 @@ func (s *snapshot) begun(kind func(upgradeplan.Task) bool, every bool) bool {
 	return every
 }
 
-// prepares reports whether a task touches nothing, and so needs no grant.
+// prepares reports whether a task does not touch the node, and so needs no grant.
 func (s *snapshot) prepares(t upgradeplan.Task) bool { return s.job.traits[t].prepares }
 
 // disturbs reports whether a task needs the node empty.
 func (s *snapshot) disturbs(t upgradeplan.Task) bool { return s.job.traits[t].disturbs }
 
-// disturbed reports whether more was begun than to prepare the node.
+// disturbed reports whether a task beyond preparation has begun.
 func (s *snapshot) disturbed() bool {
 	return s.begun(func(t upgradeplan.Task) bool { return !s.prepares(t) }, false)
 }
@@ -97,7 +98,7 @@ func (s *snapshot) target(component string) *topsv1.OperationTarget {
 	return &s.wanted.Targets[i]
 }
 
-// member returns the member of a target, nil when its DaemonSet is not there.
+// member returns the member of a target, nil when its DaemonSet does not exist.
 func (s *snapshot) member(component string) *Member {
 	target := s.target(component)
 	if target == nil {
@@ -119,12 +120,13 @@ func (s *snapshot) atTarget(t upgradeplan.Task) bool {
 // uses reports whether a component holds the device open.
 func (s *snapshot) uses(component string) bool { return slices.Contains(s.users, component) }
 
-// silent reports whether the agent has not been heard of lately.
+// silent reports whether the agent has missed its reports for too long.
 func (s *snapshot) silent() bool {
 	return s.f.Host == nil || !s.f.Now.Before(s.f.Host.Time.Add(s.limits.silence))
 }
 
-// hostResult returns the agent's result of the present attempt of a task, nil when it has none.
+// hostResult returns the agent's result for the current attempt of a task, nil when there is
+// none.
 func (s *snapshot) hostResult(t upgradeplan.Task) *topsv1.HostTaskResult {
 	rec, result := s.recorded(t), s.f.Host.Result(s.op.ID, t.String())
 	if result == nil || rec.Attempts == 0 || result.Attempt < rec.Attempts {
@@ -133,19 +135,18 @@ func (s *snapshot) hostResult(t upgradeplan.Task) *topsv1.HostTaskResult {
 	return result
 }
 
-// succeeded reports whether the agent did what a result is about.
 func succeeded(result *topsv1.HostTaskResult) bool {
 	return result != nil && result.State == topsv1.HostTaskDone
 }
 
-// cordoned reports whether the node takes no new pods, cordoned by us or by somebody else.
+// cordoned reports whether the node is unschedulable, and not because of another operation.
 func (s *snapshot) cordoned() bool {
 	change := cordon.DecideCordon(s.f.Node.Cordon, s.op.ID)
 	return change.Cordoned && !change.Needed() && change.Reason != cordon.ReasonHeldByOther
 }
 
-// blame is Failed, which counts against the version, only when something of it was put
-// on the node; otherwise Deferred.
+// blame returns Failed, which counts against the version, if something of the version was put
+// on the node, otherwise Deferred.
 func (s *snapshot) blame() topsv1.OperationPhase {
 	if s.op.Touched {
 		return topsv1.OperationFailed

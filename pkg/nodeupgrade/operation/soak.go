@@ -7,9 +7,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// soak gives a fault time to show. It is done when the pods of all targets have stayed
-// available for the soak time; a restart of one begins it anew. A missed deadline,
-// which is the soak time and that of a pod to get available, fails the operation.
+// soak gives faults time to show. It is done when the pods of all targets have stayed
+// available for the soak time; a restart of one starts it anew. A missed deadline (the soak
+// time plus the progress deadline) fails the operation.
 type soak struct{ base }
 
 func (k soak) done(s *snapshot, t upgradeplan.Task) bool {
@@ -29,8 +29,8 @@ func (soak) deadline(s *snapshot, _ verdict) deadline {
 	return deadline{s.limits.soak + s.limits.progress, s.blame(), ReasonSoakFailed}
 }
 
-// lasting says when the soak ends if nothing happens, and what it waits for; ""
-// when it is over.
+// lasting returns when the soak ends if nothing happens, and what it waits for, "" when it is
+// done.
 func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text string) {
 	rec := s.recorded(t)
 	if rec.StartTime == nil {

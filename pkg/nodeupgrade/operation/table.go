@@ -8,27 +8,27 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// row is what is known of a task with an action on a target.
+// row defines the tasks with one action on one target.
 type row struct {
-	// action and target of the task; no target: any.
+	// action and target of the task; an empty target matches any.
 	action, target string
 	// component: the operation must have the target as one of its own.
 	component bool
 	kind
 	traits
-	// closed: until it is done the device stays closed, once it is: what uses it comes
-	// back when the driver was seen to work, and the runtime is the one it needs.
+	// closed: a closed device stays closed until this is done, so that its users return only
+	// to a verified driver and the right runtime.
 	closed bool
-	// rechecked: to have been done is not enough at the end, the facts must show it.
+	// rechecked: at the end a recorded done is not enough; the facts must show it.
 	rechecked bool
 	// kept: it cannot be skipped.
 	kept bool
-	// last: the release of the node does it, and the end of the operation records it.
+	// last: the release of the node does it, and finish records it.
 	last bool
 }
 
-// table has every task that an operation can have. The row of an action on a target
-// comes before the one of the action on any target.
+// table has every task that an operation can have. A row for one target comes before the row
+// of the same action for any target.
 var table = []row{
 	{action: upgradeplan.ActionPrecheck, target: upgradeplan.TargetNode, kind: precheck{}, traits: traits{prepares: true}},
 	{action: upgradeplan.ActionPrepull, component: true, kind: prepull{}, traits: traits{prepares: true}},
@@ -54,7 +54,7 @@ func rowOf(t upgradeplan.Task) *row {
 	return &table[i]
 }
 
-// jobOf reads the job of an operation. The error says what cannot be understood.
+// jobOf parses the job of an operation. The error says what is invalid.
 func jobOf(op *topsv1.NodeOperation, node string) (job, error) {
 	j := job{traits: map[upgradeplan.Task]traits{}}
 	for _, names := range op.Job {
@@ -83,8 +83,8 @@ func jobOf(op *topsv1.NodeOperation, node string) (job, error) {
 	return j, nil
 }
 
-// known returns an error for a task that no row is about, or whose component the
-// operation does not have as a target.
+// known returns an error for a task without a row, or whose component is not a target of the
+// operation.
 func known(op *topsv1.NodeOperation, t upgradeplan.Task) error {
 	i := slices.IndexFunc(table, func(r row) bool { return r.action == t.Action })
 	if i < 0 {

@@ -8,8 +8,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// ClosedFor returns the operation for which the device of a node is closed, "" for none.
-// Taints are unique by key and effect: one of the key with another effect is not ours.
+// ClosedFor returns the operation that has closed the device of a node, "" for none. Taints
+// are unique by key and effect: the same key with another effect is not ours.
 func ClosedFor(node *corev1.Node) string {
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == topsv1.TaintDriverUpgrade && taint.Effect == corev1.TaintEffectNoSchedule {
@@ -19,13 +19,13 @@ func ClosedFor(node *corev1.Node) string {
 	return ""
 }
 
-// ClosedTaints are the taints of a node whose device is closed for an operation.
+// ClosedTaints returns the taints of the node with its device closed for an operation.
 func ClosedTaints(node *corev1.Node, operation string) []corev1.Taint {
 	others := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == topsv1.TaintDriverUpgrade })
 	return append(others, corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: operation, Effect: corev1.TaintEffectNoSchedule})
 }
 
-// OpenTaints are the taints of a node without that of an operation.
+// OpenTaints returns the taints of the node without the one of an operation.
 func OpenTaints(node *corev1.Node, operation string) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool {
 		return t.Key == topsv1.TaintDriverUpgrade && t.Value == operation

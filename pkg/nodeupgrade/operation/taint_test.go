@@ -8,8 +8,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// TestClosedForFindsOurTaint: a taint of the same key with another effect, which somebody
-// else set, hides ours in no order.
+// TestClosedForFindsOurTaint: a foreign taint with the same key and another effect does not
+// hide ours, in any order.
 func TestClosedForFindsOurTaint(t *testing.T) {
 	ours := corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: "op-1", Effect: corev1.TaintEffectNoSchedule}
 	foreign := corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: "x", Effect: corev1.TaintEffectNoExecute}

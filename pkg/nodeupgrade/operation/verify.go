@@ -8,19 +8,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// verify looks for the evidence that something works: a row of the table for each of the
-// three verifications. It is done when nothing is lacking. A missed deadline fails the
-// operation, because missing evidence never passes.
+// verify looks for evidence that something works; the table has a row for each of the three
+// verifications. It is done when nothing is lacking. A missed deadline fails the operation:
+// missing evidence never passes.
 type verify struct {
 	base
-	// lacks says what is lacking, "" nothing.
+	// lacks describes what is lacking, "" when nothing.
 	lacks func(s *snapshot, t upgradeplan.Task) string
 }
 
 func (k verify) done(s *snapshot, t upgradeplan.Task) bool { return k.lacks(s, t) == "" }
 
 func (k verify) attempt(c *changes, t upgradeplan.Task) verdict {
-	c.op.Touched = true // what is verified has its wanted revision, whoever put it there
+	c.op.Touched = true // what is verified is at the wanted revision, whoever put it there
 	return waiting(ReasonInProgress, "%s", k.lacks(c.snapshot, t))
 }
 
@@ -28,20 +28,20 @@ func (verify) deadline(s *snapshot, _ verdict) deadline {
 	return deadline{s.limits.verify, s.blame(), ReasonVerifyFailed}
 }
 
-// unread says why what the agent shows does not count yet, "" that it does. It counts
-// once it was read for this task, which is after the tasks before it.
+// unread returns why the agent's report does not count yet, "" when it does. It counts once
+// it was made for this task, and so after the tasks before it.
 func unread(s *snapshot, t upgradeplan.Task) string {
 	if result := s.hostResult(t); !succeeded(result) {
 		if result != nil && result.Message != "" {
-			return result.Message // what keeps the agent from it
+			return result.Message // why the agent could not
 		}
 		return "the node agent has not looked since"
 	}
 	return ""
 }
 
-// driverLacks looks whether the driver works: nothing is lacking when the agent has looked
-// since the task began, and shows the wanted driver loaded, with as many cards as before.
+// driverLacks checks that the driver works: the agent has looked since the task began, and
+// reports the wanted driver loaded, with as many cards as before.
 func driverLacks(s *snapshot, t upgradeplan.Task) string {
 	if lacks := unread(s, t); lacks != "" {
 		return lacks
@@ -49,7 +49,7 @@ func driverLacks(s *snapshot, t upgradeplan.Task) string {
 	host, before := s.f.Host, s.op.Before
 	need := int32(1)
 	if before != nil && before.DriverVersion != "" {
-		need = before.Devices // what was broken before is not the fault of the new version
+		need = before.Devices // cards already broken do not count against the new version
 	}
 	switch {
 	case host.DriverVersion == "":
@@ -64,8 +64,8 @@ func driverLacks(s *snapshot, t upgradeplan.Task) string {
 	return ""
 }
 
-// verifiedRuntimeLacks looks whether the container engine has the wanted default runtime:
-// nothing is lacking when the agent has looked since the task began, and shows it.
+// verifiedRuntimeLacks checks that the container engine has the wanted default runtime, as
+// reported by the agent since the task began.
 func verifiedRuntimeLacks(s *snapshot, t upgradeplan.Task) string {
 	if lacks := unread(s, t); lacks != "" {
 		return lacks
@@ -73,8 +73,8 @@ func verifiedRuntimeLacks(s *snapshot, t upgradeplan.Task) string {
 	return runtimeLacks(s)
 }
 
-// allocatableLacks looks whether the node offers its cards: nothing is lacking when it
-// offers as much of each resource as the precheck recorded.
+// allocatableLacks checks that the node offers as much of each resource as the precheck
+// recorded.
 func allocatableLacks(s *snapshot, _ upgradeplan.Task) string {
 	if s.op.Before == nil {
 		return ""

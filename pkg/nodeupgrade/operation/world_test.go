@@ -20,14 +20,14 @@ import (
 
 const theNode = "n1"
 
-// world is one node as it truly is, with its part of the API server, its kubelet,
-// its agent and the disk of it.
+// world is the true state of one node, with its part of the API server, its kubelet, its
+// agent and the agent's disk.
 type world struct {
 	t   *testing.T // nil in the simulation
 	rng *rand.Rand
 	now time.Time
 	log []string
-	// violation is what did not hold.
+	// violation is the invariant that was violated.
 	violation string
 
 	steps    int
@@ -42,9 +42,9 @@ type world struct {
 	members  []*truth
 	host     hostTruth
 	workload int
-	asked    string // the operation that was asked for last
+	asked    string // the operation requested last
 	grantIn  int    // turns until the operation gets its slot; 0: it has one, or never gets it
-	excused  bool   // a person uncordoned the node under an operation: nobody can be quick enough
+	excused  bool   // a person uncordoned the node during an operation: no reaction is quick enough
 	blocked  bool   // a budget refuses every eviction
 	next     int
 }
@@ -61,7 +61,7 @@ type podTruth struct {
 	readyAt, goneAt time.Time
 }
 
-// hostTruth is the host and the disk of the agent.
+// hostTruth is the host and the agent's disk.
 type hostTruth struct {
 	driver   string
 	devices  int32
@@ -117,7 +117,7 @@ func (w *world) create(m *truth) {
 		NamedPod: topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: "ns", Name: string(uid), UID: uid}, ResourceVersion: w.bump()}}}
 }
 
-// offer asks for an operation that brings the node to the newest revisions.
+// offer requests an operation that brings the node to the newest revisions.
 func (w *world) offer(id string, components ...string) {
 	plan := upgradeplan.Node{Name: theNode, Changed: components}
 	op := &topsv1.NodeOperation{ID: id, NodeUID: "node", Purpose: topsv1.PurposeUpgrade, Revision: "r", DefaultRuntime: "enflame", Granted: true}
@@ -146,7 +146,7 @@ func (w *world) offer(id string, components ...string) {
 
 func (w *world) touch() { w.nuAt++ }
 
-// facts is what a controller sees now.
+// facts returns what a controller observes now.
 func (w *world) facts() Facts {
 	nu := w.nu.DeepCopy()
 	f := Facts{Now: w.now, Wanted: nu.Spec.Operation, Override: nu.Annotations[topsv1.AnnotationTaskOverride],
@@ -180,7 +180,7 @@ func (w *world) allocatable() int64 {
 	return int64(w.host.devices)
 }
 
-// store writes a record as the API server does.
+// store stores a record as the API server does.
 func (w *world) store(r Record, seenAt int) bool {
 	if seenAt != w.nuAt {
 		return false
@@ -193,8 +193,7 @@ func (w *world) store(r Record, seenAt int) bool {
 	return true
 }
 
-// apply carries out an effect as the API server does: not at all when a
-// precondition fails.
+// apply carries out an effect as the API server does: a failed precondition rejects it.
 func (w *world) apply(e Effect) {
 	if op := w.nu.Status.Operation; op != nil && op.ID == e.Operation && !op.Granted {
 		w.violate("%s for %s, which has no slot", e.Kind, e.Operation)
@@ -269,7 +268,7 @@ func (w *world) deleted(m *truth, e Effect) {
 	}
 }
 
-// kubelet, with the controller of DaemonSets and the scheduler.
+// kubelet plays the kubelet, the DaemonSet controller and the scheduler.
 func (w *world) kubelet() {
 	for _, m := range w.members {
 		switch p := m.pod; {
@@ -295,8 +294,7 @@ func (w *world) kubelet() {
 	}
 }
 
-// agent looks at what is asked of it and does one thing of it; it may die at any
-// line.
+// agent does one of the tasks it is asked to do; it may die at any line.
 func (w *world) agent(dies func() bool) {
 	if !w.ready || w.host.silent {
 		return
@@ -321,8 +319,8 @@ func (w *world) agent(dies func() bool) {
 	w.report()
 }
 
-// restartRuntime is what pkg/hostagent does: the record first, then the restart,
-// and after a death the instance reports whether it happened.
+// restartRuntime does what pkg/hostagent does: it records first, then restarts; after a death
+// the runtime instance shows whether the restart happened.
 func (w *world) restartRuntime(op string, dies func() bool) bool {
 	if w.host.runtime == "enflame" {
 		return true

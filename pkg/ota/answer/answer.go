@@ -7,19 +7,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// Status is how this node stands.
+// Status is the state of this node.
 type Status struct {
-	// Node is its name.
+	// Node is the name of the node.
 	Node string `json:"node"`
-	// Connected reports whether the API server could be used for this answer; if not,
-	// it says what was seen at AsOf.
+	// Connected reports whether the API server was available for this response; if not, the
+	// response is what was seen at AsOf.
 	Connected bool         `json:"connected"`
 	AsOf      *metav1.Time `json:"asOf,omitempty"`
-	// Hold is set while its person wants this node left alone, AdministratorHold while an
-	// administrator does, as far as is known: only they release it (kubectl gcu release).
+	// Hold is the hold set locally on this node. AdministratorHold is the last known hold
+	// by an administrator, which only an administrator can release (kubectl gcu release).
 	Hold              *topsv1.NodeHold `json:"hold,omitempty"`
 	AdministratorHold *topsv1.NodeHold `json:"administratorHold,omitempty"`
-	// Running is the id of the operation that has not ended, "" for none.
+	// Running is the id of the unfinished operation, or "".
 	Running    string      `json:"running,omitempty"`
 	Components []Component `json:"components"`
 }
@@ -31,14 +31,14 @@ type Component struct {
 	Namespace string `json:"namespace"`
 	DaemonSet string `json:"daemonSet"`
 	Pod       string `json:"pod"`
-	// Strategy with which it is upgraded: OTA, AdvancedRollingUpdate, or "".
+	// Strategy is its update strategy: OTA, AdvancedRollingUpdate, or "".
 	Strategy string `json:"strategy"`
-	// NeedUpgrade is the condition PodNeedUpgrade; nil when the pod has none.
+	// NeedUpgrade is the condition PodNeedUpgrade, nil if the pod has none.
 	NeedUpgrade *bool `json:"needUpgrade,omitempty"`
-	// Running is the version of the pod, Available the newest one, when it is known.
+	// Running is the version of the pod, Available the newest one if known.
 	Running   Version  `json:"running"`
 	Available *Version `json:"available,omitempty"`
-	// LastOperation is the newest one that the component was part of.
+	// LastOperation is the newest one that included the component.
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`
 }
 
@@ -46,28 +46,28 @@ type Component struct {
 type Version struct {
 	// Revision is the hash of the ControllerRevision.
 	Revision string `json:"revision"`
-	// Version is the tag, or the digest, of the first image of its containers.
+	// Version is the tag of the first container image, or its digest.
 	Version string   `json:"version,omitempty"`
 	Images  []string `json:"images,omitempty"`
 }
 
-// LastOperation is what became of a component in an operation.
+// LastOperation is the outcome of an operation for a component.
 type LastOperation struct {
 	ID      string        `json:"id"`
 	State   request.State `json:"state"`
 	Message string        `json:"message,omitempty"`
 }
 
-// Operation is what was asked for at once, and what became of it.
+// Operation is an order and its outcome.
 type Operation struct {
 	ID string `json:"id"`
-	// Component that was asked for, "" for all.
+	// Component is that of the order, "" for all.
 	Component string        `json:"component,omitempty"`
 	State     request.State `json:"state"`
 	Message   string        `json:"message,omitempty"`
 	// Offline is "queued" while it waits for the API server.
 	Offline string `json:"offline,omitempty"`
-	// Task is the current one, host_target_action, "" for none.
+	// Task is the current one, host_target_action, or "".
 	Task         string       `json:"task,omitempty"`
 	Progress     Progress     `json:"progress"`
 	AcceptedTime metav1.Time  `json:"acceptedTime"`
@@ -75,7 +75,7 @@ type Operation struct {
 	Requests     []Part       `json:"requests"`
 }
 
-// Progress counts the tasks of the job on the node, or the pods when there is none.
+// Progress counts the tasks of the job on the node, or the pods if there is no job.
 type Progress struct {
 	Done  int `json:"done"`
 	Total int `json:"total"`
@@ -92,32 +92,32 @@ type Part struct {
 	Message   string        `json:"message,omitempty"`
 }
 
-// Operations is a list, the newest first.
+// Operations is a list, newest first.
 type Operations struct {
 	Operations []Operation `json:"operations"`
 }
 
-// Hold reports whether this node is left alone, as its person wants.
+// Hold reports whether this node is held locally.
 type Hold struct {
 	Held bool             `json:"held"`
 	Hold *topsv1.NodeHold `json:"hold,omitempty"`
-	// AdministratorHold is set while an administrator wants it left alone, whatever
-	// its person wants.
+	// AdministratorHold is set while an administrator holds the node, independently of
+	// Held.
 	AdministratorHold *topsv1.NodeHold `json:"administratorHold,omitempty"`
-	// Offline is "queued" when the operator does not know of it yet.
+	// Offline is "queued" while the operator does not know of it yet.
 	Offline string `json:"offline,omitempty"`
 }
 
 // Problem is an error (RFC 9457).
 type Problem struct {
-	// Title is the reason in one word, Status that of HTTP.
+	// Title is the reason in one word, Status the HTTP status.
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	// Detail says what to do.
 	Detail string `json:"detail"`
-	// Operation is the one that is in the way, "" for none.
+	// Operation that is in the way, or "".
 	Operation string `json:"operation,omitempty"`
 }
 
-// OfflineQueued is the value of the fields Offline.
+// OfflineQueued is the value of the Offline fields.
 const OfflineQueued = "queued"

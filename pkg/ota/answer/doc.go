@@ -1,4 +1,3 @@
-// Package answer is what the node's endpoint answers below /v1, as openapi.yaml describes
-// it, in the words for a person. It is pure: what is in the journals of the node and what
-// was seen of it in, answers out.
+// Package answer builds the responses of the node's endpoint below /v1, as openapi.yaml
+// describes them. It is pure: the input is the node's journals and observed state.
 package answer

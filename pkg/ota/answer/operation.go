@@ -8,8 +8,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// OperationOf words an operation; nodeUpgrade is what was last seen of the node's, nil for
-// nothing.
+// OperationOf returns the response for an operation; nodeUpgrade is the last known one, or
+// nil.
 func OperationOf(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Operation {
 	answer := Operation{
 		ID: o.ID, Component: o.Order.Component, State: o.State(), Message: Message(o), AcceptedTime: o.Accepted, EndTime: o.End, Requests: []Part{},
@@ -33,7 +33,7 @@ func OperationOf(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Operation
 	return answer
 }
 
-// Message says what a person most wants to know of an operation.
+// Message summarizes an operation.
 func Message(o request.Operation) string {
 	state := o.State()
 	if o.Queued {
@@ -58,7 +58,8 @@ func Message(o request.Operation) string {
 	return ""
 }
 
-// addJob adds what the job on the node is at, when it is one for this operation.
+// addJob adds the current task and progress of the job on the node if it belongs to this
+// operation.
 func (answer *Operation) addJob(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) {
 	if nodeUpgrade == nil || nodeUpgrade.Spec.Operation == nil || nodeUpgrade.Status.Operation == nil {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// StatusOf words what was seen of a node; nodeUpgrade is the last one that was seen, nil
-// for none.
+// StatusOf returns the response for the state of a node; nodeUpgrade is the last known one,
+// or nil.
 func StatusOf(node *request.Node, operations []request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Status {
 	status := Status{Node: node.Name, AdministratorHold: AdministratorHold(nodeUpgrade), Components: []Component{}}
 	operations = slices.Clone(operations)
@@ -31,7 +31,7 @@ func StatusOf(node *request.Node, operations []request.Operation, nodeUpgrade *t
 	return status
 }
 
-// componentOf words a pod.
+// componentOf returns the response for a pod.
 func componentOf(p request.Placed, operations []request.Operation) Component {
 	running := request.TemplateOf(&p.Pod.Spec, daemonset.RevisionHash(p.Pod))
 	c := Component{
@@ -51,7 +51,7 @@ func componentOf(p request.Placed, operations []request.Operation) Component {
 	return c
 }
 
-// lastOf returns the newest operation that a DaemonSet was part of.
+// lastOf returns the newest operation that included a DaemonSet.
 func lastOf(operations []request.Operation, daemonSet topsv1.NamespacedRef) *LastOperation {
 	for _, o := range slices.Backward(operations) {
 		for _, p := range o.Parts {
@@ -63,7 +63,7 @@ func lastOf(operations []request.Operation, daemonSet topsv1.NamespacedRef) *Las
 	return nil
 }
 
-// AdministratorHold returns the hold that is not of the person at the node, nil for none.
+// AdministratorHold returns the hold by an administrator, or nil.
 func AdministratorHold(nodeUpgrade *topsv1.NodeUpgrade) *topsv1.NodeHold {
 	for _, h := range daemonset.HoldsOf(nodeUpgrade) {
 		if h.By == daemonset.ByAdministrator {

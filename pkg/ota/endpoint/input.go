@@ -17,8 +17,8 @@ import (
 // maxWait bounds ?wait.
 const maxWait = time.Minute
 
-// name returns a part of the path. What cannot be unescaped is no name, and is
-// refused as malformed like any other.
+// name returns a part of the path. One that cannot be unescaped is returned as it is, and
+// later refused as malformed.
 func name(r *http.Request, part string) string {
 	escaped := mux.Vars(r)[part]
 	if unescaped, err := url.PathUnescape(escaped); err == nil {
@@ -27,8 +27,8 @@ func name(r *http.Request, part string) string {
 	return escaped
 }
 
-// waitOf returns the time that a request wants to wait, 0 for none or for one that is
-// not good.
+// waitOf returns how long a request wants to wait, 0 if it does not or if the value is
+// invalid.
 func waitOf(r *http.Request) time.Duration {
 	wait, err := time.ParseDuration(r.URL.Query().Get("wait"))
 	if err != nil || wait < time.Millisecond || wait > maxWait {
@@ -37,7 +37,7 @@ func waitOf(r *http.Request) time.Duration {
 	return wait
 }
 
-// decodeBody reads a JSON object, or nothing. The body was read, and is small.
+// decodeBody decodes an optional JSON object. The body has been read, and is small.
 func decodeBody(r *http.Request, into any) *request.Refusal {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
@@ -52,7 +52,7 @@ func decodeBody(r *http.Request, into any) *request.Refusal {
 	return nil
 }
 
-// isJSON reports whether the body of a request is said to be JSON, or there is none.
+// isJSON reports whether the Content-Type of a request is JSON, or the request has no body.
 func isJSON(r *http.Request) bool {
 	given := r.Header.Get("Content-Type")
 	if given == "" {

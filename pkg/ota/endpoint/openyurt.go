@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// openYurt has the paths of OpenYurt.
+// openYurt handles the paths of OpenYurt.
 type openYurt struct {
 	responder
 	backend Backend

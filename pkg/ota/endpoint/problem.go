@@ -37,7 +37,7 @@ var statuses = map[request.Reason]int{
 	request.ReasonKeyReused:        http.StatusUnprocessableEntity,
 }
 
-// ownStatuses are those that differ below /v1: what is in the way there may pass.
+// ownStatuses are those that differ below /v1, where the obstacle may be temporary.
 var ownStatuses = map[request.Reason]int{
 	request.ReasonOtherNode:     http.StatusConflict,
 	request.ReasonTerminating:   http.StatusConflict,
@@ -46,7 +46,7 @@ var ownStatuses = map[request.Reason]int{
 	request.ReasonImageNotReady: http.StatusConflict,
 }
 
-// isOurs reports whether a request is for a path of our own, which speaks JSON.
+// isOurs reports whether a request is for a path of our own API, which uses JSON.
 func isOurs(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1/") }
 
 func statusOf(r *http.Request, reason request.Reason) int {
@@ -59,12 +59,12 @@ func statusOf(r *http.Request, reason request.Reason) int {
 	return http.StatusInternalServerError
 }
 
-// Deny answers a request that does not get to the handler.
+// Deny answers a request that package guard rejects.
 func Deny(w http.ResponseWriter, r *http.Request, d *guard.Denial) {
 	writeProblem(w, r, answer.Problem{Title: d.Reason, Status: d.Status, Detail: oneLine(d.Message)})
 }
 
-// oneLine is a message on one line, whatever the API server's contains.
+// oneLine puts a message on one line, whatever an API server's message contains.
 func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }
 
 func writeProblem(w http.ResponseWriter, r *http.Request, p answer.Problem) {
@@ -76,5 +76,5 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p answer.Problem) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(data) // who went away does not read it
+	_, _ = w.Write(data) // a caller that disconnected does not read it
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// responder writes all answers.
+// responder writes all responses.
 type responder struct{ log logr.Logger }
 
-// refuse answers with an error: a problem (RFC 9457) below /v1, one line of text
+// refuse responds with an error: a problem (RFC 9457) below /v1, one line of text
 // elsewhere.
 func (re responder) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem := answer.Problem{Title: "Error", Status: http.StatusInternalServerError, Detail: oneLine(err.Error())}

@@ -22,7 +22,7 @@ const maxBodyBytes = 64 << 10
 // Options of NewHandler. All fields are required.
 type Options struct {
 	Backend Backend
-	// Stopping is closed when nobody should wait for news any more.
+	// Stopping is closed at shutdown, to end requests that wait for a change.
 	Stopping <-chan struct{}
 	Clock    clock.Clock
 	Log      logr.Logger
@@ -33,8 +33,8 @@ func NewHandler(o Options) http.Handler {
 	re := responder{o.Log}
 	pods := openYurt{responder: re, backend: o.Backend}
 	ours := v1{responder: re, backend: o.Backend, clock: o.Clock, stopping: o.Stopping, waiters: make(chan struct{}, maxWaiters)}
-	// Paths are taken as they come, so that an escaped slash stays inside a
-	// name and no request is redirected.
+	// Match raw paths, so that an escaped slash stays inside a name and no request is
+	// redirected.
 	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	for path, route := range map[string]http.Handler{
 		"/healthz": re.only(re.healthz, http.MethodGet, http.MethodHead),
@@ -66,8 +66,8 @@ func (re responder) notFound(w http.ResponseWriter, r *http.Request) {
 	re.refuse(w, r, request.Refuse(request.ReasonNoPath, "No such path: %.200q. There are GET /pods, POST /openyurt.io/v1/namespaces/{ns}/pods/{pod}/upgrade and /imagepull, and the paths of GET /v1/openapi.yaml.", r.URL.Path))
 }
 
-// only answers any other method with 405 and the methods there are, and a body of
-// another type than JSON below /v1 with 415.
+// only responds to other methods with 405 and Allow, and below /v1 to a body of another
+// type than JSON with 415.
 func (re responder) only(handler http.HandlerFunc, methods ...string) http.Handler {
 	allow := strings.Join(methods, ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -84,8 +84,8 @@ func (re responder) only(handler http.HandlerFunc, methods ...string) http.Handl
 	})
 }
 
-// limited reads the body before the handler runs, refuses a large one and bounds the
-// time the handler has, unless it waits for news.
+// limited reads the body before the handler runs, refuses one that is too large, and bounds
+// the time of the handler, including ?wait.
 func (re responder) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var tooLarge *http.MaxBytesError

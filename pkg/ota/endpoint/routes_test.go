@@ -20,7 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// fakeBackend answers every question with its fields and remembers what was asked.
+// fakeBackend returns its fields and records its calls.
 type fakeBackend struct {
 	refusal *request.Refusal
 	stale   *metav1.Time
@@ -188,10 +188,10 @@ func FuzzRoutes(f *testing.F) {
 	})
 }
 
-// bodyPaths are those that read a body.
+// bodyPaths read a body.
 var bodyPaths = []string{"/v1/upgrade", "/v1/components/driver/upgrade", "/v1/hold", "/v1/release", "/v1/rollback"}
 
-// FuzzBodies: whatever the body, an order is made only of what openapi.yaml allows.
+// FuzzBodies checks that no body leads to an order that openapi.yaml does not allow.
 func FuzzBodies(f *testing.F) {
 	for _, body := range []string{"", "{}", `{"revision":"latest"}`, `{"message":"x"}`, `{"revision":"latest"}{}`, "null", "[]", `{"revision":1}`, "\xff", `{"revision":"latest","revision":""}`} {
 		for _, path := range bodyPaths {

@@ -15,7 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
-// until polls real goroutines that run on a fake clock.
+// until polls, because the code under test runs in goroutines on a fake clock.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
@@ -112,7 +112,7 @@ func TestALargeBodyIsNotRead(t *testing.T) {
 	}
 }
 
-// counted is a body of so many bytes.
+// counted is a body of a given number of bytes.
 type counted struct {
 	mu         sync.Mutex
 	left, sent int

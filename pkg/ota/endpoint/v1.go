@@ -19,20 +19,20 @@ import (
 var OpenAPI []byte
 
 const (
-	// maxWaiters bounds the callers who wait at the same time, so that there are
-	// connections for others; who comes later is answered at once.
+	// maxWaiters bounds the callers that wait concurrently, so that connections remain for
+	// others; further callers get an immediate response.
 	maxWaiters = 8
-	// latest is the value of revision for whatever is the newest.
+	// latest is the value of revision for the newest one at any time.
 	latest = "latest"
 )
 
-// v1 has the paths of our own, described in openapi.yaml.
+// v1 handles the paths of our own API, described in openapi.yaml.
 type v1 struct {
 	responder
 	backend  Backend
 	clock    clock.Clock
 	stopping <-chan struct{}
-	// waiters has one token for each caller who waits for news.
+	// waiters has one token for each waiting caller.
 	waiters chan struct{}
 }
 
@@ -48,7 +48,7 @@ func (v v1) operations(w http.ResponseWriter, r *http.Request) {
 	v.writeJSON(w, r, http.StatusOK, v.backend.Operations())
 }
 
-// order begins the upgrade of a component, or of all that is outdated.
+// order starts the upgrade of a component, or of everything outdated.
 func (v v1) order(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Revision string `json:"revision"`
@@ -74,7 +74,7 @@ func (v v1) order(w http.ResponseWriter, r *http.Request) {
 	v.writeJSON(w, r, http.StatusAccepted, operation)
 }
 
-// operation answers at once, or with ?wait when there is news or the time is over.
+// operation responds at once, or with ?wait on a change or when the time is up.
 func (v v1) operation(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("wait"); text != "" && waitOf(r) == 0 {
 		v.refuse(w, r, request.Refuse(request.ReasonMalformed, "wait %.80q is not a duration from 1ms to %s, such as 30s.", text, maxWait))
@@ -89,8 +89,8 @@ func (v v1) operation(w http.ResponseWriter, r *http.Request) {
 	v.writeJSON(w, r, http.StatusOK, v.awaited(w, r, first, changed))
 }
 
-// awaited returns an operation when it is another than first, when it has ended, or when
-// the time to wait is over.
+// awaited returns the operation once it differs from first, or first if it has ended, the
+// time is up, the server stops, or too many callers wait.
 func (v v1) awaited(w http.ResponseWriter, r *http.Request, first answer.Operation, changed <-chan struct{}) answer.Operation {
 	wait := waitOf(r)
 	if wait == 0 || first.State.Final() {
@@ -102,7 +102,7 @@ func (v v1) awaited(w http.ResponseWriter, r *http.Request, first answer.Operati
 	default:
 		return first
 	}
-	// Without a connection there is no deadline either.
+	// Without a connection there is no deadline to set.
 	_ = http.NewResponseController(w).SetWriteDeadline(v.clock.Now().Add(wait + guard.WriteTimeout))
 	timer := v.clock.NewTimer(wait)
 	defer timer.Stop()
@@ -118,7 +118,7 @@ func (v v1) awaited(w http.ResponseWriter, r *http.Request, first answer.Operati
 		}
 		next, again, err := v.backend.Operation(first.ID)
 		if err != nil {
-			return first // it is forgotten, and has ended then
+			return first // no longer kept, so it has ended
 		}
 		if !reflect.DeepEqual(first, next) {
 			return next
@@ -156,7 +156,7 @@ func (v v1) answerHold(w http.ResponseWriter, r *http.Request) func(answer.Hold,
 	}
 }
 
-// rollback withdraws what has not started; what has, it refuses.
+// rollback withdraws the requests that have not started, and refuses if all have.
 func (v v1) rollback(w http.ResponseWriter, r *http.Request) {
 	if refusal := decodeBody(r, &struct{}{}); refusal != nil {
 		v.refuse(w, r, refusal)

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Address parses the address that TCP binds to, "ip:port" or "localhost:port".
-// Anything but loopback is an error unless secured: the caller shows a token, over
-// TLS.
+// Address parses the address to listen on over TCP, "ip:port" or "localhost:port". An
+// address other than loopback is an error unless secured, that is, unless the endpoint
+// requires a token and uses TLS.
 func Address(address string, secured bool) (netip.AddrPort, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -29,10 +29,10 @@ func Address(address string, secured bool) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(number)), nil
 }
 
-// Hosts tells which Host headers mean an endpoint at a bound address: localhost and
-// loopback addresses, the address itself, every address when it is bound to all,
-// and names. A name that is not listed is how a page reaches an address that its
-// browser would not let it reach.
+// Hosts returns a function that reports whether a Host header names an endpoint bound to
+// the given address: localhost, any loopback address, the bound address (any IP address if
+// it is unspecified), or one of names. Other names are rejected because DNS rebinding uses
+// them to let a web page reach a local address.
 func Hosts(bound netip.Addr, names ...string) func(host string) bool {
 	return func(header string) bool {
 		host := header
@@ -52,7 +52,7 @@ func Hosts(bound netip.Addr, names ...string) func(host string) bool {
 	}
 }
 
-// trimBrackets takes the brackets off an IPv6 address without a port.
+// trimBrackets removes the brackets of an IPv6 address without a port.
 func trimBrackets(host string) string {
 	if n := len(host); n > 2 && host[0] == '[' && host[n-1] == ']' {
 		return host[1 : n-1]

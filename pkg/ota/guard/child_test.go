@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/test/need"
 )
 
-// askAs has the test program ask at a socket, as a process of another user.
+// askAs makes the test program send a request to a socket as another user.
 const askAs = "GUARD_TEST_ASK"
 
 func TestMain(m *testing.M) {
@@ -25,17 +25,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestAProcessOfAnotherUserIsKeptOff: what the kernel says of a whole process, which
-// gave its rights away before it began.
+// TestAProcessOfAnotherUserIsKeptOff uses a whole process that dropped its privileges
+// before it started, not only a thread.
 func TestAProcessOfAnotherUserIsKeptOff(t *testing.T) {
 	if os.Geteuid() != 0 {
 		need.Skip(t, "that processes of other users are kept off the socket needs root")
 	}
 	path := openSocket(t, strangeGroup)
-	if err := os.Chmod(path, 0o666); err != nil { // the mode of the file alone is not to matter
+	if err := os.Chmod(path, 0o666); err != nil { // the file mode alone must not decide
 		t.Fatal(err)
 	}
-	program := filepath.Join(socketDirectory(t), "ask") // the test program is where only root gets to
+	program := filepath.Join(socketDirectory(t), "ask") // the test program lies where only root can read it
 	data, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)

@@ -14,23 +14,23 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// MaxConnections bounds the connections of one door.
+// MaxConnections bounds the open connections of one Door.
 const MaxConnections = 32
 
-// grace is the time that a connection has to show that it may call, while others
-// wait for its place.
+// grace is how long a connection may take to send an authorized request before another one
+// may take its place.
 const grace = 100 * time.Millisecond
 
-// bounded is a listener with at most MaxConnections open connections. One more waits
-// until there is room, and closes the oldest that has had its grace and is neither
-// served nor waits for us to read what it sent.
+// bounded is a listener with at most MaxConnections open connections. When it is full, a
+// new connection waits for room; it evicts the oldest connection past its grace that is not
+// being served and has no unread input.
 type bounded struct {
 	net.Listener
 	clock clock.Clock
 	// closed is closed with the listener.
 	closed chan struct{}
 	once   sync.Once
-	// left gets a token when a connection was closed.
+	// left gets a token when a connection is closed.
 	left chan struct{}
 
 	mu   sync.Mutex
@@ -41,16 +41,16 @@ func newBounded(l net.Listener, c clock.Clock) *bounded {
 	return &bounded{Listener: l, clock: c, closed: make(chan struct{}), left: make(chan struct{}, 1)}
 }
 
-// connection is one of a bounded listener.
+// connection is a connection accepted by a bounded listener.
 type connection struct {
 	net.Conn
 	owner *bounded
 	since time.Time
-	// served: a caller who may call is being answered on it. Guarded by owner.mu.
+	// served is true while an authorized request is being answered. Guarded by owner.mu.
 	served bool
 }
 
-// Accept returns the next connection, when there is room for it.
+// Accept returns the next connection once there is room for it.
 func (b *bounded) Accept() (net.Conn, error) {
 	raw, err := b.Listener.Accept()
 	if err != nil {
@@ -79,7 +79,7 @@ func (b *bounded) Close() error {
 	return b.Listener.Close()
 }
 
-// admit takes a connection in; when there is no room, it says when to try again.
+// admit adds a connection, or returns how long to wait before trying again.
 func (b *bounded) admit(raw net.Conn) (c *connection, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +92,7 @@ func (b *bounded) admit(raw net.Conn) (c *connection, wait time.Duration) {
 		if left := b.open[oldest].since.Add(grace).Sub(now); left > 0 {
 			return nil, left
 		}
-		_ = b.open[oldest].Conn.Close() // its server finds out
+		_ = b.open[oldest].Conn.Close() // the server notices on its next read or write
 		b.open = slices.Delete(b.open, oldest, oldest+1)
 	}
 	c = &connection{Conn: raw, owner: b, since: now}
@@ -112,15 +112,14 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// serve notes that the connection is served from now on, until the function that it
-// returns is called.
+// serve marks the connection as served until end is called.
 func (c *connection) serve() (end func()) {
 	c.setServed(true)
 	return func() { c.setServed(false) }
 }
 
-// setServed notes who is served. When that ends the connection has its grace again: its
-// caller may be about to use it once more.
+// setServed sets served. When a request ends, the connection gets a new grace, so that its
+// caller can send another one.
 func (c *connection) setServed(served bool) {
 	b := c.owner
 	b.mu.Lock()
@@ -132,8 +131,8 @@ func (c *connection) setServed(served bool) {
 	}
 }
 
-// unread reports whether a connection has brought something that was not read yet: then
-// we are slow, and not its caller.
+// unread reports whether a connection has received data that the server has not read yet:
+// the server is slow then, not the caller.
 func unread(c net.Conn) bool {
 	inner, ok := c.(syscall.Conn)
 	if !ok {
@@ -162,7 +161,7 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// connectionOf returns the connection of a request, nil when it has none.
+// connectionOf returns the connection of a request, or nil if it has none.
 func connectionOf(ctx context.Context) *connection {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
 	return c

@@ -9,7 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// admitted are connections that were let in while there was room, and their callers' ends.
+// admitted returns n connections admitted while there was room, and their callers' ends.
 func admitted(t *testing.T, b *bounded, n int) (ours, theirs []net.Conn) {
 	t.Helper()
 	for range n {
@@ -55,7 +55,7 @@ func TestWhoWaitsForUsToReadIsNotSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for !unread(ours[0].(*connection).Conn) {
-		time.Sleep(time.Millisecond) // until the kernel has it
+		time.Sleep(time.Millisecond) // until the kernel has delivered it
 	}
 	clock.Step(grace)
 	admitted(t, b, 1)

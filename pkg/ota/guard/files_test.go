@@ -75,13 +75,13 @@ func TestATokenFileThatIsNotSafeIsRefused(t *testing.T) {
 	}
 }
 
-// strangers: a user, and a group, that nobody else is.
+// A user and a group that nothing else uses.
 const (
 	strangeUser  = 65533
 	strangeGroup = 65532
 )
 
-// as runs f on a thread of another user; the thread ends with it.
+// as runs f on a thread of another user, which exits afterwards.
 func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -90,7 +90,7 @@ func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends
+		runtime.LockOSThread() // never unlocked, so that the thread exits
 		var first uintptr
 		if len(groups) > 0 {
 			first = addressOf(groups)
@@ -111,7 +111,7 @@ func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 	<-done
 }
 
-// ask opens a connection to a socket and sends a request over it.
+// ask sends a request over a new connection to a socket.
 func ask(path string) (status string, err error) {
 	c, err := net.Dial("unix", path)
 	if err != nil {
@@ -126,7 +126,7 @@ func ask(path string) (status string, err error) {
 	return strings.TrimPrefix(string(line), "HTTP/1.1 "), err
 }
 
-// socketDirectory is one that every user can get to.
+// socketDirectory returns a directory that every user can enter.
 func socketDirectory(t *testing.T) string {
 	t.Helper()
 	directory, err := os.MkdirTemp("", "gcu-socket-")
@@ -161,7 +161,7 @@ func TestTheSocketIsForRoot(t *testing.T) {
 			t.Errorf("another user got through, and was answered with %q", status)
 		}
 	})
-	// Somebody opens the file to all: the kernel still says who calls.
+	// With a mode open to all, the kernel's credentials still decide.
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestTheSocketOfADeadAgentIsReplaced(t *testing.T) {
 	if _, err := ListenSocket(path, NoGroup); err == nil || !strings.Contains(err.Error(), "another process listens") {
 		t.Errorf("a second agent: %v", err)
 	}
-	_ = dead.(*socket).Listener.Close() // as a kill: the file stays
+	_ = dead.(*socket).Listener.Close() // like a kill: the file stays
 	next, err := ListenSocket(path, NoGroup)
 	if err != nil {
 		t.Fatal(err)

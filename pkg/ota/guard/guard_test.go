@@ -116,7 +116,7 @@ func serveDoor(t *testing.T, c clock.Clock, d Door, handler http.HandlerFunc) {
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 
-// get sends one request and returns the status, and what the answer says.
+// get sends one request and returns the status and the body.
 func get(t *testing.T, address, method, path string, change func(*http.Request)) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil)
@@ -200,7 +200,7 @@ func TestAThousandSlowConnectionsKeepNobodyOut(t *testing.T) {
 	if status, says := get(t, address, "GET", "/", token); status != http.StatusOK {
 		t.Errorf("who may call is answered with %d %q", status, says)
 	}
-	// All but the last few were closed when others took their places.
+	// All but the last few were evicted.
 	for i, c := range slow[:1000-MaxConnections] {
 		if _, err := io.Copy(io.Discard, c); err != nil && !strings.Contains(err.Error(), "reset") {
 			t.Fatalf("connection %d: %v", i, err)
@@ -233,7 +233,7 @@ func TestConnectionsThatAreServedAreLeftAlone(t *testing.T) {
 		status, _ := get(t, address, "GET", "/", token) // waits for room
 		answers <- status
 	}()
-	for range 3 { // it is looked at again, after everybody's grace
+	for range 3 { // retried after everyone's grace
 		untilSomebodyWaits(t, times)
 		times.Step(grace)
 	}
@@ -254,7 +254,7 @@ func TestConnectionsThatAreServedAreLeftAlone(t *testing.T) {
 	}
 }
 
-// untilSomebodyWaits returns when a connection waits for room.
+// untilSomebodyWaits returns once a connection waits for room.
 func untilSomebodyWaits(t *testing.T, times *clocktesting.FakeClock) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return times.HasWaiters(), nil })
@@ -280,7 +280,7 @@ func TestALongHeaderIsRefused(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	// The certificate of httptest, which is for example.com and 127.0.0.1.
+	// The certificate of httptest is for example.com and 127.0.0.1.
 	certified := httptest.NewTLSServer(http.NotFoundHandler())
 	defer certified.Close()
 	address := serve(t, Door{Caller: Bearer(testToken), TLS: &tls.Config{Certificates: certified.TLS.Certificates, MinVersion: tls.VersionTLS12}}, hello)

@@ -18,56 +18,56 @@ import (
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
-	// WriteTimeout is the time that an answer has from the end of its header on. A
-	// handler that waits longer sets a deadline of its own.
+	// WriteTimeout is the time to write a response, measured from the end of the request's
+	// header. A handler that waits longer sets its own deadline.
 	WriteTimeout   = 30 * time.Second
 	idleTimeout    = 60 * time.Second
 	maxHeaderBytes = 16 << 10
 )
 
-// Caller says why who sends a request may not call, nil when it may.
+// Caller returns why the sender of a request may not call, or nil if it may.
 type Caller func(r *http.Request) *Denial
 
-// Anybody lets everybody in.
+// Anybody admits every request.
 func Anybody(*http.Request) *Denial { return nil }
 
-// Denial is why a request does not get to the handler.
+// Denial is why a request is rejected before it reaches the handler.
 type Denial struct {
-	// Status of HTTP.
+	// Status is the HTTP status.
 	Status int
-	// Reason in one word.
+	// Reason is one word.
 	Reason string
-	// Message says what the caller can do.
+	// Message states what the caller can do.
 	Message string
 }
 
-// Door is one way to the endpoint.
+// Door is one way to reach the endpoint.
 type Door struct {
 	Listener net.Listener
-	// TLS of the connections; nil: none.
+	// TLS is the TLS configuration, nil for plain connections.
 	TLS *tls.Config
-	// Caller says who may call.
+	// Caller authenticates requests.
 	Caller Caller
-	// Hosts tells which Host headers mean this endpoint; nil: all.
+	// Hosts reports whether a Host header names this endpoint; nil accepts all.
 	Hosts func(host string) bool
 }
 
 // Options of Serve. All fields are required.
 type Options struct {
 	Doors []Door
-	// Handler answers who may call.
+	// Handler serves requests that were admitted.
 	Handler http.Handler
-	// Deny writes the answer to a request that does not get to the handler.
+	// Deny writes the response to a rejected request.
 	Deny func(w http.ResponseWriter, r *http.Request, d *Denial)
-	// DrainTimeout is the time that requests have to finish.
+	// DrainTimeout is how long requests in progress may take to finish after ctx is done.
 	DrainTimeout time.Duration
 	Clock        clock.Clock
 	Log          logr.Logger
 }
 
-// Serve answers requests at all doors until ctx is done, lets those that are under
-// way finish, and closes the listeners. It returns nil after such an end and an
-// error when one door could not be served.
+// Serve serves all doors until ctx is done, lets requests in progress finish, and closes
+// the listeners. It returns nil after such a shutdown, and an error if a door could not be
+// served or drained.
 func Serve(ctx context.Context, o Options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -83,10 +83,9 @@ func Serve(ctx context.Context, o Options) error {
 	return errors.Join(failed...)
 }
 
-// serve serves one door.
 func (o Options) serve(ctx context.Context, d Door) error {
 	var protocols http.Protocols
-	protocols.SetHTTP1(true) // one request a connection at a time
+	protocols.SetHTTP1(true) // HTTP/1 only: one request at a time per connection
 	server := &http.Server{
 		Handler:           o.check(d),
 		ConnContext:       withConnection,
@@ -122,7 +121,7 @@ func (o Options) serve(ctx context.Context, d Door) error {
 	return nil
 }
 
-// check lets to the handler what may pass the door.
+// check passes requests that the door admits to the handler.
 func (o Options) check(d Door) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +142,7 @@ func (o Options) check(d Door) http.Handler {
 	})
 }
 
-// deny says why a request may not pass the door, nil when it may.
+// deny returns why a request is rejected at the door, or nil if it is admitted.
 func (d Door) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial {
 	if d.Hosts != nil && !d.Hosts(r.Host) {
 		return &Denial{Status: http.StatusMisdirectedRequest, Reason: "MisdirectedRequest",
@@ -159,7 +158,7 @@ func (d Door) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial 
 	return d.Caller(r)
 }
 
-// open reports whether everybody may send a request.
+// open reports whether a request needs no authentication.
 func open(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == "/healthz"
 }

@@ -12,12 +12,12 @@ import (
 	"unsafe"
 )
 
-// NoGroup says that a socket is for root alone.
+// NoGroup restricts a socket to root.
 const NoGroup = -1
 
-// ListenSocket listens on a unix socket that root, and the members of a group, may
-// use. What a process that was killed left at the path is replaced. The directory is
-// made when it does not exist. It returns an error when another process listens there.
+// ListenSocket listens on a unix socket for root and the members of a group. It replaces a
+// socket file that a killed process left at the path, and creates the directory if needed.
+// It returns an error if another process listens there.
 func ListenSocket(path string, group int) (net.Listener, error) {
 	if other, err := net.Dial("unix", path); err == nil {
 		_ = other.Close()
@@ -27,7 +27,7 @@ func ListenSocket(path string, group int) (net.Listener, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, err
 	}
-	// It is made where nobody else gets to, and moved when its mode is right.
+	// Create the socket in a private directory, and move it once its mode is set.
 	private, err := os.MkdirTemp(directory, ".")
 	if err != nil {
 		return nil, err
@@ -62,7 +62,8 @@ func restrict(path string, group int) error {
 	return os.Chmod(path, 0o660)
 }
 
-// socket takes its file away when it is closed, unless that is another one by then.
+// socket removes its file when closed, unless another process has replaced the file by
+// then.
 type socket struct {
 	net.Listener
 	path string
@@ -72,16 +73,16 @@ type socket struct {
 // Close closes the listener and removes its file.
 func (s *socket) Close() error {
 	if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.info) {
-		_ = os.Remove(s.path) // the next agent replaces it
+		_ = os.Remove(s.path) // if this fails, the next agent replaces it
 	}
 	return s.Listener.Close()
 }
 
-// Addr is the path of the socket.
+// Addr returns the path of the socket.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
-// Peer lets in root, and the members of a group, by what the kernel says of the
-// process at the other end.
+// Peer admits root and the members of a group, identified by the kernel's credentials of
+// the peer process.
 func Peer(group int) Caller {
 	return func(r *http.Request) *Denial {
 		uid, groups, err := peerOf(connectionOf(r.Context()))
@@ -96,7 +97,7 @@ func Peer(group int) Caller {
 	}
 }
 
-// peerOf returns user and groups of the process that opened a connection.
+// peerOf returns the user and the groups of the process that opened a connection.
 func peerOf(c *connection) (uid uint32, groups []uint32, err error) {
 	if c == nil {
 		return 0, nil, errors.New("there is no connection")
@@ -124,7 +125,7 @@ func peerOf(c *connection) (uid uint32, groups []uint32, err error) {
 }
 
 const (
-	soPeerGroups = 59    // SO_PEERGROUPS, since Linux 4.13; package syscall does not know it
+	soPeerGroups = 59    // SO_PEERGROUPS, since Linux 4.13; missing in package syscall
 	maxGroups    = 65536 // NGROUPS_MAX
 )
 
@@ -136,7 +137,7 @@ func peerGroups(fd uintptr) ([]uint32, error) {
 		_, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, soPeerGroups,
 			uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0)
 		switch {
-		case errno == syscall.ENOPROTOOPT: // an older kernel: the first group has to do
+		case errno == syscall.ENOPROTOOPT: // older kernel: only the primary group is known
 			return nil, nil
 		case errno == syscall.ERANGE && size/4 <= maxGroups:
 			groups = make([]uint32, size/4)

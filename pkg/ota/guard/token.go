@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// tokenBytes of a token that is made.
+	// tokenBytes is the length of a generated token.
 	tokenBytes = 32
-	// minTokenLength of one that somebody else has put there.
+	// minTokenLength is the least length of a token that was put there by other means.
 	minTokenLength = 32
-	// maxTokenFile is above any token.
+	// maxTokenFile is more than any token needs.
 	maxTokenFile = 4096
 )
 
-// Token returns the token in a file, which is made, with a new token, when there is
-// none. A file that others than its owner can read, that belongs to another user than
-// this process, or that holds less than 32 characters is an error.
+// Token returns the token in a file, which it creates with a new token if it does not
+// exist. A file that is readable by group or others, is owned by another user than this
+// process, or holds fewer than 32 characters is an error.
 func Token(path string) (string, error) {
 	token, err := readToken(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,8 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// makeToken puts a complete file into its place, or none. Who comes first wins.
+// makeToken creates the file atomically. It returns fs.ErrExist if another process was
+// first.
 func makeToken(path string) (err error) {
 	secret := make([]byte, tokenBytes)
 	_, _ = rand.Read(secret) // never fails
@@ -84,7 +85,7 @@ func makeToken(path string) (err error) {
 	return os.Link(file.Name(), path)
 }
 
-// Bearer lets in who shows the token (RFC 6750).
+// Bearer admits requests with the token in the Authorization header (RFC 6750).
 func Bearer(token string) Caller {
 	want := sha256.Sum256([]byte(token))
 	return func(r *http.Request) *Denial {

@@ -8,10 +8,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Begin returns the operation of an order, or the one that an order with the same key
-// began: known. operations are those of this node, hold is nil when it is not held, and
-// node is what was seen of it. An order for the latest needs no pod while the API server
-// is away.
+// Begin returns a new operation for an order, or, with known, the one that an order with
+// the same key started. operations are those of this node, hold is nil if the node is not
+// held, and node is its last known state. With offline, an order for the latest needs no
+// pod.
 func Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, order Order, key string, offline bool, now time.Time) (o Operation, known bool, refusal *Refusal) {
 	sequence := nextOperation(operations)
 	id := OperationID(node.Name, key, sequence, now)
@@ -36,8 +36,8 @@ func Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, order Orde
 	return Operation{Sequence: sequence, ID: id, Order: order, Accepted: Seconds(now), Queued: true, Parts: parts}, false, nil
 }
 
-// choose returns the parts of an operation, or why there is none to begin. For all
-// there may be no part: nothing is outdated.
+// choose returns the parts of an operation, or why it cannot start. For an order without a
+// component there may be no parts: nothing is outdated.
 func (n *Node) choose(order Order) ([]Part, *Refusal) {
 	var parts []Part
 	found := false
@@ -52,7 +52,7 @@ func (n *Node) choose(order Order) ([]Part, *Refusal) {
 				ds.Ref.Namespace, ds.Ref.Name, ds.Strategy)
 		}
 		switch {
-		case order.Component == "" && refusal != nil: // not among what is outdated
+		case order.Component == "" && refusal != nil: // up to date, or not upgraded by requests
 			continue
 		case order.Component != "" && found:
 			return nil, Refuse(ReasonAmbiguous, "More than one DaemonSet on this node is called %s: name one by its own name, GET /v1/status lists them.", order.Component)

@@ -10,8 +10,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Decide returns the request for the upgrade of a pod, without an id and a time, if the
-// person at nodeName may ask for it: the pod runs there, stays, is owned by a DaemonSet,
+// Decide returns the request for the upgrade of a pod, without id and time, if it may be
+// requested on nodeName: the pod runs there, is not terminating, is owned by a DaemonSet,
 // and its condition PodNeedUpgrade is True (contract statement 100).
 func Decide(pod *corev1.Pod, nodeName string) (topsv1.UpgradeRequest, *Refusal) {
 	if pod.Spec.NodeName != nodeName {
@@ -57,8 +57,7 @@ func wantedRevision(pod *corev1.Pod) (string, *Refusal) {
 	return revision, nil
 }
 
-// Newest returns the hash of the newest revision that PodNeedUpgrade of a pod names, ""
-// when it names none.
+// Newest returns the hash of the newest revision that a pod's PodNeedUpgrade names, or "".
 func Newest(pod *corev1.Pod) string {
 	if condition := daemonset.NeedUpgrade(pod); condition != nil {
 		if hash, found := strings.CutPrefix(condition.Message, topsv1.PodNeedUpgradeMessagePrefix); found {
@@ -68,8 +67,8 @@ func Newest(pod *corev1.Pod) string {
 	return ""
 }
 
-// ValidateNames refuses what cannot be a namespace or a pod, before anything
-// is asked of the API server.
+// ValidateNames refuses names that cannot be a namespace or a pod, before any call to the
+// API server.
 func ValidateNames(namespace, pod string) *Refusal {
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 		return Refuse(ReasonMalformed, "Malformed namespace %.80q: %s.", namespace, problems[0])

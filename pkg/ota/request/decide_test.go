@@ -12,7 +12,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// outdatedPod is a pod that may be asked for on node-a.
+// outdatedPod returns a pod of node-a whose upgrade may be requested.
 func outdatedPod() *corev1.Pod {
 	controller := true
 	return &corev1.Pod{

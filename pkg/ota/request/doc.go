@@ -1,41 +1,40 @@
-// Package request decides about the requests and operations of one node. It is pure: what
-// was seen and what was journaled in, what is to be journaled and shown out.
+// Package request decides about the requests and operations of one node. It is pure: the
+// input is what was observed and journaled, the output what to journal and show.
 //
 // # Life of a request
 //
-//	(POST) --> open --> Done    a new POST for the same pod and revision asks again,
-//	                \-> Failed  with the next attempt in its id
+//	(POST) --> open --> Done    a new POST for the same pod and revision is another
+//	                \-> Failed  request, with the next attempt in its id
 //
-// The id comes from the pod's UID and the revision, so repeated and parallel
-// POSTs are one request. Finished requests are kept for people to read, up to
-// 20 requests in all; open ones are never dropped, and at most 64 may be open.
-// A request seen finished whose task has disappeared is dropped, never asked
-// again. An agent that lost its journal takes over what status.requests says.
+// The id is derived from the pod's UID and the revision, so repeated and parallel POSTs are
+// one request. Finished requests are kept for people to read, up to 20 requests in all;
+// open ones are never dropped, and at most 64 may be open. A finished request whose task
+// has disappeared is dropped, and never repeated. An agent that lost its journal restores
+// it from status.requests.
 //
 // # Operations
 //
-// An operation of /v1 is a set of such requests with one id. One that is accepted is in
-// the journal first, and then told to the operator: at once, or when the API server can
-// be used again.
+// An operation of /v1 is a set of such requests with one id. Once accepted it is journaled, and
+// then sent to the operator: at once, or when the API server is available again.
 //
 //	(POST) --> Queued --> Waiting --> Running --> Done, Failed
-//	              |         \-> Withdrawn: taken back, and the operator says in time
-//	              \--> Dropped: its pod or its newest revision is another one by now,
-//	                   unless it asked for the latest; or the node was held
+//	              |         \-> Withdrawn: confirmed by the operator
+//	              \--> Dropped: its pod was replaced or another revision is the newest,
+//	                   unless it ordered the latest; or the node was held
 //
-// There is one at a time. Its state is computed from status.tasks, its task and progress
-// from status.operation; only what is final is kept. What the operator shows of it stays
-// asked for, so an agent may be killed between any two of these writes.
+// A node has one operation at a time. Its state is computed from status.tasks, its task and
+// progress from status.operation; only final states are journaled. Requests that the
+// NodeUpgrade shows are kept, so an agent may be killed between any two of these writes.
 //
 // # Files
 //
-//	decide.go        may the upgrade of this pod be requested
-//	requests.go      which requests are kept, and shown
+//	decide.go        whether the upgrade of a pod may be requested
+//	requests.go      which requests are kept and shown
 //	order.go, begin.go   which pods an order upgrades
-//	operations.go    how an operation stands
-//	requestparts.go  makes the requests of an operation, of what still holds
+//	operations.go    the state of an operation
+//	requestparts.go  makes the requests for the parts of an operation that still apply
 //	withdraw.go      what can be withdrawn
-//	pulls.go         how pulls of images stand
-//	node.go          what was seen of the node
-//	refusal.go       what a refused caller is told
+//	pulls.go         the state of pulls of images
+//	node.go          the observed state of the node
+//	refusal.go       the errors for refused callers
 package request

@@ -15,7 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Node is what was seen of this node: its pods, and the DaemonSets that own them.
+// Node is the observed state of this node: its pods, and the DaemonSets that own them.
 type Node struct {
 	Name       string         `json:"-"`
 	Time       metav1.Time    `json:"time"`
@@ -23,19 +23,19 @@ type Node struct {
 	DaemonSets []DaemonSet    `json:"daemonSets"`
 }
 
-// DaemonSet is what is known of a DaemonSet.
+// DaemonSet is what the agent keeps of a DaemonSet.
 type DaemonSet struct {
 	Ref topsv1.NamespacedRef `json:"ref"`
 	// Component is its key in the spec of a GcuResource, else its name.
 	Component string `json:"component"`
-	// Ours: the operator deploys or upgrades it.
+	// Ours is true if the operator deploys or upgrades it.
 	Ours     bool               `json:"ours"`
 	Strategy daemonset.Strategy `json:"strategy"`
-	// Target is its newest revision, as PodNeedUpgrade names it; nil when not known.
+	// Target is its newest revision, as PodNeedUpgrade names it; nil if unknown.
 	Target *Template `json:"target,omitempty"`
 }
 
-// Template is what a pod of a revision is made of.
+// Template describes the pods of a revision.
 type Template struct {
 	Revision    string   `json:"revision"`
 	Images      []string `json:"images,omitempty"`
@@ -79,7 +79,7 @@ func TemplateOf(spec *corev1.PodSpec, hash string) *Template {
 	return t
 }
 
-// versionOf returns the tag, or the digest, of an image.
+// versionOf returns the tag of an image, or its digest.
 func versionOf(image string) string {
 	reference, err := imagename.ParseReference(image)
 	if err != nil {
@@ -88,13 +88,14 @@ func versionOf(image string) string {
 	return reference.Identifier()
 }
 
-// Placed is a pod of a DaemonSet of ours on this node.
+// Placed is a pod on this node with its DaemonSet.
 type Placed struct {
 	Pod       *corev1.Pod
 	DaemonSet *DaemonSet
 }
 
-// Placed returns the pods of ours, sorted by component, namespace and name.
+// Placed returns the pods of DaemonSets that are ours or whose pods have PodNeedUpgrade,
+// sorted by component, namespace and name.
 func (n *Node) Placed() []Placed {
 	var list []Placed
 	for i := range n.Pods.Items {
@@ -114,7 +115,7 @@ func (n *Node) Placed() []Placed {
 	return list
 }
 
-// Shows reports whether a DaemonSet was seen with a newest revision, "" for none.
+// Shows reports whether this is the newest known revision of a DaemonSet, "" for none.
 func (d *DaemonSet) Shows(hash string) bool {
 	switch {
 	case d == nil:

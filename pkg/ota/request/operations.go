@@ -16,40 +16,39 @@ import (
 // KeptOperations is how many operations are kept, for people and for repeated keys.
 const KeptOperations = 20
 
-// State is how an operation, or a part of it, stands.
+// State is the state of an operation or of a part of it.
 type State string
 
 // States of an operation. Done, Failed, Dropped and Withdrawn are final.
 const (
-	// Queued: kept on this node until the API server can be used.
+	// Queued: kept on this node until the API server is available.
 	Queued State = "Queued"
-	// Waiting: the operator knows of it, and says in the message what it waits for.
+	// Waiting: the operator knows of it; the message says what it waits for.
 	Waiting State = "Waiting"
 	Running State = "Running"
 	Done    State = "Done"
 	Failed  State = "Failed"
-	// Dropped: given up before anything was done; the message says why.
+	// Dropped: ended before anything was done; the message says why.
 	Dropped State = "Dropped"
-	// Withdrawn: taken back by the person at the node before it was started.
+	// Withdrawn: canceled on the node before it started.
 	Withdrawn State = "Withdrawn"
 )
 
-// Final reports whether an operation in this state changes no more.
+// Final reports whether a state is final.
 func (s State) Final() bool {
 	return s == Done || s == Failed || s == Dropped || s == Withdrawn
 }
 
-// Operation is one operation in the journal: what was asked for at once, and what became
-// of it.
+// Operation is an operation in the journal: its order and its outcome.
 type Operation struct {
-	// Sequence orders the operations of this node: unique and rising.
+	// Sequence orders the operations of this node: unique and increasing.
 	Sequence uint64      `json:"sequence"`
 	ID       string      `json:"id"`
 	Order    Order       `json:"wish"`
 	Accepted metav1.Time `json:"accepted"`
-	// Queued: the operator was not told yet.
+	// Queued: not sent to the operator yet.
 	Queued bool `json:"queued,omitempty"`
-	// Withdrawn: what of it has not started is taken back.
+	// Withdrawn: the parts that had not started are canceled.
 	Withdrawn bool   `json:"withdrawn,omitempty"`
 	Parts     []Part `json:"parts,omitempty"`
 	// End is when it ended; nil before.
@@ -62,7 +61,7 @@ type Part struct {
 	DaemonSet topsv1.NamespacedRef `json:"daemonSet"`
 	Pod       topsv1.NamespacedRef `json:"pod"`
 	Revision  string               `json:"revision"`
-	// Request that asks for it; "" before it is made.
+	// Request is the id of its request; "" before there is one.
 	Request string `json:"request,omitempty"`
 	State   State  `json:"state"`
 	Reason  string `json:"reason,omitempty"`
@@ -72,8 +71,8 @@ type Part struct {
 // OperationIDPattern is the shape of the ids of operations.
 var OperationIDPattern = regexp.MustCompile(`^op-[0-9a-f]{16}$`)
 
-// OperationID derives an id: from an idempotency key, so that a repeated one is the
-// same operation even if the journal is lost; else from what no other one has.
+// OperationID derives an id from the idempotency key, so that a repeated order is the same
+// operation even if the journal is lost; without a key, the id is unique.
 func OperationID(nodeName, key string, sequence uint64, now time.Time) string {
 	seed := "key\n" + nodeName + "\n" + key
 	if key == "" {
@@ -83,8 +82,8 @@ func OperationID(nodeName, key string, sequence uint64, now time.Time) string {
 	return "op-" + hex.EncodeToString(sum[:8])
 }
 
-// Follow brings the parts of an operation up to date with the tasks that answer their
-// requests, and ends it when all are final. The input is not changed.
+// Follow updates the parts of an operation from the tasks that answer their requests, and
+// ends it when all are final. The input is not changed.
 func (o Operation) Follow(tasks []topsv1.UpgradeTask, now metav1.Time) Operation {
 	if o.Queued || o.End != nil {
 		return o
@@ -113,8 +112,8 @@ func (p *Part) follow(tasks []topsv1.UpgradeTask) {
 	p.State, p.Reason, p.Message = State(tasks[i].State), tasks[i].Reason, tasks[i].Message
 }
 
-// State of an operation follows from its parts: the worst end, or the furthest of
-// what has not ended.
+// State derives the state of an operation from its parts: the most advanced state of
+// unfinished parts, else the worst outcome.
 func (o Operation) State() State {
 	if o.Queued {
 		return Queued
@@ -132,7 +131,7 @@ func (o Operation) State() State {
 	return Done
 }
 
-// FollowAll returns those operations of which tasks have ended something, as they are then.
+// FollowAll returns the updated operations of which tasks have ended at least one part.
 func FollowAll(operations []Operation, tasks []topsv1.UpgradeTask, now metav1.Time) []Operation {
 	var changed []Operation
 	for _, o := range operations {
@@ -160,8 +159,7 @@ func Unfinished(operations []Operation) int {
 	return slices.IndexFunc(operations, func(o Operation) bool { return o.End == nil })
 }
 
-// Superseded returns the ids of the oldest operations beyond those that are kept. One
-// that has not ended is never among them.
+// Superseded returns the ids of the oldest finished operations beyond KeptOperations.
 func Superseded(operations []Operation) []string {
 	var ids []string
 	for i := range operations {
@@ -172,8 +170,8 @@ func Superseded(operations []Operation) []string {
 	return ids
 }
 
-// AdoptOperations adds the operations that requests name and that are not in operations:
-// the journal was lost. The input is not changed.
+// AdoptOperations adds the operations that requests name and that are missing in
+// operations, because the journal was lost. The input is not changed.
 func AdoptOperations(operations []Operation, shown []topsv1.UpgradeRequest) []Operation {
 	adopted := slices.Clone(operations)
 	for _, request := range shown {
@@ -194,7 +192,7 @@ func AdoptOperations(operations []Operation, shown []topsv1.UpgradeRequest) []Op
 	return adopted
 }
 
-// partOf is what is known of a part from its request.
+// partOf returns the part that belongs to a request.
 func partOf(request topsv1.UpgradeRequest) Part {
 	return Part{
 		Component: request.DaemonSet.Name, DaemonSet: request.DaemonSet, Pod: request.Pod, Revision: request.Revision,

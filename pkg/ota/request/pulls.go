@@ -16,15 +16,16 @@ const (
 	maxPullMessage = 1024
 )
 
-// PullOf names the pull of the images of the revision that a request wants.
+// PullOf returns the pull of the images for a request's revision.
 func PullOf(wanted topsv1.UpgradeRequest, now metav1.Time) topsv1.ImagePull {
 	return topsv1.ImagePull{ID: PullID(wanted), DaemonSet: wanted.DaemonSet, Pod: wanted.Pod, Revision: wanted.Revision, Time: now}
 }
 
-// PullID derives the id of the pull of the images that a request wants.
+// PullID derives the id of the pull of the images for a request's revision.
 func PullID(wanted topsv1.UpgradeRequest) string { return "pull-" + requestID(wanted, 1) }
 
-// LastPulls adds newer pulls to a list, at its end, and keeps the last ones.
+// LastPulls appends newer pulls to a list, replacing those of the same id, and keeps the
+// last ones.
 func LastPulls(list, newer []topsv1.ImagePull) []topsv1.ImagePull {
 	list = slices.DeleteFunc(slices.Clone(list), func(p topsv1.ImagePull) bool { return HasPull(newer, p.ID) })
 	list = append(list, newer...)
@@ -36,8 +37,8 @@ func HasPull(list []topsv1.ImagePull, id string) bool {
 	return slices.ContainsFunc(list, func(p topsv1.ImagePull) bool { return p.ID == id })
 }
 
-// PullState returns a pull as it stands, nil when nothing is recorded of it: result is
-// what is recorded, and refused says why it was not begun, "" when it was.
+// PullState returns a pull with its current state, or nil if nothing is recorded of it.
+// result is its record, and refused is why it could not be started, or "".
 func PullState(pull topsv1.ImagePull, underWay bool, refused string, result *topsv1.HostTaskResult) *topsv1.ImagePull {
 	pull.Message = ""
 	switch {
@@ -60,7 +61,7 @@ func PullState(pull topsv1.ImagePull, underWay bool, refused string, result *top
 	return &pull
 }
 
-// cut shortens a text to at most so many bytes.
+// cut shortens a text to at most that many bytes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -68,8 +69,8 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
-// SetImageReady says on a pod how the pull of its newest images stands. No other condition
-// is touched.
+// SetImageReady sets the condition PodImageReady of a pod from the pull of its newest
+// images.
 func SetImageReady(pod *corev1.Pod, pull *topsv1.ImagePull) {
 	c := imageReady(pull)
 	if n := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == topsv1.PodImageReady }); n >= 0 {
@@ -79,8 +80,8 @@ func SetImageReady(pod *corev1.Pod, pull *topsv1.ImagePull) {
 	}
 }
 
-// imageReady words a pull. Why it failed is told here only: the message on the pod is
-// that of OpenYurt.
+// imageReady returns the condition for a pull. Only this copy states why a pull failed: the
+// message on the pod itself is that of OpenYurt.
 func imageReady(pull *topsv1.ImagePull) corev1.PodCondition {
 	c := corev1.PodCondition{
 		Type: topsv1.PodImageReady, Status: corev1.ConditionFalse, LastTransitionTime: pull.Time,

@@ -7,7 +7,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Reason is why a request was refused, in one word.
+// Reason is why a request was refused, one word.
 type Reason string
 
 // Reasons of a Refusal.
@@ -24,53 +24,53 @@ const (
 	ReasonNotDaemonSet Reason = "NotDaemonSet"
 	// ReasonNotNeeded: the condition PodNeedUpgrade is not True.
 	ReasonNotNeeded Reason = "NotNeeded"
-	// ReasonImageNotReady: the images of the newest revision are being pulled, or are not
-	// known.
+	// ReasonImageNotReady: the images of the newest revision are being pulled, or are
+	// unknown.
 	ReasonImageNotReady Reason = "ImageNotReady"
 	// ReasonTooMany: too many requests are open.
 	ReasonTooMany Reason = "TooMany"
 	// ReasonNotRecorded: the journal could not be written.
 	ReasonNotRecorded Reason = "NotRecorded"
-	// ReasonDisconnected: the API server could not be used.
+	// ReasonDisconnected: the API server was unavailable.
 	ReasonDisconnected Reason = "Disconnected"
-	// ReasonNodeHeld: the node is left alone until it is released.
+	// ReasonNodeHeld: the node is excluded from upgrades until it is released.
 	ReasonNodeHeld Reason = "NodeHeld"
 
 	// Reasons of the paths below /v1.
 
-	// ReasonComponentMissing: no component of this name is on this node.
+	// ReasonComponentMissing: this node has no component of this name.
 	ReasonComponentMissing Reason = "ComponentMissing"
-	// ReasonOperationMissing: there is no such operation, or none any more.
+	// ReasonOperationMissing: no such operation, or it is no longer kept.
 	ReasonOperationMissing Reason = "OperationMissing"
 	// ReasonAmbiguous: more than one component has this name.
 	ReasonAmbiguous Reason = "Ambiguous"
-	// ReasonNotOTA: nodes are not upgraded by requests.
+	// ReasonNotOTA: the DaemonSet's nodes are not upgraded by requests.
 	ReasonNotOTA Reason = "NotOTA"
 	// ReasonOperationRunning: another operation has not ended.
 	ReasonOperationRunning Reason = "OperationRunning"
-	// ReasonKeyReused: the idempotency key was used for something else.
+	// ReasonKeyReused: the idempotency key was used for another order.
 	ReasonKeyReused Reason = "KeyReused"
-	// ReasonFleetWide: only the whole fleet can go back.
+	// ReasonFleetWide: only the whole fleet can be rolled back.
 	ReasonFleetWide Reason = "FleetWide"
 	// ReasonNotJSON: the body is not of type application/json.
 	ReasonNotJSON Reason = "NotJSON"
-	// ReasonNoPath, ReasonMethod, ReasonTooLarge: as HTTP has them.
+	// ReasonNoPath, ReasonMethod and ReasonTooLarge are as in HTTP.
 	ReasonNoPath   Reason = "NotFound"
 	ReasonMethod   Reason = "MethodNotAllowed"
 	ReasonTooLarge Reason = "TooLarge"
 
-	// Reasons of parts of an operation, besides those.
+	// Further reasons of parts of an operation.
 	ReasonRevisionChanged Reason = "RevisionChanged"
 	ReasonPodReplaced     Reason = "PodReplaced"
 	ReasonWithdrawn       Reason = "Withdrawn"
 )
 
-// Refusal is the error of a request that was not accepted. Its message says
-// what the caller can do.
+// Refusal is the error for a request that was not accepted. Its message states what the
+// caller can do.
 type Refusal struct {
 	Reason  Reason
 	Message string
-	// Operation that is in the way, "" for none.
+	// Operation that is in the way, or "".
 	Operation string
 }
 
@@ -82,17 +82,17 @@ func Refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// PodMissing refuses because there is no such pod.
+// PodMissing refuses because the pod does not exist.
 func PodMissing(namespace, name string) *Refusal {
 	return Refuse(ReasonPodMissing, "Pod %s/%s does not exist: GET /pods lists the pods of this node.", namespace, name)
 }
 
-// NotRecorded refuses because the disk could not be written.
+// NotRecorded refuses because the journal could not be written.
 func NotRecorded(err error) *Refusal {
 	return Refuse(ReasonNotRecorded, "It could not be recorded on this node: %v. Nothing was done: make room or repair the disk, then repeat it.", err)
 }
 
-// NodeHeld refuses because the node is left alone.
+// NodeHeld refuses because the node is held.
 func NodeHeld(hold *topsv1.NodeHold) *Refusal {
 	why := ""
 	if hold.Message != "" {
@@ -102,13 +102,13 @@ func NodeHeld(hold *topsv1.NodeHold) *Refusal {
 		hold.Since.UTC().Format(time.RFC3339), why)
 }
 
-// Disconnected refuses because the API server could not be used. kept says what became
-// of what was asked for.
+// Disconnected refuses because the API server was unavailable. kept states whether the
+// request was kept.
 func Disconnected(err error, kept string) *Refusal {
 	return Refuse(ReasonDisconnected, "The API server cannot be used from this node: %v. %s", err, kept)
 }
 
-// What became of a request that is refused as disconnected.
+// Values of kept for Disconnected.
 const (
 	NotKept   = "Nothing was recorded: repeat it when the connection is back."
 	KeptSince = "The request was accepted before and is still kept: it will be shown to the operator when the connection is back."

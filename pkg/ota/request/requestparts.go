@@ -10,15 +10,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// drop gives a part up.
+// drop ends a part before anything was done.
 func (p *Part) drop(reason Reason, message string) {
 	p.State, p.Reason, p.Message = Dropped, string(reason), message
 }
 
-// RequestParts makes the requests of an operation that the operator was not told of: for
-// each part that still is as it was when it was accepted. status is that of the
-// NodeUpgrade: a request that it shows already stays. It returns the operation as it is
-// once the requests are shown, and all requests. The input is not changed.
+// RequestParts makes the requests of an operation that was not sent to the operator, for
+// each part that is unchanged since it was accepted. Requests that status, that of the
+// NodeUpgrade, already shows are kept. It returns the operation as it is once the requests
+// are shown, and all requests. The input is not changed.
 func (o Operation) RequestParts(node *Node, requests []Request, status *topsv1.NodeUpgradeStatus, now metav1.Time) (Operation, []Request) {
 	requests = slices.Clone(requests)
 	shown := func(p Part) string {
@@ -62,8 +62,8 @@ func (o Operation) RequestParts(node *Node, requests []Request, status *topsv1.N
 	return o.Follow(status.Tasks, now), requests
 }
 
-// chosen returns the operation with the parts that are to be requested: those it was
-// accepted with, or for the latest those there are now. Once one was requested, they stay.
+// chosen returns the operation with the parts to request: those it was accepted with, or
+// for the latest the current ones. Once a part has been requested, the parts stay.
 func (o Operation) chosen(node *Node, requested func(Part) bool) Operation {
 	o.Parts = slices.Clone(o.Parts)
 	if !o.Order.Latest || slices.ContainsFunc(o.Parts, requested) {
@@ -78,7 +78,7 @@ func (o Operation) chosen(node *Node, requested func(Part) bool) Operation {
 	return o
 }
 
-// decideAgain decides about a part once more, and drops it when it is not as it was.
+// decideAgain repeats the decision on a part, and drops it if it has changed.
 func (p *Part) decideAgain(node *Node) topsv1.UpgradeRequest {
 	all := node.Placed()
 	i := slices.IndexFunc(all, func(on Placed) bool { return on.DaemonSet.Ref.UID == p.DaemonSet.UID && on.Pod.Name == p.Pod.Name })
@@ -102,9 +102,9 @@ func isShown(status *topsv1.NodeUpgradeStatus, id string) bool {
 	return slices.ContainsFunc(status.Requests, func(r topsv1.UpgradeRequest) bool { return r.ID == id })
 }
 
-// Showable returns those requests that may be shown as they are: not those that were
-// recorded for an operation that the operator was not told of, which are decided once
-// more first.
+// Showable returns the requests that may be shown without another decision. The recorded
+// requests of a queued operation must be decided again before they are shown for the first
+// time.
 func Showable(requests []Request, operations []Operation, status *topsv1.NodeUpgradeStatus) []Request {
 	queued := ""
 	if i := Unfinished(operations); i >= 0 && operations[i].Queued {

@@ -15,31 +15,30 @@ import (
 )
 
 const (
-	// keptRequests is how many requests are kept while some of them are finished.
+	// keptRequests is how many requests are kept if some of them are finished.
 	keptRequests = 20
-	// maxOpenRequests is how many requests may be unfinished: the bound of status.requests.
+	// maxOpenRequests bounds the unfinished requests, as in status.requests.
 	maxOpenRequests = 64
 )
 
 // Request is one request in the journal.
 type Request struct {
-	// Sequence orders the requests of this node: unique and rising.
+	// Sequence orders the requests of this node: unique and increasing.
 	Sequence uint64 `json:"sequence"`
 	// UpgradeRequest as it is shown in status.requests.
 	topsv1.UpgradeRequest `json:"request"`
-	// Outcome is the final state of its task, "" as long as none was seen.
+	// Outcome is the final state of its task, or "".
 	Outcome topsv1.TaskState `json:"outcome,omitempty"`
 }
 
-// Open reports whether a request has not ended.
+// Open reports whether a request is unfinished.
 func (r Request) Open() bool { return !r.Outcome.Final() }
 
-// IDPattern is the shape of the ids of requests; ids of any other shape did not
-// come from an agent.
+// IDPattern is the shape of request ids; other ids did not come from an agent.
 var IDPattern = regexp.MustCompile(`^[0-9a-f]{16}(-[1-9][0-9]{0,8})?$`)
 
-// requestID derives the id of the n-th attempt (from 1) to bring a pod to a
-// revision, so that asking twice is asking once.
+// requestID derives the id of the n-th attempt (from 1) to bring a pod to a revision, so
+// that requests are idempotent.
 func requestID(wanted topsv1.UpgradeRequest, attempt int) string {
 	sum := sha256.Sum256([]byte(string(wanted.Pod.UID) + "\n" + wanted.Revision))
 	id := hex.EncodeToString(sum[:8])
@@ -49,9 +48,9 @@ func requestID(wanted topsv1.UpgradeRequest, attempt int) string {
 	return id
 }
 
-// Admit finds the open request that a wanted one repeats, or makes a new one: the first
-// attempt that is neither finished nor withdrawn. requests are settled with the same
-// tasks. found tells which of the two it is.
+// Admit returns the open request that a wanted one repeats (found), or a new one: the first
+// attempt that is neither finished nor withdrawn. requests must be settled with the same
+// tasks.
 func Admit(requests []Request, tasks []topsv1.UpgradeTask, wanted topsv1.UpgradeRequest, now metav1.Time) (r Request, found bool, refusal *Refusal) {
 	for attempt := 1; ; attempt++ {
 		wanted.ID = requestID(wanted, attempt)
@@ -69,9 +68,9 @@ func Admit(requests []Request, tasks []topsv1.UpgradeTask, wanted topsv1.Upgrade
 	return Request{Sequence: nextSequence(requests), UpgradeRequest: wanted}, false, nil
 }
 
-// Settle brings requests up to date with the tasks that answer them: an open
-// request takes over the final state of its task, a finished one whose task is
-// gone is dropped. The input is not changed.
+// Settle updates requests from the tasks that answer them: an open request takes the final
+// state of its task, and a finished one whose task is gone is dropped. The input is not
+// changed.
 func Settle(requests []Request, tasks []topsv1.UpgradeTask) []Request {
 	settled := make([]Request, 0, len(requests))
 	for _, r := range requests {
@@ -87,8 +86,8 @@ func Settle(requests []Request, tasks []topsv1.UpgradeTask) []Request {
 	return settled
 }
 
-// Adopt adds the requests that an agent of this node has shown before and that
-// are not in requests: the journal was lost. The input is not changed.
+// Adopt adds the requests that an agent of this node has shown and that are missing in
+// requests, because the journal was lost. The input is not changed.
 func Adopt(requests []Request, shown []topsv1.UpgradeRequest) []Request {
 	adopted := slices.Clone(requests)
 	for _, request := range shown {
@@ -114,8 +113,8 @@ func Trim(requests []Request) []Request {
 	return kept
 }
 
-// Changes compares two lists: what has to be written and which ids have to be
-// removed to get from one to the other, each in the order of its list.
+// Changes returns what must be written and which ids must be removed to get from one list
+// to the other, each in the order of its list.
 func Changes(from, to []Request) (write []Request, remove []string) {
 	for _, r := range to {
 		if i := indexOf(from, r.ID); i < 0 || !equality.Semantic.DeepEqual(from[i], r) {
@@ -130,7 +129,7 @@ func Changes(from, to []Request) (write []Request, remove []string) {
 	return write, remove
 }
 
-// Shown returns what status.requests should say: oldest first, nil for none.
+// Shown returns the value of status.requests: oldest first, nil for none.
 func Shown(requests []Request) []topsv1.UpgradeRequest {
 	var list []topsv1.UpgradeRequest
 	for _, r := range requests {
@@ -161,8 +160,7 @@ func nextSequence(requests []Request) uint64 {
 	return last + 1
 }
 
-// finalState returns the state of the task that answers a request when it is
-// final, "" otherwise.
+// finalState returns the state of the task that answers a request if it is final, else "".
 func finalState(tasks []topsv1.UpgradeTask, id string) topsv1.TaskState {
 	for i := range tasks {
 		if tasks[i].RequestID == id && tasks[i].State.Final() {
@@ -172,5 +170,5 @@ func finalState(tasks []topsv1.UpgradeTask, id string) topsv1.TaskState {
 	return ""
 }
 
-// Seconds drops what a NodeUpgrade cannot carry.
+// Seconds truncates a time to seconds, the precision of the API.
 func Seconds(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }

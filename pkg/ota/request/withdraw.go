@@ -7,9 +7,9 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Withdrawable returns the operation that has not ended, and the ids of the requests that may
-// be withdrawn: those of which nobody has said that they run. Requests that were made
-// alone make a new operation when there is none; its id is "" when there are none.
+// Withdrawable returns the unfinished operation, and the ids of the requests that may be
+// withdrawn: those without a task that has left Waiting. Without an operation, single
+// requests make up a new one; its id is "" if there are none.
 func Withdrawable(operations []Operation, requests []Request, tasks []topsv1.UpgradeTask, nodeName string, now time.Time) (o Operation, waiting []string) {
 	alone := Operation{Sequence: nextOperation(operations), Accepted: Seconds(now)}
 	alone.ID = OperationID(nodeName, "", alone.Sequence, now)
@@ -31,7 +31,7 @@ func Withdrawable(operations []Operation, requests []Request, tasks []topsv1.Upg
 	return Operation{}, nil
 }
 
-// Withdraw returns requests of which some are withdrawn. The input is not changed.
+// Withdraw marks some of the requests as withdrawn. The input is not changed.
 func Withdraw(requests []Request, ids []string) []Request {
 	requests = slices.Clone(requests)
 	for i := range requests {
@@ -42,18 +42,19 @@ func Withdraw(requests []Request, ids []string) []Request {
 	return requests
 }
 
-// Unconfirmed reports whether the operator has not said yet what became of a withdrawal.
+// Unconfirmed reports whether a withdrawal still waits for the operator's answer.
 func Unconfirmed(requests []Request) bool {
 	return slices.ContainsFunc(requests, func(r Request) bool { return r.Open() && r.Withdrawn })
 }
 
-// Unsent reports whether the operator cannot know of an operation: no request of it was
-// ever recorded.
+// Unsent reports whether the operator cannot know of an operation, because no request of it
+// was ever recorded.
 func (o Operation) Unsent(requests []Request) bool {
 	return !slices.ContainsFunc(requests, func(r Request) bool { return r.Operation == o.ID })
 }
 
-// Ended returns an operation of which nothing was done, with the same end for all parts.
+// Ended returns an operation that ended before anything was done, with the same end for all
+// parts.
 func (o Operation) Ended(state State, reason Reason, message string, now time.Time) Operation {
 	end := Seconds(now)
 	o.Queued, o.End, o.Parts = false, &end, slices.Clone(o.Parts)
@@ -66,8 +67,8 @@ func (o Operation) Ended(state State, reason Reason, message string, now time.Ti
 	return o
 }
 
-// NothingWaits refuses to withdraw what has started: one node does not go back alone
-// (docs/adr/0012-ota-endpoint.md). operation is the one that runs, "" for none.
+// NothingWaits refuses to withdraw what has started: a single node cannot be rolled back
+// (docs/adr/0012-ota-endpoint.md). operation is the running one, or "".
 func NothingWaits(operation string) *Refusal {
 	what := "Nothing waits on this node that could be taken back"
 	if operation != "" {

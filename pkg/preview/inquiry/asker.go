@@ -1,5 +1,5 @@
-// Package inquiry asks a cluster what an upgrade of a GcuResource (gr) is going to do
-// (pkg/preview), and whether what an upgrade is to be limited to is there. It only reads.
+// Package inquiry predicts upgrades of a GcuResource (gr) in a cluster (pkg/preview), and
+// validates their limits. It only reads.
 package inquiry
 
 import (
@@ -19,20 +19,20 @@ import (
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
-// Asker tells what upgrades are going to do. It only reads.
+// Asker predicts upgrades. It only reads.
 type Asker struct {
-	// Reader reads the cluster, from a cache or not.
+	// Reader reads the cluster, with or without a cache.
 	Reader client.Reader
-	// Live reads past the cache what a cache of the operator does not hold: pods that are
-	// not the operator's, their budgets, and where the operator runs.
+	// Live reads without a cache what the operator does not cache: other pods, their
+	// budgets, and where the operator runs.
 	Live client.Reader
 	// Namespace is that of the operator.
 	Namespace string
-	// Clock tells the time.
+	// Clock returns the time.
 	Clock func() time.Time
 }
 
-// Ask answers a question. The error says what could not be read or planned.
+// Ask predicts an upgrade. It returns an error if something could not be read or planned.
 func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	group := observed.Group{Kind: observed.KindGcuResource, Name: q.Wanted.Name}
 	members, err := a.members(ctx, group)
@@ -55,11 +55,11 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if err != nil {
 		return nil, err
 	}
-	cut, _ := daemonset.CutOf(q.Wanted.Annotations) // one that is not understood is why it is blocked
+	cut, _ := daemonset.CutOf(q.Wanted.Annotations) // an invalid one is reported as Blocked
 	return &preview.Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: differs.Counted(told, cut), Rollout: *told}, nil
 }
 
-// CheckCut is CheckCut for the cluster of the Asker.
+// CheckCut is the function CheckCut with the Asker's Reader.
 func (a Asker) CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (*daemonset.Cut, string, error) {
 	return CheckCut(ctx, a.Reader, gr, cut)
 }
@@ -81,7 +81,7 @@ func (a Asker) members(ctx context.Context, g observed.Group) ([]observed.Member
 	return members, nil
 }
 
-// specs returns the specs that a gr had, by the names of the revisions that hold them.
+// specs returns the kept specs of a gr by the names of their revisions.
 func (a Asker) specs(ctx context.Context, gr *topsv1.GcuResource) (map[string]*topsv1.GcuResourceSpec, error) {
 	var kept appsv1.ControllerRevisionList
 	if err := a.Reader.List(ctx, &kept, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.InNamespace(a.Namespace)); err != nil {
@@ -96,7 +96,7 @@ func (a Asker) specs(ctx context.Context, gr *topsv1.GcuResource) (map[string]*t
 	return specs, nil
 }
 
-// specIn returns the spec that a revision of a gr holds, nil when it cannot be read.
+// specIn decodes the spec in a revision of a gr, nil if that fails.
 func specIn(r *appsv1.ControllerRevision) *topsv1.GcuResourceSpec {
 	var data struct {
 		Spec *topsv1.GcuResourceSpec `json:"spec"`

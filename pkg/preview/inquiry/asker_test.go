@@ -28,7 +28,7 @@ const namespace = "kube-system"
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// gr is a gr that is rolled one node at a time.
+// gr is a gr that is upgraded one node at a time.
 func gr(edit func(*topsv1.GcuResourceSpec)) *topsv1.GcuResource {
 	g := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "uid-fleet", Annotations: map[string]string{
 		topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable: "1"}}}
@@ -43,7 +43,7 @@ func controlledBy(kind, name string, uid types.UID) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "x/v1", Kind: kind, Name: name, UID: uid, Controller: ptr.To(true)}}
 }
 
-// kept is the revision of a gr's spec.
+// kept returns the revision of a gr's spec.
 func kept(g *topsv1.GcuResource, name string) *appsv1.ControllerRevision {
 	data, err := json.Marshal(map[string]any{"spec": g.Spec})
 	if err != nil {
@@ -55,8 +55,8 @@ func kept(g *topsv1.GcuResource, name string) *appsv1.ControllerRevision {
 		OwnerReferences: owner}, Data: runtime.RawExtension{Raw: data}}
 }
 
-// site is a cluster with a gr that was deployed from "fleet-1" and, if it is not nil, from
-// "fleet-2" after that, on Ready nodes a and b: on a the pods are of the newer one.
+// site is a cluster with a gr that was deployed from "fleet-1" and, unless second is nil,
+// then from "fleet-2", on Ready nodes a and b; the pods on a are the newer ones.
 func site(t *testing.T, first, second *topsv1.GcuResource, more ...client.Object) Asker {
 	t.Helper()
 	objects := append([]client.Object{kept(first, "fleet-1")}, more...)
@@ -88,8 +88,8 @@ func site(t *testing.T, first, second *topsv1.GcuResource, more ...client.Object
 	return Asker{Reader: reader, Live: reader, Namespace: namespace, Clock: func() time.Time { return epoch }}
 }
 
-// deployedAs is a DaemonSet with a revision of each version, and its pods: the newest on a,
-// the oldest on b.
+// deployedAs returns a DaemonSet with a revision per version, and its pods: the newest on
+// a, the oldest on b.
 func deployedAs(ds *appsv1.DaemonSet, versions []string) []client.Object {
 	ds = ds.DeepCopy()
 	ds.UID, ds.Generation = types.UID("uid-"+ds.Name), 1
@@ -112,7 +112,7 @@ func deployedAs(ds *appsv1.DaemonSet, versions []string) []client.Object {
 	return objects
 }
 
-// become is what is told of components and nodes.
+// become returns the predicted changes of components, and the nodes.
 func become(t *testing.T, a Asker, present, wanted *topsv1.GcuResource) (components map[string]preview.Change, nodes []string) {
 	t.Helper()
 	got, err := a.Ask(t.Context(), preview.Question{Present: present, Wanted: wanted})
@@ -176,7 +176,7 @@ func TestAnImageThatChangesIsTold(t *testing.T) {
 	}
 }
 
-// In the middle of an upgrade node a has the newer pods and b the older ones.
+// In the middle of an upgrade, node a has the newer pods and b the older ones.
 func TestInTheMiddleOfAnUpgradeOnlyWhatIsOtherIsReplaced(t *testing.T) {
 	older := gr(nil)
 	newer := gr(func(s *topsv1.GcuResourceSpec) { s.Exporter.Version = "2" })
@@ -202,8 +202,8 @@ func TestInTheMiddleOfAnUpgradeOnlyWhatIsOtherIsReplaced(t *testing.T) {
 			}
 		})
 	}
-	// The driver's pods differ by hash only, which the site makes of each version. Without
-	// it the way back is about the nodes that went forward.
+	// The driver's pods differ by hash only, one per version in this site. Without the
+	// driver, going back concerns only the nodes that are at the newer version.
 	back := func(s *topsv1.GcuResourceSpec) { s.Driver = nil }
 	a = site(t, gr(back), gr(func(s *topsv1.GcuResourceSpec) { back(s); s.Exporter.Version = "2" }))
 	if got, nodes := become(t, a, gr(func(s *topsv1.GcuResourceSpec) { back(s); s.Exporter.Version = "2" }), gr(back)); got["exporter"] != preview.Upgrade || !cmp.Equal(nodes, []string{"a"}) {

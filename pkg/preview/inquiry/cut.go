@@ -17,19 +17,20 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// maxCut bounds what of a cut is written into an annotation: the API server takes 256 KiB
-// of annotations, on a gr and on each of its DaemonSets.
+// maxCut bounds a cut in an annotation: the API server allows 256 KiB of annotations, on a
+// gr and on each of its DaemonSets.
 const maxCut = 128 << 10
 
-// CheckCut says what is wrong with the nodes and components that an upgrade of a gr is to
-// be limited to, "" for nothing: a node that there is not, a component that does not run
-// on nodes or that the gr does not ask for. It returns the cut with the names of
-// components as the spec has them, each name once. The error says what could not be read.
+// CheckCut validates the nodes and components that an upgrade of a gr should be limited to.
+// wrong is why the cut is invalid, or "": for example, a node does not exist, or a
+// component is not in the gr or does not run on every node. It returns the cut with
+// component names as in the spec, and without duplicates. The error is about reading the
+// cluster.
 func CheckCut(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, cut *daemonset.Cut) (checked *daemonset.Cut, wrong string, err error) {
 	checked = &daemonset.Cut{}
 	rolled := perNode(gr)
 	for _, name := range cut.Components {
-		if name == "plugin" { // its other name (decision D2)
+		if name == "plugin" { // the other name (decision D2)
 			name = component.DevicePlugin
 		}
 		if !slices.Contains(rolled, name) {
@@ -54,7 +55,7 @@ func CheckCut(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, cut 
 	return checked, "", nil
 }
 
-// once returns each name once, in the order in which they come first.
+// once removes duplicates, keeping the order of first occurrence.
 func once(names []string) []string {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(names, func(name string) bool {
@@ -64,7 +65,7 @@ func once(names []string) []string {
 	})
 }
 
-// fewNodes are looked up one by one.
+// fewNodes is up to how many nodes are read one by one.
 const fewNodes = 20
 
 func missingNodes(ctx context.Context, r client.Reader, names []string) ([]string, error) {
@@ -96,8 +97,8 @@ func missingNodes(ctx context.Context, r client.Reader, names []string) ([]strin
 	return missing, nil
 }
 
-// perNode are the components of a gr that run on nodes, in the order in which they are
-// deployed.
+// perNode returns the components of a gr that run on every node, in the order of
+// deployment.
 func perNode(gr *topsv1.GcuResource) []string {
 	return slices.DeleteFunc(component.Requested(&gr.Spec), func(name string) bool {
 		return component.Find(name).Readiness != component.OnEveryNode

@@ -13,12 +13,12 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// LeaseName is the Lease that the manager which rolls out holds, in its namespace.
+// LeaseName is the Lease of the active manager, in its namespace.
 const LeaseName = "gcu-operator.topsops.enflame.com"
 
-// operatorNode returns the node of the manager that rolls out, "" when that is not known: its
-// node comes last of its wave. Of several managers the one with the Lease counts, which
-// not everybody may read.
+// operatorNode returns the node of the active manager, or "" if unknown: it comes last in
+// its wave. Of several managers the holder of the Lease counts; not every user may read
+// that.
 func operatorNode(ctx context.Context, live client.Reader, namespace string) (string, error) {
 	var pods corev1.PodList
 	err := live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": topsv1.ManagedBy})
@@ -40,7 +40,7 @@ func operatorNode(ctx context.Context, live client.Reader, namespace string) (st
 		return "", fmt.Errorf("reading the Lease of the operator: %w", err)
 	}
 	for i := range pods.Items {
-		// The holder is the host name, which is that of the pod, and an id.
+		// The holder identity is the host name, which is the pod's name, and an id.
 		if strings.HasPrefix(*lease.Spec.HolderIdentity, pods.Items[i].Name+"_") {
 			return pods.Items[i].Spec.NodeName, nil
 		}

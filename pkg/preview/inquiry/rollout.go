@@ -24,13 +24,13 @@ import (
 
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
 
-// rolloutReader reads what a rollout looks at.
+// rolloutReader reads the input of a rollout.
 type rolloutReader struct {
 	reader, live client.Reader
 	namespace    string
 }
 
-// rollout tells what is done node by node to a group, whose members are as they would be.
+// rollout predicts the rollout of a group with the given members.
 func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.Time, approved bool) (*preview.Rollout, error) {
 	if len(s.Members) == 0 {
 		return preview.Nothing(""), nil
@@ -88,7 +88,7 @@ func (r rolloutReader) readRollout(ctx context.Context, s *observed.State) error
 	return nil
 }
 
-// nodes returns what there is of each node, by name.
+// nodes returns what was read of each node, by name.
 func (r rolloutReader) nodes(ctx context.Context, s *observed.State) (map[string]*observed.Node, error) {
 	var nodes corev1.NodeList
 	var upgrades topsv1.NodeUpgradeList
@@ -120,10 +120,11 @@ func (r rolloutReader) podsOfDaemonSet(ctx context.Context, ds *appsv1.DaemonSet
 	return pods, nil
 }
 
-// podPage is how many pods are read at a time: of a large fleet they are many.
+// podPage is how many pods are read at a time, as a large fleet has many.
 const podPage = 500
 
-// podsOn returns the pods that drains are about, by node, with what kubectl's filters say.
+// podsOn returns the pods that drains consider, by node, with the results of kubectl's
+// filters.
 func (r rolloutReader) podsOn(ctx context.Context, drains map[string]eviction.Policy) (map[string][]eviction.Pod, error) {
 	pods := map[string][]corev1.Pod{}
 	for next := ""; ; {

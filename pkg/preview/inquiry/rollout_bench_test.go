@@ -16,7 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// fixed is a cache that holds what it was made of.
+// fixed is a cache with fixed content.
 type fixed struct {
 	sets      []appsv1.DaemonSet
 	revisions map[string][]appsv1.ControllerRevision
@@ -48,7 +48,7 @@ func (f fixed) List(_ context.Context, list client.ObjectList, options ...client
 	return nil
 }
 
-// BenchmarkRollout plans the upgrade of a driver, which takes a drain, on many nodes.
+// BenchmarkRollout plans the upgrade of a driver, with drains, on many nodes.
 func BenchmarkRollout(b *testing.B) {
 	for _, n := range []int{1000, 10_000} {
 		f := fixed{revisions: map[string][]appsv1.ControllerRevision{}, pods: map[string][]corev1.Pod{}}

@@ -25,8 +25,8 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// previewed is the gr "fleet", a driver and an exporter, on nodes a, b and c, all at
-// its newest revision. A pod that uses a GCU is on b, and c is offline.
+// previewed is the gr "fleet", a driver and an exporter, on nodes a, b and c, all at its
+// newest revision. Node b has a pod that uses a GCU, and c is offline.
 func previewed(t *testing.T, change ...func(*appsv1.DaemonSet)) Asker {
 	t.Helper()
 	return previewedWith(t, nil, change...)
@@ -64,15 +64,15 @@ func previewedWith(t *testing.T, more []client.Object, change ...func(*appsv1.Da
 	return Asker{Reader: reader, Live: reader, Namespace: "gcu-system", Clock: func() time.Time { return fixture.Epoch }}
 }
 
-// question is what is asked of a gr, as the Asker asks it once it knows what differs. With
-// no annotations those of the DaemonSets count.
+// question is a question after the comparison of templates. Without annotations, those of
+// the DaemonSets count.
 type question struct {
 	gr          string
 	annotations map[string]string
 	preview.Differences
 }
 
-// rolloutOf is what is told of the rollout.
+// rolloutOf returns the predicted rollout.
 func (a Asker) rolloutOf(ctx context.Context, q question) (*preview.Rollout, error) {
 	group := observed.Group{Kind: observed.KindGcuResource, Name: q.gr}
 	members, err := a.members(ctx, group)
@@ -92,7 +92,7 @@ func changes(components ...string) question {
 	return q
 }
 
-// limitedTo is a question about a gr that is rolled one node at a time, with a cut.
+// limitedTo is a question about a gr with a cut, upgraded one node at a time.
 func limitedTo(q question, cut daemonset.Cut) question {
 	q.annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable: "1"}
 	if only := cut.String(); only != "" {
@@ -219,7 +219,7 @@ func TestAPreviewTellsWhatHoldsADrainUp(t *testing.T) {
 
 func TestAPreviewKnowsATemplateThatWasThereBefore(t *testing.T) {
 	q := changes()
-	q.Templates["exporter"] = preview.Template{Revision: fixture.NewHash} // which all pods have
+	q.Templates["exporter"] = preview.Template{Revision: fixture.NewHash} // all pods have it
 	if got, err := previewed(t).rolloutOf(t.Context(), q); err != nil || len(got.Nodes) > 0 {
 		t.Errorf("%+v, %v; want nothing to do", got, err)
 	}

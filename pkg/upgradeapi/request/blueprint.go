@@ -31,8 +31,8 @@ func CheckBlueprintName(name string) error {
 	return nil
 }
 
-// parseBlueprint reads a gr from JSON or YAML (statements 7 and 69). What is
-// unknown, doubled, aliased or more than one document is an error of the caller.
+// parseBlueprint parses a gr from JSON or YAML (statements 7 and 69). Unknown or duplicate
+// fields, aliases and a second document are the caller's errors.
 func parseBlueprint(name string, data []byte) (*topsv1.GcuResource, error) {
 	if !strings.HasSuffix(name, ".json") && !json.Valid(data) {
 		var err error
@@ -72,9 +72,8 @@ func aliased(node *yamlv3.Node) bool {
 	return node.Kind == yamlv3.AliasNode || node.Anchor != "" || slices.ContainsFunc(node.Content, aliased)
 }
 
-// DecodeStrictly decodes JSON with the names of fields exactly as they are
-// documented; unknown and doubled fields are errors, and null, which would change
-// nothing.
+// DecodeStrictly decodes JSON with field names exactly as documented. Unknown and duplicate
+// fields are errors, and so is null, which would change nothing.
 func DecodeStrictly(data []byte, into any) error {
 	if strings.TrimSpace(string(data)) == "null" {
 		return errors.New("it is null")

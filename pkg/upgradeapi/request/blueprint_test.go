@@ -15,12 +15,12 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// blueprint is a gr with a driver of a version, as JSON.
+// blueprint returns a gr with a driver version, as JSON.
 func blueprint(name, version string) string {
 	return fmt.Sprintf(`{"apiVersion": "topsops.enflame.com/v1", "kind": "GcuResource", "metadata": {"name": %q}, "spec": {"driver": {"version": %q}}}`, name, version)
 }
 
-// badBlueprint is a file that is no blueprint of gr strict.
+// badBlueprint is an invalid blueprint of gr strict.
 type badBlueprint struct{ name, content, says string }
 
 func badBlueprints() []badBlueprint {
@@ -64,7 +64,7 @@ func TestBadBlueprintsAreRefused(t *testing.T) {
 	}
 }
 
-// isBadRequest reports whether an error is answered with 400.
+// isBadRequest reports whether an error has status 400.
 func isBadRequest(err error) bool {
 	refusal, ok := errors.AsType[*Refusal](err)
 	return ok && refusal.Status == statusBadRequest
@@ -79,8 +79,8 @@ func TestNamesOfBlueprints(t *testing.T) {
 	}
 }
 
-// FuzzBlueprint: what is accepted is one gr, which says the same when it is
-// written out and read again, and is not much larger than its file.
+// FuzzBlueprint checks that what is accepted is one gr, which is the same after encoding
+// and decoding, and not much larger than its file.
 func FuzzBlueprint(f *testing.F) {
 	for _, bad := range badBlueprints() {
 		if len(bad.content) < 10_000 {

@@ -1,4 +1,4 @@
-// Package request is what callers of the REST API ask for: the bodies of their requests and
-// the blueprints that these name, what they make of a gr, and why they are refused. It is
-// pure: files and the API server are the handlers' business.
+// Package request holds what callers of the REST API send: bodies and blueprints, the
+// resulting gr, and why requests are refused. It is pure: the handlers read files and the
+// API server.
 package request

@@ -1,6 +1,6 @@
-// Volcanocrds writes the CRDs of a release of volcano into one compressed JSON
-// list, for the operator to embed. It takes them from the release's Go module,
-// and leaves descriptions out, which are nine tenths of them.
+// Volcanocrds writes the CRDs of a release of volcano into one compressed JSON list, for the
+// operator to embed. It takes them from the release's Go module, and drops the descriptions,
+// which make up nine tenths of them.
 //
 //	go run ./volcanocrds v1.7.0 volcanocrds/volcano-crds.json.gz
 package main
@@ -72,8 +72,8 @@ func read(version string) ([]any, error) {
 	return list, nil
 }
 
-// withoutDescriptions drops the texts of a schema. A property that is called
-// description is a map, and stays.
+// withoutDescriptions drops the texts of a schema. A property named description is a map, and
+// stays.
 func withoutDescriptions(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
