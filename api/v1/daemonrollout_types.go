@@ -185,6 +185,10 @@ type DaemonRolloutStatus struct {
 	// +listMapKey=node
 	Skipped []NodeNote `json:"skipped,omitempty"`
 
+	// lastDecisionTime is when the operator last decided about the nodes in flight, to about half
+	// a minute; absent when none are. Time in which it did not is not counted against them.
+	// +optional
+	LastDecisionTime *metav1.Time `json:"lastDecisionTime,omitempty"`
 	// lastKnownGood is the last revision that every reachable node was available
 	// at, without a failure; absent until there was one.
 	// +optional
@@ -273,6 +277,14 @@ type NodeSlot struct {
 	// since is when the node was started or queued, or when the target last changed
 	// while it held the slot.
 	Since metav1.Time `json:"since"`
+	// progressTime is since when the progress deadline counts: since the node was started or the
+	// next of its pods was named for deletion, later by the time in which the operator did not
+	// decide.
+	// +optional
+	ProgressTime *metav1.Time `json:"progressTime,omitempty"`
+	// idleSeconds is for how long the operator did not decide since then.
+	// +optional
+	IdleSeconds int64 `json:"idleSeconds,omitempty"`
 	// turn orders slots: a healthy node is made unavailable only while fewer slots
 	// than maxUnavailable have earlier turns.
 	// +optional
@@ -315,6 +327,15 @@ type NodeNote struct {
 	Message string `json:"message,omitempty"`
 	// since is when it entered this state.
 	Since metav1.Time `json:"since"`
+	// machineID of a node that failed: the failure holds for the machine, also with another Node
+	// object of the same name.
+	// +optional
+	MachineID string `json:"machineID,omitempty"`
+	// targets are the revisions that a failed node may have failed for; it counts as failed until
+	// one of them is replaced by another revision.
+	// +optional
+	// +listType=atomic
+	Targets []RevisionTarget `json:"targets,omitempty"`
 }
 
 // WaitingNote explains why some nodes are not being upgraded.

@@ -74,6 +74,11 @@ type UpgradePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	LostDeadlineSeconds *int32 `json:"lostDeadlineSeconds,omitempty"`
+	// unavailableSeconds is how long a Ready node must be unavailable before it is
+	// started ahead of the waves: it may have just returned. Default 30.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UnavailableSeconds *int32 `json:"unavailableSeconds,omitempty"`
 	// returnedSeconds is how long a node must have been Ready without a break
 	// before it is started, so that flapping nodes are not started. Default 0.
 	// +optional

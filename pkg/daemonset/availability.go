@@ -44,6 +44,21 @@ func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (availa
 	return left <= 0, max(0, left)
 }
 
+// NotReadySince returns since when a pod is not Ready: since its Ready condition says so, or it
+// was created or deleted; zero if it is Ready.
+func NotReadySince(pod *corev1.Pod) metav1.Time {
+	ready := condition(pod, corev1.PodReady)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return *pod.DeletionTimestamp
+	case ready == nil:
+		return pod.CreationTimestamp
+	case ready.Status == corev1.ConditionTrue:
+		return metav1.Time{}
+	}
+	return ready.LastTransitionTime
+}
+
 // CrashLooping reports whether a container of the pod is in CrashLoopBackOff after at least
 // three restarts, and returns its name.
 func CrashLooping(pod *corev1.Pod) (container string, looping bool) {

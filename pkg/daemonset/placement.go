@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"fmt"
 	"maps"
 
 	"github.com/go-logr/logr" //nolint:depguard // a logger that discards, for a library that wants one
@@ -28,6 +29,8 @@ type Placement struct {
 	Create bool
 	// Keep is true if it keeps an existing pod there.
 	Keep bool
+	// Why names the taint for which Create is false while Keep is true, "" otherwise.
+	Why string
 }
 
 // passing are the taints of a node that is offline or whose driver is being replaced (ADR
@@ -69,7 +72,7 @@ func byTaints(spec *corev1.PodSpec, node *corev1.Node) Placement {
 		case corev1.TaintEffectNoExecute:
 			return Placement{}
 		case corev1.TaintEffectNoSchedule:
-			p.Create = false
+			p.Create, p.Why = false, fmt.Sprintf("the node has taint %s, which the DaemonSet does not tolerate", taint.ToString())
 		}
 	}
 	return p

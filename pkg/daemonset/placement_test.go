@@ -173,7 +173,12 @@ func TestShouldRunByTaints(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, ShouldRun(tt.ds, tainted(tt.taints...))); diff != "" {
+			got := ShouldRun(tt.ds, tainted(tt.taints...))
+			if (got.Why != "") != (got.Keep && !got.Create) {
+				t.Errorf("%+v says why %q", got, got.Why)
+			}
+			got.Why = ""
+			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("ShouldRun (-want +got):\n%s", diff)
 			}
 		})

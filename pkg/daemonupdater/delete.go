@@ -3,31 +3,33 @@ package daemonupdater
 import (
 	"context"
 	"slices"
-	"sync"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // podDeleter deletes the pods that a decision names.
 type podDeleter struct {
 	access
-	metrics *metrics.Metrics
-	deleted *deletedPods
+	metrics  *metrics.Metrics
+	attempts *attempts
+	// changed receives the nodes of denied deletions, which are read again.
+	changed *watch.ChangedNodes
 }
 
-// due returns the deletions that this process has not made yet; the cache may not show those it
-// has made.
-func (d podDeleter) due(deletions []rollout.Deletion) []rollout.Deletion {
-	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return d.deleted.has(deletion.UID) })
+// due returns the deletions that this process has not made yet, which the cache may not show, and
+// that were not denied a short while ago.
+func (d podDeleter) due(deletions []rollout.Deletion, now time.Time) []rollout.Deletion {
+	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return !d.attempts.isDue(deletion.UID, now) })
 }
 
 // delete deletes pods, each as named in the ledger. It spares the pods of DaemonSets that recheck
@@ -83,9 +85,17 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "DaemonSet", klog.KObj(ds), "Node", deletion.Node, "reason", reason)
 	deleted, err := d.replacer().Delete(ctx, namedPod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version))
-	if deleted {
-		d.deleted.add(deletion.UID, p.Group, deletion.Node)
+	switch {
+	case deleted:
+		d.attempts.deleted(p.Group, deletion.Node, deletion.UID)
 		d.metrics.PodDeleted(p.Group, reason)
+	case isDenial(err), apierrors.IsInternalError(err): // a webhook that cannot be called
+		log.FromContext(ctx).Info("Deletion denied", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "Node", deletion.Node, "cause", err.Error())
+		d.attempts.denied(p.Group, deletion.Node, deletion.UID, err, p.in.Now)
+		d.changed.Add(p.Group, deletion.Node)
+	}
+	if isDenial(err) {
+		return nil
 	}
 	return err
 }
@@ -104,45 +114,4 @@ func (d podDeleter) fence(ctx context.Context, p *pass) error {
 		pod := namedPod(ds.Namespace, pods[i].Name, pods[i].UID, pods[i].Version)
 		return d.replacer().Fence(ctx, pod, p.in.Now, "its node gives its slot back without replacing the pod")
 	})
-}
-
-// deletedPods records which pods this process deleted until the cache shows it, so that no pod is
-// deleted twice. This only saves requests; correctness does not depend on it.
-type deletedPods struct {
-	mu   sync.Mutex
-	uids map[types.UID]deletedPod
-}
-
-// deletedPod is the group and node of a deleted pod.
-type deletedPod struct {
-	group observed.Group
-	node  string
-}
-
-func (d *deletedPods) has(uid types.UID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, ok := d.uids[uid]
-	return ok
-}
-
-func (d *deletedPods) add(uid types.UID, g observed.Group, node string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.uids == nil {
-		d.uids = map[types.UID]deletedPod{}
-	}
-	d.uids[uid] = deletedPod{g, node}
-}
-
-// prune drops the pods of a group that the cache shows as terminating or not at all. nodes is nil
-// if the group is gone.
-func (d *deletedPods) prune(g observed.Group, nodes *report.Nodes) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for uid, pod := range d.uids {
-		if pod.group == g && (nodes == nil || !nodes.Runs(pod.node, uid)) {
-			delete(d.uids, uid)
-		}
-	}
 }

@@ -39,6 +39,7 @@ func TestOneFailingDeletionDoesNotKeepTheOthersBack(t *testing.T) {
 	if len(c.deletions) != 2 {
 		t.Errorf("deletions asked for: %v, want two", c.deletions)
 	}
+	c.now = c.now.Add(firstRetry)
 	if _, err := c.reconcile(); err != nil || len(c.deletions) != 3 || c.deletions[2] != first {
 		t.Errorf("deletions %v, %v, want only %s tried again", c.deletions, err, first)
 	}
@@ -80,7 +81,7 @@ func TestANewManagerGoesOnWithTheStoredLedger(t *testing.T) {
 	}
 	granted := c.slots()
 	c.onDelete = nil
-	c.reconciler.written, c.reconciler.deleted = map[observed.Group]writtenRollout{}, deletedPods{}
+	c.reconciler.written, c.reconciler.attempts = map[observed.Group]writtenRollout{}, attempts{}
 	c.mustReconcile()
 	if diff := cmp.Diff(granted, c.slots()); diff != "" || len(c.deletions) != 2 || c.deletions[0] != c.deletions[1] {
 		t.Errorf("deletions %v, slots (-before +after):\n%s", c.deletions, diff)
@@ -233,28 +234,28 @@ func TestDeletedPodsAreRememberedUntilTheCacheShowsIt(t *testing.T) {
 	const uid = types.UID("uid-driver-a")
 	tests := []struct {
 		name  string
-		prune func(d *deletedPods)
+		prune func(d *attempts)
 		want  bool
 	}{
-		{"as long as the cache shows the pod alive", func(d *deletedPods) { d.prune(mine, seen(fixture.PodOn(driver, "a", fixture.OldHash))) }, true},
-		{"not when the cache shows it terminating", func(d *deletedPods) {
+		{"as long as the cache shows the pod alive", func(d *attempts) { d.prune(mine, seen(fixture.PodOn(driver, "a", fixture.OldHash))) }, true},
+		{"not when the cache shows it terminating", func(d *attempts) {
 			d.prune(mine, seen(fixture.Deleting(fixture.PodOn(driver, "a", fixture.OldHash))))
 		}, false},
-		{"not when the cache does not show it any more", func(d *deletedPods) { d.prune(mine, seen(fixture.PodOn(driver, "b", fixture.OldHash))) }, false},
-		{"not when the group is gone", func(d *deletedPods) { d.prune(mine, nil) }, false},
-		{"when another group is looked at", func(d *deletedPods) { d.prune(other, seen()) }, true},
-		{"when another group is gone", func(d *deletedPods) { d.prune(other, nil) }, true},
+		{"not when the cache does not show it any more", func(d *attempts) { d.prune(mine, seen(fixture.PodOn(driver, "b", fixture.OldHash))) }, false},
+		{"not when the group is gone", func(d *attempts) { d.prune(mine, nil) }, false},
+		{"when another group is looked at", func(d *attempts) { d.prune(other, seen()) }, true},
+		{"when another group is gone", func(d *attempts) { d.prune(other, nil) }, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var d deletedPods
+			var d attempts
 			d.prune(mine, seen()) // of a process that has not deleted anything yet
-			if d.has(uid) {
+			if !d.isDue(uid, fixture.Epoch) {
 				t.Fatal("remembers a pod that was not deleted")
 			}
-			d.add(uid, mine, "a")
+			d.deleted(mine, "a", uid)
 			tt.prune(&d)
-			if diff := cmp.Diff(tt.want, d.has(uid)); diff != "" {
+			if diff := cmp.Diff(tt.want, !d.isDue(uid, fixture.Epoch)); diff != "" {
 				t.Errorf("remembered (-want +got):\n%s", diff)
 			}
 		})

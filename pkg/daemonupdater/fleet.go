@@ -17,12 +17,13 @@ type fleet struct {
 	// key is the CacheKey, and revision the input revision that the fleet was made with.
 	key, revision string
 	reported      *report.Nodes
+	attempts      *attempts
 	// confirmed are the members, by index, whose target a live read confirmed as the newest.
 	confirmed map[int]bool
 }
 
-func newFleet(s *observed.State, in *rollout.Input, nodes map[string]*observed.Node) *fleet {
-	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, reported: report.NewNodes(), confirmed: map[int]bool{}}
+func newFleet(s *observed.State, in *rollout.Input, a *attempts, nodes map[string]*observed.Node) *fleet {
+	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, reported: report.NewNodes(), confirmed: map[int]bool{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
 		f.update(s, name, n, zones, in.Now)
@@ -33,13 +34,13 @@ func newFleet(s *observed.State, in *rollout.Input, nodes map[string]*observed.N
 // update updates a node from what was read of it.
 func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones observed.Zones, now time.Time) {
 	f.reported.Set(s, name, of, now)
-	if of.Object != nil {
-		if n := s.RolloutNode(of, f.revision, zones, now); len(n.Pods) > 0 {
-			f.Set(n, now)
-			return
-		}
+	if of.Object == nil {
+		f.Remove(name)
+		return
 	}
-	f.Remove(name)
+	n := s.RolloutNode(of, f.revision, zones, now)
+	n.Denied = f.attempts.denialOf(&n)
+	f.Set(n, now)
 }
 
 // holdsSlot reports whether a node that still exists has a slot.

@@ -24,7 +24,7 @@ func (c *cluster) queuedNodes() []string {
 
 // startsAnew replaces the manager by another one, which has nothing but its caches.
 func (c *cluster) startsAnew() {
-	c.reconciler.written, c.reconciler.fleets, c.reconciler.deleted = map[observed.Group]writtenRollout{}, map[observed.Group]*fleet{}, deletedPods{}
+	c.reconciler.written, c.reconciler.fleets, c.reconciler.attempts = map[observed.Group]writtenRollout{}, map[observed.Group]*fleet{}, attempts{}
 }
 
 // TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor: the manager that queued it may be about to

@@ -38,8 +38,24 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 			return nil, err
 		}
 	}
-	p.Policy, err = r.policy(ctx, p.PolicyName())
+	if p.Policy, err = r.policy(ctx, p.PolicyName()); err != nil {
+		return nil, err
+	}
+	p.Ending, err = r.isEnding(ctx, g)
 	return p, err
+}
+
+// isEnding reports whether the GcuResource of a group is being deleted.
+func (r groupReader) isEnding(ctx context.Context, g observed.Group) (bool, error) {
+	if g.Kind != observed.KindGcuResource {
+		return false, nil
+	}
+	var gr topsv1.GcuResource
+	err := r.Get(ctx, client.ObjectKey{Name: g.Name}, &gr, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("getting GcuResource %s: %w", g.Name, err)
+	}
+	return gr.DeletionTimestamp != nil, nil
 }
 
 // members returns the members of a group, in the order of replacement.

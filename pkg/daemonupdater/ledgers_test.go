@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -25,14 +26,14 @@ func (r relations) Eventf(_, related runtime.Object, _, reason, _, _ string, _ .
 func TestAnEventIsNotTakenForTheOneBefore(t *testing.T) {
 	c, related := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") }), relations{}
 	c.reconciler.Recorder = related
-	for i, paused := range []string{"true", "false", "true"} {
+	for i, paused := range []string{"perhaps", "false", "perhaps"} {
 		c.now = fixture.Epoch.Add(time.Duration(i) * time.Hour)
 		ds := c.liveDriver()
 		fixture.Annotate(ds, topsv1.AnnotationPaused, paused)
 		c.update(ds)
 		c.mustReconcile()
 	}
-	if got := related["Paused"]; len(got) != 2 || got[0] == got[1] {
+	if got := related[daemonset.ReasonInvalidPaused]; len(got) != 2 || got[0] == got[1] {
 		t.Errorf("events are about %v", related)
 	}
 }

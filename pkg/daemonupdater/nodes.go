@@ -20,7 +20,8 @@ import (
 // fleetReader reads the nodes of groups, and keeps them between passes.
 type fleetReader struct {
 	access
-	fleets map[observed.Group]*fleet
+	fleets   map[observed.Group]*fleet
+	attempts *attempts
 }
 
 // refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the
@@ -58,7 +59,7 @@ func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
 			return nil, err
 		}
 	}
-	return newFleet(p.State, &p.in, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
+	return newFleet(p.State, &p.in, r.attempts, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
 }
 
 // readNode reads one node again, with its pods and NodeUpgrade.

@@ -57,16 +57,16 @@ type Reconciler struct {
 
 // memory is what is kept of groups between passes. It is empty at every start.
 type memory struct {
-	written map[observed.Group]writtenRollout
-	fleets  map[observed.Group]*fleet
-	changed watch.ChangedNodes
-	deleted deletedPods
+	written  map[observed.Group]writtenRollout
+	fleets   map[observed.Group]*fleet
+	changed  watch.ChangedNodes
+	attempts attempts
 }
 
 func (m *memory) forget(g observed.Group) {
 	delete(m.written, g)
 	delete(m.fleets, g)
-	m.deleted.prune(g, nil)
+	m.attempts.prune(g, nil)
 }
 
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
@@ -91,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		delete(r.fleets, g)
 		return ctrl.Result{}, err
 	}
-	r.deleted.prune(g, p.fleet.reported)
+	r.attempts.prune(g, p.fleet.reported)
 	p.decision = p.fleet.Plan(p.in)
 	if p.in.Blocked == nil && p.in.Settings.Strategy == daemonset.NoStrategy {
 		again, released, err := steps.release(ctx, p)
@@ -105,6 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	if p.rolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}
+	again = soonest(again, r.attempts.nextRetry(g, r.Clock()))
 	return resultOf(ctx, soonest(p.decision.Recheck, again), err)
 }
 
@@ -114,9 +115,9 @@ func (r *Reconciler) steps() steps {
 	ledgers := ledgerStore{access: a, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written}
 	return steps{
 		groups:     groupReader{a, ledgers, r.Node},
-		fleets:     fleetReader{a, r.fleets},
+		fleets:     fleetReader{a, r.fleets, &r.attempts},
 		ledgers:    ledgers,
-		pods:       podDeleter{a, r.Metrics, &r.deleted},
+		pods:       podDeleter{a, r.Metrics, &r.attempts, &r.changed},
 		operations: operationWriter{a, r.Book},
 		rollbacks:  rollbackStep{a, ledgers},
 		conditions: conditionWriter{a},

@@ -177,7 +177,7 @@ func TestARollbackGoesOnAfterTheManagerWasKilled(t *testing.T) {
 			if image := c.live().Spec.Template.Spec.Containers[0].Image; intent == nil || image != "app:new" {
 				t.Fatalf("intent %+v, image %s", intent, image)
 			}
-			c.reconciler.written, c.reconciler.deleted = map[observed.Group]writtenRollout{}, deletedPods{}
+			c.reconciler.written, c.reconciler.attempts = map[observed.Group]writtenRollout{}, attempts{}
 			c.now = fixture.Epoch.Add(time.Minute)
 			c.mustReconcile()
 			if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:old" {

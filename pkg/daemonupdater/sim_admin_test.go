@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -47,9 +48,33 @@ func (w *simWorld) disturbNode(h *simHost) {
 		}
 	case w.chance(3):
 		h.unwell = w.now.Add(w.seconds(1, 90))
+	case w.chance(4):
+		w.taint(h)
 	default:
 		w.powerOff(h)
 	}
+}
+
+// taint keeps pods off a node for a while, or evicts them as well.
+func (w *simWorld) taint(h *simHost) {
+	effect := corev1.TaintEffectNoSchedule
+	if w.chance(3) {
+		effect = corev1.TaintEffectNoExecute
+	}
+	w.say("node %s is tainted %s", h.name, effect)
+	foreign := func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, simForeignTaint) }
+	key := simNodeKey(h.name)
+	set := func(change func(*corev1.Node)) {
+		if w.api.objects[key] != nil {
+			simEdit(w.api, key, change)
+		}
+	}
+	set(func(n *corev1.Node) {
+		n.Spec.Taints = append(slices.DeleteFunc(n.Spec.Taints, foreign), corev1.Taint{Key: simForeignTaint + "busy", Effect: effect})
+	})
+	w.later(w.seconds(10, 900), func() {
+		set(func(n *corev1.Node) { n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, foreign) })
+	})
 }
 
 // disturbPod deletes a pod, or gives it a finalizer for a while.

@@ -64,6 +64,15 @@ func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
 	return true
 }
 
+// keepsAny reports whether one of the DaemonSets still runs, or should run, on a node.
+func (w *simWorld) keepsAny(sets []simKey, node *corev1.Node) bool {
+	return slices.ContainsFunc(sets, func(key simKey) bool {
+		ds := simGet[*appsv1.DaemonSet](w.api, key)
+		pod := w.api.objects[simKey{simPods, key.namespace, key.name + "-" + node.Name}]
+		return ds != nil && simKeeps(node, ds) && (pod != nil || !simForeign(node, corev1.TaintEffectNoSchedule))
+	})
+}
+
 func (w *simWorld) rolloutOf(g observed.Group) *topsv1.DaemonRollout {
 	key := g.RolloutKey("gcu-system")
 	return simGet[*topsv1.DaemonRollout](w.api, simKey{simRollouts, key.Namespace, key.Name})
@@ -120,6 +129,8 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		w.violate("OTA: pod %s is deleted though nobody asked", pod.Name)
 	case !pass.seen.ready(node):
 		w.violate("S7: pod %s is deleted on node %s, which the pass saw offline", pod.Name, node)
+	case simForeign(pass.seen.nodes[node], corev1.TaintEffectNoSchedule):
+		w.violate("successor: pod %s is deleted on node %s, where none is created after it", pod.Name, node)
 	case daemonset.RevisionHash(pod) == live.target:
 		w.violate("target: pod %s is deleted though it is at the target %s", pod.Name, live.target)
 	}
@@ -179,7 +190,7 @@ func (w *simWorld) settleAccounts() {
 		for name, d := range a.down {
 			node := simGet[*corev1.Node](w.api, simNodeKey(name))
 			failed := stored != nil && slices.ContainsFunc(stored.Status.Failed, func(n topsv1.NodeNote) bool { return n.Node == name })
-			if node == nil || node.UID != d.uid || failed || w.nodeAvailable(d.sets, name) && !w.takenOut(g.id, name) {
+			if node == nil || node.UID != d.uid || failed || !w.keepsAny(d.sets, node) || w.nodeAvailable(d.sets, name) && !w.takenOut(g.id, name) {
 				delete(a.down, name)
 			}
 		}

@@ -27,6 +27,8 @@ type simHost struct {
 	unwell time.Time // until then its kubelet reports not Ready
 	// podsFirst: when it comes back, its pods are Ready before the node.
 	podsFirst bool
+	// podsAfter is how long after it came back its pods are Ready.
+	podsAfter time.Duration
 	// machine is what runs below its kubelet, in a seed with operations.
 	machine *simMachine
 }
@@ -60,7 +62,10 @@ func (w *simWorld) host(name string) *simHost {
 }
 
 func (w *simWorld) power(h *simHost, up bool) {
-	h.up, h.since, h.upAt, h.podsFirst = up, w.now, time.Time{}, w.chance(2)
+	h.up, h.since, h.upAt, h.podsFirst, h.podsAfter = up, w.now, time.Time{}, w.chance(2), 0
+	if !h.podsFirst && w.chance(2) {
+		h.podsAfter = w.seconds(1, 25)
+	}
 	w.say("host %s up=%v", h.name, up)
 }
 
@@ -172,6 +177,7 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 			w.api.remove(key)
 		}
 	case age < start || (!h.podsFirst && simTainted(w.api.objects[simNodeKey(nodeName)].(*corev1.Node), corev1.TaintNodeUnreachable)):
+	case w.now.Sub(h.since) < h.podsAfter: // the node is back, and its pods are not yet
 	case strings.HasPrefix(image, "crash"):
 		w.crashLoop(pod, age-start)
 	case strings.HasPrefix(image, "hang"):
@@ -257,11 +263,14 @@ func simKeeps(node *corev1.Node, ds *appsv1.DaemonSet) bool {
 	return !simForeign(node, corev1.TaintEffectNoExecute)
 }
 
+// simForeignTaint is the prefix of the taints of others.
+const simForeignTaint = "example.com/"
+
 // simForeign reports whether somebody else tainted a node; no DaemonSet of the model
 // tolerates that.
 func simForeign(node *corev1.Node, effect corev1.TaintEffect) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return strings.HasPrefix(t.Key, "example.com/") && t.Effect == effect
+		return strings.HasPrefix(t.Key, simForeignTaint) && t.Effect == effect
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -42,10 +43,10 @@ type simManager struct {
 	view *simView
 	rng  *rand.Rand // of the cache, which advances in the goroutine of the reconcile
 
-	events   []func() // of the cache, not passed to the queue yet
-	ready    map[observed.Group]bool
-	timers   map[observed.Group]time.Time
-	failures map[observed.Group]int
+	events  []func() // of the cache, not passed to the queue yet
+	ready   map[observed.Group]bool
+	timers  map[observed.Group]time.Time
+	limiter workqueue.TypedRateLimiter[observed.Group]
 
 	seen simSeen
 
@@ -181,7 +182,7 @@ func (m *simManager) restart() {
 		Clock: m.clock, memory: memory{written: map[observed.Group]writtenRollout{}, fleets: map[observed.Group]*fleet{}},
 	}
 	m.seen = newSimSeen()
-	m.ready, m.timers, m.failures = map[observed.Group]bool{}, map[observed.Group]time.Time{}, map[observed.Group]int{}
+	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, rateLimiter()
 	m.view, m.events, m.pass, m.rogueUntil = newSimView(m.w.api), nil, nil, time.Time{}
 	m.jobs, m.frozen = map[string]*simJobPass{}, time.Time{}
 	for _, kind := range simKinds {
@@ -194,7 +195,7 @@ func (m *simManager) restart() {
 }
 
 // simKinds lists all watched kinds, in a fixed order.
-var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies}
+var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies, simGrs}
 
 // sync lets the cache catch up to some degree, and passes the events to the queue.
 func (m *simManager) sync() {
@@ -241,9 +242,9 @@ func (m *simManager) handle(kind string, e simEvent) {
 			return []observed.Group{observed.GroupOf(o.(*appsv1.DaemonSet))}
 		},
 		simPods: watches.OfPod, simRevisions: watches.OfController, simNodes: watches.OnNode,
-		simUpgrades: watches.AskedFor, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy,
+		simUpgrades: watches.AskedFor, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy, simGrs: watch.OfGcuResource,
 	}
-	passes := map[string]predicate.Predicate{simNodes: watch.NodeChanged(), simSets: watch.DaemonSetChanged(), simUpgrades: watch.UpgradeChanged()}[kind]
+	passes := map[string]predicate.Predicate{simNodes: watch.NodeChanged(), simSets: watch.DaemonSetChanged(), simUpgrades: watch.UpgradeChanged(), simGrs: watch.DeletionBegan()}[kind]
 	if passes != nil && e.before != nil && e.after != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after}) {
 		return
 	}
@@ -345,12 +346,10 @@ func (m *simManager) finish() {
 	}
 	if p.err != nil {
 		m.w.say("%s: %s: error %v", m.name, p.group, p.err)
-		backoff := min(5*time.Millisecond<<min(m.failures[p.group], 20), 1000*time.Second)
-		m.failures[p.group]++
-		m.addTimer(p.group, backoff)
+		m.addTimer(p.group, m.limiter.When(p.group))
 		return
 	}
-	delete(m.failures, p.group)
+	m.limiter.Forget(p.group)
 	if p.result.RequeueAfter > 0 {
 		m.addTimer(p.group, p.result.RequeueAfter)
 	}

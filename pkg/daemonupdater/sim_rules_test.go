@@ -248,6 +248,7 @@ func (w *simWorld) checkWindow(pass *simPass, after *topsv1.DaemonRollout, name 
 		return
 	}
 	usual := max(0, time.Duration(after.Status.UsualSeconds-1)*time.Second) // it was rounded
+	usual = min(usual, time.Duration(window.DurationMinutes)*45*time.Second)
 	for _, at := range []time.Time{pass.at, pass.at.Add(usual)} {
 		if !simOpen(window, at.In(location)) {
 			w.violate("window: %s starts at %s, and at %s the window is shut", name, pass.at.In(location), at.In(location))

@@ -36,7 +36,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 	if err != nil {
 		return 0, err
 	}
-	due := s.pods.due(p.decision.Delete)
+	due := s.pods.due(p.decision.Delete, p.in.Now)
 	var unchanged map[int]bool
 	var check errgroup.Group
 	check.Go(func() (err error) {

@@ -19,6 +19,9 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	if status.LastStartTime != nil {
 		ledger.LastStart = status.LastStartTime.Time
 	}
+	if status.LastDecisionTime != nil {
+		ledger.Decided = status.LastDecisionTime.Time
+	}
 	for _, w := range status.Waves {
 		state := rollout.WaveState{Name: w.Name, Total: int(w.Total), Updated: int(w.Updated)}
 		if w.CompletedTime != nil {
@@ -32,17 +35,28 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	for i := range status.Queued {
 		ledger.Slots = append(ledger.Slots, slotOf(&status.Queued[i], true))
 	}
-	for _, f := range status.Failed {
-		ledger.Failures = append(ledger.Failures, rollout.Failure{
-			Node: f.Node, UID: f.UID, Reason: rollout.Reason(f.Reason), Message: f.Message, Since: f.Since.Time,
-		})
+	for i := range status.Failed {
+		ledger.Failures = append(ledger.Failures, failureOf(&status.Failed[i]))
 	}
 	return ledger
 }
 
+func failureOf(n *topsv1.NodeNote) rollout.Failure {
+	f := rollout.Failure{Node: n.Node, UID: n.UID, Machine: n.MachineID, Reason: rollout.Reason(n.Reason), Message: n.Message, Since: n.Since.Time}
+	for _, t := range n.Targets {
+		f.Targets = append(f.Targets, rollout.Target{Member: t.DaemonSet, Revision: t.Hash})
+	}
+	return f
+}
+
 func slotOf(s *topsv1.NodeSlot, queued bool) rollout.Slot {
-	return rollout.Slot{
+	slot := rollout.Slot{
 		Node: s.Node, UID: s.UID, Since: s.Since.Time, Revision: s.Revision, Turn: s.Turn, Queued: queued,
 		Pod: s.PodUID, PodVersion: s.PodVersion, Members: s.DaemonSets, Operation: s.Operation,
+		Idle: time.Duration(s.IdleSeconds) * time.Second,
 	}
+	if s.ProgressTime != nil {
+		slot.Progress = s.ProgressTime.Time
+	}
+	return slot
 }

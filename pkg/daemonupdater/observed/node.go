@@ -66,7 +66,7 @@ const zoneLabel = corev1.LabelTopologyZone
 // the input.
 func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Time) rollout.Node {
 	node, requests := of.Object, openRequests(of.Upgrade)
-	n := rollout.Node{Name: node.Name, UID: node.UID, Zone: node.Labels[zoneLabel], HostsOperator: s.OperatorNode != "" && node.Name == s.OperatorNode,
+	n := rollout.Node{Name: node.Name, UID: node.UID, Machine: node.Status.NodeInfo.MachineID, Zone: node.Labels[zoneLabel], HostsOperator: s.OperatorNode != "" && node.Name == s.OperatorNode,
 		LeftOut: !s.cut().HasNode(node.Name)}
 	if s.Policy != nil {
 		describeNode(&n, node, &s.Policy.Spec, known)
@@ -84,6 +84,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 			continue
 		}
 		p := m.Pod(i, pod, now)
+		p.NoSuccessor = placement.Why
 		p.Request = requests[m.DaemonSet.UID]
 		n.Pods = append(n.Pods, p)
 	}
@@ -104,6 +105,7 @@ func (m Member) Pod(index int, pod *corev1.Pod, now time.Time) rollout.Pod {
 	if wait > 0 {
 		p.AvailableAt = now.Add(wait)
 	}
+	p.NotReadySince = daemonset.NotReadySince(pod).Time
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
 	return p
 }

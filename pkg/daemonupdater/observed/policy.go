@@ -42,6 +42,7 @@ func applyPolicy(in *rollout.Input, named *topsv1.UpgradePolicy, approved string
 	}
 	in.Deadlines.Progress = secondsOr(spec.ProgressDeadlineSeconds, in.Deadlines.Progress)
 	in.Deadlines.Lost = secondsOr(spec.LostDeadlineSeconds, in.Deadlines.Lost)
+	in.Deadlines.Unavailable = secondsOr(spec.UnavailableSeconds, in.Deadlines.Unavailable)
 	in.Policy.Returned = secondsOr(spec.ReturnedSeconds, 0)
 	in.Policy.Approved = approvedWaves(approved, in.Revision)
 }

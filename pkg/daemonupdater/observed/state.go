@@ -40,6 +40,8 @@ type State struct {
 	Policy *topsv1.UpgradePolicy
 	// Rollout as last written; its resourceVersion is empty if it does not exist yet.
 	Rollout *topsv1.DaemonRollout
+	// Ending: the GcuResource of the group is being deleted.
+	Ending bool
 	// OperatorNode is the node that the operator runs on, "" if unknown.
 	OperatorNode string
 	// limit is what the upgrade is limited to, parsed once: it may name thousands of nodes.
@@ -67,7 +69,7 @@ func (s *State) PolicyName() string {
 
 // Input returns the input of the plan without the nodes.
 func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now time.Time) rollout.Input {
-	in := rollout.Input{Now: now, Deadlines: deadlines, Ledger: Ledger(&s.Rollout.Status)}
+	in := rollout.Input{Now: now, Deadlines: deadlines, Ending: s.Ending, Ledger: Ledger(&s.Rollout.Status)}
 	in.Settings, in.Blocked = s.Settings()
 	cut := s.cut()
 	if missing := s.withoutMember(cut); missing != "" && in.Blocked == nil {

@@ -16,6 +16,7 @@ const maxListed = 20
 func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	status.Revision, status.LimitedTo, status.Touched, status.Resumed = ledger.Revision, ledger.Limit, int32(ledger.Touched), ledger.Resumed
 	status.ResumedTime, status.LastStartTime = timeOrNil(ledger.ResumedAt), timeOrNil(ledger.LastStart)
+	status.LastDecisionTime = timeOrNil(ledger.Decided)
 	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)
 	status.InFlight, status.Queued, status.Failed, status.Waves = nil, nil, nil, nil
 	for _, w := range ledger.Waves {
@@ -33,13 +34,21 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 		}
 		*list = append(*list, nodeSlot(&ledger.Slots[i]))
 	}
-	for i, f := range ledger.Failures {
-		note := topsv1.NodeNote{Node: f.Node, UID: f.UID, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since)}
+	for i := range ledger.Failures {
+		note := failedNode(&ledger.Failures[i])
 		if i >= maxListed {
 			note.Message = ""
 		}
 		status.Failed = append(status.Failed, note)
 	}
+}
+
+func failedNode(f *rollout.Failure) topsv1.NodeNote {
+	note := topsv1.NodeNote{Node: f.Node, UID: f.UID, MachineID: f.Machine, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since)}
+	for _, t := range f.Targets {
+		note.Targets = append(note.Targets, topsv1.RevisionTarget{DaemonSet: t.Member, Hash: t.Revision})
+	}
+	return note
 }
 
 func timeOrNil(t time.Time) *metav1.Time {
@@ -54,7 +63,7 @@ func nodeSlot(s *rollout.Slot) topsv1.NodeSlot {
 	return topsv1.NodeSlot{
 		Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, Turn: s.Turn,
 		PodUID: s.Pod, PodVersion: s.PodVersion, DaemonSets: s.Members,
-		Operation: s.Operation,
+		Operation: s.Operation, ProgressTime: timeOrNil(s.Progress), IdleSeconds: int64(s.Idle / time.Second),
 	}
 }
 

@@ -28,7 +28,7 @@ type Rollback struct {
 
 // AsksRollback reports whether a group is halted and its policy asks for a rollback.
 func AsksRollback(s *observed.State, in rollout.Input, d rollout.Decision) bool {
-	return d.Halted != "" && in.Blocked == nil && s.Policy != nil &&
+	return d.Halted != "" && in.Blocked == nil && !in.Ending && s.Policy != nil &&
 		s.Policy.Spec.Failure != nil && s.Policy.Spec.Failure.Action == topsv1.FailureRollback
 }
 

@@ -27,6 +27,8 @@ type facts struct {
 	// for minReadySeconds are left out.
 	unready      bool
 	unreadySince time.Time
+	// settling: a pod at its target only waits for minReadySeconds.
+	settling bool
 	// noSuccessor: a pod that would be replaced has no successor.
 	noSuccessor bool
 	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
@@ -65,7 +67,7 @@ const (
 	phaseExcluded
 	// phaseNoSuccessor: the successor of a pod would not be created.
 	phaseNoSuccessor
-	// phaseRecovering: unavailable for too short a time to be urgent.
+	// phaseRecovering: unavailable for too short a time to be urgent, or about to be available.
 	phaseRecovering
 	// phaseRecentlyReturned: not Ready for long enough to start.
 	phaseRecentlyReturned
@@ -102,8 +104,11 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	f.changesAt(pod.AvailableAt)
 	if node.Ready {
 		f.unavailable = f.unavailable || pod.isAbsent() || !pod.Available
-		if pod.isAbsent() || !pod.Available && pod.AvailableAt.IsZero() {
+		switch {
+		case pod.isAbsent() || !pod.Available && pod.AvailableAt.IsZero():
 			f.includeUnready(pod)
+		case !pod.Available && !g.isOutdated(pod):
+			f.settling = true
 		}
 		f.moving = f.moving || !node.Job.isHeld() && g.isMoving(pod) // a node kept cordoned waits for another operation
 	}
@@ -148,6 +153,8 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 		return phaseDeferred
 	case f.unready && g.strategy != daemonset.OTA && urgent.After(now):
 		f.changesAt(urgent)
+		return phaseRecovering
+	case f.settling && !f.unready && !node.Disturbed:
 		return phaseRecovering
 	}
 	return phaseCandidate

@@ -55,7 +55,7 @@ func (g *gate) outsideWindow(l *lane) (why string, again time.Duration) {
 	if !open {
 		return fmt.Sprintf("outside of the maintenance window, which opens at %s", changes.Format("Mon 15:04 MST")), left
 	}
-	if usual := min(g.ledger.Usual, w.Length/2); usual > left { // else one slow node shuts the window for good
+	if usual := min(g.ledger.Usual, w.Length*3/4); usual > left { // else one slow node shuts the window for good
 		return fmt.Sprintf("the maintenance window closes in %s, a node usually takes %s", left.Round(time.Second), usual.Round(time.Second)), left
 	}
 	return "", 0

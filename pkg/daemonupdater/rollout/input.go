@@ -60,7 +60,9 @@ type Member struct {
 type Node struct {
 	Name string
 	UID  types.UID
-	Zone string
+	// Machine identifies the machine whatever Node object it has; "" if it is not known.
+	Machine string
+	Zone    string
 	// Labels of the node, for the selectors of waves.
 	Labels map[string]string
 	// Pool is the value of the policy's topology key.

@@ -45,6 +45,11 @@ func (n *fleetNode) countsAsUnavailable() bool { return n.slot != nil || n.unava
 // hasRecovered reports whether the node is Ready and updated, even if it failed before.
 func (n *fleetNode) hasRecovered() bool { return n.Ready && n.updated }
 
+// isOtherMachine reports whether a failure of the same name was that of another machine.
+func (n *fleetNode) isOtherMachine(failure *Failure) bool {
+	return n.UID != failure.UID && n.Machine != "" && failure.Machine != "" && n.Machine != failure.Machine
+}
+
 // isStartable reports whether a candidate has no slot and did not fail at this revision. A failed
 // node may start again if it was lost and is back, or if it has a newer request.
 func (n *fleetNode) isStartable() bool {

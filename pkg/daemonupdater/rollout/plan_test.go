@@ -71,11 +71,11 @@ func inputOf(limit int, nodes ...Node) Input {
 }
 
 func slotOf(n Node, age time.Duration) Slot {
-	return Slot{Node: n.Name, UID: n.UID, Since: epoch.Add(-age), Revision: "r2"}
+	return Slot{Node: n.Name, UID: n.UID, Since: epoch.Add(-age), Progress: epoch.Add(-age), Revision: "r2"}
 }
 
 func (in Input) slots(slots ...Slot) Input {
-	in.Ledger.Slots, in.Ledger.Touched = slots, len(slots)
+	in.Ledger.Slots, in.Ledger.Touched, in.Ledger.Decided = slots, len(slots), epoch
 	return in
 }
 
@@ -163,9 +163,9 @@ func TestPlan(t *testing.T) {
 				States: map[string]string{"a": "failed/NodeLost", "b": "in-flight/Replacing"}},
 		},
 		{
-			name: "a node whose object vanished keeps its slot until the lost deadline",
+			name: "a node whose object vanished gives its slot back",
 			in:   inputOf(1, b).slots(slotOf(a, 2*time.Minute)),
-			want: said{Slots: []string{"a"}, States: map[string]string{"b": "pending/BudgetExhausted"}},
+			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"}, States: map[string]string{"b": "in-flight/Replacing"}},
 		},
 		{
 			name: "a node re-added under the same name is a new node",
@@ -417,8 +417,8 @@ func TestPlanGoesOnWhenAPersonResumes(t *testing.T) {
 func TestPlanAsksToBeWokenAtTheNextDeadline(t *testing.T) {
 	a, b := broken(nodeOf("a", newHash)), broken(nodeOf("b", newHash))
 	b.Pods[0].AvailableAt = epoch.Add(90 * time.Second)
-	d := Plan(inputOf(2, a, b).slots(slotOf(a, 9*time.Minute), slotOf(b, 0)))
-	if d.Recheck != time.Minute {
-		t.Errorf("Recheck = %s, want 1m0s: the progress deadline of node a", d.Recheck)
+	d := Plan(inputOf(2, a, b).slots(slotOf(a, 10*time.Minute-20*time.Second), slotOf(b, 0)))
+	if d.Recheck != 20*time.Second {
+		t.Errorf("Recheck = %s, want 20s: the progress deadline of node a", d.Recheck)
 	}
 }

@@ -64,7 +64,7 @@ func drawInput(t *rapid.T) Input {
 		switch rapid.IntRange(0, 5).Draw(t, "memory") {
 		case 0:
 			age := time.Duration(rapid.IntRange(0, 30).Draw(t, "age")) * time.Minute
-			in.Ledger.Slots = append(in.Ledger.Slots, Slot{Node: n.Name, UID: n.UID, Revision: in.Ledger.Revision, Since: epoch.Add(-age)})
+			in.Ledger.Slots = append(in.Ledger.Slots, Slot{Node: n.Name, UID: n.UID, Revision: in.Ledger.Revision, Since: epoch.Add(-age), Progress: epoch.Add(-age)})
 		case 1:
 			in.Ledger.Failures = append(in.Ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonCrashLooping, Message: "crashed", Since: epoch.Add(-time.Minute)})
 		}

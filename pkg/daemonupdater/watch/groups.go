@@ -147,6 +147,11 @@ func Own(_ context.Context, object client.Object) []observed.Group {
 	return []observed.Group{{Kind: observed.KindDaemonSet, Namespace: object.GetNamespace(), Name: object.GetName()}}
 }
 
+// OfGcuResource returns the group of a GcuResource.
+func OfGcuResource(_ context.Context, object client.Object) []observed.Group {
+	return []observed.Group{{Kind: observed.KindGcuResource, Name: object.GetName()}}
+}
+
 // OfRollout returns the group of a DaemonRollout.
 func (w Groups) OfRollout(_ context.Context, object client.Object) []observed.Group {
 	target := object.(*topsv1.DaemonRollout).Spec.TargetRef

@@ -35,6 +35,7 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 		Watches(&corev1.Node{}, enqueue(w.OnNode), builder.WithPredicates(NodeChanged())).
 		Watches(&topsv1.NodeUpgrade{}, enqueue(w.AskedFor), builder.WithPredicates(UpgradeChanged())).
 		Watches(&topsv1.DaemonRollout{}, enqueue(w.OfRollout)).
+		Watches(&topsv1.GcuResource{}, enqueue(OfGcuResource), builder.WithPredicates(DeletionBegan())).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(w.UnderPolicy))
 }
 
@@ -87,6 +88,18 @@ func UpgradeChanged() predicate.Predicate {
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
 				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls) ||
 				!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)
+		},
+	}
+}
+
+// DeletionBegan passes only updates with which an object begins to be deleted.
+func DeletionBegan() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
 		},
 	}
 }
