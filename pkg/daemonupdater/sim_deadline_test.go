@@ -120,6 +120,9 @@ func TestANodeIsNotFailedForTheTimeInWhichTheAPIServerWasAway(t *testing.T) {
 		s.outage = true
 		s.works(s.a, 2*rollout.DefaultDeadlines.Progress)
 		s.outage = false
+		if wait := s.a.timers[s.g.id].Sub(s.now); wait > maxBackoff {
+			s.violate("the next pass after the outage is in %s", wait)
+		}
 		s.a.passes(s.g.id)
 		s.noneFailed("after the outage")
 		s.arrives(s.a)

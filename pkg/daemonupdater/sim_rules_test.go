@@ -352,7 +352,8 @@ func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRol
 			touched := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == name }) ||
 				slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == name })
 			proven = proven || updated
-			if !updated && (pass.seen.ready(name) || touched) {
+			passedOver := !pass.seen.ready(name) || simForeign(pass.seen.nodes[name], corev1.TaintEffectNoSchedule)
+			if !updated && (!passedOver || touched) {
 				open = name
 			}
 		}

@@ -39,9 +39,10 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 	}
 	a, b, c, d := ready("a", pod("a", fixture.OldHash)), ready("b", pod("b", fixture.NewHash)), ready("c", pod("c", fixture.NewHash)), ready("d", pod("d", fixture.OldHash))
 	a.Pods[0].Available = true
-	b.Pods[0].CrashLooping = "load"
+	b.Pods[0].CrashLooping, b.Pods[0].NotReadySince = "load", b.Pods[0].Created
 	c.Pods[0].AvailableAt = fixture.Epoch.Add(20 * time.Second)
 	d.Ready, d.ReadySince, d.Pods[0].Terminating = false, fixture.Epoch.Add(-time.Minute), true
+	d.Pods[0].NotReadySince = fixture.Epoch // it is being deleted since then
 	want := rollout.Input{
 		Now: fixture.Epoch, Deadlines: rollout.DefaultDeadlines,
 		Settings: daemonset.Settings{Strategy: daemonset.AdvancedRollingUpdate, MaxUnavailable: intstr.FromInt32(1)},

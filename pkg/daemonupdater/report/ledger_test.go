@@ -24,6 +24,9 @@ func TestALedgerIsReadAsItWasStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rollout.Ledger{Revision: text.Draw(t, "revision"), Limit: text.Draw(t, "limit"), Touched: rapid.IntRange(0, 5000).Draw(t, "touched"),
 			Resumed: text.Draw(t, "resumed"), Usual: time.Duration(rapid.IntRange(0, 9999).Draw(t, "usual")) * time.Second}
+		if rapid.Bool().Draw(t, "decided") {
+			want.Decided = seconds.Draw(t, "decided at")
+		}
 		for i := range rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "waves") {
 			w := rollout.WaveState{Name: fmt.Sprint("w", i), Total: rapid.IntRange(0, 9).Draw(t, "total"), Updated: rapid.IntRange(0, 9).Draw(t, "updated")}
 			if rapid.Bool().Draw(t, "complete") {
@@ -34,14 +37,16 @@ func TestALedgerIsReadAsItWasStored(t *testing.T) {
 		for i := range rapid.IntRange(0, 4).Draw(t, "slots") {
 			want.Slots = append(want.Slots, rollout.Slot{Node: fmt.Sprint("n", i), UID: types.UID(text.Draw(t, "uid")),
 				Since: seconds.Draw(t, "since"), Revision: text.Draw(t, "slot revision"), Pod: types.UID(text.Draw(t, "pod")),
+				Progress: seconds.Draw(t, "progress"), Idle: time.Duration(rapid.IntRange(0, 9999).Draw(t, "idle")) * time.Second,
 				Members: rapid.SampledFrom([][]string{nil, {"kube-system/driver"}, {"kube-system/driver", "kube-system/exporter"}}).Draw(t, "members")})
 		}
 		for i := range rapid.IntRange(0, 4).Draw(t, "failures") {
 			want.Failures = append(want.Failures, rollout.Failure{Node: fmt.Sprint("n", i), UID: types.UID(text.Draw(t, "uid")),
-				Reason: rollout.Reason(text.Draw(t, "reason")), Message: text.Draw(t, "message"), Since: seconds.Draw(t, "since")})
+				Reason: rollout.Reason(text.Draw(t, "reason")), Message: text.Draw(t, "message"), Since: seconds.Draw(t, "since"), Machine: text.Draw(t, "machine"),
+				Targets: rapid.SampledFrom([][]rollout.Target{nil, {{Member: "kube-system/driver", Revision: "r"}}}).Draw(t, "targets")})
 		}
 		status := topsv1.DaemonRolloutStatus{InFlight: []topsv1.NodeSlot{{Node: "left over"}}, Failed: []topsv1.NodeNote{{Node: "left over"}},
-			Waves: []topsv1.WaveStatus{{Name: "left over"}}, UsualSeconds: 7, Resumed: "left over"}
+			Waves: []topsv1.WaveStatus{{Name: "left over"}}, UsualSeconds: 7, Resumed: "left over", LastDecisionTime: &metav1.Time{}}
 		storeLedger(&status, want)
 		if diff := cmp.Diff(want, observed.Ledger(&status)); diff != "" {
 			t.Fatalf("ledger (-stored +read):\n%s", diff)

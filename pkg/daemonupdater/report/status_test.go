@@ -93,7 +93,7 @@ var stateWords = []struct {
 	{"no node at all", inputWith(), saying("Complete", "True/Complete")},
 	{"a node in flight", inputWith(fixture.Planned("a", fixture.OldHash), fixture.Planned("b", fixture.NewHash)), saying("Progressing", "True/RollingOut")},
 	{"the last node in flight", change(inputWith(fixture.PlannedBroken("a", fixture.NewHash)), holding("a")), saying("Progressing", "True/RollingOut")},
-	{"the last node in flight that is gone", change(inputWith(fixture.Planned("a", fixture.NewHash)), holding("gone")), saying("Progressing", "True/RollingOut")},
+	{"the last node in flight that is gone", change(inputWith(fixture.Planned("a", fixture.NewHash)), holding("gone")), saying("Progressing", "False/Complete", "Complete", "True/Complete")},
 	{"the budget used up by others", inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash)), saying("Progressing", "False/BudgetExhausted")},
 	{"of reasons that are as common the first by name", inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash)), saying("Progressing", "False/BudgetExhausted")},
 	{"one pod unavailable at the target", inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.NewHash)), saying("Progressing", "False/Unavailable")},
@@ -156,7 +156,7 @@ func TestStatusDoesNotChangeWhileNothingChanges(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := statusAfter(tt.in)
 			in := tt.in
-			in.Now, in.Ledger = fixture.Epoch.Add(90*time.Second), observed.Ledger(&before)
+			in.Now, in.Ledger = fixture.Epoch.Add(20*time.Second), observed.Ledger(&before)
 			if diff := cmp.Diff(before, Status(before, 7, in, rollout.Plan(in))); diff != "" {
 				t.Errorf("status a while later (-before +after):\n%s", diff)
 			}
@@ -240,10 +240,11 @@ func TestStatusCountsAndLists(t *testing.T) {
 		Targets: []topsv1.RevisionTarget{{DaemonSet: "kube-system/driver", Hash: fixture.NewHash}},
 		Total:   5, Updated: 1, InFlightNodes: 1, Pending: 1, SkippedNodes: 1, FailedNodes: 1, Unavailable: 2, Touched: 1,
 		UsualSeconds: 30, ETASeconds: 30, Resumed: "monday",
-		Waves:    []topsv1.WaveStatus{{Name: "rare", CompletedTime: &now}, {Name: "rest", Total: 5, Updated: 1}},
-		Waiting:  []topsv1.WaitingNote{{Reason: "BudgetExhausted", Nodes: 1, Message: "2 of at most 2 nodes are unavailable"}},
-		InFlight: []topsv1.NodeSlot{{Node: "b", UID: "uid-b", Since: fixture.Ago(0), Step: "AwaitingAvailable", Revision: "r2", PodUID: "earlier"}},
-		Failed:   []topsv1.NodeNote{{Node: "e", UID: "uid-e", Reason: "CrashLooping", Message: "it crash-loops", Since: fixture.Ago(0)}},
+		Waves:            []topsv1.WaveStatus{{Name: "rare", CompletedTime: &now}, {Name: "rest", Total: 5, Updated: 1}},
+		Waiting:          []topsv1.WaitingNote{{Reason: "BudgetExhausted", Nodes: 1, Message: "2 of at most 2 nodes are unavailable"}},
+		InFlight:         []topsv1.NodeSlot{{Node: "b", UID: "uid-b", Since: now, ProgressTime: &now, Step: "AwaitingAvailable", Revision: "r2", PodUID: "earlier"}},
+		LastDecisionTime: &now,
+		Failed:           []topsv1.NodeNote{{Node: "e", UID: "uid-e", Reason: "CrashLooping", Message: "it crash-loops", Since: fixture.Ago(0)}},
 		Skipped: []topsv1.NodeNote{{Node: "d", Reason: "NodeOffline", Since: fixture.Ago(time.Minute),
 			Message: "the node was offline before it was touched; it is upgraded when it is Ready again"}},
 	}
