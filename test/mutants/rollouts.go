@@ -56,7 +56,7 @@ var ofRollouts = []mutant{
 	{"stale-granted", "an operation for an earlier target is granted", updater, "group.isPrepared",
 		"$Job != nil && $Prepared && !$isStale($Job)", "$Job != nil && $Prepared"},
 	{"slot-back-while-operating", "the slot of an operation is released before it has ended", updater, "settlement.settleOperation",
-		"case $end == nil: $keep(&$slot)", "case $end == nil:"},
+		"case $end == nil: $retarget(&$slot, $n); $keep(&$slot)", "case $end == nil: $retarget(&$slot, $n)"},
 	{"done-and-behind", "a stale view restarts a finished operation", updater, "settlement.settleDone",
 		"$n.$isFinished() || $Revision != $inRevision || $needsAnother($slot)",
 		"$n.$isFinished() || $Revision != $inRevision || $n.heavy"},
@@ -120,9 +120,9 @@ var ofRollouts = []mutant{
 		"client.MergeFromWithOptions($asked[$i], client.MergeFromWithOptimisticLock{})",
 		"client.MergeFromWithOptions($asked[$i])"},
 	{"slot-back-ungranted", "a slot is released because its grant was not observed, and another manager grants late", updater, "settlement.settleOperation",
-		"case $end == nil: $s.$keep(&$slot)",
+		"case $end == nil: $s.$retarget(&$slot, $n); $s.$keep(&$slot)",
 		`case $end == nil && n.Job != nil && !n.Job.Granted: $s.fleet.nodes.record(n, nil, nil)
-		case $end == nil: $s.$keep(&$slot)`},
+		case $end == nil: $s.$retarget(&$slot, $n); $s.$keep(&$slot)`},
 	{"operations-left", "a deleted group leaves its operations", updater, "steps.abandon",
 		"_, $err := $cancel($ctx, $RolloutKey($namespace).String())", "var $err error"},
 
@@ -166,9 +166,9 @@ var ofRollouts = []mutant{
 		`$err1 == nil && $err2 == nil && ($observed == $now || $observed != "")`},
 
 	// Failures.
-	{"lost-nodes-never-fail", "a node that never returns holds its slot forever", updater, "failureOf",
-		"$from.Add($in.Deadlines.Lost)",
-		"$from.Add(1000 * $in.Deadlines.Lost)"},
+	{"lost-nodes-never-fail", "a node that never returns holds its slot forever", updater, "timeLeft",
+		"if !$n.Ready { $*then }",
+		"if !$n.Ready { return time.Minute }"},
 	{"lost-nodes-heal", "a dead node at the target counts as healed", updater, "fleetNode.hasRecovered",
 		"$Ready && $updated", "$updated"},
 	{"halt-ignored", "nodes start after a halt", updater, "startNodes",
@@ -204,12 +204,12 @@ var ofRollouts = []mutant{
 	{"queue-not-stored", "a queued node is started under a slot that was not stored", updater, "allStored",
 		"$others || $old.PodUID != $s.PodUID", "$others"},
 	{"crash-loops-ignored", "a crash-looping version is not failed before the deadline", updater, "failureOf",
-		"if $pod := $crashLooping($since); $pod != nil { $*then }",
-		"if $pod := $crashLooping($since); $pod != nil && in.Now.IsZero() { $*then }"},
+		"if $pod := $crashLooping($since); $n.Ready && $pod != nil { $*then }",
+		"if $pod := $crashLooping($since); $n.Ready && $pod != nil && in.Now.IsZero() { $*then }"},
 	{"failures-stick", "a new revision does not clear the failures of the old one", updater, "settleFailures",
-		"$Resume != $Resumed || $ledgerRevision != $revision", "$Resume != $Resumed"},
+		"$Resume != $Resumed || !$blames(&$failure)", "$Resume != $Resumed"},
 	{"resume-ignored", "a resumed rollout stays halted", updater, "settleFailures",
-		"$Resume != $Resumed || $ledgerRevision != $revision", "$ledgerRevision != $revision"},
+		"$Resume != $Resumed || !$blames(&$failure)", "!$blames(&$failure)"},
 
 	// OTA.
 	{"ota-by-itself", "under OTA nodes start without a request", updater, "group.allows",
@@ -239,7 +239,7 @@ var ofRollouts = []mutant{
 
 	// Limits and previews.
 	{"waves-wait-for-what-is-left-out", "a wave waits for nodes excluded by the limit", updater, "nodeCounts.unfinished",
-		"$nodes - $by[$updated] - $by[$offline] - $by[$excluded]", "$nodes - $by[$updated] - $by[$offline]"},
+		"$nodes - $by[$updated] - $by[$offline] - $by[phaseExcluded] - $by[$placeless]", "$nodes - $by[$updated] - $by[$offline] - $by[$placeless]"},
 	{"waves-passed-by-a-limit", "waves passed by a limited upgrade count as passed for the whole fleet", updater, "completedBefore",
 		"$others || $Limit != $remembered($Only)", "$others"},
 	{"limit-soaks-for-nothing", "a limited upgrade waits for the soak of an excluded wave", updater, "reachWave",
@@ -280,8 +280,8 @@ var ofRollouts = []mutant{
 		`if $w.Zone != nil { $*then }
 		$open, $changes := $w.$at($Now, $zone)`},
 	{"window-by-old-times", "the window ignores the duration of the node that has just finished", updater, "gate.outsideWindow",
-		"if $usual := $g.$ledger.Usual; $usual > $left { $*then }",
-		"if $usual := $g.in.Ledger.Usual; $usual > $left { $*then }"},
+		"if $usual := min($g.ledger.Usual, $most); $usual > $left { $*then }",
+		"if $usual := min($g.in.Ledger.Usual, $most); $usual > $left { $*then }"},
 	{"returned-ignored", "a flapping node is started as soon as it is back", updater, "facts.phaseOf",
 		"$Returned > 0", "$Returned > 1000*time.Hour"},
 	{"threshold-ignored", "the failure threshold of the policy is not lower than the default", updater, "haltOf",

@@ -36,12 +36,12 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 		ledger.Slots = append(ledger.Slots, slotOf(&status.Queued[i], true))
 	}
 	for i := range status.Failed {
-		ledger.Failures = append(ledger.Failures, failureOf(&status.Failed[i]))
+		ledger.Failures = append(ledger.Failures, recordedFailure(&status.Failed[i]))
 	}
 	return ledger
 }
 
-func failureOf(n *topsv1.NodeNote) rollout.Failure {
+func recordedFailure(n *topsv1.NodeNote) rollout.Failure {
 	f := rollout.Failure{Node: n.Node, UID: n.UID, Machine: n.MachineID, Reason: rollout.Reason(n.Reason), Message: n.Message, Since: n.Since.Time}
 	for _, t := range n.Targets {
 		f.Targets = append(f.Targets, rollout.Target{Member: t.DaemonSet, Revision: t.Hash})

@@ -126,14 +126,19 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	case end == nil && n.Ready && n.isBusy():
 		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
 	case end == nil:
-		if n.Job != nil && n.Job.ID == slot.Operation && !n.group.isStale(n.Job) {
-			slot.Revision = s.in.Revision // what changed is not its concern
-		}
+		s.retarget(&slot, n)
 		s.keep(&slot)
 	case end.Outcome == Done:
 		s.settleDone(&slot, n, end)
 	default:
 		s.settleNotDone(&slot, n, end)
+	}
+}
+
+// retarget brings the slot of a running operation to a new revision that changes nothing for it.
+func (s *settlement) retarget(slot *Slot, n *fleetNode) {
+	if n.Job != nil && n.Job.ID == slot.Operation && !n.group.isStale(n.Job) {
+		slot.Revision = s.in.Revision
 	}
 }
 
