@@ -20,7 +20,7 @@ var ofRollouts = []mutant{
 		`case $f.$updated: $*then
 		case !$Ready && !$f.outdated: return $phase`},
 	{"offline-nodes-cost", "offline nodes use up the budget", updater, "group.factsOf",
-		"unavailable: $Ready && $Disturbed", "unavailable: !$Ready || $Disturbed"},
+		"unavailable: $Ready && $Disturbed && $mine", "unavailable: !$Ready || $Disturbed && $mine"},
 
 	// Time, places and machines that differ from what was expected.
 	{"absence-counts", "deadlines count time in which no manager worked", updater, "idleTime",
@@ -35,6 +35,12 @@ var ofRollouts = []mutant{
 		`$pod.NoSuccessor == "" && $rest`, "$rest"},
 	{"new-node-new-luck", "a failure is dropped with the Node object", updater, "fleetNode.isOtherMachine",
 		`$n.UID != $failure.UID && $rest`, "$n.UID != $failure.UID"},
+	{"others-prepare", "an operation that another group only prepares keeps a node from a light change", updater, "facts.phaseOf",
+		"$Job.$isOfAnotherGroup() && ($Granted || $f.heavy)", "$Job.$isOfAnotherGroup()"},
+	{"others-quarantine", "a node that another group keeps out of service uses the budget", updater, "group.factsOf",
+		"unavailable: $Ready && $Disturbed && $mine", "unavailable: $Ready && $Disturbed"},
+	{"paused-in-the-way", "a paused group keeps its prepared operations", updater, "withdrawals",
+		"$closed || $n.needsNoOperation()", "$n.needsNoOperation()"},
 	{"halt-forgotten", "the change of another component ends a halt", updater, "draft.stillBlames",
 		"return $d.fleet.group.haveTargets($targets)", "return $d.in.Ledger.Revision == $d.in.Revision"},
 	{"starts-while-ending", "nodes start while the gr is being deleted", updater, "gate.isClosed",
@@ -64,10 +70,10 @@ var ofRollouts = []mutant{
 		"$reason := failureReasons[$outcome]",
 		`$reason := failureReasons[$outcome]; if $outcome == Broken { $reason = "" }`},
 	{"held-nodes-free", "a node that is kept cordoned does not use up the budget", updater, "group.factsOf",
-		"unavailable: $Ready && $Disturbed",
+		"unavailable: $Ready && $Disturbed && $mine",
 		"unavailable: false"},
 	{"two-groups-one-node", "a node with another group's operation is started", updater, "facts.phaseOf",
-		"$Job.$isOfAnotherGroup()", "false"},
+		"$Job.$isOfAnotherGroup() && $working", "false"},
 	{"no-backoff", "a deferred node is retried at once", updater, "facts.phaseOf",
 		`case $Returned > 0 && $strategy != $OTA && $rested.After($now): $*then
 		case $heavy && $Retry.After($now): $*body`,
@@ -239,7 +245,7 @@ var ofRollouts = []mutant{
 
 	// Limits and previews.
 	{"waves-wait-for-what-is-left-out", "a wave waits for nodes excluded by the limit", updater, "nodeCounts.unfinished",
-		"$nodes - $by[$updated] - $by[$offline] - $by[phaseExcluded] - $by[$placeless]", "$nodes - $by[$updated] - $by[$offline] - $by[$placeless]"},
+		"$nodes - $by[$updated] - $by[$offline] - $by[phaseExcluded] - $by[$placeless] - $by[$kept]", "$nodes - $by[$updated] - $by[$offline] - $by[$placeless] - $by[$kept]"},
 	{"waves-passed-by-a-limit", "waves passed by a limited upgrade count as passed for the whole fleet", updater, "completedBefore",
 		"$others || $Limit != $remembered($Only)", "$others"},
 	{"limit-soaks-for-nothing", "a limited upgrade waits for the soak of an excluded wave", updater, "reachWave",

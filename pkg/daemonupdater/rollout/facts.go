@@ -73,6 +73,8 @@ const (
 	phaseRecentlyReturned
 	// phaseBusy: the node has an operation of another group.
 	phaseBusy
+	// phaseKept: an ended operation of another group keeps the node out of service.
+	phaseKept
 	// phaseDeferred: the node is retried later.
 	phaseDeferred
 	// phaseCandidate: may start.
@@ -83,7 +85,7 @@ const (
 
 // factsOf derives the facts of a node and its pods at the given time.
 func (g *group) factsOf(node *Node, now time.Time) facts {
-	f := facts{unavailable: node.Ready && node.Disturbed, moving: node.Ready && node.Job.isOursAtWork()}
+	f := facts{unavailable: node.Ready && node.Disturbed && !node.Job.isKeptByAnotherGroup(), moving: node.Ready && node.Job.isOursAtWork()}
 	for i := range node.Pods {
 		f.include(g, node, &node.Pods[i])
 	}
@@ -136,7 +138,9 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 		return phaseUpdated
 	case !node.Ready:
 		return phaseOffline
-	case node.Job.isOfAnotherGroup():
+	case node.Job.isKeptByAnotherGroup():
+		return phaseKept
+	case node.Job.isOfAnotherGroup() && (node.Job.Granted || f.heavy):
 		return phaseBusy
 	case !f.outdated:
 		return phaseUnavailable

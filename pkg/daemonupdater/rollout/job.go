@@ -30,6 +30,10 @@ func (j *Job) isHeld() bool { return j != nil && j.Held }
 // isOfAnotherGroup reports whether there is an operation and it belongs to another group.
 func (j *Job) isOfAnotherGroup() bool { return j != nil && !j.Ours }
 
+// isKeptByAnotherGroup reports whether an ended operation of another group keeps the node out of
+// service.
+func (j *Job) isKeptByAnotherGroup() bool { return j.isHeld() && !j.Ours }
+
 // isAtWork reports whether an operation of any group may touch the node and has not ended.
 // Meanwhile only the operation deletes pods. It may have no slot here, when it belongs to a
 // former Node object of the same name.

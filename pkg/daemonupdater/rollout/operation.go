@@ -106,10 +106,11 @@ func (f *Fleet) operatesOutside(slot *Slot) bool {
 	return ok && n.UID == slot.UID && slot.Operation != "" && n.Job.ID == slot.Operation
 }
 
-// withdrawals aborts operations that have no slot and are no longer needed on their nodes.
-func withdrawals(f *Fleet) (orders []Order) {
+// withdrawals aborts operations that have no slot, and are no longer needed on their nodes or in
+// the way of other groups while this one starts nothing.
+func withdrawals(f *Fleet, closed bool) (orders []Order) {
 	for _, n := range f.preparing {
-		if n.slot == nil && n.needsNoOperation() {
+		if n.slot == nil && (closed || n.needsNoOperation()) {
 			orders = append(orders, Order{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
 		}
 	}

@@ -32,7 +32,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	// Act on the nodes that have slots, and prepare those that get one next.
 	deletions := nextDeletions(d, budgets.limit)
 	d.noteDecided()
-	orders := slices.Concat(prepare(start), ordersUnderSlots(d, budgets.limit), withdrawals(f))
+	orders := slices.Concat(prepare(start), ordersUnderSlots(d, budgets.limit), withdrawals(f, start.gate.isClosed()))
 	slices.SortFunc(orders, func(a, b Order) int { return cmp.Compare(a.Node, b.Node) })
 
 	decision := decisionOf(d, budgets, explanation{

@@ -89,7 +89,7 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 // would.
 func keptBack(n *fleetNode) (Reason, string) {
 	switch n.phase {
-	case phaseBusy:
+	case phaseBusy, phaseKept:
 		return ReasonNodeBusy, n.Job.Message
 	case phaseUnavailable, phaseRecovering:
 		_, message := n.progress()
