@@ -70,7 +70,8 @@ func (p *simPass) fleet() []string {
 	var names []string
 	for name, node := range p.seen.nodes {
 		if slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
-			return daemonset.ShouldRun(ds, node).Create || p.pod(ds, name) != nil
+			placement := daemonset.ShouldRun(ds, node)
+			return p.pod(ds, name) == nil && placement.Create || p.pod(ds, name) != nil && placement.Keep
 		}) {
 			names = append(names, name)
 		}
@@ -318,7 +319,7 @@ func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name st
 			continue
 		}
 		_, since := daemonset.NodeReady(pass.seen.nodes[other])
-		resting := spec.ReturnedSeconds != nil && pass.at.Sub(since.Time) < time.Duration(*spec.ReturnedSeconds)*time.Second
+		resting := simForeign(pass.seen.nodes[other], corev1.TaintEffectNoSchedule) || spec.ReturnedSeconds != nil && pass.at.Sub(since.Time) < time.Duration(*spec.ReturnedSeconds)*time.Second
 		taken := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == other }) ||
 			slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == other })
 		if !resting && !taken {
