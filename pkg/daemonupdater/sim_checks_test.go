@@ -226,7 +226,12 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	if n := len(after.Status.InFlight); n > limit {
 		w.violate("S1: %d slots of %s, limit %d", n, pass.group, limit)
 	}
-	touched := int(after.Status.Touched) - len(started)
+	touched := int(after.Status.Touched)
+	for _, s := range after.Status.InFlight { // those that are queued are not touched yet
+		if slices.Contains(started, s.Node) {
+			touched--
+		}
+	}
 	if failed := len(after.Status.Failed) + restarted; failed >= simThreshold(pass, touched) {
 		w.violate("S2: %v of %s start after %d of %d failed", started, pass.group, failed, touched)
 	}

@@ -204,6 +204,11 @@ func (f *facts) suspectOf(node *Node) *Pod {
 	return nil
 }
 
+// isPassedOver reports whether waves do not wait for the node, though something is left to do.
+func (f *facts) isPassedOver() bool {
+	return f.phase == phaseOffline || f.phase == phaseNoSuccessor || f.phase == phaseKept
+}
+
 // needsNoOperation reports whether no operation is needed on the node. An offline node may still
 // need one when it is back.
 func (f *facts) needsNoOperation() bool {

@@ -48,7 +48,7 @@ func unfinishedInWaves(f *Fleet) []int {
 		unfinished[i] = f.waves[i].unfinished()
 	}
 	for _, n := range f.nodes.recorded {
-		if n.phase == phaseOffline && (n.slot != nil || n.failure != nil) || n.phase == phaseExcluded && n.slot != nil {
+		if n.isPassedOver() && (n.slot != nil || n.failure != nil) || n.phase == phaseExcluded && n.slot != nil {
 			unfinished[n.wave]++ // it was touched, so the wave waits for it
 		}
 	}
