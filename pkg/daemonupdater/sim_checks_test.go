@@ -209,7 +209,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 		}
 		started = append(started, s.Node)
 		a.limit[s.Node], a.pools[s.Node] = limit, pass.poolOf(s.Node)
-		if before.Status.Revision == after.Status.Revision && before.Status.Resumed == after.Status.Resumed && slices.ContainsFunc(before.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == s.Node }) {
+		if before.Status.Revision == after.Status.Revision && before.Status.Resumed == after.Status.Resumed && simFailed(before, s.Node) && !simFailed(after, s.Node) {
 			restarted++
 		}
 		if !pass.seen.ready(s.Node) {
@@ -241,6 +241,11 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
 		w.violate("paused: %v of %s start", started, pass.group)
 	}
+}
+
+// simFailed reports whether a ledger counts a node as failed.
+func simFailed(r *topsv1.DaemonRollout, node string) bool {
+	return slices.ContainsFunc(r.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == node })
 }
 
 // simSlots returns all slots of a ledger.
@@ -280,7 +285,7 @@ func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 	if d := a.down[node]; d != nil && pass.healthy(node) && !slices.ContainsFunc(d.sets, func(set simKey) bool {
 		ds := simGet[*appsv1.DaemonSet](w.api, set)
 		pod := simGet[*corev1.Pod](w.api, simKey{simPods, set.namespace, set.name + "-" + node})
-		return pod == nil || ds == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node).UID != pod.UID
+		return pod == nil || ds == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node) == nil || pass.pod(ds, node).UID != pod.UID
 	}) {
 		w.say("%s is excused: its new pods were available", node)
 		delete(a.down, node)

@@ -68,10 +68,9 @@ func (p *simPass) pod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 // offline ones.
 func (p *simPass) fleet() []string {
 	var names []string
-	for name, node := range p.seen.nodes {
+	for name := range p.seen.nodes {
 		if slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
-			placement := daemonset.ShouldRun(ds, node)
-			return p.pod(ds, name) == nil && placement.Create || p.pod(ds, name) != nil && placement.Keep
+			return p.belongs(ds, name)
 		}) {
 			names = append(names, name)
 		}
@@ -99,8 +98,8 @@ func (p *simPass) poolOf(node string) simPool {
 func (p *simPass) healthy(node string) bool {
 	return p.seen.ready(node) && !p.seen.disturbed(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		pod := p.pod(ds, node)
-		if pod == nil {
-			return true
+		if !p.belongs(ds, node) || pod == nil {
+			return p.belongs(ds, node)
 		}
 		available, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, p.at)
 		return !available
@@ -111,10 +110,26 @@ func (p *simPass) healthy(node string) bool {
 func (p *simPass) atTargets(status *topsv1.DaemonRolloutStatus, node string) bool {
 	return !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		pod := p.pod(ds, node)
-		return pod == nil || pod.DeletionTimestamp != nil || !slices.ContainsFunc(status.Targets, func(t topsv1.RevisionTarget) bool {
+		return p.belongs(ds, node) && (pod == nil || pod.DeletionTimestamp != nil || !slices.ContainsFunc(status.Targets, func(t topsv1.RevisionTarget) bool {
 			return t.DaemonSet == ds.Namespace+"/"+ds.Name && t.Hash == daemonset.RevisionHash(pod)
-		})
+		}))
 	})
+}
+
+// belongs reports whether a pod of a DaemonSet is, or is to be, on a node.
+func (p *simPass) belongs(ds *appsv1.DaemonSet, node string) bool {
+	if p.seen.nodes[node] == nil {
+		return true
+	}
+	placement := daemonset.ShouldRun(ds, p.seen.nodes[node])
+	return p.pod(ds, node) == nil && placement.Create || p.pod(ds, node) != nil && placement.Keep
+}
+
+// passedOver reports whether waves do not wait for a node that was not touched.
+func (p *simPass) passedOver(node string) bool {
+	u := p.seen.upgrades[node]
+	kept := u != nil && u.Status.Operation != nil && u.Status.Operation.Held && u.Status.Operation.Rollout != p.group.RolloutKey("gcu-system").String()
+	return kept || !p.seen.ready(node) || simForeign(p.seen.nodes[node], corev1.TaintEffectNoSchedule)
 }
 
 // waves returns the index of the wave of every node: a wave takes nodes by its selector, or by
@@ -353,8 +368,7 @@ func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRol
 			touched := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == name }) ||
 				slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == name })
 			proven = proven || updated
-			passedOver := !pass.seen.ready(name) || simForeign(pass.seen.nodes[name], corev1.TaintEffectNoSchedule)
-			if !updated && (!passedOver || touched) {
+			if !updated && (!pass.passedOver(name) || touched) {
 				open = name
 			}
 		}
