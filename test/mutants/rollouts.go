@@ -124,7 +124,13 @@ var ofRollouts = []mutant{
 		`case $end == nil && n.Job != nil && !n.Job.Granted: $s.fleet.nodes.record(n, nil, nil)
 		case $end == nil: $s.$keep(&$slot)`},
 	{"operations-left", "a deleted group leaves its operations", updater, "steps.abandon",
-		"_, $err := $cancel($ctx, $RolloutKey($namespace).String())", "var $err error"},
+		"_, $err := $cancel($ctx, $OperationKey($namespace))", "var $err error"},
+	{"namesake-canceled", "a DaemonSet that is gone cancels the operations of the gr of its name", updater, "Group.OperationKey",
+		"if $g.$Kind != $kindGcuResource { return $none }", ""},
+	{"namesake-ledger", "a group takes the ledger of another group of its name as its own", updater, "State.TakeRollout",
+		"$found.$BelongsTo($kind, $name)", "true"},
+	{"namesake-silent", "a group whose name is taken goes on without a word", updater, "groupReader.read",
+		"if $taken := $NameTaken(); $taken != nil { return $none, $err }", ""},
 
 	{"own-node-first", "the operator's own node is not drained last", updater, "group.place",
 		"case $HostsOperator: return 2", "case $HostsOperator: return -2"},
