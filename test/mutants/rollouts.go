@@ -110,7 +110,7 @@ var ofRollouts = []mutant{
 		"apierrors.IsConflict($err)", "apierrors.IsConflict($err) && s == nil"},
 	// Only the simulation of operations sees these.
 	{"others-not-woken", "other groups are not triggered when a node is free again", updater, "Groups.AskedFor",
-		"for _, $g := range $groupsWith($ctx, $controlled) { $groups[$g] = true }", ""},
+		"for _, $g := range $groupsWith($ctx, $set.$isControlled) { $groups[$g] = true }", ""},
 	{"ends-unseen", "the end of an operation triggers no reconcile", updater, "UpgradeChanged",
 		`$others ||
 			!equality.Semantic.DeepEqual($before.Status.Operation, $after.Status.Operation) ||
