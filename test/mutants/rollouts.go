@@ -129,6 +129,9 @@ var ofRollouts = []mutant{
 		"if $g.$Kind != $kindGcuResource { return $none }", ""},
 	{"namesake-ledger", "a group takes the ledger of another group of its name as its own", updater, "State.TakeRollout",
 		"$found.$BelongsTo($kind, $name)", "true"},
+	{"limit-parsed-per-event", "every event of a node parses the limit of an upgrade", updater, "Groups.OnNode",
+		"$w.with($ctx, $set.$isControlled)",
+		"$w.with($ctx, func(ds *appsv1.DaemonSet) bool { _, _ = daemonset.SettingsOf(ds); return daemonset.IsControlled(ds) })"},
 	{"namesake-silent", "a group whose name is taken goes on without a word", updater, "groupReader.read",
 		"if $taken := $NameTaken(); $taken != nil { return $none, $err }", ""},
 
