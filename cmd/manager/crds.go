@@ -51,13 +51,14 @@ func requireCRDs(ctx context.Context, mgr ctrl.Manager) error {
 	return requireFields(ctx, mgr)
 }
 
-// requireFields waits briefly until the schemas have every field that this version writes.
+// requireFields waits briefly until the schemas have every field that this version writes. The end
+// of the wait cuts no request off, so that the error says which fields are missing.
 func requireFields(ctx context.Context, mgr ctrl.Manager) error {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("setting up a discovery client: %w", err)
 	}
-	_ = wait.PollUntilContextTimeout(ctx, crdPoll, crdTimeout, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, crdPoll, crdTimeout, true, func(context.Context) (bool, error) {
 		err = lacksFields(ctx, client)
 		return err == nil, nil
 	})
