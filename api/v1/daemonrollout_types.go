@@ -37,6 +37,13 @@ type DaemonRollout struct {
 	Status DaemonRolloutStatus `json:"status,omitempty"`
 }
 
+// BelongsTo reports whether the rollout is that of a GcuResource, or of a DaemonSet in the
+// rollout's namespace. A GcuResource and a DaemonSet in the operator's namespace may have the same
+// name, and so would their rollouts.
+func (r *DaemonRollout) BelongsTo(kind, name string) bool {
+	return r.Spec.TargetRef == TargetRef{Kind: kind, Name: name}
+}
+
 // DaemonRolloutList is a list of DaemonRollout.
 //
 // +kubebuilder:object:root=true

@@ -188,7 +188,7 @@ func (c *cluster) resources(ctx context.Context, args []string) ([]topsv1.GcuRes
 func (c *cluster) rollout(ctx context.Context, gr string) (*topsv1.DaemonRollout, error) {
 	dro := &topsv1.DaemonRollout{}
 	err := c.read(ctx, c.namespace, gr, dro)
-	if apierrors.IsNotFound(err) || err == nil && dro.Spec.TargetRef.Kind != topsv1.GcuResourceKind {
+	if apierrors.IsNotFound(err) || err == nil && !dro.BelongsTo(topsv1.GcuResourceKind, gr) {
 		return nil, nil
 	}
 	return dro, err

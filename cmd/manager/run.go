@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -39,13 +37,8 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version = "dev"
 
-const (
-	// syncProbe is how long a readiness probe waits for the caches.
-	syncProbe = 100 * time.Millisecond
-	// crdPoll and crdTimeout bound the wait for the CRDs to be served.
-	crdPoll    = time.Second
-	crdTimeout = 15 * time.Second
-)
+// syncProbe is how long a readiness probe waits for the caches.
+const syncProbe = 100 * time.Millisecond
 
 // run runs the manager until ctx is done or the lease is lost. It also logs the error that it
 // returns, so that the log file on the host has it.
@@ -132,25 +125,6 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("adding probes: %w", err)
 	}
 	return mgr, nil
-}
-
-// requireCRDs waits briefly until the CRDs are served, which may have been installed just
-// before, then fails with instructions.
-func requireCRDs(ctx context.Context, mgr ctrl.Manager) error {
-	for _, kind := range []string{"GcuResource", "UpgradePolicy", "DaemonRollout", "NodeUpgrade"} {
-		var err error
-		_ = wait.PollUntilContextTimeout(ctx, crdPoll, crdTimeout, true, func(context.Context) (bool, error) {
-			_, err = mgr.GetRESTMapper().RESTMapping(topsv1.GroupVersion.WithKind(kind).GroupKind(), topsv1.GroupVersion.Version)
-			return !meta.IsNoMatchError(err), nil
-		})
-		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("the cluster does not serve %s of %s: install the CRDs first (kubectl apply --server-side -k config/crd)", kind, topsv1.GroupVersion)
-		}
-		if err != nil {
-			return fmt.Errorf("looking up %s of %s: %w", kind, topsv1.GroupVersion, err)
-		}
-	}
-	return nil
 }
 
 func addControllers(mgr ctrl.Manager, o options) error {

@@ -46,7 +46,7 @@ type Settings struct {
 // becomes a default (invariant S12).
 func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 	annotations := ds.Annotations
-	key, value := lookup(annotations, topsv1.AnnotationUpdateStrategy, topsv1.OpenYurtAnnotationUpdateStrategy)
+	key, value := strategy(annotations)
 	if key == "" {
 		return Settings{}, nil
 	}
@@ -80,6 +80,17 @@ func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 		return Settings{}, err
 	}
 	return s, nil
+}
+
+// IsControlled reports whether a DaemonSet has a strategy or an invalid setting. It costs nothing,
+// unlike SettingsOf, which validates a limit that may name thousands of nodes.
+func IsControlled(ds *appsv1.DaemonSet) bool {
+	key, _ := strategy(ds.Annotations)
+	return key != ""
+}
+
+func strategy(annotations map[string]string) (key, value string) {
+	return lookup(annotations, topsv1.AnnotationUpdateStrategy, topsv1.OpenYurtAnnotationUpdateStrategy)
 }
 
 // lookup returns the first key that is present, with its value.

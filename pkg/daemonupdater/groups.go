@@ -27,11 +27,14 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	if p.Members, err = r.members(ctx, g); err != nil || len(p.Members) == 0 {
 		return p, err
 	}
-	if p.Rollout, p.rolloutUnseen, err = r.ledgers.read(ctx, p.State, now); err != nil {
+	if p.rolloutUnseen, err = r.ledgers.read(ctx, p.State, now); err != nil {
 		return nil, err
 	}
 	if p.Unmanaged() {
 		return p, nil
+	}
+	if taken := p.NameTaken(); taken != nil {
+		return nil, r.ledgers.refuse(p.State, taken)
 	}
 	for i := range p.Members {
 		if p.Members[i].Revisions, err = r.revisions(ctx, p.Members[i]); err != nil {

@@ -2,10 +2,12 @@ package daemonupdater
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
@@ -49,28 +52,35 @@ type writtenRollout struct {
 	at      time.Time
 }
 
-// read returns the group's DaemonRollout as last written: from memory while the cache still shows
+// read reads the group's DaemonRollout as last written: from memory while the cache still shows
 // a replaced version, otherwise from the cache. A group without one gets an empty one, to be
 // created. unseen: this process created it, but the cache does not show it.
-func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time) (r *topsv1.DaemonRollout, unseen bool, err error) {
+func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time) (unseen bool, err error) {
 	key := s.Group.RolloutKey(l.namespace)
 	var cached topsv1.DaemonRollout
 	err = l.Get(ctx, key, &cached)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, false, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
+		return false, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
 	}
 	if last, ok := l.written[s.Group]; ok && slices.Contains(last.basedOn, cached.ResourceVersion) {
 		gone, err := l.isGone(ctx, last, now)
 		if err != nil || !gone {
-			return last.rollout.DeepCopy(), cached.ResourceVersion == "", err
+			s.TakeRollout(key, last.rollout.DeepCopy())
+			return cached.ResourceVersion == "", err
 		}
 		delete(l.written, s.Group)
 	}
 	if err == nil {
 		l.caughtUp(s.Group)
-		return &cached, false, nil
 	}
-	return s.NewRollout(key), false, nil
+	s.TakeRollout(key, &cached)
+	return false, nil
+}
+
+// refuse reports that the name of a group is taken: there is no rollout of its own for a condition.
+func (l ledgerStore) refuse(s *observed.State, taken *rollout.Blocked) error {
+	l.recorder.Eventf(report.Target(s), s.TakenBy, corev1.EventTypeWarning, taken.Reason, "Rollout", "%s", taken.Message)
+	return errors.New(taken.Message)
 }
 
 // isGone reports whether someone deleted a rollout that this process created and that the cache
@@ -91,10 +101,6 @@ func (l ledgerStore) isGone(ctx context.Context, last writtenRollout, now time.T
 // store writes the status of the group: at once if the ledger changed, otherwise after an
 // interval, in which case it returns how long to wait. Events are sent after the write.
 func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wait time.Duration, err error) {
-	if want := (topsv1.TargetRef{Kind: p.Group.Kind, Name: p.Group.Name}); p.Rollout.Spec.TargetRef != want {
-		return 0, fmt.Errorf("DaemonRollout %s belongs to %s %s, not to %s %s: rename one of them",
-			client.ObjectKeyFromObject(p.Rollout), p.Rollout.Spec.TargetRef.Kind, p.Rollout.Spec.TargetRef.Name, want.Kind, want.Name)
-	}
 	before, d := p.Rollout.Status, p.decision
 	d.Halted = rb.Explain(d.Halted)
 	status := report.Status(before, p.Rollout.Generation, p.in, d)

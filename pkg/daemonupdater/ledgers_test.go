@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -66,5 +68,50 @@ func (c *cluster) newRevision(hash string, number int64) {
 	r.Revision = number
 	if err := c.api.Create(c.t.Context(), r); err != nil {
 		c.t.Fatal(err)
+	}
+}
+
+// taken stores a DaemonRollout of another group under the key of the gr "fleet": that of the
+// DaemonSet "fleet" in the operator's namespace, with a slot.
+func (c *cluster) taken() *topsv1.DaemonRollout {
+	c.t.Helper()
+	foreign := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet"},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "DaemonSet", Name: "fleet"}}}
+	status := topsv1.DaemonRolloutStatus{Revision: "other", InFlight: []topsv1.NodeSlot{{Node: "gone", Revision: "other", Since: fixture.Ago(0)}}}
+	if err := c.api.Create(c.t.Context(), foreign); err != nil {
+		c.t.Fatal(err)
+	}
+	foreign.Status = status
+	if err := c.api.Status().Update(c.t.Context(), foreign); err != nil {
+		c.t.Fatal(err)
+	}
+	return c.stored()
+}
+
+func TestAGroupWhoseNameIsTakenIsBlockedAndTouchesNothing(t *testing.T) {
+	c := newCluster(t, ofTheFleet)
+	foreign := c.taken()
+	_, err := c.reconcile()
+	want := "DaemonRollout gcu-system/fleet belongs to DaemonSet fleet, not to GcuResource fleet: rename one of them"
+	if err == nil || err.Error() != want {
+		t.Errorf("Reconcile: %v, want %s", err, want)
+	}
+	if diff := cmp.Diff([]string{"Warning RolloutNameTaken " + want}, c.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(foreign, c.stored()); diff != "" || c.upgrade() != nil {
+		t.Errorf("the other ledger (-before +after):\n%s, operation %v", diff, c.upgrade())
+	}
+}
+
+func TestAGroupWithoutAStrategyLeavesALedgerOfItsNameAlone(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) {
+		ofTheFleet(ds)
+		delete(ds.Annotations, topsv1.AnnotationUpdateStrategy)
+	})
+	foreign := c.taken()
+	c.mustReconcile()
+	if diff := cmp.Diff(foreign, c.stored()); diff != "" {
+		t.Errorf("the other ledger (-before +after):\n%s", diff)
 	}
 }

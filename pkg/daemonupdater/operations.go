@@ -49,7 +49,7 @@ func (w operationWriter) orderOne(ctx context.Context, p *pass, order *rollout.O
 	if observed.OfOtherNode(&live, order) {
 		return podreplace.ErrChanged // it is deleted with its Node, and created again then
 	}
-	next, makeNew := observed.Ordered(&live, order, p.RolloutKey())
+	next, makeNew := observed.Ordered(&live, order, p.OperationKey())
 	switch {
 	case makeNew:
 		node := p.fleet.Node(order.Node)
@@ -94,9 +94,12 @@ func (w operationWriter) confirmSlot(ctx context.Context, p *pass, order *rollou
 	return nil
 }
 
-// cancel removes the operations of a rollout that has ended: running ones are aborted, and
-// cordoned nodes returned. It reports whether some have not ended.
+// cancel removes the operations of a group that has ended, "" for none: running ones are aborted,
+// and cordoned nodes returned. It reports whether some have not ended.
 func (w operationWriter) cancel(ctx context.Context, own string) (left bool, err error) {
+	if own == "" {
+		return false, nil
+	}
 	var list topsv1.NodeUpgradeList
 	if err := w.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing NodeUpgrades: %w", err)

@@ -153,6 +153,15 @@ func TestWhenTheGroupIsGoneItsOperationsAreTakenAway(t *testing.T) {
 	}
 }
 
+// A DaemonSet in the operator's namespace may have the name of a gr. It has no operations itself.
+func TestWhenADaemonSetIsGoneTheOperationsOfAGcuResourceOfItsNameStay(t *testing.T) {
+	c := preparedCluster(t)
+	_, err := c.reconciler.Reconcile(t.Context(), observed.Group{Kind: observed.KindDaemonSet, Namespace: "gcu-system", Name: "fleet"})
+	if err != nil || c.upgrade() == nil {
+		t.Errorf("%v, operation %v, want that of the gr to stay", err, c.upgrade())
+	}
+}
+
 func TestAnOperationIsNotGrantedOverANodeUpgradeThatMoved(t *testing.T) {
 	c := preparedCluster(t)
 	u := c.upgrade()

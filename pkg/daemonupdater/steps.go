@@ -77,7 +77,7 @@ func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, rele
 	if p.fleet.holdsSlot(&p.decision) {
 		return retryStaleCache, false, nil
 	}
-	if left, err := s.operations.cancel(ctx, p.RolloutKey()); err != nil || left {
+	if left, err := s.operations.cancel(ctx, p.OperationKey()); err != nil || left {
 		return retryStaleCache, false, err
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", p.Group.String())
@@ -89,7 +89,7 @@ func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, rele
 
 // abandon cancels the operations of a group that is gone, and answers requests for it.
 func (s *steps) abandon(ctx context.Context, g observed.Group, now time.Time) error {
-	_, err := s.operations.cancel(ctx, g.RolloutKey(s.ledgers.namespace).String())
+	_, err := s.operations.cancel(ctx, g.OperationKey(s.ledgers.namespace))
 	return errors.Join(err, s.requests.answerOrphans(ctx, g, now))
 }
 

@@ -85,5 +85,8 @@ func readRollout(ctx context.Context, from client.Reader, namespace, name string
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading DaemonRollout %s: %w", name, err)
 	}
+	if !rollout.BelongsTo(topsv1.GcuResourceKind, name) {
+		return &topsv1.DaemonRollout{}, nil
+	}
 	return rollout, nil
 }

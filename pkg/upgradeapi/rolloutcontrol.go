@@ -50,7 +50,7 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 		return nil, fmt.Errorf("reading DaemonRollout %s: %w", c.name, err)
 	}
 	// The pause is removed last: if it is gone, everything is done.
-	if meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) {
+	if rollout.BelongsTo(topsv1.GcuResourceKind, c.name) && meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) {
 		if err := r.annotate(ctx, c, rollout, topsv1.AnnotationResume, r.clock.Now().UTC().Format(time.RFC3339)); err != nil {
 			return nil, err
 		}

@@ -184,4 +184,6 @@ var ofCallers = []mutant{
 		"$since = $clock.Now()", ""},
 	{"public-address", "any address can be bound without a token", agent, "Address",
 		"$err != nil || !$ip.IsLoopback() && !$secured", "$err != nil"},
+	{"old-lists", "fields of the entries of a list are not compared with the served CRD", served, "walk",
+		`$walk($s.Items, $elem, path+"[]", paths)`, ""},
 }

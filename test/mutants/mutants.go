@@ -21,6 +21,7 @@ const (
 	api      = "pkg/upgradeapi"
 	agent    = "pkg/ota"
 	foretold = "pkg/preview"
+	served   = "pkg/servedschema"
 )
 
 // mutants are all seeded defects.

@@ -116,7 +116,7 @@ var ofRollouts = []mutant{
 		"apierrors.IsConflict($err)", "apierrors.IsConflict($err) && s == nil"},
 	// Only the simulation of operations sees these.
 	{"others-not-woken", "other groups are not triggered when a node is free again", updater, "Groups.AskedFor",
-		"for _, $g := range $groupsWith($ctx, $controlled) { $groups[$g] = true }", ""},
+		"for _, $g := range $groupsWith($ctx, $set.$isControlled) { $groups[$g] = true }", ""},
 	{"ends-unseen", "the end of an operation triggers no reconcile", updater, "UpgradeChanged",
 		`$others ||
 			!equality.Semantic.DeepEqual($before.Status.Operation, $after.Status.Operation) ||
@@ -130,7 +130,16 @@ var ofRollouts = []mutant{
 		`case $end == nil && n.Job != nil && !n.Job.Granted: $s.fleet.nodes.record(n, nil, nil)
 		case $end == nil: $s.$retarget(&$slot, $n); $s.$keep(&$slot)`},
 	{"operations-left", "a deleted group leaves its operations", updater, "steps.abandon",
-		"_, $err := $cancel($ctx, $RolloutKey($namespace).String())", "var $err error"},
+		"_, $err := $cancel($ctx, $OperationKey($namespace))", "var $err error"},
+	{"namesake-canceled", "a DaemonSet that is gone cancels the operations of the gr of its name", updater, "Group.OperationKey",
+		"if $g.$Kind != $kindGcuResource { return $none }", ""},
+	{"namesake-ledger", "a group takes the ledger of another group of its name as its own", updater, "State.TakeRollout",
+		"$found.$BelongsTo($kind, $name)", "true"},
+	{"limit-parsed-per-event", "every event of a node parses the limit of an upgrade", updater, "Groups.OnNode",
+		"$w.with($ctx, $set.$isControlled)",
+		"$w.with($ctx, func(ds *appsv1.DaemonSet) bool { _, _ = daemonset.SettingsOf(ds); return daemonset.IsControlled(ds) })"},
+	{"namesake-silent", "a group whose name is taken goes on without a word", updater, "groupReader.read",
+		"if $taken := $NameTaken(); $taken != nil { return $none, $err }", ""},
 
 	{"own-node-first", "the operator's own node is not drained last", updater, "group.place",
 		"case $HostsOperator: return 2", "case $HostsOperator: return -2"},

@@ -63,6 +63,15 @@ func (g Group) RolloutKey(operatorNamespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 }
 
+// OperationKey returns how operations name the group: namespace/name of its DaemonRollout. It is ""
+// for a DaemonSet: that has no operations, but a gr of the same name may have some.
+func (g Group) OperationKey(operatorNamespace string) string {
+	if g.Kind != KindGcuResource {
+		return ""
+	}
+	return g.RolloutKey(operatorNamespace).String()
+}
+
 // DaemonSets returns the DaemonSets of a list that belong to a group, in the order in which a
 // node's pods are replaced: by the order annotation, then by namespace and name. A DaemonSet that
 // is being deleted no longer belongs to it.

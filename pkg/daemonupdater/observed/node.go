@@ -73,7 +73,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	}
 	ready, since := daemonset.NodeReady(node)
 	n.Ready, n.ReadySince = ready, since.Time
-	describeOperations(&n, of.Upgrade, s.RolloutKey(), revision)
+	describeOperations(&n, of.Upgrade, s.OperationKey(), revision)
 	for i, m := range s.Members {
 		placement := daemonset.ShouldRun(m.DaemonSet, node)
 		var pod *corev1.Pod

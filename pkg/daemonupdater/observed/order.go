@@ -25,7 +25,7 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.Book, node *rol
 		return nil, fmt.Errorf("planning the operation of node %s: %w", node.Name, err)
 	}
 	op := &topsv1.NodeOperation{
-		ID: id, NodeUID: node.UID, Rollout: s.RolloutKey(), Revision: in.Revision, Purpose: s.purpose(in), Job: stagesOf(mission),
+		ID: id, NodeUID: node.UID, Rollout: s.OperationKey(), Revision: in.Revision, Purpose: s.purpose(in), Job: stagesOf(mission),
 	}
 	for i := range node.Pods {
 		pod := &node.Pods[i]

@@ -26,6 +26,9 @@ const (
 	reasonSettingsDisagree = "SettingsDisagree"
 )
 
+// reasonNameTaken blocks a group whose DaemonRollout would have the key of another group's.
+const reasonNameTaken = "RolloutNameTaken"
+
 // Transient reports whether a reason to block resolves itself.
 func Transient(b *rollout.Blocked) bool {
 	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree
@@ -40,6 +43,8 @@ type State struct {
 	Policy *topsv1.UpgradePolicy
 	// Rollout as last written; its resourceVersion is empty if it does not exist yet.
 	Rollout *topsv1.DaemonRollout
+	// TakenBy is the DaemonRollout of another group under the key of this one's, nil if there is none.
+	TakenBy *topsv1.DaemonRollout
 	// Ending: the GcuResource of the group is being deleted.
 	Ending bool
 	// OperatorNode is the node that the operator runs on, "" if unknown.
@@ -58,8 +63,8 @@ func (s *State) Unmanaged() bool {
 	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == ""
 }
 
-// RolloutKey returns namespace/name of the group's DaemonRollout, as stored in operations.
-func (s *State) RolloutKey() string { return s.Rollout.Namespace + "/" + s.Rollout.Name }
+// OperationKey returns how operations name the group, "" if it has none.
+func (s *State) OperationKey() string { return s.Group.OperationKey(s.Rollout.Namespace) }
 
 // PolicyName returns the UpgradePolicy that the settings name, "" for none.
 func (s *State) PolicyName() string {
@@ -71,6 +76,9 @@ func (s *State) PolicyName() string {
 func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now time.Time) rollout.Input {
 	in := rollout.Input{Now: now, Deadlines: deadlines, Ending: s.Ending, Ledger: Ledger(&s.Rollout.Status)}
 	in.Settings, in.Blocked = s.Settings()
+	if in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
+		in.Blocked = s.NameTaken()
+	}
 	cut := s.cut()
 	if missing := s.withoutMember(cut); missing != "" && in.Blocked == nil {
 		in.Blocked = &rollout.Blocked{Reason: daemonset.ReasonInvalidUpgradeOnly, Message: fmt.Sprintf(
@@ -152,6 +160,30 @@ func revisionOf(hashes []string) string {
 func heavy(book *upgradeplan.Book, component string) bool {
 	disruption := book.Disruption([]string{component}, false)
 	return disruption != "" && disruption != upgradeplan.ReplacePod
+}
+
+// TakeRollout sets the rollout of the group to the one found under its key, which is empty if there
+// is none. That of another group with the same key is not the group's own: nothing of it is read,
+// written or deleted.
+func (s *State) TakeRollout(key types.NamespacedName, found *topsv1.DaemonRollout) {
+	s.Rollout, s.TakenBy = s.NewRollout(key), nil
+	switch {
+	case found.ResourceVersion == "":
+	case found.BelongsTo(s.Group.Kind, s.Group.Name):
+		s.Rollout = found
+	default:
+		s.TakenBy = found
+	}
+}
+
+// NameTaken blocks a group whose name is taken by another one, nil if it is not.
+func (s *State) NameTaken() *rollout.Blocked {
+	if s.TakenBy == nil {
+		return nil
+	}
+	other := s.TakenBy.Spec.TargetRef
+	return &rollout.Blocked{Reason: reasonNameTaken, Message: fmt.Sprintf("DaemonRollout %s/%s belongs to %s %s, not to %s %s: rename one of them",
+		s.TakenBy.Namespace, s.TakenBy.Name, other.Kind, other.Name, s.Group.Kind, s.Group.Name)}
 }
 
 // NewRollout returns the DaemonRollout of a group that has none yet.

@@ -53,26 +53,22 @@ func (w Groups) OfController(ctx context.Context, object client.Object) []observ
 // OnNode returns every group that has a strategy or an invalid setting, and marks the node to be
 // read again.
 func (w Groups) OnNode(ctx context.Context, node client.Object) []observed.Group {
-	groups := w.with(ctx, controlled)
+	groups := w.with(ctx, daemonset.IsControlled)
 	for _, g := range groups {
 		w.Changed.Add(g, node.GetName())
 	}
 	return groups
 }
 
-// controlled reports whether a DaemonSet has a strategy or an invalid setting.
-func controlled(s daemonset.Settings, err error) bool {
-	return err != nil || s.Strategy != daemonset.NoStrategy
-}
-
 // UnderPolicy returns the groups that name a policy.
 func (w Groups) UnderPolicy(ctx context.Context, policy client.Object) []observed.Group {
-	return w.with(ctx, func(s daemonset.Settings, err error) bool {
+	return w.with(ctx, func(ds *appsv1.DaemonSet) bool {
+		s, err := daemonset.SettingsOf(ds)
 		return err == nil && s.Policy == policy.GetName()
 	})
 }
 
-func (w Groups) with(ctx context.Context, which func(daemonset.Settings, error) bool) []observed.Group {
+func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []observed.Group {
 	var list appsv1.DaemonSetList
 	if err := w.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing DaemonSets failed, their groups are not woken")
@@ -80,7 +76,7 @@ func (w Groups) with(ctx context.Context, which func(daemonset.Settings, error) 
 	}
 	groups := map[observed.Group]bool{}
 	for i := range list.Items {
-		if which(daemonset.SettingsOf(&list.Items[i])) {
+		if which(&list.Items[i]) {
 			groups[observed.GroupOf(&list.Items[i])] = true
 		}
 	}
@@ -107,7 +103,7 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 		}
 	}
 	if u.Spec.Operation != nil || u.Status.Operation != nil || len(daemonset.HoldsOf(u)) > 0 {
-		for _, g := range w.with(ctx, controlled) {
+		for _, g := range w.with(ctx, daemonset.IsControlled) {
 			groups[g] = true
 		}
 		if u.Spec.Operation != nil {

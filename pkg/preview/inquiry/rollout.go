@@ -69,11 +69,12 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 
 // readRollout reads the DaemonRollout of a group, and its policy.
 func (r rolloutReader) readRollout(ctx context.Context, s *observed.State) error {
-	s.Rollout = s.NewRollout(s.Group.RolloutKey(r.namespace))
-	err := r.reader.Get(ctx, client.ObjectKeyFromObject(s.Rollout), s.Rollout)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("getting DaemonRollout %s: %w", s.Rollout.Name, err)
+	var found topsv1.DaemonRollout
+	key := s.Group.RolloutKey(r.namespace)
+	if err := r.reader.Get(ctx, key, &found); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting DaemonRollout %s: %w", key.Name, err)
 	}
+	s.TakeRollout(key, &found)
 	name := s.PolicyName()
 	if name == "" {
 		return nil

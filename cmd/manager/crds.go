@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/servedschema"
+)
+
+// crdPoll and crdTimeout bound the wait for the CRDs to be served.
+const (
+	crdPoll    = time.Second
+	crdTimeout = 15 * time.Second
+)
+
+// ownKinds are the kinds of the CRDs, with their Go types.
+var ownKinds = map[string]reflect.Type{
+	"GcuResource":   reflect.TypeFor[topsv1.GcuResource](),
+	"UpgradePolicy": reflect.TypeFor[topsv1.UpgradePolicy](),
+	"DaemonRollout": reflect.TypeFor[topsv1.DaemonRollout](),
+	"NodeUpgrade":   reflect.TypeFor[topsv1.NodeUpgrade](),
+}
+
+// requireCRDs waits briefly until the CRDs are served with every field that this version writes:
+// they may have been applied just before. Then it fails with instructions.
+func requireCRDs(ctx context.Context, mgr ctrl.Manager) error {
+	for _, kind := range slices.Sorted(maps.Keys(ownKinds)) {
+		var err error
+		_ = wait.PollUntilContextTimeout(ctx, crdPoll, crdTimeout, true, func(context.Context) (bool, error) {
+			_, err = mgr.GetRESTMapper().RESTMapping(topsv1.GroupVersion.WithKind(kind).GroupKind(), topsv1.GroupVersion.Version)
+			return !meta.IsNoMatchError(err), nil
+		})
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("the cluster does not serve %s of %s: install the CRDs first (kubectl apply --server-side -k config/crd)", kind, topsv1.GroupVersion)
+		}
+		if err != nil {
+			return fmt.Errorf("looking up %s of %s: %w", kind, topsv1.GroupVersion, err)
+		}
+	}
+	return requireFields(ctx, mgr)
+}
+
+// requireFields waits briefly until the schemas have every field that this version writes. The end
+// of the wait cuts no request off, so that the error says which fields are missing.
+func requireFields(ctx context.Context, mgr ctrl.Manager) error {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("setting up a discovery client: %w", err)
+	}
+	_ = wait.PollUntilContextTimeout(ctx, crdPoll, crdTimeout, true, func(context.Context) (bool, error) {
+		err = lacksFields(ctx, client)
+		return err == nil, nil
+	})
+	return err
+}
+
+// lacksFields returns an error that names the fields that the served schemas lack, nil for none.
+func lacksFields(ctx context.Context, client discovery.DiscoveryInterface) error {
+	text, err := client.RESTClient().Get().AbsPath("/openapi/v3/apis", topsv1.GroupVersion.String()).Do(ctx).Raw()
+	if err != nil {
+		return fmt.Errorf("reading the schemas of %s: %w", topsv1.GroupVersion, err)
+	}
+	served, err := servedschema.Read(text)
+	if err != nil {
+		return err
+	}
+	var lacking []error
+	for _, kind := range slices.Sorted(maps.Keys(ownKinds)) {
+		schema := served.Kind(topsv1.GroupVersion.WithKind(kind))
+		if schema == nil {
+			lacking = append(lacking, fmt.Errorf("the API server does not publish the schema of %s", kind))
+		} else if missing := servedschema.Missing(schema, ownKinds[kind]); len(missing) > 0 {
+			lacking = append(lacking, servedschema.Explain(kind, missing))
+		}
+	}
+	return errors.Join(lacking...)
+}
