@@ -3,13 +3,11 @@ package daemonupdater
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -51,13 +49,12 @@ func (a requestAnswerer) answerOrphans(ctx context.Context, g observed.Group, no
 
 // write patches the NodeUpgrades whose tasks change.
 func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades []*topsv1.NodeUpgrade, answer func(*topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool)) error {
-	confirmed := a.targets(ctx, s)
 	return inParallel(ctx, len(upgrades), func(i int) error {
 		tasks, changed := answer(upgrades[i])
 		if !changed {
 			return nil
 		}
-		if err := a.confirmFinal(ctx, confirmed, upgrades[i], tasks); err != nil {
+		if err := a.confirmFinal(ctx, s, upgrades[i], tasks); err != nil {
 			return err
 		}
 		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
@@ -74,7 +71,7 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 
 // confirmFinal confirms live what is about to be answered for good. It returns
 // podreplace.ErrChanged if the cache is stale and shows an old pod or revision.
-func (a requestAnswerer) confirmFinal(ctx context.Context, targets map[types.UID]func() error, upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) error {
+func (a requestAnswerer) confirmFinal(ctx context.Context, s *observed.State, upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) error {
 	replaced, byTarget := report.NewlyFinal(upgrade, tasks)
 	for _, request := range replaced {
 		if err := a.confirmReplaced(ctx, request); err != nil {
@@ -82,7 +79,7 @@ func (a requestAnswerer) confirmFinal(ctx context.Context, targets map[types.UID
 		}
 	}
 	for _, request := range byTarget {
-		if err := targets[request.DaemonSet.UID](); err != nil {
+		if err := a.confirmTarget(ctx, s, request); err != nil {
 			return err
 		}
 	}
@@ -103,30 +100,26 @@ func (a requestAnswerer) confirmReplaced(ctx context.Context, request *topsv1.Up
 	return nil
 }
 
-// targets returns, by DaemonSet, what confirms its target, with one live read for all requests.
-func (a requestAnswerer) targets(ctx context.Context, s *observed.State) map[types.UID]func() error {
-	confirmed := make(map[types.UID]func() error, len(s.Members))
+// confirmTarget returns podreplace.ErrChanged if the target of a request's DaemonSet has changed.
+func (a requestAnswerer) confirmTarget(ctx context.Context, s *observed.State, request *topsv1.UpgradeRequest) error {
 	for _, m := range s.Members {
-		confirmed[m.DaemonSet.UID] = sync.OnceValue(func() error { return a.confirmTarget(ctx, m) })
-	}
-	return confirmed
-}
-
-// confirmTarget returns podreplace.ErrChanged if the target of a DaemonSet has changed.
-func (a requestAnswerer) confirmTarget(ctx context.Context, m observed.Member) error {
-	live, same, err := a.liveDaemonSet(ctx, m)
-	if err != nil {
-		return err
-	}
-	if !same {
-		return fmt.Errorf("DaemonSet %s: %w", m.Key(), podreplace.ErrChanged)
-	}
-	revisions, err := a.liveRevisions(ctx, m, live)
-	if err != nil {
-		return err
-	}
-	if !m.SameTarget(live, revisions) {
-		return fmt.Errorf("DaemonSet %s: %w", m.Key(), podreplace.ErrChanged)
+		if m.DaemonSet.UID != request.DaemonSet.UID {
+			continue
+		}
+		live, same, err := a.liveDaemonSet(ctx, m)
+		if err != nil {
+			return err
+		}
+		if !same {
+			return fmt.Errorf("DaemonSet %s: %w", m.Key(), podreplace.ErrChanged)
+		}
+		revisions, err := a.liveRevisions(ctx, m, live)
+		if err != nil {
+			return err
+		}
+		if !m.SameTarget(live, revisions) {
+			return fmt.Errorf("DaemonSet %s: %w", m.Key(), podreplace.ErrChanged)
+		}
 	}
 	return nil
 }
