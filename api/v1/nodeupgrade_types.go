@@ -143,7 +143,9 @@ type UpgradeRequest struct {
 	DaemonSet NamespacedRef `json:"daemonSet"`
 	// pod to be replaced.
 	Pod NamespacedRef `json:"pod"`
-	// revision is the hash of the newest revision at the time of the request.
+	// revision that is asked for: the hash of the DaemonSet's newest revision at the time of the
+	// request. If there is a newer one before the node has started, the task fails with reason
+	// RevisionChanged. Unset, by an older node agent: the newest when the node starts.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 	// requestTime is when the request was accepted on the node.

@@ -54,7 +54,7 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 		if !changed {
 			return nil
 		}
-		if err := a.confirmDone(ctx, s, upgrades[i], tasks); err != nil {
+		if err := a.confirmFinal(ctx, s, upgrades[i], tasks); err != nil {
 			return err
 		}
 		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
@@ -69,17 +69,17 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 	})
 }
 
-// confirmDone confirms live that requests about to be reported as done are done, since that is
-// final. It returns podreplace.ErrChanged if the cache is stale and shows an old pod or revision.
-func (a requestAnswerer) confirmDone(ctx context.Context, s *observed.State, upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) error {
-	replaced, atTarget := report.NewlyDone(upgrade, tasks)
+// confirmFinal confirms live what is about to be answered for good. It returns
+// podreplace.ErrChanged if the cache is stale and shows an old pod or revision.
+func (a requestAnswerer) confirmFinal(ctx context.Context, s *observed.State, upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) error {
+	replaced, byTarget := report.NewlyFinal(upgrade, tasks)
 	for _, request := range replaced {
 		if err := a.confirmReplaced(ctx, request); err != nil {
 			return err
 		}
 	}
-	for _, request := range atTarget {
-		if err := a.confirmAtTarget(ctx, s, request); err != nil {
+	for _, request := range byTarget {
+		if err := a.confirmTarget(ctx, s, request); err != nil {
 			return err
 		}
 	}
@@ -100,9 +100,8 @@ func (a requestAnswerer) confirmReplaced(ctx context.Context, request *topsv1.Up
 	return nil
 }
 
-// confirmAtTarget returns podreplace.ErrChanged if the target of a request's DaemonSet has
-// changed.
-func (a requestAnswerer) confirmAtTarget(ctx context.Context, s *observed.State, request *topsv1.UpgradeRequest) error {
+// confirmTarget returns podreplace.ErrChanged if the target of a request's DaemonSet has changed.
+func (a requestAnswerer) confirmTarget(ctx context.Context, s *observed.State, request *topsv1.UpgradeRequest) error {
 	for _, m := range s.Members {
 		if m.DaemonSet.UID != request.DaemonSet.UID {
 			continue

@@ -72,6 +72,28 @@ func TestARequestIsDoneWhenTheAPIServerSaysSo(t *testing.T) {
 	}
 }
 
+// TestARevisionHasChangedWhenTheAPIServerSaysSo: a manager with a stale cache takes the revision
+// before the requested one for the newest.
+func TestARevisionHasChangedWhenTheAPIServerSaysSo(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	third := newest(c.driver, "third")
+	c.staleRevision = third.Name
+	c.create(third)
+	request := fixture.Request("1", c.driver, fixture.PodOn(c.driver, "a", fixture.OldHash))
+	request.Revision = "third"
+	c.create(fixture.NodeUpgrade("a", request))
+	if after := c.mustReconcile(); after != retryStaleCache || c.answered("a") != "" {
+		t.Errorf("state %q, decides again after %s, want no answer and %s", c.answered("a"), after, retryStaleCache)
+	}
+	if err := c.api.Delete(context.Background(), third); err != nil {
+		t.Fatal(err)
+	}
+	c.mustReconcile()
+	if got := c.answered("a"); got != topsv1.TaskFailed {
+		t.Errorf("state %q, want %s", got, topsv1.TaskFailed)
+	}
+}
+
 // TestAnAnswerFollowsWhatTheAgentWrites: the report that the agent writes every minute causes no
 // event, so the kept NodeUpgrade may be old.
 func TestAnAnswerFollowsWhatTheAgentWrites(t *testing.T) {

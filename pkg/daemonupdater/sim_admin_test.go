@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // disturb makes nodes fail, pods be deleted and the administrator edit settings, at random.
@@ -206,42 +204,5 @@ func (w *simWorld) setImage(g *simGroup, i int, image string) {
 			ds.Spec.Template.Spec.Containers[0].Image = image
 			ds.Generation++
 		}
-	})
-}
-
-// ask acts as the node agent: it adds a request for one pod on its node, or drops the answered
-// ones.
-func (w *simWorld) ask() {
-	pods := simAll[*corev1.Pod](w.api, simPods)
-	if len(pods) == 0 {
-		return
-	}
-	pod := pods[w.rng.IntN(len(pods))]
-	need := daemonset.NeedUpgrade(pod)
-	if need == nil || need.Status != corev1.ConditionTrue {
-		return
-	}
-	ref := daemonset.Owner(pod)
-	key := simKey{kind: simUpgrades, name: pod.Spec.NodeName}
-	id := string(pod.UID) + need.Message[len(topsv1.PodNeedUpgradeMessagePrefix):]
-	simEdit(w.api, key, func(u *topsv1.NodeUpgrade) {
-		answered := map[string]bool{}
-		for _, t := range u.Status.Tasks {
-			answered[t.RequestID] = t.State.Final()
-		}
-		u.Status.Requests = slices.DeleteFunc(u.Status.Requests, func(r topsv1.UpgradeRequest) bool { return r.ID == id && answered[id] })
-		if len(u.Status.Requests) > 8 {
-			u.Status.Requests = slices.DeleteFunc(u.Status.Requests, func(r topsv1.UpgradeRequest) bool { return answered[r.ID] })
-		}
-		if slices.ContainsFunc(u.Status.Requests, func(r topsv1.UpgradeRequest) bool { return r.ID == id }) {
-			return
-		}
-		w.requests[pod.UID] = true
-		w.say("node %s asks for %s", u.Name, pod.Name)
-		u.Status.Requests = append(u.Status.Requests, topsv1.UpgradeRequest{
-			ID: id, RequestTime: fixture.WholeSecond(w.now),
-			DaemonSet: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: ref.Name, UID: ref.UID},
-			Pod:       topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		})
 	})
 }

@@ -125,8 +125,8 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		w.violate("S12: pod %s is deleted under wrong settings: %v", pod.Name, err)
 	case settings.Strategy == daemonset.NoStrategy:
 		w.violate("S9: pod %s of a DaemonSet without a strategy is deleted", pod.Name)
-	case settings.Strategy == daemonset.OTA && !w.requests[pod.UID]:
-		w.violate("OTA: pod %s is deleted though nobody asked", pod.Name)
+	case settings.Strategy == daemonset.OTA && !w.agreed(pass, pod, live.target):
+		w.violate("OTA: pod %s is deleted though nobody asked for %s", pod.Name, live.target)
 	case !pass.seen.ready(node):
 		w.violate("S7: pod %s is deleted on node %s, which the pass saw offline", pod.Name, node)
 	case simForeign(pass.seen.nodes[node], corev1.TaintEffectNoSchedule):

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -50,7 +49,7 @@ type simWorld struct {
 	hosts    []*simHost
 	seen     map[simKey]*appsv1.DaemonSet // what the DaemonSet controller has seen
 	versions int
-	requests map[types.UID]bool // pods that a node ever requested to be replaced
+	requests map[simAsked]bool // what nodes ever requested
 
 	managers []*simManager
 	leader   *simManager
@@ -99,7 +98,7 @@ type simPlanned struct {
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
-		seen: map[simKey]*appsv1.DaemonSet{}, requests: map[types.UID]bool{}, accounts: map[observed.Group]*simAccount{},
+		seen: map[simKey]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{},
 	}
 	w.api = newSimAPI(w.clock)
 	w.api.changed = w.settleNode

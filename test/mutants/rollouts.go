@@ -228,9 +228,9 @@ var ofRollouts = []mutant{
 
 	// OTA.
 	{"ota-by-itself", "under OTA nodes start without a request", updater, "group.allows",
-		"$Request != nil && $PodUID == $UID", "true"},
+		"$Request != nil && $PodUID == $UID && $agreed", "true"},
 	{"request-for-any-pod", "a request replaces the replacement of the pod it named", updater, "group.allows",
-		"$Request != nil && $PodUID == $UID", "$Request != nil"},
+		"$Request != nil && $PodUID == $UID && $agreed", "$Request != nil && $agreed"},
 
 	{"hold-ignored", "a node with a local hold is started", updater, "facts.keptByPeople",
 		"len($Holds) > 0 && !$operating()", "false"},
@@ -400,7 +400,7 @@ var ofRollouts = []mutant{
 	{"image-without-ota", "PodImageReady is kept when the strategy is no longer OTA", updater, "imageReadyChange",
 		"$Strategy != $OTA || $revision == $target", "$Strategy == daemonset.NoStrategy || $revision == $target"},
 	{"withdrawn-started", "a withdrawn request starts its node", updater, "openRequests",
-		"!$final[$r.ID] && !$r.Withdrawn", "!$final[$r.ID]"},
+		"!$state.Final() && !$r.Withdrawn", "!$state.Final()"},
 	{"withdrawn-in-flight", "a started request is reported as withdrawn", updater, "Answers.state",
 		"$State == $InFlight || !$same || $Terminating",
 		"($State == $InFlight || !$same || $Terminating) && !request.Withdrawn"},

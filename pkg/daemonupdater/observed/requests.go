@@ -13,10 +13,12 @@ func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
 	if upgrade == nil {
 		return nil
 	}
-	open, final := map[types.UID]*rollout.Request{}, finalTasks(upgrade)
+	open, states := map[types.UID]*rollout.Request{}, taskStates(upgrade)
 	for _, r := range upgrade.Status.Requests {
-		if !final[r.ID] && !r.Withdrawn {
-			open[r.DaemonSet.UID] = &rollout.Request{PodUID: r.Pod.UID, Time: r.RequestTime.Time}
+		if state := states[r.ID]; !state.Final() && !r.Withdrawn {
+			open[r.DaemonSet.UID] = &rollout.Request{
+				PodUID: r.Pod.UID, Revision: r.Revision, Time: r.RequestTime.Time, Running: state == topsv1.TaskRunning,
+			}
 		}
 	}
 	return open
@@ -24,21 +26,21 @@ func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
 
 // Unanswered reports whether a request has no final answer, or an answer has no request.
 func Unanswered(upgrade *topsv1.NodeUpgrade) bool {
-	final := finalTasks(upgrade)
+	states := taskStates(upgrade)
 	for _, r := range upgrade.Status.Requests {
-		if !final[r.ID] {
+		if !states[r.ID].Final() {
 			return true
 		}
-		delete(final, r.ID)
+		delete(states, r.ID)
 	}
-	return len(final) > 0
+	return len(states) > 0
 }
 
-// finalTasks maps the request id of every task to whether its state is final.
-func finalTasks(upgrade *topsv1.NodeUpgrade) map[string]bool {
-	final := make(map[string]bool, len(upgrade.Status.Tasks))
+// taskStates maps the request id of every task to its state.
+func taskStates(upgrade *topsv1.NodeUpgrade) map[string]topsv1.TaskState {
+	states := make(map[string]topsv1.TaskState, len(upgrade.Status.Tasks))
 	for _, task := range upgrade.Status.Tasks {
-		final[task.RequestID] = task.State.Final()
+		states[task.RequestID] = task.State
 	}
-	return final
+	return states
 }

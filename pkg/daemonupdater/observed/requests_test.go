@@ -26,6 +26,9 @@ func TestInputOfHasTheOpenRequests(t *testing.T) {
 		u.Status.Tasks = tasks
 		return []*topsv1.NodeUpgrade{u}
 	}
+	running := &rollout.Request{PodUID: asked.PodUID, Time: asked.Time, Running: true}
+	forRevision := []topsv1.UpgradeRequest{fixture.Request("1", driver, pod)}
+	forRevision[0].Revision = "earlier"
 	one := []topsv1.UpgradeRequest{fixture.Request("1", driver, pod)}
 	tests := []struct {
 		name     string
@@ -37,7 +40,8 @@ func TestInputOfHasTheOpenRequests(t *testing.T) {
 		{"a request for each member", upgrade(append(one, fixture.Request("2", exporter, other))),
 			[]*rollout.Request{asked, {PodUID: "uid-exporter-a", Time: fixture.Epoch.Add(-time.Minute)}}},
 		{"a request that waits is open", upgrade(one, fixture.TaskIn("1", topsv1.TaskWaiting)), []*rollout.Request{asked, nil}},
-		{"a request that runs is open", upgrade(one, fixture.TaskIn("1", topsv1.TaskRunning)), []*rollout.Request{asked, nil}},
+		{"a request that runs is open, and says so", upgrade(one, fixture.TaskIn("1", topsv1.TaskRunning)), []*rollout.Request{running, nil}},
+		{"a request says for which revision it is", upgrade(forRevision), []*rollout.Request{{PodUID: asked.PodUID, Time: asked.Time, Revision: "earlier"}, nil}},
 		{"a request that is done is not", upgrade(one, fixture.TaskIn("1", topsv1.TaskDone)), []*rollout.Request{nil, nil}},
 		{"a request that failed is not", upgrade(one, fixture.TaskIn("1", topsv1.TaskFailed)), []*rollout.Request{nil, nil}},
 		{"the task of another request answers nothing", upgrade(one, fixture.TaskIn("0", topsv1.TaskDone)), []*rollout.Request{asked, nil}},

@@ -22,6 +22,8 @@ const (
 	reasonNotEligible   = "NotEligible"
 	reasonDaemonSetGone = "DaemonSetGone"
 	reasonWithdrawn     = "Withdrawn"
+	// reasonRevisionChanged: nobody on the node asked for the revision that is the newest now.
+	reasonRevisionChanged = "RevisionChanged"
 )
 
 // Answers computes the answers to requests on nodes that follow from one decision.
@@ -98,7 +100,7 @@ func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, 
 	if shown != nil {
 		task.StartTime = shown.StartTime
 	}
-	task.State, task.Reason, task.Message = a.state(node, request, member)
+	task.State, task.Reason, task.Message = a.state(node, request, member, shown)
 	now := wholeSecond(a.Input.Now)
 	if task.State != topsv1.TaskWaiting && task.StartTime == nil {
 		task.StartTime = &now
@@ -111,7 +113,7 @@ func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, 
 
 // state returns the progress of one request. It is done when another pod has replaced the
 // requested one and is available, or when that pod is at the target.
-func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int) (state topsv1.TaskState, reason, message string) {
+func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) (state topsv1.TaskState, reason, message string) {
 	key := a.Input.Members[member].Key
 	if a.Input.Settings.Strategy == daemonset.NoStrategy && a.Input.Blocked == nil {
 		return topsv1.TaskFailed, reasonNotControlled, fmt.Sprintf("DaemonSet %s has no update strategy any more", key)
@@ -132,12 +134,27 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int)
 	switch {
 	case verdict.State == rollout.Failed && !verdict.Since.Before(request.RequestTime.Time):
 		state = topsv1.TaskFailed
+	case same && !pod.Terminating && a.isOvertaken(request, member, &verdict, shown):
+		return topsv1.TaskFailed, reasonRevisionChanged, fmt.Sprintf("revision %s was asked for, and %s is the newest now: ask again",
+			request.Revision, a.Input.Members[member].Target)
 	case verdict.State == rollout.InFlight || !same || pod.Terminating:
 		state = topsv1.TaskRunning
 	case request.Withdrawn:
 		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was taken back at the node, which was not touched"
 	}
 	return state, string(verdict.Reason), verdict.Message
+}
+
+// isOvertaken reports whether a request is for another revision of its DaemonSet than the newest,
+// and does not go on: its node was not started for it, as a task that runs or a slot says.
+func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdict *rollout.Verdict, shown *topsv1.UpgradeTask) bool {
+	of := a.Input.Members[member]
+	if a.Input.Settings.Strategy != daemonset.OTA || request.Withdrawn || request.Revision == "" || of.Target == "" || request.Revision == of.Target {
+		return false
+	}
+	begun := shown != nil && shown.State == topsv1.TaskRunning ||
+		slices.ContainsFunc(a.Decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == verdict.Node && slices.Contains(s.Members, of.Key) })
+	return verdict.State != rollout.InFlight || !begun
 }
 
 // podOn returns the pod of a member on a node, nil if the member does not run there.
@@ -181,21 +198,22 @@ func orphanTask(node string, request *topsv1.UpgradeRequest, shown *topsv1.Upgra
 // taskName returns host_target_action.
 func taskName(node, daemonSet string) string { return node + "_" + daemonSet + "_replace" }
 
-// NewlyDone returns the requests that are done according to tasks, but not yet in the
-// NodeUpgrade: those whose pod was replaced, and those whose pod was at the target.
-func NewlyDone(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replaced, atTarget []*topsv1.UpgradeRequest) {
+// NewlyFinal returns the requests whose final answer in tasks has to be confirmed, and is not yet
+// in the NodeUpgrade: those whose pod was replaced, and those answered because of the target, which
+// their pod is at, or which they are not for.
+func NewlyFinal(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replaced, byTarget []*topsv1.UpgradeRequest) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
 		task, shown := taskOf(tasks, request.ID), taskOf(upgrade.Status.Tasks, request.ID)
 		switch {
-		case task == nil || task.State != topsv1.TaskDone || (shown != nil && shown.State.Final()):
+		case task == nil || task.State != topsv1.TaskDone && task.Reason != reasonRevisionChanged || (shown != nil && shown.State.Final()):
 		case task.Reason == reasonReplaced:
 			replaced = append(replaced, request)
 		default:
-			atTarget = append(atTarget, request)
+			byTarget = append(byTarget, request)
 		}
 	}
-	return replaced, atTarget
+	return replaced, byTarget
 }
 
 // WithTasks returns a copy of a NodeUpgrade with these tasks.

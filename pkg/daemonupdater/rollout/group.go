@@ -45,12 +45,18 @@ func (g *group) isOutdated(pod *Pod) bool {
 }
 
 // allows reports whether the strategy replaces an outdated pod: AdvancedRollingUpdate always, OTA
-// only if a request on the node names this very pod.
+// only if a request on the node names this very pod, and is for its target unless the node was
+// started before the target changed.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
-		return pod.Request != nil && pod.Request.PodUID == pod.UID
+		return pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod))
 	}
 	return g.strategy == daemonset.AdvancedRollingUpdate
+}
+
+// isAsked reports whether there is a request for the target of a pod.
+func (g *group) isAsked(pod *Pod) bool {
+	return pod.Request != nil && pod.Request.isFor(g.members[pod.Member].Target)
 }
 
 // needsOperation reports whether a pod has to be replaced by an operation.

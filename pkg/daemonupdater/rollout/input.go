@@ -141,8 +141,15 @@ func (p *Pod) isAbsent() bool { return p.UID == "" || p.Terminating }
 // Request is a request on the node to replace this very pod.
 type Request struct {
 	PodUID types.UID
-	Time   time.Time
+	// Revision is the target that was asked for; "" for any, from an older node agent.
+	Revision string
+	Time     time.Time
+	// Running: the node was told that it was started for the request.
+	Running bool
 }
+
+// isFor reports whether a target is what was asked for.
+func (r *Request) isFor(target string) bool { return r.Revision == "" || r.Revision == target }
 
 // Deadlines bound how long a node may hold a slot.
 type Deadlines struct {

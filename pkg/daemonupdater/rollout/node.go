@@ -53,14 +53,22 @@ func (n *fleetNode) isOtherMachine(failure *Failure) bool {
 // isStartable reports whether a candidate has no slot and did not fail at this revision. A failed
 // node may start again if it was lost and is back, or if it has a newer request.
 func (n *fleetNode) isStartable() bool {
-	if n.slot != nil || n.queued {
+	if n.slot != nil || n.queued || !n.isAgreed() {
 		return false
 	}
 	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.hasRequestAfter(n.failure.Since)
 }
 
 func (n *fleetNode) hasRequestAfter(at time.Time) bool {
-	return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.Request != nil && pod.Request.Time.After(at) })
+	return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return n.group.isAsked(&pod) && pod.Request.Time.After(at) })
+}
+
+// isAgreed reports whether the work left on a candidate is agreed to: under OTA a request that lost
+// its slot does not start the node for another revision than it is for.
+func (n *fleetNode) isAgreed() bool {
+	return n.group.strategy != daemonset.OTA || n.Job.isOursAtWork() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+		return n.group.isAsked(&pod) && n.group.toReplace(&n.Node, &pod)
+	})
 }
 
 // isBusy reports whether an operation of another group has the node out of service. Then nothing

@@ -1,6 +1,12 @@
 package request
 
-import "testing"
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
 
 func TestTheWorstEndOfAPartIsTheEndOfTheOperation(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -21,5 +27,23 @@ func TestTheWorstEndOfAPartIsTheEndOfTheOperation(t *testing.T) {
 		if got := o.State(); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
+	}
+}
+
+func TestARequestWhoseRevisionChangedIsClosedAndMadeAnewAtOnce(t *testing.T) {
+	now := metav1.Unix(2000, 0)
+	earlier, _, _ := Admit(nil, nil, wantedFor("uid", "earlier"), now)
+	answered := []topsv1.UpgradeTask{{RequestID: earlier.ID, State: topsv1.TaskFailed, Reason: string(ReasonRevisionChanged), Message: "ask again"}}
+	operation := Operation{ID: "op", Parts: []Part{partOf(earlier.UpgradeRequest)}}.Follow(answered, now)
+	if p := operation.Parts[0]; operation.End == nil || p.State != Failed || p.Reason != "RevisionChanged" || p.Message != "ask again" {
+		t.Errorf("operation %+v", operation)
+	}
+	requests := Settle([]Request{earlier}, answered)
+	if len(requests) != 1 || requests[0].Open() {
+		t.Errorf("requests %+v", requests)
+	}
+	again, found, refusal := Admit(requests, answered, wantedFor("uid", "newest"), now)
+	if found || refusal != nil || again.Revision != "newest" || again.ID == earlier.ID {
+		t.Errorf("asked again: %+v, found %v, refused %v", again, found, refusal)
 	}
 }
