@@ -11,7 +11,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // disturb makes nodes fail, pods be deleted and the administrator edit settings, at random.
@@ -239,7 +238,7 @@ func (w *simWorld) ask() {
 		w.requests[pod.UID] = true
 		w.say("node %s asks for %s", u.Name, pod.Name)
 		u.Status.Requests = append(u.Status.Requests, topsv1.UpgradeRequest{
-			ID: id, RequestTime: fixture.WholeSecond(w.now),
+			ID: id, RequestTime: w.host(pod.Spec.NodeName).clock(w),
 			DaemonSet: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: ref.Name, UID: ref.UID},
 			Pod:       topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		})

@@ -130,7 +130,7 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int)
 	verdict, _ := a.Decision.Verdict(node) // the node exists, since it has a pod of the member
 	state = topsv1.TaskWaiting
 	switch {
-	case verdict.State == rollout.Failed && !verdict.Since.Before(request.RequestTime.Time):
+	case verdict.State == rollout.Failed && !a.requestedSince(node, request):
 		state = topsv1.TaskFailed
 	case verdict.State == rollout.InFlight || !same || pod.Terminating:
 		state = topsv1.TaskRunning
@@ -138,6 +138,12 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int)
 		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was taken back at the node, which was not touched"
 	}
 	return state, string(verdict.Reason), verdict.Message
+}
+
+// requestedSince reports whether a request is newer than those known when the node failed.
+func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest) bool {
+	i := slices.IndexFunc(a.Decision.Ledger.Failures, func(f rollout.Failure) bool { return f.Node == node })
+	return i >= 0 && request.RequestTime.After(a.Decision.Ledger.Failures[i].Requested)
 }
 
 // podOn returns the pod of a member on a node, nil if the member does not run there.
