@@ -96,13 +96,16 @@ func (p *simPass) poolOf(node string) simPool {
 }
 
 // healthy reports whether the pass saw the node Ready and every pod on it available.
-func (p *simPass) healthy(node string) bool {
+func (p *simPass) healthy(node string) bool { return p.healthyFor(node, 0) }
+
+// healthyFor reports whether a node is healthy, and its pods were available some time ago.
+func (p *simPass) healthyFor(node string, ago time.Duration) bool {
 	return p.seen.ready(node) && !p.seen.disturbed(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		pod := p.pod(ds, node)
 		if pod == nil {
 			return true
 		}
-		available, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, p.at.Add(p.w.host(node).skew))
+		available, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, p.at.Add(p.w.host(node).skew-ago))
 		return !available
 	})
 }
@@ -315,10 +318,10 @@ func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name st
 		return
 	}
 	for other, wave := range waves {
-		if wave != waves[name] || simControlPlane(pass.seen.nodes[other]) == master || !pass.healthy(other) || pass.atTargets(&after.Status, other) {
+		if wave != waves[name] || simControlPlane(pass.seen.nodes[other]) == master || !pass.healthyFor(other, daemonset.MaxSkew) || pass.atTargets(&after.Status, other) {
 			continue
 		}
-		resting := spec.ReturnedSeconds != nil && pass.readyFor(other) < time.Duration(*spec.ReturnedSeconds)*time.Second
+		resting := spec.ReturnedSeconds != nil && pass.readyFor(other) < time.Duration(*spec.ReturnedSeconds)*time.Second+daemonset.MaxSkew
 		taken := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == other }) ||
 			slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == other })
 		if !resting && !taken {

@@ -24,4 +24,4 @@ const (
 )
 
 // mutants are all seeded defects.
-var mutants = slices.Concat(ofRollouts, ofOperations, ofCallers)
+var mutants = slices.Concat(ofRollouts, ofOperations, ofCallers, ofClocks)
