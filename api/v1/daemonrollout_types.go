@@ -292,6 +292,10 @@ type NodeSlot struct {
 	// idleSeconds is for how long the operator did not decide since then.
 	// +optional
 	IdleSeconds int64 `json:"idleSeconds,omitempty"`
+	// newestPodTime is the latest creationTimestamp of a pod that the node had at since: pods
+	// created later were created under the slot.
+	// +optional
+	NewestPodTime *metav1.Time `json:"newestPodTime,omitempty"`
 	// turn orders slots: a healthy node is made unavailable only while fewer slots
 	// than maxUnavailable have earlier turns.
 	// +optional
@@ -334,6 +338,10 @@ type NodeNote struct {
 	Message string `json:"message,omitempty"`
 	// since is when it entered this state.
 	Since metav1.Time `json:"since"`
+	// requestedTime is the time of the latest request of a failed node that was known then, by the
+	// clock of the node: only a later request starts it again.
+	// +optional
+	RequestedTime *metav1.Time `json:"requestedTime,omitempty"`
 	// machineID of a node that failed: the failure holds for the machine, also with another Node
 	// object of the same name.
 	// +optional

@@ -806,6 +806,10 @@ func (in *NodeHold) DeepCopy() *NodeHold {
 func (in *NodeNote) DeepCopyInto(out *NodeNote) {
 	*out = *in
 	in.Since.DeepCopyInto(&out.Since)
+	if in.RequestedTime != nil {
+		in, out := &in.RequestedTime, &out.RequestedTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Targets != nil {
 		in, out := &in.Targets, &out.Targets
 		*out = make([]RevisionTarget, len(*in))
@@ -868,6 +872,10 @@ func (in *NodeSlot) DeepCopyInto(out *NodeSlot) {
 	in.Since.DeepCopyInto(&out.Since)
 	if in.ProgressTime != nil {
 		in, out := &in.ProgressTime, &out.ProgressTime
+		*out = (*in).DeepCopy()
+	}
+	if in.NewestPodTime != nil {
+		in, out := &in.NewestPodTime, &out.NewestPodTime
 		*out = (*in).DeepCopy()
 	}
 	if in.DaemonSets != nil {

@@ -27,21 +27,9 @@ func NodeReady(node *corev1.Node) (ready bool, since metav1.Time) {
 	return false, node.CreationTimestamp
 }
 
-// Availability reports whether a pod is available: Ready for minReadySeconds and not being
-// deleted. If only time is missing, wait is how long, otherwise 0.
+// Availability is that of Sightings, by the clocks of the reader and of the kubelet.
 func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
-	if pod.DeletionTimestamp != nil || !isReady(pod) {
-		return false, 0
-	}
-	if minReadySeconds == 0 {
-		return true, 0
-	}
-	ready := condition(pod, corev1.PodReady)
-	if ready.LastTransitionTime.IsZero() {
-		return false, 0
-	}
-	left := ready.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now)
-	return left <= 0, max(0, left)
+	return (*Sightings)(nil).Availability(pod, minReadySeconds, now)
 }
 
 // NotReadySince returns since when a pod is not Ready: since its Ready condition says so, or it

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
@@ -18,11 +19,12 @@ type groupReader struct {
 	access
 	ledgers      ledgerStore
 	operatorNode string
+	sightings    *daemonset.Sightings
 }
 
 // read begins a pass. It reads only the DaemonSets and the rollout of an unmanaged group.
 func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) (*pass, error) {
-	p := &pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode}}
+	p := &pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode, Sightings: r.sightings}}
 	var err error
 	if p.Members, err = r.members(ctx, g); err != nil || len(p.Members) == 0 {
 		return p, err

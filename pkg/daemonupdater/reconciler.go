@@ -61,6 +61,8 @@ type memory struct {
 	fleets   map[observed.Group]*fleet
 	changed  watch.ChangedNodes
 	attempts attempts
+	// sightings of nodes and pods.
+	sightings daemonset.Sightings
 }
 
 func (m *memory) forget(g observed.Group) {
@@ -114,7 +116,7 @@ func (r *Reconciler) steps() steps {
 	a := access{r.Client, r.Live}
 	ledgers := ledgerStore{access: a, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written}
 	return steps{
-		groups:     groupReader{a, ledgers, r.Node},
+		groups:     groupReader{a, ledgers, r.Node, &r.sightings},
 		fleets:     fleetReader{a, r.fleets, &r.attempts},
 		ledgers:    ledgers,
 		pods:       podDeleter{a, r.Metrics, &r.attempts, &r.changed},

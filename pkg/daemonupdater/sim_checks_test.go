@@ -57,7 +57,7 @@ func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
 		if pod == nil {
 			return false
 		}
-		if ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now); !ok {
+		if ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.host(name).skew)); !ok {
 			return false
 		}
 	}
@@ -305,7 +305,7 @@ func (w *simWorld) excuseDropped(pass *simPass, slot *topsv1.NodeSlot) {
 		lost = time.Duration(*pass.policy.Spec.LostDeadlineSeconds) * time.Second
 	}
 	for _, record := range upgrade.Status.History {
-		if record.ID == slot.Operation && !pass.at.Before(record.EndTime.Add(lost)) {
+		if record.ID == slot.Operation && !pass.clock.Before(record.EndTime.Add(lost)) {
 			w.say("%s is excused: it is offline since long", slot.Node)
 			delete(w.account(pass.group).down, slot.Node)
 		}

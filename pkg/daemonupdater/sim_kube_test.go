@@ -29,6 +29,8 @@ type simHost struct {
 	podsFirst bool
 	// podsAfter is how long after it came back its pods are Ready.
 	podsAfter time.Duration
+	// skew is how far its clock, which its kubelet and its agent write times by, is ahead.
+	skew time.Duration
 	// machine is what runs below its kubelet, in a seed with operations.
 	machine *simMachine
 }
@@ -69,6 +71,9 @@ func (w *simWorld) power(h *simHost, up bool) {
 	w.say("host %s up=%v", h.name, up)
 }
 
+// clock is the time by the clock of a host.
+func (h *simHost) clock(w *simWorld) metav1.Time { return fixture.WholeSecond(w.now.Add(h.skew)) }
+
 func simNodeKey(name string) simKey { return simKey{kind: simNodes, name: name} }
 
 func simNodeReady(node *corev1.Node) bool {
@@ -84,7 +89,7 @@ func (h *simHost) nodeLabels() map[string]string {
 // addNode registers the node of a kubelet, and starts its agent.
 func (w *simWorld) addNode(h *simHost) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: h.nodeLabels()}}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: fixture.WholeSecond(w.now)}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: h.clock(w)}}
 	w.api.put(n)
 	if h.machine != nil {
 		h.machine.foreign, h.machine.excused, h.machine.workload = false, false, nil
@@ -114,9 +119,13 @@ func (w *simWorld) nodeLifecycle(h *simHost) {
 		return
 	}
 	w.say("node %s Ready=%s", h.name, want)
+	at := h.clock(w)
+	if want == corev1.ConditionUnknown { // not by the kubelet
+		at = fixture.WholeSecond(w.now)
+	}
 	simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) {
 		n.Status.Conditions[0].Status = want
-		n.Status.Conditions[0].LastTransitionTime = fixture.WholeSecond(w.now)
+		n.Status.Conditions[0].LastTransitionTime = at
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
 		if want != corev1.ConditionTrue {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule})
@@ -130,7 +139,7 @@ func (w *simWorld) nodeLifecycle(h *simHost) {
 func (w *simWorld) podsNotReady(node string) {
 	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
 		if pod.Spec.NodeName == node && simPodReady(pod) {
-			w.setPodReady(pod, corev1.ConditionFalse)
+			w.setPodReady(pod, corev1.ConditionFalse, fixture.WholeSecond(w.now))
 		}
 	}
 }
@@ -141,9 +150,9 @@ func simPodReady(pod *corev1.Pod) bool {
 	})
 }
 
-func (w *simWorld) setPodReady(pod *corev1.Pod, status corev1.ConditionStatus) {
+func (w *simWorld) setPodReady(pod *corev1.Pod, status corev1.ConditionStatus, at metav1.Time) {
 	simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) {
-		ready := corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: fixture.WholeSecond(w.now)}
+		ready := corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: at}
 		for i := range p.Status.Conditions {
 			if p.Status.Conditions[i].Type == corev1.PodReady {
 				p.Status.Conditions[i] = ready
@@ -184,7 +193,7 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 	case !simPodReady(pod):
 		kills := strings.HasPrefix(image, "kill") && !w.calm
 		if !kills || w.chance(2) {
-			w.setPodReady(pod, corev1.ConditionTrue)
+			w.setPodReady(pod, corev1.ConditionTrue, h.clock(w))
 			w.installs(h, pod)
 		}
 		if kills {

@@ -16,7 +16,6 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
-	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simCards is the resource that the device plugin offers, simCardsThere the number of cards.
@@ -315,7 +314,7 @@ func (w *simWorld) reportHost(h *simHost, u *topsv1.NodeUpgrade) {
 	if m.driver == "" {
 		cards = 0
 	}
-	report := &topsv1.HostReport{Time: fixture.WholeSecond(w.now), BootID: fmt.Sprint("boot-", h.since.Unix()), DriverVersion: m.driver, Devices: &cards,
+	report := &topsv1.HostReport{Time: h.clock(w), BootID: fmt.Sprint("boot-", h.since.Unix()), DriverVersion: m.driver, Devices: &cards,
 		Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: m.runtime, RestartStopsContainers: ptr.To(m.stops)}}
 	for _, r := range m.results {
 		if op := u.Status.Operation; op != nil && op.ID == r.Operation {

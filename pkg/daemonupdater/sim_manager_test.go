@@ -39,6 +39,8 @@ import (
 type simManager struct {
 	w    *simWorld
 	name string
+	// skew is how far its clock is ahead.
+	skew time.Duration
 	r    *Reconciler
 	view *simView
 	rng  *rand.Rand // of the cache, which advances in the goroutine of the reconcile
@@ -53,6 +55,8 @@ type simManager struct {
 	pass *simPass // nil when idle
 	// rogueUntil: it has lost the lease, but does not notice until then.
 	rogueUntil time.Time
+
+	sightings *daemonset.Sightings // of its controller of NodeUpgrades
 
 	jobs   map[string]*simJobPass // reconciles of NodeUpgrades in progress, by node
 	frozen time.Time              // the process is suspended until then
@@ -70,10 +74,11 @@ type simPass struct {
 	result ctrl.Result
 	err    error
 
-	// at is when it decided.
-	at   time.Time
-	sets []*appsv1.DaemonSet // of the group, as listed
-	seen simSeen             // at its first write
+	// at is when it decided, clock the same by the clock of its manager.
+	at, clock time.Time
+	w         *simWorld
+	sets      []*appsv1.DaemonSet // of the group, as listed
+	seen      simSeen             // at its first write
 	// policy that the settings name; policyGone: it was not in the cache.
 	policy     *topsv1.UpgradePolicy
 	policyGone bool
@@ -162,10 +167,13 @@ func (m *simManager) sawPods(list *corev1.PodList, index string) {
 // clock is the clock of the Reconciler. A pass decides at its last reading before it writes.
 func (m *simManager) clock() time.Time {
 	if p := m.pass; p != nil && p.seen.nodes == nil {
-		p.at = m.w.now
+		p.at, p.clock = m.w.now, m.now()
 	}
-	return m.w.now
+	return m.now()
 }
+
+// now is the time by the clock of the manager.
+func (m *simManager) now() time.Time { return m.w.now.Add(m.skew) }
 
 // simRecorder drops events; their content is tested elsewhere.
 type simRecorder struct{}
@@ -184,6 +192,7 @@ func (m *simManager) restart() {
 	m.seen = newSimSeen()
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, rateLimiter()
 	m.view, m.events, m.pass, m.rogueUntil = newSimView(m.w.api), nil, nil, time.Time{}
+	m.sightings = &daemonset.Sightings{}
 	m.jobs, m.frozen = map[string]*simJobPass{}, time.Time{}
 	for _, kind := range simKinds {
 		n := m.view.behind(kind)
@@ -286,7 +295,7 @@ func (m *simManager) due() (observed.Group, bool) {
 
 // begin starts a Reconcile and returns when it waits for its first request.
 func (m *simManager) begin(g observed.Group) {
-	p := &simPass{group: g, live: map[types.UID]simLiveSet{}}
+	p := &simPass{w: m.w, group: g, live: map[types.UID]simLiveSet{}}
 	m.pass = p
 	m.w.passes++
 	go func() {

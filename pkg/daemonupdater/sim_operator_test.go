@@ -82,10 +82,10 @@ func (m *simManager) observeNode(h *simHost) *simJobPass {
 		return nil
 	}
 	p := &simJobPass{node: h.name, version: u.ResourceVersion}
-	p.facts = operation.Facts{Now: m.w.now, Wanted: wanted, Host: u.Status.Host, Override: u.Annotations[topsv1.AnnotationTaskOverride],
+	p.facts = operation.Facts{Now: m.now(), Wanted: wanted, Host: u.Status.Host, HostSince: operation.HostSince(u, m.sightings, m.now()), Override: u.Annotations[topsv1.AnnotationTaskOverride],
 		Record: operation.Record{Operation: op, History: u.Status.History}, Node: operation.Node{Name: h.name}}
 	if node != nil {
-		p.facts.Node = operation.NodeOf(node, func(r string) bool { return r == simCards })
+		p.facts.Node = operation.NodeOf(node, func(r string) bool { return r == simCards }, m.sightings, m.now())
 		if left := h.machine.left(op != nil && op.DrainAll); left > 0 || !p.facts.Node.Ready {
 			p.facts.Drained.Message = "pods are left"
 		} else {
@@ -130,7 +130,7 @@ func (m *simManager) membersOf(node string, wanted *topsv1.NodeOperation, op *to
 	known := map[types.UID]bool{}
 	add := func(component string, ds *appsv1.DaemonSet, newest string) {
 		known[ds.UID] = true
-		members = append(members, operation.MemberOf(component, ds, newest, pods, m.w.now))
+		members = append(members, operation.MemberOf(component, ds, newest, pods, m.sightings, m.now()))
 	}
 	if wanted != nil {
 		for _, t := range wanted.Targets {
@@ -156,7 +156,7 @@ func (m *simManager) membersOf(node string, wanted *topsv1.NodeOperation, op *to
 		if pod := simGet[*corev1.Pod](m.w.api, simKey{simPods, task.Pod.Namespace, task.Pod.Name}); pod != nil && pod.UID == task.Pod.UID {
 			owner := daemonset.Owner(pod)
 			gone := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
-			members = append(members, operation.MemberOf("", gone, "", []*corev1.Pod{pod}, m.w.now))
+			members = append(members, operation.MemberOf("", gone, "", []*corev1.Pod{pod}, m.sightings, m.now()))
 		}
 	}
 	return members

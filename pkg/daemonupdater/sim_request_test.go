@@ -11,7 +11,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // simAsked is a pod that a node requested to be replaced, and the revision it was requested for;
@@ -70,7 +69,7 @@ func (w *simWorld) askFor(pod *corev1.Pod) {
 		w.requests[simAsked{pod.UID, revision}] = true
 		w.say("node %s asks for %s at %q", u.Name, pod.Name, revision)
 		u.Status.Requests = append(u.Status.Requests, topsv1.UpgradeRequest{
-			ID: id, Revision: revision, RequestTime: fixture.WholeSecond(w.now),
+			ID: id, Revision: revision, RequestTime: w.host(pod.Spec.NodeName).clock(w),
 			DaemonSet: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: ref.Name, UID: ref.UID},
 			Pod:       topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		})

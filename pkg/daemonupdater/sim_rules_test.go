@@ -95,13 +95,16 @@ func (p *simPass) poolOf(node string) simPool {
 }
 
 // healthy reports whether the pass saw the node Ready and every pod on it available.
-func (p *simPass) healthy(node string) bool {
+func (p *simPass) healthy(node string) bool { return p.healthyFor(node, 0) }
+
+// healthyFor reports whether a node is healthy, and its pods were available some time ago.
+func (p *simPass) healthyFor(node string, ago time.Duration) bool {
 	return p.seen.ready(node) && !p.seen.disturbed(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		pod := p.pod(ds, node)
 		if !p.belongs(ds, node) || pod == nil {
 			return p.belongs(ds, node)
 		}
-		available, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, p.at)
+		available, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, p.at.Add(p.w.host(node).skew-ago))
 		return !available
 	})
 }
@@ -241,9 +244,9 @@ func (w *simWorld) checkPool(g *simGroup, a *simAccount, node string) {
 
 // checkRest checks returnedSeconds.
 func (w *simWorld) checkRest(pass *simPass, name string) {
-	_, since := daemonset.NodeReady(pass.seen.nodes[name])
-	if least := pass.policy.Spec.ReturnedSeconds; least != nil && pass.at.Sub(since.Time) < time.Duration(*least)*time.Second {
-		w.violate("returned: %s starts %s after it returned, %d s are asked for", name, pass.at.Sub(since.Time), *least)
+	ago := pass.readyFor(name)
+	if least := pass.policy.Spec.ReturnedSeconds; least != nil && ago < time.Duration(*least)*time.Second {
+		w.violate("returned: %s starts %s after it returned, %d s are asked for", name, ago, *least)
 	}
 }
 
@@ -265,9 +268,9 @@ func (w *simWorld) checkWindow(pass *simPass, after *topsv1.DaemonRollout, name 
 	}
 	usual := max(0, time.Duration(after.Status.UsualSeconds-1)*time.Second) // it was rounded
 	usual = min(usual, time.Duration(window.DurationMinutes)*45*time.Second)
-	for _, at := range []time.Time{pass.at, pass.at.Add(usual)} {
+	for _, at := range []time.Time{pass.clock, pass.clock.Add(usual)} {
 		if !simOpen(window, at.In(location)) {
-			w.violate("window: %s starts at %s, and at %s the window is shut", name, pass.at.In(location), at.In(location))
+			w.violate("window: %s starts at %s, and at %s the window is shut", name, pass.clock.In(location), at.In(location))
 			return
 		}
 	}
@@ -296,7 +299,7 @@ func (w *simWorld) checkWave(pass *simPass, after *topsv1.DaemonRollout, name st
 			return
 		}
 		completed := simCompleted(after, wave.Name)
-		if completed == nil || pass.at.Before(completed.Add(time.Duration(wave.SoakSeconds)*time.Second)) {
+		if completed == nil || pass.clock.Before(completed.Add(time.Duration(wave.SoakSeconds)*time.Second)) {
 			w.violate("wave: %s of wave %d starts at %s, and wave %s is complete since %v and soaks %d s", name, of, pass.at.Sub(fixture.Epoch), wave.Name, completed, wave.SoakSeconds)
 		}
 	}
@@ -330,11 +333,11 @@ func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name st
 		return
 	}
 	for other, wave := range waves {
-		if wave != waves[name] || simControlPlane(pass.seen.nodes[other]) == master || !pass.healthy(other) || pass.atTargets(&after.Status, other) {
+		if wave != waves[name] || simControlPlane(pass.seen.nodes[other]) == master || !pass.healthyFor(other, daemonset.MaxSkew) || pass.atTargets(&after.Status, other) {
 			continue
 		}
-		_, since := daemonset.NodeReady(pass.seen.nodes[other])
-		resting := simForeign(pass.seen.nodes[other], corev1.TaintEffectNoSchedule) || spec.ReturnedSeconds != nil && pass.at.Sub(since.Time) < time.Duration(*spec.ReturnedSeconds)*time.Second
+		resting := simForeign(pass.seen.nodes[other], corev1.TaintEffectNoSchedule) ||
+			spec.ReturnedSeconds != nil && pass.readyFor(other) < time.Duration(*spec.ReturnedSeconds)*time.Second+daemonset.MaxSkew
 		taken := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == other }) ||
 			slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == other })
 		if !resting && !taken {
@@ -397,7 +400,7 @@ func (w *simWorld) checkFailures(pass *simPass, before, after *topsv1.DaemonRoll
 		if i < 0 || least[f.Reason] == nil || before.Status.InFlight[i].Operation != "" {
 			continue
 		}
-		if held := pass.at.Sub(before.Status.InFlight[i].Since.Time); held < time.Duration(*least[f.Reason])*time.Second {
+		if held := pass.clock.Sub(before.Status.InFlight[i].Since.Time); held+pass.w.changeOfClock() < time.Duration(*least[f.Reason])*time.Second {
 			w.violate("deadline: %s fails (%s) after %s, the policy gives it %d s", f.Node, f.Reason, held, *least[f.Reason])
 		}
 	}

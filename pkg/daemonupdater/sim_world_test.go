@@ -44,6 +44,7 @@ type simWorld struct {
 	knobs simKnobs
 	api   *simAPI
 
+	skews    *rand.Rand // draws how wrong clocks are; nil in a seed in which all are right
 	policies *rand.Rand // draws everything about policies; nil in a seed without them
 	groups   []*simGroup
 	hosts    []*simHost
@@ -97,7 +98,7 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
 		seen: map[simKey]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{},
 	}
 	w.api = newSimAPI(w.clock)
@@ -109,7 +110,7 @@ func newSimWorld(seed uint64) *simWorld {
 func (w *simWorld) populate(nodes int) {
 	for i := range nodes {
 		name := fmt.Sprintf("n%02d", i)
-		w.hosts = append(w.hosts, &simHost{name: name, up: true, labels: w.drawLabels(name)})
+		w.hosts = append(w.hosts, &simHost{name: name, up: true, labels: w.drawLabels(name), skew: w.drawSkew()})
 		w.addMachine(w.hosts[i])
 		w.addNode(w.hosts[i])
 	}
@@ -119,6 +120,7 @@ func (w *simWorld) populate(nodes int) {
 		m := &simManager{w: w, name: fmt.Sprint("manager", i), rng: rand.New(rand.NewPCG(w.seed, uint64(10+i)))}
 		w.managers = append(w.managers, m)
 	}
+	w.managers[1].skew = w.drawSkew()
 	for range 4 {
 		w.kubernetes()
 		w.now = w.now.Add(30 * time.Second)

@@ -41,6 +41,7 @@ type observation struct {
 	policy    eviction.Policy
 	policyErr error
 	facts     operation.Facts
+	seen      *daemonset.Sightings
 }
 
 // observer reads the facts of a decision.
@@ -50,13 +51,14 @@ type observer struct {
 	live      client.Reader
 	machine   *operation.Machine
 	evictions *evictions
+	sightings *daemonset.Sightings
 	clock     func() time.Time
 }
 
 // observe reads the state of one node: the Node first and then the record, so that the record
 // is never older than the Node. The error is NotFound when there is no NodeUpgrade.
 func (r observer) observe(ctx context.Context, name string) (*observation, error) {
-	o := &observation{upgrade: &topsv1.NodeUpgrade{}, daemonSets: map[types.UID]*appsv1.DaemonSet{}}
+	o := &observation{upgrade: &topsv1.NodeUpgrade{}, daemonSets: map[types.UID]*appsv1.DaemonSet{}, seen: r.sightings}
 	key := client.ObjectKey{Name: name}
 	node := &corev1.Node{}
 	if err := r.live.Get(ctx, key, node); err == nil {
@@ -73,6 +75,7 @@ func (r observer) observe(ctx context.Context, name string) (*observation, error
 		Record: operation.Record{Operation: u.Status.Operation, History: u.Status.History},
 		Node:   operation.Node{Name: name},
 	}
+	o.facts.HostSince = operation.HostSince(u, o.seen, o.facts.Now)
 	if err := r.readNode(ctx, o); err != nil {
 		return nil, err
 	}
@@ -104,7 +107,7 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 	if o.node == nil {
 		return nil
 	}
-	o.facts.Node = operation.NodeOf(o.node, o.policy.Accelerates)
+	o.facts.Node = operation.NodeOf(o.node, o.policy.Accelerates, o.seen, o.facts.Now)
 	if op := o.facts.Record.Operation; op == nil || op.Phase != topsv1.OperationRunning || op.Touched {
 		return nil // other upgraders matter only before the node is touched
 	}
@@ -117,7 +120,7 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 	if err == nil {
 		lease = found
 	}
-	o.facts.Node.OtherUpgrader = operation.OtherUpgrader(o.node, lease, o.facts.Now)
+	o.facts.Node.OtherUpgrader = operation.OtherUpgrader(o.node, lease, o.seen, o.facts.Now)
 	return nil
 }
 
@@ -245,7 +248,7 @@ func (r observer) readNamed(ctx context.Context, o *observation) error {
 		}
 		if owner := daemonset.Owner(pod); owner != nil {
 			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
-			o.facts.Members = append(o.facts.Members, operation.MemberOf("", ds, "", []*corev1.Pod{pod}, o.facts.Now))
+			o.facts.Members = append(o.facts.Members, operation.MemberOf("", ds, "", []*corev1.Pod{pod}, o.seen, o.facts.Now))
 		}
 	}
 	return nil
@@ -267,7 +270,7 @@ func (r observer) podAsNamed(ctx context.Context, named *topsv1.NamedPod) (*core
 // add adds a member.
 func (o *observation) add(component string, ds *appsv1.DaemonSet, newest string) {
 	o.daemonSets[ds.UID] = ds
-	o.facts.Members = append(o.facts.Members, operation.MemberOf(component, ds, newest, o.pods, o.facts.Now))
+	o.facts.Members = append(o.facts.Members, operation.MemberOf(component, ds, newest, o.pods, o.seen, o.facts.Now))
 }
 
 // shows reports whether a pod belongs to a member.

@@ -11,9 +11,9 @@ var ofRequests = []mutant{
 	{"lost-slot-agreed", "a node that gave its slot back starts for another revision than it asked for", updater, "fleetNode.isStartable",
 		"$slot != nil || $queued || !$isAgreed()", "$slot != nil || $queued"},
 	{"revision-changed-unsaid", "a request for an earlier revision waits forever", updater, "Answers.isOvertaken",
-		"$State != $InFlight || !$begun", "false"},
+		"$State != $InFlight || !$begun", "$State != $InFlight && !$begun && false"},
 	{"revision-changed-under-slot", "a request is answered as overtaken while its pod may be deleted", updater, "Answers.isOvertaken",
-		"$State != $InFlight || !$begun", "true"},
+		"$State != $InFlight || !$begun", "$State != $InFlight || !$begun || true"},
 	{"revision-changed-unconfirmed", "a stale cache answers a request as overtaken", updater, "NewlyFinal",
 		"$task.State != $Done && $task.Reason != $changed", "$task.State != $Done"},
 }

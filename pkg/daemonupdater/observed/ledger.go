@@ -43,6 +43,9 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 
 func recordedFailure(n *topsv1.NodeNote) rollout.Failure {
 	f := rollout.Failure{Node: n.Node, UID: n.UID, Machine: n.MachineID, Reason: rollout.Reason(n.Reason), Message: n.Message, Since: n.Since.Time}
+	if n.RequestedTime != nil {
+		f.Requested = n.RequestedTime.Time
+	}
 	for _, t := range n.Targets {
 		f.Targets = append(f.Targets, rollout.Target{Member: t.DaemonSet, Revision: t.Hash})
 	}
@@ -57,6 +60,9 @@ func slotOf(s *topsv1.NodeSlot, queued bool) rollout.Slot {
 	}
 	if s.ProgressTime != nil {
 		slot.Progress = s.ProgressTime.Time
+	}
+	if s.NewestPodTime != nil {
+		slot.Newest = s.NewestPodTime.Time
 	}
 	return slot
 }

@@ -71,8 +71,10 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	if s.Policy != nil {
 		describeNode(&n, node, &s.Policy.Spec, known)
 	}
-	ready, since := daemonset.NodeReady(node)
-	n.Ready, n.ReadySince = ready, since.Time
+	_, written := daemonset.NodeReady(node)
+	n.ReadyWritten = written.Time
+	n.Ready, n.ReadySince = s.Sightings.NodeReady(node, now)
+	n.Requested = lastRequest(of.Upgrade)
 	describeOperations(&n, of.Upgrade, s.OperationKey(), revision)
 	for i, m := range s.Members {
 		placement := daemonset.ShouldRun(m.DaemonSet, node)
@@ -83,7 +85,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		if (pod == nil && !placement.Create) || (pod != nil && !placement.Keep) {
 			continue
 		}
-		p := m.Pod(i, pod, now)
+		p := m.Pod(i, pod, s.Sightings, now)
 		p.NoSuccessor = placement.Why
 		p.Request = requests[m.DaemonSet.UID]
 		n.Pods = append(n.Pods, p)
@@ -92,7 +94,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 }
 
 // Pod converts a pod of the member with the given index; a nil pod is missing.
-func (m Member) Pod(index int, pod *corev1.Pod, now time.Time) rollout.Pod {
+func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.Sightings, now time.Time) rollout.Pod {
 	p := rollout.Pod{Member: index}
 	if pod == nil {
 		return p
@@ -100,12 +102,12 @@ func (m Member) Pod(index int, pod *corev1.Pod, now time.Time) rollout.Pod {
 	p.Name, p.UID, p.Version, p.Created = pod.Name, pod.UID, pod.ResourceVersion, pod.CreationTimestamp.Time
 	p.Revision = daemonset.RevisionHash(pod)
 	p.Terminating = pod.DeletionTimestamp != nil
-	available, wait := daemonset.Availability(pod, m.DaemonSet.Spec.MinReadySeconds, now)
+	available, wait := seen.Availability(pod, m.DaemonSet.Spec.MinReadySeconds, now)
 	p.Available = available
 	if wait > 0 {
 		p.AvailableAt = now.Add(wait)
 	}
-	p.NotReadySince = daemonset.NotReadySince(pod).Time
+	p.NotReadySince = seen.NotReadySince(pod, now)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
 	return p
 }

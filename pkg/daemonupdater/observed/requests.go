@@ -1,6 +1,8 @@
 package observed
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -22,6 +24,19 @@ func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
 		}
 	}
 	return open
+}
+
+// lastRequest returns the latest time of a request, by the node's clock; zero if there is none.
+func lastRequest(upgrade *topsv1.NodeUpgrade) (last time.Time) {
+	if upgrade == nil {
+		return last
+	}
+	for _, r := range upgrade.Status.Requests {
+		if r.RequestTime.After(last) {
+			last = r.RequestTime.Time
+		}
+	}
+	return last
 }
 
 // Unanswered reports whether a request has no final answer, or an answer has no request.

@@ -49,6 +49,8 @@ type State struct {
 	Ending bool
 	// OperatorNode is the node that the operator runs on, "" if unknown.
 	OperatorNode string
+	// Sightings of nodes and pods; nil if there is only one clock.
+	Sightings *daemonset.Sightings
 	// limit is what the upgrade is limited to, parsed once: it may name thousands of nodes.
 	limit struct {
 		read bool

@@ -44,7 +44,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 }
 
 func failedNode(f *rollout.Failure) topsv1.NodeNote {
-	note := topsv1.NodeNote{Node: f.Node, UID: f.UID, MachineID: f.Machine, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since)}
+	note := topsv1.NodeNote{Node: f.Node, UID: f.UID, MachineID: f.Machine, Reason: string(f.Reason), Message: f.Message, Since: wholeSecond(f.Since), RequestedTime: timeOrNil(f.Requested)}
 	for _, t := range f.Targets {
 		note.Targets = append(note.Targets, topsv1.RevisionTarget{DaemonSet: t.Member, Hash: t.Revision})
 	}
@@ -63,7 +63,7 @@ func nodeSlot(s *rollout.Slot) topsv1.NodeSlot {
 	return topsv1.NodeSlot{
 		Node: s.Node, UID: s.UID, Since: wholeSecond(s.Since), Revision: s.Revision, Turn: s.Turn,
 		PodUID: s.Pod, PodVersion: s.PodVersion, DaemonSets: s.Members,
-		Operation: s.Operation, ProgressTime: timeOrNil(s.Progress), IdleSeconds: int64(s.Idle / time.Second),
+		Operation: s.Operation, ProgressTime: timeOrNil(s.Progress), NewestPodTime: timeOrNil(s.Newest), IdleSeconds: int64(s.Idle / time.Second),
 	}
 }
 

@@ -20,7 +20,7 @@ type pod struct {
 }
 
 func podOf(m observed.Member, index int, object *corev1.Pod, now time.Time) pod {
-	p := pod{Pod: m.Pod(index, object, now), namespace: object.Namespace}
+	p := pod{Pod: m.Pod(index, object, nil, now), namespace: object.Namespace}
 	if c := daemonset.NeedUpgrade(object); c != nil {
 		p.needUpgrade = c.DeepCopy()
 	}

@@ -132,7 +132,7 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	verdict, _ := a.Decision.Verdict(node) // the node exists, since it has a pod of the member
 	state = topsv1.TaskWaiting
 	switch {
-	case verdict.State == rollout.Failed && !verdict.Since.Before(request.RequestTime.Time):
+	case verdict.State == rollout.Failed && !a.requestedSince(node, request):
 		state = topsv1.TaskFailed
 	case same && !pod.Terminating && a.isOvertaken(request, member, &verdict, shown):
 		return topsv1.TaskFailed, reasonRevisionChanged, fmt.Sprintf("revision %s was asked for, and %s is the newest now: ask again",
@@ -155,6 +155,12 @@ func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdic
 	begun := shown != nil && shown.State == topsv1.TaskRunning ||
 		slices.ContainsFunc(a.Decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == verdict.Node && slices.Contains(s.Members, of.Key) })
 	return verdict.State != rollout.InFlight || !begun
+}
+
+// requestedSince reports whether a request is newer than those known when the node failed.
+func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest) bool {
+	i := slices.IndexFunc(a.Decision.Ledger.Failures, func(f rollout.Failure) bool { return f.Node == node })
+	return i >= 0 && request.RequestTime.After(a.Decision.Ledger.Failures[i].Requested)
 }
 
 // podOn returns the pod of a member on a node, nil if the member does not run there.

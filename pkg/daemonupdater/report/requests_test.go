@@ -53,10 +53,11 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 	missing.Pods[0] = rollout.Pod{Request: &rollout.Request{PodUID: "pod-a", Time: fixture.Epoch.Add(-time.Minute)}}
 	empty := fixture.Planned("a", fixture.OldHash)
 	empty.Pods = nil
-	failedAt := func(since time.Duration) func(*rollout.Input) {
+	// failed is a failure some time ago, with the latest request known then, by the node's clock.
+	failed := func(since, requested time.Duration) func(*rollout.Input) {
 		return func(in *rollout.Input) {
 			failedNodes("a")(in)
-			in.Ledger.Failures[0].Since = fixture.Epoch.Add(-since)
+			in.Ledger.Failures[0].Since, in.Ledger.Failures[0].Requested = fixture.Epoch.Add(-since), fixture.Epoch.Add(-requested)
 		}
 	}
 	tests := []struct {
@@ -83,8 +84,12 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 		{"is done when the successor is available", otaInput(successor(fixture.Planned("a", fixture.NewHash))), "Done Replaced: pod p-a was replaced by p-a2"},
 		{"is done at once when the pod is at the newest revision already", otaInput(fixture.Planned("a", fixture.NewHash)), "Done AtTarget: pod p-a is at the newest revision already"},
 		{"is done by a rollout as well", inputWith(successor(fixture.Planned("a", fixture.NewHash))), "Done Replaced: pod p-a was replaced by p-a2"},
-		{"fails with its node", change(otaInput(successor(fixture.PlannedBroken("a", fixture.NewHash))), failedAt(0)), "Failed CrashLooping: it crash-loops"},
-		{"does not fail with a failure from before it was asked", change(otaInput(fixture.PlannedBroken("a", fixture.OldHash)), failedAt(time.Hour)), "Waiting CrashLooping: it crash-loops"},
+		{"fails with its node", change(otaInput(successor(fixture.PlannedBroken("a", fixture.NewHash))), failed(0, time.Minute)), "Failed CrashLooping: it crash-loops"},
+		{"does not fail with a failure from before it was asked", change(otaInput(fixture.PlannedBroken("a", fixture.OldHash)), failed(time.Hour, time.Hour)), "Waiting CrashLooping: it crash-loops"},
+		{"fails with its node though the clock of the node is ahead", change(otaInput(successor(fixture.PlannedBroken("a", fixture.NewHash))), failed(3*time.Minute, time.Minute)),
+			"Failed CrashLooping: it crash-loops"},
+		{"does not fail with a failure from before it was asked though the clock of the node is behind",
+			change(otaInput(fixture.PlannedBroken("a", fixture.OldHash)), failed(0, time.Hour)), "Waiting CrashLooping: it crash-loops"},
 		{"fails when the DaemonSet has no strategy any more", change(inputWith(fixture.Planned("a", fixture.OldHash)), func(in *rollout.Input) { in.Settings = daemonset.Settings{} }),
 			"Failed NotControlled: DaemonSet kube-system/driver has no update strategy any more"},
 		{"fails when the node does not run the group any more", otaInput(fixture.Planned("b", fixture.OldHash)), "Failed NotEligible: DaemonSet kube-system/driver does not run on this node any more"},

@@ -35,8 +35,18 @@ func (s *Slot) skipIdleTime(in *Input) {
 	s.Progress = s.Progress.Add(idle)
 }
 
-// restart restarts all deadlines of a slot.
-func (s *Slot) restart(now time.Time) { s.Since, s.Progress, s.Idle = now, now, 0 }
+// restart restarts all deadlines of a slot, and notes which pods its node has.
+func (s *Slot) restart(now time.Time, n *fleetNode) {
+	s.Since, s.Progress, s.Idle = now, now, 0
+	s.Newest = time.Time{}
+	for i := range n.Pods {
+		s.Newest = later(s.Newest, n.Pods[i].Created)
+	}
+}
+
+// isNew reports whether a pod was created since the slot was started: after all pods that the
+// node had then, by the clock that creates pods.
+func (s *Slot) isNew(pod *Pod) bool { return pod.Created.After(s.Newest) }
 
 // noteDecided records when this decision was made, while there are nodes in flight.
 func (d *draft) noteDecided() {

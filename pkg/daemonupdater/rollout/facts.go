@@ -197,7 +197,7 @@ func (f *facts) suspectOf(node *Node) *Pod {
 	}
 	for i := range node.Pods {
 		pod := &node.Pods[i]
-		if !node.ReadySince.Before(pod.Created) && !node.ReadySince.After(pod.Created.Add(suspicion)) {
+		if !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(suspicion)) {
 			return pod
 		}
 	}

@@ -14,8 +14,8 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	if n.available {
 		return nil, 0
 	}
-	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Targets: n.group.targetsOf(slot.Members)}
-	if pod := n.crashLooping(since); n.Ready && pod != nil {
+	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(slot.Members)}
+	if pod := n.crashLooping(slot); n.Ready && pod != nil {
 		failure.Reason, failure.Targets = ReasonCrashLooping, n.group.targetsOf([]string{n.group.keyOf(pod)})
 		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
 		return &failure, 0
@@ -78,9 +78,9 @@ func addSuspects(d *draft) {
 		if n.slot != nil || n.failure != nil || !n.ReadySince.After(d.ledger.ResumedAt) || made.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) {
 			return true
 		}
-		d.ledger.Failures = append(d.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Machine: n.Machine,
+		d.ledger.Failures = append(d.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
 			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)}),
-			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadySince.Sub(made), n.suspect.Name)})
+			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadyWritten.Sub(made), n.suspect.Name)})
 		return true
 	})
 }

@@ -77,9 +77,10 @@ type Node struct {
 	// says what is wrong with the zone it names.
 	TimeZone  *time.Location
 	ZoneError string
-	// Ready is the status of the Ready condition, ReadySince its last transition.
-	Ready      bool
-	ReadySince time.Time
+	// Ready is the status of the Ready condition. ReadySince is its last transition by the clock
+	// of Input.Now, ReadyWritten as written: by the control plane, unless the kubelet lives.
+	Ready                    bool
+	ReadySince, ReadyWritten time.Time
 	// Pods has one element per member that should run on the node, in member order; a node without
 	// any is not in the group.
 	Pods []Pod
@@ -91,6 +92,8 @@ type Node struct {
 	Holds []daemonset.Hold
 	// Disturbed: an operation of any group may have the node out of service.
 	Disturbed bool
+	// Requested is the latest time of a request, by the node's clock; zero if there is none.
+	Requested time.Time
 	// Denied is the pod deletion that the API server last refused, nil if there is none.
 	Denied *Denial
 	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now.
@@ -138,7 +141,7 @@ type Denial struct {
 // isAbsent reports whether a pod is missing or terminating.
 func (p *Pod) isAbsent() bool { return p.UID == "" || p.Terminating }
 
-// Request is a request on the node to replace this very pod.
+// Request is a request on the node to replace this very pod. Time is by the node's clock.
 type Request struct {
 	PodUID types.UID
 	// Revision is the target that was asked for; "" for any, from an older node agent.

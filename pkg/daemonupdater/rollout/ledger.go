@@ -74,6 +74,9 @@ type Slot struct {
 	// it was named for deletion; later by the time in which nothing was decided. Zero in a
 	// ledger of an earlier version.
 	Progress time.Time
+	// Newest is the latest creation of a pod that the node had at Since, by the clock of the API
+	// server; zero if it had none.
+	Newest time.Time
 	// Idle is how long nothing was decided since the node was started.
 	Idle time.Duration
 	// Turn orders slots; see queue.go.
@@ -101,6 +104,8 @@ type Failure struct {
 	Reason  Reason
 	Message string
 	Since   time.Time
+	// Requested is Node.Requested when it failed: only a later request starts the node again.
+	Requested time.Time
 	// Targets are the revisions that may have failed it. The failure is dropped when one of them
 	// is not a target any more. None in a ledger of an earlier version: then any change drops it.
 	Targets []Target

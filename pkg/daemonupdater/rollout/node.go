@@ -56,9 +56,10 @@ func (n *fleetNode) isStartable() bool {
 	if n.slot != nil || n.queued || !n.isAgreed() {
 		return false
 	}
-	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.hasRequestAfter(n.failure.Since)
+	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.hasRequestAfter(n.failure.Requested)
 }
 
+// hasRequestAfter reports whether a request is newer than another time of the node's clock.
 func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return n.group.isAsked(&pod) && pod.Request.Time.After(at) })
 }
@@ -122,17 +123,16 @@ func (n *fleetNode) whyNoSuccessor() string {
 // of a slot was done. A pod older than the slot only means that the cache is stale.
 func (n *fleetNode) needsAnotherOperation(slot *Slot) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return n.group.needsOperation(&n.Node, &pod) && (!pod.Created.Before(slot.Since) || !slices.Contains(slot.Members, n.group.keyOf(&pod)))
+		return n.group.needsOperation(&n.Node, &pod) && (slot.isNew(&pod) || !slices.Contains(slot.Members, n.group.keyOf(&pod)))
 	})
 }
 
-// crashLooping returns a crash-looping pod at its target that was created since then under the
-// slot. A pod that is older says nothing about the new version.
-func (n *fleetNode) crashLooping(since time.Time) *Pod {
+// crashLooping returns a crash-looping pod at its target that was created under the slot. A pod
+// that is older says nothing about the new version.
+func (n *fleetNode) crashLooping(slot *Slot) *Pod {
 	for i := range n.Pods {
 		pod := &n.Pods[i]
-		created := !pod.Created.Before(since.Truncate(time.Second)) // the API keeps whole seconds
-		if pod.CrashLooping != "" && created && n.slotWaitsFor(pod) && !pod.Terminating && !n.group.isOutdated(pod) {
+		if pod.CrashLooping != "" && slot.isNew(pod) && n.slotWaitsFor(pod) && !pod.Terminating && !n.group.isOutdated(pod) {
 			return pod
 		}
 	}

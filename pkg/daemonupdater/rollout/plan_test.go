@@ -247,7 +247,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "a pod that crash-looped before the node was started does not fail it",
 			in: inputOf(1, withPod(crashing(nodeOf("a", newHash)), func(p *Pod) { p.Created = epoch.Add(-time.Hour) })).
-				slots(slotOf(a, time.Minute)),
+				slots(func() Slot { slot := slotOf(a, time.Minute); slot.Newest = epoch.Add(-time.Hour); return slot }()),
 			want: said{Slots: []string{"a"}, States: map[string]string{"a": "in-flight/AwaitingAvailable"}},
 		},
 		{

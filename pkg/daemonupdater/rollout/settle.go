@@ -81,7 +81,7 @@ func (s *settlement) staysQueued(slot *Slot, n *fleetNode) bool {
 		return true
 	}
 	slot.Queued = false
-	slot.restart(s.in.Now)
+	slot.restart(s.in.Now, n)
 	s.ledger.Touched++
 	return false
 }
@@ -93,7 +93,7 @@ func (s *settlement) settleStarted(slot Slot, n *fleetNode) {
 	}
 	if slot.Revision != s.in.Revision {
 		slot.Revision = s.in.Revision
-		slot.restart(s.in.Now)
+		slot.restart(s.in.Now, n)
 	}
 	s.keepUntilDeadline(&slot, slot.Since, n)
 }
@@ -154,7 +154,7 @@ func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 	s.fleet.nodes.record(n, nil, nil)
 	if counts && s.in.Settings.Strategy != daemonset.NoStrategy {
 		s.ledger.Failures = append(s.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Reason: reason, Message: end.Message,
-			Since: s.in.Now, Targets: n.group.targetsOf(slot.Members)})
+			Since: s.in.Now, Requested: n.Requested, Targets: n.group.targetsOf(slot.Members)})
 	}
 }
 
@@ -204,7 +204,7 @@ func (s *settlement) operateOn(slot *Slot, n *fleetNode) bool {
 	slot.Operation, slot.Members = s.newOperation(n), n.membersToReplace()
 	slot.Pod, slot.PodVersion = "", ""
 	slot.Revision = s.in.Revision
-	slot.restart(s.in.Now)
+	slot.restart(s.in.Now, n)
 	return true
 }
 

@@ -9,6 +9,7 @@ import (
 // created.
 func offlineAfterUpdate(name string, after time.Duration) Node {
 	n := withPod(offline(nodeOf(name, newHash)), func(p *Pod) { p.Available = false })
+	n.ReadyWritten = n.ReadySince
 	n.Pods[0].Created = n.ReadySince.Add(-after)
 	return n
 }

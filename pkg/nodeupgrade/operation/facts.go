@@ -30,6 +30,8 @@ type Facts struct {
 	Drained Drained
 	// Host is status.host; nil: the agent has never reported.
 	Host *topsv1.HostReport
+	// HostSince is when this manager first saw the report: its time is by the node's clock.
+	HostSince time.Time
 }
 
 // Record is the part of the status that the operator keeps of operations.
@@ -53,7 +55,7 @@ type Node struct {
 	Cordon cordon.NodeFacts
 	// Taint is the value of TaintDriverUpgrade, "" without it.
 	Taint string
-	// Ready is the Ready condition; Since is its last transition.
+	// Ready is the Ready condition; Since is its last transition, by the clock of Facts.Now.
 	Ready bool
 	Since time.Time
 	// Allocatable are the resources of the accelerator.
@@ -85,7 +87,7 @@ type Pod struct {
 	// Created is its creationTimestamp.
 	Created time.Time
 	// Available honors minReadySeconds. Since is the last change of readiness or the last
-	// start of a container, whichever is later.
+	// start of a container, whichever is later, by the clock of Facts.Now.
 	Available bool
 	Since     time.Time
 	// Terminating: it has a deletion timestamp. CrashLooping: a container restarts

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -92,7 +91,7 @@ func later(d time.Duration) func(*Facts) {
 	return func(f *Facts) {
 		f.Now = f.Now.Add(d)
 		if f.Host != nil {
-			f.Host.Time = metav1.NewTime(f.Now)
+			f.HostSince = f.Now
 		}
 	}
 }
@@ -124,7 +123,7 @@ func TestNext(t *testing.T) {
 		want    string
 	}{
 		{"a silent agent holds the node before it is touched", "node_precheck", everything,
-			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil; f.Host.Time = metav1.NewTime(f.Now.Add(-time.Hour)) }}, "Running node_precheck PrecheckFailed"},
+			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil; f.HostSince = f.Now.Add(-time.Hour) }}, "Running node_precheck PrecheckFailed"},
 		{"an agent that never reported holds it too", "node_precheck", everything,
 			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil; f.Host = nil }}, "Running node_precheck PrecheckFailed"},
 		{"somebody else at work on the node holds it", "node_precheck", everything,

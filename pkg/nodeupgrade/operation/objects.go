@@ -16,9 +16,9 @@ import (
 // NodeOf returns the observed state of a Node that was read live, with its managed fields.
 // accelerator reports whether a resource belongs to the accelerator. OtherUpgrader is left
 // empty.
-func NodeOf(node *corev1.Node, accelerator func(resource string) bool) Node {
-	ready, since := daemonset.NodeReady(node)
-	n := Node{Name: node.Name, UID: node.UID, Cordon: cordon.FactsOf(node), Taint: ClosedFor(node), Ready: ready, Since: since.Time}
+func NodeOf(node *corev1.Node, accelerator func(resource string) bool, seen *daemonset.Sightings, now time.Time) Node {
+	ready, since := seen.NodeReady(node, now)
+	n := Node{Name: node.Name, UID: node.UID, Cordon: cordon.FactsOf(node), Taint: ClosedFor(node), Ready: ready, Since: since}
 	for name, quantity := range node.Status.Allocatable {
 		if !accelerator(string(name)) {
 			continue
@@ -31,10 +31,19 @@ func NodeOf(node *corev1.Node, accelerator func(resource string) bool) Node {
 	return n
 }
 
+// HostSince returns when the report of the node agent, whose time is by the clock of the node, was
+// first seen; zero without a report.
+func HostSince(upgrade *topsv1.NodeUpgrade, seen *daemonset.Sightings, now time.Time) time.Time {
+	if upgrade.Status.Host == nil {
+		return time.Time{}
+	}
+	return seen.Since("host "+string(upgrade.UID), upgrade.Status.Host.Time.Time, now)
+}
+
 // MemberOf returns the observed state of a component's DaemonSet on the node. newest is the
 // hash of its newest revision, "" when not known. pods are all pods of the node; those that
 // the DaemonSet owns, by UID, count.
-func MemberOf(component string, ds *appsv1.DaemonSet, newest string, pods []*corev1.Pod, now time.Time) Member {
+func MemberOf(component string, ds *appsv1.DaemonSet, newest string, pods []*corev1.Pod, seen *daemonset.Sightings, now time.Time) Member {
 	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest,
 		UID: ds.UID, Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
 	owned := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
@@ -42,21 +51,21 @@ func MemberOf(component string, ds *appsv1.DaemonSet, newest string, pods []*cor
 		return owner == nil || owner.UID != ds.UID
 	})
 	if pod := daemonset.PodOf(owned); pod != nil {
-		m.Pod = podOf(pod, ds.Spec.MinReadySeconds, now)
+		m.Pod = podOf(pod, ds.Spec.MinReadySeconds, seen, now)
 	}
 	return m
 }
 
-func podOf(pod *corev1.Pod, minReadySeconds int32, now time.Time) *Pod {
+func podOf(pod *corev1.Pod, minReadySeconds int32, seen *daemonset.Sightings, now time.Time) *Pod {
 	p := &Pod{
 		NamedPod: topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 			ResourceVersion: pod.ResourceVersion},
 		Revision:    daemonset.RevisionHash(pod),
 		Created:     pod.CreationTimestamp.Time,
 		Terminating: pod.DeletionTimestamp != nil,
-		Since:       lastChange(pod).Time,
+		Since:       seen.Since("change "+string(pod.UID), lastChange(pod).Time, now),
 	}
-	p.Available, _ = daemonset.Availability(pod, minReadySeconds, now)
+	p.Available, _ = seen.Availability(pod, minReadySeconds, now)
 	_, p.CrashLooping = daemonset.CrashLooping(pod)
 	p.LastWords = daemonset.LastWords(pod)
 	return p

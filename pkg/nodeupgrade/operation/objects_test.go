@@ -7,12 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 )
 
@@ -29,7 +32,7 @@ func TestNodeOf(t *testing.T) {
 	}
 	want := Node{Name: "n1", UID: "u", Taint: "op", Ready: true, Since: noon, Allocatable: map[string]int64{"enflame.com/gcu": 8},
 		Cordon: cordon.NodeFacts{Name: "n1", ResourceVersion: "7", Unschedulable: true, Mark: "op"}}
-	got := NodeOf(node, func(resource string) bool { return strings.HasPrefix(resource, "enflame.com/") })
+	got := NodeOf(node, func(resource string) bool { return strings.HasPrefix(resource, "enflame.com/") }, nil, noon)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -73,9 +76,40 @@ func TestMemberOf(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			want := Member{Component: "driver", DaemonSet: "ns/driver", UID: "ds", Newest: "v2", Pod: tc.want}
-			if diff := cmp.Diff(want, MemberOf("driver", ds, "v2", tc.pods, noon.Add(2*time.Hour))); diff != "" {
+			if diff := cmp.Diff(want, MemberOf("driver", ds, "v2", tc.pods, nil, noon.Add(2*time.Hour))); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestTimesOfANodesClockCountFromWhenTheyAreSeen(t *testing.T) {
+	for _, skew := range []time.Duration{-3 * time.Minute, 0, 3 * time.Minute} {
+		seen, now := &daemonset.Sightings{}, noon
+		stamp := func() metav1.Time { return metav1.NewTime(now.Add(skew)) }
+		upgrade := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{UID: "nu"}, Status: topsv1.NodeUpgradeStatus{Host: &topsv1.HostReport{Time: stamp()}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}, Status: corev1.PodStatus{
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: stamp()}}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node"}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: stamp()}}}}
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "lease"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("other"),
+			LeaseDurationSeconds: ptr.To(int32(60)), RenewTime: &metav1.MicroTime{Time: stamp().Time}}}
+		look := func() (host time.Time, member *Pod, ofNode time.Time, holder string) {
+			return HostSince(upgrade, seen, now), podOf(pod, 60, seen, now), NodeOf(node, func(string) bool { return false }, seen, now).Since,
+				OtherUpgrader(&corev1.Node{}, lease, seen, now)
+		}
+		host, member, ofNode, holder := look()
+		if !host.Equal(noon) || member.Available || !member.Since.Equal(noon) || !ofNode.Equal(noon) || holder != "other" {
+			t.Errorf("skew %s: report since %s, pod %+v, node since %s, held by %q; want all since %s", skew, host, member, ofNode, holder, noon)
+		}
+		now = noon.Add(61 * time.Second)
+		if host, member, ofNode, holder = look(); !host.Equal(noon) || !member.Available || !ofNode.Equal(noon) || holder != "" {
+			t.Errorf("skew %s: a minute later report since %s, pod %+v, node since %s, held by %q", skew, host, member, ofNode, holder)
+		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: stamp()}}}}
+		upgrade.Status.Host.Time = stamp()
+		if host, member, _, _ = look(); !host.Equal(now) || !member.Since.Equal(now) {
+			t.Errorf("skew %s: after a restart and a report, report since %s, pod since %s, want %s", skew, host, member.Since, now)
+		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // sign is the label or annotation that another upgrader sets on a node while it works on it.
@@ -49,7 +51,7 @@ func LeaseOf(node string) types.NamespacedName {
 
 // OtherUpgrader names another upgrader that works on a node, "" when there is none. lease is
 // the one named by LeaseOf, nil when there is none.
-func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, now time.Time) string {
+func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, seen *daemonset.Sightings, now time.Time) string {
 	for _, s := range signs {
 		value := node.Labels[s.key]
 		if s.annotation {
@@ -64,7 +66,7 @@ func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, now time.Time
 			return "the cluster autoscaler"
 		}
 	}
-	return holder(lease, now)
+	return holder(lease, seen, now)
 }
 
 // matches reports whether a value means work in progress.
@@ -76,11 +78,12 @@ func (s sign) matches(value string) bool {
 }
 
 // holder returns the holder of a Lease, "" when it has none or has expired.
-func holder(lease *coordinationv1.Lease, now time.Time) string {
+func holder(lease *coordinationv1.Lease, seen *daemonset.Sightings, now time.Time) string {
 	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return ""
 	}
-	until := lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second)
+	renewed := seen.Since("lease "+string(lease.UID), lease.Spec.RenewTime.Time, now)
+	until := renewed.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second)
 	if now.After(until) {
 		return ""
 	}

@@ -49,7 +49,7 @@ func TestOtherUpgrader(t *testing.T) {
 		{"a Lease without a time is none", plain, &coordinationv1.Lease{}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := OtherUpgrader(tc.node, tc.lease, now); got != tc.want {
+			if got := OtherUpgrader(tc.node, tc.lease, nil, now); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})

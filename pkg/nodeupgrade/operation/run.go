@@ -77,7 +77,7 @@ func awaitSlot(c *changes) {
 	}
 	c.wait(ReasonAwaitingSlot, "prepared; waits for its slot")
 	if c.op.Before != nil && c.f.Host != nil {
-		c.at(c.f.Host.Time.Add(c.limits.silence))
+		c.at(c.f.HostSince.Add(c.limits.silence))
 	}
 }
 

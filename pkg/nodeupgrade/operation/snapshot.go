@@ -122,7 +122,7 @@ func (s *snapshot) uses(component string) bool { return slices.Contains(s.users,
 
 // silent reports whether the agent has missed its reports for too long.
 func (s *snapshot) silent() bool {
-	return s.f.Host == nil || !s.f.Now.Before(s.f.Host.Time.Add(s.limits.silence))
+	return s.f.Host == nil || !s.f.Now.Before(s.f.HostSince.Add(s.limits.silence))
 }
 
 // hostResult returns the agent's result for the current attempt of a task, nil when there is

@@ -150,7 +150,7 @@ func (w *world) touch() { w.nuAt++ }
 func (w *world) facts() Facts {
 	nu := w.nu.DeepCopy()
 	f := Facts{Now: w.now, Wanted: nu.Spec.Operation, Override: nu.Annotations[topsv1.AnnotationTaskOverride],
-		Record: Record{Operation: nu.Status.Operation, History: nu.Status.History}, Host: nu.Status.Host,
+		Record: Record{Operation: nu.Status.Operation, History: nu.Status.History}, Host: nu.Status.Host, HostSince: HostSince(nu, nil, w.now),
 		Node: Node{Name: theNode, UID: "node", Cordon: w.node, Taint: w.taint, Ready: w.ready, Since: w.since, Allocatable: map[string]int64{"enflame.com/gcu": w.allocatable()}}}
 	if NeedsDrained(f) {
 		f.Drained = w.drained()

@@ -1,0 +1,102 @@
+package daemonset
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// MaxSkew bounds how far the clock that wrote a time may be behind the reader's, when the reader
+// did not see the time change: three minutes for each of the two.
+const MaxSkew = 6 * time.Minute
+
+// Sightings say since when, by the reader's own clock, a state lasts whose begin another clock
+// wrote. A changed time is a new state, which begins when it is first seen. The zero value has
+// seen nothing; a nil one trusts every clock.
+type Sightings struct {
+	mu   sync.Mutex
+	seen map[string]*sighting
+	// forgotten is when it last forgot what is not asked for any more.
+	forgotten time.Time
+}
+
+// sighting is a time as written, and when it was first and last seen.
+type sighting struct{ written, first, last time.Time }
+
+// keptSightings is how long a state is remembered that nobody asks for. It exceeds MaxSkew, so
+// that what is forgotten does not become new.
+const keptSightings = time.Hour
+
+// Since returns since when the state named by key lasts, whose begin is written down: since it was
+// first seen, but at most MaxSkew later than written, and not later than now.
+func (s *Sightings) Since(key string, written, now time.Time) time.Time {
+	if s == nil {
+		return written
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(now)
+	known := s.seen[key]
+	if known == nil || !known.written.Equal(written) {
+		known = &sighting{written: written, first: now}
+		s.seen[key] = known
+	}
+	known.last = now
+	since := known.first
+	for _, bound := range []time.Time{written.Add(MaxSkew), now} {
+		if bound.Before(since) {
+			since = bound
+		}
+	}
+	return since
+}
+
+// forget forgets from time to time what is not asked for any more.
+func (s *Sightings) forget(now time.Time) {
+	if s.seen == nil {
+		s.seen = map[string]*sighting{}
+	}
+	if now.Sub(s.forgotten).Abs() < keptSightings {
+		return
+	}
+	s.forgotten = now
+	for key, known := range s.seen {
+		if now.Sub(known.last).Abs() > keptSightings {
+			delete(s.seen, key)
+		}
+	}
+}
+
+// Availability reports whether a pod is available: Ready for minReadySeconds and not being
+// deleted. If only time is missing, wait is how long, otherwise 0.
+func (s *Sightings) Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
+	if pod.DeletionTimestamp != nil || !isReady(pod) {
+		return false, 0
+	}
+	ready := condition(pod, corev1.PodReady)
+	if minReadySeconds == 0 {
+		return true, 0
+	}
+	if ready.LastTransitionTime.IsZero() {
+		return false, 0
+	}
+	since := s.Since("ready "+string(pod.UID), ready.LastTransitionTime.Time, now)
+	left := since.Add(time.Duration(minReadySeconds) * time.Second).Sub(now)
+	return left <= 0, max(0, left)
+}
+
+// NodeReady returns whether a node is Ready, and since when.
+func (s *Sightings) NodeReady(node *corev1.Node, now time.Time) (ready bool, since time.Time) {
+	ready, written := NodeReady(node)
+	return ready, s.Since("node "+string(node.UID), written.Time, now)
+}
+
+// NotReadySince returns since when a pod is not Ready, zero if it is Ready.
+func (s *Sightings) NotReadySince(pod *corev1.Pod, now time.Time) time.Time {
+	written := NotReadySince(pod)
+	if written.IsZero() {
+		return time.Time{}
+	}
+	return s.Since("unready "+string(pod.UID), written.Time, now)
+}

@@ -1,0 +1,72 @@
+package daemonset
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestMinReadySecondsCountFromWhenAPodIsSeenReady(t *testing.T) {
+	for _, skew := range []time.Duration{-3 * time.Minute, 0, 3 * time.Minute, time.Hour} {
+		seen := &Sightings{}
+		pod := podWith(podReady(corev1.ConditionTrue, -skew))
+		if ok, wait := seen.Availability(pod, 30, epoch); ok || wait != 30*time.Second {
+			t.Errorf("kubelet %s ahead: available %v, wait %s when it is first seen Ready", skew, ok, wait)
+		}
+		if ok, wait := seen.Availability(pod, 30, epoch.Add(29*time.Second)); ok || wait != time.Second {
+			t.Errorf("kubelet %s ahead: available %v, wait %s after 29 s", skew, ok, wait)
+		}
+		if ok, _ := seen.Availability(pod, 30, epoch.Add(30*time.Second)); !ok {
+			t.Errorf("kubelet %s ahead: not available after 30 s", skew)
+		}
+		pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(40*time.Second + skew))
+		if ok, _ := seen.Availability(pod, 30, epoch.Add(41*time.Second)); ok {
+			t.Errorf("kubelet %s ahead: available when it became Ready again", skew)
+		}
+	}
+}
+
+func TestAStateLasts(t *testing.T) {
+	at := func(d time.Duration) time.Time { return epoch.Add(d) }
+	type look struct{ written, now, want time.Duration }
+	tests := []struct {
+		name  string
+		looks []look
+	}{
+		{"since it was seen to begin", []look{{-time.Hour, 0, -time.Hour + MaxSkew}, {time.Minute, 2 * time.Minute, 2 * time.Minute}, {time.Minute, time.Hour, 2 * time.Minute}}},
+		{"for long when it is first seen, if it is written so", []look{{-time.Hour, 0, MaxSkew - time.Hour}}},
+		{"since it is seen, if it is written in the future", []look{{time.Hour, 0, 0}, {time.Hour, 30 * time.Minute, 0}}},
+		{"not since later than now, when the own clock goes back", []look{{0, 0, 0}, {0, -time.Minute, -time.Minute}}},
+		{"nearly as long as before when it was forgotten", []look{{0, 0, 0}, {0, 3 * time.Hour, MaxSkew}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			seen := &Sightings{}
+			for i, l := range tt.looks {
+				if got := seen.Since("x", at(l.written), at(l.now)); !got.Equal(at(l.want)) {
+					t.Errorf("look %d: since %s, want %s", i, got.Sub(epoch), l.want)
+				}
+			}
+		})
+	}
+}
+
+func TestSightingsForgetWhatNobodyAsksFor(t *testing.T) {
+	seen := &Sightings{}
+	for i := range 100 {
+		seen.Since(string(rune(i)), epoch, epoch)
+	}
+	seen.Since("x", epoch, epoch.Add(2*keptSightings))
+	if len(seen.seen) != 1 {
+		t.Errorf("%d sightings are kept, want 1", len(seen.seen))
+	}
+}
+
+func TestNoSightingsTrustEveryClock(t *testing.T) {
+	var none *Sightings
+	if since := none.Since("x", epoch, epoch.Add(-time.Hour)); !since.Equal(epoch) {
+		t.Errorf("since %s, want as written", since)
+	}
+}

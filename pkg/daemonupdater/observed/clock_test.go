@@ -1,0 +1,32 @@
+package observed
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+func TestNodesAndPodsCountFromWhenTheyAreSeen(t *testing.T) {
+	for _, skew := range []time.Duration{-3 * time.Minute, 0, 3 * time.Minute} {
+		ds := fixture.DaemonSet("driver")
+		ds.Spec.MinReadySeconds = 30
+		node, pod, at := fixture.Node("a"), fixture.PodOn(ds, "a", fixture.NewHash), metav1.NewTime(fixture.Epoch.Add(skew))
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: at}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at}}
+		s := &State{Members: []Member{{DaemonSet: ds}}, Sightings: &daemonset.Sightings{}, Group: GroupOf(ds), Rollout: &topsv1.DaemonRollout{}}
+		n := s.RolloutNode(&Node{Object: node, Pods: [][]*corev1.Pod{{pod}}}, "r", Zones{}, fixture.Epoch)
+		if p := n.Pods[0]; p.Available || !p.AvailableAt.Equal(fixture.Epoch.Add(30*time.Second)) || !n.ReadySince.Equal(fixture.Epoch) || !n.ReadyWritten.Equal(at.Time) {
+			t.Errorf("skew %s: node %+v, want it Ready since now, and its pod available in 30 s", skew, n)
+		}
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		if n = s.RolloutNode(&Node{Object: node, Pods: [][]*corev1.Pod{{pod}}}, "r", Zones{}, fixture.Epoch); !n.Pods[0].NotReadySince.Equal(fixture.Epoch) {
+			t.Errorf("skew %s: not Ready since %s, want now", skew, n.Pods[0].NotReadySince)
+		}
+	}
+}
