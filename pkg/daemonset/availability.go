@@ -27,11 +27,6 @@ func NodeReady(node *corev1.Node) (ready bool, since metav1.Time) {
 	return false, node.CreationTimestamp
 }
 
-// Availability is that of Sightings, by the clocks of the reader and of the kubelet.
-func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
-	return (*Sightings)(nil).Availability(pod, minReadySeconds, now)
-}
-
 // NotReadySince returns since when a pod is not Ready: since its Ready condition says so, or it
 // was created or deleted; zero if it is Ready.
 func NotReadySince(pod *corev1.Pod) metav1.Time {

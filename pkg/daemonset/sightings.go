@@ -100,3 +100,8 @@ func (s *Sightings) NotReadySince(pod *corev1.Pod, now time.Time) time.Time {
 	}
 	return s.Since("unready "+string(pod.UID), written.Time, now)
 }
+
+// Availability is that of Sightings, by the clocks of the reader and of the kubelet.
+func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
+	return (*Sightings)(nil).Availability(pod, minReadySeconds, now)
+}

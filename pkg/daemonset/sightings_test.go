@@ -29,7 +29,7 @@ func TestMinReadySecondsCountFromWhenAPodIsSeenReady(t *testing.T) {
 }
 
 func TestAStateLasts(t *testing.T) {
-	at := func(d time.Duration) time.Time { return epoch.Add(d) }
+	at := epoch.Add
 	type look struct{ written, now, want time.Duration }
 	tests := []struct {
 		name  string

@@ -94,3 +94,11 @@ func inParallel(ctx context.Context, n int, work func(i int) error) error {
 	})
 	return errors.Join(append(failed, ctx.Err())...)
 }
+
+// soonest returns the shorter of two delays, where 0 means none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

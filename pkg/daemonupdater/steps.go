@@ -92,11 +92,3 @@ func (s *steps) abandon(ctx context.Context, g observed.Group, now time.Time) er
 	_, err := s.operations.cancel(ctx, g.OperationKey(s.ledgers.namespace))
 	return errors.Join(err, s.requests.answerOrphans(ctx, g, now))
 }
-
-// soonest returns the shorter of two delays, where 0 means none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
-}

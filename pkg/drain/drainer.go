@@ -47,6 +47,7 @@ func NewEvictor(config *rest.Config, httpClient *http.Client) (Evictor, error) {
 
 type restEvictor struct{ core rest.Interface }
 
+// Evict sends the eviction and returns the first answer.
 func (e restEvictor) Evict(ctx context.Context, request *policyv1.Eviction) error {
 	return e.core.Post().Namespace(request.Namespace).Resource("pods").Name(request.Name).SubResource("eviction").
 		MaxRetries(0).Body(request).Do(ctx).Error()

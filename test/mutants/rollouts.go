@@ -49,7 +49,7 @@ var ofRollouts = []mutant{
 		"return $refused", "return false"},
 	{"long-backoff", "a failed pass is repeated after up to 1000 s", updater, "rateLimiter",
 		"$new(minBackoff, maxBackoff)", "$new(minBackoff, 1000*time.Second)"},
-	{"returned-jump-waves", "a node that just returned starts before its wave", updater, "facts.phaseOf",
+	{"returned-jump-waves", "a node that just returned starts before its wave", updater, "facts.deferral",
 		"case $f.unready && $strategy != daemonset.OTA && $urgent.After($now): $*then", "case false: $*then"},
 	{"window-shut-for-good", "one slow node shuts the maintenance window", updater, "gate.outsideWindow",
 		"min($usual, $most)", "$usual"},
@@ -74,7 +74,7 @@ var ofRollouts = []mutant{
 		"unavailable: false"},
 	{"two-groups-one-node", "a node with another group's operation is started", updater, "facts.phaseOf",
 		"$Job.$isOfAnotherGroup() && $working", "false"},
-	{"no-backoff", "a deferred node is retried at once", updater, "facts.phaseOf",
+	{"no-backoff", "a deferred node is retried at once", updater, "facts.deferral",
 		`case $Returned > 0 && $strategy != $OTA && $rested.After($now): $*then
 		case $heavy && $Retry.After($now): $*body`,
 		`case $Returned > 0 && $strategy != $OTA && $rested.After($now): $*then
@@ -99,7 +99,7 @@ var ofRollouts = []mutant{
 	{"pool-in-the-way", "a prepared node in an exhausted pool blocks the preparation in other pools", updater, "preparation.goesBefore",
 		"$Pool == $pool || $refused[$lane].$reason != $ReasonPoolExhausted",
 		`$Pool != "" || $refused[$lane].$reason != $ReasonPoolExhausted`},
-	{"held-in-flight", "nodes kept cordoned block each other", updater, "facts.include",
+	{"held-in-flight", "nodes kept cordoned block each other", updater, "facts.includeAvailability",
 		"!$held && $isMoving($pod)", "$isMoving($pod)"},
 	{"held-for-good", "a node kept cordoned at its targets gets no operation", updater, "group.factsOf",
 		"$outdated, $replaceable, $heavy = true, true, true", "$heavy = $outdated"},
@@ -145,7 +145,7 @@ var ofRollouts = []mutant{
 		"case $HostsOperator: return 2", "case $HostsOperator: return -2"},
 
 	// Slots and deletions.
-	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", updater, "settlement.settleAtOnce",
+	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", updater, "settlement.isOver",
 		"$n.$isFinished() || ($retargeted && $isIdle($slot))",
 		"!$n.Ready || $n.$isFinished() || ($retargeted && $isIdle($slot))"},
 	{"slot-lost-at-switch", "a switch to OTA frees the slot of a node whose pod was deleted", updater, "fleetNode.slotWaitsFor",
@@ -297,7 +297,7 @@ var ofRollouts = []mutant{
 	{"window-by-old-times", "the window ignores the duration of the node that has just finished", updater, "gate.outsideWindow",
 		"if $usual := min($g.ledger.Usual, $most); $usual > $left { $*then }",
 		"if $usual := min($g.in.Ledger.Usual, $most); $usual > $left { $*then }"},
-	{"returned-ignored", "a flapping node is started as soon as it is back", updater, "facts.phaseOf",
+	{"returned-ignored", "a flapping node is started as soon as it is back", updater, "facts.deferral",
 		"$Returned > 0", "$Returned > 1000*time.Hour"},
 	{"threshold-ignored", "the failure threshold of the policy is not lower than the default", updater, "haltOf",
 		"$threshold = $scaled($given, $touched)", "$threshold = max($threshold, $scaled($given, $touched))"},

@@ -114,14 +114,10 @@ func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, 
 // state returns the progress of one request. It is done when another pod has replaced the
 // requested one and is available, or when that pod is at the target.
 func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) (state topsv1.TaskState, reason, message string) {
-	key := a.Input.Members[member].Key
-	if a.Input.Settings.Strategy == daemonset.NoStrategy && a.Input.Blocked == nil {
-		return topsv1.TaskFailed, reasonNotControlled, fmt.Sprintf("DaemonSet %s has no update strategy any more", key)
+	if reason, message := a.refusal(node, member); reason != "" {
+		return topsv1.TaskFailed, reason, message
 	}
 	pod := a.podOn(node, member)
-	if pod == nil {
-		return topsv1.TaskFailed, reasonNotEligible, fmt.Sprintf("DaemonSet %s does not run on this node any more", key)
-	}
 	same := pod.UID == request.Pod.UID
 	if same && pod.Revision == a.Input.Members[member].Target {
 		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
@@ -143,6 +139,18 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was taken back at the node, which was not touched"
 	}
 	return state, string(verdict.Reason), verdict.Message
+}
+
+// refusal says why requests for a member on a node cannot be carried out, "" if they can.
+func (a *Answers) refusal(node string, member int) (reason, message string) {
+	key := a.Input.Members[member].Key
+	switch {
+	case a.Input.Settings.Strategy == daemonset.NoStrategy && a.Input.Blocked == nil:
+		return reasonNotControlled, fmt.Sprintf("DaemonSet %s has no update strategy any more", key)
+	case a.podOn(node, member) == nil:
+		return reasonNotEligible, fmt.Sprintf("DaemonSet %s does not run on this node any more", key)
+	}
+	return "", ""
 }
 
 // isOvertaken reports whether a request is for another revision of its DaemonSet than the newest,

@@ -36,42 +36,17 @@ func (s *Slot) skipIdleTime(in *Input) {
 }
 
 // restart restarts all deadlines of a slot, and notes which pods its node has.
-func (s *Slot) restart(now time.Time, n *fleetNode) {
+func (s *Slot) restart(now time.Time, pods []Pod) {
 	s.Since, s.Progress, s.Idle = now, now, 0
 	s.Newest = time.Time{}
-	for i := range n.Pods {
-		s.Newest = later(s.Newest, n.Pods[i].Created)
+	for i := range pods {
+		s.Newest = later(s.Newest, pods[i].Created)
 	}
 }
 
 // isNew reports whether a pod was created since the slot was started: after all pods that the
 // node had then, by the clock that creates pods.
 func (s *Slot) isNew(pod *Pod) bool { return pod.Created.After(s.Newest) }
-
-// noteDecided records when this decision was made, while there are nodes in flight.
-func (d *draft) noteDecided() {
-	if d.ledger.InFlight() == 0 {
-		d.ledger.Decided = time.Time{}
-		return
-	}
-	since := d.in.Now.Sub(d.in.Ledger.Decided)
-	if d.in.Ledger.Decided.IsZero() || since >= tick || since < 0 {
-		d.ledger.Decided, since = d.in.Now, 0
-	}
-	d.recheckIn(tick - since)
-}
-
-// timeLeft returns how long a node that was started at since may still be unavailable under its
-// slot. Each deletion and each change of readiness restarts the deadline, but the time in all is
-// bounded, so that a node that flaps does not keep its slot forever.
-func timeLeft(in *Input, slot *Slot, since time.Time, n *fleetNode) time.Duration {
-	within := in.Deadlines.Progress
-	if !n.Ready {
-		within = in.Deadlines.Lost
-	}
-	left := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now)
-	return min(left, since.Add(slot.Idle+in.Deadlines.most(len(n.Pods))).Sub(in.Now))
-}
 
 // most bounds the time in which a node with so many pods is unavailable under one slot.
 func (d Deadlines) most(pods int) time.Duration {

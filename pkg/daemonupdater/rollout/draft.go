@@ -49,3 +49,16 @@ func (d *draft) recheckIn(after time.Duration) {
 func (d *draft) newOperation(n *fleetNode) string {
 	return fmt.Sprintf("%s-%s-%x-%d", d.in.Revision, strconv.FormatInt(d.in.Now.UnixMilli(), 36), n.hash, len(n.Ended))
 }
+
+// noteDecided records when this decision was made, while there are nodes in flight.
+func (d *draft) noteDecided() {
+	if d.ledger.InFlight() == 0 {
+		d.ledger.Decided = time.Time{}
+		return
+	}
+	since := d.in.Now.Sub(d.in.Ledger.Decided)
+	if d.in.Ledger.Decided.IsZero() || since >= tick || since < 0 {
+		d.ledger.Decided, since = d.in.Now, 0
+	}
+	d.recheckIn(tick - since)
+}

@@ -105,14 +105,7 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	f.absent = f.absent || pod.isAbsent()
 	f.changesAt(pod.AvailableAt)
 	if node.Ready {
-		f.unavailable = f.unavailable || pod.isAbsent() || !pod.Available
-		switch {
-		case pod.isAbsent() || !pod.Available && pod.AvailableAt.IsZero():
-			f.includeUnready(pod)
-		case !pod.Available && !g.isOutdated(pod):
-			f.settling = true
-		}
-		f.moving = f.moving || !node.Job.isHeld() && g.isMoving(pod) // a node kept cordoned waits for another operation
+		f.includeAvailability(g, node, pod)
 	}
 	if g.isOutdated(pod) {
 		f.outdated = true
@@ -122,17 +115,22 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	}
 }
 
-// includeUnready adds a pod that is not Ready, not only not yet available.
-func (f *facts) includeUnready(pod *Pod) {
-	if !f.unready || pod.NotReadySince.Before(f.unreadySince) {
-		f.unreadySince = pod.NotReadySince
+// includeAvailability adds whether a pod on a Ready node is available, or not even Ready.
+func (f *facts) includeAvailability(g *group, node *Node, pod *Pod) {
+	f.moving = f.moving || !node.Job.isHeld() && g.isMoving(pod) // a node kept cordoned waits for another operation
+	switch {
+	case pod.isAbsent() || !pod.Available && pod.AvailableAt.IsZero():
+		if !f.unready || pod.NotReadySince.Before(f.unreadySince) {
+			f.unreadySince = pod.NotReadySince
+		}
+		f.unready, f.unavailable = true, true
+	case !pod.Available:
+		f.unavailable = true
+		f.settling = f.settling || !g.isOutdated(pod)
 	}
-	f.unready = true
 }
 
 func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
-	returned := node.ReadySince.Add(g.policy.Returned)
-	urgent := later(node.ReadySince, f.unreadySince).Add(g.patience)
 	switch {
 	case f.updated:
 		return phaseUpdated
@@ -146,6 +144,16 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 		return phaseUnavailable
 	case f.keptByPeople(g, node) != phaseCandidate:
 		return f.keptByPeople(g, node)
+	}
+	return f.deferral(g, node, now)
+}
+
+// deferral returns the phase of a node that would be started but for the time, phaseCandidate if
+// it may be started now.
+func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
+	returned := node.ReadySince.Add(g.policy.Returned)
+	urgent := later(node.ReadySince, f.unreadySince).Add(g.patience)
+	switch {
 	case g.policy.Returned > 0 && g.strategy != daemonset.OTA && returned.After(now):
 		f.changesAt(returned)
 		return phaseRecentlyReturned

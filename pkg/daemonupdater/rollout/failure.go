@@ -34,6 +34,18 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	return &failure, 0
 }
 
+// timeLeft returns how long a node that was started at since may still be unavailable under its
+// slot. Each deletion and each change of readiness restarts the deadline, but the time in all is
+// bounded, so that a node that flaps does not keep its slot forever.
+func timeLeft(in *Input, slot *Slot, since time.Time, n *fleetNode) time.Duration {
+	within := in.Deadlines.Progress
+	if !n.Ready {
+		within = in.Deadlines.Lost
+	}
+	left := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now)
+	return min(left, since.Add(slot.Idle+in.Deadlines.most(len(n.Pods))).Sub(in.Now))
+}
+
 // settleFailures keeps the failures of earlier decisions that still hold: those of revisions that
 // are still the targets, on machines that have not recovered. They hold when the Node object is
 // deleted and created again. When a person resumes the rollout, all are cleared.

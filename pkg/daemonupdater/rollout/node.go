@@ -184,23 +184,31 @@ func (n *fleetNode) progress() (Reason, string) {
 		return ReasonOperating, n.Job.Message
 	}
 	for i := range n.Pods {
-		pod := &n.Pods[i]
-		member := n.group.keyOf(pod)
-		switch {
-		case !n.slotWaitsFor(pod):
-		case pod.UID == "":
-			return ReasonAwaitingPod, fmt.Sprintf("waiting for the DaemonSet controller to create the pod of %s", member)
-		case pod.Terminating:
-			return ReasonTerminating, fmt.Sprintf("waiting for pod %s of %s to terminate", pod.Name, member)
-		case n.group.isOutdated(pod) && n.Denied != nil && n.Denied.Pod == pod.UID:
-			return ReasonDeletionDenied, deniedMessage(n.Denied)
-		case n.group.isOutdated(pod):
-			return ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)
-		case !pod.Available:
-			return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to be available", pod.Name, member)
+		if reason, message := n.progressOf(&n.Pods[i]); reason != "" {
+			return reason, message
 		}
 	}
 	return ReasonReplacing, "every pod is replaced"
+}
+
+// progressOf returns what a node in flight waits for at one of its pods, "" for nothing.
+func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
+	member := n.group.keyOf(pod)
+	switch {
+	case !n.slotWaitsFor(pod):
+		return "", ""
+	case pod.UID == "":
+		return ReasonAwaitingPod, fmt.Sprintf("waiting for the DaemonSet controller to create the pod of %s", member)
+	case pod.Terminating:
+		return ReasonTerminating, fmt.Sprintf("waiting for pod %s of %s to terminate", pod.Name, member)
+	case n.group.isOutdated(pod) && n.Denied != nil && n.Denied.Pod == pod.UID:
+		return ReasonDeletionDenied, deniedMessage(n.Denied)
+	case n.group.isOutdated(pod):
+		return ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)
+	case !pod.Available:
+		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to be available", pod.Name, member)
+	}
+	return "", ""
 }
 
 // deniedMessage says what the API server refuses. It names no time, so that it stays the same.

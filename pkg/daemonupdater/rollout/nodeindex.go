@@ -18,12 +18,6 @@ func (i *nodeIndex) lookup(name string, uid types.UID) *fleetNode {
 	return nil
 }
 
-// isReplaced reports whether the name belongs to another Node object than uid.
-func (i *nodeIndex) isReplaced(name string, uid types.UID) bool {
-	n := i.byName[name]
-	return n != nil && n.UID != uid
-}
-
 // record records the slot and the failure of a node.
 func (i *nodeIndex) record(n *fleetNode, slot *Slot, failure *Failure) {
 	if !n.listed {

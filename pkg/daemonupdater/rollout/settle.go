@@ -81,7 +81,7 @@ func (s *settlement) staysQueued(slot *Slot, n *fleetNode) bool {
 		return true
 	}
 	slot.Queued = false
-	slot.restart(s.in.Now, n)
+	slot.restart(s.in.Now, n.Pods)
 	s.ledger.Touched++
 	return false
 }
@@ -93,7 +93,7 @@ func (s *settlement) settleStarted(slot Slot, n *fleetNode) {
 	}
 	if slot.Revision != s.in.Revision {
 		slot.Revision = s.in.Revision
-		slot.restart(s.in.Now, n)
+		slot.restart(s.in.Now, n.Pods)
 	}
 	s.keepUntilDeadline(&slot, slot.Since, n)
 }
@@ -102,10 +102,8 @@ func (s *settlement) settleStarted(slot Slot, n *fleetNode) {
 // remaining work. It reports whether the slot is settled.
 func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 	s.fleet.nodes.record(n, slot, nil)
-	retargeted := slot.Revision != s.in.Revision
 	needsOperation := n.heavy && n.Ready && !n.absent // the pod that the slot names may still be there
-	over := n.isFinished() || (retargeted && n.isIdle(slot)) || (needsOperation && n.available) ||
-		(n.Ready && n.isBusy()) || n.isRefused(slot, s.in) || s.in.Settings.Strategy == daemonset.NoStrategy
+	over := s.isOver(slot, n) || needsOperation && n.available
 	switch {
 	case (!over && !needsOperation) || !s.fence.isRuledOut(slot, n):
 		return false
@@ -117,6 +115,13 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 		return true
 	}
 	return false
+}
+
+// isOver reports whether a node needs its slot no longer, whatever is left to do on it.
+func (s *settlement) isOver(slot *Slot, n *fleetNode) bool {
+	retargeted := slot.Revision != s.in.Revision
+	return n.isFinished() || (retargeted && n.isIdle(slot)) || (n.Ready && n.isBusy()) || n.isRefused(slot, s.in) ||
+		s.in.Settings.Strategy == daemonset.NoStrategy
 }
 
 // settleOperation settles the slot of a node whose operation does all the work under it.
@@ -204,7 +209,7 @@ func (s *settlement) operateOn(slot *Slot, n *fleetNode) bool {
 	slot.Operation, slot.Members = s.newOperation(n), n.membersToReplace()
 	slot.Pod, slot.PodVersion = "", ""
 	slot.Revision = s.in.Revision
-	slot.restart(s.in.Now, n)
+	slot.restart(s.in.Now, n.Pods)
 	return true
 }
 

@@ -31,7 +31,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	if slot.Operation = s.operationOf(n); slot.Operation != "" {
 		slot.Members = n.membersToReplace()
 	}
-	slot.restart(s.in.Now, n)
+	slot.restart(s.in.Now, n.Pods)
 	s.ledger.LastStart = s.in.Now
 	s.fleet.nodes.record(n, slot, nil)
 	n.queued = false

@@ -78,24 +78,24 @@ func otherSetsUnschedulable(entry metav1.ManagedFieldsEntry) bool {
 type Reason string
 
 const (
-	// ReasonCordoned: the node is cordoned and marked.
+	// ReasonCordoned means that the node is cordoned and marked.
 	ReasonCordoned Reason = "Cordoned"
-	// ReasonCordonedAgain: the node was uncordoned during the operation, and is cordoned
+	// ReasonCordonedAgain means that the node was uncordoned during the operation, and is cordoned
 	// again.
 	ReasonCordonedAgain Reason = "CordonedAgain"
-	// ReasonAlreadyCordoned: nothing changes, the operation has already cordoned the node.
+	// ReasonAlreadyCordoned means that nothing changes, the operation has already cordoned the node.
 	ReasonAlreadyCordoned Reason = "AlreadyCordoned"
-	// ReasonForeignCordon: the node stays cordoned, because someone else cordoned it.
+	// ReasonForeignCordon means that the node stays cordoned, because someone else cordoned it.
 	ReasonForeignCordon Reason = "ForeignCordon"
-	// ReasonHeldByOther: nothing changes, another operation has cordoned the node. Either
+	// ReasonHeldByOther means that nothing changes, another operation has cordoned the node. Either
 	// that operation is over, and Sweep releases the node, or two operations are at work on
 	// it.
 	ReasonHeldByOther Reason = "HeldByOther"
-	// ReasonUncordoned: the node is uncordoned and the mark removed.
+	// ReasonUncordoned means that the node is uncordoned and the mark removed.
 	ReasonUncordoned Reason = "Uncordoned"
-	// ReasonNotCordoned: the node was uncordoned by someone else, or never cordoned.
+	// ReasonNotCordoned means that the node was uncordoned by someone else, or never cordoned.
 	ReasonNotCordoned Reason = "NotCordoned"
-	// ReasonNoOperation: nothing changes; without an operation id there is no mark, and a
+	// ReasonNoOperation means that nothing changes; without an operation id there is no mark, and a
 	// cordon without a mark would stay forever.
 	ReasonNoOperation Reason = "NoOperation"
 )

@@ -17,26 +17,26 @@ import (
 type State string
 
 const (
-	// Evicted: its eviction was accepted, in this pass or within RetryInterval before.
+	// Evicted means that its eviction was accepted, in this pass or within RetryInterval before.
 	Evicted State = "evicted"
-	// Refused: a PodDisruptionBudget refused the eviction.
+	// Refused means that a PodDisruptionBudget refused the eviction.
 	Refused State = "refused"
-	// Failed: it could not be evicted, or not be judged, because of an error.
+	// Failed means that it could not be evicted, or not be judged, because of an error.
 	Failed State = "failed"
-	// Gone: it was gone, or replaced by another pod of the same name, when its eviction
+	// Gone means that it was gone, or replaced by another pod of the same name, when its eviction
 	// arrived.
 	Gone State = "gone"
-	// Terminating: it is being deleted and still exists.
+	// Terminating means that it is being deleted and still exists.
 	Terminating State = "terminating"
-	// Running: it belongs to a Job that may complete.
+	// Running means that it belongs to a Job that may complete.
 	Running State = "running"
-	// Blocked: the policy protects it, because an eviction would lose something.
+	// Blocked means that the policy protects it, because an eviction would lose something.
 	Blocked State = "blocked"
-	// Unconfirmed: its node is not Ready, so it is unknown whether it runs.
+	// Unconfirmed means that its node is not Ready, so it is unknown whether it runs.
 	Unconfirmed State = "unconfirmed"
-	// Due: the next pass evicts it.
+	// Due means that the next pass evicts it.
 	Due State = "due"
-	// Skipped: it stays on the node, which counts as empty nevertheless.
+	// Skipped means that it stays on the node, which counts as empty nevertheless.
 	Skipped State = "skipped"
 )
 
