@@ -84,6 +84,7 @@ func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
 	before := s.podsOf(ctx, t, name)
 	gcu(0, []string{"pause", name}, "is paused")
 	gcu(0, []string{"upgrade", "-f", file("v2")}, "gfd.version: v1 -> v2")
+	s.shows(ctx, t, name, "seen with v2", func(gr *topsv1.GcuResource) bool { return gr.Status.ObservedGeneration == gr.Generation })
 	gcu(3, []string{"upgrade", "-f", file("v3"), "--wait", "--timeout", "5s"}, "gfd.version: v2 -> v3", "timed out after 5s")
 	s.shows(ctx, t, name, "held", func(*topsv1.GcuResource) bool {
 		var dro topsv1.DaemonRollout
