@@ -289,7 +289,8 @@ type NodeSlot struct {
 	// decide.
 	// +optional
 	ProgressTime *metav1.Time `json:"progressTime,omitempty"`
-	// idleSeconds is for how long the operator did not decide since then.
+	// idleSeconds is for how long the operator did not decide, or the node was available, since
+	// it was started.
 	// +optional
 	IdleSeconds int64 `json:"idleSeconds,omitempty"`
 	// newestPodTime is the latest creationTimestamp of a pod that the node had at since: pods

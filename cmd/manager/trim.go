@@ -91,6 +91,7 @@ func trimNode(node *corev1.Node) {
 	node.Status = corev1.NodeStatus{
 		Conditions:  only(node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
 		Allocatable: offers,
+		NodeInfo:    corev1.NodeSystemInfo{MachineID: node.Status.NodeInfo.MachineID},
 	}
 }
 

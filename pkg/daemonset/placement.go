@@ -94,11 +94,11 @@ func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
 }
 
 // NodeChanged reports whether an update of a node can change where pods belong or
-// whether the node counts: readiness, labels, taints, or another Node object.
+// whether the node counts: readiness, labels, taints, or another Node object or machine.
 func NodeChanged(before, after *corev1.Node) bool {
 	wasReady, _ := NodeReady(before)
 	isReady, _ := NodeReady(after)
-	return wasReady != isReady || before.UID != after.UID ||
+	return wasReady != isReady || before.UID != after.UID || before.Status.NodeInfo.MachineID != after.Status.NodeInfo.MachineID ||
 		!maps.Equal(before.Labels, after.Labels) ||
 		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 }

@@ -35,6 +35,8 @@ type attempt struct {
 	// denied is nil when the pod was deleted, else wait is the time until the next attempt.
 	denied *rollout.Denial
 	wait   time.Duration
+	// unplanned: no plan has seen the denial yet.
+	unplanned bool
 }
 
 // isDue reports whether the deletion of a pod is to be tried now.
@@ -59,6 +61,7 @@ func (a *attempts) denied(g observed.Group, node string, pod types.UID, why erro
 	}
 	a.mu.Unlock()
 	next.denied.Retry = now.Add(next.wait)
+	next.unplanned = true
 	a.put(pod, next)
 }
 
@@ -83,11 +86,16 @@ func (a *attempts) denialOf(n *rollout.Node) *rollout.Denial {
 	return nil
 }
 
-// nextRetry returns how long until the next denied deletion of a group is retried, 0 for none.
+// nextRetry returns how long until a denied deletion of a group is retried, or is planned with,
+// 0 for none.
 func (a *attempts) nextRetry(g observed.Group, now time.Time) (again time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, known := range a.pods {
+	for pod, known := range a.pods {
+		if known.group == g && known.unplanned {
+			again, known.unplanned = retryStaleCache, false
+			a.pods[pod] = known
+		}
 		if known.group == g && known.denied != nil {
 			again = soonest(again, max(known.denied.Retry.Sub(now), time.Millisecond))
 		}

@@ -242,7 +242,7 @@ func TestStatusCountsAndLists(t *testing.T) {
 		UsualSeconds: 30, ETASeconds: 30, Resumed: "monday",
 		Waves:            []topsv1.WaveStatus{{Name: "rare", CompletedTime: &now}, {Name: "rest", Total: 5, Updated: 1}},
 		Waiting:          []topsv1.WaitingNote{{Reason: "BudgetExhausted", Nodes: 1, Message: "2 of at most 2 nodes are unavailable"}},
-		InFlight:         []topsv1.NodeSlot{{Node: "b", UID: "uid-b", Since: now, ProgressTime: &now, Step: "AwaitingAvailable", Revision: "r2", PodUID: "earlier"}},
+		InFlight:         []topsv1.NodeSlot{{Node: "b", UID: "uid-b", Since: now, ProgressTime: &now, NewestPodTime: &now, Step: "AwaitingAvailable", Revision: "r2", PodUID: "earlier"}},
 		LastDecisionTime: &now,
 		Failed:           []topsv1.NodeNote{{Node: "e", UID: "uid-e", Reason: "CrashLooping", Message: "it crash-loops", Since: fixture.Ago(0)}},
 		Skipped: []topsv1.NodeNote{{Node: "d", Reason: "NodeOffline", Since: fixture.Ago(time.Minute),

@@ -24,15 +24,30 @@ func idleTime(in *Input) time.Duration {
 	return gap
 }
 
-// skipIdleTime moves the deadlines of a slot by the time in which nothing was decided.
-func (s *Slot) skipIdleTime(in *Input) {
+// skipIdleTime moves the deadlines of a slot by the time in which nothing was decided. Its node
+// has been Ready, or not, since readySince, zero if it is not known: a change in that time counts
+// from now.
+func (s *Slot) skipIdleTime(in *Input, readySince time.Time) {
 	idle := idleTime(in)
-	s.Idle = max(0, s.Idle+idle)
-	if s.Progress.IsZero() { // a ledger of an earlier version
-		s.Progress = in.Now
+	switch {
+	case s.Progress.IsZero(): // a ledger of an earlier version
+		s.Progress, s.Idle, s.Newest = in.Now, max(0, in.Now.Sub(s.Since)), s.Since
 		return
+	case idle > 0 && readySince.After(in.Ledger.Decided):
+		s.Progress = in.Now
+	case idle > 0:
+		s.Progress = later(s.Progress, readySince).Add(idle)
+	default:
+		s.Progress = s.Progress.Add(idle)
 	}
-	s.Progress = s.Progress.Add(idle)
+	s.Idle = max(0, s.Idle+idle)
+}
+
+// wait moves the deadlines of a slot whose node is available: it waits for the manager.
+func (s *Slot) wait(now time.Time) {
+	if since := now.Sub(s.Progress); since >= tick {
+		s.Progress, s.Idle = now, s.Idle+since
+	}
 }
 
 // restart restarts all deadlines of a slot, and notes which pods its node has.

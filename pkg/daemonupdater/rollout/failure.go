@@ -9,9 +9,9 @@ import (
 )
 
 // failureOf returns the failure of a node whose slot was started at since, or nil and the time
-// left until its deadline. A node that is available has none.
+// left until its deadline. A node that is available, or whose pod may not be deleted, has none.
 func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Failure, left time.Duration) {
-	if n.available {
+	if n.available || n.Denied != nil && n.Denied.Pod == slot.Pod {
 		return nil, 0
 	}
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(slot.Members)}
@@ -42,8 +42,11 @@ func timeLeft(in *Input, slot *Slot, since time.Time, n *fleetNode) time.Duratio
 	if !n.Ready {
 		within = in.Deadlines.Lost
 	}
-	left := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now)
-	return min(left, since.Add(slot.Idle+in.Deadlines.most(len(n.Pods))).Sub(in.Now))
+	left, most := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now), since.Add(slot.Idle+in.Deadlines.most(len(n.Pods))).Sub(in.Now)
+	if n.Ready && !n.unready {
+		return most // every pod is Ready, and only minReadySeconds are missing
+	}
+	return min(left, most)
 }
 
 // settleFailures keeps the failures of earlier decisions that still hold: those of revisions that

@@ -77,7 +77,7 @@ type Slot struct {
 	// Newest is the latest creation of a pod that the node had at Since, by the clock of the API
 	// server; zero if it had none.
 	Newest time.Time
-	// Idle is how long nothing was decided since the node was started.
+	// Idle is how long nothing was decided, or the node was available, since it was started.
 	Idle time.Duration
 	// Turn orders slots; see queue.go.
 	Turn int64

@@ -47,7 +47,7 @@ func (n *fleetNode) hasRecovered() bool { return n.Ready && n.updated }
 
 // isOtherMachine reports whether a failure of the same name was that of another machine.
 func (n *fleetNode) isOtherMachine(failure *Failure) bool {
-	return n.UID != failure.UID && n.Machine != "" && failure.Machine != "" && n.Machine != failure.Machine
+	return n.Machine != "" && failure.Machine != "" && n.Machine != failure.Machine
 }
 
 // isStartable reports whether a candidate has no slot and did not fail at this revision. A failed
@@ -104,9 +104,9 @@ func (n *fleetNode) isIdle(slot *Slot) bool {
 }
 
 // isRefused reports whether the API server has refused to delete the pod of a slot for longer than
-// the deadline: then the node, which is available, waits without a slot.
+// the deadline: then the node waits without a slot.
 func (n *fleetNode) isRefused(slot *Slot, in *Input) bool {
-	return n.available && n.Denied != nil && n.Denied.Pod == slot.Pod && !in.Now.Before(n.Denied.Since.Add(in.Deadlines.Progress))
+	return n.Denied != nil && n.Denied.Pod == slot.Pod && !in.Now.Before(n.Denied.Since.Add(in.Deadlines.Progress))
 }
 
 // whyNoSuccessor says which pod of the node would have no successor, and why.

@@ -19,8 +19,8 @@ type settlement struct {
 func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
 	s := settlement{draft: d}
 	for _, slot := range d.in.Ledger.Slots {
-		slot.skipIdleTime(d.in)
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
+		slot.skipIdleTime(d.in, readySinceOf(n))
 		switch {
 		case n == nil && d.fleet.operatesOutside(&slot):
 			s.keep(&slot) // its operation is aborted
@@ -35,6 +35,14 @@ func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
 		}
 	}
 	return s.unseen, s.finished
+}
+
+// readySinceOf is Node.ReadySince, zero for no node.
+func readySinceOf(n *fleetNode) time.Time {
+	if n == nil {
+		return time.Time{}
+	}
+	return n.ReadySince
 }
 
 func (s *settlement) keep(slot *Slot) { s.ledger.Slots = append(s.ledger.Slots, *slot) }
@@ -62,6 +70,9 @@ const usualWeight = 8
 func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode) {
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil {
+		if n.available {
+			slot.wait(s.in.Now)
+		}
 		s.recheckIn(left)
 		s.keep(slot)
 		return

@@ -32,10 +32,12 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 		slot.Members = n.membersToReplace()
 	}
 	slot.restart(s.in.Now, n.Pods)
-	s.ledger.LastStart = s.in.Now
 	s.fleet.nodes.record(n, slot, nil)
 	n.queued = false
-	s.ledger.Touched++
+	if n.Denied == nil { // else it is only tried again
+		s.ledger.Touched++
+		s.ledger.LastStart = s.in.Now
+	}
 	s.names = append(s.names, n.Name)
 }
 

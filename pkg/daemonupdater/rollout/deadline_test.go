@@ -1,0 +1,86 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What a slot's deadlines do when the world is not as it was when the slot was given.
+func TestDeadlinesOfASlot(t *testing.T) {
+	const progress, lost = 10 * time.Minute, 15 * time.Minute
+	slotted := func(n Node, age time.Duration) Input { return inputOf(1, n).slots(slotOf(n, age)) }
+	denied := func(n Node, since time.Duration) Node {
+		n.Denied = &Denial{Pod: n.Pods[0].UID, Since: epoch.Add(-since), Retry: epoch.Add(time.Minute), Message: "no"}
+		return n
+	}
+	naming := func(in Input) Input {
+		in.Ledger.Slots[0].Pod, in.Ledger.Slots[0].PodVersion, in.Ledger.Slots[0].Members = in.Nodes[0].Pods[0].UID, "1", []string{"kube-system/a"}
+		return in
+	}
+	settling := broken(nodeOf("a", newHash))
+	settling.Pods[0].AvailableAt = epoch.Add(time.Minute)
+	earlier := slotted(broken(nodeOf("a", newHash)), 2*time.Hour)
+	earlier.Ledger.Slots[0].Progress, earlier.Ledger.Decided = time.Time{}, time.Time{}
+	flapped := offline(nodeOf("a", newHash))
+	flapped.Pods[0].UID = ""
+	flapped.ReadySince = epoch.Add(-21 * time.Minute)
+	absent := slotted(flapped, 22*time.Minute)
+	absent.Ledger.Decided = epoch.Add(-20 * time.Minute)
+	during := absent
+	during.Nodes = []Node{flapped}
+	during.Nodes[0].ReadySince = epoch.Add(-19 * time.Minute)
+	for _, tt := range []struct {
+		name string
+		in   Input
+		want []Reason
+	}{
+		{"a node that is unavailable too long fails", slotted(broken(nodeOf("a", newHash)), progress), []Reason{ReasonProgressDeadlineExceeded}},
+		{"not one whose broken pod may not be deleted", naming(slotted(denied(broken(nodeOf("a", oldHash)), progress/2), progress)), nil},
+		{"nor one that only waits for minReadySeconds", slotted(settling, progress+time.Minute), nil},
+		{"but in all it is bounded", slotted(settling, 3*progress+lost), []Reason{ReasonProgressDeadlineExceeded}},
+		{"a slot of an earlier version begins anew", earlier, nil},
+		{"a node that went offline just before an absence has its time", absent, nil},
+		{"and so has one that went offline in it", during, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []Reason
+			for _, f := range Plan(tt.in).Ledger.Failures {
+				got = append(got, f.Reason)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("failures (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestASlotWhoseNodeIsAvailableWaitsForTheManager(t *testing.T) {
+	n := nodeOf("a", oldHash)
+	in := inputOf(1, n).slots(slotOf(n, 12*time.Minute))
+	slot := Plan(in).Ledger.Slots[0]
+	if !slot.Progress.Equal(epoch) || slot.Idle != 12*time.Minute {
+		t.Errorf("the deadline counts from %s, %s idle: a pod that is deleted now would fail at once", slot.Progress, slot.Idle)
+	}
+}
+
+func TestADeletionThatIsTriedAgainIsNoStart(t *testing.T) {
+	n := nodeOf("a", oldHash)
+	n.Denied = &Denial{Pod: n.Pods[0].UID, Since: epoch.Add(-time.Hour), Retry: epoch.Add(-time.Second)}
+	in := inputOf(1, n)
+	in.Ledger.Touched = 3
+	if d := Plan(in); len(d.Started) != 1 || d.Ledger.Touched != 3 || !d.Ledger.LastStart.IsZero() {
+		t.Errorf("started %v, %d touched, last at %s", d.Started, d.Ledger.Touched, d.Ledger.LastStart)
+	}
+}
+
+func TestAnotherMachineHasNotFailed(t *testing.T) {
+	n := broken(nodeOf("a", oldHash))
+	n.Machine = "new"
+	in := inputOf(1, n)
+	in.Ledger.Failures = []Failure{{Node: "a", UID: n.UID, Machine: "old", Reason: ReasonNodeLost, Targets: targetsOf(&in)}}
+	if d := Plan(in); len(d.Ledger.Failures) > 0 {
+		t.Errorf("failures = %v though the machine is another", d.Ledger.Failures)
+	}
+}
