@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
@@ -21,7 +22,7 @@ import (
 type podDeleter struct {
 	access
 	metrics  *metrics.Metrics
-	attempts *attempts
+	attempts *deletion.Attempts
 	// changed receives the nodes of denied deletions, which are read again.
 	changed *watch.ChangedNodes
 }
@@ -29,7 +30,7 @@ type podDeleter struct {
 // due returns the deletions that this process has not made yet, which the cache may not show, and
 // that were not denied a short while ago.
 func (d podDeleter) due(deletions []rollout.Deletion, now time.Time) []rollout.Deletion {
-	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return !d.attempts.isDue(deletion.UID, now) })
+	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return !d.attempts.IsDue(deletion.UID, now) })
 }
 
 // delete deletes pods, each as named in the ledger. It spares the pods of DaemonSets that recheck
@@ -87,14 +88,14 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 	deleted, err := d.replacer().Delete(ctx, namedPod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version))
 	switch {
 	case deleted:
-		d.attempts.deleted(p.Group, deletion.Node, deletion.UID)
+		d.attempts.Deleted(p.Group, deletion.Node, deletion.UID)
 		d.metrics.PodDeleted(p.Group, reason)
-	case isDenial(err), apierrors.IsInternalError(err): // a webhook that cannot be called
+	case podreplace.IsDenied(err), apierrors.IsInternalError(err): // a webhook that cannot be called
 		log.FromContext(ctx).Info("Deletion denied", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "Node", deletion.Node, "cause", err.Error())
-		d.attempts.denied(p.Group, deletion.Node, deletion.UID, err, p.in.Now)
+		d.attempts.Denied(p.Group, deletion.Node, deletion.UID, err, p.in.Now)
 		d.changed.Add(p.Group, deletion.Node)
 	}
-	if isDenial(err) {
+	if podreplace.IsDenied(err) {
 		return nil
 	}
 	return err

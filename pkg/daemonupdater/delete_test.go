@@ -17,6 +17,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/test/fixture"
@@ -39,7 +40,7 @@ func TestOneFailingDeletionDoesNotKeepTheOthersBack(t *testing.T) {
 	if len(c.deletions) != 2 {
 		t.Errorf("deletions asked for: %v, want two", c.deletions)
 	}
-	c.now = c.now.Add(firstRetry)
+	c.now = c.now.Add(deletion.FirstRetry)
 	if _, err := c.reconcile(); err != nil || len(c.deletions) != 3 || c.deletions[2] != first {
 		t.Errorf("deletions %v, %v, want only %s tried again", c.deletions, err, first)
 	}
@@ -81,7 +82,7 @@ func TestANewManagerGoesOnWithTheStoredLedger(t *testing.T) {
 	}
 	granted := c.slots()
 	c.onDelete = nil
-	c.reconciler.written, c.reconciler.attempts = map[observed.Group]writtenRollout{}, attempts{}
+	c.reconciler.written, c.reconciler.attempts = map[observed.Group]writtenRollout{}, deletion.Attempts{}
 	c.mustReconcile()
 	if diff := cmp.Diff(granted, c.slots()); diff != "" || len(c.deletions) != 2 || c.deletions[0] != c.deletions[1] {
 		t.Errorf("deletions %v, slots (-before +after):\n%s", c.deletions, diff)
@@ -224,38 +225,38 @@ func TestADaemonSetThatWasNeverAnnotatedIsLeftAlone(t *testing.T) {
 func TestDeletedPodsAreRememberedUntilTheCacheShowsIt(t *testing.T) {
 	driver := fixture.DaemonSet("driver")
 	mine, other := observed.GroupOf(driver), observed.Group{Kind: observed.KindGcuResource, Name: "fleet"}
-	seen := func(pods ...*corev1.Pod) *report.Nodes {
+	seen := func(pods ...*corev1.Pod) func(string, types.UID) bool {
 		nodes, s := report.NewNodes(), &observed.State{Members: []observed.Member{{DaemonSet: driver}}}
 		for name, n := range observed.NodesByName(nil, [][]*corev1.Pod{pods}, nil) {
 			nodes.Set(s, name, n, fixture.Epoch)
 		}
-		return nodes
+		return nodes.Runs
 	}
 	const uid = types.UID("uid-driver-a")
 	tests := []struct {
 		name  string
-		prune func(d *attempts)
+		prune func(d *deletion.Attempts)
 		want  bool
 	}{
-		{"as long as the cache shows the pod alive", func(d *attempts) { d.prune(mine, seen(fixture.PodOn(driver, "a", fixture.OldHash))) }, true},
-		{"not when the cache shows it terminating", func(d *attempts) {
-			d.prune(mine, seen(fixture.Deleting(fixture.PodOn(driver, "a", fixture.OldHash))))
+		{"as long as the cache shows the pod alive", func(d *deletion.Attempts) { d.Prune(mine, seen(fixture.PodOn(driver, "a", fixture.OldHash))) }, true},
+		{"not when the cache shows it terminating", func(d *deletion.Attempts) {
+			d.Prune(mine, seen(fixture.Deleting(fixture.PodOn(driver, "a", fixture.OldHash))))
 		}, false},
-		{"not when the cache does not show it any more", func(d *attempts) { d.prune(mine, seen(fixture.PodOn(driver, "b", fixture.OldHash))) }, false},
-		{"not when the group is gone", func(d *attempts) { d.prune(mine, nil) }, false},
-		{"when another group is looked at", func(d *attempts) { d.prune(other, seen()) }, true},
-		{"when another group is gone", func(d *attempts) { d.prune(other, nil) }, true},
+		{"not when the cache does not show it any more", func(d *deletion.Attempts) { d.Prune(mine, seen(fixture.PodOn(driver, "b", fixture.OldHash))) }, false},
+		{"not when the group is gone", func(d *deletion.Attempts) { d.Prune(mine, nil) }, false},
+		{"when another group is looked at", func(d *deletion.Attempts) { d.Prune(other, seen()) }, true},
+		{"when another group is gone", func(d *deletion.Attempts) { d.Prune(other, nil) }, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var d attempts
-			d.prune(mine, seen()) // of a process that has not deleted anything yet
-			if !d.isDue(uid, fixture.Epoch) {
+			var d deletion.Attempts
+			d.Prune(mine, seen()) // of a process that has not deleted anything yet
+			if !d.IsDue(uid, fixture.Epoch) {
 				t.Fatal("remembers a pod that was not deleted")
 			}
-			d.deleted(mine, "a", uid)
+			d.Deleted(mine, "a", uid)
 			tt.prune(&d)
-			if diff := cmp.Diff(tt.want, !d.isDue(uid, fixture.Epoch)); diff != "" {
+			if diff := cmp.Diff(tt.want, !d.IsDue(uid, fixture.Epoch)); diff != "" {
 				t.Errorf("remembered (-want +got):\n%s", diff)
 			}
 		})

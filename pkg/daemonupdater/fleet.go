@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -17,12 +18,12 @@ type fleet struct {
 	// key is the CacheKey, and revision the input revision that the fleet was made with.
 	key, revision string
 	reported      *report.Nodes
-	attempts      *attempts
+	attempts      *deletion.Attempts
 	// confirmed are the members, by index, whose target a live read confirmed as the newest.
 	confirmed map[int]bool
 }
 
-func newFleet(s *observed.State, in *rollout.Input, a *attempts, nodes map[string]*observed.Node) *fleet {
+func newFleet(s *observed.State, in *rollout.Input, a *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
 	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, reported: report.NewNodes(), confirmed: map[int]bool{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
@@ -39,7 +40,7 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 		return
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
-	n.Denied = f.attempts.denialOf(&n)
+	n.Denied = f.attempts.DenialOf(&n)
 	f.Set(n, now)
 }
 

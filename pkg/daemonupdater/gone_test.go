@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
@@ -24,7 +25,7 @@ func (c *cluster) queuedNodes() []string {
 
 // startsAnew replaces the manager by another one, which has nothing but its caches.
 func (c *cluster) startsAnew() {
-	c.reconciler.written, c.reconciler.fleets, c.reconciler.attempts = map[observed.Group]writtenRollout{}, map[observed.Group]*fleet{}, attempts{}
+	c.reconciler.written, c.reconciler.fleets, c.reconciler.attempts = map[observed.Group]writtenRollout{}, map[observed.Group]*fleet{}, deletion.Attempts{}
 }
 
 // TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor: the manager that queued it may be about to

@@ -101,11 +101,10 @@ func (r groupReader) policy(ctx context.Context, name string) (*topsv1.UpgradePo
 		return nil, nil
 	}
 	var policy topsv1.UpgradePolicy
-	err := r.Get(ctx, client.ObjectKey{Name: name}, &policy)
-	if apierrors.IsNotFound(err) {
+	switch err := r.Get(ctx, client.ObjectKey{Name: name}, &policy); {
+	case apierrors.IsNotFound(err):
 		return nil, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("getting UpgradePolicy %s: %w", name, err)
 	}
 	return &policy, nil

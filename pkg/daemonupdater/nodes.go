@@ -12,6 +12,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
@@ -21,7 +22,7 @@ import (
 type fleetReader struct {
 	access
 	fleets   map[observed.Group]*fleet
-	attempts *attempts
+	attempts *deletion.Attempts
 }
 
 // refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the

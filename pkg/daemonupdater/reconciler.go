@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -60,7 +61,7 @@ type memory struct {
 	written  map[observed.Group]writtenRollout
 	fleets   map[observed.Group]*fleet
 	changed  watch.ChangedNodes
-	attempts attempts
+	attempts deletion.Attempts
 	// sightings of nodes and pods.
 	sightings daemonset.Sightings
 }
@@ -68,7 +69,7 @@ type memory struct {
 func (m *memory) forget(g observed.Group) {
 	delete(m.written, g)
 	delete(m.fleets, g)
-	m.attempts.prune(g, nil)
+	m.attempts.Prune(g, nil)
 }
 
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
@@ -93,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		delete(r.fleets, g)
 		return ctrl.Result{}, err
 	}
-	r.attempts.prune(g, p.fleet.reported)
+	r.attempts.Prune(g, p.fleet.reported.Runs)
 	p.decision = p.fleet.Plan(p.in)
 	if p.in.Blocked == nil && p.in.Settings.Strategy == daemonset.NoStrategy {
 		again, released, err := steps.release(ctx, p)
@@ -107,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	if p.rolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}
-	again = soonest(again, r.attempts.nextRetry(g, r.Clock()))
+	again = soonest(again, r.attempts.NextRetry(g, r.Clock()))
 	return resultOf(ctx, soonest(p.decision.Recheck, again), err)
 }
 

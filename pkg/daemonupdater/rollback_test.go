@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/fixture"
@@ -177,7 +178,7 @@ func TestARollbackGoesOnAfterTheManagerWasKilled(t *testing.T) {
 			if image := c.live().Spec.Template.Spec.Containers[0].Image; intent == nil || image != "app:new" {
 				t.Fatalf("intent %+v, image %s", intent, image)
 			}
-			c.reconciler.written, c.reconciler.attempts = map[observed.Group]writtenRollout{}, attempts{}
+			c.reconciler.written, c.reconciler.attempts = map[observed.Group]writtenRollout{}, deletion.Attempts{}
 			c.now = fixture.Epoch.Add(time.Minute)
 			c.mustReconcile()
 			if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:old" {

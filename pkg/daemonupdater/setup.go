@@ -3,12 +3,10 @@ package daemonupdater
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,24 +29,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}
 	}
 	err := r.watches().Add(builder.TypedControllerManagedBy[observed.Group](mgr).Named("daemonupdater")).
-		WithOptions(controller.TypedOptions[observed.Group]{RateLimiter: rateLimiter()}).
+		WithOptions(controller.TypedOptions[observed.Group]{RateLimiter: watch.RateLimiter()}).
 		WithLogConstructor(r.logger(mgr.GetLogger())).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding controller daemonupdater: %w", err)
 	}
 	return nil
-}
-
-// A failed pass is repeated after minBackoff, then after twice as long each time, up to
-// maxBackoff: no event says when an API server is well again, and deadlines go on meanwhile.
-const (
-	minBackoff = 5 * time.Millisecond
-	maxBackoff = 30 * time.Second
-)
-
-func rateLimiter() workqueue.TypedRateLimiter[observed.Group] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[observed.Group](minBackoff, maxBackoff)
 }
 
 func (r *Reconciler) watches() watch.Groups {

@@ -8,6 +8,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
 )
 
 // The time that a node has under its slot is time in which a manager worked.
@@ -120,7 +121,7 @@ func TestANodeIsNotFailedForTheTimeInWhichTheAPIServerWasAway(t *testing.T) {
 		s.outage = true
 		s.works(s.a, 2*rollout.DefaultDeadlines.Progress)
 		s.outage = false
-		if wait := s.a.timers[s.g.id].Sub(s.now); wait > maxBackoff {
+		if wait := s.a.timers[s.g.id].Sub(s.now); wait > watch.MaxBackoff {
 			s.violate("the next pass after the outage is in %s", wait)
 		}
 		s.a.passes(s.g.id)

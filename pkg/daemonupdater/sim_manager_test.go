@@ -190,7 +190,7 @@ func (m *simManager) restart() {
 		Clock: m.clock, memory: memory{written: map[observed.Group]writtenRollout{}, fleets: map[observed.Group]*fleet{}},
 	}
 	m.seen = newSimSeen()
-	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, rateLimiter()
+	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
 	m.view, m.events, m.pass, m.rogueUntil = newSimView(m.w.api), nil, nil, time.Time{}
 	m.sightings = &daemonset.Sightings{}
 	m.jobs, m.frozen = map[string]*simJobPass{}, time.Time{}

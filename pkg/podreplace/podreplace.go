@@ -98,6 +98,13 @@ func (r Replacer) Fence(ctx context.Context, pod topsv1.NamedPod, now time.Time,
 	return nil
 }
 
+// IsDenied reports whether the API server refused a request, by its own rules or those of a
+// webhook. Errors of its load, or of the network, are no refusals.
+func IsDenied(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.ErrStatus.Code >= 400 && status.ErrStatus.Code < 500 && !apierrors.IsTooManyRequests(err)
+}
+
 func objectOf(pod topsv1.NamedPod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 }

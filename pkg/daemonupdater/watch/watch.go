@@ -75,6 +75,18 @@ func enqueueSoon(groups func(context.Context, client.Object) []observed.Group) h
 	}
 }
 
+// A failed pass is repeated after minBackoff, then after twice as long each time, up to
+// MaxBackoff: no event says when an API server is well again, and deadlines go on meanwhile.
+const (
+	minBackoff = 5 * time.Millisecond
+	MaxBackoff = 30 * time.Second
+)
+
+// RateLimiter delays failed passes.
+func RateLimiter() workqueue.TypedRateLimiter[observed.Group] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[observed.Group](minBackoff, MaxBackoff)
+}
+
 // UpgradeChanged passes updates of a NodeUpgrade that can change a decision, but not the report
 // that the node agent writes every minute.
 func UpgradeChanged() predicate.Predicate {

@@ -1,0 +1,121 @@
+// Package deletion remembers, for one process, which pods it deleted and which deletions the API
+// server denied. It decides when a deletion is tried; nothing depends on its being complete.
+package deletion
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// After a denial the group is planned again after replan. The deletion is retried after FirstRetry,
+// then after twice as long each time, up to lastRetry: no event says when an admission webhook or
+// a role changes.
+const (
+	replan     = 50 * time.Millisecond
+	FirstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+)
+
+// Attempts records which pods this process deleted until the cache shows it, so that no pod is
+// deleted twice, and which deletions the API server denied. A manager that starts without them
+// tries again; the budget does not depend on them.
+type Attempts struct {
+	mu   sync.Mutex
+	pods map[types.UID]attempt
+}
+
+// attempt is the deletion of a pod.
+type attempt struct {
+	group observed.Group
+	node  string
+	// denied is nil when the pod was deleted, else wait is the time until the next attempt.
+	denied *rollout.Denial
+	wait   time.Duration
+	// unplanned: no plan has seen the denial yet.
+	unplanned bool
+}
+
+// IsDue reports whether the deletion of a pod is to be tried now.
+func (a *Attempts) IsDue(pod types.UID, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, ok := a.pods[pod]
+	return !ok || known.denied != nil && !known.denied.Retry.After(now)
+}
+
+// Deleted records that a pod was deleted.
+func (a *Attempts) Deleted(g observed.Group, node string, pod types.UID) {
+	a.put(pod, attempt{group: g, node: node})
+}
+
+// Denied records that the deletion of a pod was denied.
+func (a *Attempts) Denied(g observed.Group, node string, pod types.UID, why error, now time.Time) {
+	next := attempt{group: g, node: node, wait: FirstRetry, denied: &rollout.Denial{Pod: pod, Since: now, Message: why.Error()}}
+	a.mu.Lock()
+	if last, ok := a.pods[pod]; ok && last.denied != nil {
+		next.denied.Since, next.wait = last.denied.Since, min(2*last.wait, lastRetry)
+	}
+	a.mu.Unlock()
+	next.denied.Retry = now.Add(next.wait)
+	next.unplanned = true
+	a.put(pod, next)
+}
+
+func (a *Attempts) put(pod types.UID, is attempt) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pods == nil {
+		a.pods = map[types.UID]attempt{}
+	}
+	a.pods[pod] = is
+}
+
+// DenialOf returns the denied deletion among the pods of a node, nil if there is none.
+func (a *Attempts) DenialOf(n *rollout.Node) *rollout.Denial {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range n.Pods {
+		if known := a.pods[n.Pods[i].UID]; known.denied != nil {
+			return known.denied
+		}
+	}
+	return nil
+}
+
+// NextRetry returns how long until a denied deletion of a group is retried, 0 for none. After a
+// new denial the group is to be planned again at once.
+func (a *Attempts) NextRetry(g observed.Group, now time.Time) (again time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for pod, known := range a.pods {
+		if known.group != g || known.denied == nil {
+			continue
+		}
+		left := max(known.denied.Retry.Sub(now), replan)
+		if known.unplanned {
+			left, known.unplanned = replan, false
+			a.pods[pod] = known
+		}
+		if again == 0 || left < again {
+			again = left
+		}
+	}
+	return again
+}
+
+// Prune forgets the pods of a group that do not run any more. runs reports whether a pod is seen
+// on a node, and not terminating; it is nil when the group is gone.
+func (a *Attempts) Prune(g observed.Group, runs func(node string, pod types.UID) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for uid, known := range a.pods {
+		if known.group == g && (runs == nil || !runs(known.node, uid)) {
+			delete(a.pods, uid)
+		}
+	}
+}
