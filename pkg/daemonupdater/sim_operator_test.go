@@ -71,8 +71,8 @@ func (m *simManager) operate(start bool) {
 func (m *simManager) observeNode(h *simHost) *simJobPass {
 	u, _ := m.view.objects[simKey{kind: simUpgrades, name: h.name}].(*topsv1.NodeUpgrade)
 	node := simGet[*corev1.Node](m.w.api, simNodeKey(h.name))
+	m.sweep(node)
 	if u == nil {
-		m.sweep(node)
 		return nil
 	}
 	u = u.DeepCopy()
@@ -345,12 +345,20 @@ func (w *simWorld) touchPod(m *simManager, p *simJobPass, e operation.Effect) bo
 	return true
 }
 
-// sweep removes what a deleted NodeUpgrade left on a node.
+// sweep removes the marks of operations that are over, or went with a deleted NodeUpgrade, from a
+// node: at once if it has no NodeUpgrade, now and then if it has another one.
 func (m *simManager) sweep(node *corev1.Node) {
-	if node == nil || simGet[*topsv1.NodeUpgrade](m.w.api, simKey{kind: simUpgrades, name: node.Name}) != nil {
+	if node == nil {
+		return
+	}
+	u := simGet[*topsv1.NodeUpgrade](m.w.api, simKey{kind: simUpgrades, name: node.Name})
+	if u != nil && m.w.hash("sweep", m.w.steps, node.Name)%8 > 0 {
 		return
 	}
 	for _, id := range simMarks(node) {
+		if u != nil && simLives(u.Status.Operation) && u.Status.Operation.ID == id {
+			continue
+		}
 		m.w.say("%s: sweeps %s for %s", m.name, node.Name, id)
 		facts := cordon.FactsOf(node)
 		simEdit(m.w.api, simNodeKey(node.Name), func(n *corev1.Node) {

@@ -95,9 +95,6 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	f.available = node.Ready && !f.unavailable
 	f.updated = !f.unknown && !f.outdated && (f.available || !node.Ready && !f.absent)
 	f.phase = f.phaseOf(g, node, now)
-	if f.phase == phaseKept {
-		f.unavailable, f.moving = false, false // by another group, which counts it
-	}
 	f.suspect = f.suspectOf(node)
 	return f
 }

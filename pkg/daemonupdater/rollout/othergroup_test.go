@@ -32,7 +32,6 @@ func TestAGroupIsNotHeldByAnother(t *testing.T) {
 		{"a light change goes to a node on which another group prepares an operation", inputOf(1, ungranted), []string{"a"}, nil},
 		{"not to one on which it is at work", inputOf(1, atWork), nil, nil},
 		{"a node that another group keeps out of service does not use the budget", inputOf(1, kept, b), []string{"b"}, nil},
-		{"nor if its pods are not there", inputOf(1, theirs(broken(nodeOf("a", oldHash)), *kept.Job), b), []string{"b"}, nil},
 		{"nor does it hold a wave", waves, []string{"b"}, nil},
 		{"a group that is paused takes its prepared operations back", paused, nil, []string{"c:abort op-c"}},
 		{"and so does one that is halted", halted, nil, []string{"c:abort op-c"}},
