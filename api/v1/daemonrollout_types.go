@@ -131,6 +131,9 @@ type DaemonRolloutStatus struct {
 	// touched counts the nodes given a slot since the revision became the target.
 	// +optional
 	Touched int32 `json:"touched"`
+	// started counts the nodes that got the revision, those in flight included.
+	// +optional
+	Started int32 `json:"started,omitempty"`
 
 	// resumed is the last value of the annotation topsops.enflame.com/resume that
 	// was acted on.

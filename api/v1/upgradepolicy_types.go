@@ -79,6 +79,15 @@ type UpgradePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UnavailableSeconds *int32 `json:"unavailableSeconds,omitempty"`
+	// probationSeconds is how long a node is on probation after its new pods are available,
+	// unless its kubelet renews its Lease before: at most as many nodes are on probation or in
+	// flight as may be unavailable, and one more for each that is off it. It is also how long
+	// after its creation a pod is to blame for its node that goes offline. 0 turns both off.
+	// Default 120.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	ProbationSeconds *int32 `json:"probationSeconds,omitempty"`
 	// returnedSeconds is how long a node must have been Ready without a break
 	// before it is started, so that flapping nodes are not started. Default 0.
 	// +optional

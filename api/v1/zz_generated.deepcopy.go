@@ -1405,6 +1405,11 @@ func (in *UpgradePolicySpec) DeepCopyInto(out *UpgradePolicySpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.ProbationSeconds != nil {
+		in, out := &in.ProbationSeconds, &out.ProbationSeconds
+		*out = new(int32)
+		**out = **in
+	}
 	if in.ReturnedSeconds != nil {
 		in, out := &in.ReturnedSeconds, &out.ReturnedSeconds
 		*out = new(int32)

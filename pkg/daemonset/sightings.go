@@ -86,6 +86,25 @@ func (s *Sightings) Availability(pod *corev1.Pod, minReadySeconds int32, now tim
 	return left <= 0, max(0, left)
 }
 
+// usualStart bounds how long after its creation a pod is usually available.
+const usualStart = 10 * time.Minute
+
+// AvailableSince returns since when a pod is available, by the clock of the reader and counted from
+// the first time, and when it last became so by the clock of the kubelet. Both are zero for a pod
+// that is not Ready, or was created an hour ago or more.
+func (s *Sightings) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now time.Time) (since, written time.Time) {
+	created := pod.CreationTimestamp.Time
+	if pod.DeletionTimestamp != nil || !isReady(pod) || now.Sub(created) >= keptSightings {
+		return time.Time{}, time.Time{}
+	}
+	ready := time.Duration(minReadySeconds) * time.Second
+	written = condition(pod, corev1.PodReady).LastTransitionTime.Add(ready)
+	if s == nil {
+		return written, written
+	}
+	return s.Since("new "+string(pod.UID), created.Add(usualStart), now).Add(ready), written
+}
+
 // NodeReady returns whether a node is Ready, and since when.
 func (s *Sightings) NodeReady(node *corev1.Node, now time.Time) (ready bool, since time.Time) {
 	ready, written := NodeReady(node)

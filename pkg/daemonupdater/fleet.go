@@ -21,10 +21,15 @@ type fleet struct {
 	attempts      *deletion.Attempts
 	// confirmed are the members, by index, whose target a live read confirmed as the newest.
 	confirmed map[int]bool
+	// renewed are the renewals of Leases read so far, by node, the last ones at renewedAt.
+	// awaitsRenewals: nodes wait for others to leave probation.
+	renewed        map[string]time.Time
+	renewedAt      time.Time
+	awaitsRenewals bool
 }
 
 func newFleet(s *observed.State, in *rollout.Input, a *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
-	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, reported: report.NewNodes(), confirmed: map[int]bool{}}
+	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, reported: report.NewNodes(), confirmed: map[int]bool{}, renewed: map[string]time.Time{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
 		f.update(s, name, n, zones, in.Now)
@@ -40,6 +45,7 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 		return
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
+	n.Renewed = f.renewed[name]
 	n.Denied = f.attempts.DenialOf(&n)
 	f.Set(n, now)
 }

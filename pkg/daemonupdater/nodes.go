@@ -13,6 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/heartbeat"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
@@ -40,7 +41,21 @@ func (r fleetReader) refresh(ctx context.Context, p *pass, changed []string) (er
 			return err
 		}
 	}
+	r.readRenewals(ctx, p)
 	return nil
+}
+
+// readRenewals reads the Leases of the nodes on probation that others wait for.
+func (r fleetReader) readRenewals(ctx context.Context, p *pass) {
+	f := p.fleet
+	if !f.awaitsRenewals || p.in.Now.Sub(f.renewedAt).Abs() < rollout.HeartbeatPoll {
+		return
+	}
+	f.renewedAt = p.in.Now
+	for node, at := range heartbeat.Renewals(ctx, r.live, f.OnProbation()) {
+		f.renewed[node] = at
+		f.Renewed(node, at, p.in.Now)
+	}
 }
 
 // readAll reads all nodes with their pods and NodeUpgrades.

@@ -96,6 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	}
 	r.attempts.Prune(g, p.fleet.reported.Runs)
 	p.decision = p.fleet.Plan(p.in)
+	p.fleet.awaitsRenewals = p.decision.AwaitsHeartbeats
 	if p.in.Blocked == nil && p.in.Settings.Strategy == daemonset.NoStrategy {
 		again, released, err := steps.release(ctx, p)
 		if released {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,6 +139,9 @@ type simLive struct {
 func (l *simLive) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	k, pass := simKey{simKind(object), key.Namespace, key.Name}, l.m.pass
 	return l.m.call("get", k, func() error {
+		if lease, ok := object.(*coordinationv1.Lease); ok {
+			return l.m.w.host(key.Name).lease(l.m.w, lease)
+		}
 		stored, ok := l.m.w.api.objects[k]
 		if !ok {
 			return apierrors.NewNotFound(simResource(k), k.name)

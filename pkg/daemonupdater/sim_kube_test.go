@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,8 +36,12 @@ type simHost struct {
 	machine *simMachine
 }
 
-// simGrace is how long a silent node stays Ready.
-const simGrace = 40 * time.Second
+const (
+	// simGrace is how long a silent node stays Ready.
+	simGrace = 40 * time.Second
+	// simRenewal is how often a kubelet renews its Lease.
+	simRenewal = 10 * time.Second
+)
 
 // kubernetes runs the controllers and the kubelets.
 func (w *simWorld) kubernetes() {
@@ -79,6 +84,18 @@ func simNodeKey(name string) simKey { return simKey{kind: simNodes, name: name} 
 func simNodeReady(node *corev1.Node) bool {
 	ready, _ := daemonset.NodeReady(node)
 	return ready
+}
+
+// lease reads the Lease of a host, which its kubelet renews every simRenewal while it is up.
+func (h *simHost) lease(w *simWorld, lease *coordinationv1.Lease) error {
+	until := w.now
+	if !h.up {
+		until = h.since
+	}
+	phase := time.Duration(w.hash("lease", h.name)%uint64(simRenewal/time.Millisecond)) * time.Millisecond
+	renewed := metav1.NewMicroTime(until.Add(-phase).Truncate(simRenewal).Add(phase + h.skew))
+	lease.Spec.RenewTime = &renewed
+	return nil
 }
 
 // nodeLabels returns the labels of the host's Node object.
@@ -191,6 +208,9 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 		w.crashLoop(pod, age-start)
 	case strings.HasPrefix(image, "hang"):
 	case !simPodReady(pod):
+		if strings.HasPrefix(image, "fuse") {
+			w.burns(h, image)
+		}
 		kills := strings.HasPrefix(image, "kill") && !w.calm
 		if !kills || w.chance(2) {
 			w.setPodReady(pod, corev1.ConditionTrue, h.clock(w))
@@ -201,6 +221,15 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 			w.powerOff(h)
 		}
 	}
+}
+
+// burns lets a version kill its node for good the seconds that end its image after the pod is Ready.
+func (w *simWorld) burns(h *simHost, image string) {
+	after, err := time.ParseDuration(image[strings.LastIndex(image, "-")+1:])
+	if err != nil {
+		w.violate("image %s: %v", image, err)
+	}
+	w.later(after, func() { w.power(h, false) })
 }
 
 func (w *simWorld) powerOff(h *simHost) {

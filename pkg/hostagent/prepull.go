@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
@@ -39,7 +41,7 @@ func (u puller) prepull(ctx context.Context, request task.Request, r task.Record
 			return u.records.end(r, task.Failed, task.ReasonWithdrawn, task.ErrWithdrawn.Error())
 		case ctx.Err() != nil:
 			return r.Result, context.Cause(ctx)
-		case limit.Err() != nil && err != nil:
+		case err != nil && (limit.Err() != nil || status.Code(err) == codes.DeadlineExceeded): // the runtime may notice first
 			return u.records.end(r, task.Failed, task.ReasonPullTimedOut, noted(request, fmt.Sprintf("pulling %s: not done after %s: %v", image, request.Timeout(), err)))
 		case err != nil:
 			return u.records.end(r, task.Failed, reason, noted(request, fmt.Sprintf("pulling %s: %v", image, err)))

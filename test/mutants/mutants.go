@@ -25,4 +25,4 @@ const (
 )
 
 // mutants are all seeded defects.
-var mutants = slices.Concat(ofRollouts, ofRequests, ofOperations, ofCallers, ofClocks)
+var mutants = slices.Concat(ofRollouts, ofRequests, ofOperations, ofCallers, ofClocks, ofProbation)

@@ -10,7 +10,7 @@ import (
 // Ledger reads the ledger from the status of a DaemonRollout.
 func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	ledger := rollout.Ledger{
-		Revision: status.Revision, Limit: status.LimitedTo, Touched: int(status.Touched), Resumed: status.Resumed,
+		Revision: status.Revision, Limit: status.LimitedTo, Touched: int(status.Touched), Started: int(status.Started), Resumed: status.Resumed,
 		Usual: time.Duration(status.UsualSeconds) * time.Second,
 	}
 	if status.ResumedTime != nil {

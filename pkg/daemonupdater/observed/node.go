@@ -107,6 +107,7 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.Sightings, now t
 	if wait > 0 {
 		p.AvailableAt = now.Add(wait)
 	}
+	p.AvailableSince, p.AvailableWritten = seen.AvailableSince(pod, m.DaemonSet.Spec.MinReadySeconds, now)
 	p.NotReadySince = seen.NotReadySince(pod, now)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
 	return p

@@ -43,6 +43,7 @@ func applyPolicy(in *rollout.Input, named *topsv1.UpgradePolicy, approved string
 	in.Deadlines.Progress = secondsOr(spec.ProgressDeadlineSeconds, in.Deadlines.Progress)
 	in.Deadlines.Lost = secondsOr(spec.LostDeadlineSeconds, in.Deadlines.Lost)
 	in.Deadlines.Unavailable = secondsOr(spec.UnavailableSeconds, in.Deadlines.Unavailable)
+	in.Deadlines.Probation = secondsOr(spec.ProbationSeconds, in.Deadlines.Probation)
 	in.Policy.Returned = secondsOr(spec.ReturnedSeconds, 0)
 	in.Policy.Approved = approvedWaves(approved, in.Revision)
 }

@@ -14,7 +14,8 @@ const maxListed = 20
 
 // storeLedger writes the ledger into a status.
 func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
-	status.Revision, status.LimitedTo, status.Touched, status.Resumed = ledger.Revision, ledger.Limit, int32(ledger.Touched), ledger.Resumed
+	status.Revision, status.LimitedTo, status.Resumed = ledger.Revision, ledger.Limit, ledger.Resumed
+	status.Touched, status.Started = int32(ledger.Touched), int32(ledger.Started)
 	status.ResumedTime, status.LastStartTime = timeOrNil(ledger.ResumedAt), timeOrNil(ledger.LastStart)
 	status.LastDecisionTime = timeOrNil(ledger.Decided)
 	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)

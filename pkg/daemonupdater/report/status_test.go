@@ -238,7 +238,7 @@ func TestStatusCountsAndLists(t *testing.T) {
 	want := topsv1.DaemonRolloutStatus{
 		Strategy: "AdvancedRollingUpdate", MaxUnavailable: 2, Revision: "r2",
 		Targets: []topsv1.RevisionTarget{{DaemonSet: "kube-system/driver", Hash: fixture.NewHash}},
-		Total:   5, Updated: 1, InFlightNodes: 1, Pending: 1, SkippedNodes: 1, FailedNodes: 1, Unavailable: 2, Touched: 1,
+		Total:   5, Updated: 1, InFlightNodes: 1, Pending: 1, SkippedNodes: 1, FailedNodes: 1, Unavailable: 2, Touched: 1, Started: 1,
 		UsualSeconds: 30, ETASeconds: 30, Resumed: "monday",
 		Waves:            []topsv1.WaveStatus{{Name: "rare", CompletedTime: &now}, {Name: "rest", Total: 5, Updated: 1}},
 		Waiting:          []topsv1.WaitingNote{{Reason: "BudgetExhausted", Nodes: 1, Message: "2 of at most 2 nodes are unavailable"}},

@@ -17,6 +17,7 @@ type budget struct {
 type budgets struct {
 	budget
 	pools map[string]*budget
+	probation probation
 }
 
 // maxSlots keeps the ledger within the size that the API server accepts for one object.
@@ -53,6 +54,7 @@ func budgetsOf(d *draft) *budgets {
 			b.use(n.Pool, 0, 1)
 		}
 	}
+	b.probation = probationOf(d, b.limit)
 	return b
 }
 
@@ -84,6 +86,9 @@ func (b *budgets) refuse(l *lane) (Reason, string) {
 	}
 	if b.pools != nil && inPool >= pool.limit {
 		return ReasonPoolExhausted, fmt.Sprintf("%d of at most %d nodes of pool %q are unavailable", pool.used, pool.limit, l.pool)
+	}
+	if why := b.probation.refuse(); why != "" {
+		return ReasonNodesOnProbation, why
 	}
 	return "", ""
 }

@@ -22,6 +22,8 @@ type Decision struct {
 	// or its name belongs to another Node object. Confirm this with a live read before storing
 	// Ledger: the cache may be stale.
 	Unseen []Slot
+	// AwaitsHeartbeats: nodes wait for others to leave probation, for which their Leases are read.
+	AwaitsHeartbeats bool
 	// Counts sums up the verdicts.
 	Counts Counts
 	// Waiting sums up why nodes wait, the most common reason first.

@@ -26,9 +26,10 @@ func draftOf(in *Input, f *Fleet) *draft {
 		return d
 	}
 	if in.Ledger.Revision != in.Revision {
-		d.ledger.Touched = in.Ledger.InFlight()
+		d.ledger.Touched, d.ledger.Started = in.Ledger.InFlight(), 0
 		d.ledger.Usual = min(in.Ledger.Usual, in.Deadlines.Progress)
 	}
+	d.ledger.Started = max(d.ledger.Started, d.ledger.inFlightAt(in.Revision)) // more only in a ledger of an earlier version
 	if in.Resume != in.Ledger.Resumed {
 		d.ledger.ResumedAt = in.Now
 	}
@@ -41,6 +42,21 @@ func draftOf(in *Input, f *Fleet) *draft {
 func (d *draft) recheckIn(after time.Duration) {
 	if after > 0 && (d.recheck == 0 || after < d.recheck) {
 		d.recheck = after
+	}
+}
+
+// retarget brings the slot of a started node to the revision of the input.
+func (d *draft) retarget(slot *Slot) {
+	if slot.Revision != d.in.Revision {
+		slot.Revision = d.in.Revision
+		d.ledger.Started++
+	}
+}
+
+// unstart takes back that a node was started: it did not get the version.
+func (d *draft) unstart(slot *Slot) {
+	if !slot.Queued && slot.Revision == d.in.Revision && d.ledger.Started > 0 {
+		d.ledger.Started--
 	}
 }
 

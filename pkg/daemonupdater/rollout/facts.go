@@ -29,6 +29,9 @@ type facts struct {
 	unreadySince time.Time
 	// settling: a pod at its target only waits for minReadySeconds.
 	settling bool
+	// onProbation: the node is Ready, and its kubelet has not renewed its Lease since a pod at its
+	// target became available: the node may be dead already.
+	onProbation bool
 	// noSuccessor: a pod that would be replaced has no successor.
 	noSuccessor bool
 	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
@@ -88,6 +91,7 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	f := facts{unavailable: node.Ready && node.Disturbed && !node.Job.isKeptByAnotherGroup(), moving: node.Ready && node.Job.isOursAtWork()}
 	for i := range node.Pods {
 		f.include(g, node, &node.Pods[i])
+		f.includeProbation(g, node, &node.Pods[i], now)
 	}
 	if node.Job.isHeld() && node.Job.Ours && !node.LeftOut && g.strategy == daemonset.AdvancedRollingUpdate {
 		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
@@ -95,7 +99,7 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	f.available = node.Ready && !f.unavailable
 	f.updated = !f.unknown && !f.outdated && (f.available || !node.Ready && !f.absent)
 	f.phase = f.phaseOf(g, node, now)
-	f.suspect = f.suspectOf(node)
+	f.suspect = f.suspectOf(g, node)
 	return f
 }
 
@@ -152,7 +156,7 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 // it may be started now.
 func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 	returned := node.ReadySince.Add(g.policy.Returned)
-	urgent := later(node.ReadySince, f.unreadySince).Add(g.patience)
+	urgent := later(node.ReadySince, f.unreadySince).Add(g.deadlines.Unavailable)
 	switch {
 	case g.policy.Returned > 0 && g.strategy != daemonset.OTA && returned.After(now):
 		f.changesAt(returned)
@@ -195,17 +199,23 @@ func (f *facts) changesAt(at time.Time) {
 	}
 }
 
-// suspicion is how long after the creation of its new pod a node that goes offline is suspected
-// to have done so because of it.
-const suspicion = 2 * time.Minute
+// includeProbation adds whether a new pod has the node on probation.
+func (f *facts) includeProbation(g *group, node *Node, pod *Pod, now time.Time) {
+	until := pod.AvailableSince.Add(g.deadlines.Probation)
+	renewed := !node.Renewed.Before(pod.AvailableWritten.Add(time.Second)) // it may be written up to a second early
+	if node.Ready && pod.Available && !g.isOutdated(pod) && until.After(now) && !renewed {
+		f.onProbation = true
+		f.changesAt(until)
+	}
+}
 
-func (f *facts) suspectOf(node *Node) *Pod {
-	if node.Ready || f.phase != phaseUpdated {
+func (f *facts) suspectOf(g *group, node *Node) *Pod {
+	if node.Ready || f.phase != phaseUpdated || g.deadlines.Probation == 0 {
 		return nil
 	}
 	for i := range node.Pods {
 		pod := &node.Pods[i]
-		if !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(suspicion)) {
+		if !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(g.deadlines.Probation)) {
 			return pod
 		}
 	}

@@ -24,6 +24,8 @@ type Fleet struct {
 	byPhase map[phase]*btree.BTreeG[*fleetNode]
 	// suspects are offline nodes with a suspect pod.
 	suspects *btree.BTreeG[*fleetNode]
+	// onProbation are the nodes on probation.
+	onProbation *btree.BTreeG[*fleetNode]
 	// due are the nodes whose facts change by time alone.
 	due *btree.BTreeG[dueNode]
 	// preparing are the nodes with an operation that waits for its grant, by node name.
@@ -50,7 +52,7 @@ func NewFleet(in *Input) *Fleet {
 		waves:    make([]nodeCounts, len(in.Policy.Waves)+1),
 		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
 		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
-		suspects: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, outside: map[string]Node{},
+		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, outside: map[string]Node{},
 		due: btree.NewG(degree, func(a, b dueNode) bool {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
 		}),
@@ -127,6 +129,9 @@ func (f *Fleet) enter(n *fleetNode) {
 	if n.suspect != nil {
 		f.suspects.ReplaceOrInsert(n)
 	}
+	if n.onProbation {
+		f.onProbation.ReplaceOrInsert(n)
+	}
 	if n.Job.awaitsGrant() {
 		f.preparing[n.Name] = n
 	}
@@ -143,6 +148,9 @@ func (f *Fleet) leave(n *fleetNode) {
 	}
 	if n.suspect != nil {
 		f.suspects.Delete(n)
+	}
+	if n.onProbation {
+		f.onProbation.Delete(n)
 	}
 	delete(f.preparing, n.Name)
 	if n.lane == nil {

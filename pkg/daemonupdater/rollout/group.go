@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"slices"
-	"time"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -12,12 +11,11 @@ type group struct {
 	strategy daemonset.Strategy
 	members  []Member
 	policy   Policy
-	// patience is Deadlines.Unavailable.
-	patience time.Duration
+	deadlines Deadlines
 }
 
 func groupOf(in *Input) group {
-	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy, patience: in.Deadlines.Unavailable}
+	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy, deadlines: in.Deadlines}
 }
 
 // ToReplace reports whether a pod of a node is outdated and may be replaced under the given

@@ -92,6 +92,9 @@ type Node struct {
 	Holds []daemonset.Hold
 	// Disturbed: an operation of any group may have the node out of service.
 	Disturbed bool
+	// Renewed is when its kubelet last renewed its Lease, by the kubelet's clock and as far as it
+	// is known; zero if it is not.
+	Renewed time.Time
 	// Requested is the latest time of a request, by the node's clock; zero if there is none.
 	Requested time.Time
 	// Denied is the pod deletion that the API server last refused, nil if there is none.
@@ -119,6 +122,10 @@ type Pod struct {
 	// AvailableAt is when the pod becomes available if nothing changes; zero when it is available
 	// or the time is unknown.
 	AvailableAt time.Time
+	// AvailableSince is when the pod was first available, or will be if AvailableAt is set, by the
+	// clock of Input.Now; AvailableWritten is when it last became so, by the clock of its kubelet
+	// and in whole seconds. Both are zero if that was long ago.
+	AvailableSince, AvailableWritten time.Time
 	// CrashLooping names a container that crash-loops, "" if none does.
 	CrashLooping string
 	// NotReadySince is when it was last seen to be not Ready, or created; zero if it is Ready, or
@@ -162,7 +169,11 @@ type Deadlines struct {
 	Lost time.Duration
 	// Unavailable is how long a node must be unavailable to come before the waves.
 	Unavailable time.Duration
+	// Probation is how long after its new pod was available a node is on probation unless its
+	// kubelet renews its Lease, and how long after the pod was created the pod is to blame if the
+	// node goes offline; 0 for never.
+	Probation time.Duration
 }
 
 // DefaultDeadlines are the deadlines of design section 3.
-var DefaultDeadlines = Deadlines{Progress: 10 * time.Minute, Lost: 15 * time.Minute, Unavailable: 30 * time.Second}
+var DefaultDeadlines = Deadlines{Progress: 10 * time.Minute, Lost: 15 * time.Minute, Unavailable: 30 * time.Second, Probation: 2 * time.Minute}

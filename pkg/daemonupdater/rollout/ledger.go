@@ -17,6 +17,8 @@ type Ledger struct {
 	Failures []Failure
 	// Touched counts the nodes started at Revision, including those in flight when it changed.
 	Touched int
+	// Started counts the nodes that got Revision, those in flight included.
+	Started int
 	// Waves of the policy, in order, then the rest. They belong to an upgrade limited to Limit:
 	// Settings.Only, shortened if it is long.
 	Waves []WaveState
@@ -38,6 +40,17 @@ func (l *Ledger) InFlight() int {
 	n := 0
 	for i := range l.Slots {
 		if !l.Slots[i].Queued {
+			n++
+		}
+	}
+	return n
+}
+
+// inFlightAt counts the slots of nodes that were started and are brought to a revision.
+func (l *Ledger) inFlightAt(revision string) int {
+	n := 0
+	for i := range l.Slots {
+		if !l.Slots[i].Queued && l.Slots[i].Revision == revision {
 			n++
 		}
 	}

@@ -32,6 +32,9 @@ func (f *Fleet) Plan(in Input) Decision {
 	// Act on the nodes that have slots, and prepare those that get one next.
 	deletions := nextDeletions(d, budgets.limit)
 	d.noteDecided()
+	if budgets.probation.isAwaited {
+		d.recheckIn(HeartbeatPoll)
+	}
 	orders := slices.Concat(prepare(start), ordersUnderSlots(d, budgets.limit), withdrawals(f, start.gate.isClosed()))
 	slices.SortFunc(orders, func(a, b Order) int { return cmp.Compare(a.Node, b.Node) })
 
@@ -39,6 +42,7 @@ func (f *Fleet) Plan(in Input) Decision {
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
 	decision.Delete, decision.Orders = deletions, orders
+	decision.AwaitsHeartbeats = budgets.probation.isAwaited
 	return decision
 }
 

@@ -67,6 +67,8 @@ func (q queue) requeue(slot *Slot, n *fleetNode) {
 		return
 	}
 	setPod(slot, n, pod, q.in.Now)
+	q.unstart(slot)
+	q.budgets.probation.use(n, -1)
 	slot.Queued = true
 	q.budgets.use(n.Pool, -1, -1)
 	q.fleet.nodes.record(n, nil, n.failure)

@@ -37,6 +37,8 @@ const (
 	ReasonBudgetExhausted Reason = "BudgetExhausted"
 	// ReasonPoolExhausted: the budget of the node's own pool is used up.
 	ReasonPoolExhausted Reason = "PoolBudgetExhausted"
+	// ReasonNodesOnProbation: too many nodes have the version without being proven.
+	ReasonNodesOnProbation Reason = "NodesOnProbation"
 	// ReasonQueued: the node starts in its turn as soon as the budget allows.
 	ReasonQueued      Reason = "Queued"
 	ReasonUnavailable Reason = "Unavailable"
@@ -89,7 +91,7 @@ const (
 // pods, held for a person or by policy.
 func (r Reason) State() State {
 	switch r {
-	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred, ReasonDeletionDenied:
+	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred, ReasonDeletionDenied:
 		return Pending
 	}
 	return Held

@@ -25,6 +25,7 @@ func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
 		case n == nil && d.fleet.operatesOutside(&slot):
 			s.keep(&slot) // its operation is aborted
 		case n == nil:
+			s.unstart(&slot)
 			s.unseen = append(s.unseen, slot)
 		case slot.Queued && s.staysQueued(&slot, n):
 			s.keep(&slot)
@@ -92,6 +93,9 @@ func (s *settlement) staysQueued(slot *Slot, n *fleetNode) bool {
 		return true
 	}
 	slot.Queued = false
+	if slot.Revision == s.in.Revision {
+		s.ledger.Started++
+	}
 	slot.restart(s.in.Now, n.Pods)
 	s.ledger.Touched++
 	return false
@@ -103,7 +107,7 @@ func (s *settlement) settleStarted(slot Slot, n *fleetNode) {
 		return
 	}
 	if slot.Revision != s.in.Revision {
-		slot.Revision = s.in.Revision
+		s.retarget(&slot)
 		slot.restart(s.in.Now, n.Pods)
 	}
 	s.keepUntilDeadline(&slot, slot.Since, n)
@@ -119,6 +123,9 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 	case (!over && !needsOperation) || !s.fence.isRuledOut(slot, n):
 		return false
 	case over:
+		if n.isRefused(slot, s.in) {
+			s.unstart(slot)
+		}
 		s.giveBack(slot, n)
 		return true
 	case s.operateOn(slot, n):
@@ -140,9 +147,10 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	s.fleet.nodes.record(n, &slot, nil)
 	switch end := endOf(slot.Operation, n.Ended); {
 	case end == nil && n.Ready && n.isBusy():
+		s.unstart(&slot)
 		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
 	case end == nil:
-		s.retarget(&slot, n)
+		s.retargetOperation(&slot, n)
 		s.keep(&slot)
 	case end.Outcome == Done:
 		s.settleDone(&slot, n, end)
@@ -151,10 +159,11 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	}
 }
 
-// retarget brings the slot of a running operation to a new revision that changes nothing for it.
-func (s *settlement) retarget(slot *Slot, n *fleetNode) {
+// retargetOperation brings the slot of a running operation to a new revision that changes nothing
+// for it.
+func (s *settlement) retargetOperation(slot *Slot, n *fleetNode) {
 	if n.Job != nil && n.Job.ID == slot.Operation && !n.group.isStale(n.Job) {
-		slot.Revision = s.in.Revision
+		s.retarget(slot)
 	}
 }
 
@@ -168,6 +177,9 @@ func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 		return
 	}
 	s.fleet.nodes.record(n, nil, nil)
+	if !counts {
+		s.unstart(slot)
+	}
 	if counts && s.in.Settings.Strategy != daemonset.NoStrategy {
 		s.ledger.Failures = append(s.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Reason: reason, Message: end.Message,
 			Since: s.in.Now, Requested: n.Requested, Targets: n.group.targetsOf(slot.Members)})
@@ -219,7 +231,7 @@ func (s *settlement) operateOn(slot *Slot, n *fleetNode) bool {
 	}
 	slot.Operation, slot.Members = s.newOperation(n), n.membersToReplace()
 	slot.Pod, slot.PodVersion = "", ""
-	slot.Revision = s.in.Revision
+	s.retarget(slot)
 	slot.restart(s.in.Now, n.Pods)
 	return true
 }

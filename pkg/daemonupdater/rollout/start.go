@@ -25,6 +25,8 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	if !n.countsAsUnavailable() {
 		s.budgets.use(n.Pool, 0, 1)
 	}
+	s.budgets.probation.use(n, 1)
+	s.ledger.Started++
 	if n.failure != nil {
 		s.ledger.Failures = slices.DeleteFunc(slices.Clone(s.ledger.Failures), func(f Failure) bool { return f.Node == n.Name })
 	}

@@ -1,0 +1,79 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+)
+
+// A version may kill its node after its pod is available, and Kubernetes notices that only after
+// its grace period. So a node that is finished stays on probation until its kubelet renews its
+// Lease, which proves that it lived with the version. At first as many nodes may be unproven as
+// may be unavailable, and one more for each node that is proven: a version that kills a node
+// before its next heartbeat kills one budget of nodes at most.
+
+// probation limits how many nodes have the new version without being proven.
+type probation struct {
+	// limit is that of the budget. started counts the nodes that got the version, unproven those
+	// of them that are in flight, on probation, or were lost less than a lost deadline ago.
+	limit, started, unproven int
+	// isOff: nothing is on probation. isAwaited: a node had to wait for others on probation.
+	isOff, isAwaited bool
+}
+
+// HeartbeatPoll is how often the Leases are read of nodes on probation that others wait for.
+const HeartbeatPoll = time.Second
+
+// probationOf counts the nodes that are not proven.
+func probationOf(d *draft, limit int) probation {
+	p := probation{limit: limit, started: d.ledger.Started, unproven: d.fleet.onProbation.Len(), isOff: d.in.Deadlines.Probation == 0}
+	p.unproven += d.ledger.inFlightAt(d.in.Revision)
+	for _, n := range d.fleet.nodes.recorded {
+		switch {
+		case n.slot != nil && n.slot.Revision == d.in.Revision && n.onProbation:
+			p.unproven-- // it was counted twice
+		case n.failure != nil && n.failure.Reason == ReasonNodeLost && !n.Ready:
+			if left := n.ReadySince.Add(d.in.Deadlines.Lost).Sub(d.in.Now); left > 0 {
+				d.recheckIn(left)
+				p.unproven++
+			}
+		}
+	}
+	return p
+}
+
+// refuse returns why no more nodes get the version now, "" if they may.
+func (p *probation) refuse() string {
+	if p.isOff || 2*p.unproven < p.limit+p.started {
+		return ""
+	}
+	p.isAwaited = true
+	return fmt.Sprintf("%d of %d nodes that got this version have not proved that they live with it: a node does once its kubelet renews its Lease after the new pods are available",
+		p.unproven, p.started)
+}
+
+// use adds a node the given number of times.
+func (p *probation) use(n *fleetNode, times int) {
+	p.started += times
+	if !n.onProbation { // else it is counted anyway
+		p.unproven += times
+	}
+}
+
+// OnProbation returns the names of the nodes that are on probation, sorted.
+func (f *Fleet) OnProbation() []string {
+	var names []string
+	f.onProbation.Ascend(func(n *fleetNode) bool {
+		names = append(names, n.Name)
+		return true
+	})
+	return names
+}
+
+// Renewed records that the kubelet of a node renewed its Lease, by its own clock.
+func (f *Fleet) Renewed(name string, at, now time.Time) {
+	if n := f.nodes.byName[name]; n != nil && at.After(n.Node.Renewed) {
+		node := n.Node
+		node.Renewed = at
+		f.Set(node, now)
+	}
+}

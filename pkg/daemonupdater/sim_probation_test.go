@@ -1,0 +1,74 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// A version that kills its nodes spreads no faster than anybody can know.
+
+// kills rolls out a version that kills each node for good that long after its pod is Ready, over
+// some nodes with a budget of three, and returns how many it kills.
+func (s *simSchedule) kills(nodes int, after time.Duration) int {
+	for i := len(s.hosts); i < nodes; i++ {
+		s.hosts = append(s.hosts, &simHost{name: fmt.Sprintf("n%02d", i), up: true})
+		s.addNode(s.hosts[i])
+	}
+	s.annotate(s.g, topsv1.AnnotationMaxUnavailable, "3")
+	s.waits("all pods are available", s.arrived)
+	s.gets(0, "fuse-"+after.String())
+	for end := s.now.Add(10 * time.Minute); s.now.Before(end); {
+		s.goesBy(time.Second)
+		s.doDue()
+		s.a.sees()
+		s.a.passes(s.g.id)
+	}
+	down := 0
+	for _, h := range s.hosts {
+		if !h.up {
+			down++
+		}
+	}
+	return down
+}
+
+// doDue executes what is due.
+func (s *simSchedule) doDue() {
+	s.calm = false
+	s.doPlanned()
+	s.calm = true
+}
+
+func TestAVersionThatKillsItsNodesBeforeTheirNextHeartbeatReachesOneBudgetOfThem(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		if n := s.kills(12, 0); n != 3 {
+			s.violate("%d nodes are dead, with a budget of 3", n)
+		}
+	})
+}
+
+func TestAVersionThatKillsItsNodesLaterHaltsWithinTheProbation(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		n := s.kills(60, 30*time.Second)
+		t.Logf("%d of 60 nodes are dead, with a budget of 3", n)
+		if n > 20 || !s.halted() {
+			s.violate("%d of 60 nodes are dead, halted: %v", n, s.halted())
+		}
+	})
+}
+
+func TestWithoutAProbationAVersionThatKillsItsNodesSpreads(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Spec: topsv1.UpgradePolicySpec{ProbationSeconds: ptr.To[int32](0)}})
+		s.annotate(s.g, topsv1.AnnotationUpgradePolicy, "fast")
+		if n := s.kills(12, 0); n <= 3 {
+			s.violate("only %d nodes are dead", n)
+		}
+	})
+}
