@@ -65,9 +65,12 @@ func startBed(ctx context.Context, project harness.Project, c race, progress io.
 	if b.parent, err = os.MkdirTemp("", "gcu-bench-"); err != nil {
 		return b, fmt.Errorf("creating a folder for the cluster: %w", err)
 	}
-	b.cluster, err = harness.StartCluster(ctx, project, b.parent+"/cluster", progress, "--nodes", strconv.Itoa(c.nodes),
-		"--kube-controller-manager-qps", strconv.Itoa(c.qps), "--kube-controller-manager-burst", strconv.Itoa(c.burst),
-		"--pod-delete-delay", deleteDelay.String())
+	args := []string{"--nodes", strconv.Itoa(c.nodes), "--pod-delete-delay", deleteDelay.String(),
+		"--kube-controller-manager-qps", strconv.Itoa(c.qps), "--kube-controller-manager-burst", strconv.Itoa(c.burst)}
+	if c.lease > 0 {
+		args = append(args, "--node-monitor-grace-period", c.grace.String(), "--node-lease-duration", c.lease.String())
+	}
+	b.cluster, err = harness.StartCluster(ctx, project, b.parent+"/cluster", progress, args...)
 	if err != nil {
 		return b, err
 	}

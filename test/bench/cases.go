@@ -9,6 +9,7 @@ import (
 // The cases that are not races.
 const (
 	quietCase = "quiet"
+	churnCase = "churn"
 	planCase  = "plan"
 	grCase    = "gr"
 	apiCase   = "api"
@@ -27,6 +28,9 @@ type race struct {
 	offline int
 	// minStart and maxStart are the limits of the time until a pod is Ready.
 	minStart, maxStart time.Duration
+	// grace and lease are the grace period for nodes and the duration of their Leases; 0 for
+	// those of the test cluster.
+	grace, lease time.Duration
 	// once is set if no second rollout can start from the state after RollingUpdate.
 	once bool
 	// theirLimit limits the wait for RollingUpdate; 0 means that it must complete.
@@ -71,7 +75,7 @@ func caseNames() []string {
 	for _, r := range races {
 		names = append(names, r.name)
 	}
-	return append(names, quietCase, planCase, grCase, apiCase, agentCase)
+	return append(names, churnCase, quietCase, planCase, grCase, apiCase, agentCase)
 }
 
 // titleOf returns the title of a case, "" if it does not exist.
@@ -79,6 +83,8 @@ func titleOf(name string) string {
 	switch name {
 	case quietCase:
 		return "1000 nodes, nothing happens for a minute"
+	case churnCase:
+		return "1000 nodes at 10 %: calm, with 5 % of them flapping, and on a control plane at its limit"
 	case planCase:
 		return "the planner alone, for 10 000 nodes (Go benchmarks)"
 	case grCase:

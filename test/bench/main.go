@@ -126,6 +126,8 @@ func bench(ctx context.Context, o options, out, progress io.Writer) error {
 
 func runCase(ctx context.Context, project harness.Project, name string, o options, r *report, progress io.Writer) error {
 	switch name {
+	case churnCase:
+		return measureChurn(ctx, project, o, r, progress)
 	case planCase:
 		return measurePlan(ctx, project, r)
 	case quietCase:

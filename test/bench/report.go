@@ -15,6 +15,7 @@ type report struct {
 	machine string
 	began   time.Time
 	pairs   []pair
+	churn   *churn
 	quiet   *idleUsage
 	plan    []planTime
 	gr      *unchanged

@@ -53,6 +53,7 @@ func (r *report) verdicts() []verdict {
 			list = append(list, judgeRace(pairs)...)
 		}
 	}
+	list = append(list, r.churn.verdicts()...)
 	if r.quiet != nil {
 		n := r.quiet.other()
 		list = append(list, verdict{"quiet: no requests except for the lease",

@@ -26,7 +26,8 @@ type fleet struct {
 	reached chan struct{}
 	// done is how long it took until that was reached; 0 when it was not.
 	done time.Duration
-	// pods are the newest pods by node; atGoal the nodes with a Ready pod of the version.
+	// pods are the newest pods by node; atGoal the nodes with a pod of the
+	// version that was Ready.
 	pods   map[string]*corev1.Pod
 	atGoal map[string]bool
 }
@@ -119,8 +120,10 @@ func (f *fleet) see(pod *corev1.Pod, gone bool) {
 
 // judge updates a node's state from its newest pod.
 func (f *fleet) judge(pod *corev1.Pod, ending bool) {
-	if ending || !isReady(pod) || pod.Labels[versionLabel] != f.version {
+	if ending || pod.Labels[versionLabel] != f.version {
 		delete(f.atGoal, pod.Spec.NodeName)
+	}
+	if ending || pod.Labels[versionLabel] != f.version || !isReady(pod) {
 		return
 	}
 	f.atGoal[pod.Spec.NodeName] = true

@@ -3,11 +3,11 @@ package main
 // ofProbation are versions that kill their nodes.
 var ofProbation = []mutant{
 	{"no-probation", "nodes start whatever those before them prove", updater, "budgets.refuse",
-		`$why := b.probation.refuse(); $why != ""`, `$why := ""; $why != ""`},
+		`if $why := $b.probation.refuse(); $why != "" { $*then }`, `if $why := ""; $why != "" { $*then }`},
 	{"probation-ends-with-the-slot", "a node is proven when its pods are available", updater, "probationOf",
 		"$d.fleet.onProbation.Len()", "0"},
 	{"dead-nodes-make-room", "a node that was lost on probation makes room for another", updater, "probationOf",
-		"$n.failure != nil && $n.failure.Reason == ReasonNodeLost && !$n.Ready", "false"},
+		"$n.failure != nil && $n.failure.Reason == ReasonNodeLost && !$n.Ready", "$n == nil"},
 	{"all-proven-at-once", "every node that was started counts as proven", updater, "probation.refuse",
 		"2*$p.unproven < $p.limit+$p.started", "$p.unproven < $p.limit+$p.started"},
 	{"slow-start-never-grows", "proven nodes do not raise the limit", updater, "probation.refuse",
@@ -17,9 +17,9 @@ var ofProbation = []mutant{
 	{"probation-for-ever", "a node without a Lease stays on probation", updater, "facts.includeProbation",
 		"$until.After($now)", "true"},
 	{"heartbeats-unread", "Leases are never read", updater, "fleetReader.readRenewals",
-		"!f.awaitsRenewals", "f != nil"},
+		"!$f.awaitsRenewals", "$f != nil"},
 	{"old-targets-proven", "the nodes of the version before count as proven", updater, "draftOf",
-		"d.ledger.Touched, d.ledger.Started = $in.Ledger.InFlight(), 0", "d.ledger.Touched = $in.Ledger.InFlight()"},
+		"$d.ledger.Touched, $d.ledger.Started = $in.Ledger.InFlight(), 0", "$d.ledger.Touched = $in.Ledger.InFlight()"},
 	{"probation-by-kubelet-clock", "probation ends by the clock of the kubelet", sets, "Sightings.AvailableSince",
-		"if s == nil { return $written, $written }", "if s == nil || $written.IsZero() || true { return $written, $written }"},
+		"if $s == nil { return $written, $written }", "if !$written.IsZero() { return $written, $written }"},
 }

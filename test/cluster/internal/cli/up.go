@@ -63,6 +63,7 @@ Annotations on a pod change how long it takes to become Ready:
 	flags.DurationVar(&o.Timing.PodReadyJitter, "pod-ready-jitter", o.Timing.PodReadyJitter, "maximum random time added to --pod-ready-delay")
 	flags.DurationVar(&o.Timing.PodDeleteDelay, "pod-delete-delay", o.Timing.PodDeleteDelay, "time until a deleted pod is gone")
 	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", o.NodeMonitorGracePeriod, "time without a heartbeat after which a node is NotReady")
+	flags.DurationVar(&o.NodeLeaseDuration, "node-lease-duration", 0, "duration of nodes' leases, renewed after a quarter of it (default: 2.5 times the grace period, at most 40s)")
 	flags.IntVar(&o.ControllerManagerQPS, "kube-controller-manager-qps", o.ControllerManagerQPS, "maximum requests per second of each controller")
 	flags.IntVar(&o.ControllerManagerBurst, "kube-controller-manager-burst", o.ControllerManagerBurst, "maximum burst of requests of each controller")
 	return cmd

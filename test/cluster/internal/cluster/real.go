@@ -61,7 +61,7 @@ func (s *State) startReal(ctx context.Context, a assets.Assets, o Options) error
 		PauseImage:    pause,
 		CA:            s.layout.CA(),
 		Kubeconfig:    s.layout.KubeletKubeconfig,
-		LeaseDuration: controlplane.LeaseDuration(o.NodeMonitorGracePeriod),
+		LeaseDuration: o.leaseDuration(),
 	}); err != nil {
 		return err
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	// NodeMonitorGracePeriod is the time without a heartbeat after which a node is
 	// NotReady.
 	NodeMonitorGracePeriod time.Duration
+	// NodeLeaseDuration is the duration of nodes' leases; 0 for one that suits the grace period.
+	NodeLeaseDuration time.Duration
 	// ControllerManagerQPS and ControllerManagerBurst limit each controller's requests.
 	ControllerManagerQPS, ControllerManagerBurst int
 }
@@ -61,10 +63,19 @@ func (o Options) Validate() error {
 		return errors.New("--pod-ready-delay, --pod-ready-jitter and --pod-delete-delay must not be negative")
 	case o.NodeMonitorGracePeriod < minGracePeriod:
 		return fmt.Errorf("--node-monitor-grace-period must be at least %s, not %s", minGracePeriod, o.NodeMonitorGracePeriod)
+	case o.NodeLeaseDuration < 0 || o.NodeLeaseDuration%time.Second != 0:
+		return fmt.Errorf("--node-lease-duration must be whole seconds, not %s", o.NodeLeaseDuration)
 	case o.ControllerManagerQPS < 1 || o.ControllerManagerBurst < 1:
 		return errors.New("--kube-controller-manager-qps and --kube-controller-manager-burst must be at least 1")
 	}
 	return errors.Join(o.Nodes.Validate(), o.Real.Validate())
+}
+
+func (o Options) leaseDuration() time.Duration {
+	if o.NodeLeaseDuration > 0 {
+		return o.NodeLeaseDuration
+	}
+	return controlplane.LeaseDuration(o.NodeMonitorGracePeriod)
 }
 
 // Up starts a cluster. If that fails or ctx ends, everything started is stopped and
@@ -121,6 +132,7 @@ func (s *State) bringUp(ctx context.Context, a assets.Assets, o Options, out *pr
 		Layout:                 s.layout,
 		Binary:                 a.Path,
 		NodeMonitorGracePeriod: o.NodeMonitorGracePeriod,
+		NodeLeaseDuration:      o.leaseDuration(),
 		ControllerManagerQPS:   o.ControllerManagerQPS,
 		ControllerManagerBurst: o.ControllerManagerBurst,
 		RealNodes:              real,

@@ -120,7 +120,7 @@ func schedulerArgs(l Layout, p ports) []string {
 }
 
 func kwokArgs(c Config, p ports) []string {
-	lease := LeaseDuration(c.NodeMonitorGracePeriod)
+	lease := c.NodeLeaseDuration
 	return []string{
 		"--kubeconfig=" + c.Layout.kubeconfig(kwokController),
 		"--config=" + c.Layout.data(kwokConfigFile),

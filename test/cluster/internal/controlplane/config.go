@@ -38,6 +38,8 @@ type Config struct {
 	// NodeMonitorGracePeriod is how long a node's lease may be stale before the
 	// node becomes NotReady.
 	NodeMonitorGracePeriod time.Duration
+	// NodeLeaseDuration is the duration of nodes' leases, which are renewed after a quarter of it.
+	NodeLeaseDuration time.Duration
 	// ControllerManagerQPS and ControllerManagerBurst limit the requests of each
 	// controller.
 	ControllerManagerQPS, ControllerManagerBurst int
