@@ -7,7 +7,7 @@ var ofProbation = []mutant{
 	{"probation-ends-with-the-slot", "a node is proven when its pods are available", updater, "probationOf",
 		"$d.fleet.onProbation.Len()", "0"},
 	{"dead-nodes-make-room", "a node that was lost on probation makes room for another", updater, "probationOf",
-		"$n.failure != nil && $n.failure.Reason == ReasonNodeLost && !$n.Ready", "$n == nil"},
+		"$left > 0 && $d.suspects($n)", "$left > time.Hour"},
 	{"all-proven-at-once", "every node that was started counts as proven", updater, "probation.refuse",
 		"2*$p.unproven < $p.limit+$p.started", "$p.unproven < $p.limit+$p.started"},
 	{"slow-start-never-grows", "proven nodes do not raise the limit", updater, "probation.refuse",

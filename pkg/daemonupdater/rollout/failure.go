@@ -84,13 +84,16 @@ func (d *draft) stillBlames(failure *Failure) bool {
 	return d.fleet.group.haveTargets(failure.Targets)
 }
 
-// addSuspects adds failures for nodes that gave their slot back and went offline shortly after: a
-// version may take its node down a while after its pod is available. Nodes that joined long after
-// the last start are not suspected.
+// addSuspects adds failures for nodes that gave their slot back and went offline shortly after, and
+// for some time: a version may take its node down a while after its pod is available.
 func addSuspects(d *draft) {
 	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
 		made := n.suspect.Created
-		if n.slot != nil || n.failure != nil || !n.ReadySince.After(d.ledger.ResumedAt) || made.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) {
+		if n.failure != nil || !d.suspects(n) {
+			return true
+		}
+		if left := n.ReadySince.Add(d.in.Deadlines.Unavailable).Sub(d.in.Now); left > 0 {
+			d.recheckIn(left) // it may only flap
 			return true
 		}
 		d.ledger.Failures = append(d.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
@@ -98,6 +101,12 @@ func addSuspects(d *draft) {
 			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadyWritten.Sub(made), n.suspect.Name)})
 		return true
 	})
+}
+
+// suspects reports whether a node that has a suspect pod may be offline because of this rollout: it
+// has no slot, nobody resumed the rollout since, and it did not join long after the last start.
+func (d *draft) suspects(n *fleetNode) bool {
+	return n.slot == nil && n.ReadySince.After(d.ledger.ResumedAt) && !n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress))
 }
 
 // A rollout halts once one in failureShare of the touched nodes failed, but at least minFailures

@@ -28,16 +28,17 @@ func probationOf(d *draft, limit int) probation {
 	p := probation{limit: limit, started: d.ledger.Started, unproven: d.fleet.onProbation.Len(), isOff: d.in.Deadlines.Probation == 0}
 	p.unproven += d.ledger.inFlightAt(d.in.Revision)
 	for _, n := range d.fleet.nodes.recorded {
-		switch {
-		case n.slot != nil && n.slot.Revision == d.in.Revision && n.onProbation:
+		if n.slot != nil && n.slot.Revision == d.in.Revision && n.onProbation {
 			p.unproven-- // it was counted twice
-		case n.failure != nil && n.failure.Reason == ReasonNodeLost && !n.Ready:
-			if left := n.ReadySince.Add(d.in.Deadlines.Lost).Sub(d.in.Now); left > 0 {
-				d.recheckIn(left)
-				p.unproven++
-			}
 		}
 	}
+	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
+		if left := n.ReadySince.Add(d.in.Deadlines.Lost).Sub(d.in.Now); left > 0 && d.suspects(n) {
+			d.recheckIn(left)
+			p.unproven++
+		}
+		return true
+	})
 	return p
 }
 
