@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,6 +60,7 @@ type Reconciler struct {
 // memory is what is kept of groups between passes. It is empty at every start.
 type memory struct {
 	written  map[observed.Group]writtenRollout
+	taken    map[observed.Group]types.UID
 	fleets   map[observed.Group]*fleet
 	changed  watch.ChangedNodes
 	attempts deletion.Attempts
@@ -66,8 +68,13 @@ type memory struct {
 	sightings daemonset.Sightings
 }
 
+func newMemory() memory {
+	return memory{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*fleet{}}
+}
+
 func (m *memory) forget(g observed.Group) {
 	delete(m.written, g)
+	delete(m.taken, g)
 	delete(m.fleets, g)
 	m.attempts.Prune(g, nil)
 }
@@ -115,7 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 // steps returns the steps of one pass.
 func (r *Reconciler) steps() steps {
 	a := access{r.Client, r.Live}
-	ledgers := ledgerStore{access: a, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written}
+	ledgers := ledgerStore{access: a, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written, taken: r.taken}
 	return steps{
 		groups:     groupReader{a, ledgers, r.Node, &r.sightings},
 		fleets:     fleetReader{a, r.fleets, &r.attempts},

@@ -227,7 +227,7 @@ func (n *fleetNode) candidateLane() lane {
 		urgency = unavailableAlready
 	}
 	return lane{
-		priority: priority{urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
+		priority: priority{denied: n.Denied != nil, urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
 		zone:     n.Zone, pool: n.Pool, timeZone: n.TimeZone, zoneError: n.ZoneError,
 		heavy: n.heavy, unprepared: n.heavy && !n.group.isPrepared(&n.Node),
 	}

@@ -61,7 +61,7 @@ const (
 	ReasonOutsideWindow Reason = "OutsideMaintenanceWindow"
 	ReasonHalted        Reason = "Halted"
 	ReasonPaused        Reason = "Paused"
-	// ReasonEnding: the target is being deleted.
+	// ReasonEnding: the target is being deleted, or gone.
 	ReasonEnding Reason = "Ending"
 	// ReasonNoSuccessor: a taint would keep the successor of a pod off the node.
 	ReasonNoSuccessor     Reason = "NoSuccessor"
