@@ -23,7 +23,7 @@ func TestNodesWhoseDeletionWasDeniedComeLast(t *testing.T) {
 	}{
 		{"after a healthy node", inputOf(1, denied(a), b), []string{"b"}},
 		{"whatever their names are", inputOf(1, a, denied(b)), []string{"a"}},
-		{"though they are unavailable", inputOf(1, denied(broken(a)), b), []string{"b"}},
+		{"after others that are unavailable too", inputOf(1, denied(broken(nodeOf("a", oldHash))), broken(nodeOf("b", oldHash))), []string{"b"}},
 		{"and start when no other can", inputOf(1, denied(a), held(b)), []string{"a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
