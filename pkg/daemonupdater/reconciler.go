@@ -63,7 +63,8 @@ type memory struct {
 	taken    map[observed.Group]types.UID
 	fleets   map[observed.Group]*fleet
 	changed  watch.ChangedNodes
-	attempts deletion.Attempts
+	attempts deletion.Attempts // of deletions
+	fences   deletion.Attempts
 	// sightings of nodes and pods.
 	sightings daemonset.Sightings
 }
@@ -77,6 +78,7 @@ func (m *memory) forget(g observed.Group) {
 	delete(m.taken, g)
 	delete(m.fleets, g)
 	m.attempts.Prune(g, nil)
+	m.fences.Prune(g, nil)
 }
 
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
@@ -102,20 +104,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	r.attempts.Prune(g, p.fleet.reported.Runs)
+	r.fences.Prune(g, p.fleet.reported.Runs)
 	p.decision = p.fleet.Plan(p.in)
 	if p.in.Blocked == nil && p.in.Settings.Strategy == daemonset.NoStrategy {
 		again, released, err := steps.release(ctx, p)
 		if released {
 			r.forget(g)
 		}
-		return resultOf(ctx, again, err)
+		return resultOf(ctx, max(again, r.fences.NextRetry(g, p.in.Now)), err)
 	}
 	again, err := steps.carryOut(ctx, p)
 	r.Metrics.Show(g, p.decision)
 	if p.rolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}
-	again = soonest(again, r.attempts.NextRetry(g, r.Clock()))
+	again = soonest(again, soonest(r.attempts.NextRetry(g, p.in.Now), r.fences.NextRetry(g, p.in.Now)))
 	return resultOf(ctx, soonest(p.decision.Recheck, again), err)
 }
 
@@ -125,9 +128,9 @@ func (r *Reconciler) steps() steps {
 	ledgers := ledgerStore{access: a, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written, taken: r.taken}
 	return steps{
 		groups:     groupReader{a, ledgers, r.Node, &r.sightings},
-		fleets:     fleetReader{a, r.fleets, &r.attempts},
+		fleets:     fleetReader{a, r.fleets, &r.attempts, &r.fences},
 		ledgers:    ledgers,
-		pods:       podDeleter{a, r.Metrics, &r.attempts, &r.changed},
+		pods:       podDeleter{a, r.Metrics, &r.attempts, &r.fences, &r.changed},
 		operations: operationWriter{a, r.Book},
 		rollbacks:  rollbackStep{a, ledgers},
 		conditions: conditionWriter{a},

@@ -14,10 +14,12 @@ type group struct {
 	policy   Policy
 	// patience is Deadlines.Unavailable.
 	patience time.Duration
+	// progress is Deadlines.Progress.
+	progress time.Duration
 }
 
 func groupOf(in *Input) group {
-	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy, patience: in.Deadlines.Unavailable}
+	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy, patience: in.Deadlines.Unavailable, progress: in.Deadlines.Progress}
 }
 
 // ToReplace reports whether a pod of a node is outdated and may be replaced under the given
@@ -106,7 +108,7 @@ func (g *group) isPrepared(node *Node) bool {
 	if node.Disturbed && node.Job != nil && node.Job.Ours {
 		return true
 	}
-	return node.Job != nil && node.Job.Prepared && !g.isStale(node.Job)
+	return node.Job != nil && node.Job.Ours && node.Job.Prepared && !g.isStale(node.Job)
 }
 
 // place returns the position of a node within its wave: lower is earlier.

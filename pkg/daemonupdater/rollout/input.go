@@ -96,6 +96,8 @@ type Node struct {
 	Requested time.Time
 	// Denied is the pod deletion that the API server last refused, nil if there is none.
 	Denied *Denial
+	// Unfenced is the fence of a pod that the API server last refused, nil if there is none.
+	Unfenced *Denial
 	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now.
 	Retry    time.Time
 	RetryWhy string
@@ -130,7 +132,7 @@ type Pod struct {
 	Request *Request
 }
 
-// Denial is a deletion that the API server refuses.
+// Denial is a deletion, or a fence, that the API server refuses.
 type Denial struct {
 	// Pod is the UID of the pod, Since when it was first refused, Retry when it is tried again.
 	Pod          types.UID
