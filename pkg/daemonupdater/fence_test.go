@@ -5,13 +5,10 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
@@ -25,11 +22,7 @@ func unfencedCluster(t *testing.T) *cluster {
 		t.Fatalf("slots %v, %v, want one and a deletion that failed", c.slots(), err)
 	}
 	c.onFence = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "driver-a", errors.New("policy says no"))
-	var live appsv1.DaemonSet
-	if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(c.driver), &live); err != nil {
-		t.Fatal(err)
-	}
-	c.update(fixture.Annotate(&live, topsv1.AnnotationUpdateStrategy, "OTA"))
+	c.staleRevision = fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash)[1].Name // the pods are at the target again
 	c.passes(fixture.Epoch.Add(reportInterval))
 	return c
 }
@@ -45,13 +38,17 @@ func TestAFenceThatIsDeniedIsRetriedLaterAndSaidMeanwhile(t *testing.T) {
 	c := unfencedCluster(t)
 	denied := c.now
 	for range 3 {
-		c.passes(denied.Add(deletion.FirstRetry / 2))
+		c.passes(denied.Add(deletion.FirstRetry - 1))
 	}
-	if step := c.stored().Status.InFlight[0].Step; c.fences != 2 || step != "FenceDenied" {
-		t.Errorf("tried %d times, the node waits for %q, want once for each of two nodes, and FenceDenied", c.fences, step)
+	if c.fences != 2 {
+		t.Errorf("tried %d times, want once for each of two nodes", c.fences)
 	}
 	if again := c.passes(denied.Add(deletion.FirstRetry)); c.fences != 4 || again > 2*deletion.FirstRetry {
 		t.Errorf("tried %d times, again after %s, want twice for each", c.fences, again)
+	}
+	c.passes(denied.Add(10 * time.Second))
+	if step := c.stored().Status.InFlight[0].Step; step != "FenceDenied" {
+		t.Errorf("the node waits for %q, want FenceDenied", step)
 	}
 	c.onFence = nil
 	c.passes(denied.Add(time.Minute))

@@ -162,7 +162,8 @@ func (s *settlement) retarget(slot *Slot, n *fleetNode) {
 // unless the outcome says nothing about the revisions that it ran for, or they are not the targets
 // any more.
 func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
-	reason, ran := failureReasons[end.Outcome], end.Targets
+	reason := failureReasons[end.Outcome]
+	ran := end.Targets
 	if len(ran) == 0 && slot.Revision == s.in.Revision {
 		ran = n.group.targetsOf(slot.Members)
 	}
