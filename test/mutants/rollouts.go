@@ -161,7 +161,7 @@ var ofRollouts = []mutant{
 		"$w.with($ctx, $set.$isControlled)",
 		"$w.with($ctx, func(ds *appsv1.DaemonSet) bool { _, _ = daemonset.SettingsOf(ds); return daemonset.IsControlled(ds) })"},
 	{"namesake-again-and-again", "every retry of a group whose name is taken sends an event", updater, "ledgerStore.refuse",
-		"!$said || $by != $s.TakenBy.UID", "!$said || true"},
+		"!$said || $by != $s.TakenBy.UID", "!$said || $by != $s.TakenBy.UID || true"},
 	{"namesake-free", "a name that is taken again is not reported", updater, "groupReader.read",
 		"delete($taken, $g)", ""},
 	{"namesake-silent", "a group whose name is taken goes on without a word", updater, "groupReader.read",
