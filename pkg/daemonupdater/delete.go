@@ -23,7 +23,9 @@ type podDeleter struct {
 	access
 	metrics  *metrics.Metrics
 	attempts *deletion.Attempts
-	// changed receives the nodes of denied deletions, which are read again.
+	// fences that were denied.
+	fences *deletion.Attempts
+	// changed receives the nodes of denied requests, which are read again.
 	changed *watch.ChangedNodes
 }
 
@@ -90,7 +92,7 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 	case deleted:
 		d.attempts.Deleted(p.Group, deletion.Node, deletion.UID)
 		d.metrics.PodDeleted(p.Group, reason)
-	case podreplace.IsDenied(err), apierrors.IsInternalError(err): // a webhook that cannot be called
+	case isRefused(err):
 		log.FromContext(ctx).Info("Deletion denied", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "Node", deletion.Node, "cause", err.Error())
 		d.attempts.Denied(p.Group, deletion.Node, deletion.UID, err, p.in.Now)
 		d.changed.Add(p.Group, deletion.Node)
@@ -101,18 +103,35 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 	return err
 }
 
+// isRefused reports whether the API server refused a request about a pod, or has a webhook for it
+// that cannot be called.
+func isRefused(err error) bool { return podreplace.IsDenied(err) || apierrors.IsInternalError(err) }
+
 // namedPod names a pod at one resourceVersion.
 func namedPod(namespace, name string, uid types.UID, version string) topsv1.NamedPod {
 	return topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: namespace, Name: name, UID: uid}, ResourceVersion: version}
 }
 
-// fence writes to the pods of nodes that give back a slot without using it.
+// fence writes to the pods of nodes that give back a slot without using it. One that is denied is
+// tried again later: until the pod has another version, the node keeps its slot.
 func (d podDeleter) fence(ctx context.Context, p *pass) error {
-	pods := p.decision.Fence
-	return inParallel(ctx, len(pods), func(i int) error {
-		ds := p.Members[pods[i].Member].DaemonSet
-		log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pods[i].Name))
-		pod := namedPod(ds.Namespace, pods[i].Name, pods[i].UID, pods[i].Version)
-		return d.replacer().Fence(ctx, pod, p.in.Now, "its node gives its slot back without replacing the pod")
-	})
+	pods := slices.DeleteFunc(slices.Clone(p.decision.Fence), func(pod rollout.FencedPod) bool { return !d.fences.IsDue(pod.UID, p.in.Now) })
+	return inParallel(ctx, len(pods), func(i int) error { return d.fenceOne(ctx, p, &pods[i]) })
+}
+
+func (d podDeleter) fenceOne(ctx context.Context, p *pass, pod *rollout.FencedPod) error {
+	ds := p.Members[pod.Member].DaemonSet
+	log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pod.Name))
+	err := d.replacer().Fence(ctx, namedPod(ds.Namespace, pod.Name, pod.UID, pod.Version), p.in.Now, "its node gives its slot back without replacing the pod")
+	if !isRefused(err) {
+		d.fences.Allowed(pod.UID)
+		return err
+	}
+	log.FromContext(ctx).Info("Fence denied", "Pod", klog.KRef(ds.Namespace, pod.Name), "Node", pod.Node, "cause", err.Error())
+	d.fences.Denied(p.Group, pod.Node, pod.UID, err, p.in.Now)
+	d.changed.Add(p.Group, pod.Node)
+	if podreplace.IsDenied(err) {
+		return nil
+	}
+	return err
 }

@@ -19,6 +19,7 @@ type fleet struct {
 	key, revision string
 	reported      *report.Nodes
 	attempts      *deletion.Attempts
+	fences        *deletion.Attempts
 	// confirmed are the members, by index, whose target a live read confirmed as the newest.
 	confirmed map[int]bool
 	// renewed are the renewals of Leases read so far, by node, the last ones at renewedAt.
@@ -28,8 +29,9 @@ type fleet struct {
 	awaitsRenewals bool
 }
 
-func newFleet(s *observed.State, in *rollout.Input, a *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
-	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, reported: report.NewNodes(), confirmed: map[int]bool{}, renewed: map[string]time.Time{}}
+func newFleet(s *observed.State, in *rollout.Input, a, fences *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
+	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, fences: fences, reported: report.NewNodes(),
+		confirmed: map[int]bool{}, renewed: map[string]time.Time{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
 		f.update(s, name, n, zones, in.Now)
@@ -46,7 +48,7 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
 	n.Renewed = f.renewed[name]
-	n.Denied = f.attempts.DenialOf(&n)
+	n.Denied, n.Unfenced = f.attempts.DenialOf(&n), f.fences.DenialOf(&n)
 	f.Set(n, now)
 }
 

@@ -38,6 +38,7 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	if taken := p.NameTaken(); taken != nil {
 		return nil, r.ledgers.refuse(p.State, taken)
 	}
+	delete(r.ledgers.taken, g)
 	for i := range p.Members {
 		if p.Members[i].Revisions, err = r.revisions(ctx, p.Members[i]); err != nil {
 			return nil, err
@@ -46,21 +47,21 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	if p.Policy, err = r.policy(ctx, p.PolicyName()); err != nil {
 		return nil, err
 	}
-	p.Ending, err = r.isEnding(ctx, g)
+	p.Ending, err = r.isEnding(ctx, p.State)
 	return p, err
 }
 
-// isEnding reports whether the GcuResource of a group is being deleted.
-func (r groupReader) isEnding(ctx context.Context, g observed.Group) (bool, error) {
-	if g.Kind != observed.KindGcuResource {
+// isEnding reports whether the GcuResource of a group is being deleted, or gone.
+func (r groupReader) isEnding(ctx context.Context, s *observed.State) (bool, error) {
+	if s.Group.Kind != observed.KindGcuResource {
 		return false, nil
 	}
 	var gr topsv1.GcuResource
-	err := r.Get(ctx, client.ObjectKey{Name: g.Name}, &gr, client.UnsafeDisableDeepCopy)
+	err := r.Get(ctx, client.ObjectKey{Name: s.Group.Name}, &gr, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("getting GcuResource %s: %w", g.Name, err)
+		return false, fmt.Errorf("getting GcuResource %s: %w", s.Group.Name, err)
 	}
-	return gr.DeletionTimestamp != nil, nil
+	return err != nil || s.EndsWith(&gr), nil
 }
 
 // members returns the members of a group, in the order of replacement.

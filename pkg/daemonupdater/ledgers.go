@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,6 +42,8 @@ type ledgerStore struct {
 	// written is, per group, the rollout as this process last wrote it, with the versions that
 	// the cache may still show.
 	written map[observed.Group]writtenRollout
+	// taken are the groups whose name is taken, with the UID of the DaemonRollout that has it.
+	taken map[observed.Group]types.UID
 }
 
 // writtenRollout is a DaemonRollout as written.
@@ -78,8 +81,12 @@ func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time)
 }
 
 // refuse reports that the name of a group is taken: there is no rollout of its own for a condition.
+// The event is sent when that begins, not at each retry.
 func (l ledgerStore) refuse(s *observed.State, taken *rollout.Blocked) error {
-	l.recorder.Eventf(report.Target(s), s.TakenBy, corev1.EventTypeWarning, taken.Reason, "Rollout", "%s", taken.Message)
+	if by, said := l.taken[s.Group]; !said || by != s.TakenBy.UID {
+		l.taken[s.Group] = s.TakenBy.UID
+		l.recorder.Eventf(report.Target(s), s.TakenBy, corev1.EventTypeWarning, taken.Reason, "Rollout", "%s", taken.Message)
+	}
 	return errors.New(taken.Message)
 }
 

@@ -104,6 +104,32 @@ func TestAGroupWhoseNameIsTakenIsBlockedAndTouchesNothing(t *testing.T) {
 	}
 }
 
+func TestThatANameIsTakenIsSaidOnceUntilItIsFree(t *testing.T) {
+	c := newCluster(t, ofTheFleet)
+	reconcileTwice := func() []string {
+		_, _ = c.reconcile() // the error is that of the test above
+		_, _ = c.reconcile()
+		return c.told()
+	}
+	foreign := c.taken()
+	if told := reconcileTwice(); len(told) != 1 {
+		t.Errorf("events %v, want one", told)
+	}
+	if err := c.api.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	c.mustReconcile()
+	if err := c.api.Delete(t.Context(), c.stored()); err != nil {
+		t.Fatal(err)
+	}
+	c.startsAnew()
+	c.taken()
+	_ = c.told()
+	if told := reconcileTwice(); len(told) != 1 {
+		t.Errorf("events %v when it is taken again, want one", told)
+	}
+}
+
 func TestAGroupWithoutAStrategyLeavesALedgerOfItsNameAlone(t *testing.T) {
 	c := newCluster(t, func(ds *appsv1.DaemonSet) {
 		ofTheFleet(ds)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,17 +60,25 @@ type Reconciler struct {
 // memory is what is kept of groups between passes. It is empty at every start.
 type memory struct {
 	written  map[observed.Group]writtenRollout
+	taken    map[observed.Group]types.UID
 	fleets   map[observed.Group]*fleet
 	changed  watch.ChangedNodes
-	attempts deletion.Attempts
+	attempts deletion.Attempts // of deletions
+	fences   deletion.Attempts
 	// sightings of nodes and pods.
 	sightings daemonset.Sightings
 }
 
+func newMemory() memory {
+	return memory{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*fleet{}}
+}
+
 func (m *memory) forget(g observed.Group) {
 	delete(m.written, g)
+	delete(m.taken, g)
 	delete(m.fleets, g)
 	m.attempts.Prune(g, nil)
+	m.fences.Prune(g, nil)
 }
 
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
@@ -95,6 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	r.attempts.Prune(g, p.fleet.reported.Runs)
+	r.fences.Prune(g, p.fleet.reported.Runs)
 	p.decision = p.fleet.Plan(p.in)
 	p.fleet.awaitsRenewals = p.decision.AwaitsHeartbeats
 	if p.in.Blocked == nil && p.in.Settings.Strategy == daemonset.NoStrategy {
@@ -102,26 +112,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		if released {
 			r.forget(g)
 		}
-		return resultOf(ctx, again, err)
+		return resultOf(ctx, max(again, r.fences.NextRetry(g, p.in.Now)), err)
 	}
 	again, err := steps.carryOut(ctx, p)
 	r.Metrics.Show(g, p.decision)
 	if p.rolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}
-	again = soonest(again, r.attempts.NextRetry(g, r.Clock()))
+	again = soonest(again, soonest(r.attempts.NextRetry(g, p.in.Now), r.fences.NextRetry(g, p.in.Now)))
 	return resultOf(ctx, soonest(p.decision.Recheck, again), err)
 }
 
 // steps returns the steps of one pass.
 func (r *Reconciler) steps() steps {
 	a := access{r.Client, r.Live}
-	ledgers := ledgerStore{access: a, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written}
+	ledgers := ledgerStore{access: a, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written, taken: r.taken}
 	return steps{
 		groups:     groupReader{a, ledgers, r.Node, &r.sightings},
-		fleets:     fleetReader{a, r.fleets, &r.attempts},
+		fleets:     fleetReader{a, r.fleets, &r.attempts, &r.fences},
 		ledgers:    ledgers,
-		pods:       podDeleter{a, r.Metrics, &r.attempts, &r.changed},
+		pods:       podDeleter{a, r.Metrics, &r.attempts, &r.fences, &r.changed},
 		operations: operationWriter{a, r.Book},
 		rollbacks:  rollbackStep{a, ledgers},
 		conditions: conditionWriter{a},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -26,6 +28,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
@@ -50,6 +53,8 @@ type cluster struct {
 	deletions []string // pod and UID precondition of each requested deletion
 	// faults, by request; nil for none.
 	onCreate, onStatusUpdate error
+	onFence                  error
+	fences                   int // refused by onFence
 	onDelete                 func(pod string) error
 	statusUpdates            int
 	staleRollouts            bool   // the cache does not show DaemonRollouts yet
@@ -62,6 +67,9 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	c := &cluster{t: t, driver: fixture.DaemonSet("driver"), recorder: events.NewFakeRecorder(100), now: fixture.Epoch}
 	change(c.driver)
 	objects := []client.Object{c.driver}
+	if ref := observed.GcuResourceOwner(c.driver); ref != nil {
+		objects = append(objects, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: ref.UID}})
+	}
 	for _, r := range fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash) {
 		objects = append(objects, r)
 	}
@@ -82,7 +90,7 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	c.reconciler = &Reconciler{
 		Client: interceptor.NewClient(store, c.faults()), Live: store, Recorder: c.recorder, Namespace: "gcu-system",
 		Metrics: metrics.New(prometheus.NewRegistry(), time.Now), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
-		Clock: func() time.Time { return c.now }, memory: memory{written: map[observed.Group]writtenRollout{}, fleets: map[observed.Group]*fleet{}},
+		Clock: func() time.Time { return c.now }, memory: newMemory(),
 	}
 	return c
 }
@@ -147,6 +155,13 @@ func (c *cluster) faults() interceptor.Funcs {
 				return c.onDelete(pod.Name)
 			}
 			return w.Delete(ctx, object, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, w client.Client, sub string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if data, _ := patch.Data(object); c.onFence != nil && strings.Contains(string(data), string(podreplace.Fenced)) {
+				c.fences++
+				return c.onFence
+			}
+			return w.SubResource(sub).Patch(ctx, object, patch, opts...)
 		},
 	}
 }

@@ -274,6 +274,7 @@ func newHaltedFleet(t *testing.T, change func(*topsv1.GcuResource)) *haltedClust
 	}
 	gr.Status.ObservedGeneration = 2
 	change(gr)
+	c.loseGr()
 	c.must(c.api.Create(context.Background(), gr))
 	c.must(c.api.Create(context.Background(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1"}}))
 	return c

@@ -187,7 +187,7 @@ func (m *simManager) restart() {
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
 		Metrics: metrics.New(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
-		Clock: m.clock, memory: memory{written: map[observed.Group]writtenRollout{}, fleets: map[observed.Group]*fleet{}},
+		Clock: m.clock, memory: newMemory(),
 	}
 	m.seen = newSimSeen()
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()

@@ -1,5 +1,5 @@
-// Package deletion remembers, for one process, which pods it deleted and which deletions the API
-// server denied. It decides when a deletion is tried; nothing depends on its being complete.
+// Package deletion remembers, for one process, which pods it deleted and which deletions or fences
+// the API server denied. It decides when one is tried; nothing depends on its being complete.
 package deletion
 
 import (
@@ -23,7 +23,7 @@ const (
 
 // Attempts records which pods this process deleted until the cache shows it, so that no pod is
 // deleted twice, and which deletions the API server denied. A manager that starts without them
-// tries again; the budget does not depend on them.
+// tries again; the budget does not depend on them. Fences have Attempts of their own.
 type Attempts struct {
 	mu   sync.Mutex
 	pods map[types.UID]attempt
@@ -66,6 +66,13 @@ func (a *Attempts) Denied(g observed.Group, node string, pod types.UID, why erro
 	a.put(pod, next)
 }
 
+// Allowed forgets that a request about a pod was denied.
+func (a *Attempts) Allowed(pod types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.pods, pod)
+}
+
 func (a *Attempts) put(pod types.UID, is attempt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,7 +95,8 @@ func (a *Attempts) DenialOf(n *rollout.Node) *rollout.Denial {
 }
 
 // NextRetry returns how long until a denied deletion of a group is retried, 0 for none. After a
-// new denial the group is to be planned again at once.
+// new denial the group is to be planned again at once. What was due at the given time, which is
+// that of the last plan, and was not tried is not needed any more.
 func (a *Attempts) NextRetry(g observed.Group, now time.Time) (again time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,12 +104,12 @@ func (a *Attempts) NextRetry(g observed.Group, now time.Time) (again time.Durati
 		if known.group != g || known.denied == nil {
 			continue
 		}
-		left := max(known.denied.Retry.Sub(now), replan)
+		left := max(known.denied.Retry.Sub(now), 0)
 		if known.unplanned {
 			left, known.unplanned = replan, false
 			a.pods[pod] = known
 		}
-		if again == 0 || left < again {
+		if left > 0 && (again == 0 || left < again) {
 			again = left
 		}
 	}

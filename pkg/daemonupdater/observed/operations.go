@@ -20,7 +20,11 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 	n.Holds = daemonset.HoldsOf(upgrade)
 	n.Job, n.Disturbed = jobOf(upgrade, own)
 	for i := range upgrade.Status.History {
-		n.Ended = append(n.Ended, endOf(&upgrade.Status.History[i]))
+		end := endOf(&upgrade.Status.History[i])
+		if asked := upgrade.Spec.Operation; asked != nil && asked.ID == end.ID {
+			end.Targets = endTargetsOf(asked)
+		}
+		n.Ended = append(n.Ended, end)
 	}
 	if n.Retry = operation.Backoff(upgrade.Status.History, revision); !n.Retry.IsZero() {
 		last := upgrade.Status.History[len(upgrade.Status.History)-1]
@@ -51,6 +55,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 		job.Granted, job.Held = job.Granted || shown.Granted, shown.Held
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
 		job.Stalled = isStalled(upgrade, shown)
+		job.WaitsSince = waitsSince(job, shown)
 		job.Message = wordsOf(shown.Task, shown.Message)
 	}
 	return job, disturbed
@@ -67,6 +72,18 @@ func isStalled(upgrade *topsv1.NodeUpgrade, shown *topsv1.OperationStatus) bool 
 	}
 	result := upgrade.Status.Host.Result(shown.ID, shown.Task)
 	return result != nil && result.State == topsv1.HostTaskRunning && result.Reason != operation.ReasonInProgress
+}
+
+// waitsSince returns since when an operation waits for its grant or has a problem, zero if it does
+// not.
+func waitsSince(job *rollout.Job, shown *topsv1.OperationStatus) time.Time {
+	switch {
+	case job.Prepared:
+		return shown.PreparedTime.Time
+	case job.Stalled:
+		return shown.Since.Time
+	}
+	return time.Time{}
 }
 
 func wordsOf(what, message string) string {
@@ -111,6 +128,15 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 	targets := make(map[string]string, len(op.Targets))
 	for _, t := range op.Targets {
 		targets[t.DaemonSet.Namespace+"/"+t.DaemonSet.Name] = t.Revision
+	}
+	return targets
+}
+
+// endTargetsOf returns the revisions that an operation was to bring its node to.
+func endTargetsOf(op *topsv1.NodeOperation) []rollout.Target {
+	var targets []rollout.Target
+	for _, t := range op.Targets {
+		targets = append(targets, rollout.Target{Member: t.DaemonSet.Namespace + "/" + t.DaemonSet.Name, Revision: t.Revision})
 	}
 	return targets
 }

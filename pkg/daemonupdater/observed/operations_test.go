@@ -38,7 +38,7 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 	now := fixture.Ago(0)
 	preparedStatus.PreparedTime = &now
 	stalledStatus := shown("x", topsv1.OperationRunning)
-	stalledStatus.Reason = operation.ReasonPrepullFailed
+	stalledStatus.Reason, stalledStatus.Since = operation.ReasonPrepullFailed, now
 	heldStatus := shown("x", topsv1.OperationFailed)
 	heldStatus.Held, heldStatus.Granted = true, true
 	releasing := shown("old", topsv1.OperationReleasing)
@@ -58,9 +58,9 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 		{name: "granted and not seen yet disturbs already", asked: grantedOp, disturbed: true,
 			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Message: "operation x is about to begin"}},
 		{name: "prepared", asked: operating("x", own), shown: preparedStatus,
-			want: &rollout.Job{ID: "x", Ours: true, Prepared: true, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Job{ID: "x", Ours: true, Prepared: true, WaitsSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "not prepared, because something is amiss", asked: operating("x", own), shown: stalledStatus,
-			want: &rollout.Job{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Job{ID: "x", Ours: true, Stalled: true, WaitsSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "not prepared, because the node agent cannot do its part", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
 			host: hostAt("NotRecorded"), want: &rollout.Job{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "being prepared", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
@@ -90,6 +90,18 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 				t.Errorf("disturbed=%t; job (-want +got):\n%s", disturbed, diff)
 			}
 		})
+	}
+}
+
+func TestTheTargetsOfAnEndedOperationAreThoseOfTheSpec(t *testing.T) {
+	op := operating("x", own)
+	op.Targets = []topsv1.OperationTarget{{DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "driver"}, Revision: "new"}}
+	upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}
+	upgrade.Status.History = []topsv1.OperationRecord{ended("w", topsv1.OperationFailed, ""), ended("x", topsv1.OperationFailed, "")}
+	var n rollout.Node
+	describeOperations(&n, upgrade, own, "r2")
+	if diff := cmp.Diff([]rollout.Target{{Member: "kube-system/driver", Revision: "new"}}, n.Ended[1].Targets); diff != "" || n.Ended[0].Targets != nil {
+		t.Errorf("targets of the other %v, of this one (-want +got):\n%s", n.Ended[0].Targets, diff)
 	}
 }
 

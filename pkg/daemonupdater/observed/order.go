@@ -156,10 +156,24 @@ func Ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (nex
 	if shown := upgrade.Status.Operation; order.Abort && shown != nil && shown.ID == order.Operation {
 		return nil, false // it was withdrawn from the spec and is being aborted
 	}
-	if job, disturbed := jobOf(upgrade, own); job != nil && (!job.Ours || disturbed && !job.Held) {
+	job, disturbed := jobOf(upgrade, own)
+	if job != nil && (isOthers(upgrade, job, own) && !replaced(upgrade, order, disturbed) || disturbed && !job.Held) {
 		return nil, false
 	}
 	return nil, true
+}
+
+// isOthers reports whether an operation of another group has the node, or is asked for.
+func isOthers(upgrade *topsv1.NodeUpgrade, job *rollout.Job, own string) bool {
+	asked := upgrade.Spec.Operation
+	return !job.Ours || asked != nil && asked.Rollout != own && !hasEnded(upgrade, asked.ID)
+}
+
+// replaced reports whether the operation that is asked for is the one that an order replaces, and
+// has not been granted.
+func replaced(upgrade *topsv1.NodeUpgrade, order *rollout.Order, disturbed bool) bool {
+	asked := upgrade.Spec.Operation
+	return asked != nil && asked.ID == order.Instead && !disturbed
 }
 
 // amended returns the operation in the spec with an order applied, nil if that changes nothing.

@@ -102,6 +102,9 @@ func TestWhatAnOrderNeeds(t *testing.T) {
 	}
 	grant := &rollout.Order{Node: "a", Operation: "x", Grant: true}
 	abort := &rollout.Order{Node: "a", Operation: "x", Grant: true, Abort: true}
+	replace := &rollout.Order{Node: "a", Operation: "x", Instead: "y"}
+	theirs := shown("y", topsv1.OperationRunning)
+	theirs.Rollout = "gcu-system/other"
 	held := shown("x", topsv1.OperationFailed)
 	held.Held = true
 	tests := []struct {
@@ -124,6 +127,11 @@ func TestWhatAnOrderNeeds(t *testing.T) {
 		{name: "one that was taken away is not made again to be aborted", shown: shown("x", topsv1.OperationRunning), order: abort, want: nothing},
 		{name: "one that is not there is made to be aborted, so that it has ended", order: abort, want: makeNew},
 		{name: "another group is at work", asked: askedFor("y", "gcu-system/other", false), order: grant, want: nothing},
+		{name: "that of another group is replaced if the order says so", asked: askedFor("y", "gcu-system/other", false), order: replace, want: makeNew},
+		{name: "not when it was granted meanwhile", asked: askedFor("y", "gcu-system/other", true), order: replace, want: nothing},
+		{name: "nor when it is another one of that group", asked: askedFor("z", "gcu-system/other", false), order: replace, want: nothing},
+		{name: "nor when it is replaced already", asked: askedFor("z", own, false), shown: theirs, order: replace, want: nothing},
+		{name: "one that another group replaced is not made again", asked: askedFor("y", "gcu-system/other", false), shown: shown("x", topsv1.OperationRunning), order: grant, want: nothing},
 		{name: "another of ours is granted", asked: askedFor("y", own, true), order: grant, want: nothing},
 		{name: "another of ours is not granted", asked: askedFor("y", own, false), order: grant, want: makeNew},
 		{name: "another of ours holds the node", asked: askedFor("x", own, true), shown: held,

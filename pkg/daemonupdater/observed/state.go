@@ -45,7 +45,7 @@ type State struct {
 	Rollout *topsv1.DaemonRollout
 	// TakenBy is the DaemonRollout of another group under the key of this one's, nil if there is none.
 	TakenBy *topsv1.DaemonRollout
-	// Ending: the GcuResource of the group is being deleted.
+	// Ending: the GcuResource of the group is being deleted, or gone.
 	Ending bool
 	// OperatorNode is the node that the operator runs on, "" if unknown.
 	OperatorNode string
@@ -63,6 +63,12 @@ type State struct {
 func (s *State) Unmanaged() bool {
 	settings, blocked := s.Settings()
 	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == ""
+}
+
+// EndsWith reports whether the DaemonSets of the group are about to be deleted, given the
+// GcuResource that has its name: that is being deleted, or is not the one that owns a DaemonSet.
+func (s *State) EndsWith(gr *topsv1.GcuResource) bool {
+	return gr.DeletionTimestamp != nil || slices.ContainsFunc(s.Members, func(m Member) bool { return GcuResourceOwner(m.DaemonSet).UID != gr.UID })
 }
 
 // OperationKey returns how operations name the group, "" if it has none.

@@ -15,7 +15,7 @@ type Decision struct {
 	// Fence lists the pods to write to, so that they get another resourceVersion: a slot that
 	// names the pod is about to be given back, and a manager that read that slot before must not
 	// be able to delete the pod any more.
-	Fence []Pod
+	Fence []FencedPod
 	// Orders lists the commands for operations, to be carried out once Ledger is stored.
 	Orders []Order
 	// Unseen lists the slots of Input.Ledger that Ledger drops because their node does not exist,

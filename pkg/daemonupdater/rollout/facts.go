@@ -142,7 +142,7 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 		return phaseOffline
 	case node.Job.isKeptByAnotherGroup():
 		return phaseKept
-	case node.Job.isOfAnotherGroup() && (node.Job.Granted || f.heavy):
+	case node.Job.isOfAnotherGroup() && (node.Job.Granted || f.heavy && !f.maySupersede(g, node.Job, now)):
 		return phaseBusy
 	case !f.outdated:
 		return phaseUnavailable

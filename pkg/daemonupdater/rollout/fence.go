@@ -13,8 +13,14 @@ import (
 // newer resourceVersion than the slot names, and the slot permits the deletion of that version
 // only. As long as it has not changed, the pod is written to (fenced).
 
+// FencedPod is a pod to write to.
+type FencedPod struct {
+	Node string
+	Pod
+}
+
 // fence lists the pods to write to.
-type fence []Pod
+type fence []FencedPod
 
 // isRuledOut reports whether the deletion that a slot names can no longer happen. It adds the pod
 // to the fence if it is still at the version that the slot names.
@@ -27,7 +33,8 @@ func (f *fence) isRuledOut(slot *Slot, n *fleetNode) bool {
 		return true
 	}
 	if pod.UID == slot.Pod && pod.Version == slot.PodVersion && !pod.Terminating {
-		*f = append(*f, *pod)
+		*f = append(*f, FencedPod{n.Name, *pod})
+		n.fencing = true
 	}
 	return false
 }

@@ -56,6 +56,21 @@ func TestASlotIsGivenBackWhenItsDeletionCannotHappenAnyMore(t *testing.T) {
 	}
 }
 
+func TestASlotThatIsKeptBecauseItsFenceIsDeniedSaysSo(t *testing.T) {
+	node := inVersion(nodeOf("a", newHash), "100")
+	node.Unfenced = &Denial{Pod: node.Pods[0].UID, Since: epoch, Retry: epoch.Add(time.Second), Message: "policy says no"}
+	in := inputOf(1, node).slots(naming(node, "100"))
+	d := Plan(in)
+	const why = "the API server refuses a write to a pod of the node, without which its slot is not given back; it is tried again: policy says no"
+	if v, _ := d.Verdict("a"); v.State != InFlight || v.Reason != ReasonFenceDenied || v.Message != why || len(d.Fence) != 1 || len(d.Ledger.Slots) != 1 {
+		t.Errorf("verdict %+v, fenced %v", v, d.Fence)
+	}
+	in.Nodes[0].Pods[0].Version = "101" // somebody else wrote to it
+	if d := Plan(in); len(d.Ledger.Slots) != 0 || len(d.Fence) != 0 {
+		t.Errorf("slots %v, fenced %v, want neither", d.Ledger.Slots, d.Fence)
+	}
+}
+
 func TestASlotNamesAnotherPodOnlyWhenTheFirstCannotBeDeletedAnyMore(t *testing.T) {
 	node := nodeOf("a", newHash, oldHash)
 	node.Pods[0].Version, node.Pods[1].Version = "100", "50"

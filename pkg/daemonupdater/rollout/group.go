@@ -104,7 +104,7 @@ func (g *group) isPrepared(node *Node) bool {
 	if node.Disturbed && node.Job != nil && node.Job.Ours {
 		return true
 	}
-	return node.Job != nil && node.Job.Prepared && !g.isStale(node.Job)
+	return node.Job != nil && node.Job.Ours && node.Job.Prepared && !g.isStale(node.Job)
 }
 
 // place returns the position of a node within its wave: lower is earlier.

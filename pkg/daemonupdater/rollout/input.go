@@ -30,7 +30,7 @@ type Input struct {
 	Policy Policy
 	// Deadlines bound how long a node may hold a slot.
 	Deadlines Deadlines
-	// Ending: the target is being deleted, so nothing new starts.
+	// Ending: the target is being deleted or gone, so nothing new starts.
 	Ending bool
 	// Resume is the value with which a person last resumed the rollout, "" for none; a new value
 	// clears the failure count and resumes.
@@ -99,6 +99,8 @@ type Node struct {
 	Requested time.Time
 	// Denied is the pod deletion that the API server last refused, nil if there is none.
 	Denied *Denial
+	// Unfenced is the fence of a pod that the API server last refused, nil if there is none.
+	Unfenced *Denial
 	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now.
 	Retry    time.Time
 	RetryWhy string
@@ -137,7 +139,7 @@ type Pod struct {
 	Request *Request
 }
 
-// Denial is a deletion that the API server refuses.
+// Denial is a deletion, or a fence, that the API server refuses.
 type Denial struct {
 	// Pod is the UID of the pod, Since when it was first refused, Retry when it is tried again.
 	Pod          types.UID

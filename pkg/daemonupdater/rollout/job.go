@@ -20,6 +20,9 @@ type Job struct {
 	Stalled bool
 	// Held: it has ended, and keeps the node cordoned.
 	Held bool
+	// WaitsSince is when it began to wait for its grant, or for its problem to be solved; zero while
+	// it is being prepared, or at work.
+	WaitsSince time.Time
 	// Message describes its progress.
 	Message string
 }
@@ -42,6 +45,20 @@ func (j *Job) isAtWork() bool { return j != nil && j.Granted && !j.Held }
 // isOursAtWork reports whether an operation of this group may touch the node and has not ended.
 func (j *Job) isOursAtWork() bool { return j.isAtWork() && j.Ours }
 
+// maySupersede reports whether an operation of another group, which waits for its grant, may be
+// replaced: it has waited for longer than a node may take, so its group may not use the node soon.
+func (f *facts) maySupersede(g *group, job *Job, now time.Time) bool {
+	if job.WaitsSince.IsZero() {
+		return false
+	}
+	until := job.WaitsSince.Add(g.deadlines.Progress)
+	if until.After(now) {
+		f.changesAt(until)
+		return false
+	}
+	return true
+}
+
 // awaitsGrant reports whether an operation of this group is being prepared or waits for its
 // grant.
 func (j *Job) awaitsGrant() bool { return j != nil && j.Ours && !j.Granted && !j.Held }
@@ -55,6 +72,8 @@ type End struct {
 	Message string
 	// Time at which it ended.
 	Time time.Time
+	// Targets are the revisions it was to bring the node to, none if they are not known any more.
+	Targets []Target
 }
 
 // endOf returns how an operation ended, nil if it has not.
@@ -91,6 +110,8 @@ type Order struct {
 	// Operation is its id. If it does not exist it is created, for all members of the group that
 	// have to be replaced on the node.
 	Operation string
+	// Instead is the operation of another group that it replaces, "" for none.
+	Instead string
 	// Grant lets it touch the node, Abort aborts it.
 	Grant, Abort bool
 }

@@ -27,6 +27,9 @@ type refusal struct {
 
 // priority orders starts: all lanes of one priority come before those of the next.
 type priority struct {
+	// denied: the API server refused to delete a pod, and may do so again. Such nodes come last, so
+	// that their attempts do not delay others.
+	denied  bool
 	urgency urgency
 	wave    int
 	place   int
@@ -50,7 +53,15 @@ func (l *lane) compare(other *lane) int {
 }
 
 func (p priority) compare(other priority) int {
-	return cmp.Or(cmp.Compare(p.urgency, other.urgency), cmp.Compare(p.wave, other.wave), cmp.Compare(p.place, other.place))
+	return cmp.Or(cmp.Compare(p.lastResort(), other.lastResort()), cmp.Compare(p.urgency, other.urgency), cmp.Compare(p.wave, other.wave), cmp.Compare(p.place, other.place))
+}
+
+// lastResort orders denied candidates after all others.
+func (p priority) lastResort() int {
+	if p.denied {
+		return 1
+	}
+	return 0
 }
 
 // stepsBeforeStart orders lanes by what is left to do before a node can start.

@@ -29,6 +29,8 @@ type record struct {
 	queued  bool
 	slot    *Slot
 	failure *Failure
+	// fencing: its slot is kept until a pod has been written to.
+	fencing bool
 	// listed: the node is in nodeIndex.recorded.
 	listed bool
 }
@@ -177,6 +179,9 @@ func (n *fleetNode) progress() (Reason, string) {
 	if !n.Ready {
 		return ReasonNodeLost, "the node went offline after it was started; it keeps its slot until it is back"
 	}
+	if n.fencing && n.Unfenced != nil {
+		return ReasonFenceDenied, "the API server refuses a write to a pod of the node, without which its slot is not given back; it is tried again: " + n.Unfenced.Message
+	}
 	if n.slot != nil && n.slot.Operation != "" && endOf(n.slot.Operation, n.Ended) == nil {
 		if n.Job == nil || n.Job.ID != n.slot.Operation {
 			return ReasonOperating, fmt.Sprintf("operation %s is being made", n.slot.Operation)
@@ -227,7 +232,7 @@ func (n *fleetNode) candidateLane() lane {
 		urgency = unavailableAlready
 	}
 	return lane{
-		priority: priority{urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
+		priority: priority{denied: n.Denied != nil, urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
 		zone:     n.Zone, pool: n.Pool, timeZone: n.TimeZone, zoneError: n.ZoneError,
 		heavy: n.heavy, unprepared: n.heavy && !n.group.isPrepared(&n.Node),
 	}

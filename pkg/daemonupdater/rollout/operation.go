@@ -36,8 +36,13 @@ func prepare(r *roundRobin) (orders []Order) {
 			if room <= 0 || p.pulling >= maxPulling {
 				return false
 			}
-			if n.isStartable() && (n.Job == nil || n.Job.awaitsGrant() && n.group.isStale(n.Job)) {
-				orders = append(orders, Order{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)})
+			others := n.Job.isOfAnotherGroup()
+			if n.isStartable() && (n.Job == nil || others || n.Job.awaitsGrant() && n.group.isStale(n.Job)) {
+				order := Order{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)}
+				if others {
+					order.Instead = n.Job.ID
+				}
+				orders = append(orders, order)
 				p.ahead = append(p.ahead, n)
 				room--
 				p.pulling++

@@ -32,6 +32,9 @@ const (
 	ReasonNodeLost          Reason = "NodeLost"
 	// ReasonOperating: an operation is at work on the node.
 	ReasonOperating Reason = "Operating"
+	// ReasonFenceDenied: the slot is not needed any more, and the API server refuses the write that
+	// rules out the deletion it permits.
+	ReasonFenceDenied Reason = "FenceDenied"
 
 	// Pending: for the budget, or for the node's own pods.
 	ReasonBudgetExhausted Reason = "BudgetExhausted"
@@ -63,7 +66,7 @@ const (
 	ReasonOutsideWindow Reason = "OutsideMaintenanceWindow"
 	ReasonHalted        Reason = "Halted"
 	ReasonPaused        Reason = "Paused"
-	// ReasonEnding: the target is being deleted.
+	// ReasonEnding: the target is being deleted, or gone.
 	ReasonEnding Reason = "Ending"
 	// ReasonNoSuccessor: a taint would keep the successor of a pod off the node.
 	ReasonNoSuccessor     Reason = "NoSuccessor"

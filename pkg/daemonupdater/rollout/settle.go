@@ -168,10 +168,15 @@ func (s *settlement) retargetOperation(slot *Slot, n *fleetNode) {
 }
 
 // settleNotDone settles the slot of an operation that ended without success: its node failed
-// unless the outcome says nothing about the version.
+// unless the outcome says nothing about the revisions that it ran for, or they are not the targets
+// any more.
 func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 	reason := failureReasons[end.Outcome]
-	counts := reason != "" && slot.Revision == s.in.Revision
+	ran := end.Targets
+	if len(ran) == 0 && slot.Revision == s.in.Revision {
+		ran = n.group.targetsOf(slot.Members)
+	}
+	counts := reason != "" && len(ran) > 0 && n.group.haveTargets(ran)
 	if !counts && s.goesOn(slot, n, end) {
 		s.keep(slot)
 		return
@@ -182,7 +187,7 @@ func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 	}
 	if counts && s.in.Settings.Strategy != daemonset.NoStrategy {
 		s.ledger.Failures = append(s.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Reason: reason, Message: end.Message,
-			Since: s.in.Now, Requested: n.Requested, Targets: n.group.targetsOf(slot.Members)})
+			Since: s.in.Now, Requested: n.Requested, Targets: ran})
 	}
 }
 

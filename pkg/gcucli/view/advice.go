@@ -35,6 +35,7 @@ var advice = map[string]string{
 	string(rollout.ReasonAwaitingAvailable): "if it lasts: kubectl get pods -A --field-selector spec.nodeName=NODE, and look at the new pod",
 	string(rollout.ReasonNodeLost):          "bring the node back; past its deadline it counts as failed",
 	string(rollout.ReasonOperating):         nothing,
+	string(rollout.ReasonFenceDenied):       "let the operator patch pods/status: see the admission webhook or the role; it is retried automatically",
 	ReasonSlow:                              "kubectl get pods -A --field-selector spec.nodeName=NODE; kubectl describe nu NODE",
 
 	// A node that is pending or held.

@@ -1,0 +1,43 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted: that group waits for its budget, its
+// window or a wave, possibly for good.
+func TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted(t *testing.T) {
+	waiting := func(since time.Duration) Job { return Job{ID: "theirs", Prepared: true, WaitsSince: epoch.Add(-since)} }
+	granted := waiting(time.Hour)
+	granted.Granted = true
+	for _, tt := range []struct {
+		name    string
+		job     Job
+		state   string
+		instead []string
+		recheck time.Duration
+	}{
+		{"not while it is being prepared", Job{ID: "theirs"}, "pending/NodeBusy", nil, 0},
+		{"not before the progress deadline", waiting(9 * time.Minute), "pending/NodeBusy", nil, time.Minute},
+		{"after it", waiting(10 * time.Minute), "pending/Preparing", []string{"theirs"}, 0},
+		{"never when it is granted", granted, "pending/NodeBusy", nil, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := Plan(heavyInput(1, withJob(heavyNode("a"), &tt.job)))
+			var instead []string
+			for _, o := range d.Orders {
+				instead = append(instead, o.Instead)
+			}
+			if got := say(d).States["a"]; got != tt.state || d.Recheck != tt.recheck || len(d.Started) > 0 {
+				t.Errorf("%s, started %v, decides again after %s; want %s, nothing, %s", got, d.Started, d.Recheck, tt.state, tt.recheck)
+			}
+			if diff := cmp.Diff(tt.instead, instead, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("replaced (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
