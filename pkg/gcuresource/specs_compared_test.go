@@ -3,6 +3,7 @@ package gcuresource
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,5 +88,18 @@ func look(list []*unstructured.Unstructured) compared {
 func (c compared) differsFrom(fresh compared) string {
 	got := maps.Clone(c.objects)
 	maps.DeleteFunc(got, func(name string, _ map[string]any) bool { return fresh.objects[name] == nil && c.stay[name] })
-	return cmp.Diff(fresh.objects, got)
+	var differ []string
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if fresh.objects[name] == nil {
+			differ = append(differ, name+" is left")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fresh.objects)) {
+		if got[name] == nil {
+			differ = append(differ, name+" is missing")
+		} else if diff := cmp.Diff(fresh.objects[name], got[name]); diff != "" {
+			differ = append(differ, name+" differs (-fresh +got):\n"+diff)
+		}
+	}
+	return strings.Join(differ, "\n")
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -117,7 +118,7 @@ func (s *scene) play(m specMove, lag *lag) error {
 	if m.Lags && lag != nil {
 		lag.begin(s)
 	}
-	for range max(m.Turns, 4) {
+	for range max(m.Turns, 8) {
 		if lag != nil {
 			lag.move()
 		}
@@ -234,6 +235,20 @@ func TestTwoWorkloadsWithOneNameComeToRest(t *testing.T) {
 				t.Errorf("the phase is %s, %v", gr.Status.Phase, err)
 			}
 		})
+	}
+}
+
+// TestAGrWhoseComponentsSwapNamesCanBeDeletedAtOnce deletes it before the DaemonSets carry the
+// other component's label.
+func TestAGrWhoseComponentsSwapNamesCanBeDeletedAtOnce(t *testing.T) {
+	named := func(name string) *topsv1.BaseFields { return &topsv1.BaseFields{Name: name} }
+	s, err := deployedAlone(t, wish{Spec: topsv1.GcuResourceSpec{Driver: named("a"), Toolkit: named("b")}})
+	swap := wish{Spec: topsv1.GcuResourceSpec{Driver: named("c"), Toolkit: named("a")}}
+	if err := errors.Join(err, s.make(swap), deleteHero(s), s.goOn(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.api.Get(context.Background(), client.ObjectKey{Name: hero}, &topsv1.GcuResource{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the gr exists: %v", err)
 	}
 }
 
