@@ -91,7 +91,7 @@ func apiSeeds(t *testing.T) []uint64 {
 	}
 	seeds := []uint64{1, 2}
 	if need.Long() {
-		for i := range uint64(60) {
+		for i := range uint64(10) {
 			seeds = append(seeds, 3+i, 1_000_000+rand.Uint64N(1_000_000_000))
 		}
 	}

@@ -256,7 +256,7 @@ func TestAGrWhoseComponentsSwapNamesCanBeDeletedAtOnce(t *testing.T) {
 // last one was deployed, with an operator that is killed or has an old cache. The cluster must
 // end as if only the last spec had been deployed.
 func TestSimulationOfSpecs(t *testing.T) {
-	simseeds.Simulation{Name: "specs", Short: 20, Play: playSpecs}.Test(t)
+	simseeds.Simulation{Name: "specs", Short: 20, Part: 4, Play: playSpecs}.Test(t)
 }
 
 func playSpecs(t *testing.T, seed uint64) simseeds.Run {
