@@ -147,6 +147,9 @@ func (m specMaker) settings() map[string]string {
 func (m specMaker) wish(before wish, anew bool) wish {
 	for {
 		next := wish{m.change(before.Spec), before.Settings}
+		if m.one(5) {
+			return wish{before.Spec, m.settings()}
+		}
 		if m.one(3) {
 			next.Settings = m.settings()
 		}
