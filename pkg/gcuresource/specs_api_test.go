@@ -110,6 +110,7 @@ func TestSpecsOnAnAPIServer(t *testing.T) {
 		for _, name := range sceneNodes {
 			cluster.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
+		cluster.remove(nfdCRD())
 		for _, clean := range cluster.after {
 			clean()
 		}
