@@ -22,7 +22,8 @@ const (
 	agent    = "pkg/ota"
 	foretold = "pkg/preview"
 	served   = "pkg/servedschema"
+	deploys  = "pkg/gcuresource"
 )
 
 // mutants are all seeded defects.
-var mutants = slices.Concat(ofRollouts, ofRequests, ofOperations, ofCallers, ofClocks, ofProbation)
+var mutants = slices.Concat(ofRollouts, ofRequests, ofOperations, ofCallers, ofClocks, ofProbation, ofResources)

@@ -27,7 +27,7 @@ import (
 )
 
 // Names of all simulations, which OF accepts.
-var Names = []string{"rollouts", "rollbacks", "operations", "node"}
+var Names = []string{"rollouts", "rollbacks", "operations", "node", "specs"}
 
 // freshTime is each simulation's share of 45 s of fresh seeds.
 var freshTime = 45 * time.Second / time.Duration(len(Names))
@@ -47,6 +47,9 @@ type Simulation struct {
 	Name string
 	// Short is the number of fixed seeds with go test -short, which runs no fresh ones.
 	Short int
+	// Part divides the number of fixed seeds and the time for fresh ones, of a simulation with long
+	// seeds; 0 means 1.
+	Part int
 	// Play runs one seed deterministically.
 	Play func(t *testing.T, seed uint64) Run
 	// Reaches are the keys of Run.Reached that 100 seeds together must reach.
@@ -144,7 +147,8 @@ type options struct {
 
 // optionsOf reads the environment.
 func optionsOf(getenv func(string) string, s Simulation, short bool) (options, error) {
-	o := options{fixed: fixedSeeds, fresh: freshTime, of: getenv("OF")}
+	part := max(s.Part, 1)
+	o := options{fixed: fixedSeeds / part, fresh: freshTime / time.Duration(part), of: getenv("OF")}
 	if short {
 		o.fixed, o.fresh = s.Short, 0
 	}

@@ -125,6 +125,7 @@ var simulations = []struct{ name, test, pkg string }{
 	{"rollbacks", "TestSimulationOfRollbacks", "./pkg/daemonupdater"},
 	{"operations", "TestSimulationOfOperations", "./pkg/daemonupdater"},
 	{"node", "TestSimulation", "./pkg/nodeupgrade/operation"},
+	{"specs", "TestSimulationOfSpecs", "./pkg/gcuresource"},
 }
 
 // simulated returns the packages with simulations.

@@ -16,7 +16,7 @@ type budget struct {
 // budgets are the budget of all nodes and, if the policy limits pools, those of the pools.
 type budgets struct {
 	budget
-	pools map[string]*budget
+	pools     map[string]*budget
 	probation probation
 }
 

@@ -8,9 +8,9 @@ import (
 
 // group is what the facts of a node depend on besides the node.
 type group struct {
-	strategy daemonset.Strategy
-	members  []Member
-	policy   Policy
+	strategy  daemonset.Strategy
+	members   []Member
+	policy    Policy
 	deadlines Deadlines
 }
 

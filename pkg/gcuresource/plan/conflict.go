@@ -17,10 +17,33 @@ func failing(obs *state.Observation, c *state.Component, h *state.Health) *state
 	if f := rival(obs, c.Name); f != nil {
 		return f
 	}
+	if f := duplicate(obs, c); f != nil {
+		return f
+	}
 	if f := conflict(obs.Resource, c); f != nil {
 		return f
 	}
 	return h.Failure
+}
+
+// duplicate returns a Failure if an object of the component is also one of an earlier component,
+// or another one of its own: applying both would never end.
+func duplicate(obs *state.Observation, c *state.Component) *state.Failure {
+	taken := map[component.Ref]string{}
+	for i := range obs.Components {
+		other := &obs.Components[i]
+		for _, d := range other.Objects {
+			if of, there := taken[d.Ref]; there && other.Name == c.Name && !d.Ref.Shared() {
+				return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf(
+					"the spec has %s twice, in %s and in %s: give one of them another name or namespace", d.Ref, of, c.Name)}
+			}
+			taken[d.Ref] = other.Name
+		}
+		if other.Name == c.Name {
+			return nil
+		}
+	}
+	return nil
 }
 
 // conflict returns a Failure if an object of the component exists and is not ours. Such an object

@@ -68,3 +68,21 @@ func TestWhatExcludesEachOther(t *testing.T) {
 		})
 	}
 }
+
+func TestOfTwoWorkloadsWithOneNameTheSecondFails(t *testing.T) {
+	same := &topsv1.BaseFields{Name: "same"}
+	for name, tc := range map[string]struct {
+		spec topsv1.GcuResourceSpec
+		want []string
+	}{
+		"of another component": {topsv1.GcuResourceSpec{Driver: same, Toolkit: same}, []string{"driver: DaemonSet (new)", "toolkit: failed ObjectConflict"}},
+		"of its own component": {topsv1.GcuResourceSpec{Nightingale: &topsv1.NightingaleSpec{Redis: same, Agentd: same}},
+			[]string{"nightingale: failed ObjectConflict"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, told(Decide(world.New(t, world.NewGR(tc.spec), 1).Observation, world.Noon))); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

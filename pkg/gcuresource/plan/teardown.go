@@ -84,9 +84,10 @@ func remaining(obs *state.Observation) []string {
 }
 
 // podNodes returns the Ready and the other nodes that still have pods of a component, sorted.
+// Pods of a workload that was deployed as another component's go with that one.
 func podNodes(obs *state.Observation, name string) (reachable, offline []string) {
 	i := slices.IndexFunc(obs.Components, func(c state.Component) bool { return c.Name == name })
-	if i < 0 {
+	if i < 0 || deployedAsAnother(obs, &obs.Components[i]) {
 		return nil, nil
 	}
 	occupied := map[string]bool{}
@@ -104,4 +105,13 @@ func podNodes(obs *state.Observation, name string) (reachable, offline []string)
 		offline = append(offline, node.Name)
 	}
 	return reachable, offline
+}
+
+// deployedAsAnother reports whether a workload of a component exists as that of another one: the
+// spec has given its name away.
+func deployedAsAnother(obs *state.Observation, c *state.Component) bool {
+	workloads := c.Workloads()
+	return slices.ContainsFunc(obs.Owned, func(o state.Owned) bool {
+		return o.Component != c.Name && slices.Contains(workloads, o.Ref)
+	})
 }

@@ -50,6 +50,13 @@ func TestTeardown(t *testing.T) {
 		{"a component of a newer version goes first", func(o *world.World) {
 			o.Owned = append(o.Owned, state.Owned{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Name: "x"}, Component: "future"})
 		}, "DaemonSet x", "removing future: waiting for DaemonSet x"},
+		{"does not wait for pods of a workload that still is another component's", func(o *world.World) {
+			for i := range o.Owned {
+				if o.Owned[i].Ref == o.Component("exporter").DaemonSetRef() {
+					o.Owned[i].Component = "driver"
+				}
+			}
+		}, "Service kube-system/enflame-gcu-exporter", "removing exporter: waiting for Service kube-system/enflame-gcu-exporter"},
 		{"is done when nothing is left", func(o *world.World) {
 			o.Owned = nil
 			for i := range o.Components {
