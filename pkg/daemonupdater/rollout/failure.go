@@ -86,16 +86,23 @@ func (d *draft) stillBlames(failure *Failure) bool {
 
 // addSuspects adds failures for nodes that gave their slot back and went offline shortly after: a
 // version may take its node down a while after its pod is available. Nodes that joined long after
-// the last start are not suspected.
+// the last start are not suspected. Those that the ledger has no room for are only counted: they
+// are found again as long as they are offline.
 func addSuspects(d *draft) {
+	room := bytesForSlots(d) - len(d.ledger.Slots)*largestSlot(d)
 	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
 		made := n.suspect.Created
 		if n.slot != nil || n.failure != nil || !n.ReadySince.After(d.ledger.ResumedAt) || made.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) {
 			return true
 		}
-		d.ledger.Failures = append(d.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
+		failure := Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
 			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)}),
-			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadyWritten.Sub(made), n.suspect.Name)})
+			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadyWritten.Sub(made), n.suspect.Name)}
+		if room -= sizeOf(&failure); room < 0 {
+			d.unrecorded++
+			return true
+		}
+		d.ledger.Failures = append(d.ledger.Failures, failure)
 		return true
 	})
 }
@@ -107,13 +114,15 @@ const (
 	failureShare = 10
 )
 
-// haltOf returns why no more nodes start; "" when too few failed for a halt.
-func haltOf(policy *Policy, l *Ledger) string {
+// haltOf returns why no more nodes start; "" when too few failed for a halt. unrecorded nodes failed
+// besides those of the ledger.
+func haltOf(policy *Policy, l *Ledger, unrecorded int) string {
 	threshold := max(minFailures, (l.Touched+failureShare-1)/failureShare)
 	if given := policy.Threshold; given != nil {
 		threshold = scaled(given, l.Touched)
 	}
-	if len(l.Failures) < threshold {
+	failed := len(l.Failures) + unrecorded
+	if failed < threshold {
 		return ""
 	}
 	names := make([]string, len(l.Failures))
@@ -121,5 +130,5 @@ func haltOf(policy *Policy, l *Ledger) string {
 		names[i] = l.Failures[i].Node
 	}
 	return fmt.Sprintf("%d of %d started nodes failed (%s): roll out another revision, repair these nodes, or resume",
-		len(l.Failures), l.Touched, message.Names(names))
+		failed, l.Touched, message.NamesOf(names, failed))
 }
