@@ -102,7 +102,8 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 			groups[g] = true
 		}
 	}
-	if u.Spec.Operation != nil || u.Status.Operation != nil || len(daemonset.HoldsOf(u)) > 0 {
+	reports := u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
+	if u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 {
 		for _, g := range w.with(ctx, daemonset.IsControlled) {
 			groups[g] = true
 		}
