@@ -94,7 +94,7 @@ type DaemonRolloutStatus struct {
 	Strategy string `json:"strategy,omitempty"`
 	// maxUnavailable is the number of nodes that may be unavailable at once. It is lower than what
 	// the settings allow if inFlight, queued and failed would not fit into one object: with short
-	// names of nodes about 1600, with names of 253 characters about 1100, fewer with many
+	// names of nodes about 1700, with names of 253 characters about 1100, fewer with many
 	// DaemonSets or failed nodes.
 	// +optional
 	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`

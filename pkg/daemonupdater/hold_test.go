@@ -69,7 +69,7 @@ func TestAHoldWakesTheGroups(t *testing.T) {
 }
 
 func TestAnUpgradeOfTheNodeAgentWakesTheGroups(t *testing.T) {
-	c := newCluster(t, nil)
+	c := newCluster(t, func(*appsv1.DaemonSet) {})
 	of := func(capabilities ...string) *topsv1.NodeUpgrade {
 		u := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 		u.Status.Agent = &topsv1.AgentStatus{Version: "1.2", Capabilities: capabilities}
