@@ -12,7 +12,7 @@ var ofRollouts = []mutant{
 	{"unrecorded-forgiven", "nodes that the ledger has no room for do not count for a halt", updater, "haltOf",
 		"failed := len(l.Failures) + unrecorded", "failed := len(l.Failures)"},
 	{"suspects-unlimited", "nodes that went offline fill the ledger", updater, "addSuspects",
-		"if $room < 0 { $*then }", "if false { $*then }"},
+		"if $room -= $size; $room < 0 { $*then }", "if $room -= $size; $room < -1<<40 { $*then }"},
 	{"long-names-free", "the length of the names of nodes does not count", updater, "Fleet.longestName",
 		"longest = max(longest, length)", "longest = min(longest, length)"},
 	{"long-messages", "messages of any length are stored", updater, "storeLedger",
