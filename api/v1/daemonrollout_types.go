@@ -92,7 +92,10 @@ type DaemonRolloutStatus struct {
 	// strategy is AdvancedRollingUpdate or OTA; empty when the settings are not accepted.
 	// +optional
 	Strategy string `json:"strategy,omitempty"`
-	// maxUnavailable is the number of nodes that may be unavailable at once.
+	// maxUnavailable is the number of nodes that may be unavailable at once. It is lower than what
+	// the settings allow if inFlight, queued and failed would not fit into one object: with short
+	// names of nodes about 1700, with names of 253 characters about 1100, fewer with many
+	// DaemonSets or failed nodes.
 	// +optional
 	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
 	// revision identifies the newest templates of the group.
@@ -160,39 +163,34 @@ type DaemonRolloutStatus struct {
 	// waves has the progress of each wave of the policy, in order. Nodes that the upgrade
 	// leaves out do not delay a wave.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	Waves []WaveStatus `json:"waves,omitempty"`
 
 	// waiting lists why nodes are pending or held, one entry per reason, the most
 	// common one first.
 	// +optional
-	// +listType=map
-	// +listMapKey=reason
+	// +listType=atomic
 	Waiting []WaitingNote `json:"waiting,omitempty"`
 
 	// inFlight is the ledger: the nodes that were started, sorted by name.
 	// +optional
-	// +listType=map
-	// +listMapKey=node
+	// +listType=atomic
 	InFlight []NodeSlot `json:"inFlight,omitempty"`
 	// queued are the nodes that are started next, as soon as there is room, sorted
 	// by name; they are part of the ledger, so that a start needs no write of its own.
 	// +optional
-	// +listType=map
-	// +listMapKey=node
+	// +listType=atomic
 	Queued []NodeSlot `json:"queued,omitempty"`
 	// failed lists the nodes that failed at this revision, sorted by name; those
-	// after the first 20 have no message.
+	// after the first 20 have no message. Nodes that went offline after they were
+	// upgraded are left out when there is no room for more.
 	// +optional
-	// +listType=map
-	// +listMapKey=node
+	// +listType=atomic
 	Failed []NodeNote `json:"failed,omitempty"`
 	// skipped lists at most 20 of the nodes that were offline before they were
 	// touched, sorted by name; skippedNodes counts all of them.
 	// +optional
-	// +listType=map
-	// +listMapKey=node
+	// +listType=atomic
 	Skipped []NodeNote `json:"skipped,omitempty"`
 
 	// lastDecisionTime is when the operator last decided about the nodes in flight, to about half

@@ -114,6 +114,15 @@ type AgentStatus struct {
 	// version of the agent.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// capabilities of the agent, such as prepull and restart-runtime: the kinds of tasks that it
+	// executes. An operation with a task of another kind is not ordered on the node (reason
+	// AgentTooOld). Absent, for an agent of a version that does not report them: prepull,
+	// restart-runtime, verify-driver and verify-runtime.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	Capabilities []string `json:"capabilities,omitempty"`
 	// startTime of the agent process.
 	// +optional
 	StartTime metav1.Time `json:"startTime,omitempty"`

@@ -20,6 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -43,7 +44,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
 	inbox, err := ota.NewInbox(ota.Options{
-		NodeName: s.nodeName, StateDirectory: s.stateDir, Version: version,
+		NodeName: s.nodeName, StateDirectory: s.stateDir, Version: version, Capabilities: upgradeplan.Capabilities(),
 		Cluster: cluster, Puller: worker, Clock: clock.RealClock{}, Log: log.WithName("inbox"),
 	})
 	if err != nil {

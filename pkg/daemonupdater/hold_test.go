@@ -68,6 +68,21 @@ func TestAHoldWakesTheGroups(t *testing.T) {
 	}
 }
 
+func TestAnUpgradeOfTheNodeAgentWakesTheGroups(t *testing.T) {
+	c := newCluster(t, func(*appsv1.DaemonSet) {})
+	of := func(capabilities ...string) *topsv1.NodeUpgrade {
+		u := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		u.Status.Agent = &topsv1.AgentStatus{Version: "1.2", Capabilities: capabilities}
+		return u
+	}
+	if !watch.UpgradeChanged().Update(event.UpdateEvent{ObjectOld: of("prepull"), ObjectNew: of("prepull", "verify-driver")}) {
+		t.Error("a change of what the agent is capable of is not passed on")
+	}
+	if groups := c.reconciler.watches().AskedFor(t.Context(), of("prepull")); len(groups) != 1 {
+		t.Errorf("groups %v are woken, want that of the driver", groups)
+	}
+}
+
 func TestANodeThatAnAdministratorHoldsIsLeftAlone(t *testing.T) {
 	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationMaxUnavailable, "3") })
 	hold := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{topsv1.AnnotationHold: "2026-01-01T00:00:00Z new rack"}}}

@@ -22,6 +22,14 @@ func NamesOf(first []string, total int) string {
 	return strings.Join(shown, ", ")
 }
 
+// Short returns a text of at most this many bytes: a longer one ends in "…".
+func Short(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+}
+
 // Count returns "1 node" or "3 nodes".
 func Count(n int, noun string) string {
 	if n == 1 {

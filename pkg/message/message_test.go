@@ -21,3 +21,11 @@ func TestCountKnowsThePlural(t *testing.T) {
 		}
 	}
 }
+
+func TestShortCutsBetweenCharacters(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{{"short", "short"}, {"12345678", "12345678"}, {"123456789", "12345…"}, {"1234ääää", "1234…"}} {
+		if got := Short(tt.text, 8); got != tt.want {
+			t.Errorf("Short(%q) = %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}

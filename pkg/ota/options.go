@@ -17,12 +17,13 @@ type Options struct {
 	NodeName string
 	// StateDirectory holds the journals; it is created if needed.
 	StateDirectory string
-	// Version of the agent, for status.agent.
-	Version string
-	Cluster Cluster
-	Puller  Puller
-	Clock   clock.Clock
-	Log     logr.Logger
+	// Version of the agent and its Capabilities, for status.agent.
+	Version      string
+	Capabilities []string
+	Cluster      Cluster
+	Puller       Puller
+	Clock        clock.Clock
+	Log          logr.Logger
 }
 
 // FieldManager owns status.requests, status.pulls and status.agent of a NodeUpgrade.

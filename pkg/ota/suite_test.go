@@ -125,7 +125,7 @@ func (s *site) outdated(name string, change func(*corev1.Pod)) *corev1.Pod {
 func (s *site) start() (stop func()) {
 	s.t.Helper()
 	inbox, err := ota.NewInbox(ota.Options{
-		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Cluster: s.cluster, Puller: noPuller{},
+		NodeName: s.node.Name, StateDirectory: s.stateDir, Version: "test", Capabilities: []string{"prepull"}, Cluster: s.cluster, Puller: noPuller{},
 		Clock: clock.RealClock{}, Log: testr.New(s.t),
 	})
 	if err != nil {

@@ -74,7 +74,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	_, written := daemonset.NodeReady(node)
 	n.ReadyWritten = written.Time
 	n.Ready, n.ReadySince = s.Sightings.NodeReady(node, now)
-	n.Requested = lastRequest(of.Upgrade)
+	n.Requested, n.Agent = lastRequest(of.Upgrade), AgentOf(of.Upgrade)
 	describeOperations(&n, of.Upgrade, s.OperationKey(), revision)
 	for i, m := range s.Members {
 		placement := daemonset.ShouldRun(m.DaemonSet, node)

@@ -32,6 +32,23 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 	}
 }
 
+// assumed are the capabilities of an agent that reports none: those of the version before agents
+// reported them. More are never added.
+var assumed = []string{"prepull", "restart-runtime", "verify-driver", "verify-runtime"}
+
+// AgentOf returns the node agent of a node by its NodeUpgrade, which may be nil.
+func AgentOf(upgrade *topsv1.NodeUpgrade) rollout.Agent {
+	a := rollout.Agent{Capabilities: assumed}
+	if upgrade == nil || upgrade.Status.Agent == nil {
+		return a
+	}
+	a.Version = upgrade.Status.Agent.Version
+	if reported := upgrade.Status.Agent.Capabilities; len(reported) > 0 {
+		a.Capabilities = reported
+	}
+	return a
+}
+
 // jobOf returns the operation that has not ended, or that keeps the node cordoned, and reports
 // whether one may have the node out of service.
 func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed bool) {

@@ -99,7 +99,7 @@ func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now t
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
 		in.Members = append(in.Members, rollout.Member{Key: m.Key(), Target: target, Heavy: heavy(book, m.Component()),
-			LeftOut: !cut.HasComponent(m.Component())})
+			Needs: s.needs(book, m.Component()), LeftOut: !cut.HasComponent(m.Component())})
 		hashes = append(hashes, m.Key()+"="+target)
 	}
 	in.Revision = revisionOf(hashes)

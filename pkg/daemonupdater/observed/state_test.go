@@ -35,7 +35,7 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 		return rollout.Pod{Name: "driver-" + name, UID: types.UID("uid-driver-" + name), Created: fixture.Epoch.Add(-time.Hour), Revision: revision}
 	}
 	ready := func(name string, p rollout.Pod) rollout.Node {
-		return rollout.Node{Name: name, UID: types.UID("uid-" + name), Zone: "z", Ready: true, ReadySince: fixture.Epoch.Add(-time.Hour), ReadyWritten: fixture.Epoch.Add(-time.Hour), Pods: []rollout.Pod{p}}
+		return rollout.Node{Name: name, UID: types.UID("uid-" + name), Zone: "z", Ready: true, ReadySince: fixture.Epoch.Add(-time.Hour), ReadyWritten: fixture.Epoch.Add(-time.Hour), Agent: AgentOf(nil), Pods: []rollout.Pod{p}}
 	}
 	a, b, c, d := ready("a", pod("a", fixture.OldHash)), ready("b", pod("b", fixture.NewHash)), ready("c", pod("c", fixture.NewHash)), ready("d", pod("d", fixture.OldHash))
 	a.Pods[0].Available = true

@@ -7,10 +7,17 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // maxListed bounds status.skipped, and the messages in status.failed; the counts include all.
-const maxListed = 20
+// maxMessage is the length of a message in bytes, and maxCondition that of a condition, which may
+// have several: with these the status besides the ledger takes less than 64 KiB.
+const (
+	maxListed    = 20
+	maxMessage   = 1024
+	maxCondition = 4096
+)
 
 // storeLedger writes the ledger into a status.
 func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
@@ -37,6 +44,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	}
 	for i := range ledger.Failures {
 		note := failedNode(&ledger.Failures[i])
+		note.Message = message.Short(note.Message, maxMessage)
 		if i >= maxListed {
 			note.Message = ""
 		}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,5 +75,13 @@ func TestTheWaveOfARolloutWithoutWavesIsNotStored(t *testing.T) {
 	storeLedger(&status, rollout.Ledger{Revision: "r2", Waves: []rollout.WaveState{{Name: rollout.RestWave, Total: 3, Updated: 1, Completed: fixture.Epoch}}})
 	if diff := cmp.Diff(topsv1.DaemonRolloutStatus{Revision: "r2"}, status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+func TestMessagesAreStoredUpToALength(t *testing.T) {
+	var status topsv1.DaemonRolloutStatus
+	storeLedger(&status, rollout.Ledger{Failures: []rollout.Failure{{Node: "a", Message: strings.Repeat("m", 2*maxMessage)}}})
+	if got := status.Failed[0].Message; len(got) != maxMessage || !strings.HasSuffix(got, "…") {
+		t.Errorf("%d bytes of a message are stored, want %d", len(got), maxMessage)
 	}
 }

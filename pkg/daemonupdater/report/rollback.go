@@ -15,6 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // Rollback is the reaction to a halt under failure.action Rollback of the policy (design section
@@ -143,7 +144,7 @@ func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.Stat
 	if rb.To != nil && (status.Rollback == nil || status.Rollback.From != in.Revision || status.Rollback.To != rb.To.Revision) {
 		status.Rollback = &topsv1.RolloutRollback{
 			From: in.Revision, To: rb.To.Revision, GcuResourceRevision: rb.To.GcuResourceRevision,
-			Message: "back to " + nameOf(rb.To) + ", the last known good revision: " + whyOf(d),
+			Message: "back to " + nameOf(rb.To) + ", the last known good revision: " + message.Short(whyOf(d), maxMessage),
 			Time:    wholeSecond(in.Now),
 		}
 	}

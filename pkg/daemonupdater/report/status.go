@@ -55,7 +55,7 @@ func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.In
 	status.ETASeconds = int32(d.ETA() / time.Second)
 	status.Skipped, status.Waiting = skippedOf(&d), waitingOf(&d)
 	for _, c := range conditionsOf(in, d) {
-		c.ObservedGeneration = generation
+		c.ObservedGeneration, c.Message = generation, message.Short(c.Message, maxCondition)
 		c.LastTransitionTime = wholeSecond(in.Now)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
@@ -81,7 +81,7 @@ func stepOf(node string, d *rollout.Decision) string {
 func waitingOf(d *rollout.Decision) []topsv1.WaitingNote {
 	var notes []topsv1.WaitingNote
 	for _, w := range d.Waiting {
-		notes = append(notes, topsv1.WaitingNote{Reason: string(w.Reason), Nodes: int32(w.Nodes), Message: w.Message})
+		notes = append(notes, topsv1.WaitingNote{Reason: string(w.Reason), Nodes: int32(w.Nodes), Message: message.Short(w.Message, maxMessage)})
 	}
 	return notes
 }

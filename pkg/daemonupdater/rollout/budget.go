@@ -20,15 +20,12 @@ type budgets struct {
 	probation probation
 }
 
-// maxSlots keeps the ledger within the size that the API server accepts for one object.
-const maxSlots = 2000
-
 // budgetsOf counts the nodes in flight and the nodes that count against the limits.
 func budgetsOf(d *draft) *budgets {
 	all := &d.fleet.all
 	b := &budgets{budget: budget{inFlight: all.inFlight, used: all.unavailable}}
 	if d.in.Settings.Strategy != daemonset.NoStrategy {
-		b.limit = min(d.in.Settings.Limit(d.fleet.Len()), maxSlots)
+		b.limit = min(d.in.Settings.Limit(d.fleet.Len()), mostInFlight(d))
 	}
 	if most := d.in.Policy.PoolMaxUnavailable; most != nil {
 		b.pools = make(map[string]*budget, len(d.fleet.pools))

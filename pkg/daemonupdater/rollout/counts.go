@@ -27,5 +27,6 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 
 // unfinished counts the Ready nodes with work left, without those that the upgrade leaves out.
 func (c *nodeCounts) unfinished() int {
-	return c.nodes - c.byPhase[phaseUpdated] - c.byPhase[phaseOffline] - c.byPhase[phaseExcluded] - c.byPhase[phaseNoSuccessor] - c.byPhase[phaseKept]
+	return c.nodes - c.byPhase[phaseUpdated] - c.byPhase[phaseOffline] - c.byPhase[phaseExcluded] - c.byPhase[phaseNoSuccessor] -
+		c.byPhase[phaseAgentTooOld] - c.byPhase[phaseKept]
 }

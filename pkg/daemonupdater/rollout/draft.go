@@ -12,7 +12,9 @@ type draft struct {
 	fleet *Fleet
 	// ledger to store.
 	ledger Ledger
-	fence  fence
+	// unrecorded counts the failed nodes that ledger has no room for.
+	unrecorded int
+	fence      fence
 	// recheck is when to decide again if nothing changes; 0 means never.
 	recheck time.Duration
 }

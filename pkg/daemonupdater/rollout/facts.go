@@ -70,6 +70,8 @@ const (
 	phaseExcluded
 	// phaseNoSuccessor: the successor of a pod would not be created.
 	phaseNoSuccessor
+	// phaseAgentTooOld: the node agent cannot execute a task of the operation that is needed.
+	phaseAgentTooOld
 	// phaseRecovering: unavailable for too short a time to be urgent, or about to be available.
 	phaseRecovering
 	// phaseRecentlyReturned: not Ready for long enough to start.
@@ -176,8 +178,8 @@ func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 	return phaseCandidate
 }
 
-// keptByPeople returns the phase of a node that limits, holds or a missing request keep from
-// starting, phaseCandidate if none does.
+// keptByPeople returns the phase of a node that limits, holds, a missing request or an old node
+// agent keep from starting, phaseCandidate if none does.
 func (f *facts) keptByPeople(g *group, node *Node) phase {
 	switch {
 	case f.noSuccessor:
@@ -188,6 +190,8 @@ func (f *facts) keptByPeople(g *group, node *Node) phase {
 		return phaseHeld
 	case !f.replaceable:
 		return phaseAwaitingRequest
+	case f.heavy && !node.Job.isOursAtWork() && g.agentLacks(node) != "":
+		return phaseAgentTooOld
 	}
 	return phaseCandidate
 }
@@ -224,14 +228,14 @@ func (f *facts) suspectOf(g *group, node *Node) *Pod {
 
 // isPassedOver reports whether waves do not wait for the node, though something is left to do.
 func (f *facts) isPassedOver() bool {
-	return f.phase == phaseOffline || f.phase == phaseNoSuccessor || f.phase == phaseKept
+	return f.phase == phaseOffline || f.phase == phaseNoSuccessor || f.phase == phaseAgentTooOld || f.phase == phaseKept
 }
 
 // needsNoOperation reports whether no operation is needed on the node. An offline node may still
 // need one when it is back.
 func (f *facts) needsNoOperation() bool {
 	switch f.phase {
-	case phaseUpdated, phaseUnavailable, phaseHeld, phaseAwaitingRequest, phaseExcluded:
+	case phaseUpdated, phaseUnavailable, phaseHeld, phaseAwaitingRequest, phaseExcluded, phaseAgentTooOld:
 		return true
 	}
 	return f.phase != phaseOffline && !f.heavy

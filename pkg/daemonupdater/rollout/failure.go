@@ -85,8 +85,10 @@ func (d *draft) stillBlames(failure *Failure) bool {
 }
 
 // addSuspects adds failures for nodes that gave their slot back and went offline shortly after, and
-// for some time: a version may take its node down a while after its pod is available.
+// for some time: a version may take its node down a while after its pod is available. Those that
+// the ledger has no room for are only counted: they are found again as long as they are offline.
 func addSuspects(d *draft) {
+	room := bytesForSlots(d) - len(d.ledger.Slots)*largestSlot(d)
 	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
 		made := n.suspect.Created
 		if n.failure != nil || !d.suspects(n) {
@@ -96,9 +98,14 @@ func addSuspects(d *draft) {
 			d.recheckIn(left) // it may only flap
 			return true
 		}
-		d.ledger.Failures = append(d.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
+		failure := Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
 			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)}),
-			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadyWritten.Sub(made), n.suspect.Name)})
+			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadyWritten.Sub(made), n.suspect.Name)}
+		if room -= sizeOf(&failure); room < 0 {
+			d.unrecorded++
+			return true
+		}
+		d.ledger.Failures = append(d.ledger.Failures, failure)
 		return true
 	})
 }
@@ -116,13 +123,15 @@ const (
 	failureShare = 10
 )
 
-// haltOf returns why no more nodes start; "" when too few failed for a halt.
-func haltOf(policy *Policy, l *Ledger) string {
+// haltOf returns why no more nodes start; "" when too few failed for a halt. unrecorded nodes failed
+// besides those of the ledger.
+func haltOf(policy *Policy, l *Ledger, unrecorded int) string {
 	threshold := max(minFailures, (l.Touched+failureShare-1)/failureShare)
 	if given := policy.Threshold; given != nil {
 		threshold = scaled(given, l.Touched)
 	}
-	if len(l.Failures) < threshold {
+	failed := len(l.Failures) + unrecorded
+	if failed < threshold {
 		return ""
 	}
 	names := make([]string, len(l.Failures))
@@ -130,5 +139,5 @@ func haltOf(policy *Policy, l *Ledger) string {
 		names[i] = l.Failures[i].Node
 	}
 	return fmt.Sprintf("%d of %d started nodes failed (%s): roll out another revision, repair these nodes, or resume",
-		len(l.Failures), l.Touched, message.Names(names))
+		failed, l.Touched, message.NamesOf(names, failed))
 }

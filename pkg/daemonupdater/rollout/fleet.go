@@ -32,6 +32,8 @@ type Fleet struct {
 	preparing map[string]*fleetNode
 	// outside are nodes that left the group with one of its operations on them, by name.
 	outside map[string]Node
+	// lengths counts the nodes by the length of their names.
+	lengths map[int]int
 	// unassigned: nodes or labels changed since waves were last assigned.
 	unassigned bool
 }
@@ -53,11 +55,12 @@ func NewFleet(in *Input) *Fleet {
 		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
 		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
 		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, outside: map[string]Node{},
+		lengths: map[int]int{},
 		due: btree.NewG(degree, func(a, b dueNode) bool {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
 		}),
 	}
-	for _, p := range []phase{phaseOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseHeld, phaseNoSuccessor, phaseRecovering, phaseKept} {
+	for _, p := range []phase{phaseOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseHeld, phaseNoSuccessor, phaseAgentTooOld, phaseRecovering, phaseKept} {
 		f.byPhase[p] = btree.NewG(degree, byName)
 	}
 	for i := range in.Nodes {
@@ -176,6 +179,17 @@ func (f *Fleet) count(n *fleetNode, times int) {
 	if pool.nodes == 0 {
 		delete(f.pools, n.Pool)
 	}
+	if f.lengths[len(n.Name)] += times; f.lengths[len(n.Name)] == 0 {
+		delete(f.lengths, len(n.Name))
+	}
+}
+
+// longestName returns the length of the longest name of a node.
+func (f *Fleet) longestName() (longest int) {
+	for length := range f.lengths {
+		longest = max(longest, length)
+	}
+	return longest
 }
 
 // candidatesLike returns the candidates of the lane that a node belongs to.

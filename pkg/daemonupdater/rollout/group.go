@@ -62,6 +62,24 @@ func (g *group) needsOperation(node *Node, pod *Pod) bool {
 	return g.members[pod.Member].Heavy && g.toReplace(node, pod)
 }
 
+// agentLacks returns what the agent of a node is not capable of and the operation that the node
+// needs asks of it, "" if nothing. An operation for a node that is kept cordoned is for all heavy
+// members.
+func (g *group) agentLacks(node *Node) string {
+	for i := range node.Pods {
+		member := &g.members[node.Pods[i].Member]
+		if !g.needsOperation(node, &node.Pods[i]) && !(member.Heavy && node.Job.isHeld()) {
+			continue
+		}
+		for _, need := range member.Needs {
+			if !slices.Contains(node.Agent.Capabilities, need) {
+				return need
+			}
+		}
+	}
+	return ""
+}
+
 // isMoving reports whether a pod is on its way: missing, terminating, or at its
 // target and not available.
 func (g *group) isMoving(pod *Pod) bool {

@@ -50,8 +50,10 @@ type Member struct {
 	// Target is the hash of its newest ControllerRevision; "" when not known, in which case
 	// Input.Blocked is set.
 	Target string
-	// Heavy: its pods are replaced by an operation on the node.
+	// Heavy: its pods are replaced by an operation on the node, which asks of the node agent that
+	// it is capable of Needs.
 	Heavy bool
+	Needs []string
 	// LeftOut: the upgrade is limited to other members.
 	LeftOut bool
 }
@@ -97,6 +99,8 @@ type Node struct {
 	Renewed time.Time
 	// Requested is the latest time of a request, by the node's clock; zero if there is none.
 	Requested time.Time
+	// Agent is the node agent.
+	Agent Agent
 	// Denied is the pod deletion that the API server last refused, nil if there is none.
 	Denied *Denial
 	// Unfenced is the fence of a pod that the API server last refused, nil if there is none.
@@ -104,6 +108,14 @@ type Node struct {
 	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now.
 	Retry    time.Time
 	RetryWhy string
+}
+
+// Agent is the node agent of a node.
+type Agent struct {
+	// Version is "" if it is not known.
+	Version string
+	// Capabilities are the kinds of tasks of operations that it executes.
+	Capabilities []string
 }
 
 // Pod is the pod of one member on one node.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -119,6 +120,12 @@ func (n *fleetNode) whyNoSuccessor() string {
 		}
 	}
 	return "no pod would be created in place of another"
+}
+
+// whyAgentTooOld says what the node agent cannot do.
+func (n *fleetNode) whyAgentTooOld() string {
+	agent := strings.TrimSpace("the node agent " + n.Agent.Version)
+	return fmt.Sprintf("%s on node %s cannot do %s, which the operation needs: upgrade the node agent", agent, n.Name, n.group.agentLacks(&n.Node))
 }
 
 // needsAnotherOperation reports whether a heavy member needs replacing again since the operation

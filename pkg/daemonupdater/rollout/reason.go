@@ -74,6 +74,8 @@ const (
 	ReasonAwaitingRequest Reason = "AwaitingRequest"
 	// ReasonLeftOut: the upgrade is limited to other nodes or components.
 	ReasonLeftOut Reason = "LeftOut"
+	// ReasonAgentTooOld: the node agent cannot execute a task of the operation that the node needs.
+	ReasonAgentTooOld Reason = "AgentTooOld"
 	// ReasonNodeHeld: a hold of an administrator, or one set on the node, excludes it.
 	ReasonNodeHeld Reason = "NodeHeld"
 
@@ -104,7 +106,7 @@ func (r Reason) State() State {
 func (r Reason) isForPeople() bool {
 	switch r {
 	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld,
-		ReasonEnding, ReasonNoSuccessor:
+		ReasonEnding, ReasonNoSuccessor, ReasonAgentTooOld:
 		return true
 	}
 	return false

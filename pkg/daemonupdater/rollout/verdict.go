@@ -96,6 +96,8 @@ func keptBack(n *fleetNode) (Reason, string) {
 		return ReasonUnavailable, message
 	case phaseNoSuccessor:
 		return ReasonNoSuccessor, n.whyNoSuccessor()
+	case phaseAgentTooOld:
+		return ReasonAgentTooOld, n.whyAgentTooOld()
 	case phaseExcluded:
 		return ReasonLeftOut, "the upgrade is limited to other nodes or components"
 	case phaseHeld:

@@ -86,7 +86,8 @@ func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []
 // AskedFor returns the groups that a NodeUpgrade concerns, and marks its node to be read again:
 // those of the DaemonSets it requests or pulls images for. If the node has an operation or a
 // hold, it adds all groups with a strategy, because they have to keep off the node, and the owner
-// of the operation, which may have no strategy any more or be gone.
+// of the operation, which may have no strategy any more or be gone. If the node agent reports
+// capabilities, it adds these groups too, because they may have waited for another agent.
 func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.Group {
 	groups := map[observed.Group]bool{}
 	u := object.(*topsv1.NodeUpgrade)
@@ -102,7 +103,8 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 			groups[g] = true
 		}
 	}
-	if u.Spec.Operation != nil || u.Status.Operation != nil || len(daemonset.HoldsOf(u)) > 0 {
+	reports := u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
+	if u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 {
 		for _, g := range w.with(ctx, daemonset.IsControlled) {
 			groups[g] = true
 		}

@@ -97,6 +97,7 @@ func UpgradeChanged() predicate.Predicate {
 				!equality.Semantic.DeepEqual(before.Status.Operation, after.Status.Operation) ||
 				!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
 				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
+				!slices.Equal(observed.AgentOf(before).Capabilities, observed.AgentOf(after).Capabilities) ||
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
 				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls) ||
 				!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)

@@ -50,6 +50,7 @@ var advice = map[string]string{
 	string(rollout.ReasonDeletionDenied):   "let the operator delete the pod that the message names: see the admission webhook or the role; it is retried automatically",
 	string(rollout.ReasonEnding):           nothing,
 	string(rollout.ReasonNoSuccessor):      "remove the taint that the message names, or give the component a toleration for it",
+	string(rollout.ReasonAgentTooOld):      "upgrade the node agent on NODE: kubectl rollout status -n kube-system daemonset/gcu-node-agent",
 	string(rollout.ReasonWaveNotReached):   nothing,
 	string(rollout.ReasonSoaking):          nothing,
 	string(rollout.ReasonAwaitingApproval): "kubectl gcu approve GR shows the waves; kubectl gcu approve GR WAVE approves one",

@@ -38,24 +38,11 @@ func TasksOf(nodeUpgrade *topsv1.NodeUpgrade) []Task {
 	var all []Task
 	for _, recorded := range nodeUpgrade.AskedOfHost() {
 		t, err := upgradeplan.ParseTask(recorded.Name)
-		if err == nil && t.Host == nodeUpgrade.Name && ofHost(t) {
+		if err == nil && t.Host == nodeUpgrade.Name && t.Capability() != "" {
 			all = append(all, Task{t, int(recorded.Attempts), nodeUpgrade.Spec.Operation, nodeUpgrade.Status.Operation.StartTime.Time})
 		}
 	}
 	return all
-}
-
-// ofHost reports whether the agent executes a task; all others are the operator's.
-func ofHost(t upgradeplan.Task) bool {
-	switch t.Action {
-	case upgradeplan.ActionPrepull:
-		return true
-	case upgradeplan.ActionRestartRuntime:
-		return t.Target == upgradeplan.TargetNode
-	case upgradeplan.ActionVerify:
-		return t.Target == upgradeplan.TargetDriver || t.Target == upgradeplan.TargetRuntime
-	}
-	return false
 }
 
 // Component returns the component of a prepull, nil when the operation has no such target.

@@ -1,0 +1,55 @@
+package rollout
+
+// The ledger is stored in one object, and the API server does not take objects of any size: etcd
+// accepts 1.5 MiB at once. So a node is started only while everything that may then have to be
+// recorded fits: that every slot grows to its full size, or becomes a failure.
+
+const (
+	// maxLedgerBytes is the room for slots and failures, as JSON. With the rest of the status the
+	// object stays below 1 MiB, besides annotations.
+	maxLedgerBytes = 960 << 10
+
+	// slotBytes and failureBytes are how long a slot and a failure are without names, at most;
+	// memberBytes and targetBytes what they take per member, without its key. The messages of
+	// failures do not count: few of them are stored.
+	slotBytes    = 480
+	memberBytes  = 3
+	failureBytes = 256
+	targetBytes  = 48
+)
+
+// largestSlot returns how many bytes a slot of any node may take, also once it is a failure.
+func largestSlot(d *draft) int {
+	name := d.fleet.longestName()
+	slot, failure := slotBytes+name, failureBytes+name
+	for i := range d.in.Members {
+		slot += memberBytes + len(d.in.Members[i].Key)
+		failure += targetBytes + len(d.in.Members[i].Key)
+	}
+	return max(slot, failure)
+}
+
+// sizeOf returns how many bytes a failure takes.
+func sizeOf(f *Failure) int {
+	size := failureBytes + len(f.Node) + len(f.Machine)
+	for i := range f.Targets {
+		size += targetBytes + len(f.Targets[i].Member)
+	}
+	return size
+}
+
+// bytesForSlots returns how many bytes the failures of a draft leave for slots.
+func bytesForSlots(d *draft) int {
+	left := maxLedgerBytes
+	for i := range d.ledger.Failures {
+		left -= sizeOf(&d.ledger.Failures[i])
+	}
+	return max(0, left)
+}
+
+// mostInFlight returns how many nodes may be in flight, so that the ledger has room for them and
+// for as many queued ones as there may be.
+func mostInFlight(d *draft) int {
+	slots := bytesForSlots(d) / largestSlot(d)
+	return max(slots-maxQueued, slots/2)
+}

@@ -1,0 +1,38 @@
+package upgradeplan
+
+import "slices"
+
+// capability is one kind of task of the node agent: an action on a target, or on any if target is
+// empty.
+type capability struct{ name, target, action string }
+
+// capabilities are all kinds of tasks of the node agent; all other tasks are the operator's. An
+// agent reports their names in status.agent. One that an operation needs and an agent lacks is of
+// a newer version than that agent.
+var capabilities = []capability{
+	{"prepull", "", ActionPrepull},
+	{"restart-runtime", TargetNode, ActionRestartRuntime},
+	{"verify-driver", TargetDriver, ActionVerify},
+	{"verify-runtime", TargetRuntime, ActionVerify},
+}
+
+// Capability returns what a node agent must be capable of for a task, "" for a task of the
+// operator.
+func (t Task) Capability() string {
+	i := slices.IndexFunc(capabilities, func(c capability) bool {
+		return c.action == t.Action && (c.target == "" || c.target == t.Target)
+	})
+	if i < 0 {
+		return ""
+	}
+	return capabilities[i].name
+}
+
+// Capabilities returns what a node agent of this version is capable of, sorted.
+func Capabilities() []string {
+	names := make([]string, len(capabilities))
+	for i, c := range capabilities {
+		names[i] = c.name
+	}
+	return names
+}

@@ -1,0 +1,3 @@
+// Package ledger tests that a real API server stores the largest ledger that the plan of a
+// rollout makes.
+package ledger
