@@ -58,31 +58,6 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.Book, node *r
 	return plan
 }
 
-// needs returns what an operation that changes a component asks of the node agent, sorted; nothing
-// if its pods are just replaced.
-func (s *State) needs(book *upgradeplan.Book, component string) (needs []string) {
-	if !heavy(book, component) {
-		return nil
-	}
-	node := upgradeplan.Node{Name: "node", Changed: []string{component}}
-	for _, m := range s.Members {
-		if book.Disruption([]string{m.Component()}, false) != "" {
-			node.Deployed = append(node.Deployed, m.Component())
-		}
-	}
-	tasks, err := upgradeplan.Generate(*book, []upgradeplan.Node{node})
-	if err != nil {
-		return nil // NewOperation returns the error
-	}
-	for _, t := range tasks {
-		if capability := t.Capability(); capability != "" {
-			needs = append(needs, capability)
-		}
-	}
-	slices.Sort(needs)
-	return slices.Compact(needs)
-}
-
 // lightest returns the components for an operation that has nothing left to replace. Such an
 // operation is still needed if it is in the ledger and has to end, or to return a node that is
 // kept cordoned.

@@ -99,7 +99,7 @@ func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now t
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
 		in.Members = append(in.Members, rollout.Member{Key: m.Key(), Target: target, Heavy: heavy(book, m.Component()),
-			Needs: s.needs(book, m.Component()), LeftOut: !cut.HasComponent(m.Component())})
+			Needs: needsOf(book, s.Members, m.Component()), LeftOut: !cut.HasComponent(m.Component())})
 		hashes = append(hashes, m.Key()+"="+target)
 	}
 	in.Revision = revisionOf(hashes)
@@ -162,12 +162,6 @@ func revisionOf(hashes []string) string {
 	slices.Sort(hashes)
 	sum := sha256.Sum256([]byte(strings.Join(hashes, "\n")))
 	return hex.EncodeToString(sum[:5])
-}
-
-// heavy reports whether changing a component takes more than replacing a pod (design section 2).
-func heavy(book *upgradeplan.Book, component string) bool {
-	disruption := book.Disruption([]string{component}, false)
-	return disruption != "" && disruption != upgradeplan.ReplacePod
 }
 
 // TakeRollout sets the rollout of the group to the one found under its key, which is empty if there

@@ -178,6 +178,20 @@ func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 	return phaseCandidate
 }
 
+// maySupersede reports whether an operation of another group, which waits for its grant, may be
+// replaced: it has waited for longer than a node may take, so its group may not use the node soon.
+func (f *facts) maySupersede(g *group, job *Job, now time.Time) bool {
+	if job.WaitsSince.IsZero() {
+		return false
+	}
+	until := job.WaitsSince.Add(g.deadlines.Progress)
+	if until.After(now) {
+		f.changesAt(until)
+		return false
+	}
+	return true
+}
+
 // keptByPeople returns the phase of a node that limits, holds, a missing request or an old node
 // agent keep from starting, phaseCandidate if none does.
 func (f *facts) keptByPeople(g *group, node *Node) phase {

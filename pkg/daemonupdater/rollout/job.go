@@ -45,20 +45,6 @@ func (j *Job) isAtWork() bool { return j != nil && j.Granted && !j.Held }
 // isOursAtWork reports whether an operation of this group may touch the node and has not ended.
 func (j *Job) isOursAtWork() bool { return j.isAtWork() && j.Ours }
 
-// maySupersede reports whether an operation of another group, which waits for its grant, may be
-// replaced: it has waited for longer than a node may take, so its group may not use the node soon.
-func (f *facts) maySupersede(g *group, job *Job, now time.Time) bool {
-	if job.WaitsSince.IsZero() {
-		return false
-	}
-	until := job.WaitsSince.Add(g.deadlines.Progress)
-	if until.After(now) {
-		f.changesAt(until)
-		return false
-	}
-	return true
-}
-
 // awaitsGrant reports whether an operation of this group is being prepared or waits for its
 // grant.
 func (j *Job) awaitsGrant() bool { return j != nil && j.Ours && !j.Granted && !j.Held }

@@ -84,9 +84,6 @@ func (q queue) mayStay(n *fleetNode) bool {
 	return reason == ""
 }
 
-// maxQueued bounds the queue.
-const maxQueued = 100
-
 // room returns how many more nodes may be queued. OTA queues none, because each start is
 // someone's request; with pool limits a queued node would block those of other pools.
 func (q queue) room() int {

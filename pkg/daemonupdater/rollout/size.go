@@ -16,6 +16,9 @@ const (
 	memberBytes  = 3
 	failureBytes = 256
 	targetBytes  = 48
+
+	// maxQueued bounds the queue.
+	maxQueued = 100
 )
 
 // largestSlot returns how many bytes a slot of any node may take, also once it is a failure.

@@ -1,0 +1,38 @@
+package observed
+
+import (
+	"slices"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// heavy reports whether changing a component takes more than replacing a pod (design section 2).
+func heavy(book *upgradeplan.Book, component string) bool {
+	disruption := book.Disruption([]string{component}, false)
+	return disruption != "" && disruption != upgradeplan.ReplacePod
+}
+
+// needsOf returns what an operation that changes a component asks of the node agent, sorted; nothing
+// if its pods are just replaced.
+func needsOf(book *upgradeplan.Book, members []Member, component string) (needs []string) {
+	if !heavy(book, component) {
+		return nil
+	}
+	node := upgradeplan.Node{Name: "node", Changed: []string{component}}
+	for _, m := range members {
+		if book.Disruption([]string{m.Component()}, false) != "" {
+			node.Deployed = append(node.Deployed, m.Component())
+		}
+	}
+	tasks, err := upgradeplan.Generate(*book, []upgradeplan.Node{node})
+	if err != nil {
+		return nil // NewOperation returns the error
+	}
+	for _, t := range tasks {
+		if capability := t.Capability(); capability != "" {
+			needs = append(needs, capability)
+		}
+	}
+	slices.Sort(needs)
+	return slices.Compact(needs)
+}
