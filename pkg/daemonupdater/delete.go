@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -25,6 +26,8 @@ type podDeleter struct {
 	attempts *deletion.Attempts
 	// fences that were denied.
 	fences *deletion.Attempts
+	pace   *deletion.Pace
+	clock  func() time.Time
 	// changed receives the nodes of denied requests, which are read again.
 	changed *watch.ChangedNodes
 }
@@ -35,15 +38,16 @@ func (d podDeleter) due(deletions []rollout.Deletion, now time.Time) []rollout.D
 	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return !d.attempts.IsDue(deletion.UID, now) })
 }
 
-// delete deletes pods, each as named in the ledger. It spares the pods of DaemonSets that recheck
-// found changed. A failed call does not prevent the others.
-func (d podDeleter) delete(ctx context.Context, p *pass, deletions []rollout.Deletion, unchanged map[int]bool) error {
-	err := inParallel(ctx, len(deletions), func(i int) error {
-		if !unchanged[deletions[i].Member] {
-			return nil
-		}
-		return d.deleteOne(ctx, p, &deletions[i])
-	})
+// delete deletes pods, each as named in the ledger, as many at once as the pace allows. It spares
+// the pods of DaemonSets that recheck found changed. A failed call does not prevent the others.
+func (d podDeleter) delete(ctx context.Context, p *pass, deletions []rollout.Deletion, unchanged map[int]bool) (err error) {
+	deletions = slices.DeleteFunc(deletions, func(deletion rollout.Deletion) bool { return !unchanged[deletion.Member] })
+	for next := 0; next < len(deletions) && ctx.Err() == nil; {
+		batch, began := deletions[next:min(len(deletions), next+d.pace.AtOnce())], d.clock()
+		err = errors.Join(err, inParallel(ctx, len(batch), func(i int) error { return d.deleteOne(ctx, p, &batch[i]) }))
+		d.pace.Took(len(batch), d.clock().Sub(began))
+		next += len(batch)
+	}
 	for _, same := range unchanged {
 		if err == nil && !same {
 			return podreplace.ErrChanged

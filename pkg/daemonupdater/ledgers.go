@@ -22,8 +22,9 @@ import (
 )
 
 // reportInterval is the minimum time between two status writes of one group that leave the ledger
-// unchanged; ledger changes are stored at once. If only a few nodes moved on as expected, the
-// minimum is moveInterval.
+// unchanged; ledger changes are stored at once. If only a few nodes moved on as expected, or the
+// last such write was at reportInterval too, the minimum is moveInterval: nodes that come and go
+// all the time do not cause a write a second.
 const (
 	reportInterval = time.Second
 	moveInterval   = 7 * time.Second
@@ -53,6 +54,8 @@ type writtenRollout struct {
 	basedOn []string
 	rollout *topsv1.DaemonRollout
 	at      time.Time
+	// soon is when a status was last written at reportInterval.
+	soon time.Time
 }
 
 // read reads the group's DaemonRollout as last written: from memory while the cache still shows
@@ -115,11 +118,15 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 	if equality.Semantic.DeepEqual(before, status) {
 		return 0, nil
 	}
-	interval := reportInterval
-	if report.OnlyMoved(&before, &status) {
-		interval = moveInterval
+	last := l.written[p.Group]
+	interval, soon := reportInterval, p.in.Now
+	if report.OnlyMoved(&before, &status) || p.in.Now.Sub(last.soon).Abs() < moveInterval {
+		interval, soon = moveInterval, last.soon
 	}
-	if elapsed := p.in.Now.Sub(l.written[p.Group].at); elapsed < interval && !report.MustPrecede(&before, &status) {
+	switch elapsed := p.in.Now.Sub(last.at); {
+	case report.MustPrecede(&before, &status):
+		soon = last.soon
+	case elapsed < interval:
 		return interval - elapsed, nil
 	}
 	basedOn := p.Rollout.ResourceVersion
@@ -134,7 +141,7 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 		delete(l.written, p.Group) // it may be deleted, and then the stored copy is useless
 		return 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
-	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.in.Now}
+	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.in.Now, soon: soon}
 	l.metrics.Count(p.Group, p.in.Ledger, d)
 	// Events on the same object with the same reason are aggregated and shown with the text of
 	// the first. The status as related object keeps them separate.

@@ -147,6 +147,30 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout
 	if p.fleet.Node(slot.Node) != nil {
 		return fmt.Errorf("node %s: %w", slot.Node, podreplace.ErrChanged)
 	}
+	return r.confirmNoPods(ctx, p, &live)
+}
+
+// confirmNoPods confirms live that a node that left the group runs no pod that stays there: the
+// successor of a pod may have been created just before the node left, and not be in the cache.
+func (r fleetReader) confirmNoPods(ctx context.Context, p *pass, node *corev1.Node) error {
+	for _, m := range p.Members {
+		if !daemonset.ShouldRun(m.DaemonSet, node).Keep {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(m.DaemonSet.Spec.Selector)
+		if err != nil {
+			return fmt.Errorf("reading the selector of DaemonSet %s: %w", m.Key(), err)
+		}
+		var pods corev1.PodList
+		if err := r.live.List(ctx, &pods, client.InNamespace(m.DaemonSet.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+			return fmt.Errorf("listing pods of DaemonSet %s again: %w", m.Key(), err)
+		}
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; metav1.IsControlledBy(pod, m.DaemonSet) && daemonset.NodeName(pod) == node.Name {
+				return fmt.Errorf("pod %s of DaemonSet %s: %w", pod.Name, m.Key(), podreplace.ErrChanged)
+			}
+		}
+	}
 	return nil
 }
 

@@ -65,6 +65,7 @@ type memory struct {
 	changed  watch.ChangedNodes
 	attempts deletion.Attempts // of deletions
 	fences   deletion.Attempts
+	pace     deletion.Pace
 	// sightings of nodes and pods.
 	sightings daemonset.Sightings
 }
@@ -131,7 +132,7 @@ func (r *Reconciler) steps() steps {
 		groups:     groupReader{a, ledgers, r.Node, &r.sightings},
 		fleets:     fleetReader{a, r.fleets, &r.attempts, &r.fences},
 		ledgers:    ledgers,
-		pods:       podDeleter{a, r.Metrics, &r.attempts, &r.fences, &r.changed},
+		pods:       podDeleter{a, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
 		operations: operationWriter{a, r.Book},
 		rollbacks:  rollbackStep{a, ledgers},
 		conditions: conditionWriter{a},

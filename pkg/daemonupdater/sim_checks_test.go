@@ -64,12 +64,12 @@ func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
 	return true
 }
 
-// keepsAny reports whether one of the DaemonSets still runs, or should run, on a node.
-func (w *simWorld) keepsAny(sets []simKey, node *corev1.Node) bool {
-	return slices.ContainsFunc(sets, func(key simKey) bool {
+// kept returns those of the DaemonSets that still run, or should run, on a node.
+func (w *simWorld) kept(sets []simKey, node *corev1.Node) []simKey {
+	return slices.DeleteFunc(slices.Clone(sets), func(key simKey) bool {
 		ds := simGet[*appsv1.DaemonSet](w.api, key)
 		pod := w.api.objects[simKey{simPods, key.namespace, key.name + "-" + node.Name}]
-		return ds != nil && simKeeps(node, ds) && (pod != nil || !simForeign(node, corev1.TaintEffectNoSchedule))
+		return ds == nil || !simKeeps(node, ds) || pod == nil && simForeign(node, corev1.TaintEffectNoSchedule)
 	})
 }
 
@@ -190,7 +190,12 @@ func (w *simWorld) settleAccounts() {
 		for name, d := range a.down {
 			node := simGet[*corev1.Node](w.api, simNodeKey(name))
 			failed := stored != nil && slices.ContainsFunc(stored.Status.Failed, func(n topsv1.NodeNote) bool { return n.Node == name })
-			if node == nil || node.UID != d.uid || failed || !w.keepsAny(d.sets, node) || w.nodeAvailable(d.sets, name) && !w.takenOut(g.id, name) {
+			if node == nil || node.UID != d.uid || failed {
+				delete(a.down, name)
+				continue
+			}
+			kept := w.kept(d.sets, node)
+			if len(kept) == 0 || w.nodeAvailable(kept, name) && !w.takenOut(g.id, name) {
 				delete(a.down, name)
 			}
 		}

@@ -85,3 +85,22 @@ func TestAPodIsNotDeletedWhereKubernetesMakesNoSuccessor(t *testing.T) {
 		s.arrives(s.a)
 	})
 }
+
+func TestANodeWhoseNewPodIsNotInTheCacheHasNotLeftTheGroup(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.gets(0, "good-1")
+		node := s.begins()
+		s.waits("the old pod is gone", func() bool { return s.podOf(0, node) == nil })
+		s.a.sees()
+		s.waits("the new one is there", func() bool { return s.podOf(0, node) != nil })
+		simEdit(s.api, simNodeKey(node), func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule})
+		})
+		s.a.seesAllBut(simPods)
+		s.a.passes(s.g.id)
+		if r := s.rolloutOf(s.g.id); !slices.ContainsFunc(r.Status.InFlight, func(n topsv1.NodeSlot) bool { return n.Node == node }) {
+			s.violate("%s has lost its slot", node)
+		}
+		s.arrives(s.a)
+	})
+}

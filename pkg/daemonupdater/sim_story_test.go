@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
 // chaos disturbs everything for a while; then the faults stop.
@@ -100,7 +102,8 @@ func (w *simWorld) lastLimit() string {
 // nothing is left after opting out (L4).
 func (w *simWorld) finale() {
 	noSlots := func(r *topsv1.DaemonRollout) bool {
-		return len(r.Status.InFlight) == 0 && r.Status.HeldNodes == 0
+		starting := func(n topsv1.WaitingNote) bool { return n.Reason == string(rollout.ReasonNodesOnProbation) }
+		return len(r.Status.InFlight)+len(r.Status.Queued) == 0 && r.Status.HeldNodes == 0 && !slices.ContainsFunc(r.Status.Waiting, starting)
 	}
 	complete := func(r *topsv1.DaemonRollout) bool {
 		return w.stuck != "" || w.guarded() != "" || meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete)

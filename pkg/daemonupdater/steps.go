@@ -62,7 +62,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 func (s *steps) report(ctx context.Context, p *pass) (again time.Duration, err error) {
 	more, err := s.conditions.write(ctx, p)
 	if more {
-		again = time.Millisecond
+		again = time.Second
 	}
 	return again, errors.Join(err, s.requests.answer(ctx, p))
 }

@@ -23,6 +23,9 @@ type Nodes struct {
 	// are all nodes.
 	unchecked map[string]bool
 	basis     needBasis
+	// sent is the number of patches since the current second began.
+	second time.Time
+	sent   int
 }
 
 // node is what is reported on one node.
@@ -87,13 +90,14 @@ type PodPatch struct {
 	Node string
 }
 
-// maxPatches bounds the patches of one pass, so that condition changes in a large fleet do not
-// delay the rollout.
-const maxPatches = 500
+// maxPatches bounds the patches of one second, so that condition changes in a large fleet neither
+// delay the rollout nor keep the API server busy.
+const maxPatches = 200
 
 // PodPatches returns the patches that bring PodNeedUpgrade and PodImageReady of the group's pods
-// up to date, at most about maxPatches; more reports whether nodes are left. It checks only nodes
-// that have changed, until Patched confirms that their patches were applied.
+// up to date, at most about maxPatches within a second; more reports whether nodes are left for the
+// next one. It checks only nodes that have changed, until Patched confirms that their patches were
+// applied.
 func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []PodPatch, more bool, err error) {
 	if now := needBasisOf(in, d); now != n.basis {
 		n.basis = now
@@ -101,13 +105,20 @@ func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []Po
 			n.unchecked[name] = true
 		}
 	}
+	for _, name := range d.Advanced {
+		n.unchecked[name] = true
+	}
 	for i := range in.Ledger.Slots {
 		if verdict, _ := d.Verdict(in.Ledger.Slots[i].Node); verdict.State != rollout.InFlight {
 			n.unchecked[in.Ledger.Slots[i].Node] = true // it gave its slot back
 		}
 	}
+	if in.Now.Sub(n.second).Abs() >= time.Second {
+		n.second, n.sent = in.Now, 0
+	}
+	defer func() { n.sent += len(patches) }()
 	for _, name := range slices.Sorted(maps.Keys(n.unchecked)) {
-		if len(patches) >= maxPatches {
+		if n.sent+len(patches) >= maxPatches {
 			return patches, true, nil
 		}
 		before := len(patches)

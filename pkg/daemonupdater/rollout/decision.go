@@ -28,6 +28,8 @@ type Decision struct {
 	Counts Counts
 	// Waiting sums up why nodes wait, the most common reason first.
 	Waiting []Waiting
+	// Advanced names the nodes whose state time has changed, which no event reports.
+	Advanced []string
 	// Limit is the number of nodes that may be unavailable.
 	Limit int
 	// InFlight is the number of nodes in flight by ledger or live facts, without queued ones.

@@ -57,8 +57,10 @@ type phase int
 const (
 	// phaseUpdated: nothing is left to do.
 	phaseUpdated phase = iota
-	// phaseOffline: something is left to do, and the node is offline.
+	// phaseOffline: something is left to do, and the node has been offline for some time.
 	phaseOffline
+	// phaseAway: the same, for too short a time to be skipped.
+	phaseAway
 	// phaseUnavailable: a pod is missing or not available, and none is outdated.
 	phaseUnavailable
 	// phaseHeld: something is left to do, and a hold excludes the node.
@@ -141,7 +143,7 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 	case f.updated:
 		return phaseUpdated
 	case !node.Ready:
-		return phaseOffline
+		return f.absence(g, node, now)
 	case node.Job.isKeptByAnotherGroup():
 		return phaseKept
 	case node.Job.isOfAnotherGroup() && (node.Job.Granted || f.heavy && !f.maySupersede(g, node.Job, now)):
@@ -152,6 +154,15 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 		return f.keptByPeople(g, node)
 	}
 	return f.deferral(g, node, now)
+}
+
+// absence returns the phase of a node that is offline.
+func (f *facts) absence(g *group, node *Node, now time.Time) phase {
+	if skipped := node.ReadySince.Add(g.deadlines.Unavailable); skipped.After(now) {
+		f.changesAt(skipped)
+		return phaseAway
+	}
+	return phaseOffline
 }
 
 // deferral returns the phase of a node that would be started but for the time, phaseCandidate if
@@ -252,5 +263,5 @@ func (f *facts) needsNoOperation() bool {
 	case phaseUpdated, phaseUnavailable, phaseHeld, phaseAwaitingRequest, phaseExcluded, phaseAgentTooOld:
 		return true
 	}
-	return f.phase != phaseOffline && !f.heavy
+	return f.phase != phaseOffline && f.phase != phaseAway && !f.heavy
 }

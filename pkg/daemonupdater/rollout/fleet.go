@@ -34,6 +34,8 @@ type Fleet struct {
 	outside map[string]Node
 	// lengths counts the nodes by the length of their names.
 	lengths map[int]int
+	// advanced names the nodes whose facts time has changed since the last decision.
+	advanced []string
 	// unassigned: nodes or labels changed since waves were last assigned.
 	unassigned bool
 }
@@ -60,7 +62,7 @@ func NewFleet(in *Input) *Fleet {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
 		}),
 	}
-	for _, p := range []phase{phaseOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseHeld, phaseNoSuccessor, phaseAgentTooOld, phaseRecovering, phaseKept} {
+	for _, p := range []phase{phaseOffline, phaseAway, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseHeld, phaseNoSuccessor, phaseAgentTooOld, phaseRecovering, phaseKept} {
 		f.byPhase[p] = btree.NewG(degree, byName)
 	}
 	for i := range in.Nodes {
@@ -207,6 +209,7 @@ func (f *Fleet) candidatesLike(n *fleetNode) candidates {
 // changed.
 func (f *Fleet) begin(now time.Time) {
 	f.nodes.clear()
+	f.advanced = nil
 	f.advance(now)
 	if f.unassigned {
 		f.assignWaves()
@@ -223,6 +226,7 @@ func (f *Fleet) advance(now time.Time) {
 			return
 		}
 		n := first.node
+		f.advanced = append(f.advanced, n.Name)
 		f.leave(n)
 		n.Pods = slices.Clone(n.Pods)
 		for i := range n.Pods {

@@ -45,6 +45,9 @@ func (q queue) serveQueued() {
 // serveSlot starts a queued node if it may start; behind is the number of slots with earlier
 // turns. It reports whether the node keeps its slot.
 func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
+	if !q.gate.isClosed() && n != nil && (n.phase == phaseAway || n.phase == phaseRecovering) {
+		return true // it may only flap
+	}
 	if !q.mayStay(n) {
 		if q.fence.isRuledOut(slot, n) {
 			n.queued = false

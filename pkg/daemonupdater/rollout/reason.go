@@ -79,7 +79,7 @@ const (
 	// ReasonNodeHeld: a hold of an administrator, or one set on the node, excludes it.
 	ReasonNodeHeld Reason = "NodeHeld"
 
-	// Skipped.
+	// Skipped; pending while the node may be back at once.
 	ReasonNodeOffline Reason = "NodeOffline"
 
 	// Failed; also ReasonNodeLost.
@@ -96,7 +96,7 @@ const (
 // pods, held for a person or by policy.
 func (r Reason) State() State {
 	switch r {
-	case ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred, ReasonDeletionDenied:
+	case ReasonNodeOffline, ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred, ReasonDeletionDenied:
 		return Pending
 	}
 	return Held

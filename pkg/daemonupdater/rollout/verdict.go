@@ -89,6 +89,8 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 // would.
 func keptBack(n *fleetNode) (Reason, string) {
 	switch n.phase {
+	case phaseAway:
+		return ReasonNodeOffline, "the node has just gone offline; unless it returns it is skipped"
 	case phaseBusy, phaseKept:
 		return ReasonNodeBusy, n.Job.Message
 	case phaseUnavailable, phaseRecovering:
