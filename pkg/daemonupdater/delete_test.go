@@ -91,6 +91,7 @@ func TestANewManagerGoesOnWithTheStoredLedger(t *testing.T) {
 
 func TestCountsAreNotReportedMoreOftenThanTheInterval(t *testing.T) {
 	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") })
+	c.reconciler.Deadlines.Unavailable = 0 // a node is skipped at once
 	c.mustReconcile()
 	var n corev1.Node
 	if err := c.api.Get(context.Background(), client.ObjectKey{Name: "c"}, &n); err != nil {
@@ -111,6 +112,14 @@ func TestCountsAreNotReportedMoreOftenThanTheInterval(t *testing.T) {
 	}
 	if updates := c.statusUpdates; updates != 2 {
 		t.Errorf("%d status writes, want 2", updates)
+	}
+	n.Status.Conditions[0].Status = corev1.ConditionTrue
+	if err := c.api.Status().Update(context.Background(), &n); err != nil {
+		t.Fatal(err)
+	}
+	c.now = fixture.Epoch.Add(2 * reportInterval)
+	if after := c.mustReconcile(); after != moveInterval-reportInterval || c.statusUpdates != 2 {
+		t.Errorf("a second change within %s: next pass after %s, %d status writes", moveInterval, after, c.statusUpdates)
 	}
 }
 

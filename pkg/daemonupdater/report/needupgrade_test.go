@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -203,7 +204,7 @@ func TestNeedUpgradeIsLookedAtWhereSomethingChanged(t *testing.T) {
 	}
 }
 
-func TestNeedUpgradePatchesOfOnePassAreBounded(t *testing.T) {
+func TestNeedUpgradePatchesOfOneSecondAreBounded(t *testing.T) {
 	driver := fixture.Annotate(fixture.DaemonSet("driver"), topsv1.AnnotationUpdateStrategy, "OTA")
 	var pods []*corev1.Pod
 	for i := range maxPatches + 1 {
@@ -213,5 +214,17 @@ func TestNeedUpgradePatchesOfOnePassAreBounded(t *testing.T) {
 	got, more := marksOf(t, o, inputFrom(o))
 	if len(got) != maxPatches || !more {
 		t.Errorf("%d patches, more %v, want %d and more", len(got), more, maxPatches)
+	}
+	for p := range got {
+		o.nodes.Patched(strings.TrimPrefix(p, "driver-"))
+	}
+	in := inputFrom(o)
+	in.Now = in.Now.Add(time.Second - 1)
+	if got, more := marksOf(t, o, in); len(got) > 0 || !more {
+		t.Errorf("%d patches, more %v within the same second, want none and more", len(got), more)
+	}
+	in.Now = in.Now.Add(time.Second)
+	if got, more := marksOf(t, o, in); len(got) == 0 || more {
+		t.Errorf("%d patches, more %v in the next second, want the rest", len(got), more)
 	}
 }
