@@ -23,6 +23,8 @@ const (
 	namespace    = "bench"
 	nameLabel    = "bench/name"
 	versionLabel = "bench/version"
+	// policyName is the UpgradePolicy of the races without a probation.
+	policyName = "no-probation"
 
 	// ours is rolled by the manager, theirs by Kubernetes.
 	ours   = "ours"
@@ -115,6 +117,10 @@ func (b *bed) deploy(ctx context.Context) error {
 	if err := b.cluster.Client.Create(ctx, ns); err != nil {
 		return fmt.Errorf("creating namespace %s: %w", namespace, err)
 	}
+	noProbation := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}, Spec: topsv1.UpgradePolicySpec{ProbationSeconds: new(int32)}}
+	if err := b.cluster.Client.Create(ctx, noProbation); err != nil {
+		return fmt.Errorf("creating UpgradePolicy %s: %w", policyName, err)
+	}
 	for _, name := range []string{ours, theirs} {
 		b.version[name] = 1
 		reached := b.fleets[name].begin("1", b.race.nodes)
@@ -159,6 +165,9 @@ func (b *bed) daemonSet(name string) *appsv1.DaemonSet {
 		ds.Annotations = map[string]string{
 			topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate",
 			topsv1.AnnotationMaxUnavailable: b.race.maxUnavailable(),
+		}
+		if !b.race.probation {
+			ds.Annotations[topsv1.AnnotationUpgradePolicy] = policyName
 		}
 		ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 		return ds

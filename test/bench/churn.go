@@ -46,7 +46,7 @@ func limitRace(calm race) race {
 
 // measureChurn measures all rollouts of the case.
 func measureChurn(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) error {
-	calm := raceNamed("1000").shrunk(o.shrink)
+	calm := raceNamed("proven").shrunk(o.shrink)
 	r.churn = &churn{race: calm, flapping: map[string]roll{}, limit: map[string]roll{}}
 	return errors.Join(r.churn.measureFlapping(ctx, project, progress), r.churn.measureLimit(ctx, project, progress))
 }

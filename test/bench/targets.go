@@ -121,6 +121,11 @@ func judgeRace(pairs []pair) []verdict {
 			fmt.Sprintf("%.3f (bound %.1f s by the measured mean(t); %.1f s by the set one: %.3f)", over, bound.Seconds(),
 				nominal.Seconds(), mine.Seconds()/float64(len(pairs))/nominal.Seconds()), over <= c.maxOverBound})
 	}
+	if c.probation {
+		late := mine/time.Duration(len(pairs)) - c.bound(restart/time.Duration(len(pairs)))
+		list = append(list, verdict{fmt.Sprintf("%s: at most two heartbeats, %s, over N x mean(t) / budget", c.name, 2*heartbeat),
+			fmt.Sprintf("%.1f s over, in %.1f s; RollingUpdate %.1f s", late.Seconds(), mine.Seconds()/float64(len(pairs)), other.Seconds()/float64(len(pairs))), late <= 2*heartbeat})
+	}
 	passedOver := ""
 	if c.offline > 0 {
 		passedOver = fmt.Sprintf(", plus PodNeedUpgrade on %d skipped pods", c.offline)

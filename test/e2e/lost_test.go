@@ -2,15 +2,20 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/harness"
@@ -107,32 +112,42 @@ func TestTheLastStragglerIsNamedFailsAndHeals(t *testing.T) {
 	}
 }
 
-// A version kills its nodes after its pods are Ready. minReadySeconds is longer than
-// detection takes, so the slots are held until then.
+// A version kills its nodes as soon as its pods are available, long before Kubernetes notices.
+// The nodes are on probation until their next heartbeat, which never comes: no others are started.
 func TestAVersionThatTakesNodesDownHaltsWithinTheBudget(t *testing.T) {
 	s, ctx := enter(t)
 	s.policy(ctx, t, "deadly", deadlyPolicy())
 	f := newDaemonSet(ctx, t, s, "deadly", s.underPolicy("deadly"))
 	o := f.observe(ctx)
 	f.readyForAnHour(ctx)
-	f.change(ctx, func(ds *appsv1.DaemonSet) {
-		ds.Spec.MinReadySeconds = 600
-		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
-	})
+	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "app:bad" })
+	dead := map[string]bool{}
 	f.eventually(ctx, func() error {
 		pods, err := f.running(ctx, "app:bad")
-		if err == nil && (len(pods) != 2 || !isReady(&pods[0]) || !isReady(&pods[1])) {
-			err = fmt.Errorf("%d pods run the bad version, want 2 that are Ready", len(pods))
+		for i := range pods {
+			if node := pods[i].Spec.NodeName; isReady(&pods[i]) && !dead[node] {
+				dead[node] = true
+				err = errors.Join(err, s.kill(ctx, node))
+			}
+		}
+		if err == nil && len(dead) < 2 {
+			err = fmt.Errorf("%d nodes are dead, want 2", len(dead))
 		}
 		return err
 	})
 	s.haltsAndRecovers(ctx, f, o)
 }
 
-// deadlyPolicy allows two nodes at once, and tolerates a short loss of one of them.
+// kill takes a node offline without waiting until Kubernetes notices.
+func (s *stage) kill(ctx context.Context, node string) error {
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	return s.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"testcluster/online":null}}}`)))
+}
+
+// deadlyPolicy allows two nodes at once, and counts a node that is lost at once as failed.
 func deadlyPolicy() topsv1.UpgradePolicySpec {
 	return topsv1.UpgradePolicySpec{
-		MaxUnavailable: ptr.To(intstr.FromInt32(2)), LostDeadlineSeconds: ptr.To[int32](2),
+		MaxUnavailable: ptr.To(intstr.FromInt32(2)), LostDeadlineSeconds: ptr.To[int32](30), UnavailableSeconds: ptr.To[int32](1),
 		Failure: &topsv1.FailurePolicy{Threshold: ptr.To(intstr.FromInt32(1))},
 	}
 }
@@ -164,7 +179,6 @@ func (s *stage) haltsAndRecovers(ctx context.Context, f *fixture, o *harness.Obs
 	}
 
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
-		ds.Spec.MinReadySeconds = 0
 		ds.Spec.Template.Spec.Containers[0].Image = "app:good"
 		delete(ds.Spec.Template.Labels, behaviourLabel)
 	})

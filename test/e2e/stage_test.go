@@ -96,7 +96,7 @@ func (c *controlPlane) up(ctx context.Context) error {
 	// The grace period is long, so that nodes do not become NotReady on a busy machine:
 	// their pods would become unavailable, and pods that a story made Ready would stay so.
 	c.cluster, err = harness.StartCluster(ctx, project, filepath.Join(c.parent, "cluster"), os.Stderr, "--nodes", strconv.Itoa(c.nodes),
-		"--zones", strconv.Itoa(stageZones), "--pod-ready-delay", "300ms", "--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "24s")
+		"--zones", strconv.Itoa(stageZones), "--pod-ready-delay", "300ms", "--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "24s", "--node-lease-duration", "4s")
 	if err != nil {
 		return err
 	}

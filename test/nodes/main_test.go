@@ -65,7 +65,7 @@ func startCluster(ctx context.Context, t *testing.T) *harness.Cluster {
 		check(t, os.RemoveAll(parent))
 	})
 	cluster, err := harness.StartCluster(ctx, project, filepath.Join(parent, "cluster"), os.Stderr,
-		"--real-nodes", fmt.Sprint(len(allNodes)), "--docker-node", dockerNode, "--node-monitor-grace-period", lostAfter)
+		"--real-nodes", fmt.Sprint(len(allNodes)), "--docker-node", dockerNode, "--node-monitor-grace-period", lostAfter, "--node-lease-duration", "8s")
 	check(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
