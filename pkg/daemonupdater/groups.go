@@ -11,12 +11,13 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
 // groupReader reads what a pass over a group depends on, except its nodes.
 type groupReader struct {
-	access
+	access.Cluster
 	ledgers      ledgerStore
 	operatorNode string
 	sightings    *daemonset.Sightings

@@ -12,6 +12,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/heartbeat"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -21,7 +22,7 @@ import (
 
 // fleetReader reads the nodes of groups, and keeps them between passes.
 type fleetReader struct {
-	access
+	access.Cluster
 	fleets   map[observed.Group]*fleet
 	attempts *deletion.Attempts
 	fences   *deletion.Attempts
@@ -53,7 +54,7 @@ func (r fleetReader) readRenewals(ctx context.Context, p *pass) {
 		return
 	}
 	f.renewedAt = p.in.Now
-	for node, at := range heartbeat.Renewals(ctx, r.live, f.OnProbation()) {
+	for node, at := range heartbeat.Renewals(ctx, r.Live, f.OnProbation()) {
 		f.renewed[node] = at
 		f.Renewed(node, at, p.in.Now)
 	}
@@ -128,7 +129,7 @@ func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
 func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout.Slot) error {
 	var live, cached corev1.Node
 	key := client.ObjectKey{Name: slot.Node}
-	err := r.live.Get(ctx, key, &live)
+	err := r.Live.Get(ctx, key, &live)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for node %s: %w", slot.Node, err)
 	}

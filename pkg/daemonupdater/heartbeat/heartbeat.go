@@ -15,12 +15,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
-
-// parallelism bounds the concurrent reads.
-const parallelism = 16
 
 // Renewals returns when the Leases of the named nodes were last renewed, by the clocks of their
 // kubelets. Nodes without a Lease, and those whose Lease could not be read, are left out: the
@@ -29,7 +28,7 @@ func Renewals(ctx context.Context, live client.Reader, nodes []string) map[strin
 	var mu sync.Mutex
 	renewed := make(map[string]time.Time, len(nodes))
 	var failed error
-	workqueue.ParallelizeUntil(ctx, parallelism, len(nodes), func(i int) {
+	workqueue.ParallelizeUntil(ctx, access.Parallelism, len(nodes), func(i int) {
 		var lease coordinationv1.Lease
 		err := live.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: nodes[i]}, &lease)
 		mu.Lock()
