@@ -22,4 +22,8 @@ var ofProbation = []mutant{
 		"$d.ledger.Touched, $d.ledger.Started = $in.Ledger.InFlight(), 0", "$d.ledger.Touched = $in.Ledger.InFlight()"},
 	{"probation-by-kubelet-clock", "probation ends by the clock of the kubelet", sets, "Sightings.AvailableSince",
 		"if $s == nil { return $written, $written }", "if !$written.IsZero() { return $written, $written }"},
+	{"lapses-ignored", "a version that kills its nodes after the update is not stopped", updater, "facts.suspectOf",
+		"$phase != $updated", "$phase == $updated"},
+	{"lapses-for-ever", "a node that joined long after the rollout and went offline halts it", updater, "addSuspects",
+		"$others || $made.After($lastStart.Add($Progress))", "$others"},
 }
