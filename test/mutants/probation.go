@@ -24,6 +24,6 @@ var ofProbation = []mutant{
 		"if $s == nil { return $written, $written }", "if !$written.IsZero() { return $written, $written }"},
 	{"lapses-ignored", "a version that kills its nodes after the update is not stopped", updater, "facts.suspectOf",
 		"$phase != $updated", "$phase == $updated"},
-	{"lapses-for-ever", "a node that joined long after the rollout and went offline halts it", updater, "addSuspects",
-		"$others || $made.After($lastStart.Add($Progress))", "$others"},
+	{"lapses-for-ever", "a node that joined long after the rollout and went offline halts it", updater, "draft.suspects",
+		"$others && !$made.After($lastStart.Add($Progress))", "$others"},
 }
