@@ -11,10 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 )
 
-type conditionWriter struct{ access }
+type conditionWriter struct{ access.Cluster }
 
 // write patches the pod conditions that differ from the decision. more reports whether some are
 // left for the next pass. Failed patches are retried.
@@ -24,7 +25,7 @@ func (w conditionWriter) write(ctx context.Context, p *pass) (more bool, err err
 		return false, err
 	}
 	var failed sync.Map
-	err = inParallel(ctx, len(patches), func(i int) error {
+	err = access.InParallel(ctx, len(patches), func(i int) error {
 		err := w.patch(ctx, &patches[i])
 		if err != nil {
 			failed.Store(patches[i].Node, true)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -21,7 +22,7 @@ import (
 
 // podDeleter deletes the pods that a decision names.
 type podDeleter struct {
-	access
+	access.Cluster
 	metrics  *metrics.Metrics
 	attempts *deletion.Attempts
 	// fences that were denied.
@@ -44,7 +45,7 @@ func (d podDeleter) delete(ctx context.Context, p *pass, deletions []rollout.Del
 	deletions = slices.DeleteFunc(deletions, func(deletion rollout.Deletion) bool { return !unchanged[deletion.Member] })
 	for next := 0; next < len(deletions) && ctx.Err() == nil; {
 		batch, began := deletions[next:min(len(deletions), next+d.pace.AtOnce())], d.clock()
-		err = errors.Join(err, inParallel(ctx, len(batch), func(i int) error { return d.deleteOne(ctx, p, &batch[i]) }))
+		err = errors.Join(err, access.InParallel(ctx, len(batch), func(i int) error { return d.deleteOne(ctx, p, &batch[i]) }))
 		d.pace.Took(len(batch), d.clock().Sub(began))
 		next += len(batch)
 	}
@@ -67,12 +68,12 @@ func (d podDeleter) recheck(ctx context.Context, p *pass, deletions []rollout.De
 			continue
 		}
 		m := p.Members[member]
-		live, same, err := d.liveDaemonSet(ctx, m)
+		live, same, err := d.LiveDaemonSet(ctx, m)
 		if err != nil {
 			return nil, err
 		}
 		if same && !p.fleet.confirmed[member] {
-			revisions, err := d.liveRevisions(ctx, m, live)
+			revisions, err := d.LiveRevisions(ctx, live)
 			if err != nil {
 				return nil, err
 			}
@@ -91,20 +92,16 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 		reason = metrics.OutdatedUnavailable
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "DaemonSet", klog.KObj(ds), "Node", deletion.Node, "reason", reason)
-	deleted, err := d.replacer().Delete(ctx, namedPod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version))
-	switch {
-	case deleted:
+	pod := namedPod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version)
+	deleted, err := d.Replacer().Delete(ctx, pod)
+	if deleted {
 		d.attempts.Deleted(p.Group, deletion.Node, deletion.UID)
 		d.metrics.PodDeleted(p.Group, reason)
-	case isRefused(err):
-		log.FromContext(ctx).Info("Deletion denied", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "Node", deletion.Node, "cause", err.Error())
-		d.attempts.Denied(p.Group, deletion.Node, deletion.UID, err, p.in.Now)
-		d.changed.Add(p.Group, deletion.Node)
 	}
-	if podreplace.IsDenied(err) {
-		return nil
+	if !isRefused(err) {
+		return err
 	}
-	return err
+	return d.postpone(ctx, p, d.attempts, "Deletion denied", pod, deletion.Node, err)
 }
 
 // isRefused reports whether the API server refused a request about a pod, or has a webhook for it
@@ -120,20 +117,27 @@ func namedPod(namespace, name string, uid types.UID, version string) topsv1.Name
 // tried again later: until the pod has another version, the node keeps its slot.
 func (d podDeleter) fence(ctx context.Context, p *pass) error {
 	pods := slices.DeleteFunc(slices.Clone(p.decision.Fence), func(pod rollout.FencedPod) bool { return !d.fences.IsDue(pod.UID, p.in.Now) })
-	return inParallel(ctx, len(pods), func(i int) error { return d.fenceOne(ctx, p, &pods[i]) })
+	return access.InParallel(ctx, len(pods), func(i int) error { return d.fenceOne(ctx, p, &pods[i]) })
 }
 
 func (d podDeleter) fenceOne(ctx context.Context, p *pass, pod *rollout.FencedPod) error {
 	ds := p.Members[pod.Member].DaemonSet
 	log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pod.Name))
-	err := d.replacer().Fence(ctx, namedPod(ds.Namespace, pod.Name, pod.UID, pod.Version), p.in.Now, "its node gives its slot back without replacing the pod")
+	named := namedPod(ds.Namespace, pod.Name, pod.UID, pod.Version)
+	err := d.Replacer().Fence(ctx, named, p.in.Now, "its node gives its slot back without replacing the pod")
 	if !isRefused(err) {
 		d.fences.Allowed(pod.UID)
 		return err
 	}
-	log.FromContext(ctx).Info("Fence denied", "Pod", klog.KRef(ds.Namespace, pod.Name), "Node", pod.Node, "cause", err.Error())
-	d.fences.Denied(p.Group, pod.Node, pod.UID, err, p.in.Now)
-	d.changed.Add(p.Group, pod.Node)
+	return d.postpone(ctx, p, d.fences, "Fence denied", named, pod.Node, err)
+}
+
+// postpone has a refused request about a pod tried again later, and its node read again. It
+// returns the error only if the request was not denied: then the pass has failed.
+func (d podDeleter) postpone(ctx context.Context, p *pass, refused *deletion.Attempts, message string, pod topsv1.NamedPod, node string, err error) error {
+	log.FromContext(ctx).Info(message, "Pod", klog.KRef(pod.Namespace, pod.Name), "Node", node, "cause", err.Error())
+	refused.Denied(p.Group, node, pod.UID, err, p.in.Now)
+	d.changed.Add(p.Group, node)
 	if podreplace.IsDenied(err) {
 		return nil
 	}

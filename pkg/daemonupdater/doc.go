@@ -2,6 +2,7 @@
 // controller; the deciding and reporting is pure, in packages of its own.
 //
 //	watch/                       which groups an event enqueues, and which nodes to read again
+//	access/                      reads through the cache and past it; requests in parallel
 //	Reconcile                    one pass over a group (reconciler.go, steps.go)
 //	  observe (groups.go, nodes.go)        caches -> observed/ -> rollout.Input, rollout.Fleet
 //	  decide                               rollout/

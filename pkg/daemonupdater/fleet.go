@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/heartbeat"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -21,17 +22,13 @@ type fleet struct {
 	attempts      *deletion.Attempts
 	fences        *deletion.Attempts
 	// confirmed are the members, by index, whose target a live read confirmed as the newest.
-	confirmed map[int]bool
-	// renewed are the renewals of Leases read so far, by node, the last ones at renewedAt.
-	// awaitsRenewals: nodes wait for others to leave probation.
-	renewed        map[string]time.Time
-	renewedAt      time.Time
-	awaitsRenewals bool
+	confirmed  map[int]bool
+	heartbeats heartbeat.Memory
 }
 
 func newFleet(s *observed.State, in *rollout.Input, a, fences *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
 	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, fences: fences, reported: report.NewNodes(),
-		confirmed: map[int]bool{}, renewed: map[string]time.Time{}}
+		confirmed: map[int]bool{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
 		f.update(s, name, n, zones, in.Now)
@@ -47,7 +44,7 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 		return
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
-	n.Renewed = f.renewed[name]
+	n.Renewed = f.heartbeats.Of(name)
 	n.Denied, n.Unfenced = f.attempts.DenialOf(&n), f.fences.DenialOf(&n)
 	f.Set(n, now)
 }

@@ -11,12 +11,13 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
 // groupReader reads what a pass over a group depends on, except its nodes.
 type groupReader struct {
-	access
+	access.Cluster
 	ledgers      ledgerStore
 	operatorNode string
 	sightings    *daemonset.Sightings
@@ -61,7 +62,7 @@ func (r groupReader) isEnding(ctx context.Context, s *observed.State) (bool, err
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting GcuResource %s: %w", s.Group.Name, err)
 	}
-	return err != nil || s.EndsWith(&gr), nil
+	return s.EndsWith(&gr), nil
 }
 
 // members returns the members of a group, in the order of replacement.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
@@ -36,7 +37,7 @@ const cacheLag = 2 * time.Second
 
 // ledgerStore stores the ledgers of groups in the status of their DaemonRollouts.
 type ledgerStore struct {
-	access
+	access.Cluster
 	namespace string
 	recorder  events.EventRecorder
 	metrics   *metrics.Metrics
@@ -101,7 +102,7 @@ func (l ledgerStore) isGone(ctx context.Context, last writtenRollout, now time.T
 	}
 	var live topsv1.DaemonRollout
 	key := client.ObjectKeyFromObject(last.rollout)
-	err := l.live.Get(ctx, key, &live)
+	err := l.Live.Get(ctx, key, &live)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("looking for DaemonRollout %s: %w", key, err)
 	}
@@ -177,7 +178,7 @@ func (l ledgerStore) stillDecides(ctx context.Context, p *pass) error {
 		known = last.rollout
 	}
 	var live topsv1.DaemonRollout
-	err := l.live.Get(ctx, client.ObjectKeyFromObject(known), &live)
+	err := l.Live.Get(ctx, client.ObjectKeyFromObject(known), &live)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading DaemonRollout %s again: %w", client.ObjectKeyFromObject(known), err)
 	}

@@ -12,8 +12,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/heartbeat"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
@@ -21,7 +21,7 @@ import (
 
 // fleetReader reads the nodes of groups, and keeps them between passes.
 type fleetReader struct {
-	access
+	access.Cluster
 	fleets   map[observed.Group]*fleet
 	attempts *deletion.Attempts
 	fences   *deletion.Attempts
@@ -42,21 +42,8 @@ func (r fleetReader) refresh(ctx context.Context, p *pass, changed []string) (er
 			return err
 		}
 	}
-	r.readRenewals(ctx, p)
+	p.fleet.heartbeats.Refresh(ctx, r.Live, p.fleet.Fleet, p.in.Now)
 	return nil
-}
-
-// readRenewals reads the Leases of the nodes on probation that others wait for.
-func (r fleetReader) readRenewals(ctx context.Context, p *pass) {
-	f := p.fleet
-	if !f.awaitsRenewals || p.in.Now.Sub(f.renewedAt).Abs() < rollout.HeartbeatPoll {
-		return
-	}
-	f.renewedAt = p.in.Now
-	for node, at := range heartbeat.Renewals(ctx, r.live, f.OnProbation()) {
-		f.renewed[node] = at
-		f.Renewed(node, at, p.in.Now)
-	}
 }
 
 // readAll reads all nodes with their pods and NodeUpgrades.
@@ -128,7 +115,7 @@ func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
 func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout.Slot) error {
 	var live, cached corev1.Node
 	key := client.ObjectKey{Name: slot.Node}
-	err := r.live.Get(ctx, key, &live)
+	err := r.Live.Get(ctx, key, &live)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for node %s: %w", slot.Node, err)
 	}
@@ -157,16 +144,12 @@ func (r fleetReader) confirmNoPods(ctx context.Context, p *pass, node *corev1.No
 		if !daemonset.ShouldRun(m.DaemonSet, node).Keep {
 			continue
 		}
-		selector, err := metav1.LabelSelectorAsSelector(m.DaemonSet.Spec.Selector)
+		pods, err := r.LivePods(ctx, m)
 		if err != nil {
-			return fmt.Errorf("reading the selector of DaemonSet %s: %w", m.Key(), err)
+			return err
 		}
-		var pods corev1.PodList
-		if err := r.live.List(ctx, &pods, client.InNamespace(m.DaemonSet.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-			return fmt.Errorf("listing pods of DaemonSet %s again: %w", m.Key(), err)
-		}
-		for i := range pods.Items {
-			if pod := &pods.Items[i]; metav1.IsControlledBy(pod, m.DaemonSet) && daemonset.NodeName(pod) == node.Name {
+		for i := range pods {
+			if pod := &pods[i]; metav1.IsControlledBy(pod, m.DaemonSet) && daemonset.NodeName(pod) == node.Name {
 				return fmt.Errorf("pod %s of DaemonSet %s: %w", pod.Name, m.Key(), podreplace.ErrChanged)
 			}
 		}

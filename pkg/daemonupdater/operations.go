@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
@@ -19,7 +20,7 @@ import (
 
 // operationWriter writes spec.operation of NodeUpgrades.
 type operationWriter struct {
-	access
+	access.Cluster
 	book upgradeplan.Book
 }
 
@@ -28,7 +29,7 @@ type operationWriter struct {
 // ended, or the NodeUpgrade has changed.
 func (w operationWriter) order(ctx context.Context, p *pass) error {
 	orders := p.decision.Orders
-	return inParallel(ctx, len(orders), func(i int) error {
+	return access.InParallel(ctx, len(orders), func(i int) error {
 		if err := w.orderOne(ctx, p, &orders[i]); err != nil {
 			return fmt.Errorf("ordering operation %s of node %s: %w", orders[i].Operation, orders[i].Node, err)
 		}
@@ -41,7 +42,7 @@ func (w operationWriter) order(ctx context.Context, p *pass) error {
 // may be late.
 func (w operationWriter) orderOne(ctx context.Context, p *pass, order *rollout.Order) error {
 	var live topsv1.NodeUpgrade
-	err := w.live.Get(ctx, client.ObjectKey{Name: order.Node}, &live)
+	err := w.Live.Get(ctx, client.ObjectKey{Name: order.Node}, &live)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (w operationWriter) confirmSlot(ctx context.Context, p *pass, order *rollou
 		return nil
 	}
 	var live topsv1.DaemonRollout
-	if err := w.live.Get(ctx, client.ObjectKeyFromObject(p.Rollout), &live); err != nil {
+	if err := w.Live.Get(ctx, client.ObjectKeyFromObject(p.Rollout), &live); err != nil {
 		return fmt.Errorf("reading the ledger again: %w", err)
 	}
 	if !slices.ContainsFunc(live.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Operation == order.Operation }) {
@@ -114,7 +115,7 @@ func (w operationWriter) cancel(ctx context.Context, own string) (left bool, err
 			left = true
 		}
 	}
-	return left || len(asked) > 0, inParallel(ctx, len(asked), func(i int) error {
+	return left || len(asked) > 0, access.InParallel(ctx, len(asked), func(i int) error {
 		next := asked[i].DeepCopy()
 		next.Spec.Operation = nil
 		patch := client.MergeFromWithOptions(asked[i], client.MergeFromWithOptimisticLock{})

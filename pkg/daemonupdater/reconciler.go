@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -107,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	r.attempts.Prune(g, p.fleet.reported.Runs)
 	r.fences.Prune(g, p.fleet.reported.Runs)
 	p.decision = p.fleet.Plan(p.in)
-	p.fleet.awaitsRenewals = p.decision.AwaitsHeartbeats
+	p.fleet.heartbeats.Awaited = p.decision.AwaitsHeartbeats
 	if p.in.Blocked == nil && p.in.Settings.Strategy == daemonset.NoStrategy {
 		again, released, err := steps.release(ctx, p)
 		if released {
@@ -126,17 +127,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 
 // steps returns the steps of one pass.
 func (r *Reconciler) steps() steps {
-	a := access{r.Client, r.Live}
-	ledgers := ledgerStore{access: a, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written, taken: r.taken}
+	c := access.Cluster{Client: r.Client, Live: r.Live}
+	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written, taken: r.taken}
 	return steps{
-		groups:     groupReader{a, ledgers, r.Node, &r.sightings},
-		fleets:     fleetReader{a, r.fleets, &r.attempts, &r.fences},
+		groups:     groupReader{c, ledgers, r.Node, &r.sightings},
+		fleets:     fleetReader{c, r.fleets, &r.attempts, &r.fences},
 		ledgers:    ledgers,
-		pods:       podDeleter{a, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
-		operations: operationWriter{a, r.Book},
-		rollbacks:  rollbackStep{a, ledgers},
-		conditions: conditionWriter{a},
-		requests:   requestAnswerer{a, &r.changed},
+		pods:       podDeleter{c, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
+		operations: operationWriter{c, r.Book},
+		rollbacks:  rollbackStep{c, ledgers},
+		conditions: conditionWriter{c},
+		requests:   requestAnswerer{c, &r.changed},
 	}
 }
 
@@ -152,7 +153,7 @@ func resultOf(ctx context.Context, again time.Duration, err error) (ctrl.Result,
 	switch {
 	case err == nil:
 		return ctrl.Result{RequeueAfter: again}, nil
-	case isStaleCache(err):
+	case access.IsStale(err):
 		log.FromContext(ctx).V(4).Info("Stale cache, requeueing", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: retryStaleCache}, nil
 	}

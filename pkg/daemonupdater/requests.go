@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
@@ -19,7 +20,7 @@ import (
 
 // requestAnswerer writes the tasks that answer requests on nodes.
 type requestAnswerer struct {
-	access
+	access.Cluster
 	changed *watch.ChangedNodes
 }
 
@@ -49,7 +50,7 @@ func (a requestAnswerer) answerOrphans(ctx context.Context, g observed.Group, no
 
 // write patches the NodeUpgrades whose tasks change.
 func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades []*topsv1.NodeUpgrade, answer func(*topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool)) error {
-	return inParallel(ctx, len(upgrades), func(i int) error {
+	return access.InParallel(ctx, len(upgrades), func(i int) error {
 		tasks, changed := answer(upgrades[i])
 		if !changed {
 			return nil
@@ -90,7 +91,7 @@ func (a requestAnswerer) confirmFinal(ctx context.Context, s *observed.State, up
 func (a requestAnswerer) confirmReplaced(ctx context.Context, request *topsv1.UpgradeRequest) error {
 	var live corev1.Pod
 	key := client.ObjectKey{Namespace: request.Pod.Namespace, Name: request.Pod.Name}
-	err := a.live.Get(ctx, key, &live)
+	err := a.Live.Get(ctx, key, &live)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for pod %s: %w", key, err)
 	}
@@ -106,14 +107,14 @@ func (a requestAnswerer) confirmTarget(ctx context.Context, s *observed.State, r
 		if m.DaemonSet.UID != request.DaemonSet.UID {
 			continue
 		}
-		live, same, err := a.liveDaemonSet(ctx, m)
+		live, same, err := a.LiveDaemonSet(ctx, m)
 		if err != nil {
 			return err
 		}
 		if !same {
 			return fmt.Errorf("DaemonSet %s: %w", m.Key(), podreplace.ErrChanged)
 		}
-		revisions, err := a.liveRevisions(ctx, m, live)
+		revisions, err := a.LiveRevisions(ctx, live)
 		if err != nil {
 			return err
 		}

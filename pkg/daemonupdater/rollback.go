@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
@@ -23,7 +24,7 @@ const rollbackRetry = 5 * time.Second
 
 // rollbackStep returns a halted group to its last known good revision.
 type rollbackStep struct {
-	access
+	access.Cluster
 	ledgers ledgerStore
 }
 
@@ -70,11 +71,11 @@ func (s rollbackStep) carryOut(ctx context.Context, p *pass, rb report.Rollback)
 // DaemonSet controller finds the template among its revisions and makes that revision the newest,
 // so pods still at it are not restarted.
 func (s rollbackStep) undo(ctx context.Context, p *pass, m observed.Member, hash string) error {
-	live, err := s.unchangedDaemonSet(ctx, m)
+	live, err := s.UnchangedDaemonSet(ctx, m)
 	if err != nil {
 		return err
 	}
-	revisions, err := s.liveRevisions(ctx, m, live)
+	revisions, err := s.LiveRevisions(ctx, live)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (s rollbackStep) undo(ctx context.Context, p *pass, m observed.Member, hash
 func (s rollbackStep) askForSpec(ctx context.Context, p *pass, to *topsv1.KnownGoodRevision) (wait time.Duration, err error) {
 	owner := observed.GcuResourceOwner(p.Members[0].DaemonSet)
 	var gr topsv1.GcuResource
-	if err := s.live.Get(ctx, client.ObjectKey{Name: owner.Name}, &gr); err != nil {
+	if err := s.Live.Get(ctx, client.ObjectKey{Name: owner.Name}, &gr); err != nil {
 		if apierrors.IsNotFound(err) {
 			return 0, nil // its DaemonSets are deleted too
 		}
@@ -112,7 +113,7 @@ func (s rollbackStep) askForSpec(ctx context.Context, p *pass, to *topsv1.KnownG
 		return 0, nil
 	}
 	for _, m := range p.Members {
-		live, err := s.unchangedDaemonSet(ctx, m)
+		live, err := s.UnchangedDaemonSet(ctx, m)
 		if err != nil {
 			return 0, err
 		}

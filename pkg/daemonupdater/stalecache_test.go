@@ -2,8 +2,6 @@ package daemonupdater
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -257,34 +254,5 @@ func TestARolloutThatWasJustCreatedIsLookedForSoonThoughNothingHappens(t *testin
 	}
 	if after := c.mustReconcile(); after != 0 {
 		t.Errorf("next pass after %s when the cache shows it, want never", after)
-	}
-}
-
-func TestIsStaleCache(t *testing.T) {
-	wrapped := fmt.Errorf("storing the ledger: %w", conflict)
-	tests := []struct {
-		name string
-		err  error
-		want bool
-	}{
-		{"no error", nil, false},
-		{"a conflict", conflict, true},
-		{"a wrapped conflict", wrapped, true},
-		{"an object that exists already", exists, true},
-		{"a DaemonSet that changed", podreplace.ErrChanged, true},
-		{"another error", broken500, false},
-		{"an object that is not found", apierrors.NewNotFound(schema.GroupResource{}, "x"), false},
-		{"only such errors", errors.Join(podreplace.ErrChanged, wrapped), true},
-		{"such an error and another", errors.Join(wrapped, broken500), false},
-		{"another error and such", errors.Join(broken500, podreplace.ErrChanged), false},
-		{"another error deep down", errors.Join(podreplace.ErrChanged, errors.Join(wrapped, broken500)), false},
-		{"only such errors deep down", errors.Join(podreplace.ErrChanged, errors.Join(wrapped, exists)), true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := isStaleCache(tt.err); got != tt.want {
-				t.Errorf("isStaleCache(%v) = %v, want %v", tt.err, got, tt.want)
-			}
-		})
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
+// retryStaleCache is when to decide again after the cache was found stale.
+const retryStaleCache = 50 * time.Millisecond
+
 // steps are the steps of a pass, each with its dependencies.
 type steps struct {
 	groups     groupReader
@@ -91,4 +94,12 @@ func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, rele
 func (s *steps) abandon(ctx context.Context, g observed.Group, now time.Time) error {
 	_, err := s.operations.cancel(ctx, g.OperationKey(s.ledgers.namespace))
 	return errors.Join(err, s.requests.answerOrphans(ctx, g, now))
+}
+
+// soonest returns the shorter of two delays, where 0 means none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
 }

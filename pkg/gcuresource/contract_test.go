@@ -38,7 +38,8 @@ func ask(t *testing.T, method, path, contentType, accept, body string) (string, 
 
 func TestContractIdentity(t *testing.T) {
 	const dryRun = grsPath + "?dryRun=All"
-	post := func(body string) (string, error) {
+	post := func(t *testing.T, body string) (string, error) {
+		t.Helper()
 		return ask(t, "POST", dryRun, "application/json", "application/json", body)
 	}
 	t.Run("contract 1: another version or kind is refused", func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestContractIdentity(t *testing.T) {
 			`{"kind":"GcuResource","metadata":{"name":"x"}}`,
 			`{"apiVersion":"topsops.enflame.com/v1","metadata":{"name":"x"}}`,
 		} {
-			if answer, err := post(wrong); err == nil {
+			if answer, err := post(t, wrong); err == nil {
 				t.Errorf("%s was accepted: %s", wrong, answer)
 			}
 		}
@@ -60,7 +61,7 @@ func TestContractIdentity(t *testing.T) {
 		}
 	})
 	t.Run("contract 7: JSON and YAML are accepted", func(t *testing.T) {
-		if _, err := post(`{"apiVersion":"topsops.enflame.com/v1","kind":"GcuResource","metadata":{"name":"x"},"spec":{"gfd":{}}}`); err != nil {
+		if _, err := post(t, `{"apiVersion":"topsops.enflame.com/v1","kind":"GcuResource","metadata":{"name":"x"},"spec":{"gfd":{}}}`); err != nil {
 			t.Error(err)
 		}
 		_, err := ask(t, "POST", dryRun, "application/yaml", "application/json",
@@ -70,7 +71,7 @@ func TestContractIdentity(t *testing.T) {
 		}
 	})
 	t.Run("unknown fields are pruned unless the user asks for strictness", func(t *testing.T) {
-		answer, err := post(`{"apiVersion":"topsops.enflame.com/v1","kind":"GcuResource","metadata":{"name":"x"},"spec":{"gfd":{"imge":"x"}}}`)
+		answer, err := post(t, `{"apiVersion":"topsops.enflame.com/v1","kind":"GcuResource","metadata":{"name":"x"},"spec":{"gfd":{"imge":"x"}}}`)
 		if err != nil {
 			t.Fatal(err)
 		}

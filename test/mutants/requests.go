@@ -1,6 +1,6 @@
 package main
 
-// ofRequests are defects in what a request on a node is for.
+// ofRequests are defects in what a request on a node starts, and how it is answered.
 var ofRequests = []mutant{
 	{"request-for-any-revision", "a request for a revision starts its node for another", updater, "Request.isFor",
 		`$revision == "" || $revision == $target`, "true"},
@@ -16,4 +16,15 @@ var ofRequests = []mutant{
 		"$State != $InFlight || !$begun", "$State != $InFlight || !$begun || true"},
 	{"revision-changed-unconfirmed", "a stale cache answers a request as overtaken", updater, "NewlyFinal",
 		"$task.State != $Done && $task.Reason != $changed", "$task.State != $Done"},
+	{"ota-by-itself", "under OTA nodes start without a request", updater, "group.allows",
+		"$Request != nil && $PodUID == $UID && $agreed", "true"},
+	{"request-for-any-pod", "a request replaces the replacement of the pod it named", updater, "group.allows",
+		"$Request != nil && $PodUID == $UID && $agreed", "$Request != nil && $agreed"},
+	{"withdrawn-started", "a withdrawn request starts its node", updater, "openRequests",
+		"!$state.Final() && !$r.Withdrawn", "!$state.Final()"},
+	{"withdrawn-in-flight", "a started request is reported as withdrawn", updater, "Answers.state",
+		"$State == $InFlight || !$same || $Terminating",
+		"($State == $InFlight || !$same || $Terminating) && !request.Withdrawn"},
+	{"answers-stuck", "a result is retried forever on a NodeUpgrade that the agent has changed", updater, "requestAnswerer.write",
+		"apierrors.IsConflict($err)", "apierrors.IsConflict($err) && s == nil"},
 }

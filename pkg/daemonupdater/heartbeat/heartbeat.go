@@ -15,21 +15,50 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 
-// parallelism bounds the concurrent reads.
-const parallelism = 16
+// Memory is when the Leases of the nodes of a group were last renewed. The zero value knows none.
+type Memory struct {
+	// Awaited: nodes wait for others to leave probation.
+	Awaited bool
+	// read is when Leases were last read.
+	read    time.Time
+	renewed map[string]time.Time
+}
 
-// Renewals returns when the Leases of the named nodes were last renewed, by the clocks of their
+// Of returns when the Lease of a node was last renewed, by the clock of its kubelet; zero if it is
+// not known.
+func (m *Memory) Of(node string) time.Time { return m.renewed[node] }
+
+// Refresh reads the Leases of the nodes of a fleet that are on probation and awaited, once per
+// rollout.HeartbeatPoll.
+func (m *Memory) Refresh(ctx context.Context, live client.Reader, f *rollout.Fleet, now time.Time) {
+	if !m.Awaited || now.Sub(m.read).Abs() < rollout.HeartbeatPoll {
+		return
+	}
+	m.read = now
+	if m.renewed == nil {
+		m.renewed = map[string]time.Time{}
+	}
+	for node, at := range renewals(ctx, live, f.OnProbation()) {
+		m.renewed[node] = at
+		f.Renewed(node, at, now)
+	}
+}
+
+// renewals returns when the Leases of the named nodes were last renewed, by the clocks of their
 // kubelets. Nodes without a Lease, and those whose Lease could not be read, are left out: the
 // error is logged, since all that it does is to delay those who wait.
-func Renewals(ctx context.Context, live client.Reader, nodes []string) map[string]time.Time {
+func renewals(ctx context.Context, live client.Reader, nodes []string) map[string]time.Time {
 	var mu sync.Mutex
 	renewed := make(map[string]time.Time, len(nodes))
 	var failed error
-	workqueue.ParallelizeUntil(ctx, parallelism, len(nodes), func(i int) {
+	workqueue.ParallelizeUntil(ctx, access.Parallelism, len(nodes), func(i int) {
 		var lease coordinationv1.Lease
 		err := live.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: nodes[i]}, &lease)
 		mu.Lock()

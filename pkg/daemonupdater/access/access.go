@@ -1,0 +1,118 @@
+// Package access is how the steps of a pass read and write the cluster: through the cache, or past
+// it where a stale cache must not decide.
+//
+//	LiveDaemonSet, LiveRevisions   read again what a decision depends on, right before it is carried out
+//	IsStale                        reports whether a pass failed only because its view was old
+//	InParallel                     bounds the requests of a pass
+//
+// What is compared with the observed state is decided in package observed.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
+)
+
+// IsStale reports whether every error means that something changed since it was read. Then
+// the next pass decides on the current state.
+func IsStale(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			if !IsStale(e) {
+				return false
+			}
+		}
+		return true
+	}
+	return errors.Is(err, podreplace.ErrChanged) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
+
+// Cluster reads and writes the cluster.
+type Cluster struct {
+	// Client reads from the cache, and writes.
+	client.Client
+	// Live reads past the cache.
+	Live client.Reader
+}
+
+// Replacer returns what replaces pods.
+func (c Cluster) Replacer() podreplace.Replacer {
+	return podreplace.Replacer{Client: c.Client, Live: c.Live}
+}
+
+// LiveDaemonSet reads a DaemonSet live, and reports whether it is still the observed one, with
+// the same settings.
+func (c Cluster) LiveDaemonSet(ctx context.Context, m observed.Member) (live *appsv1.DaemonSet, same bool, err error) {
+	live, same, err = c.Replacer().Recheck(ctx, m.DaemonSet)
+	return live, same && m.SameSettings(live), err
+}
+
+// LiveRevisions reads the revisions of a DaemonSet live.
+func (c Cluster) LiveRevisions(ctx context.Context, live *appsv1.DaemonSet) ([]*appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	err := c.listSelected(ctx, &list, live)
+	return observed.ByName(list.Items), err
+}
+
+// LivePods reads the pods that the selector of a DaemonSet selects live, whoever controls them.
+func (c Cluster) LivePods(ctx context.Context, m observed.Member) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.listSelected(ctx, &list, m.DaemonSet)
+	return list.Items, err
+}
+
+// listSelected reads live what the selector of a DaemonSet selects in its namespace.
+func (c Cluster) listSelected(ctx context.Context, list client.ObjectList, ds *appsv1.DaemonSet) error {
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("reading the selector of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+	}
+	if err := c.Live.List(ctx, list, client.InNamespace(ds.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return fmt.Errorf("listing again what DaemonSet %s/%s selects (%T): %w", ds.Namespace, ds.Name, list, err)
+	}
+	return nil
+}
+
+// UnchangedDaemonSet reads a DaemonSet live. It returns podreplace.ErrChanged if it is no longer
+// as observed.
+func (c Cluster) UnchangedDaemonSet(ctx context.Context, m observed.Member) (*appsv1.DaemonSet, error) {
+	live, same, err := c.LiveDaemonSet(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if !same || live.Annotations[topsv1.AnnotationRevision] != m.DaemonSet.Annotations[topsv1.AnnotationRevision] {
+		return nil, podreplace.ErrChanged
+	}
+	return live, nil
+}
+
+// Parallelism bounds the concurrent requests of one pass.
+const Parallelism = 16
+
+// InParallel calls work for 0..n-1, at most Parallelism at once. It returns their errors
+// joined, and that of the context.
+func InParallel(ctx context.Context, n int, work func(i int) error) error {
+	var mu sync.Mutex
+	var failed []error
+	workqueue.ParallelizeUntil(ctx, Parallelism, n, func(i int) {
+		if err := work(i); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed = append(failed, err)
+		}
+	})
+	return errors.Join(append(failed, ctx.Err())...)
+}

@@ -1,0 +1,17 @@
+package main
+
+// ofDenials are defects in what becomes of a pod whose deletion or fence the API server denies.
+var ofDenials = []mutant{
+	{"denied-fails", "a node whose pod may not be deleted counts as failed", updater, "failureOf",
+		"if $n.available || $denied { $*then }", "if $n.available { $*then }"},
+	{"denied-first", "a node whose pod may not be deleted delays others at each retry", updater, "priority.compare",
+		"cmp.Compare($p.lastResort(), $other.lastResort())", "0"},
+	{"denied-keeps-slot", "a pod that may not be deleted costs a slot forever", updater, "fleetNode.isRefused",
+		"return $refused", "return false"},
+	{"fence-again-and-again", "every pass retries a denied fence", updater, "podDeleter.fence",
+		"!$fences.IsDue($UID, $Now)", "false"},
+	{"fence-silent", "nothing says that a fence was denied", updater, "fleetNode.progress",
+		"$n.fencing && $Unfenced != nil", "false"},
+	{"past-retries", "a retry that is not needed any more is planned for good", updater, "Attempts.NextRetry",
+		"max($left, 0)", "max($left, replan)"},
+}
