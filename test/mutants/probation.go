@@ -29,7 +29,7 @@ var ofProbation = []mutant{
 	{"flaps-fail", "a node that flaps after its upgrade fails", updater, "addSuspects",
 		"$left > 0", "$left > time.Hour"},
 	{"flaps-leave-the-queue", "a queued node that flaps leaves the queue", updater, "queue.serveSlot",
-		"$n != nil && ($n.phase == phaseAway || $n.phase == phaseRecovering)", "$n == nil"},
+		"$n.phase == phaseAway || $n.phase == phaseRecovering", "$n.phase == phaseRecovering && $n.Ready && !$n.Ready"},
 	{"patches-unbounded", "all conditions are written at once", updater, "Nodes.PodPatches",
 		"$n.sent+len($patches) >= maxPatches", "$n.sent+len($patches) > 100*maxPatches"},
 	{"status-every-second", "nodes that come and go cause a status write a second", updater, "ledgerStore.store",

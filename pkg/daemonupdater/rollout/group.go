@@ -68,7 +68,7 @@ func (g *group) needsOperation(node *Node, pod *Pod) bool {
 func (g *group) agentLacks(node *Node) string {
 	for i := range node.Pods {
 		member := &g.members[node.Pods[i].Member]
-		if !g.needsOperation(node, &node.Pods[i]) && !(member.Heavy && node.Job.isHeld()) {
+		if !g.needsOperation(node, &node.Pods[i]) && (!member.Heavy || !node.Job.isHeld()) {
 			continue
 		}
 		for _, need := range member.Needs {

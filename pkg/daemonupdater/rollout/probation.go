@@ -72,7 +72,7 @@ func (f *Fleet) OnProbation() []string {
 
 // Renewed records that the kubelet of a node renewed its Lease, by its own clock.
 func (f *Fleet) Renewed(name string, at, now time.Time) {
-	if n := f.nodes.byName[name]; n != nil && at.After(n.Node.Renewed) {
+	if n := f.nodes.byName[name]; n != nil && at.After(n.Renewed) {
 		node := n.Node
 		node.Renewed = at
 		f.Set(node, now)
