@@ -90,7 +90,7 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 	deleted, err := d.replacer().Delete(ctx, namedPod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version))
 	switch {
 	case deleted:
-		d.attempts.Deleted(p.Group, deletion.Node, deletion.UID)
+		d.attempts.Deleted(p.Group, deletion.Node, deletion.UID, p.in.Now)
 		d.metrics.PodDeleted(p.Group, reason)
 	case isRefused(err):
 		log.FromContext(ctx).Info("Deletion denied", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "Node", deletion.Node, "cause", err.Error())

@@ -179,24 +179,39 @@ func (w *simWorld) recreateSet(key simKey, adopts bool) {
 	next := simCopy(old)
 	next.UID, next.Generation, next.Status = "", 1, appsv1.DaemonSetStatus{}
 	w.api.put(next)
+	if !adopts {
+		w.collectOrphans()
+		return
+	}
 	for _, r := range w.revisionsOf(old) {
-		if !adopts {
-			w.api.remove(simKeyOf(r))
-			continue
-		}
 		simEdit(w.api, simKeyOf(r), func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = next.UID })
 	}
 	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
-		switch {
-		case !metav1.IsControlledBy(pod, old):
-		case adopts:
+		if metav1.IsControlledBy(pod, old) {
 			simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) { p.OwnerReferences[0].UID = next.UID })
-		default:
-			w.later(time.Duration(w.accidents.IntN(30))*time.Second, func() {
-				if now := simGet[*corev1.Pod](w.api, simKeyOf(pod)); now != nil && now.UID == pod.UID {
-					_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
-				}
-			})
+		}
+	}
+}
+
+// collectOrphans acts as the garbage collector on what belongs to a former DaemonSet of its name:
+// revisions at once, pods soon.
+func (w *simWorld) collectOrphans() {
+	if w.accidents == nil {
+		return
+	}
+	orphaned := func(object client.Object) bool {
+		ref := metav1.GetControllerOf(object)
+		ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, object.GetNamespace(), ref.Name})
+		return ds != nil && ds.UID != ref.UID
+	}
+	for _, r := range simAll[*appsv1.ControllerRevision](w.api, simRevisions) {
+		if r.Namespace == simNamespace && orphaned(r) {
+			w.api.remove(simKeyOf(r))
+		}
+	}
+	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
+		if pod.DeletionTimestamp == nil && orphaned(pod) && w.soon() {
+			_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
 		}
 	}
 }

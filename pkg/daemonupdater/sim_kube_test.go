@@ -51,6 +51,7 @@ func (w *simWorld) kubernetes() {
 		}
 		w.nodeLifecycle(h)
 	}
+	w.collectOrphans()
 	for _, ds := range simAll[*appsv1.DaemonSet](w.api, simSets) {
 		w.daemonSetController(ds)
 	}

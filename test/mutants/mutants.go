@@ -26,4 +26,4 @@ const (
 )
 
 // mutants are all seeded defects.
-var mutants = slices.Concat(ofRollouts, ofRequests, ofOperations, ofCallers, ofClocks, ofProbation, ofResources)
+var mutants = slices.Concat(ofRollouts, ofRequests, ofOperations, ofCallers, ofClocks, ofProbation, ofResources, ofRestored)
