@@ -104,7 +104,7 @@ func (w *simWorld) endPod(pod *corev1.Pod) {
 	switch {
 	case len(pod.Finalizers) == 0:
 		w.api.remove(simKeyOf(pod))
-	case w.accidents != nil && !simEnded(pod) && w.hash("ended", pod.UID)%2 == 0:
+	case w.accidents != nil && daemonset.NodeName(pod) != w.stuck && !simEnded(pod) && w.hash("ended", pod.UID)%2 == 0:
 		simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	}
 }
