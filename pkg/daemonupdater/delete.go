@@ -95,7 +95,7 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 	pod := namedPod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version)
 	deleted, err := d.Replacer().Delete(ctx, pod)
 	if deleted {
-		d.attempts.Deleted(p.Group, deletion.Node, deletion.UID)
+		d.attempts.Deleted(p.Group, deletion.Node, deletion.UID, p.in.Now)
 		d.metrics.PodDeleted(p.Group, reason)
 	}
 	if !isRefused(err) {

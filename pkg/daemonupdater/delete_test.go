@@ -263,7 +263,7 @@ func TestDeletedPodsAreRememberedUntilTheCacheShowsIt(t *testing.T) {
 			if !d.IsDue(uid, fixture.Epoch) {
 				t.Fatal("remembers a pod that was not deleted")
 			}
-			d.Deleted(mine, "a", uid)
+			d.Deleted(mine, "a", uid, fixture.Epoch)
 			tt.prune(&d)
 			if diff := cmp.Diff(tt.want, !d.IsDue(uid, fixture.Epoch)); diff != "" {
 				t.Errorf("remembered (-want +got):\n%s", diff)

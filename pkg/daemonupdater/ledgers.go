@@ -70,8 +70,8 @@ func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time)
 		return false, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
 	}
 	if last, ok := l.written[s.Group]; ok && slices.Contains(last.basedOn, cached.ResourceVersion) {
-		gone, err := l.isGone(ctx, last, now)
-		if err != nil || !gone {
+		undone, err := l.isUndone(ctx, last, now)
+		if err != nil || !undone {
 			s.TakeRollout(key, last.rollout.DeepCopy())
 			return cached.ResourceVersion == "", err
 		}
@@ -94,10 +94,10 @@ func (l ledgerStore) refuse(s *observed.State, taken *rollout.Blocked) error {
 	return errors.New(taken.Message)
 }
 
-// isGone reports whether someone deleted a rollout that this process created and that the cache
-// should show by now.
-func (l ledgerStore) isGone(ctx context.Context, last writtenRollout, now time.Time) (bool, error) {
-	if !slices.Contains(last.basedOn, "") || now.Sub(last.at) < cacheLag {
+// isUndone reports whether a rollout that the cache should show by now is not stored as this process
+// wrote it: someone deleted it, another manager wrote it, or a backup of etcd was restored.
+func (l ledgerStore) isUndone(ctx context.Context, last writtenRollout, now time.Time) (bool, error) {
+	if now.Sub(last.at) < cacheLag {
 		return false, nil
 	}
 	var live topsv1.DaemonRollout
@@ -106,7 +106,7 @@ func (l ledgerStore) isGone(ctx context.Context, last writtenRollout, now time.T
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("looking for DaemonRollout %s: %w", key, err)
 	}
-	return err != nil || live.UID != last.rollout.UID, nil
+	return err != nil || live.UID != last.rollout.UID || !equality.Semantic.DeepEqual(live.Status, last.rollout.Status), nil
 }
 
 // store writes the status of the group: at once if the ledger changed, otherwise after an

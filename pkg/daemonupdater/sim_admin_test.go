@@ -28,6 +28,7 @@ func (w *simWorld) disturb() {
 	}
 	w.administratePolicies()
 	w.disturbOperations()
+	w.haveAccidents()
 }
 
 func (w *simWorld) disturbNode(h *simHost) {

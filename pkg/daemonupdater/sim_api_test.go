@@ -47,6 +47,7 @@ type simAPI struct {
 	now     func() time.Time
 	changed func(client.Object) // called for every new version
 	counter int
+	lost    int // versions that restored backups took back
 	objects map[simKey]client.Object
 	keys    map[string][]simKey // by kind, sorted
 	log     map[string][]simChange
@@ -88,7 +89,7 @@ func (a *simAPI) put(object client.Object) {
 	key := simKeyOf(object)
 	object.SetResourceVersion(fmt.Sprint(a.counter))
 	if object.GetUID() == "" {
-		object.SetUID(types.UID(fmt.Sprintf("uid-%d", a.counter)))
+		object.SetUID(types.UID(fmt.Sprintf("uid-%d", a.counter+a.lost)))
 		object.SetCreationTimestamp(fixture.WholeSecond(a.now()))
 	}
 	if _, ok := a.objects[key]; !ok {

@@ -53,11 +53,10 @@ func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
 	}
 	for _, key := range sets {
 		ds := simGet[*appsv1.DaemonSet](w.api, key)
-		pod := simGet[*corev1.Pod](w.api, simKey{simPods, key.namespace, key.name + "-" + name})
-		if pod == nil {
-			return false
-		}
-		if ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.host(name).skew)); !ok {
+		if ds == nil || !slices.ContainsFunc(w.podsOn(key, name), func(pod *corev1.Pod) bool {
+			ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.host(name).skew))
+			return ok
+		}) {
 			return false
 		}
 	}
@@ -68,8 +67,7 @@ func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
 func (w *simWorld) kept(sets []simKey, node *corev1.Node) []simKey {
 	return slices.DeleteFunc(slices.Clone(sets), func(key simKey) bool {
 		ds := simGet[*appsv1.DaemonSet](w.api, key)
-		pod := w.api.objects[simKey{simPods, key.namespace, key.name + "-" + node.Name}]
-		return ds == nil || !simKeeps(node, ds) || pod == nil && simForeign(node, corev1.TaintEffectNoSchedule)
+		return ds == nil || !simKeeps(node, ds) || w.podOn(key, node.Name) == nil && simForeign(node, corev1.TaintEffectNoSchedule)
 	})
 }
 
@@ -147,6 +145,7 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	a.limit[node] = max(a.limit[node], simLimit(pass)) // the limit may have been raised since the node was given its slot
 	names := func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID }
 	switch {
+	case pass.blind && w.lost[simLost{pass.group, node}]:
 	case stored == nil || !slices.ContainsFunc(simSlots(stored), names):
 		w.violate("ledger: pod %s is deleted and no slot names it", pod.Name)
 	case slices.ContainsFunc(stored.Status.Queued, names):
@@ -158,6 +157,9 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 func (w *simWorld) checkBudget(g *simGroup, node string, sets ...simKey) {
 	w.settleAccounts()
 	a := w.account(g.id)
+	if w.lost[simLost{g.id, node}] {
+		return // it was in flight before the backup was restored
+	}
 	if n := simGet[*corev1.Node](w.api, simNodeKey(node)); n != nil {
 		a.down[node] = &simDown{n.UID, sets}
 	}
@@ -213,6 +215,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 			continue
 		}
 		started = append(started, s.Node)
+		delete(w.lost, simLost{pass.group, s.Node})
 		a.limit[s.Node], a.pools[s.Node] = limit, pass.poolOf(s.Node)
 		if before.Status.Revision == after.Status.Revision && before.Status.Resumed == after.Status.Resumed && simFailed(before, s.Node) && !simFailed(after, s.Node) {
 			restarted++
@@ -289,7 +292,7 @@ func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 	a := w.account(pass.group)
 	if d := a.down[node]; d != nil && pass.healthy(node) && !slices.ContainsFunc(d.sets, func(set simKey) bool {
 		ds := simGet[*appsv1.DaemonSet](w.api, set)
-		pod := simGet[*corev1.Pod](w.api, simKey{simPods, set.namespace, set.name + "-" + node})
+		pod := w.podOn(set, node)
 		return pod == nil || ds == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node) == nil || pass.pod(ds, node).UID != pod.UID
 	}) {
 		w.say("%s is excused: its new pods were available", node)

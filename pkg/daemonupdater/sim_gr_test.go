@@ -122,7 +122,6 @@ func (w *simWorld) checkAsked(before, after *topsv1.GcuResource) {
 }
 
 // deleteGr deletes a gr. Its DaemonSets go, then their pods, and its rollout.
-// its rollout.
 func (w *simWorld) deleteGr(g *simGroup) {
 	w.say("admin: gr %s is deleted", g.id.Name)
 	w.groups = slices.DeleteFunc(slices.Clone(w.groups), func(o *simGroup) bool { return o == g })
@@ -132,6 +131,9 @@ func (w *simWorld) deleteGr(g *simGroup) {
 		delete(w.seen, key)
 	}
 	w.later(w.seconds(0, 90), func() {
+		if slices.Contains(w.groups, g) {
+			return // a backup brought it back
+		}
 		for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
 			if slices.Contains(g.sets, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}) {
 				_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
@@ -139,6 +141,9 @@ func (w *simWorld) deleteGr(g *simGroup) {
 		}
 	})
 	w.later(w.seconds(0, 90), func() {
+		if slices.Contains(w.groups, g) {
+			return
+		}
 		key := g.id.RolloutKey("gcu-system")
 		w.api.remove(simKey{simRollouts, key.Namespace, key.Name})
 	})

@@ -51,6 +51,7 @@ func (w *simWorld) kubernetes() {
 		}
 		w.nodeLifecycle(h)
 	}
+	w.collectOrphans()
 	for _, ds := range simAll[*appsv1.DaemonSet](w.api, simSets) {
 		w.daemonSetController(ds)
 	}
@@ -199,9 +200,10 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 		simEdit(w.api, key, func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.Affinity = nodeName, nil })
 	case pod.DeletionTimestamp != nil:
 		ends := time.Duration(w.hash("end", pod.UID)%20) * time.Second
-		if len(pod.Finalizers) == 0 && w.now.Sub(pod.DeletionTimestamp.Time) >= ends {
-			w.api.remove(key)
+		if w.now.Sub(pod.DeletionTimestamp.Time) >= ends {
+			w.endPod(pod)
 		}
+	case simEnded(pod): // the DaemonSet controller replaces it
 	case age < start || (!h.podsFirst && simTainted(w.api.objects[simNodeKey(nodeName)].(*corev1.Node), corev1.TaintNodeUnreachable)):
 	case w.now.Sub(h.since) < h.podsAfter: // the node is back, and its pods are not yet
 	case strings.HasPrefix(image, "crash"):
@@ -273,17 +275,16 @@ func (w *simWorld) daemonSetController(ds *appsv1.DaemonSet) {
 
 // managePod creates a missing pod, and replaces an outdated one under RollingUpdate.
 func (w *simWorld) managePod(ds *appsv1.DaemonSet, node *corev1.Node, hash string) {
-	podKey := simKey{simPods, ds.Namespace, ds.Name + "-" + node.Name}
-	pod := simGet[*corev1.Pod](w.api, podKey)
+	pod := w.managedPod(ds, node.Name)
 	switch {
 	case pod != nil && pod.DeletionTimestamp == nil && !simKeeps(node, ds):
-		_, _ = w.api.delete(podKey, nil) // it exists
+		_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
 	case pod == nil && simAdmits(node, ds) && (w.calm || w.rng.IntN(3) > 0):
 		w.api.put(w.newPod(ds, node.Name, hash))
 	case pod != nil && ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType &&
 		pod.DeletionTimestamp == nil && daemonset.RevisionHash(pod) != hash && w.chance(4):
 		w.say("the DaemonSet controller replaces pod %s", pod.Name)
-		_, _ = w.api.delete(podKey, nil) // it exists
+		_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
 	}
 }
 
@@ -320,7 +321,7 @@ func simAdmits(node *corev1.Node, ds *appsv1.DaemonSet) bool {
 
 func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: ds.Namespace, Name: ds.Name + "-" + node,
+		Namespace: ds.Namespace, Name: w.freeName(simKeyOf(ds), node).name,
 		Labels:          simWithHash(ds, hash),
 		OwnerReferences: fixture.ControlledBy(appsv1.SchemeGroupVersion.String(), observed.KindDaemonSet, ds.Name, ds.UID),
 	}}

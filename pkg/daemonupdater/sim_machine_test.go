@@ -103,7 +103,7 @@ func (w *simWorld) ownerGone(u *topsv1.NodeUpgrade) bool {
 // offerCards sets the resources that a node offers by the state of its plugin and driver.
 func (w *simWorld) offerCards(h *simHost) {
 	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
-	plugin := simGet[*corev1.Pod](w.api, simKey{simPods, simNamespace, upgradeplan.TargetDevicePlugin + "-" + h.name})
+	plugin := w.podOn(simKey{simSets, simNamespace, upgradeplan.TargetDevicePlugin}, h.name)
 	if node == nil || !h.up {
 		return
 	}

@@ -69,6 +69,7 @@ type simManager struct {
 type simPass struct {
 	group  observed.Group
 	done   bool
+	blind  bool // its caches showed what a restored backup took back
 	dead   bool // the process is gone: nothing reaches the API server any more
 	until  time.Time
 	result ctrl.Result
@@ -160,7 +161,8 @@ func (m *simManager) sawPods(list *corev1.PodList, index string) {
 		maps.DeleteFunc(m.seen.pods, func(s simSpot, _ *corev1.Pod) bool { return s.set == types.UID(set) })
 	}
 	for i := range list.Items {
-		m.seen.pods[simSpot{types.UID(set), daemonset.NodeName(&list.Items[i])}] = &list.Items[i]
+		spot := simSpot{types.UID(set), daemonset.NodeName(&list.Items[i])}
+		m.seen.pods[spot] = simCounting(m.seen.pods[spot], &list.Items[i])
 	}
 }
 
@@ -295,7 +297,7 @@ func (m *simManager) due() (observed.Group, bool) {
 
 // begin starts a Reconcile and returns when it waits for its first request.
 func (m *simManager) begin(g observed.Group) {
-	p := &simPass{w: m.w, group: g, live: map[types.UID]simLiveSet{}}
+	p := &simPass{w: m.w, group: g, blind: m.isBlind(), live: map[types.UID]simLiveSet{}}
 	m.pass = p
 	m.w.passes++
 	go func() {

@@ -199,7 +199,7 @@ func (w *simWorld) checkDone(p *simJobPass) {
 	}
 	h := w.host(p.node)
 	for _, t := range wanted.Targets {
-		pod := simGet[*corev1.Pod](w.api, simKey{simPods, t.DaemonSet.Namespace, t.DaemonSet.Name + "-" + p.node})
+		pod := w.podOn(simKey{simSets, t.DaemonSet.Namespace, t.DaemonSet.Name}, p.node)
 		i := slices.IndexFunc(p.facts.Members, func(m operation.Member) bool { return m.Component == t.Component && m.Pod != nil })
 		switch {
 		case i < 0 || !p.facts.Members[i].Pod.Available || p.facts.Members[i].Pod.Revision != t.Revision:

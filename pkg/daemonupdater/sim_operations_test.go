@@ -145,7 +145,7 @@ func (w *simWorld) breakMachine(g *simGroup) {
 	})
 	w.say("host %s is repaired", h.name)
 	h.machine.broken = false
-	if driver := simGet[*corev1.Pod](w.api, simKey{simPods, simNamespace, "driver-" + h.name}); driver != nil {
+	if driver := w.podOn(simKey{simSets, simNamespace, "driver"}, h.name); driver != nil {
 		h.machine.driver = driver.Spec.Containers[0].Image
 	}
 	w.until("the node counts as failed", time.Minute, func() bool { return len(w.rolloutOf(g.id).Status.Failed) > 0 })

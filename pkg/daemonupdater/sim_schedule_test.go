@@ -131,8 +131,7 @@ func (s *simSchedule) gets(set int, image string) {
 }
 
 func (s *simSchedule) podOf(set int, node string) *corev1.Pod {
-	key := s.g.sets[set]
-	return simGet[*corev1.Pod](s.api, simKey{simPods, key.namespace, key.name + "-" + node})
+	return s.podOn(s.g.sets[set], node)
 }
 
 // begins lets manager a start the first node, and returns that node.

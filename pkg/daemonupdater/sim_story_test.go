@@ -171,7 +171,7 @@ func (w *simWorld) arrived() bool {
 func (w *simWorld) atTarget(g *simGroup, node string) bool {
 	for _, key := range g.sets {
 		ds := simGet[*appsv1.DaemonSet](w.api, key)
-		pod := simGet[*corev1.Pod](w.api, simKey{simPods, key.namespace, key.name + "-" + node})
+		pod := w.podOn(key, node)
 		if pod == nil || pod.Spec.Containers[0].Image != ds.Spec.Template.Spec.Containers[0].Image {
 			return false
 		}

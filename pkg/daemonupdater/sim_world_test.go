@@ -46,6 +46,7 @@ type simWorld struct {
 
 	skews    *rand.Rand // draws how wrong clocks are; nil in a seed in which all are right
 	policies *rand.Rand // draws everything about policies; nil in a seed without them
+	simAccidents
 	groups   []*simGroup
 	hosts    []*simHost
 	seen     map[simKey]*appsv1.DaemonSet // what the DaemonSet controller has seen
@@ -98,7 +99,7 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
 		seen: map[simKey]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{},
 	}
 	w.api = newSimAPI(w.clock)

@@ -26,4 +26,4 @@ const (
 )
 
 // mutants are all seeded defects.
-var mutants = slices.Concat(ofRollouts, ofProbation, ofSizes, ofDenials, ofOtherGroups, ofOrders, ofRequests, ofOperations, ofCallers, ofClocks, ofResources)
+var mutants = slices.Concat(ofRollouts, ofProbation, ofSizes, ofDenials, ofOtherGroups, ofOrders, ofRequests, ofOperations, ofCallers, ofClocks, ofResources, ofRestored)

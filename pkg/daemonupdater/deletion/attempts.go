@@ -21,6 +21,10 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
+// Unseen is how long a pod is not deleted again that this process deleted and that is still seen.
+// After that the deletion was probably undone, by a backup of etcd that was restored.
+const Unseen = time.Minute
+
 // Attempts records which pods this process deleted until the cache shows it, so that no pod is
 // deleted twice, and which deletions the API server denied. A manager that starts without them
 // tries again; the budget does not depend on them. Fences have Attempts of their own.
@@ -34,8 +38,10 @@ type attempt struct {
 	group observed.Group
 	node  string
 	// denied is nil when the pod was deleted, else wait is the time until the next attempt.
-	denied *rollout.Denial
-	wait   time.Duration
+	// deleted is when it was deleted.
+	deleted time.Time
+	denied  *rollout.Denial
+	wait    time.Duration
 	// unplanned: no plan has seen the denial yet.
 	unplanned bool
 }
@@ -45,12 +51,20 @@ func (a *Attempts) IsDue(pod types.UID, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known, ok := a.pods[pod]
-	return !ok || known.denied != nil && !known.denied.Retry.After(now)
+	return !ok || !known.due().After(now)
+}
+
+// due returns when a request about the pod may be made again.
+func (a attempt) due() time.Time {
+	if a.denied == nil {
+		return a.deleted.Add(Unseen)
+	}
+	return a.denied.Retry
 }
 
 // Deleted records that a pod was deleted.
-func (a *Attempts) Deleted(g observed.Group, node string, pod types.UID) {
-	a.put(pod, attempt{group: g, node: node})
+func (a *Attempts) Deleted(g observed.Group, node string, pod types.UID, now time.Time) {
+	a.put(pod, attempt{group: g, node: node, deleted: now})
 }
 
 // Denied records that the deletion of a pod was denied.
@@ -94,17 +108,17 @@ func (a *Attempts) DenialOf(n *rollout.Node) *rollout.Denial {
 	return nil
 }
 
-// NextRetry returns how long until a denied deletion of a group is retried, 0 for none. After a
+// NextRetry returns how long until a deletion of a group is retried, 0 for none. After a
 // new denial the group is to be planned again at once. What was due at the given time, which is
 // that of the last plan, and was not tried is not needed any more.
 func (a *Attempts) NextRetry(g observed.Group, now time.Time) (again time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for pod, known := range a.pods {
-		if known.group != g || known.denied == nil {
+		if known.group != g {
 			continue
 		}
-		left := max(known.denied.Retry.Sub(now), 0)
+		left := max(known.due().Sub(now), 0)
 		if known.unplanned {
 			left, known.unplanned = replan, false
 			a.pods[pod] = known

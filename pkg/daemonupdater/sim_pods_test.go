@@ -1,0 +1,135 @@
+package daemonupdater
+
+import (
+	"cmp"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// A DaemonSet may have two pods on a node for a while: a terminating one whose containers have
+// ended and its successor, or one more than it should. A pod may also fail, as by an eviction,
+// until the DaemonSet controller replaces it.
+
+// simPodNames returns the names that pods of a DaemonSet can have on a node. The second is for a
+// pod that is created while the first is there.
+func simPodNames(set simKey, node string) [2]simKey {
+	return [2]simKey{{simPods, set.namespace, set.name + "-" + node}, {simPods, set.namespace, set.name + "-" + node + "-second"}}
+}
+
+// podsOn returns the pods on a node with the names of a DaemonSet, whoever owns them.
+func (w *simWorld) podsOn(set simKey, node string) (pods []*corev1.Pod) {
+	for _, key := range simPodNames(set, node) {
+		if pod := simGet[*corev1.Pod](w.api, key); pod != nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// podOn returns the pod on a node with a name of a DaemonSet, of two the one that counts; nil if
+// there is none.
+func (w *simWorld) podOn(set simKey, node string) (counts *corev1.Pod) {
+	for _, pod := range w.podsOn(set, node) {
+		counts = simCounting(counts, pod)
+	}
+	return counts
+}
+
+// simCounting returns which of two pods of one DaemonSet on a node counts; one may be nil.
+func simCounting(a, b *corev1.Pod) *corev1.Pod {
+	if a == nil {
+		return b
+	}
+	return daemonset.PodOf([]*corev1.Pod{a, b})
+}
+
+// freeName returns the first name that a new pod of a DaemonSet can have on a node.
+func (w *simWorld) freeName(set simKey, node string) simKey {
+	names := simPodNames(set, node)
+	if w.api.objects[names[0]] != nil {
+		return names[1]
+	}
+	return names[0]
+}
+
+// simEnded reports whether the containers of a pod have ended for good.
+func simEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// managedPod returns the pod of a DaemonSet on a node that its controller keeps, nil if it has to
+// create one. The controller deletes failed pods, with a delay, and those beyond the first, and it
+// passes over terminating ones whose containers have ended.
+func (w *simWorld) managedPod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
+	var kept []*corev1.Pod
+	pods := w.podsOn(simKeyOf(ds), node)
+	for _, pod := range pods {
+		switch {
+		case !metav1.IsControlledBy(pod, ds):
+		case simEnded(pod) && pod.DeletionTimestamp != nil:
+		case simEnded(pod) && w.soon():
+			_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
+			fallthrough
+		default:
+			kept = append(kept, pod)
+		}
+	}
+	if len(kept) == 0 {
+		if len(pods) == 2 {
+			return pods[0] // there is no name for another one
+		}
+		return nil
+	}
+	slices.SortStableFunc(kept, func(a, b *corev1.Pod) int {
+		bound := func(p *corev1.Pod) int { return len(p.Spec.NodeName) }
+		return cmp.Or(cmp.Compare(min(1, bound(b)), min(1, bound(a))), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, pod := range kept[1:] {
+		if pod.DeletionTimestamp == nil && kept[0].DeletionTimestamp == nil && w.soon() {
+			w.say("the DaemonSet controller deletes pod %s, which is one too many", pod.Name)
+			_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
+		}
+	}
+	return kept[0]
+}
+
+// endPod ends the containers of a terminating pod. If it has finalizers it stays, in some seeds as
+// one that has ended.
+func (w *simWorld) endPod(pod *corev1.Pod) {
+	switch {
+	case len(pod.Finalizers) == 0:
+		w.api.remove(simKeyOf(pod))
+	case w.accidents != nil && daemonset.NodeName(pod) != w.stuck && !simEnded(pod) && w.hash("ended", pod.UID)%2 == 0:
+		simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	}
+}
+
+// soon is true for what a controller does with a delay.
+func (w *simWorld) soon() bool { return w.calm || w.accidents == nil || w.accidents.IntN(4) == 0 }
+
+// evictPod lets a kubelet evict a pod: it stays, and has failed.
+func (w *simWorld) evictPod(pod *corev1.Pod) {
+	if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || simEnded(pod) {
+		return
+	}
+	w.say("pod %s is evicted by its kubelet", pod.Name)
+	w.setPodReady(pod, corev1.ConditionFalse, w.host(pod.Spec.NodeName).clock(w))
+	simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
+}
+
+// addSurplus lets a stale DaemonSet controller create a second pod beside one.
+func (w *simWorld) addSurplus(pod *corev1.Pod) {
+	owner := daemonset.Owner(pod)
+	ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, owner.Name})
+	node := daemonset.NodeName(pod)
+	if ds == nil || ds.UID != owner.UID || len(w.podsOn(simKeyOf(ds), node)) > 1 {
+		return
+	}
+	w.say("the DaemonSet controller creates a second pod beside %s", pod.Name)
+	w.api.put(w.newPod(ds, node, w.newestHash(ds)))
+}
