@@ -1,8 +1,9 @@
-// Package e2e runs the programs of this project against two real control planes. On
+// Package e2e runs the programs of this project against real control planes. On
 // one, many stories run in parallel, each on six nodes of its own, next to a fleet;
-// they share one manager. On the other, stories that need a whole cluster run one after
+// they share one manager. On another, stories that need a whole cluster run one after
 // the other: the demo's story, those in which managers are killed, and the examples,
-// which use every GCU node.
+// which use every GCU node. The third is for outages of the control plane itself
+// (outages_test.go); most of these are long, and make long runs them.
 //
 // The objects of a story have unique names, and it checks only these and its own nodes,
 // so stories may run in parallel and in any order. To verify that something does not
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	interrupted = ctx
 	code := m.Run()
-	if err := errors.Join(crowd.stop(code != 0), single.stop(code != 0)); err != nil {
+	if err := errors.Join(crowd.stop(code != 0), single.stop(code != 0), fragile.stop(code != 0)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

@@ -65,6 +65,8 @@ var (
 	crowd = &controlPlane{nodes: stages*stageNodes + fleetNodes, prepare: (*controlPlane).prepareCrowd, free: stageNames(stages)}
 	// single is for stories that need a whole cluster.
 	single = &controlPlane{nodes: demo.Nodes, prepare: (*controlPlane).prepareSingle, free: stageNames(1)}
+	// fragile is for outages of the control plane, one at a time.
+	fragile = &controlPlane{nodes: outageNodes, prepare: (*controlPlane).prepareFragile, free: stageNames(1)}
 )
 
 func stageNames(n int) chan string {

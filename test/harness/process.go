@@ -99,6 +99,17 @@ func (c *Cluster) StartAgent(ctx context.Context, node, hostRoot string) (*Proce
 	return p, p.waitFor(ctx, p.URL+"/healthz")
 }
 
+// Again starts the program of a process that has ended, with the same arguments, as a
+// kubelet does. It does not wait until the program is ready.
+func (c *Cluster) Again(p *Process) (*Process, error) {
+	again, err := c.start(p.Name(), filepath.Base(p.Log), p.command.Args[1:])
+	if err != nil {
+		return nil, err
+	}
+	again.URL = p.URL
+	return again, nil
+}
+
 func (c *Cluster) start(program, logName string, args []string) (*Process, error) {
 	path, err := c.Project.Program(program)
 	if err != nil {

@@ -25,6 +25,8 @@ var ofRollouts = []mutant{
 	// Time, places and machines that differ from what was expected.
 	{"absence-counts", "deadlines count time in which no manager worked", updater, "idleTime",
 		"return gap", "return 0"},
+	{"absence-uses-up-short-deadlines", "a short deadline passes while no manager works", updater, "Deadlines.maxGap",
+		"return $scaled", "return mostGap"},
 	{"one-deadline-for-all-pods", "the deadline does not restart with each deletion", updater, "setPod",
 		"if $slot.Pod != $pod.UID { $*then }", "if false { $*then }"},
 	{"available-nodes-fail", "a node that is available fails by its deadline", updater, "failureOf",

@@ -97,8 +97,10 @@ func longSteps(packages []string, targets []target) []step {
 	steps := []step{
 		{name: "race", lane: busy, test: append([]string{"-race", "-timeout=2h"}, append(plain(packages), raced...)...), env: append(withRace, inFull...),
 			shows: "every package, with the race detector"},
-		{name: "e2e", lane: busy, test: []string{"-timeout=1h", e2ePackage}, env: slices.Concat(inFull, []string{"PROGRAMS=bin/race"}, withRace[1:]),
+		{name: "e2e", lane: busy, test: []string{"-timeout=1h", "-skip=" + outages, e2ePackage}, env: slices.Concat(inFull, []string{"PROGRAMS=bin/race"}, withRace[1:]),
 			shows: "all stories on simulated nodes, with race-detecting programs; a thousand nodes"},
+		{name: "outages", lane: busy, test: []string{"-timeout=30m", "-run=" + outages, e2ePackage}, env: inFull,
+			shows: "rollouts while the API server, etcd, the controller manager or the leader fails"},
 		harnessStep(inFull...),
 		{name: "nodes", lane: busy, test: []string{"-timeout=2h", nodesPackage}, env: slices.Concat(onNodes, inFull),
 			shows: "all stories on real kubelets; power loss during every task"},
@@ -115,6 +117,9 @@ func longSteps(packages []string, targets []target) []step {
 		shows: "mutations of the pure packages that no test catches: a list for review"})
 	return append(steps, fuzzSteps(targets, 10*time.Minute)...)
 }
+
+// outages matches the test of outages of the control plane.
+const outages = "^TestOutages$"
 
 // anySimulation matches the tests that run seeds.
 const anySimulation = "^TestSimulation"

@@ -7,18 +7,29 @@ import "time"
 // when the last stored decision is longer ago than maxGap, by the clock of this manager, or is in
 // the future, the deadlines of all slots move by that time.
 const (
-	// tick is how often a decision is stored while nodes are in flight, though nothing else
-	// changed.
-	tick = 30 * time.Second
-	// maxGap is the longest time between two stored decisions that counts as time worked.
-	maxGap = 2 * time.Minute
+	// leastGap and mostGap bound maxGap. The least is longer than a status write may be put off.
+	leastGap, mostGap = 15 * time.Second, 2 * time.Minute
+	// gapShare is the share of a deadline that maxGap is.
+	gapShare = 5
+	// ticks is how often a decision is stored within maxGap.
+	ticks = 4
 )
+
+// maxGap returns the longest time between two stored decisions that counts as time worked: a part
+// of the shorter deadline, which an absence must not use up.
+func (d Deadlines) maxGap() time.Duration {
+	return min(mostGap, max(leastGap, min(d.Progress, d.Lost)/gapShare))
+}
+
+// tick returns how often a decision is stored while nodes are in flight, though nothing else
+// changed.
+func (d Deadlines) tick() time.Duration { return d.maxGap() / ticks }
 
 // idleTime returns for how long nothing was decided before this decision, negative if the clock
 // went back.
 func idleTime(in *Input) time.Duration {
 	gap := in.Now.Sub(in.Ledger.Decided)
-	if in.Ledger.Decided.IsZero() || gap.Abs() <= maxGap {
+	if in.Ledger.Decided.IsZero() || gap.Abs() <= in.Deadlines.maxGap() {
 		return 0
 	}
 	return gap
@@ -44,9 +55,9 @@ func (s *Slot) skipIdleTime(in *Input, readySince time.Time) {
 }
 
 // wait moves the deadlines of a slot whose node is available: it waits for the manager.
-func (s *Slot) wait(now time.Time) {
-	if since := now.Sub(s.Progress); since >= tick {
-		s.Progress, s.Idle = now, s.Idle+since
+func (s *Slot) wait(in *Input) {
+	if since := in.Now.Sub(s.Progress); since >= in.Deadlines.tick() {
+		s.Progress, s.Idle = in.Now, s.Idle+since
 	}
 }
 

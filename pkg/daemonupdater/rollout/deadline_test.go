@@ -31,11 +31,17 @@ func TestDeadlinesOfASlot(t *testing.T) {
 	during := absent
 	during.Nodes = []Node{flapped}
 	during.Nodes[0].ReadySince = epoch.Add(-19 * time.Minute)
+	short := slotted(broken(nodeOf("a", newHash)), 40*time.Second)
+	short.Deadlines.Progress = 20 * time.Second
+	interrupted := short
+	interrupted.Ledger.Decided = epoch.Add(-39 * time.Second)
 	for _, tt := range []struct {
 		name string
 		in   Input
 		want []Reason
 	}{
+		{"a short deadline is kept", short, []Reason{ReasonProgressDeadlineExceeded}},
+		{"it does not count an absence that is long for it", interrupted, nil},
 		{"a node that is unavailable too long fails", slotted(broken(nodeOf("a", newHash)), progress), []Reason{ReasonProgressDeadlineExceeded}},
 		{"not one whose broken pod may not be deleted", naming(slotted(denied(broken(nodeOf("a", oldHash)), progress/2), progress)), nil},
 		{"nor one that only waits for minReadySeconds", slotted(settling, progress+time.Minute), nil},

@@ -74,7 +74,7 @@ func (d *draft) noteDecided() {
 		d.ledger.Decided = time.Time{}
 		return
 	}
-	since := d.in.Now.Sub(d.in.Ledger.Decided)
+	since, tick := d.in.Now.Sub(d.in.Ledger.Decided), d.in.Deadlines.tick()
 	if d.in.Ledger.Decided.IsZero() || since >= tick || since < 0 {
 		d.ledger.Decided, since = d.in.Now, 0
 	}

@@ -30,7 +30,7 @@ type Ledger struct {
 	ResumedAt time.Time
 	// LastStart is when a node was last started, zero if none was.
 	LastStart time.Time
-	// Decided is when a decision was last stored while nodes were in flight, give or take tick;
+	// Decided is when a decision was last stored while nodes were in flight, give or take a tick;
 	// zero when none are.
 	Decided time.Time
 }

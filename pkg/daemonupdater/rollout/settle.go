@@ -72,7 +72,7 @@ func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil {
 		if n.available {
-			slot.wait(s.in.Now)
+			slot.wait(s.in)
 		}
 		s.recheckIn(left)
 		s.keep(slot)

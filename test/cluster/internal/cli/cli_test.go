@@ -36,6 +36,8 @@ func TestBadInputIsAnErrorWithoutUsage(t *testing.T) {
 		"build-image without a name":        {[]string{"build-image", "--output", dir + "/x", "a:/b"}, "--tag and --output are required"},
 		"build-image with half a file":      {[]string{"build-image", "--tag", "a", "--output", dir + "/x", "a"}, "SOURCE:/DESTINATION"},
 		"node-off without a name":           {[]string{"node-off", "--dir", dir}, "requires at least 1 arg"},
+		"component-kill without a name":     {[]string{"component-kill", "--dir", dir}, "requires at least 1 arg"},
+		"component-start without a cluster": {[]string{"component-start", "--dir", dir, "etcd"}, "no cluster is in"},
 		"env without a cluster":             {[]string{"env", "--dir", dir}, "no cluster is in"},
 		"kubeconfig without an account":     {[]string{"kubeconfig", "--dir", dir}, "--serviceaccount is required"},
 		"kubeconfig with half an account":   {[]string{"kubeconfig", "--dir", dir, "--serviceaccount", "x"}, "must be NAMESPACE/NAME"},

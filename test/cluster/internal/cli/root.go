@@ -37,6 +37,7 @@ with their own containerd. Nodes can be taken offline and brought back.`,
 		r.buildCommand(), r.assetsCommand(), r.kubectlPathCommand(), r.installCommand(),
 		r.upCommand(), r.downCommand(), r.statusCommand(),
 		r.nodeCommand(nodeOff), r.nodeCommand(nodeOn), r.nodeCommand(nodeKill), r.nodeCommand(nodeStart),
+		r.componentCommand(componentKill), r.componentCommand(componentStart), r.componentCommand(componentFreeze), r.componentCommand(componentThaw),
 		r.nodeExecCommand(), r.buildImageCommand(), r.loadImageCommand(),
 		r.envCommand(), r.kubeconfigCommand())
 	return cmd

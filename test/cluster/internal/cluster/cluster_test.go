@@ -3,6 +3,7 @@ package cluster
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -47,14 +48,14 @@ func TestStateSurvivesSaving(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Server, s.Nodes = "https://127.0.0.1:1", 3
-	if err := s.started(process.Record{Name: "etcd", PID: 7, StartTicks: 8, Log: "log"}); err != nil {
+	if err := s.started(process.Record{Command: process.Command{Name: "etcd", Log: "log"}, PID: 7, StartTicks: 8}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Server != s.Server || got.Nodes != 3 || len(got.Processes) != 1 || got.Processes[0] != s.Processes[0] || !got.CreatedAt.Equal(s.CreatedAt) {
+	if got.Server != s.Server || got.Nodes != 3 || len(got.Processes) != 1 || !reflect.DeepEqual(got.Processes, s.Processes) || !got.CreatedAt.Equal(s.CreatedAt) {
 		t.Errorf("got %+v, want %+v", got, s)
 	}
 }

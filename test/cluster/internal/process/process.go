@@ -19,14 +19,11 @@ import (
 
 // Record identifies a started process, also for other programs.
 type Record struct {
-	// Name is the component's name, such as "etcd".
-	Name string `json:"name"`
+	Command
 	// PID is the process id.
 	PID int `json:"pid"`
 	// StartTicks is the start time in clock ticks since boot.
 	StartTicks uint64 `json:"startTicks"`
-	// Log is the path of the file with the output.
-	Log string `json:"log"`
 }
 
 // Process is a child of this program.
@@ -38,23 +35,34 @@ type Process struct {
 
 // Command describes a process to start.
 type Command struct {
-	// Name names the component and its log file.
-	Name string
+	// Name is the component's name, such as "etcd".
+	Name string `json:"name"`
 	// Path is the program.
-	Path string
+	Path string `json:"path"`
 	// Args are its arguments without the program.
-	Args []string
+	Args []string `json:"args"`
 	// Dir is its working directory and home.
-	Dir string
-	// Log is the file for its output; it is truncated first.
-	Log string
+	Dir string `json:"dir"`
+	// Log is the path of the file for its output.
+	Log string `json:"log"`
 }
 
 // Start starts a program in its own session, so that neither Ctrl-C in a terminal nor
 // our exit ends it. It gets a minimal environment, so that the user's environment
-// does not affect the cluster.
-func Start(c Command) (*Process, error) {
-	log, err := os.Create(c.Log)
+// does not affect the cluster. Its log is truncated first.
+func Start(c Command) (*Process, error) { return start(c, os.O_TRUNC) }
+
+// Again starts the program of a process that has ended once more, with the same
+// arguments. Its log is continued.
+func Again(r Record) (*Process, error) {
+	if r.Alive() {
+		return nil, fmt.Errorf("starting %s: it runs already (pid %d)", r.Name, r.PID)
+	}
+	return start(r.Command, os.O_APPEND)
+}
+
+func start(c Command, logFlag int) (*Process, error) {
+	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_WRONLY|logFlag, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", c.Name, err)
 	}
@@ -69,7 +77,7 @@ func Start(c Command) (*Process, error) {
 		return nil, fmt.Errorf("starting %s: %w", c.Name, err)
 	}
 	p := &Process{
-		Record: Record{Name: c.Name, PID: cmd.Process.Pid, Log: c.Log},
+		Record: Record{Command: c, PID: cmd.Process.Pid},
 		exited: make(chan struct{}),
 	}
 	// A process that has already exited has no start time; Exited reports it.

@@ -19,7 +19,7 @@ func TestParseStatCountsFieldsAfterTheName(t *testing.T) {
 	}
 }
 
-func start(t *testing.T, script string) *Process {
+func run(t *testing.T, script string) *Process {
 	t.Helper()
 	dir := t.TempDir()
 	p, err := Start(Command{Name: "shell", Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir, Log: filepath.Join(dir, "log")})
@@ -35,7 +35,7 @@ func start(t *testing.T, script string) *Process {
 }
 
 func TestStopKillsAProcessThatIgnoresSIGTERM(t *testing.T) {
-	p := start(t, `trap "" TERM; echo ready; while :; do sleep 0.05; done`)
+	p := run(t, `trap "" TERM; echo ready; while :; do sleep 0.05; done`)
 	for range 100 {
 		if data, err := os.ReadFile(p.Log); err == nil && strings.Contains(string(data), "ready") {
 			break
@@ -54,7 +54,7 @@ func TestStopKillsAProcessThatIgnoresSIGTERM(t *testing.T) {
 }
 
 func TestAnotherProcessWithTheSameIDIsNotOurs(t *testing.T) {
-	p := start(t, "sleep 30")
+	p := run(t, "sleep 30")
 	other := p.Record
 	other.StartTicks++
 	if other.Alive() {
@@ -69,7 +69,7 @@ func TestAnotherProcessWithTheSameIDIsNotOurs(t *testing.T) {
 }
 
 func TestExitedReturnsTheExitStatus(t *testing.T) {
-	p := start(t, "exit 3")
+	p := run(t, "exit 3")
 	for range 100 {
 		if done, how := p.Exited(); done {
 			if how.Error() != "exit status 3" {
@@ -80,4 +80,26 @@ func TestExitedReturnsTheExitStatus(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	t.Fatal("Exited did not report the exit")
+}
+
+func TestAProcessThatWasKilledIsStartedAgain(t *testing.T) {
+	p := run(t, "echo started; sleep 30")
+	if _, err := Again(p.Record); err == nil {
+		t.Error("a process that runs was started again")
+	}
+	if err := Kill(p.Record, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Again(p.Record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = Stop([]Record{again.Record}, time.Second) }) // it may have ended
+	for range 100 {
+		if data, err := os.ReadFile(p.Log); err == nil && string(data) == "started\nstarted\n" {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Error("the log of the second process does not follow that of the first")
 }

@@ -30,6 +30,28 @@ func Stop(records []Record, grace time.Duration) error {
 	return fmt.Errorf("stopping %s: still running after being killed", strings.Join(names, ", "))
 }
 
+// Signal sends a signal to a process that runs.
+func Signal(r Record, s syscall.Signal) error {
+	if !r.Alive() {
+		return fmt.Errorf("signalling %s: it does not run", r.Name)
+	}
+	if err := syscall.Kill(r.PID, s); err != nil {
+		return fmt.Errorf("signalling %s (pid %d): %w", r.Name, r.PID, err)
+	}
+	return nil
+}
+
+// Kill kills a process, like a crash, and returns when it has exited.
+func Kill(r Record, grace time.Duration) error {
+	if err := Signal(r, syscall.SIGKILL); err != nil {
+		return err
+	}
+	if len(waitGone([]Record{r}, grace)) > 0 {
+		return fmt.Errorf("killing %s (pid %d): still running", r.Name, r.PID)
+	}
+	return nil
+}
+
 func signal(records []Record, s syscall.Signal) {
 	for _, r := range records {
 		if r.Alive() {
