@@ -37,7 +37,7 @@ type Step struct {
 // time, nothing fails, and offline nodes stay offline. The preview ends at a wave that needs an
 // approval, unless the input has it.
 func Preview(in Input) Outlook {
-	in.Nodes = withPrepared(in.Nodes)
+	in.Nodes, in.Deadlines.Probation = withPrepared(in.Nodes), 0 // every node proves that it lives
 	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
 	p.in.Ledger.Slots = slices.Clone(in.Ledger.Slots)
 	if p.pace == 0 {

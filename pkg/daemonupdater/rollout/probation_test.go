@@ -94,3 +94,12 @@ func TestARolloutStartsSlowly(t *testing.T) {
 		t.Errorf("nodes started between two heartbeats (-want +got):\n%s", diff)
 	}
 }
+
+// In a preview nobody fails, and every node proves that it lives: nodes do not wait for it.
+func TestAPreviewDoesNotWaitForHeartbeats(t *testing.T) {
+	in := inputOf(1, ended("a", time.Second), nodeOf("x", oldHash), nodeOf("y", oldHash))
+	in.Ledger.Usual = 5 * time.Second
+	if took := Preview(in).Took; took != 10*time.Second {
+		t.Errorf("two nodes of 5 s take %s", took)
+	}
+}
