@@ -238,3 +238,14 @@ func TestANodeIsNotStartedOutOfTurn(t *testing.T) {
 		t.Errorf("started %v, fenced %v; want %s fenced, and nothing started before that is seen", d.Started, d.Fence, ahead)
 	}
 }
+
+// A pod that somebody else replaced may be available by the clock of its kubelet already.
+func TestANodeThatSomebodyStartedIsQueuedAgainWhenOnlyMinReadySecondsAreMissing(t *testing.T) {
+	a, b := missing(nodeOf("a", oldHash)), withPod(nodeOf("b", oldHash), func(p *Pod) { p.Available, p.AvailableAt = false, epoch.Add(3*time.Second) })
+	first, second := slotOf(a, time.Minute), slotOf(b, time.Minute)
+	first.Turn, second.Turn = 1, 2
+	d := Plan(inputOf(1, a, b).slots(first, second))
+	if diff := cmp.Diff([]string{"b"}, queued(d)); diff != "" || len(d.Delete) > 0 {
+		t.Errorf("deletes %v, queued (-want +got):\n%s", d.Delete, diff)
+	}
+}
