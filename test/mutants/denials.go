@@ -4,6 +4,8 @@ package main
 var ofDenials = []mutant{
 	{"denied-fails", "a node whose pod may not be deleted counts as failed", updater, "failureOf",
 		"if $n.available || $denied { $*then }", "if $n.available { $*then }"},
+	{"denied-though-offline", "an offline node waits for a deletion that was denied", updater, "fleetNode.isDenied",
+		"$n.Ready && $n.Denied != nil", "$n.Denied != nil"},
 	{"denied-first", "a node whose pod may not be deleted delays others at each retry", updater, "priority.compare",
 		"cmp.Compare($p.lastResort(), $other.lastResort())", "0"},
 	{"denied-keeps-slot", "a pod that may not be deleted costs a slot forever", updater, "fleetNode.isRefused",

@@ -14,8 +14,8 @@ type Deletion struct {
 	WasUnavailable bool
 }
 
-// nextDeletions records in each slot which pod to delete next, if any. An available node waits
-// for its turn.
+// nextDeletions records in each slot which pod to delete next, if any. A node that may be
+// available waits for its turn.
 func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 	turns := d.ledger.turns()
 	for i := range d.ledger.Slots {
@@ -24,7 +24,7 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 		if n == nil || !n.Ready || slot.Queued || slot.Operation != "" && endOf(slot.Operation, n.Ended) == nil || n.Job.isAtWork() {
 			continue
 		}
-		if n.available && turns.before(slot) >= limit {
+		if n.mayBeAvailable() && turns.before(slot) >= limit {
 			continue
 		}
 		pod := n.nextPod()

@@ -33,3 +33,20 @@ func TestNodesWhoseDeletionWasDeniedComeLast(t *testing.T) {
 		})
 	}
 }
+
+// A deletion was denied long ago; then the node went offline with the pods replaced before.
+func TestANodeThatIsOfflineKeepsItsSlotThoughADeletionWasDenied(t *testing.T) {
+	a := withPod(offline(nodeOf("a", oldHash)), func(p *Pod) { p.Available = false })
+	a.Denied = &Denial{Pod: a.Pods[0].UID, Since: epoch.Add(-time.Hour), Retry: epoch.Add(time.Minute)}
+	slot := slotOf(a, 5*time.Minute)
+	slot.Pod = a.Pods[0].UID
+	in := inputOf(1, a, nodeOf("b", oldHash)).slots(slot)
+	if d := Plan(in); len(d.Started) > 0 || d.InFlight != 1 {
+		t.Errorf("started %v, %d in flight; want a to keep its slot", d.Started, d.InFlight)
+	}
+	in.Now = epoch.Add(in.Deadlines.Lost)
+	in.Ledger.Decided = in.Now
+	if d := Plan(in); len(d.Ledger.Failures) != 1 || d.Ledger.Failures[0].Reason != ReasonNodeLost {
+		t.Errorf("failures %+v, want a lost", d.Ledger.Failures)
+	}
+}

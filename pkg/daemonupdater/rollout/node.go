@@ -45,6 +45,12 @@ func (n *fleetNode) isInFlight() bool { return n.slot != nil || n.moving }
 // countsAsUnavailable reports whether the node counts against the limit.
 func (n *fleetNode) countsAsUnavailable() bool { return n.slot != nil || n.unavailable }
 
+// mayBeAvailable reports whether nothing but minReadySeconds is missing on a Ready node: they may be
+// over by the clock of its kubelet.
+func (n *fleetNode) mayBeAvailable() bool {
+	return n.available || n.Ready && !n.unready && !n.Disturbed
+}
+
 // hasRecovered reports whether the node is Ready and updated, even if it failed before.
 func (n *fleetNode) hasRecovered() bool { return n.Ready && n.updated }
 
@@ -106,10 +112,16 @@ func (n *fleetNode) isIdle(slot *Slot) bool {
 	return n.available && !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
 }
 
-// isRefused reports whether the API server has refused to delete the pod of a slot for longer than
-// the deadline: then the node waits without a slot.
+// isDenied reports whether the API server refuses to delete the pod of a slot. An offline node does
+// not wait for that.
+func (n *fleetNode) isDenied(slot *Slot) bool {
+	return n.Ready && n.Denied != nil && n.Denied.Pod == slot.Pod
+}
+
+// isRefused reports whether it has done so for longer than the deadline: then the node waits without
+// a slot.
 func (n *fleetNode) isRefused(slot *Slot, in *Input) bool {
-	return n.Denied != nil && n.Denied.Pod == slot.Pod && !in.Now.Before(n.Denied.Since.Add(in.Deadlines.Progress))
+	return n.isDenied(slot) && !in.Now.Before(n.Denied.Since.Add(in.Deadlines.Progress))
 }
 
 // whyNoSuccessor says which pod of the node would have no successor, and why.

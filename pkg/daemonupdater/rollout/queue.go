@@ -62,26 +62,18 @@ func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 	return true
 }
 
-// requeue queues a started node again if its pods are Ready and it has to wait: the limit was
-// lowered, or someone else replaced a pod on it while it was queued. If only minReadySeconds are
-// missing, they may be over by the clock of the kubelet.
+// requeue queues a started node again if it is available and has to wait: the limit was lowered,
+// or someone else replaced a pod on it while it was queued.
 func (q queue) requeue(slot *Slot, n *fleetNode) {
 	pod := n.nextPod()
-	if pod == nil || slot.Operation != "" || !n.Ready || n.unready || n.Disturbed || !q.fence.isRuledOut(slot, n) {
+	if pod == nil || slot.Operation != "" || !n.available || !q.fence.isRuledOut(slot, n) {
 		return
-	}
-	inFlight, used := -1, -1
-	if n.moving {
-		inFlight = 0
-	}
-	if n.unavailable {
-		used = 0
 	}
 	setPod(slot, n, pod, q.in.Now)
 	q.unstart(slot)
 	q.budgets.probation.use(n, -1)
 	slot.Queued = true
-	q.budgets.use(n.Pool, inFlight, used)
+	q.budgets.use(n.Pool, -1, -1)
 	q.fleet.nodes.record(n, nil, n.failure)
 	q.fleet.nodes.recordQueued(n)
 }
