@@ -97,7 +97,7 @@ race-programs:
 test-unit: ## Run the tests that need no cluster
 	go test -short ./api/... ./cmd/node-agent ./images ./pkg/daemonset ./pkg/daemonupdater/... ./pkg/drain/cordon ./pkg/drain/eviction ./pkg/gcucli/... ./pkg/gcuresource/component ./pkg/gcuresource/nodelabel ./pkg/gcuresource/plan ./pkg/gcuresource/revision ./pkg/gcuresource/state ./pkg/gcuresource/status ./pkg/hostagent/... ./pkg/hosttasks/hostapi ./pkg/journal ./pkg/logging ./pkg/message ./pkg/nodeapi ./pkg/nodeupgrade/operation ./pkg/preview/... ./pkg/upgradeapi/recreation ./pkg/upgradeapi/request ./pkg/upgradeplan
 
-SIMULATIONS := ./pkg/daemonupdater ./pkg/nodeupgrade/operation ./pkg/gcuresource
+SIMULATIONS := ./pkg/daemonupdater ./pkg/nodeupgrade ./pkg/nodeupgrade/operation ./pkg/gcuresource
 
 .PHONY: sim
 sim: ## Play all simulations (SEEDS=n, FRESH=1m; SEED=k OF=rollouts plays one again and prints it)

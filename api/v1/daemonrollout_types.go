@@ -89,7 +89,8 @@ const (
 
 // DaemonRolloutStatus is the observed state of the rollout.
 type DaemonRolloutStatus struct {
-	// strategy is AdvancedRollingUpdate or OTA; empty when the settings are not accepted.
+	// strategy is AdvancedRollingUpdate or OTA; RestartsOnly for a gr without one, while container
+	// runtimes have to be restarted for its toolkit; empty when the settings are not accepted.
 	// +optional
 	Strategy string `json:"strategy,omitempty"`
 	// maxUnavailable is the number of nodes that may be unavailable at once. It is lower than what

@@ -22,6 +22,21 @@ type HostReport struct {
 	// runtime is the container engine; absent when none answers.
 	// +optional
 	Runtime *RuntimeReport `json:"runtime,omitempty"`
+	// deviceHolders are the processes that have a device of the accelerator open, also a
+	// control device; those outside of pods first, then by pid. What is open keeps the
+	// driver from being removed.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	DeviceHolders []DeviceHolder `json:"deviceHolders,omitempty"`
+	// moreDeviceHolders counts those that are not listed.
+	// +optional
+	MoreDeviceHolders int32 `json:"moreDeviceHolders,omitempty"`
+	// deviceHoldersVisible is true when every process was looked at, and false when the
+	// agent lacks the capability SYS_PTRACE to look at some of them: deviceHolders may be
+	// incomplete. Absent when nothing is known, as with an older agent.
+	// +optional
+	DeviceHoldersVisible *bool `json:"deviceHoldersVisible,omitempty"`
 	// missing says what could not be read, and why.
 	// +optional
 	// +listType=atomic
@@ -34,6 +49,26 @@ type HostReport struct {
 	// +listMapKey=task
 	// +kubebuilder:validation:MaxItems=64
 	Results []HostTaskResult `json:"results,omitempty"`
+}
+
+// DeviceHolder is a process that has a device of the accelerator open.
+type DeviceHolder struct {
+	// pid in the process namespace of the host.
+	PID int32 `json:"pid"`
+	// command is the name of the process, without arguments.
+	Command string `json:"command"`
+	// uid of the user of the process.
+	UID int64 `json:"uid"`
+	// container it runs in, as engine://id, or the id alone when the engine is not known;
+	// empty outside of a container.
+	// +optional
+	Container string `json:"container,omitempty"`
+	// podUID of its pod; empty outside of a pod. For a static pod it is the one that the
+	// kubelet knows, not that of its mirror in the API.
+	// +optional
+	PodUID string `json:"podUID,omitempty"`
+	// device is the path of one that it has open.
+	Device string `json:"device"`
 }
 
 // RuntimeReport is the container engine of a node.
@@ -50,6 +85,17 @@ type RuntimeReport struct {
 	// when it is not known, which counts as yes.
 	// +optional
 	RestartStopsContainers *bool `json:"restartStopsContainers,omitempty"`
+}
+
+// DefaultRuntime is the container runtime through which containers get cards, unless an operation
+// names another one.
+const DefaultRuntime = "enflame"
+
+// NeedsRestart reports whether the container engine has to be restarted before containers get
+// cards: the node agent reports a default runtime other than DefaultRuntime. It is false while none
+// is reported.
+func (h *HostReport) NeedsRestart() bool {
+	return h != nil && h.Runtime != nil && h.Runtime.Default != "" && h.Runtime.Default != DefaultRuntime
 }
 
 // HostTaskResult is the result of one task on the host.

@@ -30,9 +30,9 @@ const (
 	// such as the date, clears the failure count.
 	AnnotationResume = "topsops.enflame.com/resume"
 
-	// AnnotationTaskOverride, on a NodeUpgrade, retries, skips or undoes one task of the
-	// running operation: VERB:TASK, with an optional :NOTE that makes a repeated value a
-	// new one. VERB is retry, skip or undo; TASK is the name of the task. A value is acted
+	// AnnotationTaskOverride, on a NodeUpgrade, retries or skips one task of the running
+	// operation: VERB:TASK, with an optional :NOTE that makes a repeated value a
+	// new one. VERB is retry or skip; TASK is the name of the task. A value is acted
 	// on once, and only by the operation that is running when it is set.
 	AnnotationTaskOverride = "topsops.enflame.com/task-override"
 

@@ -115,7 +115,7 @@ type OperationTarget struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Revision string `json:"revision"`
-	// previous is the revision its pod had before; undo restores it.
+	// previous is the revision its pod had before.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Previous string `json:"previous,omitempty"`
@@ -299,6 +299,7 @@ const (
 	OperationTaskDone    OperationTaskState = "Done"
 	OperationTaskFailed  OperationTaskState = "Failed"
 	OperationTaskSkipped OperationTaskState = "Skipped"
+	// Undoing and Undone are states that earlier versions recorded.
 	OperationTaskUndoing OperationTaskState = "Undoing"
 	OperationTaskUndone  OperationTaskState = "Undone"
 )
@@ -367,6 +368,10 @@ type OperationRecord struct {
 	StartTime metav1.Time `json:"startTime"`
 	// endTime of the operation.
 	EndTime metav1.Time `json:"endTime"`
+	// touched reports whether the operation changed the node. Unless it is Done, what it
+	// changed was not verified.
+	// +optional
+	Touched bool `json:"touched,omitempty"`
 	// result has every task of the job once; there is only done when all succeeded.
 	Result OperationResult `json:"result"`
 }

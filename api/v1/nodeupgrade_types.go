@@ -123,6 +123,11 @@ type AgentStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
 	Capabilities []string `json:"capabilities,omitempty"`
+	// restartsRuntime reports whether the agent restarts the container engine when an operation
+	// asks for it (its option --restart-runtime), or leaves that to an administrator. Absent, for
+	// an agent of a version that does not report it: not known.
+	// +optional
+	RestartsRuntime *bool `json:"restartsRuntime,omitempty"`
 	// startTime of the agent process.
 	// +optional
 	StartTime metav1.Time `json:"startTime,omitempty"`

@@ -268,7 +268,7 @@ type Weekday string
 // +kubebuilder:validation:XValidation:rule="!has(self.waitForJobsSeconds) || self.waitForJobsSeconds < self.timeoutSeconds",message="waitForJobsSeconds must be less than timeoutSeconds, or pods of Jobs are never evicted"
 type DrainPolicy struct {
 	// scope is which pods are evicted. Accelerator: those that use a GCU, by
-	// resources or devicePaths, or with the environment variable
+	// resources, devicePaths or drivers, or with the environment variable
 	// ENFLAME_VISIBLE_DEVICES. All: every pod. None: no pod; a driver in use
 	// cannot be replaced. Default Accelerator.
 	// +optional
@@ -299,6 +299,17 @@ type DrainPolicy struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	// +kubebuilder:validation:items:Pattern=`^/[^*]+\*?$`
 	DevicePaths []string `json:"devicePaths,omitempty"`
+	// drivers are the DRA drivers whose devices are GCUs: a pod with a
+	// ResourceClaim that is allocated from one uses a GCU. Names, which may begin
+	// or end with *. Default *.enflame.com.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"*.enflame.com"}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=65
+	// +kubebuilder:validation:items:Pattern=`^\*?[-.]?[a-z0-9]([-a-z0-9.]*[a-z0-9])?[-.]?\*?$`
+	Drivers []string `json:"drivers,omitempty"`
 	// gracePeriodSeconds a pod has to terminate. Default: the pod's own.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -26,15 +26,16 @@ var taskVerbs = []taskVerb{
 operation that failed continues from there.`, "driver_verify", topsv1.OperationTaskDone},
 	{"skip", "Skips one task of an operation", `Skips one task of the operation on a node: it counts as done. Cordon and uncordon
 cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationTaskSkipped},
-	{"undo", "Undoes one task of an operation", `Undoes one task of the operation on a node: for a component that was replaced, the pod
-of the previous revision is restored.`, "driver_replace", topsv1.OperationTaskUndone},
+	{"undo", "Is refused: no task can be undone on one node alone", `Is refused with the reason: a DaemonSet has one template for all nodes, so the pod of the
+previous revision cannot return to one node. Abort the operation, or go back on all
+nodes with kubectl gcu rollback.`, "driver_replace", topsv1.OperationTaskUndone},
 }
 
 func taskCommand(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "task",
-		Short: "Retries, skips or undoes one task of the operation on a node",
-		Long: `Retries, skips or undoes one task of the operation on a node without affecting the
+		Short: "Retries or skips one task of the operation on a node",
+		Long: `Retries or skips one task of the operation on a node without affecting the
 others. kubectl gcu nodes -o wide shows operations, kubectl describe nu NODE all
 tasks of one.`,
 		Example: `  # The driver was repaired by hand: verify it again

@@ -48,6 +48,16 @@ func TestUpgradeAPIFlags(t *testing.T) {
 	}
 }
 
+// TestTheOperatorKnowsItsPod: a drain leaves this pod alone.
+func TestTheOperatorKnowsItsPod(t *testing.T) {
+	t.Setenv("NODE_NAME", "node-1")
+	t.Setenv("POD_NAMESPACE", "gcu")
+	t.Setenv("POD_NAME", "gcu-operator-1")
+	if got := selfFromEnvironment().String(); got != "gcu/gcu-operator-1" {
+		t.Errorf("the pod is %s", got)
+	}
+}
+
 func TestLogDir(t *testing.T) {
 	tests := []struct {
 		name string

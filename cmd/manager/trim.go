@@ -51,7 +51,7 @@ func trimPod(pod *corev1.Pod) {
 		pod.Spec.Affinity = nil // it is only for the scheduler
 	}
 	pod.Status = corev1.PodStatus{
-		Phase: pod.Status.Phase,
+		Phase: pod.Status.Phase, StartTime: pod.Status.StartTime,
 		Conditions: only(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady || c.Type == topsv1.PodNeedUpgrade || c.Type == topsv1.PodImageReady
 		}),

@@ -24,7 +24,7 @@ func podOf(kind string) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{NodeName: "n", Affinity: &corev1.Affinity{}, Containers: []corev1.Container{{Name: "main", Image: "app:1"}}},
 		Status: corev1.PodStatus{
-			Phase: corev1.PodRunning, PodIP: "10.0.0.1",
+			Phase: corev1.PodRunning, PodIP: "10.0.0.1", StartTime: &metav1.Time{Time: time.Unix(1, 0)},
 			Conditions: []corev1.PodCondition{
 				{Type: topsv1.PodNeedUpgrade, Status: corev1.ConditionTrue}, {Type: topsv1.PodImageReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
 				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
@@ -57,6 +57,9 @@ func TestTrimKeepsOfADaemonSetsPodWhereAndHowItIs(t *testing.T) {
 	want.Status.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode = 0
 	if diff := cmp.Diff(want, trimmed(t, podOf("DaemonSet"))); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+	if kept := trimmed(t, podOf("DaemonSet")).Status.StartTime; kept == nil || kept.Unix() != 1 {
+		t.Errorf("it started at %v: whether that was before a restart of the runtime is not known", kept)
 	}
 	unbound := podOf("DaemonSet")
 	unbound.Spec.NodeName = ""

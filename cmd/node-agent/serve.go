@@ -45,7 +45,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	}
 	inbox, err := ota.NewInbox(ota.Options{
 		NodeName: s.nodeName, StateDirectory: s.stateDir, Version: version, Capabilities: upgradeplan.Capabilities(),
-		Cluster: cluster, Puller: worker, Clock: clock.RealClock{}, Log: log.WithName("inbox"),
+		RestartsRuntime: s.restartRuntime, Cluster: cluster, Puller: worker, Clock: clock.RealClock{}, Log: log.WithName("inbox"),
 	})
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)

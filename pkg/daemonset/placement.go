@@ -29,7 +29,7 @@ type Placement struct {
 	Create bool
 	// Keep is true if it keeps an existing pod there.
 	Keep bool
-	// Why names the taint for which Create is false while Keep is true, "" otherwise.
+	// Why says why Create is false, "" otherwise.
 	Why string
 }
 
@@ -51,10 +51,10 @@ func Placing(ds *appsv1.DaemonSet) func(*corev1.Node) Placement {
 	affinity := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec})
 	return func(node *corev1.Node) Placement {
 		if spec.NodeName != "" && spec.NodeName != node.Name {
-			return Placement{}
+			return Placement{Why: "the DaemonSet names another node"}
 		}
 		if fits, err := affinity.Match(node); err != nil || !fits {
-			return Placement{}
+			return Placement{Why: "the node does not match the node selector or affinity of the DaemonSet"}
 		}
 		return byTaints(spec, node)
 	}
@@ -70,12 +70,16 @@ func byTaints(spec *corev1.PodSpec, node *corev1.Node) Placement {
 		}
 		switch taint.Effect {
 		case corev1.TaintEffectNoExecute:
-			return Placement{}
+			return Placement{Why: keptAwayBy(taint)}
 		case corev1.TaintEffectNoSchedule:
-			p.Create, p.Why = false, fmt.Sprintf("the node has taint %s, which the DaemonSet does not tolerate", taint.ToString())
+			p.Create, p.Why = false, keptAwayBy(taint)
 		}
 	}
 	return p
+}
+
+func keptAwayBy(taint *corev1.Taint) string {
+	return fmt.Sprintf("the node has taint %s, which the DaemonSet does not tolerate", taint.ToString())
 }
 
 func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
@@ -87,6 +91,18 @@ func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
 	}
 	for i := range spec.Tolerations {
 		if spec.Tolerations[i].ToleratesTaint(logr.Discard(), taint, true) {
+			return true
+		}
+	}
+	return false
+}
+
+// ToleratesClosing reports whether pods of a DaemonSet are created on a node although its device is
+// closed for an operation (ADR 0009).
+func ToleratesClosing(ds *appsv1.DaemonSet) bool {
+	taint := corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: "operation", Effect: corev1.TaintEffectNoSchedule}
+	for i := range ds.Spec.Template.Spec.Tolerations {
+		if ds.Spec.Template.Spec.Tolerations[i].ToleratesTaint(logr.Discard(), &taint, true) {
 			return true
 		}
 	}

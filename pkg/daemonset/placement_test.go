@@ -95,11 +95,22 @@ func TestShouldRunBySelector(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, ShouldRun(tt.ds, tainted())); diff != "" {
+			if diff := cmp.Diff(tt.want, placed(t, tt.ds, tainted())); diff != "" {
 				t.Errorf("ShouldRun (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// placed returns where the DaemonSet runs. It says why where it creates no pod, and only there.
+func placed(t *testing.T, ds *appsv1.DaemonSet, node *corev1.Node) Placement {
+	t.Helper()
+	got := ShouldRun(ds, node)
+	if (got.Why == "") != got.Create {
+		t.Errorf("%+v says why %q", got, got.Why)
+	}
+	got.Why = ""
+	return got
 }
 
 func TestShouldRunByTaints(t *testing.T) {
@@ -173,12 +184,7 @@ func TestShouldRunByTaints(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := ShouldRun(tt.ds, tainted(tt.taints...))
-			if (got.Why != "") != (got.Keep && !got.Create) {
-				t.Errorf("%+v says why %q", got, got.Why)
-			}
-			got.Why = ""
-			if diff := cmp.Diff(tt.want, got); diff != "" {
+			if diff := cmp.Diff(tt.want, placed(t, tt.ds, tainted(tt.taints...))); diff != "" {
 				t.Errorf("ShouldRun (-want +got):\n%s", diff)
 			}
 		})

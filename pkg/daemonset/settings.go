@@ -69,10 +69,10 @@ func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 	if s.MaxUnavailable, err = maxUnavailable(annotations); err != nil {
 		return Settings{}, err
 	}
-	if s.Paused, err = paused(annotations); err != nil {
+	if s.Paused, err = Paused(annotations); err != nil {
 		return Settings{}, err
 	}
-	if s.Policy, err = policyName(annotations); err != nil {
+	if s.Policy, err = PolicyName(annotations); err != nil {
 		return Settings{}, err
 	}
 	s.Only = annotations[topsv1.AnnotationUpgradeOnly]
@@ -126,7 +126,9 @@ func invalidMaxUnavailable(key, value string) error {
 		"annotation %s is %q: set it to a whole number of nodes of at least 1, or to a percentage from 1%% to 100%%", key, value)
 }
 
-func paused(annotations map[string]string) (bool, error) {
+// Paused reports whether annotations pause what is done to a DaemonSet. An invalid value is a
+// *SettingsError.
+func Paused(annotations map[string]string) (bool, error) {
 	value, ok := annotations[topsv1.AnnotationPaused]
 	if !ok {
 		return false, nil
@@ -140,7 +142,9 @@ func paused(annotations map[string]string) (bool, error) {
 	return false, settingsError(ReasonInvalidPaused, "annotation %s is %q: set it to \"true\" or \"false\"", topsv1.AnnotationPaused, value)
 }
 
-func policyName(annotations map[string]string) (string, error) {
+// PolicyName returns the UpgradePolicy that is annotated, "" for none; a name that is none is a
+// *SettingsError.
+func PolicyName(annotations map[string]string) (string, error) {
 	name, ok := annotations[topsv1.AnnotationUpgradePolicy]
 	if ok && len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return "", settingsError(ReasonInvalidPolicy, "annotation %s is %q: set it to the name of an UpgradePolicy", topsv1.AnnotationUpgradePolicy, name)

@@ -33,6 +33,11 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	if p.rolloutUnseen, err = r.ledgers.read(ctx, p.State, now); err != nil {
 		return nil, err
 	}
+	if p.MayRestart() {
+		if p.NeedsRestart, err = r.AnyNeedsRestart(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if p.Unmanaged() {
 		return p, nil
 	}
@@ -45,7 +50,7 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 			return nil, err
 		}
 	}
-	if p.Policy, err = r.policy(ctx, p.PolicyName()); err != nil {
+	if p.Policy, err = r.Policy(ctx, p.PolicyName()); err != nil {
 		return nil, err
 	}
 	p.Ending, err = r.isEnding(ctx, p.State)
@@ -95,19 +100,4 @@ func (r groupReader) revisions(ctx context.Context, m observed.Member) ([]*appsv
 		return nil, fmt.Errorf("listing ControllerRevisions of DaemonSet %s: %w", m.Key(), err)
 	}
 	return observed.ByName(revisions.Items), nil
-}
-
-// policy returns the policy with a name, nil if there is none.
-func (r groupReader) policy(ctx context.Context, name string) (*topsv1.UpgradePolicy, error) {
-	if name == "" {
-		return nil, nil
-	}
-	var policy topsv1.UpgradePolicy
-	switch err := r.Get(ctx, client.ObjectKey{Name: name}, &policy); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("getting UpgradePolicy %s: %w", name, err)
-	}
-	return &policy, nil
 }

@@ -43,7 +43,7 @@ func (r fleetReader) refresh(ctx context.Context, p *pass, changed []string) (er
 		}
 	}
 	p.fleet.heartbeats.Refresh(ctx, r.Live, p.fleet.Fleet, p.in.Now)
-	return nil
+	return r.CorrectSlots(ctx, p.Members, p.fleet.Fleet, p.in.Ledger.Slots, p.in.Now.Add(-deletion.Unseen))
 }
 
 // readAll reads all nodes with their pods and NodeUpgrades.
@@ -104,15 +104,20 @@ func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) 
 // podreplace.ErrChanged if the fleet is stale: the manager that gave such a slot may be about to
 // delete a pod for it.
 func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
+	left := map[string]*corev1.Node{}
 	for i := range p.decision.Unseen {
-		if err := r.confirmNodeGone(ctx, p, &p.decision.Unseen[i]); err != nil {
+		if err := r.confirmNodeGone(ctx, p, &p.decision.Unseen[i], left); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(left) == 0 {
+		return nil
+	}
+	return r.confirmNoPods(ctx, p, left)
 }
 
-func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout.Slot) error {
+// confirmNodeGone adds the node of a slot to left if it exists and left the group.
+func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout.Slot, left map[string]*corev1.Node) error {
 	var live, cached corev1.Node
 	key := client.ObjectKey{Name: slot.Node}
 	err := r.Live.Get(ctx, key, &live)
@@ -125,31 +130,29 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout
 	if err := r.Get(ctx, key, &cached); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting node %s: %w", slot.Node, err)
 	}
-	if cached.ResourceVersion != live.ResourceVersion {
-		return fmt.Errorf("node %s: %w", slot.Node, podreplace.ErrChanged)
+	if cached.ResourceVersion == live.ResourceVersion {
+		if err := r.readNode(ctx, p, slot.Node); err != nil {
+			return err
+		}
+		if p.fleet.Node(slot.Node) == nil {
+			left[slot.Node] = &live
+			return nil
+		}
 	}
-	if err := r.readNode(ctx, p, slot.Node); err != nil {
-		return err
-	}
-	if p.fleet.Node(slot.Node) != nil {
-		return fmt.Errorf("node %s: %w", slot.Node, podreplace.ErrChanged)
-	}
-	return r.confirmNoPods(ctx, p, &live)
+	return fmt.Errorf("node %s: %w", slot.Node, podreplace.ErrChanged)
 }
 
-// confirmNoPods confirms live that a node that left the group runs no pod that stays there: the
-// successor of a pod may have been created just before the node left, and not be in the cache.
-func (r fleetReader) confirmNoPods(ctx context.Context, p *pass, node *corev1.Node) error {
+// confirmNoPods confirms live that nodes that left the group run no pod that stays there: the
+// successor of a pod may have been created just before its node left, and not be in the cache.
+func (r fleetReader) confirmNoPods(ctx context.Context, p *pass, left map[string]*corev1.Node) error {
 	for _, m := range p.Members {
-		if !daemonset.ShouldRun(m.DaemonSet, node).Keep {
-			continue
-		}
 		pods, err := r.LivePods(ctx, m)
 		if err != nil {
 			return err
 		}
 		for i := range pods {
-			if pod := &pods[i]; metav1.IsControlledBy(pod, m.DaemonSet) && daemonset.NodeName(pod) == node.Name {
+			pod := &pods[i]
+			if node := left[daemonset.NodeName(pod)]; node != nil && metav1.IsControlledBy(pod, m.DaemonSet) && daemonset.ShouldRun(m.DaemonSet, node).Keep {
 				return fmt.Errorf("pod %s of DaemonSet %s: %w", pod.Name, m.Key(), podreplace.ErrChanged)
 			}
 		}

@@ -109,7 +109,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	r.fences.Prune(g, p.fleet.reported.Runs)
 	p.decision = p.fleet.Plan(p.in)
 	p.fleet.heartbeats.Awaited = p.decision.AwaitsHeartbeats
-	if p.in.Blocked == nil && p.in.Settings.Strategy == daemonset.NoStrategy {
+	if done, idle := p.IsReleased(&p.in, &p.decision); done && idle {
+		return resultOf(ctx, p.decision.Recheck, nil)
+	} else if done {
 		again, released, err := steps.release(ctx, p)
 		if released {
 			r.forget(g)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // disturb makes nodes fail, pods be deleted and the administrator edit settings, at random.
@@ -33,7 +34,7 @@ func (w *simWorld) disturb() {
 
 func (w *simWorld) disturbNode(h *simHost) {
 	switch {
-	case w.api.objects[simNodeKey(h.name)] == nil:
+	case w.api.Objects[simNodeKey(h.name)] == nil:
 		w.say("node %s is added again", h.name)
 		w.addNode(h)
 		h.up, h.since = true, w.now
@@ -41,9 +42,9 @@ func (w *simWorld) disturbNode(h *simHost) {
 		w.power(h, true)
 	case w.chance(6):
 		w.say("node %s is deleted", h.name)
-		w.api.remove(simNodeKey(h.name))
+		w.api.Remove(simNodeKey(h.name))
 		if h.machine == nil {
-			w.api.remove(simKey{kind: simUpgrades, name: h.name})
+			w.api.Remove(simapi.Key{Kind: simUpgrades, Name: h.name})
 		}
 	case w.chance(3):
 		h.unwell = w.now.Add(w.seconds(1, 90))
@@ -61,31 +62,33 @@ func (w *simWorld) taint(h *simHost) {
 		effect = corev1.TaintEffectNoExecute
 	}
 	w.say("node %s is tainted %s", h.name, effect)
-	foreign := func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, simForeignTaint) }
-	key := simNodeKey(h.name)
-	set := func(change func(*corev1.Node)) {
-		if w.api.objects[key] != nil {
-			simEdit(w.api, key, change)
-		}
+	w.untaint(h.name)
+	if key := simNodeKey(h.name); w.api.Objects[key] != nil {
+		simapi.Edit(w.api, key, func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: simForeignTaint + "busy", Effect: effect})
+		})
 	}
-	set(func(n *corev1.Node) {
-		n.Spec.Taints = append(slices.DeleteFunc(n.Spec.Taints, foreign), corev1.Taint{Key: simForeignTaint + "busy", Effect: effect})
-	})
-	w.later(w.seconds(10, 900), func() {
-		set(func(n *corev1.Node) { n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, foreign) })
-	})
+	w.later(w.seconds(10, 900), func() { w.untaint(h.name) })
+}
+
+// untaint removes the taints of others from a node.
+func (w *simWorld) untaint(name string) {
+	foreign := func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, simForeignTaint) }
+	if node := simapi.Get[*corev1.Node](w.api, simNodeKey(name)); node != nil && slices.ContainsFunc(node.Spec.Taints, foreign) {
+		simapi.Edit(w.api, simNodeKey(name), func(n *corev1.Node) { n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, foreign) })
+	}
 }
 
 // disturbPod deletes a pod, or gives it a finalizer for a while.
 func (w *simWorld) disturbPod() {
-	pods := simAll[*corev1.Pod](w.api, simPods)
+	pods := simapi.All[*corev1.Pod](w.api, simPods)
 	if len(pods) == 0 {
 		return
 	}
-	key := simKeyOf(pods[w.rng.IntN(len(pods))])
+	key := simapi.KeyOf(pods[w.rng.IntN(len(pods))])
 	if w.chance(2) {
 		w.say("somebody deletes %s", key)
-		_, _ = w.api.delete(key, nil) // it exists
+		_, _ = w.api.Delete(key, nil) // it exists
 		return
 	}
 	w.say("%s has a finalizer for a while", key)
@@ -93,8 +96,8 @@ func (w *simWorld) disturbPod() {
 	w.later(w.seconds(30, 1200), func() { w.setFinalizer(key, false) })
 }
 
-func (w *simWorld) setFinalizer(key simKey, on bool) {
-	simEdit(w.api, key, func(p *corev1.Pod) {
+func (w *simWorld) setFinalizer(key simapi.Key, on bool) {
+	simapi.Edit(w.api, key, func(p *corev1.Pod) {
 		p.Finalizers = nil
 		if on {
 			p.Finalizers = []string{"example.com/stuck"}
@@ -143,7 +146,7 @@ func (w *simWorld) annotate(g *simGroup, annotation, value string) {
 			delete(annotations, annotation)
 		}
 	}
-	simEdit(w.api, simKey{kind: simGrs, name: g.id.Name}, func(gr *topsv1.GcuResource) { set(gr.Annotations) })
+	simapi.Edit(w.api, simapi.Key{Kind: simGrs, Name: g.id.Name}, func(gr *topsv1.GcuResource) { set(gr.Annotations) })
 	w.onEach(g, func(ds *appsv1.DaemonSet) { set(ds.Annotations) })
 }
 
@@ -158,7 +161,7 @@ func (w *simWorld) updateType(g *simGroup, kind appsv1.DaemonSetUpdateStrategyTy
 func (w *simWorld) onEach(g *simGroup, change func(*appsv1.DaemonSet)) {
 	delay := time.Duration(0)
 	for _, key := range g.sets {
-		w.later(delay, func() { simEdit(w.api, key, change) })
+		w.later(delay, func() { simapi.Edit(w.api, key, change) })
 		if w.chance(3) {
 			delay += w.seconds(0, 20)
 		}
@@ -200,7 +203,7 @@ func (w *simWorld) rollBack(g *simGroup) {
 
 func (w *simWorld) setImage(g *simGroup, i int, image string) {
 	w.say("admin: %s gets %s", g.sets[i], image)
-	simEdit(w.api, g.sets[i], func(ds *appsv1.DaemonSet) {
+	simapi.Edit(w.api, g.sets[i], func(ds *appsv1.DaemonSet) {
 		if ds.Spec.Template.Spec.Containers[0].Image != image {
 			ds.Spec.Template.Spec.Containers[0].Image = image
 			ds.Generation++

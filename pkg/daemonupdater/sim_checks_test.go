@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/test/fixture"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simAccount is what the checks record about a group besides its objects.
@@ -34,7 +36,7 @@ type simAccount struct {
 // simDown is a Node object and the DaemonSets whose pods there were deleted by managers.
 type simDown struct {
 	uid  types.UID
-	sets []simKey
+	sets []simapi.Key
 }
 
 func (w *simWorld) account(g observed.Group) *simAccount {
@@ -46,16 +48,16 @@ func (w *simWorld) account(g observed.Group) *simAccount {
 
 // nodeAvailable reports whether the node is Ready and the pods of these DaemonSets on it are
 // available.
-func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
-	node := simGet[*corev1.Node](w.api, simNodeKey(name))
+func (w *simWorld) nodeAvailable(sets []simapi.Key, name string) bool {
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(name))
 	if node == nil || !simNodeReady(node) {
 		return false
 	}
 	for _, key := range sets {
-		ds := simGet[*appsv1.DaemonSet](w.api, key)
+		ds := simapi.Get[*appsv1.DaemonSet](w.api, key)
 		if ds == nil || !slices.ContainsFunc(w.podsOn(key, name), func(pod *corev1.Pod) bool {
 			ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.host(name).skew))
-			return ok
+			return ok && metav1.IsControlledBy(pod, ds) // else the garbage collector deletes it soon
 		}) {
 			return false
 		}
@@ -64,21 +66,21 @@ func (w *simWorld) nodeAvailable(sets []simKey, name string) bool {
 }
 
 // kept returns those of the DaemonSets that still run, or should run, on a node.
-func (w *simWorld) kept(sets []simKey, node *corev1.Node) []simKey {
-	return slices.DeleteFunc(slices.Clone(sets), func(key simKey) bool {
-		ds := simGet[*appsv1.DaemonSet](w.api, key)
+func (w *simWorld) kept(sets []simapi.Key, node *corev1.Node) []simapi.Key {
+	return slices.DeleteFunc(slices.Clone(sets), func(key simapi.Key) bool {
+		ds := simapi.Get[*appsv1.DaemonSet](w.api, key)
 		return ds == nil || !simKeeps(node, ds) || w.podOn(key, node.Name) == nil && simForeign(node, corev1.TaintEffectNoSchedule)
 	})
 }
 
 func (w *simWorld) rolloutOf(g observed.Group) *topsv1.DaemonRollout {
 	key := g.RolloutKey("gcu-system")
-	return simGet[*topsv1.DaemonRollout](w.api, simKey{simRollouts, key.Namespace, key.Name})
+	return simapi.Get[*topsv1.DaemonRollout](w.api, simapi.Named(simRollouts, key.Namespace, key.Name))
 }
 
 // deleteByUs is DELETE by a manager; the checks see the true state just before it.
-func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteOptions) error {
-	pod, _ := w.api.objects[key].(*corev1.Pod)
+func (w *simWorld) deleteByUs(pass *simPass, key simapi.Key, options *client.DeleteOptions) error {
+	pod, _ := w.api.Objects[key].(*corev1.Pod)
 	var was bool
 	var g *simGroup
 	if pod != nil {
@@ -86,8 +88,8 @@ func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteO
 			was = w.nodeAvailable(g.sets, daemonset.NodeName(pod)) && !w.takenOut(g.id, daemonset.NodeName(pod))
 		}
 	}
-	effective, err := w.api.delete(key, simPreconditions(options))
-	if key.kind == simRollouts && err == nil {
+	effective, err := w.api.Delete(key, simPreconditions(options))
+	if key.Kind == simRollouts && err == nil {
 		delete(w.accounts, pass.group)
 	}
 	if pod == nil || err != nil || !effective {
@@ -99,7 +101,7 @@ func (w *simWorld) deleteByUs(pass *simPass, key simKey, options *client.DeleteO
 	}
 	w.checkDelete(pass, pod)
 	w.checkLightPath(pass, pod)
-	owner := simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}
+	owner := simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)
 	if d := w.account(g.id).down[daemonset.NodeName(pod)]; d != nil {
 		d.sets = append(d.sets, owner)
 	}
@@ -154,13 +156,13 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 }
 
 // checkBudget is S1: a node that was available is not any more, because of us.
-func (w *simWorld) checkBudget(g *simGroup, node string, sets ...simKey) {
+func (w *simWorld) checkBudget(g *simGroup, node string, sets ...simapi.Key) {
 	w.settleAccounts()
 	a := w.account(g.id)
 	if w.lost[simLost{g.id, node}] {
 		return // it was in flight before the backup was restored
 	}
-	if n := simGet[*corev1.Node](w.api, simNodeKey(node)); n != nil {
+	if n := simapi.Get[*corev1.Node](w.api, simNodeKey(node)); n != nil {
 		a.down[node] = &simDown{n.UID, sets}
 	}
 	limit := 0
@@ -190,7 +192,7 @@ func (w *simWorld) settleAccounts() {
 	for _, g := range w.groups {
 		a, stored := w.account(g.id), w.rolloutOf(g.id)
 		for name, d := range a.down {
-			node := simGet[*corev1.Node](w.api, simNodeKey(name))
+			node := simapi.Get[*corev1.Node](w.api, simNodeKey(name))
 			failed := stored != nil && slices.ContainsFunc(stored.Status.Failed, func(n topsv1.NodeNote) bool { return n.Node == name })
 			if node == nil || node.UID != d.uid || failed {
 				delete(a.down, name)
@@ -280,6 +282,7 @@ func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout)
 			w.say("%s gives its slot of %s back", s.Node, after.Name)
 			w.excuseRelapse(pass, s.Node)
 			w.excuseDropped(pass, &s)
+			w.excuseBlind(pass, s.Node)
 		}
 	}
 }
@@ -290,8 +293,8 @@ func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout)
 // already be settled.
 func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 	a := w.account(pass.group)
-	if d := a.down[node]; d != nil && pass.healthy(node) && !slices.ContainsFunc(d.sets, func(set simKey) bool {
-		ds := simGet[*appsv1.DaemonSet](w.api, set)
+	if d := a.down[node]; d != nil && pass.healthy(node) && !slices.ContainsFunc(d.sets, func(set simapi.Key) bool {
+		ds := simapi.Get[*appsv1.DaemonSet](w.api, set)
 		pod := w.podOn(set, node)
 		return pod == nil || ds == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node) == nil || pass.pod(ds, node).UID != pod.UID
 	}) {
@@ -326,7 +329,7 @@ func simLimit(pass *simPass) int {
 		return 0
 	}
 	settings, err := daemonset.SettingsOf(pass.sets[0])
-	if err != nil || settings.Strategy == daemonset.NoStrategy {
+	if err != nil || settings.Strategy == daemonset.NoStrategy && !slices.ContainsFunc(pass.sets, observed.Restarts) {
 		return 0
 	}
 	if settings.MaxUnavailable == (intstr.IntOrString{}) && pass.policy != nil && pass.policy.Spec.MaxUnavailable != nil {
@@ -358,7 +361,7 @@ func (w *simWorld) checkPatch(before, after client.Object) {
 		}
 		for _, r := range now.Status.Requests {
 			done := slices.ContainsFunc(now.Status.Tasks, func(task topsv1.UpgradeTask) bool { return task.RequestID == r.ID && task.Reason == "Replaced" })
-			pod := simGet[*corev1.Pod](w.api, simKey{simPods, r.Pod.Namespace, r.Pod.Name})
+			pod := simapi.Get[*corev1.Pod](w.api, simapi.Named(simPods, r.Pod.Namespace, r.Pod.Name))
 			if done && pod != nil && pod.UID == r.Pod.UID {
 				w.violate("S10: request %s of %s is done, and its pod is still there", r.ID, now.Name)
 			}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simCall is one request of a reconcile to the API server. It is parked until the world, which
@@ -20,7 +21,7 @@ import (
 // what happens between any two.
 type simCall struct {
 	verb   string
-	key    simKey
+	key    simapi.Key
 	effect func() error
 	reply  chan error
 }
@@ -38,17 +39,17 @@ type simClient struct {
 
 // Get reads from the cache.
 func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	c.m.cacheMoves(simKind(object))
-	err := c.m.view.get(key, object)
+	c.m.cacheMoves(simapi.KindOf(object))
+	err := c.m.view.Get(key, object)
 	if pass := c.m.pass; pass != nil {
-		pass.policyGone = pass.policyGone || (err != nil && simKind(object) == simPolicies)
+		pass.policyGone = pass.policyGone || (err != nil && simapi.KindOf(object) == simPolicies)
 	}
 	switch {
 	case err == nil:
 		c.m.saw(object)
-	case simKind(object) == simNodes:
+	case simapi.KindOf(object) == simNodes:
 		delete(c.m.seen.nodes, key.Name)
-	case simKind(object) == simUpgrades:
+	case simapi.KindOf(object) == simUpgrades:
 		delete(c.m.seen.upgrades, key.Name)
 	}
 	return err
@@ -56,8 +57,8 @@ func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.O
 
 // List reads from the cache, and records for the checks what the pass saw.
 func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	c.m.cacheMoves(simKind(list))
-	if err := c.m.view.list(list, opts); err != nil {
+	c.m.cacheMoves(simapi.KindOf(list))
+	if err := c.m.view.List(list, opts); err != nil {
 		return err
 	}
 	c.m.saw(list)
@@ -70,18 +71,18 @@ func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...clie
 
 // Create is served by the API server.
 func (c *simClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	return c.m.call("create", simKeyOf(object), func() error { return c.m.w.api.create(object) })
+	return c.m.call("create", simapi.KeyOf(object), func() error { return c.m.w.api.Create(object) })
 }
 
 // Delete is served by the API server.
 func (c *simClient) Delete(_ context.Context, object client.Object, opts ...client.DeleteOption) error {
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
-	key, pass := simKeyOf(object), c.m.pass
+	key, pass := simapi.KeyOf(object), c.m.pass
 	return c.m.call("delete", key, func() error {
 		if options.Preconditions == nil || options.Preconditions.UID == nil {
 			c.m.w.violate("S5: %s is deleted without a UID precondition", key)
 		}
-		if key.kind == simPods && options.Preconditions.ResourceVersion == nil {
+		if key.Kind == simPods && options.Preconditions.ResourceVersion == nil {
 			c.m.w.violate("S5: %s is deleted in whatever version it is", key)
 		}
 		return c.m.w.deleteByUs(pass, key, options)
@@ -98,13 +99,13 @@ type simStatus struct {
 
 // Update is served by the API server.
 func (s *simStatus) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
-	key, pass := simKeyOf(object), s.m.pass
+	key, pass := simapi.KeyOf(object), s.m.pass
 	return s.m.call("update", key, func() error {
-		before, _ := s.m.w.api.objects[key].(*topsv1.DaemonRollout)
-		if err := s.m.w.api.updateStatus(object); err != nil {
+		before, _ := s.m.w.api.Objects[key].(*topsv1.DaemonRollout)
+		if err := s.m.w.api.Update(object, simapi.Status, ""); err != nil {
 			return err
 		}
-		if after, ok := s.m.w.api.objects[key].(*topsv1.DaemonRollout); ok && before != nil {
+		if after, ok := s.m.w.api.Objects[key].(*topsv1.DaemonRollout); ok && before != nil {
 			s.m.w.checkLedger(pass, before, after)
 			s.m.w.sayLedger(pass, before, after)
 		}
@@ -118,13 +119,13 @@ func (s *simStatus) Patch(_ context.Context, object client.Object, patch client.
 	if err != nil {
 		return err
 	}
-	key := simKeyOf(object)
+	key := simapi.KeyOf(object)
 	return s.m.call("patch", key, func() error {
-		before := s.m.w.api.objects[key]
-		if err := s.m.w.api.patchStatus(object, patch.Type(), data); err != nil {
+		before := s.m.w.api.Objects[key]
+		if err := s.m.w.api.Patch(object, patch.Type(), data, simapi.Status, ""); err != nil {
 			return err
 		}
-		s.m.w.checkPatch(before, s.m.w.api.objects[key])
+		s.m.w.checkPatch(before, s.m.w.api.Objects[key])
 		return nil
 	})
 }
@@ -137,16 +138,16 @@ type simLive struct {
 
 // Get reads the true state, and records for the checks what the pass saw.
 func (l *simLive) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	k, pass := simKey{simKind(object), key.Namespace, key.Name}, l.m.pass
+	k, pass := simapi.Named(simapi.KindOf(object), key.Namespace, key.Name), l.m.pass
 	return l.m.call("get", k, func() error {
 		if lease, ok := object.(*coordinationv1.Lease); ok {
 			return l.m.w.host(key.Name).lease(l.m.w, lease)
 		}
-		stored, ok := l.m.w.api.objects[k]
+		stored, ok := l.m.w.api.Objects[k]
 		if !ok {
-			return apierrors.NewNotFound(simResource(k), k.name)
+			return apierrors.NewNotFound(simapi.Resource(k), k.Name)
 		}
-		simInto(object, stored)
+		simapi.Into(object, stored)
 		if ds, ok := stored.(*appsv1.DaemonSet); ok && pass != nil {
 			pass.live[ds.UID] = simLiveSet{ds, l.m.w.newestHash(ds)}
 		}
@@ -156,18 +157,17 @@ func (l *simLive) Get(_ context.Context, key client.ObjectKey, object client.Obj
 
 // List reads the true state, and records which targets the pass saw then.
 func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	k, pass := simKey{kind: simKind(list)}, l.m.pass
+	k, pass := simapi.Key{Kind: simapi.KindOf(list)}, l.m.pass
 	return l.m.call("list", k, func() error {
 		for uid, seen := range pass.live {
 			pass.live[uid] = simLiveSet{seen.ds, l.m.w.newestHash(seen.ds)}
 		}
-		now := simView{objects: l.m.w.api.objects, keys: l.m.w.api.keys}
-		return now.list(list, opts)
+		return l.m.w.api.Live(simIndexers).List(list, opts)
 	})
 }
 
 // call parks a request until the world has served it.
-func (m *simManager) call(verb string, key simKey, effect func() error) error {
+func (m *simManager) call(verb string, key simapi.Key, effect func() error) error {
 	c := &simCall{verb: verb, key: key, effect: effect, reply: make(chan error)}
 	m.mu.Lock()
 	if m.pass.seen.nodes == nil && c.writes() {
@@ -208,11 +208,11 @@ func (w *simWorld) serve(m *simManager, c *simCall) {
 	case faultOutage:
 		err = fmt.Errorf("%s: %w", c, errReset)
 	case faultDenied:
-		err = apierrors.NewForbidden(simResource(c.key), c.key.name, errors.New("denied by the webhook of the test"))
+		err = apierrors.NewForbidden(simapi.Resource(c.key), c.key.Name, errors.New("denied by the webhook of the test"))
 	case noFault:
 		err = c.effect()
 	case faultConflict:
-		err = simConflict(c.key, "the object has been modified")
+		err = simapi.Conflict(c.key, "the object has been modified")
 	case faultTooMany:
 		err = apierrors.NewTooManyRequests("slow down", 1)
 	case faultInternal:

@@ -9,6 +9,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // The time that a node has under its slot is time in which a manager worked.
@@ -133,7 +134,7 @@ func TestANodeIsNotFailedForTheTimeInWhichTheAPIServerWasAway(t *testing.T) {
 func TestSixPodsThatTakeTwoMinutesEachDoNotFailTheirNode(t *testing.T) {
 	schedule(t, []string{"a", "b", "c", "d", "e", "f"}, func(s *simSchedule) {
 		for _, key := range s.g.sets {
-			simEdit(s.api, key, func(ds *appsv1.DaemonSet) { ds.Spec.MinReadySeconds = 120 })
+			simapi.Edit(s.api, key, func(ds *appsv1.DaemonSet) { ds.Spec.MinReadySeconds = 120 })
 		}
 		s.goesBy(3 * time.Minute)
 		s.getsAll("good-1")
@@ -165,7 +166,7 @@ func TestANodeThatFlapsDoesNotHoldItsSlotForEver(t *testing.T) {
 func TestANodeThatIsAvailableIsNotFailedByItsDeadline(t *testing.T) {
 	schedule(t, simTrio, func(s *simSchedule) {
 		node := s.firstOfThree()
-		s.refused = func(c *simCall) bool { return c.verb == "delete" && c.key.kind == simPods }
+		s.refused = func(c *simCall) bool { return c.verb == "delete" && c.key.Kind == simPods }
 		s.works(s.a, 2*rollout.DefaultDeadlines.Progress)
 		s.noneFailed("while its pods may not be deleted")
 		s.refused = nil

@@ -13,6 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simSpec is the spec of a gr in the model: the images of its components, and its stored
@@ -43,14 +44,14 @@ func (w *simWorld) addGr(g *simGroup) {
 	if g.id.Kind != observed.KindGcuResource {
 		return
 	}
-	first := simGet[*appsv1.DaemonSet](w.api, g.sets[0])
+	first := simapi.Get[*appsv1.DaemonSet](w.api, g.sets[0])
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: g.id.Name, UID: simGrUID(g.id), Annotations: map[string]string{}}}
 	for _, key := range topsv1.UpgradeAnnotations {
 		if value, ok := first.Annotations[key]; ok {
 			gr.Annotations[key] = value
 		}
 	}
-	w.api.put(gr)
+	w.api.Put(gr)
 	g.spec = &simSpec{images: map[string][]string{}}
 	w.keepSpec(g)
 }
@@ -63,9 +64,9 @@ func (w *simWorld) keepSpec(g *simGroup) {
 	name := fmt.Sprintf("%s-rev-%d", g.id.Name, len(g.spec.kept))
 	g.spec.kept = append(g.spec.kept, name)
 	for _, key := range g.sets {
-		g.spec.images[name] = append(g.spec.images[name], simGet[*appsv1.DaemonSet](w.api, key).Spec.Template.Spec.Containers[0].Image)
+		g.spec.images[name] = append(g.spec.images[name], simapi.Get[*appsv1.DaemonSet](w.api, key).Spec.Template.Spec.Containers[0].Image)
 	}
-	w.api.put(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: name}})
+	w.api.Put(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: name}})
 	w.render(g, name)
 }
 
@@ -81,9 +82,9 @@ func (w *simWorld) render(g *simGroup, revision string) {
 	g.spec.revision = revision
 	for i, key := range g.sets {
 		w.setImage(g, i, g.spec.images[revision][i])
-		simEdit(w.api, key, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationRevision] = revision })
+		simapi.Edit(w.api, key, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationRevision] = revision })
 	}
-	simEdit(w.api, simKey{kind: simGrs, name: g.id.Name}, func(gr *topsv1.GcuResource) {
+	simapi.Edit(w.api, simapi.Key{Kind: simGrs, Name: g.id.Name}, func(gr *topsv1.GcuResource) {
 		gr.Generation++
 		gr.Status.ObservedGeneration = gr.Generation
 		delete(gr.Annotations, topsv1.AnnotationRollbackTo)
@@ -93,7 +94,7 @@ func (w *simWorld) render(g *simGroup, revision string) {
 // restoreSpecs acts as the gcuresource controller asked for an earlier spec.
 func (w *simWorld) restoreSpecs() {
 	for _, g := range w.groups {
-		gr := simGet[*topsv1.GcuResource](w.api, simKey{kind: simGrs, name: g.id.Name})
+		gr := simapi.Get[*topsv1.GcuResource](w.api, simapi.Key{Kind: simGrs, Name: g.id.Name})
 		if gr == nil || gr.Annotations[topsv1.AnnotationRollbackTo] == "" || !w.calm && !w.chance(2) {
 			continue
 		}
@@ -125,18 +126,18 @@ func (w *simWorld) checkAsked(before, after *topsv1.GcuResource) {
 func (w *simWorld) deleteGr(g *simGroup) {
 	w.say("admin: gr %s is deleted", g.id.Name)
 	w.groups = slices.DeleteFunc(slices.Clone(w.groups), func(o *simGroup) bool { return o == g })
-	w.api.remove(simKey{kind: simGrs, name: g.id.Name})
+	w.api.Remove(simapi.Key{Kind: simGrs, Name: g.id.Name})
 	for _, key := range g.sets {
-		w.api.remove(key)
+		w.api.Remove(key)
 		delete(w.seen, key)
 	}
 	w.later(w.seconds(0, 90), func() {
 		if slices.Contains(w.groups, g) {
 			return // a backup brought it back
 		}
-		for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
-			if slices.Contains(g.sets, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}) {
-				_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
+		for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+			if slices.Contains(g.sets, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)) {
+				_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 			}
 		}
 	})
@@ -145,7 +146,7 @@ func (w *simWorld) deleteGr(g *simGroup) {
 			return
 		}
 		key := g.id.RolloutKey("gcu-system")
-		w.api.remove(simKey{simRollouts, key.Namespace, key.Name})
+		w.api.Remove(simapi.Named(simRollouts, key.Namespace, key.Name))
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // A failure belongs to the component, the revision and the machine that failed.
@@ -60,11 +61,11 @@ func TestNothingStartsWhileAGcuResourceIsDeleted(t *testing.T) {
 	schedule(t, simTrio, func(s *simSchedule) {
 		s.getsAll("good-1")
 		s.begins()
-		simEdit(s.api, simKey{kind: simGrs, name: s.g.id.Name}, func(gr *topsv1.GcuResource) {
+		simapi.Edit(s.api, simapi.Key{Kind: simGrs, Name: s.g.id.Name}, func(gr *topsv1.GcuResource) {
 			now := metav1.NewTime(s.now)
 			gr.DeletionTimestamp, gr.Finalizers = &now, []string{"topsops.enflame.com/teardown"}
 		})
-		s.api.remove(s.g.sets[2]) // components go in reverse order
+		s.api.Remove(s.g.sets[2]) // components go in reverse order
 		s.g.sets = s.g.sets[:2]
 		s.startsNothing("the gr is being deleted")
 	})
@@ -87,7 +88,7 @@ func TestAFailureFollowsTheNameOfItsNode(t *testing.T) {
 				s.gets(0, "crash-1")
 				s.worksUntil(s.a, "the node fails", time.Hour, func() bool { return s.countsAsFailed(node) })
 				s.annotate(s.g, topsv1.AnnotationPaused, "true")
-				s.api.remove(simNodeKey(node))
+				s.api.Remove(simNodeKey(node))
 				s.works(s.a, time.Minute)
 				s.addNode(s.host(node))
 				s.setMachine(node, tt.machine)
@@ -110,7 +111,7 @@ func (s *simSchedule) countsAsFailed(node string) bool {
 }
 
 func (s *simSchedule) setMachine(node, id string) {
-	simEdit(s.api, simNodeKey(node), func(n *corev1.Node) { n.Status.NodeInfo.MachineID = id })
+	simapi.Edit(s.api, simNodeKey(node), func(n *corev1.Node) { n.Status.NodeInfo.MachineID = id })
 }
 
 func TestANodeThatReturnsDoesNotJumpItsWave(t *testing.T) {
@@ -119,7 +120,7 @@ func TestANodeThatReturnsDoesNotJumpItsWave(t *testing.T) {
 			p.Waves = []topsv1.Wave{{Name: "first", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"first": "true"}}, Approval: topsv1.ApprovalManual}}
 		})
 		first, other := s.hosts[0].name, s.hosts[1]
-		simEdit(s.api, simNodeKey(first), func(n *corev1.Node) { n.Labels["first"] = "true" })
+		simapi.Edit(s.api, simNodeKey(first), func(n *corev1.Node) { n.Labels["first"] = "true" })
 		s.gets(0, "good-1")
 		s.power(other, false)
 		s.works(s.a, 2*time.Minute)
@@ -137,7 +138,7 @@ func TestANodeThatReturnsDoesNotJumpItsWave(t *testing.T) {
 func (s *simSchedule) putPolicy(change func(*topsv1.UpgradePolicySpec)) {
 	p := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful"}}
 	change(&p.Spec)
-	s.api.put(p)
+	s.api.Put(p)
 	s.annotate(s.g, topsv1.AnnotationUpgradePolicy, p.Name)
 }
 
@@ -146,7 +147,7 @@ func TestADeletionThatIsDeniedCostsNoSlotAfterTheDeadline(t *testing.T) {
 		s.gets(0, "good-1")
 		s.a.sees()
 		denied := s.hosts[0].name
-		s.refused = func(c *simCall) bool { return c.verb == "delete" && c.key == simKeyOf(s.podOf(0, denied)) }
+		s.refused = func(c *simCall) bool { return c.verb == "delete" && c.key == simapi.KeyOf(s.podOf(0, denied)) }
 		others := func() bool { return s.atTarget(s.g, s.hosts[1].name) && s.atTarget(s.g, s.hosts[2].name) }
 		s.worksUntil(s.a, "the other nodes are updated", rollout.DefaultDeadlines.Progress+10*time.Minute, others)
 		s.works(s.a, rollout.DefaultDeadlines.Progress)
@@ -169,12 +170,12 @@ func TestAWindowOpensAgainAfterASlowNode(t *testing.T) {
 		})
 		s.gets(0, "good-1")
 		for _, h := range s.hosts {
-			s.setFinalizer(simKeyOf(s.podOf(0, h.name)), true)
+			s.setFinalizer(simapi.KeyOf(s.podOf(0, h.name)), true)
 		}
 		node := s.begins()
 		s.works(s.a, time.Hour)
 		for _, h := range s.hosts {
-			s.setFinalizer(simKeyOf(s.podOf(0, h.name)), false)
+			s.setFinalizer(simapi.KeyOf(s.podOf(0, h.name)), false)
 		}
 		s.worksUntil(s.a, "the slow node is updated", time.Hour, func() bool { return s.atTarget(s.g, node) })
 		s.worksUntil(s.a, "every node is updated", 72*time.Hour, s.arrived)

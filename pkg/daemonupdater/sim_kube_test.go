@@ -16,6 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/test/fixture"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simHost is a machine, with or without a Node object.
@@ -52,10 +53,10 @@ func (w *simWorld) kubernetes() {
 		w.nodeLifecycle(h)
 	}
 	w.collectOrphans()
-	for _, ds := range simAll[*appsv1.DaemonSet](w.api, simSets) {
+	for _, ds := range simapi.All[*appsv1.DaemonSet](w.api, simSets) {
 		w.daemonSetController(ds)
 	}
-	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
+	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
 		w.kubelet(pod)
 	}
 }
@@ -80,7 +81,7 @@ func (w *simWorld) power(h *simHost, up bool) {
 // clock is the time by the clock of a host.
 func (h *simHost) clock(w *simWorld) metav1.Time { return fixture.WholeSecond(w.now.Add(h.skew)) }
 
-func simNodeKey(name string) simKey { return simKey{kind: simNodes, name: name} }
+func simNodeKey(name string) simapi.Key { return simapi.Key{Kind: simNodes, Name: name} }
 
 func simNodeReady(node *corev1.Node) bool {
 	ready, _ := daemonset.NodeReady(node)
@@ -108,17 +109,17 @@ func (h *simHost) nodeLabels() map[string]string {
 func (w *simWorld) addNode(h *simHost) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: h.nodeLabels()}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: h.clock(w)}}
-	w.api.put(n)
+	w.api.Put(n)
 	if h.machine != nil {
 		h.machine.foreign, h.machine.excused, h.machine.workload = false, false, nil
 		return // the agent creates its NodeUpgrade
 	}
-	w.api.put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name}})
+	w.api.Put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name}})
 }
 
 // nodeLifecycle sets the Ready condition and the taints of a node by what its kubelet reports.
 func (w *simWorld) nodeLifecycle(h *simHost) {
-	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
 	if node == nil {
 		return
 	}
@@ -141,7 +142,7 @@ func (w *simWorld) nodeLifecycle(h *simHost) {
 	if want == corev1.ConditionUnknown { // not by the kubelet
 		at = fixture.WholeSecond(w.now)
 	}
-	simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) {
+	simapi.Edit(w.api, simNodeKey(h.name), func(n *corev1.Node) {
 		n.Status.Conditions[0].Status = want
 		n.Status.Conditions[0].LastTransitionTime = at
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
@@ -155,7 +156,7 @@ func (w *simWorld) nodeLifecycle(h *simHost) {
 }
 
 func (w *simWorld) podsNotReady(node string) {
-	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
+	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
 		if pod.Spec.NodeName == node && simPodReady(pod) {
 			w.setPodReady(pod, corev1.ConditionFalse, fixture.WholeSecond(w.now))
 		}
@@ -169,7 +170,7 @@ func simPodReady(pod *corev1.Pod) bool {
 }
 
 func (w *simWorld) setPodReady(pod *corev1.Pod, status corev1.ConditionStatus, at metav1.Time) {
-	simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) {
+	simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) {
 		ready := corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: at}
 		for i := range p.Status.Conditions {
 			if p.Status.Conditions[i].Type == corev1.PodReady {
@@ -183,11 +184,11 @@ func (w *simWorld) setPodReady(pod *corev1.Pod, status corev1.ConditionStatus, a
 
 // kubelet starts, runs and ends one pod; it does nothing while its host is down.
 func (w *simWorld) kubelet(pod *corev1.Pod) {
-	key, nodeName := simKeyOf(pod), daemonset.NodeName(pod)
+	key, nodeName := simapi.KeyOf(pod), daemonset.NodeName(pod)
 	h := w.host(nodeName)
-	if w.api.objects[simNodeKey(nodeName)] == nil {
+	if w.api.Objects[simNodeKey(nodeName)] == nil {
 		if w.chance(3) { // pod garbage collection
-			w.api.remove(key)
+			w.api.Remove(key)
 		}
 		return
 	}
@@ -197,14 +198,14 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 	switch {
 	case !h.up:
 	case pod.Spec.NodeName == "":
-		simEdit(w.api, key, func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.Affinity = nodeName, nil })
+		simapi.Edit(w.api, key, func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.Affinity = nodeName, nil })
 	case pod.DeletionTimestamp != nil:
 		ends := time.Duration(w.hash("end", pod.UID)%20) * time.Second
 		if w.now.Sub(pod.DeletionTimestamp.Time) >= ends {
 			w.endPod(pod)
 		}
 	case simEnded(pod): // the DaemonSet controller replaces it
-	case age < start || (!h.podsFirst && simTainted(w.api.objects[simNodeKey(nodeName)].(*corev1.Node), corev1.TaintNodeUnreachable)):
+	case age < start || (!h.podsFirst && simTainted(w.api.Objects[simNodeKey(nodeName)].(*corev1.Node), corev1.TaintNodeUnreachable)):
 	case w.now.Sub(h.since) < h.podsAfter: // the node is back, and its pods are not yet
 	case strings.HasPrefix(image, "crash"):
 		w.crashLoop(pod, age-start)
@@ -216,6 +217,9 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 		kills := strings.HasPrefix(image, "kill") && !w.calm
 		if !kills || w.chance(2) {
 			w.setPodReady(pod, corev1.ConditionTrue, h.clock(w))
+			if started := h.clock(w); h.machine != nil && pod.Status.StartTime == nil {
+				simapi.Edit(w.api, key, func(p *corev1.Pod) { p.Status.StartTime = &started })
+			}
 			w.installs(h, pod)
 		}
 		if kills {
@@ -246,7 +250,7 @@ func (w *simWorld) crashLoop(pod *corev1.Pod, running time.Duration) {
 	if len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].RestartCount >= restarts {
 		return
 	}
-	simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) {
+	simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: restarts, State: corev1.ContainerState{
 			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
 		}}}
@@ -256,7 +260,7 @@ func (w *simWorld) crashLoop(pod *corev1.Pod, running time.Duration) {
 // daemonSetController writes ControllerRevisions, the observed generation and missing pods, by
 // the version of the DaemonSet it has seen, which may be old.
 func (w *simWorld) daemonSetController(ds *appsv1.DaemonSet) {
-	key := simKeyOf(ds)
+	key := simapi.KeyOf(ds)
 	if w.seen[key] == nil || w.calm || w.chance(2) {
 		w.seen[key] = ds
 	}
@@ -265,11 +269,11 @@ func (w *simWorld) daemonSetController(ds *appsv1.DaemonSet) {
 		return
 	}
 	hash := w.writeHistory(seen)
-	for _, node := range simAll[*corev1.Node](w.api, simNodes) {
+	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
 		w.managePod(seen, node, hash)
 	}
 	if ds.Status.ObservedGeneration < seen.Generation && (w.calm || w.chance(2)) {
-		simEdit(w.api, key, func(d *appsv1.DaemonSet) { d.Status.ObservedGeneration = seen.Generation })
+		simapi.Edit(w.api, key, func(d *appsv1.DaemonSet) { d.Status.ObservedGeneration = seen.Generation })
 	}
 }
 
@@ -278,13 +282,13 @@ func (w *simWorld) managePod(ds *appsv1.DaemonSet, node *corev1.Node, hash strin
 	pod := w.managedPod(ds, node.Name)
 	switch {
 	case pod != nil && pod.DeletionTimestamp == nil && !simKeeps(node, ds):
-		_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
+		_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 	case pod == nil && simAdmits(node, ds) && (w.calm || w.rng.IntN(3) > 0):
-		w.api.put(w.newPod(ds, node.Name, hash))
+		w.api.Put(w.newPod(ds, node.Name, hash))
 	case pod != nil && ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType &&
 		pod.DeletionTimestamp == nil && daemonset.RevisionHash(pod) != hash && w.chance(4):
 		w.say("the DaemonSet controller replaces pod %s", pod.Name)
-		_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
+		_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 	}
 }
 
@@ -321,7 +325,7 @@ func simAdmits(node *corev1.Node, ds *appsv1.DaemonSet) bool {
 
 func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: ds.Namespace, Name: w.freeName(simKeyOf(ds), node).name,
+		Namespace: ds.Namespace, Name: w.freeName(simapi.KeyOf(ds), node).Name,
 		Labels:          simWithHash(ds, hash),
 		OwnerReferences: fixture.ControlledBy(appsv1.SchemeGroupVersion.String(), observed.KindDaemonSet, ds.Name, ds.UID),
 	}}
@@ -338,20 +342,20 @@ func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 // existing one, as after a rollback.
 func (w *simWorld) writeHistory(ds *appsv1.DaemonSet) string {
 	hash := fmt.Sprintf("%08x", uint32(simHashOf(ds.Spec.Template.Spec.Containers[0].Image)))
-	key := simKey{simRevisions, ds.Namespace, ds.Name + "-" + hash}
+	key := simapi.Named(simRevisions, ds.Namespace, ds.Name+"-"+hash)
 	newest := int64(0)
 	for _, r := range w.revisionsOf(ds) {
 		newest = max(newest, r.Revision)
 	}
-	stored := simGet[*appsv1.ControllerRevision](w.api, key)
+	stored := simapi.Get[*appsv1.ControllerRevision](w.api, key)
 	switch {
 	case stored == nil:
-		w.api.put(&appsv1.ControllerRevision{Revision: newest + 1, Data: simTemplateOf(ds), ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.namespace, Name: key.name, Labels: simWithHash(ds, hash),
+		w.api.Put(&appsv1.ControllerRevision{Revision: newest + 1, Data: simTemplateOf(ds), ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name, Labels: simWithHash(ds, hash),
 			OwnerReferences: fixture.ControlledBy(appsv1.SchemeGroupVersion.String(), observed.KindDaemonSet, ds.Name, ds.UID),
 		}})
 	case stored.Revision < newest:
-		simEdit(w.api, key, func(r *appsv1.ControllerRevision) { r.Revision = newest + 1 })
+		simapi.Edit(w.api, key, func(r *appsv1.ControllerRevision) { r.Revision = newest + 1 })
 	}
 	return hash
 }
@@ -371,7 +375,7 @@ func simHashOf(image string) uint64 {
 
 func (w *simWorld) revisionsOf(ds *appsv1.DaemonSet) []*appsv1.ControllerRevision {
 	var list []*appsv1.ControllerRevision
-	for _, r := range simAll[*appsv1.ControllerRevision](w.api, simRevisions) {
+	for _, r := range simapi.All[*appsv1.ControllerRevision](w.api, simRevisions) {
 		if metav1.IsControlledBy(r, ds) {
 			list = append(list, r)
 		}

@@ -10,6 +10,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // Nodes that leave a group while they hold a slot, and places where Kubernetes makes no
@@ -18,14 +19,14 @@ import (
 func TestANodeThatLeavesTheGroupGivesItsSlotBack(t *testing.T) {
 	ways := map[string]func(s *simSchedule, node string){
 		"its label is taken away": func(s *simSchedule, node string) {
-			simEdit(s.api, simNodeKey(node), func(n *corev1.Node) { delete(n.Labels, "gcu") })
+			simapi.Edit(s.api, simNodeKey(node), func(n *corev1.Node) { delete(n.Labels, "gcu") })
 		},
 		"a taint evicts its pods": func(s *simSchedule, node string) {
-			simEdit(s.api, simNodeKey(node), func(n *corev1.Node) {
+			simapi.Edit(s.api, simNodeKey(node), func(n *corev1.Node) {
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/repair", Effect: corev1.TaintEffectNoExecute})
 			})
 		},
-		"its Node object is deleted": func(s *simSchedule, node string) { s.api.remove(simNodeKey(node)) },
+		"its Node object is deleted": func(s *simSchedule, node string) { s.api.Remove(simNodeKey(node)) },
 	}
 	for name, leave := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -51,10 +52,10 @@ func TestANodeThatLeavesTheGroupGivesItsSlotBack(t *testing.T) {
 // placeOn gives the nodes a label, and has the DaemonSets of the group select it.
 func (s *simSchedule) placeOn(label string) {
 	for _, h := range s.hosts {
-		simEdit(s.api, simNodeKey(h.name), func(n *corev1.Node) { n.Labels[label] = "true" })
+		simapi.Edit(s.api, simNodeKey(h.name), func(n *corev1.Node) { n.Labels[label] = "true" })
 	}
 	for _, key := range s.g.sets {
-		simEdit(s.api, key, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{label: "true"} })
+		simapi.Edit(s.api, key, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{label: "true"} })
 	}
 	s.a.sees()
 	s.a.passes(s.g.id)
@@ -63,7 +64,7 @@ func (s *simSchedule) placeOn(label string) {
 func TestAPodIsNotDeletedWhereKubernetesMakesNoSuccessor(t *testing.T) {
 	schedule(t, []string{"single"}, func(s *simSchedule) {
 		tainted := s.hosts[0].name
-		simEdit(s.api, simNodeKey(tainted), func(n *corev1.Node) {
+		simapi.Edit(s.api, simNodeKey(tainted), func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/dedicated", Value: "batch", Effect: corev1.TaintEffectNoSchedule})
 		})
 		was := s.podOf(0, tainted).UID
@@ -81,7 +82,7 @@ func TestAPodIsNotDeletedWhereKubernetesMakesNoSuccessor(t *testing.T) {
 		if !slices.ContainsFunc(r.Status.Waiting, func(w topsv1.WaitingNote) bool { return w.Reason == "NoSuccessor" }) {
 			s.violate("nothing says why the node waits: %v", r.Status.Waiting)
 		}
-		simEdit(s.api, simNodeKey(tainted), func(n *corev1.Node) { n.Spec.Taints = nil })
+		simapi.Edit(s.api, simNodeKey(tainted), func(n *corev1.Node) { n.Spec.Taints = nil })
 		s.arrives(s.a)
 	})
 }
@@ -93,7 +94,7 @@ func TestANodeWhoseNewPodIsNotInTheCacheHasNotLeftTheGroup(t *testing.T) {
 		s.waits("the old pod is gone", func() bool { return s.podOf(0, node) == nil })
 		s.a.sees()
 		s.waits("the new one is there", func() bool { return s.podOf(0, node) != nil })
-		simEdit(s.api, simNodeKey(node), func(n *corev1.Node) {
+		simapi.Edit(s.api, simNodeKey(node), func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule})
 		})
 		s.a.seesAllBut(simPods)

@@ -16,6 +16,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simCards is the resource that the device plugin offers, simCardsThere the number of cards.
@@ -43,6 +44,10 @@ type simMachine struct {
 	foreign, excused bool
 	// broken: no driver finds the cards.
 	broken bool
+	// blind: the plugin was started before the runtime was right. byHand: the agent leaves restarts
+	// to an administrator; says is what it reports of that.
+	blind, byHand bool
+	says          *bool
 
 	agentDownUntil, cutUntil, reported time.Time
 	// the disk of the agent: the restarts it has begun, and results.
@@ -70,6 +75,7 @@ func (w *simWorld) addMachine(h *simHost) {
 	}
 	h.machine = &simMachine{driver: "good-0", runtime: simPick(w.rng, "runc", "runc", "enflame"), stops: w.chance(3),
 		installed: map[string]types.UID{}, restarts: map[string]int{}, begun: map[string]*simBegun{}}
+	w.drawAgent(h.machine)
 }
 
 // runMachines runs what is below the kubelets, and the reactions of Kubernetes to it.
@@ -78,6 +84,7 @@ func (w *simWorld) runMachines() {
 		return
 	}
 	w.collectUpgrades()
+	w.administer()
 	for _, h := range w.hosts {
 		w.offerCards(h)
 		w.scheduleWorkload(h)
@@ -87,32 +94,32 @@ func (w *simWorld) runMachines() {
 
 // collectUpgrades acts as the garbage collector.
 func (w *simWorld) collectUpgrades() {
-	for _, u := range simAll[*topsv1.NodeUpgrade](w.api, simUpgrades) {
+	for _, u := range simapi.All[*topsv1.NodeUpgrade](w.api, simUpgrades) {
 		if w.ownerGone(u) && (w.calm || w.chance(4)) {
-			w.api.remove(simKeyOf(u))
+			w.api.Remove(simapi.KeyOf(u))
 		}
 	}
 }
 
 // ownerGone reports whether the Node object that a NodeUpgrade belongs to is gone.
 func (w *simWorld) ownerGone(u *topsv1.NodeUpgrade) bool {
-	node := simGet[*corev1.Node](w.api, simNodeKey(u.Name))
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(u.Name))
 	return node == nil || node.UID != u.OwnerReferences[0].UID
 }
 
 // offerCards sets the resources that a node offers by the state of its plugin and driver.
 func (w *simWorld) offerCards(h *simHost) {
-	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
-	plugin := w.podOn(simKey{simSets, simNamespace, upgradeplan.TargetDevicePlugin}, h.name)
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
+	plugin := w.podOn(simapi.Named(simSets, simNamespace, upgradeplan.TargetDevicePlugin), h.name)
 	if node == nil || !h.up {
 		return
 	}
 	want := int64(0)
-	if plugin != nil && plugin.DeletionTimestamp == nil && simPodReady(plugin) && h.machine.driver != "" {
+	if plugin != nil && plugin.DeletionTimestamp == nil && simPodReady(plugin) && h.machine.driver != "" && !h.machine.blind {
 		want = simCardsThere
 	}
 	if offered := node.Status.Allocatable[simCards]; offered.Value() != want {
-		simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) {
+		simapi.Edit(w.api, simNodeKey(h.name), func(n *corev1.Node) {
 			n.Status.Allocatable = corev1.ResourceList{simCards: *resource.NewQuantity(want, resource.DecimalSI)}
 		})
 	}
@@ -120,7 +127,7 @@ func (w *simWorld) offerCards(h *simHost) {
 
 // scheduleWorkload acts as the scheduler, and ends pods.
 func (w *simWorld) scheduleWorkload(h *simHost) {
-	node, m := simGet[*corev1.Node](w.api, simNodeKey(h.name)), h.machine
+	node, m := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name)), h.machine
 	if node == nil {
 		m.workload = nil
 		return
@@ -178,6 +185,9 @@ func (w *simWorld) installs(h *simHost, pod *corev1.Pod) {
 		return
 	}
 	h.machine.installed[component] = pod.UID
+	if component == upgradeplan.TargetDevicePlugin {
+		w.startPlugin(h)
+	}
 	if component != upgradeplan.TargetDriver {
 		return
 	}
@@ -189,16 +199,16 @@ func (w *simWorld) installs(h *simHost, pod *corev1.Pod) {
 // agent runs the node agent of a host. It may die after each action.
 func (w *simWorld) agent(h *simHost) {
 	m := h.machine
-	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
 	if !h.up || !w.calm && w.now.Before(m.agentDownUntil) || !w.calm && w.chance(3) {
 		return
 	}
 	if !w.finishRestarts(h) || node == nil || !w.calm && w.now.Before(m.cutUntil) {
 		return
 	}
-	u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: h.name})
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
 	if u == nil {
-		w.api.put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name,
+		w.api.Put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: h.name, UID: node.UID}}}})
 		return
 	}
@@ -236,6 +246,8 @@ func (w *simWorld) doOnHost(h *simHost, op string, asked topsv1.OperationTask) b
 	case upgradeplan.ActionRestartRuntime:
 		begun := m.begun[op]
 		switch {
+		case m.byHand && begun == nil:
+			m.leave(&result)
 		case begun == nil && m.runtime == "enflame":
 		case begun == nil:
 			m.begun[op] = &simBegun{before: m.runs, deadline: w.now.Add(simRestartTime)}
@@ -248,6 +260,9 @@ func (w *simWorld) doOnHost(h *simHost, op string, asked topsv1.OperationTask) b
 			result.State, result.Message = topsv1.HostTaskFailed, "the daemon is the one that it was"
 		case m.runtime != "enflame":
 			result.State, result.Message = topsv1.HostTaskFailed, "another default runtime"
+		default:
+			end := h.clock(w)
+			result.Reason, result.EndTime = "Restarted", &end
 		}
 	case upgradeplan.ActionVerify:
 		if t.Target == upgradeplan.TargetAllocatable {
@@ -289,7 +304,7 @@ func (w *simWorld) restartRuntime(h *simHost, op string) {
 	if m.restarts[op]++; m.restarts[op] > 1 {
 		w.violate("S11: the runtime of %s was restarted %d times for %s", h.name, m.restarts[op], op)
 	}
-	toolkit := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, simNamespace, upgradeplan.TargetToolkit})
+	toolkit := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, simNamespace, upgradeplan.TargetToolkit))
 	if toolkit != nil && !w.calm && strings.HasPrefix(toolkit.Spec.Template.Spec.Containers[0].Image, "stun") {
 		w.say("version %s takes its node down", toolkit.Spec.Template.Spec.Containers[0].Image)
 		w.powerOff(h)
@@ -321,5 +336,7 @@ func (w *simWorld) reportHost(h *simHost, u *topsv1.NodeUpgrade) {
 			report.Results = append(report.Results, r)
 		}
 	}
-	simEdit(w.api, simKeyOf(u), func(u *topsv1.NodeUpgrade) { u.Status.Host = report })
+	simapi.Edit(w.api, simapi.KeyOf(u), func(u *topsv1.NodeUpgrade) {
+		u.Status.Host, u.Status.Agent = report, &topsv1.AgentStatus{RestartsRuntime: m.says}
+	})
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simManager is one replica of the manager: the production Reconciler with a cache, a work queue
@@ -42,7 +43,7 @@ type simManager struct {
 	// skew is how far its clock is ahead.
 	skew time.Duration
 	r    *Reconciler
-	view *simView
+	view *simapi.View
 	rng  *rand.Rand // of the cache, which advances in the goroutine of the reconcile
 
 	events  []func() // of the cache, not passed to the queue yet
@@ -193,17 +194,32 @@ func (m *simManager) restart() {
 	}
 	m.seen = newSimSeen()
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
-	m.view, m.events, m.pass, m.rogueUntil = newSimView(m.w.api), nil, nil, time.Time{}
+	m.view, m.events, m.pass, m.rogueUntil = simapi.NewView(m.w.api, simIndexers), nil, nil, time.Time{}
 	m.sightings = &daemonset.Sightings{}
 	m.jobs, m.frozen = map[string]*simJobPass{}, time.Time{}
 	for _, kind := range simKinds {
-		n := m.view.behind(kind)
+		n := m.view.Behind(kind)
 		if !m.w.calm && m.w.knobs.stale > 0 {
 			n -= m.w.rng.IntN(1 + min(n, m.w.knobs.stale))
 		}
-		m.note(kind, m.view.advance(kind, n))
+		m.note(kind, m.view.Advance(kind, n))
 	}
 }
+
+// Kinds of the model's API server.
+const (
+	simPods      = "Pod"
+	simNodes     = "Node"
+	simSets      = "DaemonSet"
+	simRevisions = "ControllerRevision"
+	simRollouts  = "DaemonRollout"
+	simUpgrades  = "NodeUpgrade"
+	simPolicies  = "UpgradePolicy"
+	simGrs       = "GcuResource"
+)
+
+// simIndexers are the indexes of the cache.
+var simIndexers = map[string]client.IndexerFunc{controllerUID: indexByController}
 
 // simKinds lists all watched kinds, in a fixed order.
 var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies, simGrs}
@@ -211,11 +227,11 @@ var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, s
 // sync lets the cache catch up to some degree, and passes the events to the queue.
 func (m *simManager) sync() {
 	for _, kind := range simKinds {
-		n := m.view.behind(kind)
+		n := m.view.Behind(kind)
 		if n > 0 && !m.w.calm && m.w.knobs.stale > 0 {
 			n = max(n-m.w.knobs.stale, m.rng.IntN(n+1))
 		}
-		m.note(kind, m.view.advance(kind, n))
+		m.note(kind, m.view.Advance(kind, n))
 	}
 	m.enqueue()
 }
@@ -225,13 +241,13 @@ func (m *simManager) cacheMoves(kind string) {
 	if m.pass == nil || m.w.calm || m.w.knobs.stale == 0 || m.rng.IntN(4) > 0 {
 		return
 	}
-	if n := m.view.behind(kind); n > 0 {
-		m.note(kind, m.view.advance(kind, 1+m.rng.IntN(n)))
+	if n := m.view.Behind(kind); n > 0 {
+		m.note(kind, m.view.Advance(kind, 1+m.rng.IntN(n)))
 	}
 }
 
 // note keeps events for later: the mappings of package watch read the cache.
-func (m *simManager) note(kind string, changes []simEvent) {
+func (m *simManager) note(kind string, changes []simapi.Event) {
 	for _, e := range changes {
 		m.events = append(m.events, func() { m.handle(kind, e) })
 	}
@@ -246,7 +262,7 @@ func (m *simManager) enqueue() {
 }
 
 // handle mirrors the wiring of SetupWithManager: which groups an event enqueues.
-func (m *simManager) handle(kind string, e simEvent) {
+func (m *simManager) handle(kind string, e simapi.Event) {
 	watches := m.r.watches()
 	maps := map[string]func(context.Context, client.Object) []observed.Group{
 		simSets: func(_ context.Context, o client.Object) []observed.Group {
@@ -256,10 +272,10 @@ func (m *simManager) handle(kind string, e simEvent) {
 		simUpgrades: watches.AskedFor, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy, simGrs: watch.OfGcuResource,
 	}
 	passes := map[string]predicate.Predicate{simNodes: watch.NodeChanged(), simSets: watch.DaemonSetChanged(), simUpgrades: watch.UpgradeChanged(), simGrs: watch.DeletionBegan()}[kind]
-	if passes != nil && e.before != nil && e.after != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after}) {
+	if passes != nil && e.Before != nil && e.After != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.Before, ObjectNew: e.After}) {
 		return
 	}
-	for _, object := range []client.Object{e.before, e.after} {
+	for _, object := range []client.Object{e.Before, e.After} {
 		if object == nil {
 			continue
 		}
@@ -267,8 +283,8 @@ func (m *simManager) handle(kind string, e simEvent) {
 			m.ready[g] = true
 		}
 	}
-	if kind == simSets && e.after == nil {
-		for _, g := range watch.Own(context.Background(), e.before) {
+	if kind == simSets && e.After == nil {
+		for _, g := range watch.Own(context.Background(), e.Before) {
 			m.ready[g] = true
 		}
 	}
@@ -316,7 +332,7 @@ func (m *simManager) begin(g observed.Group) {
 // serveOne serves one of the parked requests.
 func (m *simManager) serveOne() {
 	slices.SortFunc(m.parked, func(a, b *simCall) int {
-		return cmp.Or(cmp.Compare(a.verb, b.verb), cmp.Compare(a.key.kind, b.key.kind), compareSimKeys(a.key, b.key))
+		return cmp.Or(cmp.Compare(a.verb, b.verb), cmp.Compare(a.key.Kind, b.key.Kind), simapi.CompareKeys(a.key, b.key))
 	})
 	m.serveAt(m.w.rng.IntN(len(m.parked)))
 }

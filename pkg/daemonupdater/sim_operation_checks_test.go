@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simOp is what the checks record about an operation.
@@ -26,6 +28,9 @@ type simOp struct {
 	node    string
 	granted bool // at any time
 	ended   bool
+	// lost: a restored backup took its record back. A manager that read it before may store it
+	// again, because versions were given out twice.
+	lost bool
 }
 
 // orderByUs is a patch of the spec of a NodeUpgrade by a manager.
@@ -33,11 +38,11 @@ func (w *simWorld) orderByUs(object client.Object, kind types.PatchType, data []
 	if !strings.Contains(string(data), `"resourceVersion"`) {
 		w.violate("S5: an operation of %s is ordered without a precondition", object.GetName())
 	}
-	stored := simGet[*topsv1.NodeUpgrade](w.api, simKeyOf(object))
+	stored := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.KeyOf(object))
 	if stored == nil {
-		return apierrors.NewNotFound(simResource(simKeyOf(object)), object.GetName())
+		return apierrors.NewNotFound(simapi.Resource(simapi.KeyOf(object)), object.GetName())
 	}
-	return w.api.patch(object, kind, data, "Spec")
+	return w.api.Patch(object, kind, data, simapi.Spec, "")
 }
 
 // checkUpgrade checks a NodeUpgrade against the one before.
@@ -105,7 +110,7 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	if now == nil {
 		return
 	}
-	if before != nil && before.ID != now.ID && simLives(before) {
+	if op := w.ops.known[now.ID]; before != nil && before.ID != now.ID && simLives(before) && (op == nil || !op.lost) {
 		w.violate("S6: operation %s begins on %s before %s is over", now.ID, u.Name, before.ID)
 	}
 	if before != nil && before.ID == now.ID && before.Phase.Final() && !before.Held && !now.Phase.Final() {
@@ -140,7 +145,7 @@ func (w *simWorld) checkEffect(p *simJobPass, e operation.Effect) {
 	if e.Kind == operation.Uncordon || e.Kind == operation.OpenDevice {
 		return
 	}
-	u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: p.node})
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: p.node})
 	if at := simAtWork(u); at != "" && at != e.Operation && e.Kind != operation.Cordon && e.Kind != operation.Evict {
 		w.violate("S6: %s of %s for %s while %s is at work", e.Kind, p.node, e.Operation, at)
 	}
@@ -152,12 +157,12 @@ func (w *simWorld) checkEffect(p *simJobPass, e operation.Effect) {
 // checkDeletedByOperation checks one deletion by an operation against the true state.
 func (w *simWorld) checkDeletedByOperation(p *simJobPass, e operation.Effect, pod *corev1.Pod) {
 	component := ""
-	if ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}); ds != nil {
+	if ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)); ds != nil {
 		component = ds.Labels[topsv1.LabelComponent]
 	}
 	h := w.host(p.node)
-	u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: p.node})
-	if simAtWork(u) != e.Operation {
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: p.node})
+	if simAtWork(u) != e.Operation && !h.machine.excused { // unless a restored backup took the operation back
 		w.violate("S5: pod %s is deleted for %s, which is over", pod.Name, e.Operation)
 	}
 	if !p.facts.Node.Ready {
@@ -171,9 +176,9 @@ func (w *simWorld) checkDeletedByOperation(p *simJobPass, e operation.Effect, po
 		return
 	}
 	w.checkDisturbed(h, "the driver goes", h.machine.left(false), e.Operation)
-	for _, other := range simAll[*corev1.Pod](w.api, simPods) {
-		ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, other.Namespace, daemonset.Owner(other).Name})
-		if daemonset.NodeName(other) == p.node && ds != nil && simMachineOf.Uses(ds.Labels[topsv1.LabelComponent]) && !h.machine.excused {
+	for _, other := range simapi.All[*corev1.Pod](w.api, simPods) {
+		ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, other.Namespace, daemonset.Owner(other).Name))
+		if daemonset.NodeName(other) == p.node && ds != nil && metav1.IsControlledBy(other, ds) && simMachineOf.Uses(ds.Labels[topsv1.LabelComponent]) && !h.machine.excused {
 			w.violate("S8: the driver of %s goes while %s uses the device", p.node, other.Name)
 		}
 	}
@@ -181,7 +186,7 @@ func (w *simWorld) checkDeletedByOperation(p *simJobPass, e operation.Effect, po
 
 // checkDisturbed is S8: the node is cordoned and empty.
 func (w *simWorld) checkDisturbed(h *simHost, what string, left int, op string) {
-	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
 	if node == nil || h.machine.excused {
 		return
 	}
@@ -199,7 +204,7 @@ func (w *simWorld) checkDone(p *simJobPass) {
 	}
 	h := w.host(p.node)
 	for _, t := range wanted.Targets {
-		pod := w.podOn(simKey{simSets, t.DaemonSet.Namespace, t.DaemonSet.Name}, p.node)
+		pod := w.podOn(simapi.Named(simSets, t.DaemonSet.Namespace, t.DaemonSet.Name), p.node)
 		i := slices.IndexFunc(p.facts.Members, func(m operation.Member) bool { return m.Component == t.Component && m.Pod != nil })
 		switch {
 		case i < 0 || !p.facts.Members[i].Pod.Available || p.facts.Members[i].Pod.Revision != t.Revision:
@@ -233,14 +238,14 @@ func (w *simWorld) opAvailable(id, node string) bool {
 
 // takenOut reports whether an operation of a group has cordoned a node.
 func (w *simWorld) takenOut(g observed.Group, name string) bool {
-	node := simGet[*corev1.Node](w.api, simNodeKey(name))
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(name))
 	return w.ops != nil && node != nil && slices.ContainsFunc(simMarks(node), func(id string) bool {
 		return w.ops.known[id] != nil && w.ops.known[id].group == g
 	})
 }
 
 // opDown counts a node that an operation took out of service.
-func (w *simWorld) opDown(id, node string, sets ...simKey) {
+func (w *simWorld) opDown(id, node string, sets ...simapi.Key) {
 	if g := w.opGroup(id); g != nil {
 		w.checkBudget(g, node, sets...)
 	}
@@ -249,7 +254,7 @@ func (w *simWorld) opDown(id, node string, sets ...simKey) {
 // opTook counts a pod that an operation deleted.
 func (w *simWorld) opTook(id, node string, pod *corev1.Pod, was bool) {
 	g := w.opGroup(id)
-	set := simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}
+	set := simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)
 	if g == nil || !slices.Contains(g.sets, set) {
 		return
 	}
@@ -266,8 +271,8 @@ func (w *simWorld) checkNodes() {
 		return
 	}
 	for _, h := range w.hosts {
-		node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
-		u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: h.name})
+		node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
+		u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
 		if node == nil {
 			continue
 		}
@@ -279,7 +284,7 @@ func (w *simWorld) checkNodes() {
 			continue
 		}
 		op := u.Status.Operation
-		if g := w.opGroup(simAtWork(u)); g != nil && op.EndTime == nil && w.rolloutOf(g.id) != nil && !w.hasSlot(h.name, op.ID, g.id) {
+		if g := w.opGroup(simAtWork(u)); g != nil && op.EndTime == nil && w.rolloutOf(g.id) != nil && !w.hasSlot(h.name, op.ID, g.id) && !w.lost[simLost{g.id, h.name}] {
 			w.violate("ledger: operation %s is at work on %s and no slot names it", op.ID, h.name)
 		}
 		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.now.Sub(op.StartTime.Time) > 3*time.Hour {
@@ -327,7 +332,7 @@ func (w *simWorld) checkLightPath(pass *simPass, pod *corev1.Pod) {
 		return
 	}
 	node := daemonset.NodeName(pod)
-	if ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name}); ds != nil && simHeavy(observed.Member{DaemonSet: ds}.Component()) {
+	if ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)); ds != nil && simHeavy(observed.Member{DaemonSet: ds}.Component()) {
 		w.violate("S8: pod %s is deleted without an operation", pod.Name)
 	}
 	if u := pass.seen.upgrades[node]; u != nil && simAtWork(u) != "" && !u.Status.Operation.Phase.Final() {

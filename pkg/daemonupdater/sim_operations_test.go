@@ -9,6 +9,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simOps is the additional state of a seed with operations.
@@ -22,6 +23,8 @@ type simOps struct {
 	// stray is since when a node has the mark of an ended operation.
 	stray map[string]time.Time
 	ends  map[topsv1.OperationPhase]int
+	// told is since when a rollout says that restarts are left to the administrator.
+	told time.Time
 }
 
 // simSecond is a second gr on the nodes of the fleet.
@@ -120,7 +123,7 @@ func (w *simWorld) badDriver() {
 	if w.chance(2) {
 		meanwhile = append(meanwhile, w.breakMachine)
 	}
-	driver := slices.IndexFunc(g.sets, func(key simKey) bool { return key.name == "driver" })
+	driver := slices.IndexFunc(g.sets, func(key simapi.Key) bool { return key.Name == "driver" })
 	w.badAtLast(g, driver, simPick(w.rng, "crash", "hang", "noload"), meanwhile...)
 }
 
@@ -140,16 +143,16 @@ func (w *simWorld) breakMachine(g *simGroup) {
 	w.say("host %s is broken", h.name)
 	h.machine.broken = true
 	w.until("S3: a node on which the rollback fails is kept", 2*time.Hour, func() bool {
-		u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: h.name})
+		u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
 		return u.Status.Operation.Phase == topsv1.OperationQuarantined && u.Status.Operation.Held
 	})
 	w.say("host %s is repaired", h.name)
 	h.machine.broken = false
-	if driver := w.podOn(simKey{simSets, simNamespace, "driver"}, h.name); driver != nil {
+	if driver := w.podOn(simapi.Named(simSets, simNamespace, "driver"), h.name); driver != nil {
 		h.machine.driver = driver.Spec.Containers[0].Image
 	}
 	w.until("the node counts as failed", time.Minute, func() bool { return len(w.rolloutOf(g.id).Status.Failed) > 0 })
-	w.annotateRollout(w.rolloutOf(g.id), topsv1.AnnotationResume, fmt.Sprint("word-", w.api.counter))
+	w.annotateRollout(w.rolloutOf(g.id), topsv1.AnnotationResume, fmt.Sprint("word-", w.api.Counter))
 }
 
 // disturbOperations draws faults of machines and operations, and actions of people.
@@ -159,7 +162,7 @@ func (w *simWorld) disturbOperations() {
 	}
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	m := h.machine
-	u := simGet[*topsv1.NodeUpgrade](w.api, simKey{kind: simUpgrades, name: h.name})
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
 	switch w.rng.IntN(14) {
 	case 0, 1:
 		w.cordonByHand(h)
@@ -176,12 +179,13 @@ func (w *simWorld) disturbOperations() {
 	case 8, 9:
 		if u != nil && u.Spec.Operation != nil {
 			w.say("admin: the operation of %s is aborted", h.name)
-			simEdit(w.api, simKeyOf(u), func(u *topsv1.NodeUpgrade) { u.Spec.Operation.Abort = true })
+			simapi.Edit(w.api, simapi.KeyOf(u), func(u *topsv1.NodeUpgrade) { u.Spec.Operation.Abort = true })
 		}
 	case 10:
 		if u != nil && w.chance(3) {
 			w.say("admin: NodeUpgrade %s is deleted", h.name)
-			w.api.remove(simKeyOf(u))
+			w.api.Remove(simapi.KeyOf(u))
+			h.machine.excused = true // a restart that it asked for may still come
 		}
 	case 11:
 		if g := w.groups[w.rng.IntN(len(w.groups))]; g.spec != nil && len(w.groups) > 1 && w.chance(4) {
@@ -214,7 +218,7 @@ func (w *simWorld) damageDisk(h *simHost) {
 // cordonByHand acts as a person with kubectl, who leaves a cordoned node alone, but may uncordon
 // one that an operation has cordoned.
 func (w *simWorld) cordonByHand(h *simHost) {
-	node := simGet[*corev1.Node](w.api, simNodeKey(h.name))
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
 	if node == nil {
 		return
 	}
@@ -229,5 +233,5 @@ func (w *simWorld) cordonByHand(h *simHost) {
 	h.machine.excused = h.machine.excused || !on
 	h.machine.foreign = on
 	w.say("admin: node %s cordoned=%v", h.name, on)
-	simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) { simSetUnschedulable(n, "kubectl", on) })
+	simapi.Edit(w.api, simNodeKey(h.name), func(n *corev1.Node) { simSetUnschedulable(n, "kubectl", on) })
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simMachineOf returns the state machine that decides about operations.
@@ -69,8 +70,8 @@ func (m *simManager) operate(start bool) {
 
 // observeNode observes a node and decides; nil if there is nothing to do.
 func (m *simManager) observeNode(h *simHost) *simJobPass {
-	u, _ := m.view.objects[simKey{kind: simUpgrades, name: h.name}].(*topsv1.NodeUpgrade)
-	node := simGet[*corev1.Node](m.w.api, simNodeKey(h.name))
+	u, _ := m.view.Objects[simapi.Key{Kind: simUpgrades, Name: h.name}].(*topsv1.NodeUpgrade)
+	node := simapi.Get[*corev1.Node](m.w.api, simNodeKey(h.name))
 	m.sweep(node)
 	if u == nil {
 		return nil
@@ -92,7 +93,7 @@ func (m *simManager) observeNode(h *simHost) *simJobPass {
 			p.facts.Drained.Empty = true
 		}
 	}
-	p.facts.Members = m.membersOf(h.name, wanted, op)
+	p.facts.Members = m.membersOf(h.name, node, wanted, op)
 	d := simMachineOf.Next(p.facts)
 	p.record, p.effects, p.stored = d.Record, d.Effects, equality.Semantic.DeepEqual(d.Record, p.facts.Record)
 	if p.stored && len(p.effects) == 0 {
@@ -119,10 +120,10 @@ func simMarks(node *corev1.Node) []string {
 }
 
 // membersOf returns the DaemonSets that an operation is about, as the cache shows them.
-func (m *simManager) membersOf(node string, wanted *topsv1.NodeOperation, op *topsv1.OperationStatus) []operation.Member {
+func (m *simManager) membersOf(name string, node *corev1.Node, wanted *topsv1.NodeOperation, op *topsv1.OperationStatus) []operation.Member {
 	var pods []*corev1.Pod
-	for _, key := range m.view.keys[simPods] {
-		if pod := m.view.objects[key].(*corev1.Pod); daemonset.NodeName(pod) == node {
+	for _, key := range m.view.Keys[simPods] {
+		if pod := m.view.Objects[key].(*corev1.Pod); daemonset.NodeName(pod) == name {
 			pods = append(pods, pod)
 		}
 	}
@@ -130,18 +131,18 @@ func (m *simManager) membersOf(node string, wanted *topsv1.NodeOperation, op *to
 	known := map[types.UID]bool{}
 	add := func(component string, ds *appsv1.DaemonSet, newest string) {
 		known[ds.UID] = true
-		members = append(members, operation.MemberOf(component, ds, newest, pods, m.sightings, m.now()))
+		members = append(members, operation.MemberOf(component, ds, newest, node, pods, m.sightings, m.now()))
 	}
 	if wanted != nil {
 		for _, t := range wanted.Targets {
-			ds, _ := m.view.objects[simKey{simSets, t.DaemonSet.Namespace, t.DaemonSet.Name}].(*appsv1.DaemonSet)
+			ds, _ := m.view.Objects[simapi.Named(simSets, t.DaemonSet.Namespace, t.DaemonSet.Name)].(*appsv1.DaemonSet)
 			if ds != nil && ds.UID == t.DaemonSet.UID {
 				add(t.Component, ds, m.newestOf(ds, t.Revision))
 			}
 		}
 	}
-	for _, key := range m.view.keys[simSets] {
-		ds := m.view.objects[key].(*appsv1.DaemonSet)
+	for _, key := range m.view.Keys[simSets] {
+		ds := m.view.Objects[key].(*appsv1.DaemonSet)
 		if component := ds.Labels[topsv1.LabelComponent]; !known[ds.UID] && simMachineOf.Uses(component) {
 			add(component, ds, "")
 		}
@@ -153,10 +154,10 @@ func (m *simManager) membersOf(node string, wanted *topsv1.NodeOperation, op *to
 		if task.Pod == nil || slices.ContainsFunc(members, func(m operation.Member) bool { return m.Pod != nil && m.Pod.UID == task.Pod.UID }) {
 			continue
 		}
-		if pod := simGet[*corev1.Pod](m.w.api, simKey{simPods, task.Pod.Namespace, task.Pod.Name}); pod != nil && pod.UID == task.Pod.UID {
+		if pod := simapi.Get[*corev1.Pod](m.w.api, simapi.Named(simPods, task.Pod.Namespace, task.Pod.Name)); pod != nil && pod.UID == task.Pod.UID {
 			owner := daemonset.Owner(pod)
 			gone := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
-			members = append(members, operation.MemberOf("", gone, "", []*corev1.Pod{pod}, m.sightings, m.now()))
+			members = append(members, operation.MemberOf("", gone, "", nil, []*corev1.Pod{pod}, m.sightings, m.now()))
 		}
 	}
 	return members
@@ -166,15 +167,15 @@ func (m *simManager) membersOf(node string, wanted *topsv1.NodeOperation, op *to
 // expected one, by a live read.
 func (m *simManager) newestOf(ds *appsv1.DaemonSet, expected string) string {
 	var revisions []*appsv1.ControllerRevision
-	for _, key := range m.view.keys[simRevisions] {
-		if r := m.view.objects[key].(*appsv1.ControllerRevision); metav1.IsControlledBy(r, ds) {
+	for _, key := range m.view.Keys[simRevisions] {
+		if r := m.view.Objects[key].(*appsv1.ControllerRevision); metav1.IsControlledBy(r, ds) {
 			revisions = append(revisions, r)
 		}
 	}
 	if hash, err := daemonset.TargetRevision(ds, revisions); err == nil && hash == expected {
 		return hash
 	}
-	live := simGet[*appsv1.DaemonSet](m.w.api, simKeyOf(ds))
+	live := simapi.Get[*appsv1.DaemonSet](m.w.api, simapi.KeyOf(ds))
 	if live == nil || live.UID != ds.UID {
 		return ""
 	}
@@ -233,8 +234,8 @@ func (m *simManager) die() {
 
 // storeRecord stores status.operation and status.history at the version that was seen.
 func (w *simWorld) storeRecord(m *simManager, p *simJobPass) bool {
-	key := simKey{kind: simUpgrades, name: p.node}
-	live := simGet[*topsv1.NodeUpgrade](w.api, key)
+	key := simapi.Key{Kind: simUpgrades, Name: p.node}
+	live := simapi.Get[*topsv1.NodeUpgrade](w.api, key)
 	if live == nil || live.ResourceVersion != p.version {
 		return false
 	}
@@ -242,7 +243,7 @@ func (w *simWorld) storeRecord(m *simManager, p *simJobPass) bool {
 		w.say("%s: %s is %s task %s: %s %s", m.name, op.ID, cmp.Or(op.Outcome, op.Phase), op.Task, op.Reason, op.Message)
 	}
 	w.checkDone(p)
-	simEdit(w.api, key, func(u *topsv1.NodeUpgrade) {
+	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
 		u.Status.Operation, u.Status.History = p.record.Operation.DeepCopy(), slices.Clone(p.record.History)
 	})
 	return true
@@ -259,7 +260,7 @@ func (w *simWorld) carryOut(m *simManager, p *simJobPass, e operation.Effect) bo
 	case operation.DeletePod, operation.FencePod:
 		return w.touchPod(m, p, e)
 	}
-	node := simGet[*corev1.Node](w.api, simNodeKey(p.node))
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(p.node))
 	if e.NodeVersion == "" || e.NodeUID == "" {
 		w.violate("S5: %s for %s has no precondition", e.Kind, e.Operation)
 		return false
@@ -270,7 +271,7 @@ func (w *simWorld) carryOut(m *simManager, p *simJobPass, e operation.Effect) bo
 	w.say("%s: %s of %s for %s", m.name, e.Kind, p.node, e.Operation)
 	w.checkEffect(p, e)
 	was := w.opAvailable(e.Operation, p.node)
-	simEdit(w.api, simNodeKey(p.node), func(n *corev1.Node) { simChangeNode(n, e) })
+	simapi.Edit(w.api, simNodeKey(p.node), func(n *corev1.Node) { simChangeNode(n, e) })
 	if e.Kind == operation.Cordon && was {
 		w.opDown(e.Operation, p.node)
 	}
@@ -314,8 +315,8 @@ func simSetUnschedulable(n *corev1.Node, manager string, on bool) {
 
 // touchPod deletes or fences the named pod. It rechecks a DaemonSet before deleting its pod.
 func (w *simWorld) touchPod(m *simManager, p *simJobPass, e operation.Effect) bool {
-	key := simKey{simPods, e.Pod.Namespace, e.Pod.Name}
-	pod := simGet[*corev1.Pod](w.api, key)
+	key := simapi.Named(simPods, e.Pod.Namespace, e.Pod.Name)
+	pod := simapi.Get[*corev1.Pod](w.api, key)
 	if e.Pod.UID == "" || e.Pod.ResourceVersion == "" {
 		w.violate("S5: %s of %s for %s has no precondition", e.Kind, key, e.Operation)
 		return false
@@ -325,20 +326,20 @@ func (w *simWorld) touchPod(m *simManager, p *simJobPass, e operation.Effect) bo
 	}
 	w.say("%s: %s %s for %s", m.name, e.Kind, pod.Name, e.Operation)
 	if e.Kind == operation.FencePod {
-		simEdit(w.api, key, func(p *corev1.Pod) {
+		simapi.Edit(w.api, key, func(p *corev1.Pod) {
 			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == podreplace.Fenced })
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: podreplace.Fenced, Status: corev1.ConditionTrue, Message: e.Operation})
 		})
 		return true
 	}
-	ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, daemonset.Owner(pod).Name})
+	ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name))
 	if ds == nil || ds.UID != daemonset.Owner(pod).UID || ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 		return false
 	}
 	w.checkEffect(p, e)
 	w.checkDeletedByOperation(p, e, pod)
 	was := w.opAvailable(e.Operation, p.node)
-	if effective, err := w.api.delete(key, nil); err != nil || !effective {
+	if effective, err := w.api.Delete(key, nil); err != nil || !effective {
 		return false
 	}
 	w.opTook(e.Operation, p.node, pod, was)
@@ -351,7 +352,7 @@ func (m *simManager) sweep(node *corev1.Node) {
 	if node == nil {
 		return
 	}
-	u := simGet[*topsv1.NodeUpgrade](m.w.api, simKey{kind: simUpgrades, name: node.Name})
+	u := simapi.Get[*topsv1.NodeUpgrade](m.w.api, simapi.Key{Kind: simUpgrades, Name: node.Name})
 	if u != nil && m.w.hash("sweep", m.w.steps, node.Name)%8 > 0 {
 		return
 	}
@@ -361,7 +362,7 @@ func (m *simManager) sweep(node *corev1.Node) {
 		}
 		m.w.say("%s: sweeps %s for %s", m.name, node.Name, id)
 		facts := cordon.FactsOf(node)
-		simEdit(m.w.api, simNodeKey(node.Name), func(n *corev1.Node) {
+		simapi.Edit(m.w.api, simNodeKey(node.Name), func(n *corev1.Node) {
 			simChangeNode(n, operation.Effect{Kind: operation.OpenDevice, Operation: id})
 			if facts.Mark == id {
 				simMark(n, cordon.DecideUncordon(facts, id))

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // A DaemonSet may have two pods on a node for a while: a terminating one whose containers have
@@ -17,14 +18,14 @@ import (
 
 // simPodNames returns the names that pods of a DaemonSet can have on a node. The second is for a
 // pod that is created while the first is there.
-func simPodNames(set simKey, node string) [2]simKey {
-	return [2]simKey{{simPods, set.namespace, set.name + "-" + node}, {simPods, set.namespace, set.name + "-" + node + "-second"}}
+func simPodNames(set simapi.Key, node string) [2]simapi.Key {
+	return [2]simapi.Key{simapi.Named(simPods, set.Namespace, set.Name+"-"+node), simapi.Named(simPods, set.Namespace, set.Name+"-"+node+"-second")}
 }
 
 // podsOn returns the pods on a node with the names of a DaemonSet, whoever owns them.
-func (w *simWorld) podsOn(set simKey, node string) (pods []*corev1.Pod) {
+func (w *simWorld) podsOn(set simapi.Key, node string) (pods []*corev1.Pod) {
 	for _, key := range simPodNames(set, node) {
-		if pod := simGet[*corev1.Pod](w.api, key); pod != nil {
+		if pod := simapi.Get[*corev1.Pod](w.api, key); pod != nil {
 			pods = append(pods, pod)
 		}
 	}
@@ -33,7 +34,7 @@ func (w *simWorld) podsOn(set simKey, node string) (pods []*corev1.Pod) {
 
 // podOn returns the pod on a node with a name of a DaemonSet, of two the one that counts; nil if
 // there is none.
-func (w *simWorld) podOn(set simKey, node string) (counts *corev1.Pod) {
+func (w *simWorld) podOn(set simapi.Key, node string) (counts *corev1.Pod) {
 	for _, pod := range w.podsOn(set, node) {
 		counts = simCounting(counts, pod)
 	}
@@ -49,9 +50,9 @@ func simCounting(a, b *corev1.Pod) *corev1.Pod {
 }
 
 // freeName returns the first name that a new pod of a DaemonSet can have on a node.
-func (w *simWorld) freeName(set simKey, node string) simKey {
+func (w *simWorld) freeName(set simapi.Key, node string) simapi.Key {
 	names := simPodNames(set, node)
-	if w.api.objects[names[0]] != nil {
+	if w.api.Objects[names[0]] != nil {
 		return names[1]
 	}
 	return names[0]
@@ -67,13 +68,13 @@ func simEnded(pod *corev1.Pod) bool {
 // passes over terminating ones whose containers have ended.
 func (w *simWorld) managedPod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 	var kept []*corev1.Pod
-	pods := w.podsOn(simKeyOf(ds), node)
+	pods := w.podsOn(simapi.KeyOf(ds), node)
 	for _, pod := range pods {
 		switch {
 		case !metav1.IsControlledBy(pod, ds):
 		case simEnded(pod) && pod.DeletionTimestamp != nil:
 		case simEnded(pod) && w.soon():
-			_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
+			_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 			fallthrough
 		default:
 			kept = append(kept, pod)
@@ -92,7 +93,7 @@ func (w *simWorld) managedPod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 	for _, pod := range kept[1:] {
 		if pod.DeletionTimestamp == nil && kept[0].DeletionTimestamp == nil && w.soon() {
 			w.say("the DaemonSet controller deletes pod %s, which is one too many", pod.Name)
-			_, _ = w.api.delete(simKeyOf(pod), nil) // it exists
+			_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 		}
 	}
 	return kept[0]
@@ -103,9 +104,9 @@ func (w *simWorld) managedPod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 func (w *simWorld) endPod(pod *corev1.Pod) {
 	switch {
 	case len(pod.Finalizers) == 0:
-		w.api.remove(simKeyOf(pod))
+		w.api.Remove(simapi.KeyOf(pod))
 	case w.accidents != nil && daemonset.NodeName(pod) != w.stuck && !simEnded(pod) && w.hash("ended", pod.UID)%2 == 0:
-		simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+		simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	}
 }
 
@@ -119,17 +120,17 @@ func (w *simWorld) evictPod(pod *corev1.Pod) {
 	}
 	w.say("pod %s is evicted by its kubelet", pod.Name)
 	w.setPodReady(pod, corev1.ConditionFalse, w.host(pod.Spec.NodeName).clock(w))
-	simEdit(w.api, simKeyOf(pod), func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
+	simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
 }
 
 // addSurplus lets a stale DaemonSet controller create a second pod beside one.
 func (w *simWorld) addSurplus(pod *corev1.Pod) {
 	owner := daemonset.Owner(pod)
-	ds := simGet[*appsv1.DaemonSet](w.api, simKey{simSets, pod.Namespace, owner.Name})
+	ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, owner.Name))
 	node := daemonset.NodeName(pod)
-	if ds == nil || ds.UID != owner.UID || len(w.podsOn(simKeyOf(ds), node)) > 1 {
+	if ds == nil || ds.UID != owner.UID || len(w.podsOn(simapi.KeyOf(ds), node)) > 1 {
 		return
 	}
 	w.say("the DaemonSet controller creates a second pod beside %s", pod.Name)
-	w.api.put(w.newPod(ds, node, w.newestHash(ds)))
+	w.api.Put(w.newPod(ds, node, w.newestHash(ds)))
 }

@@ -16,6 +16,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/fixture"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // Labels that the policies of the model use.
@@ -66,7 +67,7 @@ func (w *simWorld) givePolicy(g *simGroup) {
 	w.writePolicy(g, w.drawPolicy())
 	own := w.policies.IntN(2) == 0
 	for _, key := range g.sets {
-		simEdit(w.api, key, func(ds *appsv1.DaemonSet) {
+		simapi.Edit(w.api, key, func(ds *appsv1.DaemonSet) {
 			ds.Annotations[topsv1.AnnotationUpgradePolicy] = g.policy
 			if own {
 				delete(ds.Annotations, topsv1.AnnotationMaxUnavailable)
@@ -76,7 +77,7 @@ func (w *simWorld) givePolicy(g *simGroup) {
 }
 
 func (w *simWorld) policyOf(g *simGroup) *topsv1.UpgradePolicy {
-	return simGet[*topsv1.UpgradePolicy](w.api, simKey{kind: simPolicies, name: g.policy})
+	return simapi.Get[*topsv1.UpgradePolicy](w.api, simapi.Key{Kind: simPolicies, Name: g.policy})
 }
 
 // writePolicy creates or changes the policy of a group.
@@ -87,7 +88,7 @@ func (w *simWorld) writePolicy(g *simGroup, spec topsv1.UpgradePolicySpec) {
 	}
 	next.Generation++
 	next.Spec = spec
-	w.api.put(next)
+	w.api.Put(next)
 	text, _ := json.Marshal(spec) // for the log
 	w.say("admin: %s is %s", g.policy, text)
 }
@@ -213,7 +214,7 @@ func (w *simWorld) administratePolicies() {
 // deletePolicy deletes the policy of a group and creates another one later.
 func (w *simWorld) deletePolicy(g *simGroup) {
 	w.say("admin: %s is deleted", g.policy)
-	w.api.remove(simKey{kind: simPolicies, name: g.policy})
+	w.api.Remove(simapi.Key{Kind: simPolicies, Name: g.policy})
 	w.later(time.Duration(5+w.policies.IntN(90))*time.Second, func() { w.writePolicy(g, w.drawPolicy()) })
 }
 
@@ -235,13 +236,13 @@ func (w *simWorld) approve(g *simGroup) {
 func (w *simWorld) resume(g *simGroup) {
 	r := w.rolloutOf(g.id)
 	if r != nil && (meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutHalted) || w.policies.IntN(4) == 0) {
-		w.annotateRollout(r, topsv1.AnnotationResume, fmt.Sprint("word-", w.api.counter))
+		w.annotateRollout(r, topsv1.AnnotationResume, fmt.Sprint("word-", w.api.Counter))
 	}
 }
 
 func (w *simWorld) annotateRollout(r *topsv1.DaemonRollout, key, value string) {
 	w.say("admin: rollout %s %s=%q", r.Name, key, value)
-	simEdit(w.api, simKeyOf(r), func(r *topsv1.DaemonRollout) { metav1.SetMetaDataAnnotation(&r.ObjectMeta, key, value) })
+	simapi.Edit(w.api, simapi.KeyOf(r), func(r *topsv1.DaemonRollout) { metav1.SetMetaDataAnnotation(&r.ObjectMeta, key, value) })
 }
 
 // relabel moves a node to another ring and another time zone, which may be none.
@@ -253,7 +254,7 @@ func (w *simWorld) relabel(h *simHost) {
 }
 
 func (w *simWorld) writeLabels(h *simHost) {
-	simEdit(w.api, simNodeKey(h.name), func(n *corev1.Node) { n.Labels = h.nodeLabels() })
+	simapi.Edit(w.api, simNodeKey(h.name), func(n *corev1.Node) { n.Labels = h.nodeLabels() })
 }
 
 // settlePolicies turns every policy into one under which every node reaches the target with the

@@ -65,7 +65,7 @@ func TestAVersionThatKillsItsNodesLaterHaltsWithinTheProbation(t *testing.T) {
 
 func TestWithoutAProbationAVersionThatKillsItsNodesSpreads(t *testing.T) {
 	schedule(t, []string{"single"}, func(s *simSchedule) {
-		s.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Spec: topsv1.UpgradePolicySpec{ProbationSeconds: ptr.To[int32](0)}})
+		s.api.Put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Spec: topsv1.UpgradePolicySpec{ProbationSeconds: ptr.To[int32](0)}})
 		s.annotate(s.g, topsv1.AnnotationUpgradePolicy, "fast")
 		if n := s.kills(12, 0); n <= 3 {
 			s.violate("only %d nodes are dead", n)

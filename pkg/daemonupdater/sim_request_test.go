@@ -11,6 +11,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simAsked is a pod that a node requested to be replaced, and the revision it was requested for;
@@ -36,7 +37,7 @@ func (w *simWorld) agreed(pass *simPass, pod *corev1.Pod, revision string) bool 
 
 // ask lets a node request the replacement of a pod drawn at random.
 func (w *simWorld) ask() {
-	if pods := simAll[*corev1.Pod](w.api, simPods); len(pods) > 0 {
+	if pods := simapi.All[*corev1.Pod](w.api, simPods); len(pods) > 0 {
 		w.askFor(pods[w.rng.IntN(len(pods))])
 	}
 }
@@ -54,7 +55,7 @@ func (w *simWorld) askFor(pod *corev1.Pod) {
 	if w.seed%4 == 3 && pod.Spec.NodeName == "n00" {
 		revision = ""
 	}
-	simEdit(w.api, simKey{kind: simUpgrades, name: pod.Spec.NodeName}, func(u *topsv1.NodeUpgrade) {
+	simapi.Edit(w.api, simapi.Key{Kind: simUpgrades, Name: pod.Spec.NodeName}, func(u *topsv1.NodeUpgrade) {
 		answered := map[string]bool{}
 		for _, t := range u.Status.Tasks {
 			answered[t.RequestID] = t.State.Final()
@@ -85,7 +86,7 @@ func (s *simSchedule) asks(node string) {
 
 // answered returns the last answer to a node, "" if there is none.
 func (s *simSchedule) answered(node string) string {
-	u := simGet[*topsv1.NodeUpgrade](s.api, simKey{kind: simUpgrades, name: node})
+	u := simapi.Get[*topsv1.NodeUpgrade](s.api, simapi.Key{Kind: simUpgrades, Name: node})
 	if u == nil || len(u.Status.Tasks) == 0 {
 		return ""
 	}

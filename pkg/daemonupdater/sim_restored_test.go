@@ -4,10 +4,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // A backup of etcd that is restored takes back what managers wrote, and their memory is ahead of
@@ -37,7 +39,7 @@ func TestNoPodIsDeletedUnderASlotThatARestoredBackupTookBack(t *testing.T) {
 		s.outage = false
 		s.restore(saved)
 		s.a.sees()
-		s.a.passes(s.g.id) // with a ledger that nobody stored, this pass must not act
+		s.a.passes(s.g.id) // with a ledger that was not stored, this pass must not act
 		s.arrives(s.a)
 	})
 }
@@ -59,5 +61,72 @@ func TestTheStatusThatARestoredBackupTookBackIsWrittenAgain(t *testing.T) {
 			s.violate("nothing says that the rollout is paused")
 
 		}
+	})
+}
+
+// restores restores a backup, and leaves the cache of manager a with the pods that were lost: their
+// versions are ahead of those that there will be for long. lost is what happened to a pod besides.
+func (s *simSchedule) restores(lost func(pod simapi.Key)) {
+	saved := s.backUp()
+	for range 133 {
+		for _, h := range s.hosts {
+			s.setPodReady(s.podOf(0, h.name), corev1.ConditionTrue, h.clock(s.simWorld))
+		}
+	}
+	for _, h := range s.hosts {
+		lost(simapi.KeyOf(s.podOf(0, h.name)))
+	}
+	s.waits("all pods are available", s.arrived)
+	s.a.sees()
+	s.restore(saved)
+}
+
+func TestARolloutArrivesThoughItsSlotNamesAVersionThatARestoredBackupTookBack(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		schedule(t, []string{"single"}, func(s *simSchedule) {
+			s.restores(func(pod simapi.Key) {
+				if replaced {
+					s.api.Remove(pod)
+				}
+			})
+			s.gets(0, "good-1")
+			s.a.seesAllBut(simPods)
+			s.a.passes(s.g.id)
+			s.inFlight(1)
+			s.arrives(s.a)
+		})
+	}
+}
+
+func TestASlotIsGivenBackThoughItNamesAVersionThatARestoredBackupTookBack(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.restores(func(simapi.Key) {})
+		s.gets(0, "good-1")
+		s.a.seesAllBut(simPods)
+		s.a.passes(s.g.id)
+		s.gets(0, "good-0")
+		s.worksUntil(s.a, "no slot is held", 5*time.Minute, func() bool { return len(simSlots(s.rolloutOf(s.g.id))) == 0 })
+	})
+}
+
+func TestASlotNamesTheVersionThatItNamedThoughTheCacheIsBehindForLong(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.gets(0, "good-1")
+		for _, h := range s.hosts {
+			s.setFinalizer(simapi.KeyOf(s.podOf(0, h.name)), false) // b does not see that they were written to
+		}
+		s.a.sees()
+		s.a.sleepsBeforeDeleting(s.g.id)
+		was := s.rolloutOf(s.g.id).Status.InFlight[0].PodVersion
+		for range 3 {
+			s.goesBy(time.Minute)
+			s.b.seesAllBut(simPods)
+			s.b.passes(s.g.id)
+		}
+		if is := s.rolloutOf(s.g.id).Status.InFlight[0].PodVersion; is != was {
+			s.violate("the slot names version %s, it was %s", is, was)
+		}
+		s.a.drive()
+		s.inFlight(1)
 	})
 }

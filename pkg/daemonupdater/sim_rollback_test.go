@@ -19,6 +19,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simBack is a policy that rolls back after the first failed node.
@@ -44,8 +45,8 @@ func (w *simWorld) rollbacks() {
 	}
 	w.settle()
 	w.stuck = ""
-	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
-		w.setFinalizer(simKeyOf(pod), false)
+	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+		w.setFinalizer(simapi.KeyOf(pod), false)
 	}
 	w.goBackByThemselves()
 	for _, g := range w.groups {
@@ -58,8 +59,8 @@ func (w *simWorld) rollbacks() {
 
 // goBackByThemselves gives every group the policy that rolls back after the first failed node.
 func (w *simWorld) goBackByThemselves() {
-	if w.api.objects[simKey{kind: simPolicies, name: simBack}] == nil {
-		w.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
+	if w.api.Objects[simapi.Key{Kind: simPolicies, Name: simBack}] == nil {
+		w.api.Put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
 			Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}}}})
 	}
 	for _, g := range w.groups {
@@ -93,7 +94,7 @@ func (w *simWorld) badAtLast(g *simGroup, set int, kind string, meanwhile ...fun
 func (w *simWorld) imagesOf(g *simGroup) []string {
 	var images []string
 	for _, key := range g.sets {
-		images = append(images, simGet[*appsv1.DaemonSet](w.api, key).Spec.Template.Spec.Containers[0].Image)
+		images = append(images, simapi.Get[*appsv1.DaemonSet](w.api, key).Spec.Template.Spec.Containers[0].Image)
 	}
 	return images
 }
@@ -118,17 +119,17 @@ func (c *simClient) Patch(_ context.Context, object client.Object, patch client.
 	if err != nil {
 		return err
 	}
-	key, pass := simKeyOf(object), c.m.pass
+	key, pass := simapi.KeyOf(object), c.m.pass
 	return c.m.call("patch", key, func() error {
-		switch key.kind {
+		switch key.Kind {
 		case simUpgrades:
 			return c.m.w.orderByUs(object, patch.Type(), data)
 		case simGrs:
-			before := simGet[*topsv1.GcuResource](c.m.w.api, key)
-			if err := c.m.w.api.patch(object, patch.Type(), data, "ObjectMeta"); err != nil {
+			before := simapi.Get[*topsv1.GcuResource](c.m.w.api, key)
+			if err := c.m.w.api.Patch(object, patch.Type(), data, simapi.Main, ""); err != nil {
 				return err
 			}
-			c.m.w.checkAsked(before, simGet[*topsv1.GcuResource](c.m.w.api, key))
+			c.m.w.checkAsked(before, simapi.Get[*topsv1.GcuResource](c.m.w.api, key))
 			return nil
 		}
 		return c.m.w.undoByUs(pass, object, patch.Type(), data)
@@ -137,11 +138,11 @@ func (c *simClient) Patch(_ context.Context, object client.Object, patch client.
 
 // undoByUs is a rollback by a manager.
 func (w *simWorld) undoByUs(pass *simPass, object client.Object, kind types.PatchType, data []byte) error {
-	before := simGet[*appsv1.DaemonSet](w.api, simKeyOf(object))
-	if err := w.api.patch(object, kind, data, "Spec"); err != nil {
+	before := simapi.Get[*appsv1.DaemonSet](w.api, simapi.KeyOf(object))
+	if err := w.api.Patch(object, kind, data, simapi.Spec, ""); err != nil {
 		return err
 	}
-	after := simGet[*appsv1.DaemonSet](w.api, simKeyOf(object))
+	after := simapi.Get[*appsv1.DaemonSet](w.api, simapi.KeyOf(object))
 	w.checkUndo(pass, before, after)
 	w.undone++
 	w.say("%s is rolled back to %s", after.Name, after.Spec.Template.Spec.Containers[0].Image)

@@ -13,6 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/test/fixture"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simSchedule is a world in which nothing is drawn: a test says who does what, and in which
@@ -70,7 +71,7 @@ func (m *simManager) sees(kinds ...string) {
 	}
 	for _, kind := range simKinds {
 		if len(kinds) == 0 || slices.Contains(kinds, kind) {
-			m.note(kind, m.view.advance(kind, m.view.behind(kind)))
+			m.note(kind, m.view.Advance(kind, m.view.Behind(kind)))
 		}
 	}
 	m.enqueue()
@@ -176,7 +177,7 @@ func TestALostNodeKeepsItsSlotWhenItsGroupTurnsToOTAAndTheCacheIsBehind(t *testi
 		s.b.sees()
 		node := s.begins()
 		s.power(s.host(node), false)
-		s.waits("the node is offline", func() bool { return !simNodeReady(simGet[*corev1.Node](s.api, simNodeKey(node))) })
+		s.waits("the node is offline", func() bool { return !simNodeReady(simapi.Get[*corev1.Node](s.api, simNodeKey(node))) })
 		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "OTA")
 		s.b.seesAllBut(simPods) // to b the pod is alive and has no request
 		s.b.passes(s.g.id)
@@ -253,7 +254,7 @@ func TestADeletionThatComesLateFindsNoPodWhenItsGroupWasReleased(t *testing.T) {
 	schedule(t, []string{"single"}, func(s *simSchedule) {
 		s.gets(0, "good-1")
 		for _, h := range s.hosts {
-			s.setFinalizer(simKeyOf(s.podOf(0, h.name)), false) // b does not see that they were written to
+			s.setFinalizer(simapi.KeyOf(s.podOf(0, h.name)), false) // b does not see that they were written to
 		}
 		s.a.sees()
 		s.a.sleepsBeforeDeleting(s.g.id)
@@ -278,7 +279,7 @@ func TestADeletionThatComesLateFindsNoPodWhenItsGroupWasReleased(t *testing.T) {
 
 // isThere checks that a pod exists and is not terminating.
 func (s *simSchedule) isThere(uid types.UID) {
-	pods := simAll[*corev1.Pod](s.api, simPods)
+	pods := simapi.All[*corev1.Pod](s.api, simPods)
 	if !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == uid && p.DeletionTimestamp == nil }) {
 		s.violate("pod %s was deleted late", uid)
 	}
@@ -287,15 +288,15 @@ func (s *simSchedule) isThere(uid types.UID) {
 func TestANodeDoesNotStartInAWindowThatIsShorterThanTheOneTookThatIsDoneJustNow(t *testing.T) {
 	schedule(t, []string{"single"}, func(s *simSchedule) {
 		day := &topsv1.MaintenanceWindow{Start: "00:00", DurationMinutes: 20, TimeZone: "UTC"}
-		s.api.put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}, Spec: topsv1.UpgradePolicySpec{Window: day}})
+		s.api.Put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}, Spec: topsv1.UpgradePolicySpec{Window: day}})
 		s.annotate(s.g, topsv1.AnnotationUpgradePolicy, "nightly")
 		s.gets(0, "good-1")
 		for _, h := range s.hosts {
-			s.setFinalizer(simKeyOf(s.podOf(0, h.name)), true)
+			s.setFinalizer(simapi.KeyOf(s.podOf(0, h.name)), true)
 		}
 		node := s.begins()
 		s.works(s.a, 8*time.Minute)
-		s.setFinalizer(simKeyOf(s.podOf(0, node)), false)
+		s.setFinalizer(simapi.KeyOf(s.podOf(0, node)), false)
 		s.waits("the node took eight minutes", func() bool { return s.atTarget(s.g, node) })
 		s.waits("the window closes in five minutes", func() bool { return s.now.Sub(fixture.Epoch) >= 15*time.Minute })
 		s.a.sees()

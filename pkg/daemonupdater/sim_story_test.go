@@ -13,6 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // chaos disturbs everything for a while; then the faults stop.
@@ -67,16 +68,17 @@ func (w *simWorld) settle() {
 		w.ops.guarded = w.hosts[w.rng.IntN(len(w.hosts))].name
 	}
 	for _, h := range w.hosts {
-		if w.api.objects[simNodeKey(h.name)] == nil {
+		if w.api.Objects[simNodeKey(h.name)] == nil {
 			w.addNode(h)
 		}
 		h.unwell = time.Time{}
+		w.untaint(h.name) // a restored backup may have brought a taint back
 		if !h.up {
 			w.power(h, true)
 		}
 	}
-	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
-		w.setFinalizer(simKeyOf(pod), daemonset.NodeName(pod) == w.stuck)
+	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+		w.setFinalizer(simapi.KeyOf(pod), daemonset.NodeName(pod) == w.stuck)
 	}
 	for _, g := range w.groups {
 		w.annotate(g, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
@@ -108,18 +110,24 @@ func (w *simWorld) finale() {
 	complete := func(r *topsv1.DaemonRollout) bool {
 		return w.stuck != "" || w.guarded() != "" || meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete)
 	}
-	if !w.until("L1: every reachable node gets to the target", 4*time.Hour, w.arrived) ||
+	soon := time.Minute
+	if w.ops != nil {
+		soon = 30 * time.Minute // a runtime that was restarted by hand may have let another operation start
+	}
+	if !w.until("L1: every reachable node gets to the target", 4*time.Hour, w.arrived) || !w.checkRestarted("at last") ||
 		!w.until("L2: no slot is held", time.Hour, func() bool { return w.everyRollout(noSlots) }) ||
-		!w.until("S10: complete is said", time.Minute, func() bool { return w.everyRollout(complete) }) {
+		!w.until("S10: complete is said", soon, func() bool { return w.everyRollout(complete) }) {
 		return
 	}
 	if w.ops == nil || w.guarded()+w.stuck == "" {
 		w.beQuiet()
 	}
+	w.restartTheRest()
 	for _, g := range w.groups {
 		w.annotate(g, topsv1.AnnotationUpdateStrategy, "")
 	}
-	if w.until("L4: nothing is left after opting out", 10*time.Minute, w.nothingLeft) {
+	// An operation that is withdrawn waits until its agent cannot restart the runtime any more.
+	if w.until("L4: nothing is left after opting out", 20*time.Minute, w.nothingLeft) && w.restartsWithoutStrategy() {
 		w.beQuiet()
 	}
 }
@@ -170,7 +178,7 @@ func (w *simWorld) arrived() bool {
 
 func (w *simWorld) atTarget(g *simGroup, node string) bool {
 	for _, key := range g.sets {
-		ds := simGet[*appsv1.DaemonSet](w.api, key)
+		ds := simapi.Get[*appsv1.DaemonSet](w.api, key)
 		pod := w.podOn(key, node)
 		if pod == nil || pod.Spec.Containers[0].Image != ds.Spec.Template.Spec.Containers[0].Image {
 			return false
@@ -194,17 +202,17 @@ func (w *simWorld) nothingLeft() bool {
 			return false
 		}
 	}
-	for _, u := range simAll[*topsv1.NodeUpgrade](w.api, simUpgrades) {
+	for _, u := range simapi.All[*topsv1.NodeUpgrade](w.api, simUpgrades) {
 		if u.Spec.Operation != nil || simLives(u.Status.Operation) {
 			return false
 		}
 	}
-	for _, node := range simAll[*corev1.Node](w.api, simNodes) {
+	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
 		if len(simMarks(node)) > 0 || node.Spec.Unschedulable {
 			return false
 		}
 	}
-	for _, pod := range simAll[*corev1.Pod](w.api, simPods) {
+	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
 		if pod.DeletionTimestamp == nil && daemonset.NeedUpgrade(pod) != nil {
 			return false
 		}

@@ -14,6 +14,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/test/fixture"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simNamespace is the namespace of the model's DaemonSets.
@@ -42,14 +43,14 @@ type simWorld struct {
 	rng   *rand.Rand
 	now   time.Time
 	knobs simKnobs
-	api   *simAPI
+	api   *simapi.API
 
 	skews    *rand.Rand // draws how wrong clocks are; nil in a seed in which all are right
 	policies *rand.Rand // draws everything about policies; nil in a seed without them
 	simAccidents
 	groups   []*simGroup
 	hosts    []*simHost
-	seen     map[simKey]*appsv1.DaemonSet // what the DaemonSet controller has seen
+	seen     map[simapi.Key]*appsv1.DaemonSet // what the DaemonSet controller has seen
 	versions int
 	requests map[simAsked]bool // what nodes ever requested
 
@@ -82,7 +83,7 @@ type simWorld struct {
 // simGroup is a rollout group: a single DaemonSet, or those of a gr.
 type simGroup struct {
 	id   observed.Group
-	sets []simKey
+	sets []simapi.Key
 	// policy is the name of its UpgradePolicy in this seed, "" for none.
 	policy string
 	// spec is the spec of its gr, in a seed with operations.
@@ -100,10 +101,10 @@ type simPlanned struct {
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
-		seen: map[simKey]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{},
+		seen: map[simapi.Key]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{},
 	}
-	w.api = newSimAPI(w.clock)
-	w.api.changed = w.settleNode
+	w.api = simapi.New(w.clock)
+	w.api.Changed = w.settleNode
 	return w
 }
 
@@ -165,7 +166,7 @@ func (w *simWorld) addGroup(id observed.Group, names ...string) {
 			w.makeHeavy(ds, i)
 		}
 		w.addSet(ds)
-		g.sets = append(g.sets, simKeyOf(ds))
+		g.sets = append(g.sets, simapi.KeyOf(ds))
 		g.images = append(g.images, []string{"good-0"})
 	}
 	w.groups = append(w.groups, g)
@@ -185,12 +186,12 @@ func (w *simWorld) newSet(name, image string) *appsv1.DaemonSet {
 	return ds
 }
 
-func (w *simWorld) addSet(ds *appsv1.DaemonSet) { w.api.put(ds) }
+func (w *simWorld) addSet(ds *appsv1.DaemonSet) { w.api.Put(ds) }
 
 // groupOfSet returns the group a DaemonSet belongs to, nil for the bystander.
 func (w *simWorld) groupOfSet(name string) *simGroup {
 	for _, g := range w.groups {
-		if slices.Contains(g.sets, simKey{simSets, simNamespace, name}) {
+		if slices.Contains(g.sets, simapi.Named(simSets, simNamespace, name)) {
 			return g
 		}
 	}
@@ -257,8 +258,8 @@ func (w *simWorld) step() {
 // nextStep draws the time to the next step. Once the faults have stopped, it is longer after a
 // step in which nothing changed.
 func (w *simWorld) nextStep() time.Duration {
-	quiet := w.calm && w.patient && w.api.counter == w.changes
-	w.changes = w.api.counter
+	quiet := w.calm && w.patient && w.api.Counter == w.changes
+	w.changes = w.api.Counter
 	switch {
 	case quiet:
 		return w.seconds(10, 60)

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -55,7 +54,7 @@ func (e restEvictor) Evict(ctx context.Context, request *policyv1.Eviction) erro
 
 // Drainer empties nodes, one pass at a time.
 type Drainer struct {
-	// Live reads nodes, pods and DaemonSets past the cache: the manager's cache holds only
+	// Live reads nodes, pods, their claims and DaemonSets past the cache: the manager's cache holds only
 	// some pods, and a stale cache must not make a node look empty.
 	Live client.Reader
 	// Evictor sends evictions.
@@ -68,20 +67,24 @@ type Drainer struct {
 }
 
 // Pass reads the pods of a node and evicts those returned by eviction.Decide, one after the
-// other, with their UIDs as precondition. It waits only for the responses. since is when the
-// drain of the node began; attempts are those of the last Result, nil for the first pass. An
-// error means that the pods could not be read, or that ctx ended; failures of single pods are
-// in the Result. A node that does not exist counts as not Ready.
+// other, with their UIDs as precondition. Of several, each eviction is first a dry run: if one is
+// refused, no pod is evicted, so that a drain that cannot succeed disturbs nobody. It waits only
+// for the responses. since is when the drain of the node began; attempts are those of the last
+// Result, nil for the first pass. An error means that the pods could not be read, or that ctx
+// ended; failures of single pods are in the Result. A node that does not exist counts as not Ready.
 func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
 	facts, err := d.observe(ctx, node, p)
 	if err != nil {
 		return eviction.Result{}, err
 	}
 	evict, r := eviction.Decide(facts, p, attempts, since, now)
-	for _, pod := range evict {
-		_, again := attempts[pod.UID]
-		r.Add(d.evict(ctx, pod, &p, again), now)
+	dryRun := len(evict) > 1
+	outcomes := d.evictEach(ctx, evict, &p, attempts, dryRun)
+	if dryRun && !slices.ContainsFunc(outcomes, eviction.Outcome.Stays) {
+		dryRun = false
+		outcomes = d.evictEach(ctx, evict, &p, attempts, dryRun)
 	}
+	r.Add(outcomes, dryRun, now)
 	d.Metrics.passed(node, r)
 	return r, ctx.Err()
 }
@@ -112,28 +115,33 @@ func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (e
 	if err := d.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return f, fmt.Errorf("listing pods on node %s: %w", node, err)
 	}
-	pods, lookups := eviction.Candidates(node, list.Items, p), map[types.NamespacedName]error{}
-	for _, pod := range pods {
-		key := daemonSetOf(pod)
-		if _, done := lookups[key]; !done && key.Name != "" {
-			lookups[key] = d.Live.Get(ctx, key, &appsv1.DaemonSet{})
-		}
-	}
-	f.Pods = Filter(pods, lookups)
+	f.Pods = Pods(ctx, d.Live, node, list.Items, p, Lookups{})
 	return f, nil
 }
 
+// evictEach evicts pods one after the other, or has the API server check whether it would.
+func (d Drainer) evictEach(ctx context.Context, pods []*corev1.Pod, p *eviction.Policy, attempts eviction.Attempts, dryRun bool) []eviction.Outcome {
+	outcomes := make([]eviction.Outcome, len(pods))
+	for i, pod := range pods {
+		_, again := attempts[pod.UID]
+		outcomes[i] = d.evict(ctx, pod, p, again, dryRun)
+	}
+	return outcomes
+}
+
 // evict evicts one pod. Only its first eviction is logged at V(0).
-func (d Drainer) evict(ctx context.Context, pod *corev1.Pod, p *eviction.Policy, again bool) eviction.Outcome {
+func (d Drainer) evict(ctx context.Context, pod *corev1.Pod, p *eviction.Policy, again, dryRun bool) eviction.Outcome {
 	level := 0
-	if again {
+	if again || dryRun {
 		level = 4
 	}
-	log.FromContext(ctx).V(level).Info("Evicting Pod", "Pod", klog.KObj(pod), "Node", pod.Spec.NodeName)
+	log.FromContext(ctx).V(level).Info("Evicting Pod", "Pod", klog.KObj(pod), "Node", pod.Spec.NodeName, "dryRun", dryRun)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	o := eviction.OutcomeOf(pod)
-	o = eviction.ResponseTo(o, d.Evictor.Evict(ctx, eviction.Request(o, p)))
-	d.Metrics.evicted(o.State)
+	o = eviction.ResponseTo(o, d.Evictor.Evict(ctx, eviction.Request(o, p, dryRun)))
+	if !dryRun || o.Stays() {
+		d.Metrics.evicted(o.State)
+	}
 	return o
 }

@@ -122,7 +122,10 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	}
 	s.expect(look(nil), map[string]eviction.State{"web-1": eviction.Due, "other": eviction.Due})
 	r := s.pass(d, policy, nil, 0)
-	s.expect(r, map[string]eviction.State{"web-1": eviction.Refused, "other": eviction.Evicted})
+	s.expect(r, map[string]eviction.State{"web-1": eviction.Refused, "other": eviction.Due})
+	if s.read("other").DeletionTimestamp != nil {
+		t.Error("a pod is evicted from a node that cannot be emptied")
+	}
 	want := []eviction.Outcome{{Pod: client.ObjectKeyFromObject(guarded), UID: guarded.UID, State: eviction.Refused,
 		Reason: "The disruption budget web needs 1 healthy pods and has 1 currently", Budget: types.NamespacedName{Namespace: s.namespace, Name: "web"}}}
 	if diff := cmp.Diff(want, r.Of(eviction.Refused)); diff != "" {
@@ -137,9 +140,9 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 
 	s.allow(budget, 1)
 	r = s.pass(d, policy, r.Attempts, eviction.RetryInterval-1)
-	s.expect(r, map[string]eviction.State{"web-1": eviction.Refused, "other": eviction.Terminating})
+	s.expect(r, map[string]eviction.State{"web-1": eviction.Refused, "other": eviction.Due})
 	r = s.pass(d, policy, r.Attempts, eviction.RetryInterval)
-	s.expect(r, map[string]eviction.State{"web-1": eviction.Evicted, "other": eviction.Terminating})
+	s.expect(r, map[string]eviction.State{"web-1": eviction.Evicted, "other": eviction.Evicted})
 	r = s.pass(d, policy, r.Attempts, eviction.RetryInterval+1)
 	s.expect(r, map[string]eviction.State{"web-1": eviction.Terminating, "other": eviction.Terminating})
 	asked := s.read("web-1").DeletionTimestamp.Add(-30 * time.Second)
@@ -155,6 +158,22 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	if r = s.pass(d, policy, r.Attempts, time.Minute); !r.Done() {
 		t.Errorf("it is not done: %s", r.Message())
 	}
+}
+
+func TestABudgetThatAllowsOneOfTwoLetsOneLeaveAndThenTheOther(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.run(pod("web-1", labelled("app", "web")))
+	s.run(pod("web-2", labelled("app", "web")))
+	budget := s.budget("web", "web")
+	s.allow(budget, 1)
+	d, policy := s.drainer(), policyOf(t, nil)
+	r := s.pass(d, policy, nil, 0)
+	s.expect(r, map[string]eviction.State{"web-1": eviction.Evicted, "web-2": eviction.Refused})
+	s.allow(budget, 1)
+	s.kill(s.read("web-1"))
+	r = s.pass(d, policy, r.Attempts, eviction.RetryInterval)
+	s.expect(r, map[string]eviction.State{"web-2": eviction.Evicted})
 }
 
 // The API server answers with Retry-After: 10, and client-go would wait.
@@ -231,8 +250,11 @@ func TestAPassIsAboutThePodsOfItsNode(t *testing.T) {
 	d := s.drainer()
 	d.Self = eviction.Self{NamespacedName: client.ObjectKeyFromObject(self), UID: self.UID}
 	r := s.pass(d, policyOf(t, func(p *topsv1.DrainPolicy) { p.GracePeriodSeconds = ptr.To(int32(7)) }), nil, 0)
-	s.expect(r, map[string]eviction.State{"training": eviction.Evicted, "plugin": eviction.Skipped, "orphan": eviction.Blocked, "operator": eviction.Skipped})
-	for name, want := range map[string]*int64{"training": ptr.To(int64(7)), "plugin": nil, "orphan": nil, "website": nil, "elsewhere": nil, "operator": nil} {
+	s.expect(r, map[string]eviction.State{"training": eviction.Due, "plugin": eviction.Skipped, "orphan": eviction.Blocked, "operator": eviction.Skipped})
+	s.kill(s.read("orphan"))
+	r = s.pass(d, policyOf(t, func(p *topsv1.DrainPolicy) { p.GracePeriodSeconds = ptr.To(int32(7)) }), nil, 0)
+	s.expect(r, map[string]eviction.State{"training": eviction.Evicted, "plugin": eviction.Skipped, "operator": eviction.Skipped})
+	for name, want := range map[string]*int64{"training": ptr.To(int64(7)), "plugin": nil, "website": nil, "elsewhere": nil, "operator": nil} {
 		if diff := cmp.Diff(want, s.read(name).DeletionGracePeriodSeconds); diff != "" {
 			t.Errorf("grace period of pod %s that is being deleted: %s", name, diff)
 		}

@@ -13,6 +13,7 @@ import (
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	kubectldrain "k8s.io/kubectl/pkg/drain"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
@@ -20,14 +21,27 @@ import (
 // staticPod is why a mirror pod stays: the filters skip it without a message.
 const staticPod = "ignoring static Pods"
 
-// Filter applies kubectl's drain filters to pods. lookups has the result of looking up each
-// owning DaemonSet, nil or absent for those that exist.
-func Filter(pods []*corev1.Pod, lookups map[types.NamespacedName]error) []eviction.Pod {
-	filtered := make([]eviction.Pod, len(pods))
-	for i, pod := range pods {
-		filtered[i] = filter(pod, lookups[daemonSetOf(pod)])
+// Lookups are the DaemonSets that were looked up, with the error if that failed.
+type Lookups map[types.NamespacedName]lookup
+
+type lookup struct {
+	daemonSet *appsv1.DaemonSet
+	err       error
+}
+
+// Pods returns the pods of a node that a drain considers, with the verdict of kubectl's drain
+// filters. It reads their ResourceClaims, and the DaemonSets that are not among the lookups.
+func Pods(ctx context.Context, live client.Reader, node string, pods []corev1.Pod, p eviction.Policy, known Lookups) []eviction.Pod {
+	found := eviction.Candidates(node, pods, readClaims(ctx, live, pods, p), p)
+	for i := range found {
+		key := daemonSetOf(found[i].Pod)
+		if _, done := known[key]; !done && key.Name != "" {
+			ds := &appsv1.DaemonSet{}
+			known[key] = lookup{ds, live.Get(ctx, key, ds)}
+		}
+		filter(&found[i], known[key])
 	}
-	return filtered
+	return found
 }
 
 // daemonSetOf returns the DaemonSet that owns a pod, zero when there is none.
@@ -41,22 +55,28 @@ func daemonSetOf(pod *corev1.Pod) types.NamespacedName {
 
 // filter applies kubectl's drain filters to one pod. The library keeps only the last of
 // several reasons, so it is called repeatedly: first with everything allowed, then with one
-// thing forbidden. lookup is the result of looking up the pod's DaemonSet, nil when it exists
-// or the pod has none.
-func filter(pod *corev1.Pod, lookup error) eviction.Pod {
-	a := ask(pod, lookup, kubectldrain.Helper{Force: true, DeleteEmptyDirData: true})
+// thing forbidden. of is the result of looking up the pod's DaemonSet, zero when it has none.
+func filter(pod *eviction.Pod, of lookup) {
+	a := ask(pod.Pod, of.err, kubectldrain.Helper{Force: true, DeleteEmptyDirData: true})
 	switch {
 	case a.evict:
-		return eviction.Pod{Pod: pod,
-			LosesData: ask(pod, lookup, kubectldrain.Helper{Force: true}).refusal,
-			LosesPod:  ask(pod, lookup, kubectldrain.Helper{DeleteEmptyDirData: true}).refusal,
-		}
+		pod.LosesData = ask(pod.Pod, of.err, kubectldrain.Helper{Force: true}).refusal
+		pod.LosesPod = ask(pod.Pod, of.err, kubectldrain.Helper{DeleteEmptyDirData: true}).refusal
 	case a.refusal != "":
-		return eviction.Pod{Pod: pod, Unknown: a.refusal}
+		pod.Unknown = a.refusal
 	case a.warning != "":
-		return eviction.Pod{Pod: pod, Stays: a.warning}
+		pod.Stays, pod.DaemonSet = a.warning, of.daemonSet
+		pod.LosesData = ask(withoutOwner(pod.Pod), nil, kubectldrain.Helper{Force: true}).refusal
+	default:
+		pod.Stays = staticPod
 	}
-	return eviction.Pod{Pod: pod, Stays: staticPod}
+}
+
+// withoutOwner returns a pod of no DaemonSet, whose volumes the library looks at.
+func withoutOwner(pod *corev1.Pod) *corev1.Pod {
+	orphan := *pod
+	orphan.OwnerReferences = nil
+	return &orphan
 }
 
 // verdict is the library's verdict about one pod.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +24,7 @@ func TestFilterAnswersInTheWordsOfKubectl(t *testing.T) {
 		want   eviction.Pod
 	}{
 		{"a pod of a ReplicaSet", pod("a"), nil, eviction.Pod{}},
-		{"a pod of a DaemonSet", pod("a", ofDaemonSet, withEmptyDir), nil, eviction.Pod{Stays: "ignoring DaemonSet-managed Pods"}},
+		{"a pod of a DaemonSet", pod("a", ofDaemonSet, withEmptyDir), nil, eviction.Pod{Stays: "ignoring DaemonSet-managed Pods", LosesData: localStorage}},
 		{"a pod of a DaemonSet that is gone", pod("a", ofDaemonSet), missing, eviction.Pod{LosesPod: `daemonsets.apps "owner" not found`}},
 		{"a pod of a DaemonSet that could not be looked up", pod("a", ofDaemonSet), errors.New("no answer"), eviction.Pod{Unknown: "no answer"}},
 		{"a static pod", pod("a", static, unmanaged, withEmptyDir), nil, eviction.Pod{Stays: "ignoring static Pods"}},
@@ -34,7 +35,9 @@ func TestFilterAnswersInTheWordsOfKubectl(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.want.Pod = &tc.pod
-			if diff := cmp.Diff(tc.want, filter(&tc.pod, tc.lookup)); diff != "" {
+			got := eviction.Pod{Pod: &tc.pod}
+			filter(&got, lookup{err: tc.lookup})
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(eviction.Pod{})); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -47,6 +47,8 @@ func TestBadDrainPoliciesAreRefused(t *testing.T) {
 		{"a resource with a star in the middle", `{resources: ["enflame.com/*gcu"]}`, "spec.drain.resources[0]"},
 		{"every path", `{devicePaths: ["/*"]}`, "spec.drain.devicePaths[0]"},
 		{"a path that is not absolute", "{devicePaths: [dev/gcu0]}", "spec.drain.devicePaths[0]"},
+		{"every driver", `{drivers: ["*"]}`, "spec.drain.drivers[0]"},
+		{"a driver with a star in the middle", `{drivers: ["gcu.*.com"]}`, "spec.drain.drivers[0]"},
 		{"an unknown key", "{force: true}", `unknown field "spec.drain.force"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -60,7 +62,7 @@ func TestBadDrainPoliciesAreRefused(t *testing.T) {
 func TestGoodDrainPoliciesAreAccepted(t *testing.T) {
 	for _, drain := range []string{
 		"{scope: All, emptyDir: Delete, unmanaged: Delete, gracePeriodSeconds: 1, timeoutSeconds: 3600, waitForJobsSeconds: 3599}",
-		`{scope: None, podSelector: {matchLabels: {a: b}}, resources: ["enflame.com/gcu", "enflame.com/drs-*"], devicePaths: ["/dev"]}`,
+		`{scope: None, podSelector: {matchLabels: {a: b}}, resources: ["enflame.com/gcu", "enflame.com/drs-*"], devicePaths: ["/dev"], drivers: ["gcu.example.com", "*.enflame.com", "gcu.*"]}`,
 	} {
 		if _, err := stored(t, drain); err != nil {
 			t.Errorf("%s: %v", drain, err)

@@ -21,7 +21,9 @@
 //
 //   - A component is created only when every one before it runs: each Ready node it belongs on
 //     has an available pod, and there is at least one node, or all its replicas are available.
-//     Nodes that are not Ready do not count; they are named.
+//     Nodes that are not Ready do not count; they are named. A device plugin runs only if the
+//     cards that node agents report are allocatable, and is first created when containers get
+//     cards somewhere.
 //   - An existing component gets its newest template at once. This package replaces no pods:
 //     package daemonupdater does, by the annotations copied from the gr to its DaemonSets, and
 //     Kubernetes replaces the pods of Deployments.

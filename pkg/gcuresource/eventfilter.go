@@ -1,7 +1,9 @@
 package gcuresource
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,11 +58,29 @@ func podReadySince(pod *corev1.Pod) metav1.Time {
 }
 
 // nodeChanged reports whether an update of a node can change a decision: which components belong
-// there, and whether it counts.
+// there, whether it counts, and whether it offers cards.
 func nodeChanged(e event.UpdateEvent) bool {
 	before, okBefore := e.ObjectOld.(*corev1.Node)
 	after, okAfter := e.ObjectNew.(*corev1.Node)
-	return !okBefore || !okAfter || daemonset.NodeChanged(before, after)
+	return !okBefore || !okAfter || daemonset.NodeChanged(before, after) || !maps.Equal(offered(before), offered(after))
+}
+
+// offered returns the extended resources of which a node has any.
+func offered(node *corev1.Node) map[corev1.ResourceName]bool {
+	any := map[corev1.ResourceName]bool{}
+	for name, quantity := range node.Status.Allocatable {
+		if strings.Contains(string(name), "/") && quantity.Value() > 0 {
+			any[name] = true
+		}
+	}
+	return any
+}
+
+// hostChanged reports whether an update of a NodeUpgrade can change a decision.
+func hostChanged(e event.UpdateEvent) bool {
+	before, okBefore := e.ObjectOld.(*topsv1.NodeUpgrade)
+	after, okAfter := e.ObjectNew.(*topsv1.NodeUpgrade)
+	return !okBefore || !okAfter || state.HostOf(before) != state.HostOf(after)
 }
 
 // haltChanged reports whether a rollout became halted or resumed, or its reason or targets changed

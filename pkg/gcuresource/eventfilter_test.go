@@ -2,12 +2,67 @@ package gcuresource
 
 import (
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/world"
 )
+
+func TestOnlyWhatConcernsCardsWakesTheGr(t *testing.T) {
+	const refused = "run on the node: systemctl restart docker"
+	later := func(u *topsv1.NodeUpgrade) {
+		u.Status.Host.Time = metav1.NewTime(world.Noon.Add(time.Minute))
+		u.Status.Host.FreeDiskBytes = ptr.To[int64](7)
+	}
+	for _, tt := range []struct {
+		name          string
+		before, after *topsv1.NodeUpgrade
+		want          bool
+	}{
+		{"an agent reports for the first time", &topsv1.NodeUpgrade{}, world.Reported("n"), true},
+		{"an agent reports the same again", world.Reported("n"), world.Reported("n", later), false},
+		{"a driver is loaded", world.Reported("n", world.NoDriver), world.Reported("n"), true},
+		{"cards are lost", world.Reported("n"), world.Reported("n", func(u *topsv1.NodeUpgrade) { u.Status.Host.Devices = nil }), true},
+		{"the engine is restarted", world.Reported("n", world.Runc), world.Reported("n"), true},
+		{"the restart is ordered", world.Reported("n", world.Runc), world.Reported("n", world.Runc, world.Operates("Running", "InProgress", "")), true},
+		{"the restart is left to a person", world.Reported("n", world.Runc, world.Operates("Running", "InProgress", "")),
+			world.Reported("n", world.Runc, world.Operates("Running", "LeftToAdministrator", refused)), true},
+		{"an operation goes on before its restart", world.Reported("n", world.Runc, world.Operates("Running", "InProgress", "a")),
+			world.Reported("n", world.Runc, world.Operates("Running", "DrainBlocked", "b")), false},
+		{"an operation goes on without a restart", world.Reported("n", world.Operates("Running", "InProgress", "")),
+			world.Reported("n", world.Operates("Failed", "VerifyFailed", "")), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := hostChanged(event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}); got != tt.want {
+				t.Errorf("it wakes the gr: %t", got)
+			}
+		})
+	}
+	offers := func(name corev1.ResourceName, n string) *corev1.Node {
+		node := world.GCUNode("n")
+		node.Status.Allocatable = corev1.ResourceList{name: resource.MustParse(n)}
+		return node
+	}
+	for name, tt := range map[string]struct {
+		before, after *corev1.Node
+		want          bool
+	}{
+		"the first card":     {offers("enflame.com/gcu", "0"), offers("enflame.com/gcu", "8"), true},
+		"the last card":      {offers("enflame.com/gcu", "1"), offers("enflame.com/gcu", "0"), true},
+		"one card fewer":     {offers("enflame.com/gcu", "8"), offers("enflame.com/gcu", "7"), false},
+		"one byte of memory": {offers("memory", "8"), offers("memory", "0"), false},
+	} {
+		if got := nodeChanged(event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}); got != tt.want {
+			t.Errorf("%s wakes the gr: %t", name, got)
+		}
+	}
+}
 
 func TestAHaltWakesTheGr(t *testing.T) {
 	tests := []struct {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
@@ -70,8 +71,9 @@ func workloadsOf(o any) ([]string, error) {
 	return []string{podIndexKey(pod.Namespace, pod.Labels[component.LabelName])}, nil
 }
 
-// counted passes every event of a pod or a node after counting it. It precedes the predicates
-// that drop events, because a dropped event changes the object in the cache as well.
+// counted passes every event of a pod, a node or a NodeUpgrade after counting it. It precedes the
+// predicates that drop events, because a dropped event changes the object in the cache as well. Of
+// NodeUpgrades a pass keeps only what changes without dropped events, so there it comes last.
 func (c *indexedCache) counted() predicate.Predicate {
 	count := func(objects ...client.Object) bool {
 		for _, o := range objects {
@@ -87,15 +89,19 @@ func (c *indexedCache) counted() predicate.Predicate {
 }
 
 func (c *indexedCache) count(o client.Object) {
-	if _, ok := o.(*corev1.Node); ok {
+	switch o.(type) {
+	case *corev1.Node:
 		c.events.add(nodesKey)
+		return
+	case *topsv1.NodeUpgrade:
+		c.events.add(hostsKey)
 		return
 	}
 	c.events.add(podIndexKey(o.GetNamespace(), o.GetLabels()[component.LabelName]))
 }
 
 // eventCounts counts the events of what passes read: of the pods of a workload, by podIndexKey,
-// and of all nodes, by nodesKey. The cache changes before its event is delivered. So what is read
+// of all nodes, by nodesKey, and of all NodeUpgrades, by hostsKey. The cache changes before its event is delivered. So what is read
 // after reading the count is at least as new as the count, and stays valid while the count stays
 // the same.
 type eventCounts struct {
@@ -103,8 +109,8 @@ type eventCounts struct {
 	counts map[string]int
 }
 
-// nodesKey is the key of the nodes; the key of a workload has a slash.
-const nodesKey = "nodes"
+// Keys of the nodes and of the NodeUpgrades; the key of a workload has a slash.
+const nodesKey, hostsKey = "nodes", "hosts"
 
 // since returns the number of events since the key was first requested.
 func (c *eventCounts) since(key string) int {

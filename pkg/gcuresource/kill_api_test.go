@@ -87,9 +87,10 @@ func (s *scene) leave(t *testing.T) {
 	}
 }
 
-// TestAnOperatorThatDiesArrivesOnAnAPIServer is a sample of
-// TestAnOperatorThatDiesBetweenAnyTwoWritesArrives on a real API server.
-func TestAnOperatorThatDiesArrivesOnAnAPIServer(t *testing.T) {
+// newCluster returns an API server with the nodes of a scene. The end of the test removes what was
+// created.
+func newCluster(t *testing.T) *stage {
+	t.Helper()
 	cluster := &stage{Client: testClient(t), t: t}
 	for _, name := range sceneNodes {
 		cluster.addNode(name)
@@ -103,6 +104,13 @@ func TestAnOperatorThatDiesArrivesOnAnAPIServer(t *testing.T) {
 			clean()
 		}
 	})
+	return cluster
+}
+
+// TestAnOperatorThatDiesArrivesOnAnAPIServer is a sample of
+// TestAnOperatorThatDiesBetweenAnyTwoWritesArrives on a real API server.
+func TestAnOperatorThatDiesArrivesOnAnAPIServer(t *testing.T) {
+	cluster := newCluster(t)
 	cluster.dropNamespace("enflame")
 	for _, st := range stories[:4] {
 		t.Run(st.name, func(t *testing.T) {

@@ -54,6 +54,9 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 	if err := r.readFleet(ctx, obs); err != nil {
 		return nil, err
 	}
+	if obs.Hosts, err = r.readHosts(ctx, obs.Cache); err != nil {
+		return nil, err
+	}
 	if obs.Others, err = r.readOthers(ctx, gr); err != nil {
 		return nil, err
 	}
@@ -157,6 +160,25 @@ func (r stateReader) readFleet(ctx context.Context, obs *state.Observation) erro
 	var err error
 	obs.Nodes, err = readNodes(ctx, r.Reader)
 	return err
+}
+
+// readHosts reads what the NodeUpgrades say about nodes.
+func (r stateReader) readHosts(ctx context.Context, cache *state.Cache) (map[string]state.Host, error) {
+	read := func() (map[string]state.Host, error) {
+		var list topsv1.NodeUpgradeList
+		if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing NodeUpgrades: %w", err)
+		}
+		hosts := make(map[string]state.Host, len(list.Items))
+		for i := range list.Items {
+			hosts[list.Items[i].Name] = state.HostOf(&list.Items[i])
+		}
+		return hosts, nil
+	}
+	if cache == nil {
+		return read()
+	}
+	return cache.Hosts(r.cache.events.since(hostsKey), read)
 }
 
 // readOthers returns the other grs, oldest first.

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,19 +101,7 @@ func apiSeeds(t *testing.T) []uint64 {
 // about field owners, lists with keys and immutable fields.
 func TestSpecsOnAnAPIServer(t *testing.T) {
 	seeds := apiSeeds(t)
-	cluster := &stage{Client: testClient(t), t: t}
-	for _, name := range sceneNodes {
-		cluster.addNode(name)
-	}
-	t.Cleanup(func() {
-		for _, name := range sceneNodes {
-			cluster.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		}
-		cluster.remove(nfdCRD())
-		for _, clean := range cluster.after {
-			clean()
-		}
-	})
+	cluster := newCluster(t)
 	s := onAPIServer(t)
 	if err := s.prepare(); err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 
 // SetupWithManager registers the controller with the manager, whose scheme must know client-go's
 // kinds and api/v1. The cache holds DaemonSets, Deployments, Jobs, pods, nodes,
-// ControllerRevisions and DaemonRollouts of all namespaces in full, and the metadata of
+// ControllerRevisions, NodeUpgrades and DaemonRollouts of all namespaces in full, and the metadata of
 // Namespaces, CustomResourceDefinitions and metadataKinds; managedFields may be stripped. It
 // returns an error if a watch cannot be set up.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -59,6 +59,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.ControllerRevision{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(
 			r.cache.counted(), predicate.Funcs{UpdateFunc: nodeChanged})).
+		Watches(&topsv1.NodeUpgrade{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(
+			predicate.Funcs{UpdateFunc: hostChanged}, r.cache.counted())).
 		Watches(&topsv1.DaemonRollout{}, handler.EnqueueRequestsFromMapFunc(ofRollout), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: haltChanged})).
 		WithLogConstructor(passLogger(mgr.GetLogger(), r.Client)).

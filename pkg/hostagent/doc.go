@@ -45,10 +45,12 @@
 //
 //	task/                   pure: requests, results, the journal's records
 //	restart/                pure: the next step of a restart
+//	procfs/                 pure: what /proc tells of a process
 //	executor.go, records.go one call at a time per task; the journal
 //	restart.go, prepull.go  observe, decide, act
 //	pullsecret.go           the credentials for an image
 //	facts.go                the state of the node
+//	holders.go              the processes that have a device of the accelerator open
 //	host.go, engine.go, docker.go, cri.go    the container engines behind their sockets
 //	configured.go, instance.go               configuration files; process identity from /proc
 //	servicemanager.go, command.go            systemd, or a command of the administrator

@@ -84,6 +84,7 @@ func (e *Executor) verify(ctx context.Context, request task.Request, r task.Reco
 	if err != nil {
 		return task.Result{}, err
 	}
+	facts.Host.Holders = nil // of the moment, and read again for each report
 	r.Result.Facts = facts
 	r.Result.Attempts++
 	return e.records.end(r, task.Done, task.ReasonRead, "")

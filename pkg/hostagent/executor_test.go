@@ -263,3 +263,36 @@ func TestADaemonThatDoesNotComeBackIsToldOfAtOnceAndFailsAtItsDeadline(t *testin
 		t.Errorf("the service manager was asked %d times", manager.asked)
 	}
 }
+
+// killing is a service manager that kills the agent, and tells what the next one finds recorded.
+type killing struct {
+	refusing
+	kill     context.CancelFunc
+	recorded func() *task.Begun
+	found    *task.Begun
+}
+
+func (m *killing) Restart(context.Context, task.Engine, string) error {
+	m.found = m.recorded()
+	m.kill()
+	return nil
+}
+
+// TestARestartIsRecordedBeforeItIsMade: the agent ends with the runtime that it restarts.
+func TestARestartIsRecordedBeforeItIsMade(t *testing.T) {
+	state := t.TempDir()
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	manager := &killing{kill: kill, recorded: func() *task.Begun {
+		return newExecutor(t, state, func(*Options) {}).records.of("op_runtime_restart-runtime").Begun
+	}}
+	e := newExecutor(t, state, func(o *Options) {
+		o.ServiceManager, o.HostRoot = manager, fakeHost(t, map[string]string{"etc/docker/daemon.json": `{"default-runtime": "enflame"}`})
+	})
+	if _, err := e.Execute(ctx, restartOperation("op")); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error is %v", err)
+	}
+	if manager.found == nil || manager.found.Attempts != 1 {
+		t.Errorf("the next agent finds %+v, and restarts it again", manager.found)
+	}
+}

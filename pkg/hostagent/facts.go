@@ -32,6 +32,11 @@ func (h host) facts(ctx context.Context, wanted task.Engine) (task.Facts, error)
 			files.Missing = append(files.Missing, what+": "+err.Error())
 		}
 	}
+	holders, err := processes{proc: h.path("proc")}.holders()
+	note("processes that have a device open", err)
+	if err == nil {
+		files.Holders = &holders
+	}
 	status, err := h.running(ctx, wanted)
 	note("container engine", err)
 	if err == nil {

@@ -1,9 +1,28 @@
 package hostagent
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// printHolders makes this program print the holders of devices on this machine.
+const printHolders = "PRINT_DEVICE_HOLDERS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(printHolders) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	found, err := processes{proc: "/proc"}.holders()
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(found)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

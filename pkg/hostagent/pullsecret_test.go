@@ -49,9 +49,11 @@ func TestCredentialsForAnImage(t *testing.T) {
 			}
 		})
 	}
-	torn := secret(`"r.example":{"password":"s3cret`)
-	torn.Name = "pull"
-	if _, err := credentialsFor("r.example/a:1", []corev1.Secret{torn}); err == nil || !strings.Contains(err.Error(), "pull") || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("error is %v, want one that names the secret and not what is in it", err)
+	for _, auths := range []string{`"r.example":{"password":"s3cret`, `"https://u:s3cret@r.example:x":{}`} {
+		torn := secret(auths)
+		torn.Name = "pull"
+		if _, err := credentialsFor("r.example/a:1", []corev1.Secret{torn}); err == nil || !strings.Contains(err.Error(), "pull") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("error is %v, want one that names the secret and not what is in it", err)
+		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+	"github.com/topsops/gcu-operator/pkg/hosttasks/hostapi"
 )
 
 // fakeCluster is an API server with one NodeUpgrade. Its lock guards all fields.
@@ -194,8 +195,8 @@ func TestWhatCanBeReadIsReportedWithoutTheRest(t *testing.T) {
 	if _, err := b.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if report := b.cluster.reports()[0]; report.Devices == nil || *report.Devices != 1 || len(report.Missing) != 3 {
-		t.Errorf("report %+v, want one card, and three things missing", report)
+	if report := b.cluster.reports()[0]; report.Devices == nil || *report.Devices != 1 || len(report.Missing) != 4 || report.DeviceHoldersVisible != nil {
+		t.Errorf("report %+v, want one card, and four things missing", report)
 	}
 }
 
@@ -260,6 +261,34 @@ func TestTheLoopIsWokenByWhatMattersOnly(t *testing.T) {
 		if woken != step.wakes {
 			t.Errorf("%s: woken=%t, want %t", step.what, woken, step.wakes)
 		}
+	}
+}
+
+func TestWhatTheHostRefusesIsReported(t *testing.T) {
+	n := asking("node-a_driver_prepull")
+	n.Spec.Operation.Targets[0].Images = []string{"not an image"}
+	b := newBench(t, &fakeCluster{nodeUpgrade: n}, t.TempDir())
+	for range 2 {
+		if _, err := b.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.runner.running.Wait()
+	}
+	if results := b.cluster.nodeUpgrade.Status.Host.Results; len(results) != 1 || results[0].State != topsv1.HostTaskFailed || results[0].Reason != "Invalid" {
+		t.Errorf("reported: %+v", results)
+	}
+}
+
+// TestARestartRunsToItsEnd: it cannot be undone, and the operation that is aborted waits for it.
+func TestARestartRunsToItsEnd(t *testing.T) {
+	b := newBench(t, &fakeCluster{}, t.TempDir())
+	ended := map[string]bool{}
+	for _, begun := range hostapi.TasksOf(asking("node-a_driver_prepull", "node-a_node_restart-runtime")) {
+		b.runner.underWay[begun.Key()] = attempt{begun, func(error) { ended[begun.Name()] = true }}
+	}
+	b.runner.endWithdrawn(nil)
+	if !ended["driver_prepull"] || ended["node_restart-runtime"] {
+		t.Errorf("ended: %v", ended)
 	}
 }
 

@@ -24,6 +24,8 @@ const (
 type Journal[T any] struct {
 	directory string
 	kind      Kind[T]
+	// sync makes what was written to a file survive a power failure.
+	sync func(*os.File) error
 }
 
 // Content is what a journal contained when it was opened.
@@ -42,7 +44,7 @@ type Content[T any] struct {
 // Unusable files are set aside and logged. It returns an error when the directory is not
 // writable.
 func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], Content[T], error) {
-	j := &Journal[T]{directory: directory, kind: kind}
+	j := &Journal[T]{directory: directory, kind: kind, sync: (*os.File).Sync}
 	var content Content[T]
 	if _, err := os.Stat(directory); errors.Is(err, os.ErrNotExist) {
 		content.Incomplete = true
@@ -188,7 +190,7 @@ func (j *Journal[T]) Change(put []T, remove []string) error {
 		}
 	}
 	for _, id := range remove {
-		for _, name := range j.generations(id) {
+		for _, name := range slices.Backward(j.generations(id)) { // the newest last, so that it is never the one missing
 			if err := os.Remove(filepath.Join(j.directory, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return fmt.Errorf("removing %s: %w", id, err)
 			}
@@ -217,7 +219,7 @@ func (j *Journal[T]) write(v T) (err error) {
 	if _, err = file.Write(data); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	if err = file.Sync(); err != nil {
+	if err = j.sync(file); err != nil {
 		return errors.Join(err, file.Close())
 	}
 	if err = file.Close(); err != nil {
@@ -257,7 +259,7 @@ func (j *Journal[T]) syncDirectory() error {
 	if err != nil {
 		return err
 	}
-	if err := directory.Sync(); err != nil {
+	if err := j.sync(directory); err != nil {
 		return errors.Join(fmt.Errorf("syncing the journal: %w", err), directory.Close())
 	}
 	return directory.Close()

@@ -2,6 +2,8 @@ package journal
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -74,6 +76,57 @@ func TestValuesSurviveAndAreRemoved(t *testing.T) {
 		if diff := cmp.Diff([]string{"c.json", "d.json"}, names(t, directory)); diff != "" {
 			t.Errorf("files after removing (-want +got):\n%s", diff)
 		}
+	}
+}
+
+// TestWhatIsRecordedSurvivesAPowerFailure: the value is on the disk before its name is, and both
+// before Put returns; a disk that fails is an error.
+func TestWhatIsRecordedSurvivesAPowerFailure(t *testing.T) {
+	directory := t.TempDir()
+	j, _ := open(t, directory, noteKind(true))
+	put(t, j, note{"a", 1})
+	var synced []string
+	var broken error
+	j.sync = func(file *os.File) error {
+		got, err := j.Get("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synced = append(synced, fmt.Sprintf("%s while a is %d", strings.TrimRight(filepath.Base(file.Name()), "0123456789"), got.Step))
+		return broken
+	}
+	put(t, j, note{"a", 2})
+	want := []string{unfinishedName + " while a is 1", strings.TrimRight(filepath.Base(directory), "0123456789") + " while a is 2"}
+	if diff := cmp.Diff(want, synced); diff != "" {
+		t.Errorf("synced (-want +got):\n%s", diff)
+	}
+	broken = errors.New("input/output error")
+	if err := j.Put(note{"a", 3}); !errors.Is(err, broken) {
+		t.Errorf("error is %v", err)
+	}
+	if got, err := j.Get("a"); err != nil || got.Step != 2 {
+		t.Errorf("then it is %v, %v", got, err)
+	}
+}
+
+// TestARemovalThatFailsHalfwayLeavesTheNewestGeneration: what is left of a value is never the
+// generation before its last change.
+func TestARemovalThatFailsHalfwayLeavesTheNewestGeneration(t *testing.T) {
+	directory := t.TempDir()
+	j, _ := open(t, directory, noteKind(true))
+	put(t, j, note{"a", 1}, note{"a", 2})
+	previous := filepath.Join(directory, "a.json"+previousSuffix)
+	if err := os.Remove(previous); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(previous, "stuck"), 0o700); err != nil { // it cannot be removed
+		t.Fatal(err)
+	}
+	if err := j.Change(nil, []string{"a"}); err == nil {
+		t.Fatal("no error")
+	}
+	if got, err := j.Get("a"); err != nil || got.Step != 2 {
+		t.Errorf("it is %v, %v", got, err)
 	}
 }
 

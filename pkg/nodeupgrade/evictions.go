@@ -16,6 +16,8 @@ import (
 // survive the process. It is safe for concurrent use.
 type evictions struct {
 	drainer drain.Drainer
+	// own are the components of the operator.
+	own []string
 
 	mu       sync.Mutex
 	attempts map[string]attempts
@@ -30,20 +32,15 @@ type attempts struct {
 // drained reports whether a node is empty, read live.
 func (e *evictions) drained(ctx context.Context, f operation.Facts, policy eviction.Policy) (operation.Drained, error) {
 	op := f.Record.Operation
-	if op.DrainAll {
-		policy = policy.All()
-	}
-	found, err := e.drainer.DryRun(ctx, f.Node.Name, policy, e.lastOf(f.Node.Name, op.ID), drainBegin(op, f.Now), f.Now)
-	return operation.Drained{Empty: found.Done(), Stuck: found.Stuck(), Message: found.Message()}, err
+	found, err := e.drainer.DryRun(ctx, f.Node.Name, e.policyOf(f, policy, op.DrainAll), e.lastOf(f.Node.Name, op.ID), drainBegin(op, f.Now), f.Now)
+	unjudged := op.Before == nil && len(found.Of(eviction.Failed)) > 0 // in the precheck; later it may pass
+	return operation.Drained{Empty: found.Done(), Stuck: found.Stuck() || unjudged, Message: found.Message()}, err
 }
 
 // evict makes one pass of a drain. Pods that it could not evict show up in the next dry run.
 func (e *evictions) evict(ctx context.Context, f operation.Facts, policy eviction.Policy, effect operation.Effect) error {
-	if effect.All {
-		policy = policy.All()
-	}
 	node := f.Node.Name
-	result, err := e.drainer.Pass(ctx, node, policy, e.lastOf(node, effect.Operation), drainBegin(f.Record.Operation, f.Now), f.Now)
+	result, err := e.drainer.Pass(ctx, node, e.policyOf(f, policy, effect.All), e.lastOf(node, effect.Operation), drainBegin(f.Record.Operation, f.Now), f.Now)
 	if err != nil {
 		return err
 	}
@@ -51,6 +48,18 @@ func (e *evictions) evict(ctx context.Context, f operation.Facts, policy evictio
 	defer e.mu.Unlock()
 	e.attempts[node] = attempts{effect.Operation, result.Attempts}
 	return nil
+}
+
+// policyOf returns the drain policy of an operation, under which the pods of other people's
+// DaemonSets leave for a new driver.
+func (e *evictions) policyOf(f operation.Facts, policy eviction.Policy, all bool) eviction.Policy {
+	if all {
+		policy = policy.All()
+	}
+	if op := f.Record.Operation; operation.ReplacesDriver(op) {
+		policy = policy.ReplacingDriver(e.own, f.Node.Taint == op.ID)
+	}
+	return policy
 }
 
 // lastOf returns the last eviction attempts of an operation on a node.

@@ -24,12 +24,25 @@ type line struct {
 	dead      bool
 	// before runs before a write and may fail it; nil lets it pass.
 	before func(what string) error
+	// between runs before every request.
+	between func()
+}
+
+// request lets something happen before a request; it fails when the process is dead.
+func (l *line) request() error {
+	if l.between != nil {
+		l.between()
+	}
+	if l.dead {
+		return errKilled
+	}
+	return nil
 }
 
 // write makes a write, unless the process is dead.
 func (l *line) write(what string, send func() error) error {
-	if l.dead {
-		return errKilled
+	if err := l.request(); err != nil {
+		return err
 	}
 	if l.before != nil {
 		if err := l.before(what); err != nil {
@@ -50,10 +63,16 @@ func (l *line) write(what string, send func() error) error {
 func (l *line) client(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if l.dead {
-				return errKilled
+			if err := l.request(); err != nil {
+				return err
 			}
 			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := l.request(); err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return l.write(fmt.Sprintf("patch %T %s", o, o.GetName()), func() error { return c.Patch(ctx, o, p, opts...) })

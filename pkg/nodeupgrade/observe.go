@@ -124,9 +124,14 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// readMembers reads the DaemonSets of the operation and their pods.
+// readMembers reads the DaemonSets of the operation and their pods. While the device is closed it
+// reads them live: the cache may lack a pod that came before and uses the device, or its DaemonSet
+// (invariant S8).
 func (r observer) readMembers(ctx context.Context, o *observation) error {
 	name := o.upgrade.Name
+	if op := o.facts.Record.Operation; op != nil && o.facts.Node.Taint == op.ID {
+		r.cache = r.live
+	}
 	var pods corev1.PodList
 	if err := r.cache.List(ctx, &pods, client.MatchingFields{nodeOfPod: name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing pods of node %s: %w", name, err)
@@ -231,9 +236,8 @@ func (r observer) readNamed(ctx context.Context, o *observation) error {
 		return nil
 	}
 	ends := op.Phase == topsv1.OperationReleasing || wanted == nil || wanted.ID != op.ID || wanted.Abort
-	for i := range op.Tasks {
-		named := op.Tasks[i].Pod
-		if named == nil || o.shows(named.UID) {
+	for _, named := range operation.Named(op) {
+		if o.shows(named.UID) {
 			continue
 		}
 		pod := o.pod(named.UID)
@@ -248,14 +252,14 @@ func (r observer) readNamed(ctx context.Context, o *observation) error {
 		}
 		if owner := daemonset.Owner(pod); owner != nil {
 			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
-			o.facts.Members = append(o.facts.Members, operation.MemberOf("", ds, "", []*corev1.Pod{pod}, o.seen, o.facts.Now))
+			o.facts.Members = append(o.facts.Members, operation.MemberOf("", ds, "", nil, []*corev1.Pod{pod}, o.seen, o.facts.Now))
 		}
 	}
 	return nil
 }
 
 // podAsNamed reads a recorded pod live, nil when it is gone.
-func (r observer) podAsNamed(ctx context.Context, named *topsv1.NamedPod) (*corev1.Pod, error) {
+func (r observer) podAsNamed(ctx context.Context, named topsv1.NamedPod) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: named.Namespace, Name: named.Name}, pod)
 	if client.IgnoreNotFound(err) != nil {
@@ -270,7 +274,7 @@ func (r observer) podAsNamed(ctx context.Context, named *topsv1.NamedPod) (*core
 // add adds a member.
 func (o *observation) add(component string, ds *appsv1.DaemonSet, newest string) {
 	o.daemonSets[ds.UID] = ds
-	o.facts.Members = append(o.facts.Members, operation.MemberOf(component, ds, newest, o.pods, o.seen, o.facts.Now))
+	o.facts.Members = append(o.facts.Members, operation.MemberOf(component, ds, newest, o.node, o.pods, o.seen, o.facts.Now))
 }
 
 // shows reports whether a pod belongs to a member.

@@ -55,7 +55,7 @@ type Reconciler struct {
 
 // New returns a Reconciler, which SetupWithManager starts.
 func New(o Options) *Reconciler {
-	emptied := &evictions{drainer: o.Drainer, attempts: map[string]attempts{}}
+	emptied := &evictions{drainer: o.Drainer, own: o.Machine.Components(), attempts: map[string]attempts{}}
 	cordoner, taints := drain.Cordoner{Client: o.Client, Live: o.Live}, taintWriter{o.Client}
 	return &Reconciler{
 		cache: o.Client, machine: o.Machine, evictions: emptied,

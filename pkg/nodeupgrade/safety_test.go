@@ -1,13 +1,16 @@
 package nodeupgrade
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,25 +19,25 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// decided runs until the driver's pod is about to be deleted, and returns the observation and
+// decided runs until the pod of a component is about to be deleted, and returns the observation and
 // the effect.
-func (s *stage) decided() (*observation, operation.Effect) {
+func (s *stage) decided(component string) (*observation, operation.Effect) {
 	s.t.Helper()
 	for range 60 {
-		s.now = s.now.Add(3e9)
+		s.now = s.now.Add(turnTime)
 		s.world()
 		o, err := s.r.observer.observe(s.ctx, s.node)
 		s.must(err)
 		d := s.machine.Next(o.facts)
 		s.must(s.r.records.store(s.ctx, o, d.Record))
 		for _, e := range d.Effects {
-			if e.Kind == operation.DeletePod && strings.HasPrefix(e.Pod.Name, driver) {
+			if e.Kind == operation.DeletePod && strings.HasPrefix(e.Pod.Name, strings.ToLower(component)) {
 				return o, e
 			}
 		}
 		s.must(client.IgnoreNotFound(s.r.effects.carryOut(s.ctx, o, d.Effects)))
 	}
-	s.t.Fatal("the driver is not deleted")
+	s.t.Fatalf("the pod of %s is not deleted", component)
 	return nil, operation.Effect{}
 }
 
@@ -78,7 +81,7 @@ func TestAPodIsDeletedOnlyAsItWasSeen(t *testing.T) {
 			s := newStage(t, driver, plugin)
 			s.publish(driver, "v2")
 			s.offer("op1", driver)
-			o, e := s.decided()
+			o, e := s.decided(driver)
 			tc.change(s)
 			err := s.r.effects.carryOut(s.ctx, o, []operation.Effect{e})
 			result, ended := resultOf(s.ctx, 0, err)
@@ -88,6 +91,75 @@ func TestAPodIsDeletedOnlyAsItWasSeen(t *testing.T) {
 			pods := s.podsOf(driver)
 			if gone := len(pods) == 0 || pods[0].DeletionTimestamp != nil; gone != tc.goes {
 				t.Errorf("the pod is gone: %v, want %v (%v)", gone, tc.goes, err)
+			}
+		})
+	}
+}
+
+// behind is a cache that does not show the pods of a component yet, nor, if it is new, its DaemonSet.
+type behind struct {
+	client.Reader
+	component string
+	isNew     bool
+}
+
+func (c behind) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	if _, ds := object.(*appsv1.DaemonSet); ds && c.isNew && key.Name == strings.ToLower(c.component) {
+		return apierrors.NewNotFound(appsv1.Resource("daemonsets"), key.Name)
+	}
+	return c.Reader.Get(ctx, key, object, opts...)
+}
+
+func (c behind) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := c.Reader.List(ctx, list, opts...)
+	if pods, is := list.(*corev1.PodList); is {
+		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Labels["app"] == c.component })
+	}
+	if sets, is := list.(*appsv1.DaemonSetList); is && c.isNew {
+		sets.Items = slices.DeleteFunc(sets.Items, func(ds appsv1.DaemonSet) bool { return ds.Labels[topsv1.LabelComponent] == c.component })
+	}
+	return err
+}
+
+// TestTheDriverStaysForUsersThatTheCacheDoesNotShow: a pod of the device plugin that has just come
+// is stopped before the driver goes.
+func TestTheDriverStaysForUsersThatTheCacheDoesNotShow(t *testing.T) {
+	for _, isNew := range []bool{false, true} {
+		t.Run(fmt.Sprint("new ", isNew), func(t *testing.T) {
+			s := newStage(t, driver, plugin)
+			s.publish(driver, "v2")
+			s.offer("op1", driver)
+			s.r.observer.cache = behind{s.r.observer.cache, plugin, isNew}
+			s.line.before = func(what string) error {
+				if strings.HasPrefix(what, "delete *v1.Pod "+driver) && len(s.podsOf(plugin)) > 0 {
+					t.Error("the driver's pod is deleted while the device plugin runs")
+				}
+				return nil
+			}
+			s.untilTask("driver_verify")
+		})
+	}
+}
+
+// TestADeletionInProgressIsFencedThoughTheCacheLags: a process is suspended before it deletes a pod,
+// and another one, whose cache does not show that pod yet, ends the operation.
+func TestADeletionInProgressIsFencedThoughTheCacheLags(t *testing.T) {
+	for _, component := range []string{driver, plugin} {
+		t.Run(component, func(t *testing.T) {
+			s := newStage(t, driver, plugin)
+			s.publish(driver, "v2")
+			s.offer("op1", driver)
+			o, e := s.decided(component)
+			suspended := s.r
+			s.start()
+			s.r.observer.cache = behind{s.r.observer.cache, component, false}
+			s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation = nil })
+			if how := s.untilOver(); how != "Aborted Withdrawn" {
+				t.Fatalf("it ends %s", how)
+			}
+			err := suspended.effects.carryOut(s.ctx, o, []operation.Effect{e})
+			if pods := s.podsOf(component); len(pods) != 1 || pods[0].DeletionTimestamp != nil || !errors.Is(err, podreplace.ErrChanged) {
+				t.Errorf("the pod is deleted after the operation is over: %v", err)
 			}
 		})
 	}
@@ -108,6 +180,36 @@ func TestPodsOfOthersAreLeftAlone(t *testing.T) {
 	if pod.DeletionTimestamp != nil {
 		t.Error("a pod of a DaemonSet of the same name and another UID was deleted")
 	}
+}
+
+// TestATaintThatComesBetweenTwoComponents: the pod of the second one stays until a successor may
+// come.
+func TestATaintThatComesBetweenTwoComponents(t *testing.T) {
+	s := newStage(t, driver, toolkit, plugin)
+	s.publish(driver, "v2")
+	s.publish(toolkit, "v2")
+	s.offer("op1", driver, toolkit)
+	s.untilTask("driver_verify")
+	taint := func(change func([]corev1.Taint) []corev1.Taint) {
+		node := s.readNode()
+		before := node.DeepCopy()
+		node.Spec.Taints = change(node.Spec.Taints)
+		s.must(s.admin.Patch(s.ctx, node, client.MergeFrom(before)))
+	}
+	taint(func(all []corev1.Taint) []corev1.Taint {
+		return append(all, corev1.Taint{Key: "repair", Effect: corev1.TaintEffectNoSchedule})
+	})
+	op := s.until("its wait", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonNoSuccessor })
+	for range 3 {
+		s.turn()
+	}
+	if s.created[toolkit] != 1 || !strings.Contains(op.Message, "/toolkit") || !strings.Contains(op.Message, "repair:NoSchedule") {
+		t.Errorf("%d pods of the toolkit were made, and it says %q", s.created[toolkit], op.Message)
+	}
+	taint(func(all []corev1.Taint) []corev1.Taint {
+		return slices.DeleteFunc(all, func(t corev1.Taint) bool { return t.Key == "repair" })
+	})
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2, toolkit v2")
 }
 
 // TestUsersOfTheDeviceOfAnotherGrAreStoppedToo: the exporter is no target.
@@ -133,7 +235,7 @@ func TestADeletionThatWasNotMadeIsFenced(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.publish(driver, "v2")
 	s.offer("op1", driver)
-	o, e := s.decided()
+	o, e := s.decided(driver)
 	s.start()
 	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.Abort = true })
 	s.ends("Aborted Aborted", "", "devicePlugin v1, driver v1")
@@ -154,7 +256,7 @@ func (s *stage) orphan(id string) {
 	_, err := s.r.sweeper.cordoner.Cordon(s.ctx, s.node, id)
 	s.must(err)
 	node := s.readNode()
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "other", Effect: "NoSchedule"})
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "other", Effect: corev1.TaintEffectPreferNoSchedule})
 	s.must(s.r.sweeper.taints.set(s.ctx, node, id, operation.ClosedTaints(node, id)))
 }
 

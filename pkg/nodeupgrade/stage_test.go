@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -40,7 +39,7 @@ const (
 // stage is one node on the API server, with the DaemonSets of one namespace.
 type stage struct {
 	*plane
-	t         *testing.T
+	t         testing.TB
 	ctx       context.Context
 	namespace string
 	node      string
@@ -58,6 +57,9 @@ type stage struct {
 	host    topsv1.HostReport
 	silent  bool
 	results map[string]topsv1.HostTaskState
+	// simulated, when set, takes a turn instead, and patience is how many.
+	simulated func()
+	patience  int
 }
 
 // recorder keeps events as "Type Reason message".
@@ -71,11 +73,25 @@ var _ events.EventRecorder = (*recorder)(nil)
 
 func newStage(t *testing.T, components ...string) *stage {
 	t.Helper()
-	s := &stage{plane: apiServer(t), t: t, ctx: context.Background(), components: components,
+	s := bareStage(t, components...)
+	s.plane = apiServer(t)
+	s.set()
+	t.Cleanup(s.leave)
+	return s
+}
+
+// bareStage returns a stage without an API server.
+func bareStage(t testing.TB, components ...string) *stage {
+	return &stage{t: t, ctx: context.Background(), components: components, patience: 150,
 		now: time.Now().Truncate(time.Second), line: &line{}, events: &recorder{}, revision: map[string]string{}, created: map[string]int{},
 		host: topsv1.HostReport{Devices: ptr.To(int32(8)), FreeDiskBytes: ptr.To(int64(1 << 40)), BootID: "boot",
 			Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: "runc", RestartStopsContainers: ptr.To(false)}},
 	}
+}
+
+// set creates the objects of a stage, and starts the controller.
+func (s *stage) set() {
+	s.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nu-"}}
 	s.must(s.admin.Create(s.ctx, ns))
 	s.namespace, s.node = ns.Name, ns.Name
@@ -83,13 +99,11 @@ func newStage(t *testing.T, components ...string) *stage {
 	s.machine, err = operation.New(upgradeplan.DefaultBook())
 	s.must(err)
 	s.makeNode()
-	for _, c := range components {
+	for _, c := range s.components {
 		s.makeDaemonSet(c)
 	}
 	s.world()
 	s.start()
-	t.Cleanup(s.leave)
-	return s
 }
 
 func (s *stage) must(err error) {
@@ -103,17 +117,13 @@ func (s *stage) must(err error) {
 func (s *stage) start() {
 	s.t.Helper()
 	s.line = &line{deleted: map[types.UID]int{}, writes: s.line.writes}
-	direct, err := client.NewWithWatch(s.config, client.Options{Scheme: s.scheme})
+	cached, direct, evictor, err := s.connect()
 	s.must(err)
-	c := s.line.client(direct)
-	httpClient, err := rest.HTTPClientFor(s.config)
-	s.must(err)
-	evictor, err := drain.NewEvictor(s.config, httpClient)
-	s.must(err)
+	c, live := s.line.client(cached), s.line.client(direct)
 	clock := func() time.Time { return s.now }
 	registry := prometheus.NewRegistry()
-	s.r = New(Options{Client: c, Live: c, Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry, clock),
-		Drainer: drain.Drainer{Live: c, Evictor: lineEvictor{s.line, evictor}, Metrics: drain.NewMetrics(registry),
+	s.r = New(Options{Client: c, Live: live, Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry, clock),
+		Drainer: drain.Drainer{Live: live, Evictor: lineEvictor{s.line, evictor}, Metrics: drain.NewMetrics(registry),
 			Self: eviction.Self{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: "operator"}}}})
 }
 
@@ -245,7 +255,7 @@ func (s *stage) change(how func(*topsv1.NodeUpgrade)) {
 }
 
 // workload makes a pod that uses the accelerator.
-func (s *stage) workload(name string) *corev1.Pod {
+func (s *stage) workload(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	s.t.Helper()
 	yes := true
 	gcus := corev1.ResourceList{accelerator: resource.MustParse("1")}
@@ -253,6 +263,9 @@ func (s *stage) workload(name string) *corev1.Pod {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "work", UID: "work", Controller: &yes}}},
 		Spec: corev1.PodSpec{NodeName: s.node, Containers: []corev1.Container{{Name: "main", Image: "work:1",
 			Resources: corev1.ResourceRequirements{Requests: gcus, Limits: gcus}}}}}
+	for _, with := range change {
+		with(pod)
+	}
 	s.must(s.admin.Create(s.ctx, pod))
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -265,10 +278,17 @@ func (s *stage) reconcile() (ctrl.Result, error) {
 	return s.r.Reconcile(s.ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: s.node}})
 }
 
-// turn lets three seconds pass, in which every actor acts once.
+// turnTime is how long a turn takes.
+const turnTime = 3 * time.Second
+
+// turn lets some time pass, in which every actor acts once.
 func (s *stage) turn() {
 	s.t.Helper()
-	s.now = s.now.Add(3 * time.Second)
+	if s.simulated != nil {
+		s.simulated()
+		return
+	}
+	s.now = s.now.Add(turnTime)
 	s.world()
 	if _, err := s.reconcile(); err != nil && !errors.Is(err, errKilled) {
 		s.t.Fatal(err)
@@ -278,7 +298,7 @@ func (s *stage) turn() {
 // until takes turns until a condition holds.
 func (s *stage) until(what string, is func(*topsv1.OperationStatus) bool) *topsv1.OperationStatus {
 	s.t.Helper()
-	for range 150 {
+	for range s.patience {
 		if op := s.upgrade().Status.Operation; op != nil && is(op) {
 			return op
 		}

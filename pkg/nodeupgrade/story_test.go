@@ -111,6 +111,31 @@ func TestADrainThatIsRefusedSaysByWhomAndGoesOnWhenItMay(t *testing.T) {
 	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
 }
 
+// What cannot leave is named before the slot is taken, and its neighbour is never evicted.
+func TestANodeThatCannotBeEmptiedIsNotTouched(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.workload("train")
+	kept := s.workload("kept", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	})
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	op := s.until("what blocks", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonPrecheckFailed })
+	if want := "drain.emptyDir: Delete evicts them): " + s.namespace + "/kept"; !strings.Contains(op.Message, want) {
+		t.Errorf("%q, want %q in it", op.Message, want)
+	}
+	s.until("the end", func(op *topsv1.OperationStatus) bool { return op.Phase == topsv1.OperationDeferred })
+	for _, write := range s.line.writes {
+		if strings.Contains(write, "evict") || strings.Contains(write, "Node n") {
+			t.Errorf("written: %s", write)
+		}
+	}
+	s.must(s.admin.Delete(s.ctx, kept, client.GracePeriodSeconds(0)))
+	s.offer("op2", driver)
+	s.until("the next operation", func(op *topsv1.OperationStatus) bool { return op.ID == "op2" })
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+}
+
 func TestADrainThatIsNotAllowedInTimeGivesTheNodeBack(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	pod := s.workload("train")

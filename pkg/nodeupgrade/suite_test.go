@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -20,6 +21,9 @@ type plane struct {
 	// admin has full access; config is the manager's, limited to its role.
 	admin  client.Client
 	config *rest.Config
+	// connect returns what a new process reads from and writes to, what it reads past its
+	// cache, and its evictor.
+	connect func() (cached, live client.WithWatch, evictor drain.Evictor, err error)
 }
 
 func TestMain(m *testing.M) {
@@ -30,5 +34,21 @@ func TestMain(m *testing.M) {
 func apiServer(t *testing.T) *plane {
 	t.Helper()
 	server := apiserver.Shared(t)
-	return &plane{server.Scheme, server.Client(t, apiserver.Admin), server.As(apiserver.Operator)}
+	p := &plane{scheme: server.Scheme, admin: server.Client(t, apiserver.Admin), config: server.As(apiserver.Operator)}
+	p.connect = p.direct
+	return p
+}
+
+// direct connects without a cache.
+func (p *plane) direct() (cached, live client.WithWatch, evictor drain.Evictor, err error) {
+	live, err = client.NewWithWatch(p.config, client.Options{Scheme: p.scheme})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	httpClient, err := rest.HTTPClientFor(p.config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	evictor, err = drain.NewEvictor(p.config, httpClient)
+	return live, live, evictor, err
 }

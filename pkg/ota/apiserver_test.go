@@ -41,7 +41,7 @@ func TestPostShowsTheRequestInTheNodeUpgrade(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || got.RequestTime.IsZero() {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	if agent := nodeUpgrade.Status.Agent; agent == nil || agent.Version != "test" || !slices.Equal(agent.Capabilities, []string{"prepull"}) || agent.StartTime.IsZero() {
+	if agent := nodeUpgrade.Status.Agent; agent == nil || agent.Version != "test" || !slices.Equal(agent.Capabilities, []string{"prepull"}) || agent.StartTime.IsZero() || agent.RestartsRuntime == nil || *agent.RestartsRuntime {
 		t.Errorf("agent is %+v", agent)
 	}
 	if !slices.ContainsFunc(nodeUpgrade.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {

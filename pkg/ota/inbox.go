@@ -31,7 +31,7 @@ func NewInbox(o Options) (*Inbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	agent := topsv1.AgentStatus{Version: o.Version, Capabilities: o.Capabilities, StartTime: request.Seconds(o.Clock.Now())}
+	agent := topsv1.AgentStatus{Version: o.Version, Capabilities: o.Capabilities, RestartsRuntime: &o.RestartsRuntime, StartTime: request.Seconds(o.Clock.Now())}
 	r := &reconciler{
 		nodeName:  o.NodeName,
 		cluster:   o.Cluster,

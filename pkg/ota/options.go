@@ -17,13 +17,14 @@ type Options struct {
 	NodeName string
 	// StateDirectory holds the journals; it is created if needed.
 	StateDirectory string
-	// Version of the agent and its Capabilities, for status.agent.
-	Version      string
-	Capabilities []string
-	Cluster      Cluster
-	Puller       Puller
-	Clock        clock.Clock
-	Log          logr.Logger
+	// Version of the agent, its Capabilities and whether it RestartsRuntime, for status.agent.
+	Version         string
+	Capabilities    []string
+	RestartsRuntime bool
+	Cluster         Cluster
+	Puller          Puller
+	Clock           clock.Clock
+	Log             logr.Logger
 }
 
 // FieldManager owns status.requests, status.pulls and status.agent of a NodeUpgrade.

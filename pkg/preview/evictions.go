@@ -19,7 +19,8 @@ import (
 
 // Drains returns the eviction policies of the nodes that are drained, by name; nil if none
 // is. policy is that of the group, or nil.
-func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]eviction.Policy, error) {
+// own are the operator's components.
+func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own []string) (map[string]eviction.Policy, error) {
 	var spec *topsv1.DrainPolicy
 	if policy != nil {
 		spec = policy.Spec.Drain
@@ -36,6 +37,9 @@ func (r *Rollout) Drains(policy *topsv1.UpgradePolicy) (map[string]eviction.Poli
 		}
 		if n.Disruption == upgradeplan.DrainNode {
 			with = with.All()
+		}
+		if slices.Contains(n.Upgrades, upgradeplan.TargetDriver) {
+			with = with.ReplacingDriver(own, true)
 		}
 		if drains == nil {
 			drains = map[string]eviction.Policy{}
@@ -59,22 +63,24 @@ func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]evi
 // evicted returns which pods leave a drained node, and what blocks pods: the policy, or a
 // budget that allows no eviction now.
 func evicted(pods []eviction.Pod, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
-	evict, r := eviction.Decide(eviction.Facts{NodeReady: true, Pods: pods}, policy, nil, now, now)
-	var parts []string
-	if said := r.Message(); said != "" {
-		parts = append(parts, said)
-	}
+	r := eviction.Expect(eviction.Facts{NodeReady: true, Pods: pods}, policy, nil, now, now)
 	refused := map[string][]string{}
 	var order []string
-	for _, pod := range evict {
-		name := pod.Namespace + "/" + pod.Name
+	for _, o := range r.Of(eviction.Due) {
+		name := o.Pod.String()
 		leave = append(leave, name)
-		if budget := refusing(pod, budgets); budget != "" {
+		i := slices.IndexFunc(pods, func(p eviction.Pod) bool { return p.UID == o.UID })
+		if budget := refusing(pods[i].Pod, budgets); budget != "" {
 			if refused[budget] == nil {
 				order = append(order, budget)
 			}
 			refused[budget] = append(refused[budget], name)
 		}
+	}
+	var parts []string
+	r.Pods = slices.DeleteFunc(r.Pods, func(o eviction.Outcome) bool { return o.State == eviction.Due })
+	if said := r.Message(); said != "" {
+		parts = append(parts, said)
 	}
 	slices.Sort(order)
 	for _, budget := range order {

@@ -112,6 +112,17 @@ const (
 
 var disruptions = []Disruption{ReplacePod, EvictAccelerator, RestartRuntime, DrainNode}
 
+// Components returns the names of the components, without the parts of the node.
+func (b Book) Components() []string {
+	var names []string
+	for _, t := range b.Targets {
+		if !t.OfNode {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // rank is the index of d from the mildest, 0, to the worst; -1 for none.
 func (d Disruption) rank() int { return slices.Index(disruptions, d) }
 

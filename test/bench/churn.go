@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,23 +114,17 @@ func (b *bed) flap(ctx context.Context) (stop func() error) {
 // flapOnce makes a node NotReady for a while, as a kubelet that is not well: it is taken away from
 // the simulated kubelets, which would report it as Ready again.
 func (b *bed) flapOnce(ctx context.Context, node string) error {
-	object := &corev1.Node{}
-	object.Name = node
-	if err := b.setOnline(ctx, object, "null"); err != nil {
+	if err := b.cluster.SetOnline(ctx, node, false); err != nil {
 		return err
 	}
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	status := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady","lastTransitionTime":%q}]}}`,
 		time.Now().UTC().Format(time.RFC3339))
 	if err := b.cluster.Client.Status().Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(status))); err != nil {
 		return err
 	}
-	time.AfterFunc(flapDown, func() { _ = b.setOnline(context.WithoutCancel(ctx), object.DeepCopy(), `"true"`) }) // a node that stays away shows in the result
+	time.AfterFunc(flapDown, func() { _ = b.cluster.SetOnline(context.WithoutCancel(ctx), node, true) }) // a node that stays away shows in the result
 	return nil
-}
-
-func (b *bed) setOnline(ctx context.Context, node *corev1.Node, value string) error {
-	labels := fmt.Sprintf(`{"metadata":{"labels":{"testcluster/online":%s}}}`, value)
-	return b.cluster.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(labels)))
 }
 
 // verdicts returns the verdicts for both kinds of churn; nil if they were not measured.

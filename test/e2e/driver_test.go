@@ -263,6 +263,38 @@ func TestAGcuResourceDeletedHalfWayLeavesNoNodeCordoned(t *testing.T) {
 	})
 }
 
+// A node that leaves the group during its operation is returned to service, and another node
+// gets its slot.
+func TestANodeThatLeavesDuringItsOperationIsReturnedToService(t *testing.T) {
+	s, ctx := enter(t)
+	s.startAgents(ctx, t)
+	policy := soon()
+	policy.Validation.SoakSeconds = 600
+	d := s.newDrivers(ctx, t, "leaving", policy)
+	d.upgrade(ctx, "v2")
+	var leaves string
+	s.eventually(ctx, t, func() error {
+		cordoned, marks := s.closed(ctx, t)
+		if len(cordoned) != 1 || len(marks) == 0 {
+			return fmt.Errorf("cordoned %v, ours %v", cordoned, marks)
+		}
+		leaves = cordoned[0]
+		return nil
+	})
+	s.kubectl(ctx, t, "label", "--overwrite", "node", leaves, stageLabel+"=elsewhere")
+	t.Cleanup(func() {
+		s.kubectl(context.WithoutCancel(ctx), t, "label", "--overwrite", "node", leaves, stageLabel+"="+s.label)
+	})
+	s.eventually(ctx, t, func() error {
+		cordoned, marks := s.closed(ctx, t)
+		ofIt := func(mark string) bool { return strings.HasPrefix(mark, leaves+" ") }
+		if len(cordoned) != 1 || cordoned[0] == leaves || slices.ContainsFunc(marks, ofIt) {
+			return fmt.Errorf("%s left: cordoned %v, ours %v", leaves, cordoned, marks)
+		}
+		return nil
+	})
+}
+
 // Two grs with components on the same nodes are upgraded at the same time; their
 // operations on a node run one after the other.
 func TestTwoGcuResourcesUpgradeOneNodeOneAfterTheOther(t *testing.T) {

@@ -9,13 +9,9 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/harness"
@@ -127,7 +123,7 @@ func TestAVersionThatTakesNodesDownHaltsWithinTheBudget(t *testing.T) {
 		for i := range pods {
 			if node := pods[i].Spec.NodeName; isReady(&pods[i]) && !dead[node] {
 				dead[node] = true
-				err = errors.Join(err, s.kill(ctx, node))
+				err = errors.Join(err, s.SetOnline(ctx, node, false))
 			}
 		}
 		if err == nil && len(dead) < 2 {
@@ -136,12 +132,6 @@ func TestAVersionThatTakesNodesDownHaltsWithinTheBudget(t *testing.T) {
 		return err
 	})
 	s.haltsAndRecovers(ctx, f, o)
-}
-
-// kill takes a node offline without waiting until Kubernetes notices.
-func (s *stage) kill(ctx context.Context, node string) error {
-	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
-	return s.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"testcluster/online":null}}}`)))
 }
 
 // deadlyPolicy allows two nodes at once, and counts a node that is lost at once as failed.

@@ -23,6 +23,9 @@ const (
 	// unavailable.
 	outageNodes  = 20
 	outageBudget = 2
+	// apiServerAway is how long the API server is away. The simulated kubelets need a minute more
+	// until they remove pods again, which must not use up the progress deadline.
+	apiServerAway = 130 * time.Second
 	// kubeletPause is how long after its end a manager is started again.
 	kubeletPause = 2 * time.Second
 )
@@ -30,7 +33,7 @@ const (
 // outage is a story in which the control plane or a manager fails during a rollout.
 type outage struct {
 	name string
-	// long stories are told by make long only.
+	// long stories run only in make long.
 	long bool
 	// alone: there is one manager without a lease. With one, it would be lost in an outage of
 	// ten seconds, and a manager that is started again has forgotten everything.
@@ -44,7 +47,7 @@ type outage struct {
 }
 
 var outages = []outage{
-	{"the API server is away for longer than the progress deadline", true, false, 20 * time.Second, 4 * time.Second, (*plot).loseAPIServer},
+	{"the API server is away for longer than the progress deadline", true, false, apiServerAway - 10*time.Second, 4 * time.Second, (*plot).loseAPIServer},
 	{"etcd is restored from a backup", true, true, 2 * time.Minute, 3 * time.Second, (*plot).restoreEtcd},
 	{"the leader is frozen for longer than its lease", true, false, 2 * time.Minute, 8 * time.Second, (*plot).freezeLeader},
 	{"the controller manager is frozen", true, false, 90 * time.Second, 3 * time.Second, (*plot).freezeControllers},
@@ -114,7 +117,7 @@ func tellOutage(t *testing.T, o outage) {
 // leases. So are the kubelets, which would try to reach it a minute later only.
 func (p *plot) loseAPIServer(ctx context.Context) {
 	p.do(p.stage.KillComponents(ctx, harness.APIServer))
-	p.pass(ctx, 40*time.Second)
+	p.pass(ctx, apiServerAway)
 	p.do(p.stage.KillComponents(ctx, harness.ControllerManager, harness.Scheduler, harness.Kubelets))
 	p.do(p.stage.StartComponents(ctx, harness.APIServer))
 	p.lookAgain(ctx)

@@ -2,13 +2,21 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // Agents are the node agents of a cluster, each with a Host.
@@ -23,7 +31,7 @@ type Agents struct {
 const startedAtOnce = 8
 
 // StartAgents starts a node agent for each of the nodes, on hosts with the given
-// version of the driver loaded.
+// version of the driver loaded. The nodes offer their cards from then on.
 func (c *Cluster) StartAgents(ctx context.Context, driverVersion string, nodes ...string) (*Agents, error) {
 	folder, err := os.MkdirTemp("", "gcu-h-") // short, for the sockets below it
 	if err != nil {
@@ -32,6 +40,12 @@ func (c *Cluster) StartAgents(ctx context.Context, driverVersion string, nodes .
 	a := &Agents{byNode: map[string]*Process{}, hosts: map[string]*Host{}, folder: folder, names: slices.Sorted(slices.Values(nodes))}
 	for _, name := range a.names {
 		if a.hosts[name], err = NewHost(filepath.Join(folder, name), driverVersion); err != nil {
+			a.close()
+			return nil, err
+		}
+	}
+	for _, name := range a.names { // before an agent reports cards: a plugin without them does not run
+		if err := c.offerCards(ctx, name); err != nil {
 			a.close()
 			return nil, err
 		}
@@ -52,6 +66,25 @@ func (c *Cluster) StartAgents(ctx context.Context, driverVersion string, nodes .
 		}
 	}
 	return a, err
+}
+
+// offerCards lets a node offer the cards of its Host, as its kubelet does once a plugin has
+// registered them: the simulated kubelets know no plugins, and the engine of a Host has the right
+// runtime.
+func (c *Cluster) offerCards(ctx context.Context, name string) error {
+	cards := map[corev1.ResourceName]string{}
+	for _, plugin := range []string{component.DevicePlugin, component.GcusharePlugin} {
+		cards[component.Find(plugin).Offers[0]] = strconv.Itoa(hostCards)
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"capacity": cards, "allocatable": cards}})
+	if err != nil {
+		return err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := c.Client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("offering the cards of node %s: %w", name, err)
+	}
+	return nil
 }
 
 // Of returns the agent of a node, nil if there is none.

@@ -12,7 +12,10 @@ import (
 	"strings"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -158,6 +161,17 @@ func (c *Cluster) NodesOff(ctx context.Context, names ...string) (string, error)
 // NodesOn brings nodes back, waits until they are Ready, and returns a line per node.
 func (c *Cluster) NodesOn(ctx context.Context, names ...string) (string, error) {
 	return c.testcluster(ctx, io.Discard, append([]string{"node-on"}, names...)...)
+}
+
+// SetOnline takes a simulated node offline or back, and does not wait until Kubernetes notices.
+func (c *Cluster) SetOnline(ctx context.Context, node string, online bool) error {
+	value := "null"
+	if online {
+		value = `"true"`
+	}
+	labels := fmt.Sprintf(`{"metadata":{"labels":{"testcluster/online":%s}}}`, value)
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	return c.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(labels)))
 }
 
 // ServiceAccountKubeconfig writes a kubeconfig with the rights of a ServiceAccount,

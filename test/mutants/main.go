@@ -29,7 +29,7 @@ import (
 )
 
 // packages are the packages whose tests must catch the defects.
-var packages = []string{"./pkg/daemonset/...", "./pkg/daemonupdater/...", "./pkg/upgradeplan/...", "./pkg/drain/...", "./pkg/podreplace", "./pkg/nodeupgrade/...", "./pkg/gcucli/...", "./pkg/upgradeapi/...", "./pkg/ota/...", "./pkg/preview/...", "./pkg/servedschema", "./pkg/gcuresource/..."}
+var packages = []string{"./pkg/daemonset/...", "./pkg/daemonupdater/...", "./pkg/upgradeplan/...", "./pkg/drain/...", "./pkg/podreplace", "./pkg/nodeupgrade/...", "./pkg/gcucli/...", "./pkg/upgradeapi/...", "./pkg/ota/...", "./pkg/preview/...", "./pkg/servedschema", "./pkg/gcuresource/...", "./pkg/hostagent/...", "./pkg/hosttasks/...", "./pkg/journal", "./cmd/..."}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,7 +50,16 @@ func run(ctx context.Context, only []string) error {
 	if err != nil {
 		return err
 	}
-	if output, err := test(ctx, "", attempt{packages, quickly}); err != nil {
+	before := packages
+	if len(only) > 0 {
+		before = nil
+		for _, c := range changes {
+			before = append(before, c.pkg())
+		}
+		slices.Sort(before)
+		before = slices.Compact(before)
+	}
+	if output, err := test(ctx, "", attempt{before, quickly}); err != nil {
 		return fmt.Errorf("the tests fail without any defect:\n%s", output)
 	}
 	var group errgroup.Group
@@ -99,6 +108,9 @@ func choose(only []string) ([]mutant, error) {
 	return chosen, nil
 }
 
+// pkg returns the package of the changed file, as an argument of go test.
+func (c change) pkg() string { return "./" + filepath.Dir(c.file) }
+
 // try builds the tests with the changed file as an overlay and returns which tests fail,
 // such as "caught elsewhere"; "" if none does. A defect that does not compile is an
 // error.
@@ -112,7 +124,7 @@ func (c change) try(ctx context.Context) (by string, err error) {
 	if err != nil {
 		return "", err
 	}
-	own := []string{"./" + filepath.Dir(c.file)}
+	own := []string{c.pkg()}
 	for _, step := range []struct {
 		by string
 		attempt
@@ -128,6 +140,9 @@ func (c change) try(ctx context.Context) (by string, err error) {
 		}
 		if failed != nil && strings.Contains(output, "[build failed]") {
 			return "", fmt.Errorf("it does not compile:\n%s", output)
+		}
+		if failed != nil && strings.Contains(output, "panic: test timed out") {
+			return "", fmt.Errorf("the tests of %s take too long", strings.Join(step.packages, " "))
 		}
 		if failed != nil {
 			return step.by, nil
@@ -171,7 +186,7 @@ func (c change) overlay(dir string) (string, error) {
 }
 
 // test runs tests, with an overlay unless it is "". They have a timeout, because a defect
-// may make them hang.
+// may make them hang; that is no proof, because a busy machine does too.
 func test(ctx context.Context, overlay string, a attempt) (output string, err error) {
 	args := append([]string{"test", "-failfast", "-vet=off", "-count=1"}, a.flags...)
 	if overlay != "" {

@@ -11,19 +11,23 @@ type mutant struct {
 
 // Folders.
 const (
-	updater  = "pkg/daemonupdater"
-	sets     = "pkg/daemonset"
-	pods     = "pkg/podreplace"
-	tasks    = "pkg/upgradeplan"
-	drain    = "pkg/drain"
-	nodes    = "pkg/nodeupgrade"
-	plugin   = "pkg/gcucli"
-	api      = "pkg/upgradeapi"
-	agent    = "pkg/ota"
-	foretold = "pkg/preview"
-	served   = "pkg/servedschema"
-	deploys  = "pkg/gcuresource"
+	updater   = "pkg/daemonupdater"
+	sets      = "pkg/daemonset"
+	pods      = "pkg/podreplace"
+	tasks     = "pkg/upgradeplan"
+	drain     = "pkg/drain"
+	nodes     = "pkg/nodeupgrade"
+	plugin    = "pkg/gcucli"
+	api       = "pkg/upgradeapi"
+	agent     = "pkg/ota"
+	foretold  = "pkg/preview"
+	served    = "pkg/servedschema"
+	deploys   = "pkg/gcuresource"
+	hosts     = "pkg/hostagent"
+	hostTasks = "pkg/hosttasks"
+	journals  = "pkg/journal"
+	programs  = "cmd"
 )
 
 // mutants are all seeded defects.
-var mutants = slices.Concat(ofRollouts, ofProbation, ofSizes, ofDenials, ofOtherGroups, ofOrders, ofRequests, ofOperations, ofCallers, ofClocks, ofResources, ofRestored)
+var mutants = slices.Concat(ofRollouts, ofProbation, ofSizes, ofDenials, ofOtherGroups, ofOrders, ofRequests, ofOperations, ofRestarts, ofCallers, ofClocks, ofResources, ofRestored, ofHosts, ofPrograms)

@@ -16,7 +16,7 @@ var ofOtherGroups = []mutant{
 	{"busy-for-good", "a group that does not grant its operations keeps their nodes from others", updater, "facts.phaseOf",
 		"$f.heavy && !$maySupersede($g, $Job, $now)", "$f.heavy"},
 	{"others-not-woken", "other groups are not triggered when a node is free again", updater, "Groups.AskedFor",
-		"for _, $g := range $groupsWith($ctx, $set.$isControlled) { $groups[$g] = true }", ""},
+		"for _, $g := range $w.with($ctx, $dependOnNodes) { $groups[$g] = true }", ""},
 
 	// One name.
 	{"namesake-canceled", "a DaemonSet that is gone cancels the operations of the gr of its name", updater, "Group.OperationKey",
@@ -29,4 +29,6 @@ var ofOtherGroups = []mutant{
 		"delete($taken, $g)", ""},
 	{"namesake-silent", "a group whose name is taken goes on without a word", updater, "groupReader.read",
 		"if $taken := $NameTaken(); $taken != nil { return $none, $err }", ""},
+	{"replaced-without-room", "two groups that have no room replace each other's operations for good", updater, "prepare",
+		`$others && $full != ""`, `$others && $full == "never"`},
 }

@@ -6,4 +6,10 @@ var ofRestored = []mutant{
 		"$a.deleted.Add(Unseen)", "$a.deleted.Add(9000*time.Hour)"},
 	{"ledger-from-memory", "a ledger that a restored backup took back is kept in memory", updater, "ledgerStore.isUndone",
 		"$err != nil || $live.UID != $last.rollout.UID || !equality.Semantic.DeepEqual($live.Status, $last.rollout.Status)", "$err != nil || $live.UID != $last.rollout.UID"},
+	{"reversed-for-ever", "a slot waits for a version of a pod that a restored backup took back", updater, "isReversed",
+		"slices.ContainsFunc($live, $seen) && !$named", "false && !$named"},
+	{"reversed-by-cache", "a slot names a pod that is not there any more because the cache is behind", updater, "isReversed",
+		"slices.ContainsFunc($live, $seen) && !$named", "!$named"},
+	{"reversed-beside", "a slot does not name its pod any more, which is there beside another one", updater, "isReversed",
+		"slices.ContainsFunc($live, $seen) && !$named", "slices.ContainsFunc($live, $seen)"},
 }

@@ -114,8 +114,8 @@ var ofRollouts = []mutant{
 	{"queue-forgets-unseen-nodes", "a slot is released because the cache does not show its node yet", updater, "steps.carryOut",
 		"if $err := $confirmGone($ctx, $p); $err != nil { $*then }", "if $err := $confirmGone($ctx, &pass{}); $err != nil { $*then }"},
 	{"unseen-by-the-cache", "a node that the cache does not show counts as deleted", updater, "fleetReader.confirmNodeGone",
-		"$cached.ResourceVersion != $live.ResourceVersion",
-		"$cached.UID == $live.UID && $cached.ResourceVersion != $live.ResourceVersion"},
+		"$cached.ResourceVersion == $live.ResourceVersion",
+		"$cached.UID != $live.UID || $cached.ResourceVersion == $live.ResourceVersion"},
 	{"queue-in-flight", "queued nodes use up the budget", updater, "budgetsOf",
 		"if $slot.Queued { continue }", "if $slot.Queued && b.limit < 0 { continue }"},
 	{"queue-not-stored", "a queued node is started under a slot that was not stored", updater, "allStored",
@@ -150,7 +150,7 @@ var ofRollouts = []mutant{
 
 	// Limits and previews.
 	{"waves-wait-for-what-is-left-out", "a wave waits for nodes excluded by the limit", updater, "nodeCounts.unfinished",
-		"$nodes - $by[$updated] - $by[$offline] - $by[phaseExcluded] - $by[$placeless] - $by[$kept]", "$nodes - $by[$updated] - $by[$offline] - $by[$placeless] - $by[$kept]"},
+		"$nodes - $by[phaseUpdated] - $by[phaseExcluded]", "$nodes - $by[phaseUpdated]"},
 	{"waves-passed-by-a-limit", "waves passed by a limited upgrade count as passed for the whole fleet", updater, "completedBefore",
 		"$others || $Limit != $remembered($Only)", "$others"},
 	{"limit-soaks-for-nothing", "a limited upgrade waits for the soak of an excluded wave", updater, "reachWave",
@@ -210,7 +210,7 @@ var ofRollouts = []mutant{
 
 	// What is kept between passes, and what an event costs.
 	{"limit-parsed-per-event", "every event of a node parses the limit of an upgrade", updater, "Groups.OnNode",
-		"$w.with($ctx, $set.$isControlled)",
+		"$w.with($ctx, $dependOnNodes)",
 		"$w.with($ctx, func(ds *appsv1.DaemonSet) bool { _, _ = daemonset.SettingsOf(ds); return daemonset.IsControlled(ds) })"},
 	{"time-stands-still", "a kept fleet does not notice that a pod has become available", updater, "Fleet.advance",
 		"!$ok || $at.After($now)", "!$ok || !$at.IsZero()"},
@@ -238,7 +238,7 @@ var ofRollouts = []mutant{
 		`fmt.Fprintf(&$b, " %s/%d/%s", $daemonSet.UID, $daemonSet.Generation, $Members[$i].$Target)`,
 		`fmt.Fprintf(&$b, " %s/%s", $daemonSet.UID, $Members[$i].$Target)`},
 	{"frame-without-policy", "an edit of the policy does not rebuild the view", updater, "State.CacheKey",
-		`fmt.Fprintf(&$b, " %s/%d", $policy.UID, $policy.Generation)`, `fmt.Fprintf(&$b, " %s", $policy.UID)`},
+		`fmt.Fprintf(&$b, " %s/%s", $policy.UID, $spec)`, `fmt.Fprintf(&$b, " %s/%d", $policy.UID, len($spec)/1000000)`},
 
 	// PodNeedUpgrade.
 	{"skipped-nodes-unmarked", "pods of skipped nodes lack PodNeedUpgrade", updater, "isStopped",

@@ -14,26 +14,37 @@ func (s *stage) defaultResource() {
 	for _, node := range allNodes {
 		s.installDriver(node)
 	}
-	s.findCards()
+	s.findCards(allNodes...)
 	s.kubectl("apply", "-f", "examples/gcu-resource.yaml")
+	s.eventually("all nodes offer their cards", s.cardsAreOffered)
 	s.eventually("the gr shows 5/5 Running", func() error { return s.isRunning("5/5") })
-	s.restartEngine()
 	s.showsCards()
 	s.cleared()
 }
 
-// grWithDriver deploys a gr that includes the driver.
+// grWithDriver deploys a gr that includes the driver. Nobody but the operator restarts an engine. A
+// node joins when the gr runs.
 func (s *stage) grWithDriver() {
-	s.findCards()
-	s.deploy()
+	late := dockerNode
+	s.kubectl("label", "node", late, "feature.node.kubernetes.io/pci-1200_1e36.present-")
+	s.findCards(victims...)
+	s.createGR()
+	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
+	for _, node := range victims {
+		if offered := s.node(node).Status.Allocatable[gcu]; offered.Value() != 2 {
+			s.t.Errorf("the gr runs, and %s offers %s cards", node, offered.String())
+		}
+	}
+	s.findCards(late)
+	s.deployed()
 	s.showsCards()
 }
 
-// findCards gives the nodes the label that nfd would detect.
-func (s *stage) findCards() {
+// findCards gives nodes the label that nfd would detect.
+func (s *stage) findCards(nodes ...string) {
 	s.t.Helper()
 	const features = "/etc/kubernetes/node-feature-discovery/features.d"
-	for _, node := range allNodes {
+	for _, node := range nodes {
 		s.on(node, "sh", "-c", "mkdir -p "+features+" && echo pci-1e36.present=true >"+features+"/pci")
 	}
 }

@@ -85,12 +85,16 @@ func other(tag string) string {
 }
 
 // driverUnderTraining: the cards are in use on all nodes when the driver is to be
-// replaced. A PodDisruptionBudget blocks the evictions until it is relaxed. One node
-// loses its network during its drain, and during the other's drain the manager is killed.
+// replaced. A PodDisruptionBudget blocks the evictions until it is relaxed; meanwhile nobody is
+// evicted, not even pods that it does not protect. One node loses its network during its drain, and
+// during the other's drain the manager is killed.
 func (s *stage) driverUnderTraining() {
 	before := append(s.trainingOn(victims[0]), s.trainingOn(victims[1])...)
 	s.settings(topsv1.AnnotationUpgradePolicy + "=brisk")
+	const neighbours = "test/nodes/testdata/neighbours.yaml"
 	s.kubectl("apply", "-f", "test/nodes/testdata/budget.yaml")
+	s.kubectl("apply", "-f", neighbours)
+	s.kubectl("rollout", "status", "deployment/neighbours", "--timeout=1m")
 	s.eventually("the budget allows nothing", func() error {
 		allowed := s.kubectl("get", "pdb", "training", "--output=jsonpath={.status.expectedPods} {.status.disruptionsAllowed}")
 		if allowed != "3 0" {
@@ -104,6 +108,17 @@ func (s *stage) driverUnderTraining() {
 	s.limitedTo(victims...)
 	s.set("driver", "2.0.0")
 	s.blocked(before)
+	if gone := departures.Take(); len(gone) > 0 {
+		s.t.Errorf("evicted while a budget refuses others: %v", gone)
+	}
+	s.kubectl("delete", "-f", neighbours, "--wait")
+	s.eventually("the neighbours are gone", func() error {
+		if left := s.pods("default", "app", "neighbours"); len(left) > 0 {
+			return fmt.Errorf("%d are left", len(left))
+		}
+		return nil
+	})
+	departures.Take()
 	s.kubectl("patch", "pdb", "training", "--type=merge", "--patch", `{"spec":{"minAvailable":2}}`)
 
 	first, evicted := s.drainBegins("")

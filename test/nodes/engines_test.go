@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,20 +90,22 @@ func (s *stage) containers() map[types.UID]string {
 }
 
 // podsRanOn checks that every container of the pods that existed before still runs in the
-// same process. All pods must still exist except those of the training and the toolkit.
+// same process. All pods must still exist except those of the training, the toolkit, and those
+// that use the device, which are replaced after a restart.
 func (s *stage) podsRanOn(before map[types.UID]string) {
 	s.t.Helper()
 	after := s.containers()
+	replaced := []string{"training", toolkitSet, pluginSet, exporterSet, "enflame-gcu-feature-discovery"}
 	gone := 0
 	for uid, was := range before {
 		switch now, found := after[uid]; {
-		case !found && (strings.Contains(was, "/training-") || strings.Contains(was, "/"+toolkitSet+"-")):
+		case !found && slices.ContainsFunc(replaced, func(owner string) bool { return strings.Contains(was, "/"+owner+"-") }):
 			gone++
 		case now != was:
 			s.t.Errorf("before: %s\nnow:    %s", was, now)
 		}
 	}
-	if replaced := 2 * len(allNodes); gone != replaced {
-		s.t.Errorf("%d pods were replaced, want %d", gone, replaced)
+	if want := len(replaced) * len(allNodes); gone != want {
+		s.t.Errorf("%d pods were replaced, want %d", gone, want)
 	}
 }

@@ -285,7 +285,6 @@ func (s *stage) powerLoss() {
 // powerLossEverywhere is the same for every task. Tasks that ended before the power loss
 // are tried again in another rollout.
 func (s *stage) powerLossEverywhere() {
-	s.letAgentsRestartEngines()
 	s.deploy()
 	tasks := tasksOfUpgrade(s.t)
 	ofRestart := func(task string) bool { return task == "node_restart-runtime" || task == "runtime_verify" }

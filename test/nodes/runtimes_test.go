@@ -96,8 +96,8 @@ func (s *stage) emptyWhenRestarted(before map[string]engine) {
 // by it. containerd is restarted under the kubelet, the pods, and the agent that requests
 // it.
 func (s *stage) runtimeRestarts() {
-	s.letAgentsRestartEngines()
 	s.deploy()
+	s.settings(topsv1.AnnotationPaused + "=true")
 	s.moveAgentToDocker()
 	// The toolkit has configured docker, which was not restarted since.
 	s.dockerNeedsRestart(true)
@@ -118,6 +118,7 @@ func (s *stage) runtimeRestarts() {
 	cycles := s.restartCycles(dockerNode)
 	s.settings(topsv1.AnnotationMaxUnavailable + "=" + fmt.Sprint(len(allNodes)))
 	s.set("toolkit", "2.0.0")
+	s.settings(topsv1.AnnotationPaused + "-")
 	s.emptyWhenRestarted(engines)
 	s.eventually("all nodes have the new toolkit", func() error { return s.toolkitIs("2.0.0", allNodes...) })
 	s.eventually("all cards are used again", s.trains)
@@ -143,12 +144,12 @@ func (s *stage) runtimeRestarts() {
 // liveRestore: docker's containers survive its restart. The toolkit is slow: its pod is
 // already Ready, because of the previous version, while docker is not yet reconfigured.
 func (s *stage) liveRestore() {
-	s.letAgentsRestartEngines()
 	s.deploy()
+	s.limitedTo(dockerNode)
+	s.settings(topsv1.AnnotationPaused + "=true")
 	s.moveAgentToDocker()
 	s.configureDocker(`{"live-restore": true}`)
 	s.dockerNeedsRestart(false)
-	s.limitedTo(dockerNode)
 	docker := s.engine(dockerNode, "docker")
 	before := map[string]string{}
 	for _, name := range []string{agentContainer, bystander} {
@@ -156,6 +157,7 @@ func (s *stage) liveRestore() {
 	}
 	s.kubectl("patch", "gr", grName, "--type=merge",
 		`--patch={"spec":{"toolkit":{"version":"2.0.0","env":[{"name":"STANDIN_DELAY","value":"8s"}]}}}`)
+	s.settings(topsv1.AnnotationPaused + "-")
 	s.emptyWhenRestarted(map[string]engine{dockerNode: docker})
 	s.eventually("the node has the other toolkit", func() error { return s.toolkitIs("2.0.0", dockerNode) })
 	s.eventually("all cards are used again", s.trains)
@@ -174,6 +176,7 @@ func (s *stage) liveRestore() {
 // The status says what to do, and the agent is killed while docker cannot restart it.
 // When docker is repaired, both resume.
 func (s *stage) brokenDocker() {
+	s.settings(topsv1.AnnotationPaused + "=true")
 	s.configureDocker(`{"live-restore": true}`)
 	s.dockerNeedsRestart(false)
 	agent, agentProcess, _ := s.inDocker(agentContainer)
@@ -181,6 +184,7 @@ func (s *stage) brokenDocker() {
 	cycles := s.restartCycles(dockerNode)
 	s.writeDockerConfig(`{"live-restore": true, "storage-driver": "none"}`)
 	s.kubectl("patch", "gr", grName, "--type=merge", `--patch={"spec":{"toolkit":{"version":"latest","env":null}}}`)
+	s.settings(topsv1.AnnotationPaused + "-")
 	s.eventually("the operation says what is wrong, and what to do", func() error {
 		op := s.upgrade(dockerNode).Status.Operation
 		for _, text := range []string{"docker does not answer", "/etc/docker/daemon.json", "/etc/init.d/docker restart"} {

@@ -199,6 +199,7 @@ func (s *stage) install() {
 		s.kubectl("cordon", node)
 	}
 	s.kubectl("apply", "--server-side", "-k", "config/default")
+	s.letAgentsRestartEngines()
 	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=2m")
 	for _, node := range victims {
 		s.kubectl("uncordon", node)
@@ -214,19 +215,6 @@ func (s *stage) installDriver(node string) {
 	_, err = s.OnNode(s.ctx, node, bytes.NewReader(program), "sh", "-c", "cat >/usr/local/bin/standin && chmod +x /usr/local/bin/standin")
 	check(s.t, err)
 	s.on(node, "/usr/local/bin/standin", "install-driver")
-}
-
-// restartEngine restarts the engines, as an administrator must after the first
-// deployment of the toolkit: containers started before have no cards (contract statement
-// 60).
-func (s *stage) restartEngine() {
-	s.t.Helper()
-	s.everywhere(allNodes, func(node string) error {
-		_, err := s.OnNode(s.ctx, node, nil, "/etc/init.d/containerd", "restart")
-		return err
-	})
-	s.kubectl("delete", "pods", "--namespace="+system, "--selector="+nameLabel+"="+pluginSet, "--wait=false")
-	s.eventually("all nodes offer their cards", s.cardsAreOffered)
 }
 
 // everywhere calls do for all nodes in parallel.
@@ -252,19 +240,35 @@ func (s *stage) cardsAreOffered() error {
 // deploy deploys the example gr with a driver, and starts training on all cards.
 func (s *stage) deploy() {
 	s.t.Helper()
+	s.createGR()
+	s.deployed()
+}
+
+// createGR creates the example gr with a driver. The engines of all nodes may be restarted at once.
+func (s *stage) createGR() {
+	s.t.Helper()
 	s.kubectl("apply", "-f", "test/nodes/testdata/upgrade-policies.yaml")
 	s.kubectl("apply", "-f", "examples/gcu-resource-driver.json")
-	s.settings(topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable+"=1", topsv1.AnnotationUpgradePolicy+"=brisk")
-	s.eventually("the toolkit is installed", func() error {
+	s.settings(topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate", fmt.Sprintf("%s=%d", topsv1.AnnotationMaxUnavailable, len(allNodes)), topsv1.AnnotationUpgradePolicy+"=brisk")
+}
+
+// deployed waits until all nodes offer their cards, without any help, and starts training on them.
+func (s *stage) deployed() {
+	s.t.Helper()
+	s.eventually("all nodes offer their cards", s.cardsAreOffered)
+	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
+	s.eventually("all nodes are returned to service", func() error {
 		for _, node := range allNodes {
-			if err := s.runs(toolkitSet, node, "latest"); err != nil {
+			if err := s.givenBack(node); err != nil {
 				return err
 			}
 		}
+		if slots := s.rollout().Status.InFlight; len(slots) > 0 {
+			return fmt.Errorf("%d slots are held", len(slots))
+		}
 		return nil
 	})
-	s.restartEngine()
-	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
+	s.settings(topsv1.AnnotationMaxUnavailable + "=1")
 	s.kubectl("apply", "-f", "test/nodes/testdata/training.yaml")
 	s.eventually("all cards are used", s.trains)
 }

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 type Cache struct {
 	*state.Cache
 	nodes  []*corev1.Node
+	hosts  map[string]state.Host
 	pods   map[string][]*corev1.Pod
 	counts map[string]int
 }
@@ -32,13 +34,20 @@ func (c *Cache) Use(obs *state.Observation) error {
 	obs.Cache = c.Cache
 	obs.CachedNodes = c.Nodes(c.counts[""], func() []any { return shuffled(obs.Nodes) })
 	obs.Nodes = obs.CachedNodes.List
+	if !maps.Equal(c.hosts, obs.Hosts) {
+		c.hosts = obs.Hosts
+		c.counts["hosts"]++
+	}
+	var err error
+	if obs.Hosts, err = c.Hosts(c.counts["hosts"], func() (map[string]state.Host, error) { return obs.Hosts, nil }); err != nil {
+		return err
+	}
 	for i := range obs.Components {
 		of := &obs.Components[i]
 		if !SameObjects(c.pods[of.Name], of.Pods) {
 			c.pods[of.Name] = of.Pods
 			c.counts[of.Name]++
 		}
-		var err error
 		key := state.PodsKey{Workload: of.Name, Count: c.counts[of.Name]}
 		if of.CachedPods, err = c.Pods(of.Name, key, func() ([]*corev1.Pod, error) { return of.Pods, nil }); err != nil {
 			return err

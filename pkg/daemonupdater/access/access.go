@@ -2,6 +2,7 @@
 // it where a stale cache must not decide.
 //
 //	LiveDaemonSet, LiveRevisions   read again what a decision depends on, right before it is carried out
+//	CorrectSlots                   notices that etcd was restored from a backup
 //	IsStale                        reports whether a pass failed only because its view was old
 //	InParallel                     bounds the requests of a pass
 //
@@ -12,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -58,6 +60,30 @@ func (c Cluster) Replacer() podreplace.Replacer {
 func (c Cluster) LiveDaemonSet(ctx context.Context, m observed.Member) (live *appsv1.DaemonSet, same bool, err error) {
 	live, same, err = c.Replacer().Recheck(ctx, m.DaemonSet)
 	return live, same && m.SameSettings(live), err
+}
+
+// Policy returns the UpgradePolicy with a name, nil if there is none.
+func (c Cluster) Policy(ctx context.Context, name string) (*topsv1.UpgradePolicy, error) {
+	if name == "" {
+		return nil, nil
+	}
+	var policy topsv1.UpgradePolicy
+	switch err := c.Get(ctx, client.ObjectKey{Name: name}, &policy); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting UpgradePolicy %s: %w", name, err)
+	}
+	return &policy, nil
+}
+
+// AnyNeedsRestart reports whether the container runtime of some node has to be restarted.
+func (c Cluster) AnyNeedsRestart(ctx context.Context) (bool, error) {
+	var upgrades topsv1.NodeUpgradeList
+	if err := c.List(ctx, &upgrades, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing NodeUpgrades: %w", err)
+	}
+	return slices.ContainsFunc(upgrades.Items, func(u topsv1.NodeUpgrade) bool { return u.Status.Host.NeedsRestart() }), nil
 }
 
 // LiveRevisions reads the revisions of a DaemonSet live.

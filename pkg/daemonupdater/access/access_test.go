@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
@@ -38,6 +42,33 @@ func TestIsStale(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := IsStale(tt.err); got != tt.want {
 				t.Errorf("IsStale(%v) = %v, want %v", tt.err, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestASlotIsCorrectedOnlyWhenThePodThatItNamesCannotCome(t *testing.T) {
+	pod := func(uid types.UID, version string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}
+	}
+	seen := &rollout.Pod{UID: "seen", Version: "5"}
+	tests := []struct {
+		name  string
+		named types.UID
+		live  []corev1.Pod
+		want  bool
+	}{
+		{"the pod seen is there, older than it is named", "seen", []corev1.Pod{pod("other", "7"), pod("seen", "5")}, true},
+		{"the pod seen is there, and another was named", "lost", []corev1.Pod{pod("seen", "5")}, true},
+		{"the pod named is there beside the one seen", "named", []corev1.Pod{pod("seen", "5"), pod("named", "9")}, false},
+		{"the cache is behind", "seen", []corev1.Pod{pod("seen", "9")}, false},
+		{"the pod seen is gone", "seen", nil, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := rollout.Reversed{Slot: &rollout.Slot{Pod: tt.named, PodVersion: "9"}, Seen: seen}
+			if got := isReversed(&r, tt.live); got != tt.want {
+				t.Errorf("isReversed = %v, want %v", got, tt.want)
 			}
 		})
 	}

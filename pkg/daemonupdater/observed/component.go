@@ -36,3 +36,10 @@ func needsOf(book *upgradeplan.Book, members []Member, component string) (needs 
 	slices.Sort(needs)
 	return slices.Compact(needs)
 }
+
+// along reports whether pods of a component are replaced because another component changed.
+func along(book *upgradeplan.Book, component string) bool {
+	return slices.ContainsFunc(book.Targets, func(t upgradeplan.Target) bool {
+		return t.Name == component && slices.ContainsFunc(t.Needs, func(n upgradeplan.Need) bool { return len(n.Changed) > 0 })
+	})
+}

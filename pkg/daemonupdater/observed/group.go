@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // Kinds of the target of a group.
@@ -52,6 +53,12 @@ func GcuResourceOwner(ds *appsv1.DaemonSet) *metav1.OwnerReference {
 		return nil
 	}
 	return ref
+}
+
+// Restarts reports whether a DaemonSet is the toolkit of a gr, for which runtimes are restarted
+// whatever its strategy.
+func Restarts(ds *appsv1.DaemonSet) bool {
+	return GcuResourceOwner(ds) != nil && ds.Labels[topsv1.LabelComponent] == upgradeplan.TargetToolkit
 }
 
 // RolloutKey returns the key of the group's DaemonRollout. GcuResources have no namespace, so

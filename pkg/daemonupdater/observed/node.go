@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -54,7 +55,8 @@ func (s *State) CacheKey(in *rollout.Input) string {
 		fmt.Fprintf(&b, " %s/%d/%s", m.DaemonSet.UID, m.DaemonSet.Generation, in.Members[i].Target)
 	}
 	if s.Policy != nil {
-		fmt.Fprintf(&b, " %s/%d", s.Policy.UID, s.Policy.Generation)
+		spec, _ := json.Marshal(s.Policy.Spec) // a restored backup of etcd gives generations out twice
+		fmt.Fprintf(&b, " %s/%s", s.Policy.UID, spec)
 	}
 	return b.String()
 }
@@ -90,6 +92,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		p.Request = requests[m.DaemonSet.UID]
 		n.Pods = append(n.Pods, p)
 	}
+	s.describeProof(&n, of.Upgrade)
 	return n
 }
 

@@ -95,7 +95,7 @@ func TestTheCacheKeyChangesWithAllThatFactsOfNodesDependOn(t *testing.T) {
 	fresh := func() (*world, *rollout.Input) {
 		o := worldOf([]memberAndPods{memberWith(fixture.DaemonSet("a"))})
 		o.Policy = &topsv1.UpgradePolicy{}
-		o.Policy.UID, o.Policy.Generation = "uid-policy", 1
+		o.Policy.UID = "uid-policy"
 		in := inputFrom(o)
 		return o, &in
 	}
@@ -113,7 +113,7 @@ func TestTheCacheKeyChangesWithAllThatFactsOfNodesDependOn(t *testing.T) {
 		{"another target", func(_ *world, in *rollout.Input) { in.Members[0].Target = "newer" }},
 		{"another strategy", func(_ *world, in *rollout.Input) { in.Settings.Strategy = daemonset.OTA }},
 		{"a reason for touching nothing", func(_ *world, in *rollout.Input) { in.Blocked = &rollout.Blocked{} }},
-		{"an edit of the policy", func(o *world, _ *rollout.Input) { o.Policy.Generation++ }},
+		{"an edit of the policy", func(o *world, _ *rollout.Input) { o.Policy.Spec.ReturnedSeconds = new(int32) }},
 		{"a policy that was made anew", func(o *world, _ *rollout.Input) { o.Policy.UID = "other" }},
 		{"no policy", func(o *world, _ *rollout.Input) { o.Policy = nil }},
 	}

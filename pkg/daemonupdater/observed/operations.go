@@ -42,7 +42,7 @@ func AgentOf(upgrade *topsv1.NodeUpgrade) rollout.Agent {
 	if upgrade == nil || upgrade.Status.Agent == nil {
 		return a
 	}
-	a.Version = upgrade.Status.Agent.Version
+	a.Version, a.RestartsRuntime = upgrade.Status.Agent.Version, upgrade.Status.Agent.RestartsRuntime
 	if reported := upgrade.Status.Agent.Capabilities; len(reported) > 0 {
 		a.Capabilities = reported
 	}

@@ -107,6 +107,8 @@ func TestWhatAnOrderNeeds(t *testing.T) {
 	theirs.Rollout = "gcu-system/other"
 	held := shown("x", topsv1.OperationFailed)
 	held.Held = true
+	theirsHeld := shown("y", topsv1.OperationFailed)
+	theirsHeld.Rollout, theirsHeld.Granted, theirsHeld.Held = "gcu-system/other", true, true
 	tests := []struct {
 		name    string
 		asked   *topsv1.NodeOperation
@@ -129,6 +131,8 @@ func TestWhatAnOrderNeeds(t *testing.T) {
 		{name: "another group is at work", asked: askedFor("y", "gcu-system/other", false), order: grant, want: nothing},
 		{name: "that of another group is replaced if the order says so", asked: askedFor("y", "gcu-system/other", false), order: replace, want: makeNew},
 		{name: "not when it was granted meanwhile", asked: askedFor("y", "gcu-system/other", true), order: replace, want: nothing},
+		{name: "nor when it was granted, failed and holds the node", asked: askedFor("y", "gcu-system/other", true), shown: theirsHeld,
+			history: []topsv1.OperationRecord{ended("y", topsv1.OperationFailed, "")}, order: replace, want: nothing},
 		{name: "nor when it is another one of that group", asked: askedFor("z", "gcu-system/other", false), order: replace, want: nothing},
 		{name: "nor when it is replaced already", asked: askedFor("z", own, false), shown: theirs, order: replace, want: nothing},
 		{name: "one that another group replaced is not made again", asked: askedFor("y", "gcu-system/other", false), shown: shown("x", topsv1.OperationRunning), order: grant, want: nothing},

@@ -47,6 +47,9 @@ type State struct {
 	TakenBy *topsv1.DaemonRollout
 	// Ending: the GcuResource of the group is being deleted, or gone.
 	Ending bool
+	// NeedsRestart: the container runtime of some node has to be restarted. It is known only if the
+	// group MayRestart.
+	NeedsRestart bool
 	// OperatorNode is the node that the operator runs on, "" if unknown.
 	OperatorNode string
 	// Sightings of nodes and pods; nil if there is only one clock.
@@ -58,11 +61,48 @@ type State struct {
 	}
 }
 
-// Unmanaged reports whether the group is not managed and has nothing to undo: it has no strategy
-// and no DaemonRollout. Then nothing more of it is read.
+// Unmanaged reports whether the group is not managed and has nothing to undo: it has no strategy,
+// no DaemonRollout and no runtime to restart. Then nothing more of it is read.
 func (s *State) Unmanaged() bool {
 	settings, blocked := s.Settings()
-	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == ""
+	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == "" && !s.restartsOnly()
+}
+
+// MayRestart reports whether a group without a strategy, and without a DaemonRollout, has runtimes
+// to restart if a node needs it.
+func (s *State) MayRestart() bool {
+	settings, blocked := s.Settings()
+	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == "" && s.hasToolkit()
+}
+
+func (s *State) hasToolkit() bool {
+	return slices.ContainsFunc(s.Members, func(m Member) bool { return Restarts(m.DaemonSet) })
+}
+
+// restartsOnly reports whether a group without a strategy restarts runtimes: a node needs it, or it
+// has begun. The DaemonRollout of an upgrade whose strategy was removed is removed first.
+func (s *State) restartsOnly() bool {
+	if s.Rollout.ResourceVersion == "" {
+		return s.NeedsRestart && s.MayRestart()
+	}
+	return s.Rollout.Status.Strategy == string(rollout.RestartsOnly) && s.hasToolkit()
+}
+
+// restartSettings returns the settings of a group that restartsOnly: only a pause and a policy are
+// heeded.
+func (s *State) restartSettings() (daemonset.Settings, *rollout.Blocked) {
+	settings := daemonset.Settings{Strategy: rollout.RestartsOnly}
+	for _, m := range s.Members {
+		paused, err := daemonset.Paused(m.DaemonSet.Annotations)
+		if err != nil {
+			return settings, blockedBy(err)
+		}
+		settings.Paused = settings.Paused || paused
+		if settings.Policy, err = daemonset.PolicyName(m.DaemonSet.Annotations); err != nil {
+			return settings, blockedBy(err)
+		}
+	}
+	return settings, nil
 }
 
 // EndsWith reports whether the DaemonSets of the group are about to be deleted, given the
@@ -77,6 +117,9 @@ func (s *State) OperationKey() string { return s.Group.OperationKey(s.Rollout.Na
 // PolicyName returns the UpgradePolicy that the settings name, "" for none.
 func (s *State) PolicyName() string {
 	settings, _ := s.Settings()
+	if settings.Strategy == daemonset.NoStrategy && s.restartsOnly() {
+		settings, _ = s.restartSettings()
+	}
 	return settings.Policy
 }
 
@@ -84,6 +127,9 @@ func (s *State) PolicyName() string {
 func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now time.Time) rollout.Input {
 	in := rollout.Input{Now: now, Deadlines: deadlines, Ending: s.Ending, Ledger: Ledger(&s.Rollout.Status)}
 	in.Settings, in.Blocked = s.Settings()
+	if in.Blocked == nil && in.Settings.Strategy == daemonset.NoStrategy && s.restartsOnly() {
+		in.Settings, in.Blocked = s.restartSettings()
+	}
 	if in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
 		in.Blocked = s.NameTaken()
 	}
@@ -99,7 +145,7 @@ func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now t
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
 		in.Members = append(in.Members, rollout.Member{Key: m.Key(), Target: target, Heavy: heavy(book, m.Component()),
-			Needs: needsOf(book, s.Members, m.Component()), LeftOut: !cut.HasComponent(m.Component())})
+			Needs: needsOf(book, s.Members, m.Component()), Along: along(book, m.Component()), Restarts: Restarts(m.DaemonSet), LeftOut: !cut.HasComponent(m.Component())})
 		hashes = append(hashes, m.Key()+"="+target)
 	}
 	in.Revision = revisionOf(hashes)

@@ -65,3 +65,9 @@ var testBook = upgradeplan.DefaultBook()
 func inputFrom(w *world) rollout.Input {
 	return w.Input(&testBook, rollout.DefaultDeadlines, fixture.Epoch)
 }
+
+// toolkitAt returns the toolkit of the gr "fleet" with a pod on node a at a revision.
+func toolkitAt(revision string) memberAndPods {
+	ds := fixture.ComponentOf("toolkit")
+	return memberWith(ds, fixture.PodOn(ds, "a", revision))
+}

@@ -28,7 +28,7 @@ const (
 )
 
 // desiredNeedUpgrade returns the desired PodNeedUpgrade of a pod (contract statement 100). Under
-// OTA it shows whether the pod is outdated. Under AdvancedRollingUpdate it is True on an outdated
+// OTA it shows whether the pod is outdated, or its node needs an operation nevertheless. Under AdvancedRollingUpdate it is True on an outdated
 // pod that is not replaced now because its node is skipped or the rollout is paused or halted,
 // and absent otherwise. While the group is blocked it is True on an outdated pod. Nothing changes
 // while a block is transient, such as an unknown target, or on other pods of a blocked group.
@@ -38,7 +38,7 @@ func desiredNeedUpgrade(outdated bool, in *rollout.Input, verdict *rollout.Verdi
 		return desiredAsIs
 	case in.Blocked != nil:
 		return desiredTrue
-	case in.Settings.Strategy == daemonset.NoStrategy:
+	case !in.Upgrades():
 		return desiredAbsent
 	case in.Settings.Strategy == daemonset.OTA && outdated:
 		return desiredTrue
@@ -59,7 +59,8 @@ func isStopped(v *rollout.Verdict) bool {
 func needUpgradeChange(p *pod, in *rollout.Input, verdict *rollout.Verdict) map[string]any {
 	target := in.Members[p.Member].Target
 	present, status := p.needUpgrade, corev1.ConditionFalse
-	switch desiredNeedUpgrade(target != "" && p.Revision != target, in, verdict) {
+	outdated := target != "" && p.Revision != target || rollout.LacksProof(in, &rollout.Node{NeedsRestart: p.needsRestart}, &p.Pod)
+	switch desiredNeedUpgrade(outdated, in, verdict) {
 	case desiredAsIs:
 		return nil
 	case desiredAbsent:

@@ -48,7 +48,11 @@ func (n *Nodes) Set(s *observed.State, name string, of *observed.Node, now time.
 	seen := &node{}
 	for i, list := range of.Pods {
 		for _, object := range list {
-			seen.pods = append(seen.pods, podOf(s.Members[i], i, object, now))
+			p := podOf(s.Members[i], i, object, now)
+			if of.Upgrade != nil {
+				p.Unverified, p.needsRestart = observed.IsUnverified(of.Upgrade, s.Members[i]), of.Upgrade.Status.Host.NeedsRestart()
+			}
+			seen.pods = append(seen.pods, p)
 		}
 	}
 	if of.Upgrade != nil {

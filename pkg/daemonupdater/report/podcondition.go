@@ -15,7 +15,9 @@ import (
 // pod is a pod of a group with the conditions that we set, nil if absent.
 type pod struct {
 	rollout.Pod
-	namespace               string
+	namespace string
+	// needsRestart is rollout.Node.NeedsRestart of its node.
+	needsRestart            bool
 	needUpgrade, imageReady *corev1.PodCondition
 }
 

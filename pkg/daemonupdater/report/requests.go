@@ -112,18 +112,16 @@ func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, 
 }
 
 // state returns the progress of one request. It is done when another pod has replaced the
-// requested one and is available, or when that pod is at the target.
+// requested one and is available, or when that pod is at the target and nothing more is to be done
+// for it.
 func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) (state topsv1.TaskState, reason, message string) {
 	if reason, message := a.refusal(node, member); reason != "" {
 		return topsv1.TaskFailed, reason, message
 	}
 	pod := a.podOn(node, member)
 	same := pod.UID == request.Pod.UID
-	if same && pod.Revision == a.Input.Members[member].Target {
-		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
-	}
-	if !same && pod.Available {
-		return topsv1.TaskDone, reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
+	if reason, message := a.fulfilled(node, request, member, pod); reason != "" {
+		return topsv1.TaskDone, reason, message
 	}
 	verdict, _ := a.Decision.Verdict(node) // the node exists, since it has a pod of the member
 	state = topsv1.TaskWaiting
@@ -141,11 +139,22 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	return state, string(verdict.Reason), verdict.Message
 }
 
+// fulfilled says why nothing is left of a request, "" if something is.
+func (a *Answers) fulfilled(node string, request *topsv1.UpgradeRequest, member int, pod *rollout.Pod) (reason, message string) {
+	switch same := pod.UID == request.Pod.UID; {
+	case same && pod.Revision == a.Input.Members[member].Target && !rollout.LacksProof(a.Input, a.Fleet.Node(node), pod):
+		return string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
+	case !same && pod.Available:
+		return reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
+	}
+	return "", ""
+}
+
 // refusal says why requests for a member on a node cannot be carried out, "" if they can.
 func (a *Answers) refusal(node string, member int) (reason, message string) {
 	key := a.Input.Members[member].Key
 	switch {
-	case a.Input.Settings.Strategy == daemonset.NoStrategy && a.Input.Blocked == nil:
+	case !a.Input.Upgrades() && a.Input.Blocked == nil:
 		return reasonNotControlled, fmt.Sprintf("DaemonSet %s has no update strategy any more", key)
 	case a.podOn(node, member) == nil:
 		return reasonNotEligible, fmt.Sprintf("DaemonSet %s does not run on this node any more", key)

@@ -7,7 +7,9 @@ type nodeCounts struct {
 	inFlight, unavailable int
 	// leftOut counts the nodes excluded because the upgrade is limited to other nodes.
 	leftOut int
-	byPhase [phases]int
+	// outdated counts the nodes with something left to do on a pod.
+	outdated int
+	byPhase  [phases]int
 }
 
 // add adds a node the given number of times; -1 removes it.
@@ -16,6 +18,9 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	c.byPhase[n.phase] += times
 	if n.LeftOut {
 		c.leftOut += times
+	}
+	if n.outdated {
+		c.outdated += times
 	}
 	if n.moving {
 		c.inFlight += times
@@ -27,6 +32,9 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 
 // unfinished counts the Ready nodes with work left, without those that the upgrade leaves out.
 func (c *nodeCounts) unfinished() int {
-	return c.nodes - c.byPhase[phaseUpdated] - c.byPhase[phaseOffline] - c.byPhase[phaseExcluded] - c.byPhase[phaseNoSuccessor] -
-		c.byPhase[phaseAgentTooOld] - c.byPhase[phaseKept]
+	left := c.nodes - c.byPhase[phaseUpdated] - c.byPhase[phaseExcluded]
+	for _, p := range passedOver {
+		left -= c.byPhase[p]
+	}
+	return left
 }

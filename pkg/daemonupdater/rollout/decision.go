@@ -45,6 +45,11 @@ type Decision struct {
 	explanation explanation
 }
 
+// IsIdle reports whether nothing is left to do on any node, and no slot or operation is left.
+func (d *Decision) IsIdle() bool {
+	return d.fleet.all.outdated == 0 && len(d.Ledger.Slots) == 0 && len(d.fleet.preparing) == 0 && len(d.fleet.outside) == 0
+}
+
 // ETA estimates how long the nodes in flight, pending and held by policy take at the usual pace;
 // 0 when there are none or the pace is unknown. It leaves out nodes that wait for a person, soaks
 // and windows.

@@ -13,9 +13,9 @@ type facts struct {
 	absent bool
 	// unknown: the target of a member is not known yet.
 	unknown bool
-	// outdated: a pod that is not terminating is not at its target.
+	// outdated: a pod that is not terminating is not at its target, or lacks proof.
 	outdated bool
-	// replaceable: an outdated pod may be replaced under the strategy.
+	// replaceable: such a pod may be replaced, or verified, under the strategy.
 	replaceable bool
 	// heavy: an operation has to replace one of them, or an operation keeps the node cordoned.
 	heavy bool
@@ -65,6 +65,8 @@ const (
 	phaseUnavailable
 	// phaseHeld: something is left to do, and a hold excludes the node.
 	phaseHeld
+	// phaseLeftToAdministrator: an administrator has to restart the container runtime.
+	phaseLeftToAdministrator
 	// phaseAwaitingRequest: outdated, and the strategy does not replace its pods: OTA without a
 	// request.
 	phaseAwaitingRequest
@@ -97,7 +99,7 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 		f.include(g, node, &node.Pods[i])
 		f.includeProbation(g, node, &node.Pods[i], now)
 	}
-	if node.Job.isHeld() && node.Job.Ours && !node.LeftOut && g.strategy == daemonset.AdvancedRollingUpdate {
+	if node.Job.isHeld() && node.Job.Ours && !node.LeftOut && (g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly) {
 		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
 	}
 	f.available = node.Ready && !f.unavailable
@@ -115,9 +117,9 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	if node.Ready {
 		f.includeAvailability(g, node, pod)
 	}
-	if g.isOutdated(pod) {
+	if g.hasWork(node, pod) {
 		f.outdated = true
-		f.replaceable = f.replaceable || g.toReplace(node, pod)
+		f.replaceable = f.replaceable || g.toReplace(node, pod) || g.toVerify(node, pod)
 		f.heavy = f.heavy || g.needsOperation(node, pod)
 		f.noSuccessor = f.noSuccessor || pod.NoSuccessor != "" && g.wants(node, pod)
 	}
@@ -209,10 +211,12 @@ func (f *facts) keptByPeople(g *group, node *Node) phase {
 	switch {
 	case f.noSuccessor:
 		return phaseNoSuccessor
-	case !f.replaceable && slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.isOutdated(&pod) && g.allows(&pod) }):
+	case !f.replaceable && slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.leavesOut(node, &pod) }):
 		return phaseExcluded
 	case len(node.Holds) > 0 && !node.Job.isOursAtWork():
 		return phaseHeld
+	case !f.replaceable && node.NeedsRestart && node.LeftToAdministrator != "":
+		return phaseLeftToAdministrator
 	case !f.replaceable:
 		return phaseAwaitingRequest
 	case f.heavy && !node.Job.isOursAtWork() && g.agentLacks(node) != "":
@@ -253,14 +257,17 @@ func (f *facts) suspectOf(g *group, node *Node) *Pod {
 
 // isPassedOver reports whether waves do not wait for the node, though something is left to do.
 func (f *facts) isPassedOver() bool {
-	return f.phase == phaseOffline || f.phase == phaseNoSuccessor || f.phase == phaseAgentTooOld || f.phase == phaseKept
+	return slices.Contains(passedOver, f.phase)
 }
+
+// passedOver are the phases of nodes that waves do not wait for, though something is left to do.
+var passedOver = []phase{phaseOffline, phaseNoSuccessor, phaseAgentTooOld, phaseKept}
 
 // needsNoOperation reports whether no operation is needed on the node. An offline node may still
 // need one when it is back.
 func (f *facts) needsNoOperation() bool {
 	switch f.phase {
-	case phaseUpdated, phaseUnavailable, phaseHeld, phaseAwaitingRequest, phaseExcluded, phaseAgentTooOld:
+	case phaseUpdated, phaseUnavailable, phaseHeld, phaseLeftToAdministrator, phaseAwaitingRequest, phaseExcluded, phaseAgentTooOld:
 		return true
 	}
 	return f.phase != phaseOffline && f.phase != phaseAway && !f.heavy

@@ -111,7 +111,7 @@ func addSuspects(d *draft) {
 }
 
 // suspects reports whether a node that has a suspect pod may be offline because of this rollout: it
-// has no slot, nobody resumed the rollout since, and it did not join long after the last start.
+// has no slot, the rollout was not resumed since, and it did not join long after the last start.
 func (d *draft) suspects(n *fleetNode) bool {
 	return n.slot == nil && n.ReadySince.After(d.ledger.ResumedAt) && !n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress))
 }

@@ -11,7 +11,8 @@ import (
 // another one leads, or it may read stale nodes. So a slot that names a pod is given back, or
 // names another pod, only when that deletion can no longer happen: the pod that is seen has a
 // newer resourceVersion than the slot names, and the slot permits the deletion of that version
-// only. As long as it has not changed, the pod is written to (fenced).
+// only. As long as it has not changed, the pod is written to (fenced). A version that went with a
+// backup of etcd that was restored never comes; package access corrects such a slot.
 
 // FencedPod is a pod to write to.
 type FencedPod struct {
@@ -67,3 +68,25 @@ func setPod(slot *Slot, n *fleetNode, pod *Pod, now time.Time) {
 
 // isOlder reports whether the version seen of a pod is older than the one a slot names.
 func isOlder(seen, named string) bool { return seen != named && !daemonset.Newer(seen, named) }
+
+// Reversed is a slot that names a newer version of a pod than the one seen: the one seen is stale, or
+// the version named went with a backup of etcd that was restored.
+type Reversed struct {
+	*Slot
+	Seen *Pod
+}
+
+// Reversed returns those of the given slots that are from before a time.
+func (f *Fleet) Reversed(slots []Slot, before time.Time) (reversed []Reversed) {
+	for i := range slots {
+		slot := &slots[i]
+		n := f.nodes.lookup(slot.Node, slot.UID)
+		if n == nil || !slot.Since.Before(before) {
+			continue
+		}
+		if pod := namedPod(slot, n); pod != nil && isOlder(pod.Version, slot.PodVersion) {
+			reversed = append(reversed, Reversed{slot, pod})
+		}
+	}
+	return reversed
+}

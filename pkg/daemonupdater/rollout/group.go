@@ -14,15 +14,31 @@ type group struct {
 	deadlines Deadlines
 }
 
+// RestartsOnly is the strategy of a gr that has none: nothing is upgraded, but the container runtime
+// is restarted where containers get no cards before.
+const RestartsOnly daemonset.Strategy = "RestartsOnly"
+
 func groupOf(in *Input) group {
 	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy, deadlines: in.Deadlines}
 }
 
 // ToReplace reports whether a pod of a node is outdated and may be replaced under the given
-// input.
+// input, and ToVerify whether it is at its target and needs an operation nevertheless.
 func ToReplace(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return g.toReplace(node, pod)
+}
+
+// ToVerify is documented with ToReplace.
+func ToVerify(in *Input, node *Node, pod *Pod) bool {
+	g := groupOf(in)
+	return g.toVerify(node, pod)
+}
+
+// LacksProof reports whether a pod at its target, available or not, is not all that its node needs.
+func LacksProof(in *Input, node *Node, pod *Pod) bool {
+	g := groupOf(in)
+	return g.isUnproven(node, pod)
 }
 
 // toReplace reports whether a pod of a node is outdated and may be replaced.
@@ -32,7 +48,7 @@ func (g *group) toReplace(node *Node, pod *Pod) bool {
 
 // wants reports whether an outdated pod would be replaced, if it had a successor.
 func (g *group) wants(node *Node, pod *Pod) bool {
-	return g.isOutdated(pod) && !node.LeftOut && !g.members[pod.Member].LeftOut && g.allows(pod)
+	return g.isOutdated(pod) && g.strategy != RestartsOnly && !node.LeftOut && !g.members[pod.Member].LeftOut && g.allows(pod)
 }
 
 // isOutdated reports whether the pod exists, is not terminating, and is not at its target, which
@@ -42,14 +58,47 @@ func (g *group) isOutdated(pod *Pod) bool {
 	return !pod.isAbsent() && target != "" && pod.Revision != target
 }
 
-// allows reports whether the strategy replaces an outdated pod: AdvancedRollingUpdate always, OTA
-// only if a request on the node names this very pod, and is for its target unless the node was
+// isUnproven reports whether a pod at its target is not all that its node needs: an operation has
+// not verified it, or was not there to restart the runtime for it.
+func (g *group) isUnproven(node *Node, pod *Pod) bool {
+	member := &g.members[pod.Member]
+	if !member.Heavy || pod.isAbsent() || member.Target == "" || g.isOutdated(pod) {
+		return false
+	}
+	return g.isUnverified(pod) || member.Restarts && node.NeedsRestart
+}
+
+// lacksProof is isUnproven, once it is known what is lacking: a runtime is restarted for a toolkit
+// that is available.
+func (g *group) lacksProof(node *Node, pod *Pod) bool {
+	return g.isUnproven(node, pod) && (pod.Available || g.isUnverified(pod))
+}
+
+func (g *group) isUnverified(pod *Pod) bool { return pod.Unverified && g.strategy != RestartsOnly }
+
+// toVerify reports whether a pod lacks proof that an operation may bring.
+func (g *group) toVerify(node *Node, pod *Pod) bool {
+	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !node.LeftOut && !g.members[pod.Member].LeftOut && g.allows(pod)
+}
+
+// leavesOut reports whether the upgrade is limited to others than a pod that it would else be about.
+func (g *group) leavesOut(node *Node, pod *Pod) bool {
+	return g.hasWork(node, pod) && g.allows(pod) && (node.LeftOut || g.members[pod.Member].LeftOut || g.isOutdated(pod))
+}
+
+// hasWork reports whether something is left to do for a pod.
+func (g *group) hasWork(node *Node, pod *Pod) bool {
+	return g.isOutdated(pod) && g.strategy != RestartsOnly || g.lacksProof(node, pod)
+}
+
+// allows reports whether the strategy lets the work on a pod be done: AdvancedRollingUpdate and
+// RestartsOnly always, OTA only if a request on the node names this very pod, and is for its target unless the node was
 // started before the target changed.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
 		return pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod))
 	}
-	return g.strategy == daemonset.AdvancedRollingUpdate
+	return g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly
 }
 
 // isAsked reports whether there is a request for the target of a pod.
@@ -57,9 +106,9 @@ func (g *group) isAsked(pod *Pod) bool {
 	return pod.Request != nil && pod.Request.isFor(g.members[pod.Member].Target)
 }
 
-// needsOperation reports whether a pod has to be replaced by an operation.
+// needsOperation reports whether a pod has to be replaced, or verified, by an operation.
 func (g *group) needsOperation(node *Node, pod *Pod) bool {
-	return g.members[pod.Member].Heavy && g.toReplace(node, pod)
+	return g.members[pod.Member].Heavy && g.toReplace(node, pod) || g.toVerify(node, pod)
 }
 
 // agentLacks returns what the agent of a node is not capable of and the operation that the node
@@ -107,12 +156,30 @@ func (g *group) haveTargets(targets []Target) bool {
 	})
 }
 
-// isStale reports whether the targets of an operation are no longer current.
-func (g *group) isStale(job *Job) bool {
+// isStale reports whether the operation of a node would not do what the node needs now: a target is
+// no longer current or, before it is granted, it would replace what is left out or removed since, or
+// leave another heavy component outdated, for which the node would be emptied a second time.
+func (g *group) isStale(node *Node) bool {
+	targets := node.Job.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {
-		target, ok := job.Targets[m.Key]
+		target, ok := targets[m.Key]
 		return ok && m.Target != "" && target != m.Target
-	})
+	}) || !node.Job.Granted && targets != nil && (g.hasFormer(targets) || slices.ContainsFunc(node.Pods, func(p Pod) bool {
+		_, covered := targets[g.keyOf(&p)]
+		wanted := g.toReplace(node, &p) || g.toVerify(node, &p)
+		member := &g.members[p.Member]
+		return covered && !wanted && g.isOutdated(&p) && !member.Along || !covered && wanted && member.Heavy
+	}))
+}
+
+// hasFormer reports whether one of the targets is of a member that was removed.
+func (g *group) hasFormer(targets map[string]string) bool {
+	for key := range targets {
+		if !slices.ContainsFunc(g.members, func(m Member) bool { return m.Key == key }) {
+			return true
+		}
+	}
+	return false
 }
 
 // isPrepared reports whether the operation of a node is ready for its grant. A node that an ended
@@ -122,7 +189,7 @@ func (g *group) isPrepared(node *Node) bool {
 	if node.Disturbed && node.Job != nil && node.Job.Ours {
 		return true
 	}
-	return node.Job != nil && node.Job.Ours && node.Job.Prepared && !g.isStale(node.Job)
+	return node.Job != nil && node.Job.Ours && node.Job.Prepared && !g.isStale(node)
 }
 
 // place returns the position of a node within its wave: lower is earlier.

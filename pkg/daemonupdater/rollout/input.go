@@ -37,6 +37,11 @@ type Input struct {
 	Resume string
 }
 
+// Upgrades reports whether outdated pods are replaced at all.
+func (in *Input) Upgrades() bool {
+	return in.Settings.Strategy == daemonset.AdvancedRollingUpdate || in.Settings.Strategy == daemonset.OTA
+}
+
 // Blocked is why nothing may be touched.
 type Blocked struct {
 	Reason  string
@@ -54,6 +59,11 @@ type Member struct {
 	// it is capable of Needs.
 	Heavy bool
 	Needs []string
+	// Along: its pods are replaced along with those of another member, outdated or not, left out or
+	// not.
+	Along bool
+	// Restarts: its operation restarts the container runtime.
+	Restarts bool
 	// LeftOut: the upgrade is limited to other members.
 	LeftOut bool
 }
@@ -101,6 +111,11 @@ type Node struct {
 	Requested time.Time
 	// Agent is the node agent.
 	Agent Agent
+	// NeedsRestart: containers get no cards before the container runtime is restarted.
+	NeedsRestart bool
+	// LeftToAdministrator says what an administrator has to do instead, "" if an operation may
+	// restart it.
+	LeftToAdministrator string
 	// Denied is the pod deletion that the API server last refused, nil if there is none.
 	Denied *Denial
 	// Unfenced is the fence of a pod that the API server last refused, nil if there is none.
@@ -116,6 +131,9 @@ type Agent struct {
 	Version string
 	// Capabilities are the kinds of tasks of operations that it executes.
 	Capabilities []string
+	// RestartsRuntime: it restarts the container runtime, or leaves that to an administrator; nil if
+	// it does not say.
+	RestartsRuntime *bool
 }
 
 // Pod is the pod of one member on one node.
@@ -145,6 +163,9 @@ type Pod struct {
 	// NotReadySince is when it was last seen to be not Ready, or created; zero if it is Ready, or
 	// missing.
 	NotReadySince time.Time
+	// Unverified: the last operation that was to replace it touched the node, and ended before its
+	// work was verified.
+	Unverified bool
 	// NoSuccessor says why no pod is created in place of this one once it is deleted, "" if one is.
 	NoSuccessor string
 	// Request is the open request on the node for this member, nil if there is none.

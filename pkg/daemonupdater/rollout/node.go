@@ -77,7 +77,7 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 // its slot does not start the node for another revision than it is for.
 func (n *fleetNode) isAgreed() bool {
 	return n.group.strategy != daemonset.OTA || n.Job.isOursAtWork() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return n.group.isAsked(&pod) && n.group.toReplace(&n.Node, &pod)
+		return n.group.isAsked(&pod) && (n.group.toReplace(&n.Node, &pod) || n.group.toVerify(&n.Node, &pod))
 	})
 }
 
@@ -140,11 +140,12 @@ func (n *fleetNode) whyAgentTooOld() string {
 	return fmt.Sprintf("%s on node %s cannot do %s, which the operation needs: upgrade the node agent", agent, n.Name, n.group.agentLacks(&n.Node))
 }
 
-// needsAnotherOperation reports whether a heavy member needs replacing again since the operation
-// of a slot was done. A pod older than the slot only means that the cache is stale.
+// needsAnotherOperation reports whether a heavy member needs replacing or verifying again since the
+// operation of a slot was done. An outdated pod older than the slot only means that the cache is
+// stale; what lacks proof is read together with the operation.
 func (n *fleetNode) needsAnotherOperation(slot *Slot) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return n.group.needsOperation(&n.Node, &pod) && (slot.isNew(&pod) || !slices.Contains(slot.Members, n.group.keyOf(&pod)))
+		return n.group.toVerify(&n.Node, &pod) || n.group.needsOperation(&n.Node, &pod) && (slot.isNew(&pod) || !slices.Contains(slot.Members, n.group.keyOf(&pod)))
 	})
 }
 
@@ -182,11 +183,11 @@ func (n *fleetNode) nextPod() *Pod {
 	return nil
 }
 
-// membersToReplace returns the keys of the members whose pods have to be replaced.
+// membersToReplace returns the keys of the members whose pods have to be replaced or verified.
 func (n *fleetNode) membersToReplace() []string {
 	var keys []string
 	for i := range n.Pods {
-		if pod := &n.Pods[i]; n.group.toReplace(&n.Node, pod) {
+		if pod := &n.Pods[i]; n.group.toReplace(&n.Node, pod) || n.group.toVerify(&n.Node, pod) {
 			keys = append(keys, n.group.keyOf(pod))
 		}
 	}

@@ -27,6 +27,7 @@ func prepare(r *roundRobin) (orders []Order) {
 	p.countAhead()
 	for _, c := range r.unprepared {
 		room := r.budgets.limit
+		full, _ := r.budgets.refuse(c.lane)
 		for _, n := range p.ahead {
 			if p.goesBefore(n, c.lane) {
 				room--
@@ -37,7 +38,10 @@ func prepare(r *roundRobin) (orders []Order) {
 				return false
 			}
 			others := n.Job.isOfAnotherGroup()
-			if n.isStartable() && (n.Job == nil || others || n.Job.awaitsGrant() && n.group.isStale(n.Job)) {
+			if others && full != "" {
+				return true // two groups without room would replace each other's operations for good
+			}
+			if n.isStartable() && (n.Job == nil || others || n.Job.awaitsGrant() && n.group.isStale(&n.Node)) {
 				order := Order{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)}
 				if others {
 					order.Instead = n.Job.ID
@@ -55,7 +59,7 @@ func prepare(r *roundRobin) (orders []Order) {
 
 func (p *preparation) countAhead() {
 	for _, n := range p.fleet.preparing {
-		if n.group.isStale(n.Job) {
+		if n.group.isStale(&n.Node) {
 			continue
 		}
 		if !n.Job.Stalled {
@@ -94,7 +98,7 @@ func ordersUnderSlots(d *draft, limit int) (orders []Order) {
 		if job != nil && job.ID != slot.Operation {
 			job = nil
 		}
-		order.Abort = d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(job)
+		order.Abort = d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
 		if n.available && turns.before(slot) >= limit && !order.Abort {
 			continue
 		}

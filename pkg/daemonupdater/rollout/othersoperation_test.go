@@ -41,3 +41,28 @@ func TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted(t *testing.T) {
 		})
 	}
 }
+
+// TestAGroupReplacesAnOperationOnlyWhenItHasRoom: two groups that have none would replace each
+// other's operations for good.
+func TestAGroupReplacesAnOperationOnlyWhenItHasRoom(t *testing.T) {
+	waiting := withJob(heavyNode("a"), &Job{ID: "theirs", Prepared: true, WaitsSince: epoch.Add(-time.Hour)})
+	outOfOrder := broken(nodeOf("b", newHash, newHash))
+	for _, tt := range []struct {
+		name  string
+		limit int
+		want  []string
+	}{
+		{"no room", 1, nil},
+		{"room", 2, []string{"theirs"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var instead []string
+			for _, o := range Plan(heavyInput(tt.limit, waiting, outOfOrder)).Orders {
+				instead = append(instead, o.Instead)
+			}
+			if diff := cmp.Diff(tt.want, instead); diff != "" {
+				t.Errorf("replaced (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -159,6 +159,7 @@ func (p *preview) finish(d *Decision) bool {
 		for j := range next.Pods {
 			p.arrive(&next.Pods[j], now)
 		}
+		next.NeedsRestart = next.NeedsRestart && slot.Operation == ""
 		p.fleet.Set(next, now)
 		arrived = true
 	}
@@ -172,6 +173,7 @@ func (p *preview) finish(d *Decision) bool {
 func (p *preview) arrive(pod *Pod, now time.Time) {
 	target := p.in.Members[pod.Member].Target
 	pod.Available, pod.AvailableAt, pod.Terminating, pod.CrashLooping = true, time.Time{}, false, ""
+	pod.Unverified = false
 	if pod.Revision == target && pod.UID != "" {
 		return
 	}

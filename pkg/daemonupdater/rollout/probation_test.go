@@ -95,7 +95,7 @@ func TestARolloutStartsSlowly(t *testing.T) {
 	}
 }
 
-// In a preview nobody fails, and every node proves that it lives: nodes do not wait for it.
+// In a preview no node fails, and every node proves that it lives: nodes do not wait for it.
 func TestAPreviewDoesNotWaitForHeartbeats(t *testing.T) {
 	in := inputOf(1, ended("a", time.Second), nodeOf("x", oldHash), nodeOf("y", oldHash))
 	in.Ledger.Usual = 5 * time.Second

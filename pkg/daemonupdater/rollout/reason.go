@@ -76,6 +76,8 @@ const (
 	ReasonLeftOut Reason = "LeftOut"
 	// ReasonAgentTooOld: the node agent cannot execute a task of the operation that the node needs.
 	ReasonAgentTooOld Reason = "AgentTooOld"
+	// ReasonLeftToAdministrator: an administrator has to restart the container runtime.
+	ReasonLeftToAdministrator Reason = "LeftToAdministrator"
 	// ReasonNodeHeld: a hold of an administrator, or one set on the node, excludes it.
 	ReasonNodeHeld Reason = "NodeHeld"
 
@@ -106,7 +108,7 @@ func (r Reason) State() State {
 func (r Reason) isForPeople() bool {
 	switch r {
 	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld,
-		ReasonEnding, ReasonNoSuccessor, ReasonAgentTooOld:
+		ReasonEnding, ReasonNoSuccessor, ReasonAgentTooOld, ReasonLeftToAdministrator:
 		return true
 	}
 	return false

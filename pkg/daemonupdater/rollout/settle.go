@@ -162,7 +162,7 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 // retargetOperation brings the slot of a running operation to a new revision that changes nothing
 // for it.
 func (s *settlement) retargetOperation(slot *Slot, n *fleetNode) {
-	if n.Job != nil && n.Job.ID == slot.Operation && !n.group.isStale(n.Job) {
+	if n.Job != nil && n.Job.ID == slot.Operation && !n.group.isStale(&n.Node) {
 		s.retarget(slot)
 	}
 }

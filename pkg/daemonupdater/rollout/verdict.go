@@ -104,6 +104,8 @@ func keptBack(n *fleetNode) (Reason, string) {
 		return ReasonLeftOut, "the upgrade is limited to other nodes or components"
 	case phaseHeld:
 		return ReasonNodeHeld, daemonset.HoldWords(n.Holds, n.Name)
+	case phaseLeftToAdministrator:
+		return ReasonLeftToAdministrator, n.LeftToAdministrator
 	case phaseAwaitingRequest:
 		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
 	}

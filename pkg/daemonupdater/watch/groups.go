@@ -50,14 +50,18 @@ func (w Groups) OfController(ctx context.Context, object client.Object) []observ
 	return []observed.Group{observed.GroupOf(&ds)}
 }
 
-// OnNode returns every group that has a strategy or an invalid setting, and marks the node to be
-// read again.
+// OnNode returns every group that has a strategy or an invalid setting, or restarts runtimes, and
+// marks the node to be read again.
 func (w Groups) OnNode(ctx context.Context, node client.Object) []observed.Group {
-	groups := w.with(ctx, daemonset.IsControlled)
+	groups := w.with(ctx, dependsOnNodes)
 	for _, g := range groups {
 		w.Changed.Add(g, node.GetName())
 	}
 	return groups
+}
+
+func dependsOnNodes(ds *appsv1.DaemonSet) bool {
+	return daemonset.IsControlled(ds) || observed.Restarts(ds)
 }
 
 // UnderPolicy returns the groups that name a policy.
@@ -85,9 +89,10 @@ func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []
 
 // AskedFor returns the groups that a NodeUpgrade concerns, and marks its node to be read again:
 // those of the DaemonSets it requests or pulls images for. If the node has an operation or a
-// hold, it adds all groups with a strategy, because they have to keep off the node, and the owner
+// hold, it adds all groups that OnNode returns, because they have to keep off the node, and the owner
 // of the operation, which may have no strategy any more or be gone. If the node agent reports
-// capabilities, it adds these groups too, because they may have waited for another agent.
+// capabilities or the host, it adds these groups too, because they may have waited for another
+// agent or for the container runtime.
 func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.Group {
 	groups := map[observed.Group]bool{}
 	u := object.(*topsv1.NodeUpgrade)
@@ -103,9 +108,9 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 			groups[g] = true
 		}
 	}
-	reports := u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
+	reports := u.Status.Host != nil || u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
 	if u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 {
-		for _, g := range w.with(ctx, daemonset.IsControlled) {
+		for _, g := range w.with(ctx, dependsOnNodes) {
 			groups[g] = true
 		}
 		if u.Spec.Operation != nil {

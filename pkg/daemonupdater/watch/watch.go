@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -98,6 +99,8 @@ func UpgradeChanged() predicate.Predicate {
 				!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
 				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
 				!slices.Equal(observed.AgentOf(before).Capabilities, observed.AgentOf(after).Capabilities) ||
+				before.Status.Host.NeedsRestart() != after.Status.Host.NeedsRestart() ||
+				!ptr.Equal(observed.AgentOf(before).RestartsRuntime, observed.AgentOf(after).RestartsRuntime) ||
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
 				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls) ||
 				!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)

@@ -139,3 +139,29 @@ func TestAPodThatBecomesReadyWakesItsGroupFirst(t *testing.T) {
 		})
 	}
 }
+
+func TestAReportWakesGroupsWhenItIsAboutARestart(t *testing.T) {
+	reports := func(runtime string, restarts *bool) *topsv1.NodeUpgrade {
+		u := fixture.NodeUpgrade("a")
+		u.Status.Host = &topsv1.HostReport{Time: fixture.Ago(0), Runtime: &topsv1.RuntimeReport{Default: runtime}}
+		u.Status.Agent = &topsv1.AgentStatus{RestartsRuntime: restarts}
+		return u
+	}
+	yes, no := true, false
+	later := reports("runc", &yes)
+	later.Status.Host.Time = fixture.Ago(-time.Minute)
+	for _, tt := range []struct {
+		name  string
+		after *topsv1.NodeUpgrade
+		want  bool
+	}{
+		{"another time", later, false},
+		{"a runtime that was restarted", reports("enflame", &yes), true},
+		{"an agent that leaves restarts to the administrator", reports("runc", &no), true},
+		{"an agent that does not say", reports("runc", nil), true},
+	} {
+		if got := UpgradeChanged().Update(event.UpdateEvent{ObjectOld: reports("runc", &yes), ObjectNew: tt.after}); got != tt.want {
+			t.Errorf("%s: passes = %t", tt.name, got)
+		}
+	}
+}

@@ -14,10 +14,42 @@ const visibleDevices = "ENFLAME_VISIBLE_DEVICES"
 
 var noDevices = []string{"", "none", "void"}
 
+// Claims is what is known of the ResourceClaims of a pod.
+type Claims struct {
+	// Drivers of the devices that are allocated to them.
+	Drivers []string
+	// Unknown is why one of them could not be read, "" for none.
+	Unknown string
+}
+
+// ClaimsOf returns the names of the ResourceClaims of a pod, in its namespace. One that is yet to
+// be generated from its template has no name.
+func ClaimsOf(pod *corev1.Pod) []string {
+	var names []string
+	for i := range pod.Spec.ResourceClaims {
+		claim := &pod.Spec.ResourceClaims[i]
+		if claim.ResourceClaimName != nil {
+			names = append(names, *claim.ResourceClaimName)
+			continue
+		}
+		generated := slices.IndexFunc(pod.Status.ResourceClaimStatuses, func(s corev1.PodResourceClaimStatus) bool { return s.Name == claim.Name })
+		if generated >= 0 && pod.Status.ResourceClaimStatuses[generated].ResourceClaimName != nil {
+			names = append(names, *pod.Status.ResourceClaimStatuses[generated].ResourceClaimName)
+		}
+	}
+	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
+		names = append(names, extended.ResourceClaimName)
+	}
+	return names
+}
+
 // usesAccelerator reports whether a pod uses a GCU: a container or init container has one of
-// the resources or requests devices from the runtime, or a hostPath volume is one of the
-// devices.
-func usesAccelerator(pod *corev1.Pod, p *Policy) bool {
+// the resources or requests devices from the runtime, a hostPath volume is one of the devices,
+// or one of the drivers has allocated devices to the pod's ResourceClaims.
+func usesAccelerator(pod *corev1.Pod, drivers []string, p *Policy) bool {
+	if slices.ContainsFunc(drivers, func(driver string) bool { return matchesAny(driver, p.drivers) }) {
+		return true
+	}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			c := &list[i]

@@ -40,7 +40,7 @@ func TestWhichPodsUseTheAccelerator(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := policyOf(t, nil)
-			if got := usesAccelerator(&tc.pod, &p); got != tc.want {
+			if got := usesAccelerator(&tc.pod, nil, &p); got != tc.want {
 				t.Errorf("usesAccelerator is %t, want %t", got, tc.want)
 			}
 		})
@@ -53,14 +53,38 @@ func TestThePolicyNamesResourcesAndDevices(t *testing.T) {
 	for name, want := range map[corev1.ResourceName]bool{"example.com/chip": true, "example.com/chips": false, "enflame.com/gcu": false} {
 		asks := pod("a", withoutGCU)
 		asks.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
-		if got := usesAccelerator(&asks, &p); got != want {
+		if got := usesAccelerator(&asks, nil, &p); got != want {
 			t.Errorf("resource %s: %t, want %t", name, got, want)
 		}
 	}
 	for path, want := range map[string]bool{"/dev/chip": true, "/dev/chip0": false, "/dev/gcu0": false} {
 		mounts := pod("a", withoutGCU, withHostPath(path))
-		if got := usesAccelerator(&mounts, &p); got != want {
+		if got := usesAccelerator(&mounts, nil, &p); got != want {
 			t.Errorf("path %s: %t, want %t", path, got, want)
+		}
+	}
+}
+
+func TestThePolicyNamesDrivers(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, driver string
+		want            bool
+	}{
+		{"*.enflame.com", "gcu.enflame.com", true},
+		{"*.enflame.com", "enflame.com", false},
+		{"*.enflame.com", "gcu.not-enflame.com", false},
+		{"*.enflame.com", "gcu.enflame.com.example.com", false},
+		{"gcu.example.*", "gcu.example.org", true},
+		{"gcu.example.*", "a.gcu.example.org", false},
+		{"*gcu*", "a.gcu.example.org", true},
+		{"*gcu*", "a.gpu.example.org", false},
+		{"gcu.example.com", "gcu.example.com", true},
+		{"gcu.example.com", "gcu.example.com.org", false},
+	} {
+		p := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.Drivers = []string{tc.pattern} }))
+		claims := pod("a", withoutGCU)
+		if got := usesAccelerator(&claims, []string{"nic.example.com", tc.driver}, &p); got != tc.want {
+			t.Errorf("%s of %s: %t, want %t", tc.driver, tc.pattern, got, tc.want)
 		}
 	}
 }

@@ -8,7 +8,8 @@
 //	unconfirmed        the node is not Ready: nothing is evicted, pod status is not trusted
 //	terminating        being deleted, and not gone yet
 //	running            of a Job that may complete
-//	blocked            eviction would lose something that the policy protects
+//	blocked            eviction would lose something that the policy protects, or, before the
+//	                   driver is replaced, the pod would stay or come back
 //	due                not evicted yet (only from Expect)
 //	evicted, refused, gone, failed
 //	                   the response to an eviction with the pod's UID as
@@ -21,9 +22,7 @@ package eviction
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // RetryInterval is the minimum time between two evictions of one pod, and between two passes
@@ -63,21 +63,10 @@ type Facts struct {
 	Self Self
 }
 
-// Pod is a pod in the scope of a drain, with the verdict of kubectl's drain filters.
-type Pod struct {
-	*corev1.Pod
-	// Stays is why no policy lets the pod be evicted: it belongs to a DaemonSet or is static.
-	// "" when it may be evicted.
-	Stays string
-	// Unknown is why the filters have no verdict: the DaemonSet could not be looked up.
-	Unknown string
-	// LosesData and LosesPod are what an eviction loses: emptyDir volumes, and the pod itself
-	// if no controller recreates it. "" when nothing.
-	LosesData, LosesPod string
-}
-
 // Decide returns the pods to evict now, and a result with the outcome of every other pod in
-// scope and with the attempts. since is when the drain of the node began (design section 4).
+// scope and with the attempts. It decides for the whole node: while one pod cannot leave, none is
+// evicted, because the drain would not empty the node. since is when the drain of the node began
+// (design section 4).
 func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (evict []*corev1.Pod, r Result) {
 	r = Result{NodeReady: f.NodeReady, Attempts: Attempts{}}
 	for i := range f.Pods {
@@ -92,7 +81,13 @@ func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (evict [
 			evict = append(evict, pod.Pod)
 		}
 	}
-	return evict, r
+	if !slices.ContainsFunc(r.Pods, Outcome.Stays) {
+		return evict, r
+	}
+	for _, pod := range evict {
+		r.due(pod)
+	}
+	return nil, r
 }
 
 // Expect is Decide without evictions: a pod to be evicted has the outcome of its last
@@ -104,43 +99,57 @@ func Expect(f Facts, p Policy, attempts Attempts, since, now time.Time) Result {
 			r.add(before.Outcome, &before)
 			continue
 		}
-		o := OutcomeOf(pod)
-		o.State = Due
-		r.add(o, nil)
+		r.due(pod)
 	}
 	return r
 }
 
 // Candidates returns the pods of a node in the scope of a drain that have not finished,
-// sorted by namespace and name.
-func Candidates(node string, pods []corev1.Pod, p Policy) []*corev1.Pod {
-	var found []*corev1.Pod
+// sorted by namespace and name. claims are those that were read, by pod UID.
+func Candidates(node string, pods []corev1.Pod, claims map[types.UID]Claims, p Policy) []Pod {
+	var found []Pod
 	for i := range pods {
-		pod := &pods[i]
-		if pod.Spec.NodeName == node && p.Concerns(pod) {
-			found = append(found, pod)
+		pod, of := &pods[i], claims[pods[i].UID]
+		if pod.Spec.NodeName != node || finished(pod) {
+			continue
+		}
+		candidate := Pod{Pod: pod, accelerator: usesAccelerator(pod, of.Drivers, &p)}
+		if of.Unknown != "" && !candidate.accelerator {
+			candidate.Unknown = "it is unknown whether it uses the accelerator: " + of.Unknown
+		}
+		if candidate.Unknown != "" || inScope(pod, of.Drivers, &p) {
+			found = append(found, candidate)
 		}
 	}
-	slices.SortFunc(found, func(a, b *corev1.Pod) int {
+	slices.SortFunc(found, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return found
 }
 
 // Concerns reports whether a pod is in the scope of a drain under the policy, whatever its
-// outcome.
-func (p Policy) Concerns(pod *corev1.Pod) bool { return !finished(pod) && inScope(pod, &p) }
+// outcome, or may be because of its ResourceClaims.
+func (p Policy) Concerns(pod *corev1.Pod) bool {
+	return !finished(pod) && inScope(pod, nil, &p) || p.AsksClaims(pod)
+}
+
+// AsksClaims reports whether the scope of a drain depends on the ResourceClaims of a pod, so that
+// they have to be read.
+func (p Policy) AsksClaims(pod *corev1.Pod) bool {
+	asks := p.scope == topsv1.DrainAccelerator || p.scope == topsv1.DrainAll && p.replacesDriver && (isStatic(pod) || daemonset.Owner(pod) != nil)
+	return asks && !finished(pod) && !usesAccelerator(pod, nil, &p) && len(ClaimsOf(pod)) > 0
+}
 
 func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func inScope(pod *corev1.Pod, p *Policy) bool {
+func inScope(pod *corev1.Pod, drivers []string, p *Policy) bool {
 	switch p.scope {
 	case topsv1.DrainAll:
 		return true
 	case topsv1.DrainAccelerator:
-		return usesAccelerator(pod, p)
+		return usesAccelerator(pod, drivers, p)
 	}
 	return false
 }
@@ -158,10 +167,10 @@ func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, evic
 	if !p.podSelector.Matches(labels.Set(pod.Labels)) {
 		return with(Skipped, "podSelector of the policy leaves it")
 	}
-	switch {
-	case pod.Stays != "":
-		return with(Skipped, pod.Stays)
-	case pod.Unknown != "":
+	if state, reason := staying(pod, p); state != "" {
+		return with(state, reason)
+	}
+	if pod.Unknown != "" {
 		return with(Failed, pod.Unknown)
 	}
 	if pod.DeletionTimestamp != nil {
@@ -174,28 +183,11 @@ func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, evic
 	case pod.DeletionTimestamp != nil:
 		return with(Terminating, "")
 	case ofJob(pod.Pod) && now.Before(since.Add(p.jobs)):
-		return with(Running, "its Job is left to complete")
+		return with(Running, blocked)
 	case blocked != "":
 		return with(Blocked, blocked)
 	}
 	return o, true
-}
-
-// blockedBy returns what an eviction would lose that the policy protects, "" for nothing.
-func blockedBy(pod *Pod, p *Policy) string {
-	var kept []string
-	if pod.LosesData != "" && !p.deleteEmptyDir {
-		kept = append(kept, fmt.Sprintf("%s (drain.emptyDir: %s evicts them)", pod.LosesData, topsv1.DrainDelete))
-	}
-	if pod.LosesPod != "" && !p.deleteUnmanaged {
-		kept = append(kept, fmt.Sprintf("%s (drain.unmanaged: %s evicts them)", pod.LosesPod, topsv1.DrainDelete))
-	}
-	return strings.Join(kept, ", ")
-}
-
-// OutcomeOf returns the outcome of a pod with no state yet.
-func OutcomeOf(pod *corev1.Pod) Outcome {
-	return Outcome{Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID}
 }
 
 // deletedAt returns when the deletion of a pod began: deletionTimestamp is the end of the

@@ -28,9 +28,7 @@ func named(ns, name string) types.NamespacedName {
 // factsOf returns the facts of a Ready n1 without objections from kubectl's filters.
 func factsOf(p Policy, pods ...corev1.Pod) Facts {
 	f := Facts{NodeReady: true}
-	for _, pod := range Candidates("n1", pods, p) {
-		f.Pods = append(f.Pods, Pod{Pod: pod})
-	}
+	f.Pods = Candidates("n1", pods, nil, p)
 	return f
 }
 
@@ -93,9 +91,9 @@ func TestDecide(t *testing.T) {
 		{name: "waits for a pod that terminates, since it was asked", pod: pod("a", terminatingSince(start.Add(10*time.Second))), filtered: itself,
 			want: &outcome{State: Terminating, Since: start.Add(10 * time.Second)}},
 		{name: "leaves a pod of a Job to complete", pod: pod("a", ownedBy("batch/v1", "Job")), filtered: data, policy: waits,
-			want: &outcome{State: Running, Reason: "its Job is left to complete"}},
+			want: &outcome{State: Running, Reason: losesData}},
 		{name: "leaves a pod of a volcano Job to complete", pod: pod("a", ownedBy("batch.volcano.sh/v1alpha1", "Job")), policy: waits,
-			want: &outcome{State: Running, Reason: "its Job is left to complete"}},
+			want: &outcome{State: Running}},
 		{name: "evicts a pod of a Job when its time is over", pod: pod("a", ownedBy("batch/v1", "Job")),
 			policy: func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 30 }, evict: true},
 		{name: "waits for no other pod when it waits for Jobs", pod: pod("a"), policy: waits, evict: true},
@@ -143,8 +141,8 @@ func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
 		evict []string
 		want  Result
 	}{
-		{"says again what was said within five seconds", RetryInterval - time.Nanosecond, []string{"b"},
-			Result{NodeReady: true, Pods: []Outcome{refused}, Attempts: Attempts{"uid-a": tried["uid-a"]}}},
+		{"says again what was said within five seconds", RetryInterval - time.Nanosecond, nil,
+			Result{NodeReady: true, Pods: []Outcome{refused, {Pod: named("ns", "b"), UID: "uid-b", State: Due}}, Attempts: Attempts{"uid-a": tried["uid-a"]}}},
 		{"tries again after five seconds", RetryInterval, []string{"a", "b"}, Result{NodeReady: true, Attempts: Attempts{}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -158,6 +156,42 @@ func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, r, cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// The drain of a node that cannot be emptied would evict the others on each retry.
+func TestNobodyIsEvictedWhileOnePodCannotLeave(t *testing.T) {
+	blocked := Pod{LosesData: "Pods with local storage"}
+	wait := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 60 }))
+	for _, tc := range []struct {
+		name  string
+		other corev1.Pod
+		with  Pod
+		evict bool
+		want  State
+	}{
+		{"the policy blocks it", pod("b"), blocked, false, Blocked},
+		{"its DaemonSet could not be looked up", pod("b"), Pod{Unknown: "no answer"}, false, Failed},
+		{"the policy blocks it when the time of its Job is over", pod("b", ownedBy("batch/v1", "Job")), blocked, false, Running},
+		{"its Job may complete", pod("b", ownedBy("batch/v1", "Job")), Pod{}, true, Running},
+		{"it terminates", pod("b", terminatingSince(start)), blocked, true, Terminating},
+		{"it stays", pod("b"), Pod{Stays: "ignoring static Pods"}, true, Skipped},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			facts := factsOf(wait, pod("a"), tc.other)
+			tc.with.Pod = facts.Pods[1].Pod
+			facts.Pods[1] = tc.with
+			evict, r := Decide(facts, wait, nil, start, start)
+			if got := len(evict) == 1; got != tc.evict {
+				t.Errorf("evicts the other one: %t, want %t", got, tc.evict)
+			}
+			if got := r.Of(tc.want); len(got) != 1 || got[0].Pod.Name != "b" {
+				t.Errorf("outcomes %+v, want %s of b", r.Pods, tc.want)
+			}
+			if due := len(r.Of(Due)) == 1; due == tc.evict {
+				t.Errorf("outcomes %+v, want a due only while it is not evicted", r.Pods)
 			}
 		})
 	}
@@ -186,7 +220,7 @@ func TestTheAnswerIsTheSameForAnyOrderOfPods(t *testing.T) {
 
 func TestPolicyOf(t *testing.T) {
 	grace := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.GracePeriodSeconds = ptr.To(int32(7)) }))
-	request := Request(Outcome{Pod: named("ns", "a"), UID: "uid-a"}, &grace)
+	request := Request(Outcome{Pod: named("ns", "a"), UID: "uid-a"}, &grace, false)
 	want := &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(7)), Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID("uid-a"))}}
 	if diff := cmp.Diff(want, request.DeleteOptions); diff != "" {
 		t.Error(diff)

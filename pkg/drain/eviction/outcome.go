@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -47,7 +48,8 @@ type Outcome struct {
 	UID types.UID
 	// State of the pod.
 	State State
-	// Reason explains the state for a person; "" when the state says it all.
+	// Reason explains the state for a person; "" when the state says it all. Of a Running pod it is
+	// what keeps it on the node if its Job does not complete in time.
 	Reason string
 	// Budget is the PodDisruptionBudget that refused the eviction. Its name is "" when the
 	// response does not name it.
@@ -55,6 +57,18 @@ type Outcome struct {
 	// Since is when the deletion of the pod began; set only for Terminating pods, and
 	// Unconfirmed pods that are being deleted.
 	Since time.Time
+}
+
+// OutcomeOf returns the outcome of a pod with no state yet.
+func OutcomeOf(pod *corev1.Pod) Outcome {
+	return Outcome{Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID}
+}
+
+// Stays reports whether the pod cannot leave the node at present, so that evicting others is in
+// vain: the policy protects it, now or when the time of its Job is over, a budget refuses, or its
+// eviction fails.
+func (o Outcome) Stays() bool {
+	return o.State == Blocked || o.State == Refused || o.State == Failed || o.State == Running && o.Reason != ""
 }
 
 // Attempt is an eviction that was tried.
@@ -133,15 +147,37 @@ var wordings = []struct {
 	{Blocked, func(o Outcome) string { return "blocked, " + o.Reason }},
 	{Failed, func(o Outcome) string { return "failed, " + o.Reason }},
 	{Unconfirmed, func(Outcome) string { return "not confirmed" }},
-	{Running, func(Outcome) string { return "waiting for Jobs to complete" }},
+	{Running, func(o Outcome) string {
+		if o.Reason != "" {
+			return "waiting for Jobs to complete, then blocked, " + o.Reason
+		}
+		return "waiting for Jobs to complete"
+	}},
 	{Due, func(Outcome) string { return "to be evicted" }},
 	{Evicted, func(Outcome) string { return "evicted" }},
 	{Gone, func(Outcome) string { return "gone" }},
 	{Terminating, func(Outcome) string { return "terminating" }},
 }
 
-// Add adds the outcome of an eviction attempted at now.
-func (r *Result) Add(o Outcome, now time.Time) { r.add(o, &Attempt{Time: now, Outcome: o}) }
+// Add adds the outcomes of evictions attempted at now, which may have been dry runs: if one of
+// those was refused, the pods whose eviction would be accepted are due.
+func (r *Result) Add(attempts []Outcome, dryRun bool, now time.Time) {
+	for _, o := range attempts {
+		if dryRun && o.State == Evicted {
+			o.State = Due
+			r.add(o, nil)
+			continue
+		}
+		r.add(o, &Attempt{Time: now, Outcome: o})
+	}
+}
+
+// due adds a pod that a later pass evicts.
+func (r *Result) due(pod *corev1.Pod) {
+	o := OutcomeOf(pod)
+	o.State = Due
+	r.add(o, nil)
+}
 
 // add adds an outcome, with its attempt, nil for none.
 func (r *Result) add(o Outcome, of *Attempt) {

@@ -17,10 +17,16 @@ type Policy struct {
 	scope              topsv1.DrainScope
 	podSelector        labels.Selector
 	resources, devices []string
+	drivers            []string
 	gracePeriodSeconds *int64
 	jobs               time.Duration
 	deleteEmptyDir     bool
 	deleteUnmanaged    bool
+
+	// replacesDriver, own and closed: see ReplacingDriver.
+	replacesDriver bool
+	own            []string
+	closed         bool
 }
 
 // PolicyOf parses spec.drain of an UpgradePolicy; nil is the default. An invalid selector,
@@ -32,7 +38,7 @@ func PolicyOf(spec *topsv1.DrainPolicy) (Policy, error) {
 		s = *spec
 	}
 	p := Policy{
-		scope: s.Scope, podSelector: labels.Everything(), resources: s.Resources, devices: s.DevicePaths,
+		scope: s.Scope, podSelector: labels.Everything(), resources: s.Resources, devices: s.DevicePaths, drivers: s.Drivers,
 		jobs:            time.Duration(s.WaitForJobsSeconds) * time.Second,
 		deleteEmptyDir:  s.EmptyDir == topsv1.DrainDelete,
 		deleteUnmanaged: s.Unmanaged == topsv1.DrainDelete,
@@ -57,6 +63,14 @@ func (p Policy) All() Policy {
 	return p
 }
 
+// ReplacingDriver returns the policy for the replacement of the driver, before which every pod
+// that uses the accelerator has to leave. Those of DaemonSets that are not of the operator's own
+// components leave once the device is closed by its taint, as they would come back before.
+func (p Policy) ReplacingDriver(own []string, closed bool) Policy {
+	p.replacesDriver, p.own, p.closed = true, own, closed
+	return p
+}
+
 // Accelerates reports whether a resource of a node belongs to the accelerator.
 func (p Policy) Accelerates(resource string) bool { return matchesAny(resource, p.resources) }
 
@@ -67,17 +81,26 @@ func DefaultPolicy() topsv1.DrainPolicy {
 		Scope:          topsv1.DrainAccelerator,
 		Resources:      []string{"enflame.com/*", "enflame-tech.com/*"},
 		DevicePaths:    []string{"/dev/gcu*", "/dev/vgcu*"},
+		Drivers:        []string{"*.enflame.com"},
 		TimeoutSeconds: 300,
 		EmptyDir:       topsv1.DrainBlock,
 		Unmanaged:      topsv1.DrainBlock,
 	}
 }
 
-// matchesAny reports whether s matches one of the patterns; a trailing * matches any suffix.
+// matchesAny reports whether s matches one of the patterns; a leading * matches any beginning,
+// a trailing * any end.
 func matchesAny(s string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		if beginning, ok := strings.CutSuffix(pattern, "*"); ok {
-			return strings.HasPrefix(s, beginning)
+		end, anyBeginning := strings.CutPrefix(pattern, "*")
+		middle, anyEnd := strings.CutSuffix(end, "*")
+		switch {
+		case anyBeginning && anyEnd:
+			return strings.Contains(s, middle)
+		case anyBeginning:
+			return strings.HasSuffix(s, end)
+		case anyEnd:
+			return strings.HasPrefix(s, middle)
 		}
 		return s == pattern
 	})

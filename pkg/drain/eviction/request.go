@@ -57,13 +57,18 @@ func budgetIn(cause string) string {
 	return name
 }
 
-// Request returns the eviction of exactly this pod, by UID.
-func Request(o Outcome, p *Policy) *policyv1.Eviction {
-	return &policyv1.Eviction{
+// Request returns the eviction of exactly this pod, by UID; as a dry run, the API server only says
+// whether it would accept it.
+func Request(o Outcome, p *Policy, dryRun bool) *policyv1.Eviction {
+	request := &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Pod.Namespace, Name: o.Pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{
 			GracePeriodSeconds: p.gracePeriodSeconds,
 			Preconditions:      &metav1.Preconditions{UID: &o.UID},
 		},
 	}
+	if dryRun {
+		request.DeleteOptions.DryRun = []string{metav1.DryRunAll}
+	}
+	return request
 }

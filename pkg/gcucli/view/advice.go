@@ -80,7 +80,7 @@ var advice = map[string]string{
 	operation.ReasonCordonHeld:          nothing,
 	operation.ReasonDrainBlocked:        "move the pod that the message names, or change its PodDisruptionBudget",
 	operation.ReasonDrainTimeout:        "move the pod that the message names; the node is retried automatically",
-	operation.ReasonDeviceInUse:         "end the pod that the message names",
+	operation.ReasonDeviceInUse:         "end the pod or the process that the message names",
 	operation.ReasonProgressDeadline:    repair,
 	operation.ReasonCrashLoop:           repair,
 	operation.ReasonRestartFailed:       "look at the container runtime on the node, then kubectl gcu task retry NODE TASK",

@@ -15,6 +15,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // Outdated is the state of an outdated node without an update strategy.
@@ -122,21 +124,22 @@ func (w *watch) node(node *corev1.Node) (Node, bool) {
 	if n, ok := w.told[node.Name]; ok {
 		return n, true
 	}
+	lacks := w.lacksProof(node)
 	n := Node{Name: node.Name, Operation: w.operation(node.Name)}
 	ready, since := daemonset.NodeReady(node)
 	switch {
-	case outdated == "" && missing == "":
+	case outdated == "" && missing == "" && lacks == "":
 		n.State, n.Reason = string(rollout.Updated), string(rollout.ReasonAtTarget)
 	case !ready:
 		n.State, n.Reason, n.Since = string(rollout.Skipped), string(rollout.ReasonNodeOffline), &since
 		n.Message = "the node is not Ready; it is upgraded when it is back"
-	case outdated == "":
+	case outdated == "" && lacks == "":
 		n.State, n.Reason, n.Message = string(rollout.Pending), string(rollout.ReasonUnavailable), missing
-	case w.Rollout == nil:
+	case w.Rollout == nil || w.restartsOnly() && lacks == "":
 		n.State, n.Reason, n.Message = Outdated, ReasonNoStrategy, outdated
 	default:
 		w.waits(&n)
-		n.Message = cmp.Or(n.Message, outdated)
+		n.Message = cmp.Or(n.Message, outdated, lacks)
 	}
 	return n, true
 }
@@ -163,6 +166,33 @@ func (w *watch) look(node *corev1.Node) (belongs bool, outdated, missing string)
 		}
 	}
 	return belongs, phrase("outdated: ", old), phrase("no available pod of ", absent)
+}
+
+// restartsOnly reports whether the rollout is that of a gr without a strategy.
+func (w *watch) restartsOnly() bool { return w.Rollout.Status.Strategy == string(rollout.RestartsOnly) }
+
+// lacksProof returns what an operation has still to do on a node though its pods are at their
+// targets, "" for nothing.
+func (w *watch) lacksProof(node *corev1.Node) string {
+	upgrade := w.upgrades[node.Name]
+	if upgrade == nil || w.Rollout == nil || w.Rollout.Spec.TargetRef.Kind != "GcuResource" {
+		return ""
+	}
+	for i := range w.members {
+		m := &w.members[i]
+		pod, component := m.pods[node.Name], m.set.Labels[topsv1.LabelComponent]
+		if pod == nil || daemonset.RevisionHash(pod) != m.target {
+			continue
+		}
+		toolkit := component == upgradeplan.TargetToolkit
+		if toolkit && upgrade.Status.Host.NeedsRestart() {
+			return "the container runtime has to be restarted"
+		}
+		if (toolkit || component == upgradeplan.TargetDriver) && !w.restartsOnly() && operation.Unverified(upgrade, component, m.set.CreationTimestamp.Time) {
+			return "the last operation ended before the " + component + " was verified"
+		}
+	}
+	return ""
 }
 
 func phrase(start string, names []string) string {
@@ -218,11 +248,11 @@ func stateOf(notes []topsv1.WaitingNote) string {
 
 // byObjects are the reasons that a node's own objects show.
 var byObjects = []string{string(rollout.ReasonQueued), string(rollout.ReasonNodeBusy), string(rollout.ReasonPreparing),
-	string(rollout.ReasonDeferred), string(rollout.ReasonUnavailable), string(rollout.ReasonNodeHeld)}
+	string(rollout.ReasonDeferred), string(rollout.ReasonUnavailable), string(rollout.ReasonNodeHeld), string(rollout.ReasonLeftToAdministrator)}
 
 // ownReason returns the reason that the node's objects show, or "".
 func (w *watch) ownReason(n *Node) string {
-	if since, ok := w.queued[n.Name]; ok && slices.ContainsFunc(w.Rollout.Status.Waiting, isQueued) {
+	if since, ok := w.queued[n.Name]; ok && waitsFor(w.Rollout, rollout.ReasonQueued) {
 		n.Since = &since
 		return string(rollout.ReasonQueued)
 	}
@@ -234,7 +264,14 @@ func (w *watch) ownReason(n *Node) string {
 		}
 		return string(rollout.ReasonNodeHeld)
 	}
-	if upgrade == nil || upgrade.Status.Operation == nil {
+	if upgrade == nil {
+		return ""
+	}
+	if n.Message = operation.LeftToAdministrator(upgrade); n.Message != "" && waitsFor(w.Rollout, rollout.ReasonLeftToAdministrator) {
+		return string(rollout.ReasonLeftToAdministrator)
+	}
+	n.Message = ""
+	if upgrade.Status.Operation == nil {
 		return ""
 	}
 	shown := upgrade.Status.Operation
@@ -252,7 +289,10 @@ func (w *watch) ownReason(n *Node) string {
 	return string(rollout.ReasonPreparing)
 }
 
-func isQueued(w topsv1.WaitingNote) bool { return w.Reason == string(rollout.ReasonQueued) }
+// waitsFor reports whether a node of a rollout waits for a reason.
+func waitsFor(dro *topsv1.DaemonRollout, reason rollout.Reason) bool {
+	return slices.ContainsFunc(dro.Status.Waiting, func(n topsv1.WaitingNote) bool { return n.Reason == string(reason) })
+}
 
 // Named returns the nodes in a state, all for "".
 func Named(nodes []Node, state string) []Node {

@@ -49,7 +49,7 @@ const reasonReconcileFailed = "ReconcileFailed"
 var (
 	awaitsPerson = []string{"AwaitingApproval", "AwaitingRequests", "Paused"}
 	// keptBack are reasons of single nodes: others continue.
-	keptBack    = []string{"LeftOut", "NodeHeld"}
+	keptBack    = []string{"LeftOut", "NodeHeld", "LeftToAdministrator"}
 	nodesFailed = "NodesFailed"
 )
 

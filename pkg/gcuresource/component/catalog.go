@@ -1,6 +1,8 @@
 package component
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
@@ -22,8 +24,8 @@ const (
 type Readiness string
 
 const (
-	// OnEveryNode means an available pod on every Ready node that the component belongs on
-	// (contract section 2.10).
+	// OnEveryNode means an available pod on every Ready node that the component belongs on, and
+	// what it Offers there (contract section 2.10).
 	OnEveryNode Readiness = "OnEveryNode"
 	// EveryReplica means that all replicas of its Deployments are available at the newest
 	// template, and that its Jobs are complete.
@@ -42,6 +44,11 @@ type Entry struct {
 	Excludes []string
 	// Readiness says when it runs.
 	Readiness Readiness
+	// Offers are the extended resources of which a node has at least one while the component works
+	// there (components.md section 1.0: vendors renamed them, so one is enough); nil if it offers
+	// none. Those that the variable OffersEnv of its container lists are further ones.
+	Offers    []corev1.ResourceName
+	OffersEnv string
 	// fields returns its fields in a spec, for nfd, nightingale and volcano those of the first
 	// level; nil if the spec does not name it.
 	fields func(*topsv1.GcuResourceSpec) *topsv1.BaseFields
@@ -60,9 +67,11 @@ var catalog = []Entry{
 	{Name: Toolkit, Needs: []string{Driver}, Readiness: OnEveryNode,
 		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.Toolkit }},
 	{Name: DevicePlugin, Needs: []string{Driver, Toolkit}, Excludes: []string{GcusharePlugin, GcushareScheduler},
-		Readiness: OnEveryNode, fields: devicePluginFields},
+		Readiness: OnEveryNode, fields: devicePluginFields,
+		Offers: []corev1.ResourceName{"enflame.com/gcu", "enflame.com/vgcu", "enflame-tech.com/gcu"}, OffersEnv: "CUSTOM_REGISTER_RESOURCE"},
 	{Name: GcusharePlugin, Needs: []string{Driver, Toolkit}, Excludes: []string{DevicePlugin},
-		Readiness: OnEveryNode, fields: gcusharePluginFields},
+		Readiness: OnEveryNode, fields: gcusharePluginFields,
+		Offers: []corev1.ResourceName{"enflame.com/shared-gcu", "enflame.com/drs-gcu", "enflame.com/gcu-memory"}},
 	{Name: GcushareScheduler, Needs: []string{GcusharePlugin}, Excludes: []string{DevicePlugin},
 		Readiness: EveryReplica, patch: patchGcushareScheduler,
 		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.GcushareScheduler }},

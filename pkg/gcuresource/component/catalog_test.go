@@ -41,6 +41,18 @@ func TestTheCatalogIsConsistent(t *testing.T) {
 	}
 }
 
+func TestWhatAPluginOffersHasSeveralNames(t *testing.T) {
+	custom := corev1.EnvVar{Name: "CUSTOM_REGISTER_RESOURCE", Value: "a.com/x, b.com/y"}
+	rendered := render(t, newGR(topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{}, DevicePlugin: &topsv1.BaseFields{Env: []corev1.EnvVar{custom}}}))
+	plugin, gfd := rendered[DevicePlugin], rendered[GFD]
+	if diff := cmp.Diff([]corev1.ResourceName{"enflame.com/gcu", "enflame.com/vgcu", "enflame-tech.com/gcu", "a.com/x", "b.com/y"}, plugin.Offers()); diff != "" {
+		t.Errorf("the plugin offers (-want +got):\n%s", diff)
+	}
+	if got := gfd.Offers(); got != nil {
+		t.Errorf("gfd offers %v", got)
+	}
+}
+
 func TestANameThatIsNoComponentIsNotFound(t *testing.T) {
 	if entry := Find("future"); entry != nil {
 		t.Errorf("found %v", entry)

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +35,26 @@ type Rendered struct {
 	Objects []Desired
 	// PerNode is the DaemonSet among Objects; nil if Readiness is EveryReplica.
 	PerNode *appsv1.DaemonSet
+}
+
+// Offers returns the extended resources of which a node has at least one while the component works
+// there; nil if it offers none.
+func (r *Rendered) Offers() []corev1.ResourceName {
+	e := Find(r.Name)
+	offers := e.Offers
+	if e.OffersEnv == "" || r.PerNode == nil {
+		return offers
+	}
+	for _, c := range r.PerNode.Spec.Template.Spec.Containers {
+		for _, v := range c.Env {
+			if v.Name == e.OffersEnv {
+				for name := range strings.SplitSeq(v.Value, ",") {
+					offers = append(slices.Clip(offers), corev1.ResourceName(strings.TrimSpace(name)))
+				}
+			}
+		}
+	}
+	return offers
 }
 
 // Workloads returns the objects that create pods, in the order of Objects.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // Plan is what to do for a gr that is not being deleted.
@@ -55,7 +56,7 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		step := Step{Component: c.Name, Health: obs.Assess(c, nodes, now)}
 		step.Failure = failing(obs, c, &step.Health)
 		if step.Failure == nil || step.Failure.Reason == state.ReasonJobFailed {
-			step.decide(obs, c, before)
+			step.decide(obs, c, nodes, before, now)
 		}
 		if before == "" && (step.Failure != nil || !step.Health.LetsNextStart()) {
 			before = c.Name
@@ -71,10 +72,13 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 
 // decide sets what to apply. before names the first earlier component that failed or does not run
 // yet, "" if there is none.
-func (s *Step) decide(obs *state.Observation, c *state.Component, before string) {
+func (s *Step) decide(obs *state.Observation, c *state.Component, nodes *state.NodeIndex, before string, now time.Time) {
 	s.Create = !s.Health.Exists
 	if s.Create {
 		s.Waits = creationWaits(obs, c, before)
+	}
+	if s.Create && s.Waits == "" {
+		s.awaitRestart(obs, c, nodes, now)
 	}
 	if s.Waits != "" || s.Health.Terminating {
 		return
@@ -89,7 +93,7 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, before string)
 	slices.SortStableFunc(s.Apply, func(a, b component.Desired) int { return a.Ref.Rank() - b.Ref.Rank() })
 }
 
-// creationWaits returns what the creation of a component waits for: an earlier component, the
+// creationWaits returns which objects the creation of a component waits for: an earlier component, the
 // deletion of its own old workload with another name, or the deletion of workloads that it
 // excludes.
 func creationWaits(obs *state.Observation, c *state.Component, before string) string {
@@ -108,6 +112,23 @@ func creationWaits(obs *state.Observation, c *state.Component, before string) st
 		}
 	}
 	return ""
+}
+
+// awaitRestart lets the creation of a plugin wait for the restart of container engines that the
+// toolkit of the gr has just configured: before, containers get no cards. What exists never waits.
+func (s *Step) awaitRestart(obs *state.Observation, c *state.Component, nodes *state.NodeIndex, now time.Time) {
+	if c.Offers() == nil {
+		return
+	}
+	for i := range obs.Components {
+		if toolkit := &obs.Components[i]; toolkit.Name == component.Toolkit {
+			names, wait := state.AwaitedRestarts(toolkit, nodes, now)
+			if len(names) > 0 {
+				s.Waits = "waiting until docker or containerd is restarted on one of these nodes: " + message.Names(names)
+				s.Health.Wait = wait
+			}
+		}
+	}
 }
 
 // leftovers returns the objects of the gr that its spec no longer requests.

@@ -94,6 +94,17 @@ func TestDecide(t *testing.T) {
 				c.Live[c.DaemonSetRef()].OwnerReferences = nil
 			},
 			[]string{"driver:", "toolkit: failed ObjectConflict", "exporter: (new) waiting for toolkit"}},
+		{"a plugin is first created when containers get cards", topsv1.GcuResourceSpec{Toolkit: &topsv1.BaseFields{}, DevicePlugin: &topsv1.BaseFields{}},
+			func(o *world.World) { o.Run("toolkit"); o.Report("node-2", world.Runc) },
+			[]string{"toolkit:", "devicePlugin: (new) waiting until docker or containerd is restarted on one of these nodes: node-2"}},
+		{"a plugin that exists is applied whatever containers get", topsv1.GcuResourceSpec{Toolkit: &topsv1.BaseFields{}, DevicePlugin: &topsv1.BaseFields{}},
+			func(o *world.World) {
+				o.Run("toolkit")
+				o.Create("devicePlugin")
+				clear(o.Applied)
+				o.Report("node-2", world.Runc)
+			},
+			[]string{"toolkit: DaemonSet", "devicePlugin: DaemonSet"}},
 		{"contract 24: what the spec no longer asks for is deleted", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}},
 			func(o *world.World) {
 				o.Run("driver")

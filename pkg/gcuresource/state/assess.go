@@ -7,6 +7,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
 )
 
@@ -25,6 +27,9 @@ func (o *Observation) Assess(c *Component, nodes *NodeIndex, now time.Time) Heal
 	default:
 		h = o.Cache.nodeHealth(c, nodes, now)
 	}
+	if len(h.Driverless) > 0 && o.deploysDriver() {
+		h.Driverless = nil
+	}
 	for i := range c.Objects {
 		ref := c.Objects[i].Ref
 		switch live := c.Live[ref]; {
@@ -38,6 +43,15 @@ func (o *Observation) Assess(c *Component, nodes *NodeIndex, now time.Time) Heal
 	return h
 }
 
+func requestsDriver(gr *topsv1.GcuResource) bool {
+	return slices.Contains(component.Requested(&gr.Spec), component.Driver)
+}
+
+// deploysDriver reports whether any gr deploys the driver.
+func (o *Observation) deploysDriver() bool {
+	return requestsDriver(o.Resource) || slices.ContainsFunc(o.Others, func(other topsv1.GcuResource) bool { return requestsDriver(&other) })
+}
+
 // GCUNodes returns the names of the GCU nodes, sorted, including offline ones.
 func (o *Observation) GCUNodes() []string {
 	if o.CachedNodes == nil {
@@ -49,7 +63,7 @@ func (o *Observation) GCUNodes() []string {
 // NodeIndex returns the nodes as they will be once the gr has labeled them.
 func (o *Observation) NodeIndex() *NodeIndex {
 	if o.CachedNodes == nil {
-		return NewNodeIndex(nodelabel.Anticipated(o.Nodes, o.Resource))
+		return NewNodeIndex(nodelabel.Anticipated(o.Nodes, o.Resource), o.Hosts)
 	}
 	return o.Cache.indexFor(o.Resource, o.CachedNodes)
 }

@@ -16,6 +16,7 @@ import (
 // one of the objects it was made from.
 type Cache struct {
 	nodes *CachedNodes
+	hosts cachedHosts
 	index cachedIndex
 	// pods and health by component.
 	pods   map[string]*CachedPods
@@ -52,9 +53,29 @@ func (c *Cache) Nodes(count int, objects func() []any) *CachedNodes {
 	return c.nodes
 }
 
-// cachedIndex is the node index for a gr at one generation.
+// cachedHosts are the hosts of all nodes at a count of their events.
+type cachedHosts struct {
+	count  int
+	byNode map[string]Host
+}
+
+// Hosts returns the hosts of all nodes, from the cache if the count is the same.
+func (c *Cache) Hosts(count int, read func() (map[string]Host, error)) (map[string]Host, error) {
+	if c.hosts.byNode != nil && c.hosts.count == count {
+		return c.hosts.byNode, nil
+	}
+	byNode, err := read()
+	if err != nil {
+		return nil, err
+	}
+	c.hosts = cachedHosts{count, byNode}
+	return byNode, nil
+}
+
+// cachedIndex is the node index for a gr at one generation, with hosts at a count of their events.
 type cachedIndex struct {
 	of         *CachedNodes
+	hosts      int
 	uid        types.UID
 	generation int64
 	nodes      *NodeIndex
@@ -62,8 +83,8 @@ type cachedIndex struct {
 
 // indexFor returns the index of the nodes with the labels that a gr wants.
 func (c *Cache) indexFor(gr *topsv1.GcuResource, nodes *CachedNodes) *NodeIndex {
-	if i := &c.index; i.of != nodes || i.uid != gr.UID || i.generation != gr.Generation {
-		*i = cachedIndex{nodes, gr.UID, gr.Generation, NewNodeIndex(nodelabel.Anticipated(nodes.List, gr))}
+	if i := &c.index; i.of != nodes || i.hosts != c.hosts.count || i.uid != gr.UID || i.generation != gr.Generation {
+		*i = cachedIndex{nodes, c.hosts.count, gr.UID, gr.Generation, NewNodeIndex(nodelabel.Anticipated(nodes.List, gr), c.hosts.byNode)}
 	}
 	return c.index.nodes
 }

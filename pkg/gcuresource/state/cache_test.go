@@ -33,7 +33,7 @@ func use(t *testing.T, k *world.Cache, obs *world.World) {
 func change(obs *world.World, random *rand.Rand) {
 	c := &obs.Components[random.IntN(len(obs.Components))]
 	n := random.IntN(len(obs.Nodes))
-	switch random.IntN(7) {
+	switch random.IntN(9) {
 	case 0:
 		obs.Nodes = slices.Clone(obs.Nodes)
 		obs.Nodes[n] = obs.Nodes[n].DeepCopy()
@@ -65,6 +65,13 @@ func change(obs *world.World, random *rand.Rand) {
 		c.DaemonSet = c.DaemonSet.DeepCopy()
 		c.DaemonSet.ResourceVersion = strconv.Itoa(random.IntN(1000) + 10)
 		c.DaemonSet.Spec.Template.Spec.Tolerations = nil
+	case 7:
+		reports := [][]func(*topsv1.NodeUpgrade){nil, {world.Runc}, {world.NoDriver}}
+		obs.Report(obs.Nodes[n].Name, reports[random.IntN(len(reports))]...)
+	case 8:
+		obs.Nodes = slices.Clone(obs.Nodes)
+		obs.Nodes[n] = obs.Nodes[n].DeepCopy()
+		obs.Offer(obs.Nodes[n].Name, "enflame.com/gcu", strconv.Itoa(random.IntN(2)))
 	}
 }
 

@@ -1,5 +1,7 @@
 package state
 
+import "github.com/topsops/gcu-operator/pkg/message"
+
 // Failure says why a component cannot be deployed.
 type Failure struct {
 	// Reason is one CamelCase word for a condition.
@@ -26,4 +28,14 @@ const (
 	ReasonNamespaceMissing = "NamespaceMissing"
 	// ReasonJobFailed means that a Job of the component failed for good.
 	ReasonJobFailed = "JobFailed"
+	// ReasonDriverMissing means that nodes have no driver, and that no gr deploys it.
+	ReasonDriverMissing = "DriverMissing"
 )
+
+// DriverMissing returns the Failure of nodes without a driver, in the words of the guide, which
+// refuses a deployment there (contract statement 84).
+func DriverMissing(nodes []string) *Failure {
+	return &Failure{Reason: ReasonDriverMissing, Message: "no driver is loaded on " + message.Names(nodes) +
+		": you should install the driver on the node in advance, or use the GcuResource to install the driver " +
+		"(build the driver image, and set spec.driver.notDeploy to false)"}
+}

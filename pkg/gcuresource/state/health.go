@@ -27,7 +27,8 @@ type Health struct {
 	// its own.
 	PerNode bool
 	// Expected is the number of Ready nodes or replicas that should run a pod, Available of those
-	// with an available pod, Updated of those whose pod is also at the newest revision.
+	// with an available pod, which offers cards if it should, Updated of those whose pod is also at
+	// the newest revision.
 	Expected, Available, Updated int
 	// Outdated is the number of Ready nodes or replicas at an older revision.
 	Outdated int
@@ -38,8 +39,14 @@ type Health struct {
 	Absent []string
 	// Offline nodes should run a pod and are not Ready.
 	Offline []string
-	// crashing is true if a container of a pod on a Ready node is failing.
-	crashing bool
+	// lacks are what Ready nodes lack before their cards can be used, each reason once.
+	lacks []lack
+	// Driverless are the Ready nodes without a loaded driver, if the component needs one and no gr
+	// deploys it.
+	Driverless []string
+	// runtimeUnknown is true if a container that needs the enflame runtime is failing on a Ready
+	// node whose default runtime is unknown.
+	runtimeUnknown bool
 	// target says why the newest revision is unknown; nil if it is known.
 	target error
 	// Failure says why it cannot run until someone acts; nil if it may.
@@ -53,8 +60,8 @@ func (h *Health) ReplicasRun() bool {
 	return h.Exists && !h.Terminating && h.Observed && h.Available == h.Expected
 }
 
-// Running reports whether every pod on a Ready eligible node is available (contract section
-// 2.10), and no object of the component is missing.
+// Running reports whether every pod on a Ready eligible node is available and offers the cards
+// there, if it should (contract section 2.10), and no object of the component is missing.
 func (h *Health) Running() bool { return h.ReplicasRun() && len(h.Absent) == 0 }
 
 // LetsNextStart reports whether the next component may be created: this one runs, and has at
@@ -67,6 +74,9 @@ func (h *Health) LetsNextStart() bool {
 // Message returns what the component waits for; "" if it runs everywhere it should.
 func (h *Health) Message(c *component.Rendered) string {
 	var parts []string
+	if len(h.Driverless) > 0 && !h.Running() {
+		parts = append(parts, DriverMissing(h.Driverless).Message)
+	}
 	switch {
 	case !h.Exists:
 		return ""
@@ -76,14 +86,17 @@ func (h *Health) Message(c *component.Rendered) string {
 		parts = append(parts, "waiting for "+message.Names(h.missing))
 	case !h.Observed:
 		parts = append(parts, "waiting for the DaemonSet controller to observe the newest template")
-	case h.Available < h.Expected:
-		parts = append(parts, fmt.Sprintf("waiting for pods on %d of %d nodes: %s", h.Expected-h.Available, h.Expected, message.Names(h.missing)))
+	case len(h.missing) > 0:
+		parts = append(parts, fmt.Sprintf("waiting for pods on %d of %d nodes: %s", len(h.missing), h.Expected, message.Names(h.missing)))
 	case len(h.Absent) > 0:
 		parts = append(parts, "waiting for "+message.Names(h.Absent))
 	case h.Expected == 0 && len(h.Offline) == 0:
 		parts = append(parts, "no node matches "+selectorText(c.PerNode.Spec.Template.Spec.NodeSelector)+", nothing to run")
 	}
-	if h.crashing && slices.Contains(component.Find(c.Name).Needs, component.Toolkit) {
+	for i := range h.lacks {
+		parts = append(parts, h.lacks[i].String())
+	}
+	if h.runtimeUnknown {
 		parts = append(parts, runtimeHint)
 	}
 	if len(h.Offline) > 0 {
@@ -92,8 +105,23 @@ func (h *Health) Message(c *component.Rendered) string {
 	return strings.Join(parts, "; ")
 }
 
+// lack is what nodes lack before their cards can be used.
+type lack struct {
+	why   string
+	nodes []string
+	// cards of these nodes of which none is allocatable; 0 if the component offers none.
+	cards int
+}
+
+func (l *lack) String() string {
+	if l.cards == 0 {
+		return message.Names(l.nodes) + ": " + l.why
+	}
+	return fmt.Sprintf("%s on %s, none allocatable: %s: %s", message.Count(l.cards, "card"), message.Count(len(l.nodes), "node"), message.Names(l.nodes), l.why)
+}
+
 // runtimeHint names the usual cause when containers in the enflame runtime fail (contract
-// statement 60). The API does not show a node's default runtime.
+// statement 60) on a node whose agent does not report the default runtime.
 const runtimeHint = "its containers need enflame as the default container runtime of the node: " +
 	"restart docker or containerd there if that was not done since toolkit was deployed"
 

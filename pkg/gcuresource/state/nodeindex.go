@@ -12,18 +12,26 @@ type NodeIndex struct {
 	// list has all nodes, sorted by name; ready says which are Ready, by the same index.
 	list  []*corev1.Node
 	ready []bool
+	// hosts by name.
+	hosts map[string]Host
 	// index maps a name to its position in list.
 	index map[string]int
 }
 
-// NewNodeIndex returns the index of nodes that are sorted by name.
-func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
-	n := &NodeIndex{list: nodes, ready: make([]bool, len(nodes)), index: make(map[string]int, len(nodes))}
+// NewNodeIndex returns the index of nodes that are sorted by name, with their hosts by name.
+func NewNodeIndex(nodes []*corev1.Node, hosts map[string]Host) *NodeIndex {
+	n := &NodeIndex{list: nodes, hosts: hosts, ready: make([]bool, len(nodes)), index: make(map[string]int, len(nodes))}
 	for i, node := range nodes {
 		n.ready[i], _ = daemonset.NodeReady(node)
 		n.index[node.Name] = i
 	}
 	return n
+}
+
+// host returns the host of a node, by the index of the node; it is not Known without a report.
+func (n *NodeIndex) host(i int) *Host {
+	h := n.hosts[n.list[i].Name]
+	return &h
 }
 
 // podsByNode returns the pods of a DaemonSet by the index of their node. Pods on unknown nodes

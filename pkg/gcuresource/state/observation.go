@@ -5,6 +5,8 @@
 //	failure.go        why a component failed
 //	ownership.go      which gr an object belongs to
 //	health.go         the health of a component, and the message about it
+//	host.go           what the NodeUpgrade of a node says about cards
+//	restarts.go       restarts of container engines that a plugin waits for
 //	assess.go         assesses the pods: per node (nodehealth.go) or replicas (replicahealth.go)
 //	cache.go          what a pass leaves to the next one to save reads
 package state
@@ -39,6 +41,8 @@ type Observation struct {
 	Owned []Owned
 	// Nodes are all nodes, sorted by name.
 	Nodes []*corev1.Node
+	// Hosts are what is known of nodes from their NodeUpgrades, by name.
+	Hosts map[string]Host
 	// Applied is what was last applied to each object, by UID. It is empty after a restart: then
 	// everything is applied again, without effect.
 	Applied map[types.UID]Applied
@@ -54,7 +58,7 @@ type Observation struct {
 	// Halt says why the rollout of the gr is halted until a person acts; nil if it is not.
 	Halt *Failure
 	// Cache is what the previous pass left, CachedNodes its entry for Nodes; nil if nothing is
-	// cached.
+	// cached. Hosts are then from it too.
 	Cache       *Cache
 	CachedNodes *CachedNodes
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -87,6 +88,10 @@ func progressing(decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade
 func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus) metav1.Condition {
 	c := degradedBy(obs.ReconcileFailure)
 	var messages []string
+	missing := driverMissing(decided)
+	if missing != nil {
+		messages = append(messages, missing.Message)
+	}
 	if m := failureMessage(status); m != "" {
 		messages = append(messages, m)
 	}
@@ -111,10 +116,34 @@ func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResou
 			c.Reason = f.Reason
 		}
 	}
+	if missing != nil { // the cause of others
+		c.Reason = missing.Reason
+	}
 	if len(messages) > 0 {
 		c.Status, c.Message = metav1.ConditionTrue, strings.Join(messages, "; ")
 	}
 	return c
+}
+
+// driverMissing returns the Failure of nodes without a driver that a component needs there, nil if
+// there are none.
+func driverMissing(decided plan.Plan) *state.Failure {
+	nodes := nodesOf(decided, func(h *state.Health) []string { return h.Driverless })
+	if len(nodes) == 0 {
+		return nil
+	}
+	return state.DriverMissing(nodes)
+}
+
+// nodesOf returns nodes in the health of the components, sorted.
+func nodesOf(decided plan.Plan, of func(*state.Health) []string) []string {
+	set := map[string]bool{}
+	for i := range decided.Steps {
+		for _, node := range of(&decided.Steps[i].Health) {
+			set[node] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
 }
 
 // degradedBy returns Degraded for one failure, or for none if it is nil.
@@ -127,22 +156,12 @@ func degradedBy(f *state.Failure) metav1.Condition {
 
 // runningMessage says that everything runs, and names the nodes that are not Ready.
 func runningMessage(decided plan.Plan) string {
-	offline := map[string]bool{}
-	for i := range decided.Steps {
-		for _, node := range decided.Steps[i].Health.Offline {
-			offline[node] = true
-		}
-	}
+	offline := nodesOf(decided, func(h *state.Health) []string { return h.Offline })
 	if len(offline) == 0 {
 		return "every component runs on all its nodes"
 	}
-	var sorted []string
-	for node := range offline {
-		sorted = append(sorted, node)
-	}
-	slices.Sort(sorted)
 	return fmt.Sprintf("every component runs on all its Ready nodes; %s not Ready and not waited for: %s",
-		message.Count(len(sorted), "node"), message.Names(sorted))
+		message.Count(len(offline), "node"), message.Names(offline))
 }
 
 // ReconcileFailure returns the Failure for an error that is not a component's own.

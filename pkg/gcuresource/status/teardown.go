@@ -20,7 +20,7 @@ func DescribeTeardown(obs *state.Observation, down plan.Teardown, now time.Time)
 	status.ClusterGCUNodes = obs.GCUNodes()
 	status.Phase = topsv1.PhaseDeleting
 	status.ResourceStatuses = nil
-	running, nodes := 0, state.NewNodeIndex(obs.Nodes)
+	running, nodes := 0, state.NewNodeIndex(obs.Nodes, obs.Hosts)
 	for i := range obs.Components {
 		c := &obs.Components[i]
 		if !slices.Contains(down.Left, c.Name) {

@@ -1,6 +1,10 @@
 package task
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // State of a task.
 type State string
@@ -132,8 +136,47 @@ type HostFacts struct {
 	BootID string `json:"bootID,omitempty"`
 	// FreeDiskBytes is the free space where the engine keeps images; nil when unknown.
 	FreeDiskBytes *int64 `json:"freeDiskBytes,omitempty"`
+	// Holders have a device of the accelerator open; nil when that could not be read, and
+	// in results.
+	Holders *DeviceHolders `json:"-"`
 	// Missing explains what could not be read, in a fixed order.
 	Missing []string `json:"missing,omitempty"`
+}
+
+// DeviceHolders are the processes that have a device of the accelerator open.
+type DeviceHolders struct {
+	// Visible is false when some processes could not be looked at for want of permission.
+	Visible bool
+	// Processes are sorted: those outside of pods first, then by pid. More counts those beyond
+	// MaxDeviceHolders.
+	Processes []DeviceHolder
+	More      int
+}
+
+// MaxDeviceHolders is the maximum number of processes that are named.
+const MaxDeviceHolders = 16
+
+// DeviceHolder is a process that has a device of the accelerator open.
+type DeviceHolder struct {
+	PID     int
+	Command string
+	UID     int64
+	// Container and PodUID are as in procfs.Where.
+	Container, PodUID string
+	// Device is the path of one of the devices that it has open.
+	Device string
+}
+
+// DeviceHoldersOf returns processes sorted, and as many as are named.
+func DeviceHoldersOf(processes []DeviceHolder, visible bool) DeviceHolders {
+	slices.SortFunc(processes, func(a, b DeviceHolder) int {
+		if (a.PodUID == "") != (b.PodUID == "") {
+			return cmp.Compare(len(a.PodUID), len(b.PodUID))
+		}
+		return cmp.Compare(a.PID, b.PID)
+	})
+	named := min(len(processes), MaxDeviceHolders)
+	return DeviceHolders{Visible: visible, Processes: processes[:named], More: len(processes) - named}
 }
 
 // maxMessage is the maximum size of a message in a status, in bytes.

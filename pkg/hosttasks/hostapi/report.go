@@ -32,6 +32,7 @@ func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
 		if host.Devices != nil {
 			report.Devices = ptr.To(int32(*host.Devices))
 		}
+		reportHolders(report, host.Holders)
 		report.Missing = host.Missing[:min(len(host.Missing), maxMissing)]
 	}
 	if engine := facts.Runtime; engine != nil {
@@ -39,6 +40,18 @@ func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
 			RestartStopsContainers: ptr.To(engine.RestartStopsContainers)}
 	}
 	return report
+}
+
+// reportHolders adds the processes that have a device open; found is nil when they could not be read.
+func reportHolders(report *topsv1.HostReport, found *task.DeviceHolders) {
+	if found == nil {
+		return
+	}
+	report.DeviceHoldersVisible, report.MoreDeviceHolders = ptr.To(found.Visible), int32(found.More)
+	for _, p := range found.Processes {
+		report.DeviceHolders = append(report.DeviceHolders, topsv1.DeviceHolder{PID: int32(p.PID), Command: p.Command, UID: p.UID,
+			Container: p.Container, PodUID: p.PodUID, Device: p.Device})
+	}
 }
 
 // Due reports whether a report must be applied: it differs from the stored one, or that one

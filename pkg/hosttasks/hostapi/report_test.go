@@ -26,6 +26,13 @@ func TestReportOf(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
+	got = ReportOf(task.Facts{Host: &task.HostFacts{Holders: &task.DeviceHolders{Visible: true, More: 3,
+		Processes: []task.DeviceHolder{{PID: 7, Command: "python3", UID: 4294967295, Container: "docker://3f2a", PodUID: "p", Device: "/dev/gcu0"}}}}}, noon)
+	want = &topsv1.HostReport{Time: metav1.NewTime(noon), DeviceHoldersVisible: ptr.To(true), MoreDeviceHolders: 3,
+		DeviceHolders: []topsv1.DeviceHolder{{PID: 7, Command: "python3", UID: 4294967295, Container: "docker://3f2a", PodUID: "p", Device: "/dev/gcu0"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("report of a process (-want +got):\n%s", diff)
+	}
 	if diff := cmp.Diff(&topsv1.HostReport{Time: metav1.NewTime(noon)}, ReportOf(task.Facts{}, noon)); diff != "" {
 		t.Errorf("report of nothing (-want +got):\n%s", diff)
 	}
@@ -51,6 +58,7 @@ func TestAReportIsDue(t *testing.T) {
 		"when the free disk is not known any more": {shown, change(func(r *topsv1.HostReport) { r.FreeDiskBytes = nil }), true},
 		"when a card is gone":                      {shown, change(func(r *topsv1.HostReport) { *r.Devices = 7 }), true},
 		"when something else is missing":           {shown, change(func(r *topsv1.HostReport) { r.Missing = nil }), true},
+		"when a process has opened a card":         {shown, change(func(r *topsv1.HostReport) { r.DeviceHolders = []topsv1.DeviceHolder{{PID: 7}} }), true},
 		"when there is a result":                   {shown, change(func(r *topsv1.HostReport) { r.Results = []topsv1.HostTaskResult{{Task: "t"}} }), true},
 	} {
 		if got := Due(test.shown, test.report); got != test.want {

@@ -14,9 +14,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// defaultRuntime is the default of a NodeOperation without one.
-const defaultRuntime = "enflame"
-
 // Task is one task on the host that an operation requests.
 type Task struct {
 	upgradeplan.Task
@@ -67,7 +64,7 @@ func (t Task) Request(engine task.Engine, restartAllowed bool) (task.Request, er
 		}
 		o.Prepull = &task.Prepull{Images: target.Images, Timeout: seconds(deadlines.PrepullSeconds)}
 	case upgradeplan.ActionRestartRuntime:
-		o.RestartRuntime = &task.RestartRuntime{DefaultRuntime: cmp.Or(t.Operation.DefaultRuntime, defaultRuntime),
+		o.RestartRuntime = &task.RestartRuntime{DefaultRuntime: cmp.Or(t.Operation.DefaultRuntime, topsv1.DefaultRuntime),
 			Allowed: restartAllowed, Timeout: seconds(deadlines.RestartSeconds)}
 	case upgradeplan.ActionVerify:
 		o.Verify = true

@@ -77,6 +77,18 @@ func TestWhatATaskMeansToTheExecutor(t *testing.T) {
 	}
 }
 
+// TestARestartIsAllowedByTheFlag: an operation that asks for a restart does not allow it.
+func TestARestartIsAllowedByTheFlag(t *testing.T) {
+	tasks := TasksOf(asking("node-a_node_restart-runtime"))
+	if len(tasks) != 1 {
+		t.Fatalf("%d tasks are asked for", len(tasks))
+	}
+	o, err := tasks[0].Request(task.Docker, false)
+	if err != nil || o.RestartRuntime == nil || o.RestartRuntime.Allowed {
+		t.Errorf("with --restart-runtime=false: %v, %+v", err, o.RestartRuntime)
+	}
+}
+
 func TestAnAttemptIsAnsweredOnce(t *testing.T) {
 	a := TasksOf(asking("node-a_driver_prepull"))[0]
 	for _, test := range []struct {

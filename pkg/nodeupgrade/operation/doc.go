@@ -45,7 +45,8 @@
 // Before Done, everything observable is checked again.
 //
 // Before the driver's pod is deleted, the node must be empty, closed to users of the device
-// by a taint, and free of their pods ([ADR 0009]).
+// by a taint, and free of their pods ([ADR 0009]) and of other processes that have it open, as
+// far as the agent may see them.
 //
 // # Files
 //
@@ -61,8 +62,10 @@
 //	changes.go, snapshot.go      what a decision changes, and what it reads
 //	events.go                    the events of a stored change
 //	facts.go, limits.go          input and decision; the deadlines
+//	holders.go                   the processes outside of pods that have a device open
 //	objects.go, taint.go,
 //	otherupgrader.go             the facts read from Kubernetes objects
+//	proof.go                     what is left to do on a node whose pods are at their targets
 //	backoff.go, reasons.go       when a deferred operation is retried; all reasons
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md

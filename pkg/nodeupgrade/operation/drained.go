@@ -1,17 +1,29 @@
 package operation
 
 import (
+	"slices"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// NeedsDrained reports whether Next reads Drained: the node is cordoned for the operation,
-// and a task that needs it empty is unfinished. Otherwise Drained may stay zero, which means
-// not known to be empty.
+// NeedsDrained reports whether Next reads Drained: for the precheck, and once the node is cordoned
+// for the operation while a task that needs it empty is unfinished. Otherwise Drained may stay zero,
+// which means not known to be empty.
 func NeedsDrained(f Facts) bool {
 	op := f.Record.Operation
 	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && !f.Wanted.Abort
-	return wanted && op.Phase == topsv1.OperationRunning && op.Granted && f.Node.Ready && f.Node.Cordon.Unschedulable && needsEmpty(op)
+	return wanted && op.Phase == topsv1.OperationRunning && f.Node.Ready && needsEmpty(op) &&
+		(op.Before == nil || op.Granted && f.Node.Cordon.Unschedulable)
+}
+
+// ReplacesDriver reports whether an operation is yet to replace the driver of its node.
+func ReplacesDriver(op *topsv1.OperationStatus) bool {
+	return slices.ContainsFunc(op.Tasks, func(rec topsv1.OperationTask) bool {
+		t, err := upgradeplan.ParseTask(rec.Name)
+		return err == nil && t.Action == upgradeplan.ActionReplace && t.Target == upgradeplan.TargetDriver &&
+			(rec.State == topsv1.OperationTaskPending || rec.State == topsv1.OperationTaskRunning)
+	})
 }
 
 // needsEmpty reports whether an unfinished task needs the node empty.

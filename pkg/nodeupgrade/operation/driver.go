@@ -18,6 +18,7 @@ type replaceDriver struct{ replace }
 func (d replaceDriver) attempt(c *changes, t upgradeplan.Task) verdict {
 	pod, why := d.outgoing(c, t)
 	if pod == nil {
+		why.atEnd = whyInUse(c.snapshot)
 		return why
 	}
 	if why, ready := d.ready(c, t); !ready {
@@ -26,15 +27,22 @@ func (d replaceDriver) attempt(c *changes, t upgradeplan.Task) verdict {
 	return d.deletePod(c, t, pod)
 }
 
-// ready empties the node, closes the device and stops its users, in this order (invariant
-// S8). It returns true when no user is left.
+// ready empties the node, closes the device, evicts the pods of other people's DaemonSets, which
+// are not created again behind the taint, and stops the operator's own users of the device, in
+// this order (invariant S8). It returns true when no user is left, neither a pod nor, as far as the
+// agent sees, another process.
 func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 	switch {
 	case !c.cordoned():
 		return waiting(ReasonCordonHeld, "the node is not cordoned"), false
 	case !c.f.Drained.Empty && !skipped(c.snapshot, upgradeplan.ActionEvict):
 		drainPass(c)
+		if c.f.Node.Taint == c.op.ID {
+			return waiting(ReasonDeviceInUse, "%s", c.f.Drained.Message), false
+		}
 		return waiting(ReasonDrainTimeout, "%s", c.f.Drained.Message), false
+	case d.barred(c) != nil:
+		return noSuccessor(d.barred(c)), false
 	case c.f.Node.Taint != "" && c.f.Node.Taint != c.op.ID:
 		return waiting(ReasonCordonHeld, "operation %s keeps the device closed", c.f.Node.Taint), false
 	case c.f.Node.Taint == "":
@@ -44,7 +52,24 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 	if left := d.stopUsers(c, t); len(left) > 0 {
 		return waiting(ReasonDeviceInUse, "what uses the device is being stopped: %s", strings.Join(left, ", ")), false
 	}
+	if c.silent() || skipped(c.snapshot, upgradeplan.ActionPrecheck) {
+		return verdict{}, true // what was reported may have ended, or a person accepts it
+	}
+	if who, remedy := strayHolders(c.snapshot); who != "" {
+		return waiting(ReasonDeviceInUse, "%s%s", who, remedy), false
+	}
 	return verdict{}, true
+}
+
+// barred returns a user of the device that would be stopped and not come back, nil for none.
+func (replaceDriver) barred(c *changes) (first *Member) {
+	for i := range c.f.Members {
+		m := &c.f.Members[i]
+		if c.uses(m.Component) && m.NoSuccessor != "" && m.Pod != nil && !m.Pod.Terminating && !m.Uncontrolled && (first == nil || m.DaemonSet < first.DaemonSet) {
+			first = m
+		}
+	}
+	return first
 }
 
 // stopUsers records and deletes the pods that use the device, and returns the names of those

@@ -8,7 +8,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// historyLimit is how many operations the history keeps.
+// historyLimit is how many operations the history keeps: the latest, and the last that touched the
+// node, however many were put off since.
 const historyLimit = 20
 
 // end ends the operation. The node is released, unless something of a version that failed is
@@ -59,11 +60,21 @@ func archive(c *changes) {
 		c.op.EndTime = &now
 	}
 	record := topsv1.OperationRecord{ID: c.op.ID, Purpose: c.op.Purpose, Revision: c.op.Revision, Phase: c.op.Phase,
-		Reason: c.op.Reason, Message: c.op.Message, StartTime: c.op.StartTime, EndTime: *c.op.EndTime, Result: resultOf(c.op.Tasks)}
+		Reason: c.op.Reason, Message: c.op.Message, StartTime: c.op.StartTime, EndTime: *c.op.EndTime, Touched: c.op.Touched, Result: resultOf(c.op.Tasks)}
 	history := slices.DeleteFunc(slices.Clone(c.history), func(r topsv1.OperationRecord) bool { return r.ID == c.op.ID })
 	history = append(history, record)
-	c.history = history[max(0, len(history)-historyLimit):]
+	if len(history) > historyLimit {
+		drop := 0
+		if evident(history[0]) && !slices.ContainsFunc(history[1:], evident) {
+			drop = 1
+		}
+		history = slices.Delete(history, drop, drop+1)
+	}
+	c.history = history
 }
+
+// evident reports whether an operation says something about what is on the node.
+func evident(r topsv1.OperationRecord) bool { return r.Touched || r.Phase == topsv1.OperationDone }
 
 // resultOf groups tasks by result, as the upgrade framework does (contract statement 93).
 func resultOf(tasks []topsv1.OperationTask) topsv1.OperationResult {

@@ -75,6 +75,8 @@ type Member struct {
 	Uncontrolled bool
 	// Newest is the hash of the newest revision; "" when it is not known yet.
 	Newest string
+	// NoSuccessor says why no pod is created on the node (daemonset.ShouldRun), "" if one is.
+	NoSuccessor string
 	// Pod on the node; nil when there is none. A terminating pod counts.
 	Pod *Pod
 }
@@ -86,6 +88,8 @@ type Pod struct {
 	Revision string
 	// Created is its creationTimestamp.
 	Created time.Time
+	// Started is when its kubelet began to start it, by the clock of the node; zero before.
+	Started time.Time
 	// Available honors minReadySeconds. Since is the last change of readiness or the last
 	// start of a container, whichever is later, by the clock of Facts.Now.
 	Available bool
@@ -97,8 +101,8 @@ type Pod struct {
 	LastWords string
 }
 
-// Drained is the result of a live dry run of the drain under the operation's policy; for all
-// pods when the record says so (DrainAll).
+// Drained is the result of a live dry run of the drain under the operation's policy, see
+// NeedsDrained; for all pods when the record says so (DrainAll).
 type Drained struct {
 	// Empty: the node is Ready and nothing is left to evict.
 	Empty bool

@@ -8,11 +8,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Machine decides about operations on nodes. It holds only the logic book, no state.
+// Machine decides about operations on nodes. It has no state.
 type Machine struct {
-	book upgradeplan.Book
 	// users are the components that hold the device open.
 	users []string
+	// components are all that the book upgrades.
+	components []string
 }
 
 // New returns a Machine for a logic book, or an error if the book is invalid.
@@ -21,18 +22,13 @@ func New(book upgradeplan.Book) (*Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading who uses the device: %w", err)
 	}
-	return &Machine{book: book, users: users}, nil
+	return &Machine{users: users, components: book.Components()}, nil
 }
 
 // usersOfDevice returns the components that the book replaces along with the driver: those
 // hold the device open.
 func usersOfDevice(book upgradeplan.Book) ([]string, error) {
-	node := upgradeplan.Node{Name: "node", Changed: []string{upgradeplan.TargetDriver}}
-	for _, t := range book.Targets {
-		if !t.OfNode {
-			node.Deployed = append(node.Deployed, t.Name)
-		}
-	}
+	node := upgradeplan.Node{Name: "node", Changed: []string{upgradeplan.TargetDriver}, Deployed: book.Components()}
 	tasks, err := upgradeplan.Generate(book, []upgradeplan.Node{node})
 	if err != nil {
 		return nil, err
@@ -50,10 +46,13 @@ func usersOfDevice(book upgradeplan.Book) ([]string, error) {
 // is replaced.
 func (m *Machine) Uses(component string) bool { return slices.Contains(m.users, component) }
 
+// Components returns the components whose pods an operation replaces.
+func (m *Machine) Components() []string { return m.components }
+
 // Next decides about the operation of one node (design section 4). It depends on its input
 // alone.
 func (m *Machine) Next(f Facts) Decision {
-	c := &changes{snapshot: &snapshot{f: &f, op: f.Record.Operation.DeepCopy(), book: m.book, users: m.users}, history: f.Record.History}
+	c := &changes{snapshot: &snapshot{f: &f, op: f.Record.Operation.DeepCopy(), users: m.users}, history: f.Record.History}
 	leftovers(c)
 	decide(c)
 	return Decision{Record: Record{Operation: c.op, History: c.history}, Effects: c.effects, After: c.after}
@@ -66,7 +65,7 @@ func (m *Machine) CheckOverride(wanted *topsv1.NodeOperation, node, value string
 	if err != nil {
 		return err
 	}
-	_, _, err = readOverride(&snapshot{wanted: wanted, job: job, book: m.book}, value)
+	_, _, err = readOverride(&snapshot{wanted: wanted, job: job}, value)
 	return err
 }
 

@@ -41,15 +41,18 @@ func HostSince(upgrade *topsv1.NodeUpgrade, seen *daemonset.Sightings, now time.
 }
 
 // MemberOf returns the observed state of a component's DaemonSet on the node. newest is the
-// hash of its newest revision, "" when not known. pods are all pods of the node; those that
-// the DaemonSet owns, by UID, count.
-func MemberOf(component string, ds *appsv1.DaemonSet, newest string, pods []*corev1.Pod, seen *daemonset.Sightings, now time.Time) Member {
+// hash of its newest revision, "" when not known. node is nil when it does not exist. pods are
+// all pods of the node; those that the DaemonSet owns, by UID, count.
+func MemberOf(component string, ds *appsv1.DaemonSet, newest string, node *corev1.Node, pods []*corev1.Pod, seen *daemonset.Sightings, now time.Time) Member {
 	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest,
 		UID: ds.UID, Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
 	owned := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
 		owner := daemonset.Owner(pod)
 		return owner == nil || owner.UID != ds.UID
 	})
+	if node != nil {
+		m.NoSuccessor = daemonset.ShouldRun(ds, node).Why
+	}
 	if pod := daemonset.PodOf(owned); pod != nil {
 		m.Pod = podOf(pod, ds.Spec.MinReadySeconds, seen, now)
 	}
@@ -64,6 +67,9 @@ func podOf(pod *corev1.Pod, minReadySeconds int32, seen *daemonset.Sightings, no
 		Created:     pod.CreationTimestamp.Time,
 		Terminating: pod.DeletionTimestamp != nil,
 		Since:       seen.Since("change "+string(pod.UID), lastChange(pod).Time, now),
+	}
+	if pod.Status.StartTime != nil {
+		p.Started = pod.Status.StartTime.Time
 	}
 	p.Available, _ = seen.Availability(pod, minReadySeconds, now)
 	_, p.CrashLooping = daemonset.CrashLooping(pod)

@@ -76,10 +76,35 @@ func TestMemberOf(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			want := Member{Component: "driver", DaemonSet: "ns/driver", UID: "ds", Newest: "v2", Pod: tc.want}
-			if diff := cmp.Diff(want, MemberOf("driver", ds, "v2", tc.pods, nil, noon.Add(2*time.Hour))); diff != "" {
+			if diff := cmp.Diff(want, MemberOf("driver", ds, "v2", nil, tc.pods, nil, noon.Add(2*time.Hour))); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestMembersOfANodeThatKeepsTheirPodsAway: neither our cordon nor our taint does.
+func TestMembersOfANodeThatKeepsTheirPodsAway(t *testing.T) {
+	ds := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"gcu": "true"}}}}}
+	node := func(label string, taints ...corev1.Taint) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"gcu": label}}, Spec: corev1.NodeSpec{Unschedulable: true, Taints: append(taints,
+			corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+			corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: "op", Effect: corev1.TaintEffectNoSchedule})}}
+	}
+	for _, tc := range []struct {
+		name string
+		node *corev1.Node
+		want string
+	}{
+		{"one that our operation cordoned and closed", node("true"), ""},
+		{"one with a taint that came later", node("true", corev1.Taint{Key: "repair", Effect: corev1.TaintEffectNoSchedule}), tainted},
+		{"one whose pods leave", node("true", corev1.Taint{Key: "repair", Effect: corev1.TaintEffectNoExecute}), "the node has taint repair:NoExecute, which the DaemonSet does not tolerate"},
+		{"one that is no longer selected", node("false"), "the node does not match the node selector or affinity of the DaemonSet"},
+		{"one that does not exist", nil, ""},
+	} {
+		if got := MemberOf("driver", ds, "v2", tc.node, nil, nil, noon).NoSuccessor; got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
 	}
 }
 

@@ -38,8 +38,6 @@ func applyOverride(c *changes) {
 		rowOf(t).retry(c, t)
 	case verbSkip:
 		rec.State, rec.EndTime = topsv1.OperationTaskSkipped, &now
-	case verbUndo:
-		rec.State, rec.Again = topsv1.OperationTaskUndoing, ""
 	}
 	if c.op.Held {
 		resume(c, now)
@@ -76,13 +74,8 @@ func readOverride(s *snapshot, value string) (verb string, t upgradeplan.Task, e
 	case verb == verbSkip && rowOf(t).kept:
 		return "", t, fmt.Errorf("task %s cannot be skipped: abort the operation", t)
 	case verb == verbUndo:
-		undo, ok := s.book.Undo(t)
-		if !ok || undo.Action != upgradeplan.ActionRestore {
-			return "", t, fmt.Errorf("task %s has no undo of its own: abort the operation", t)
-		}
-		if s.target(t.Target).Previous == "" {
-			return "", t, fmt.Errorf("task %s cannot be undone: the revision before is not known", t)
-		}
+		return "", t, fmt.Errorf("task %s cannot be undone: a DaemonSet has one template for all nodes, so the pod of the revision before cannot return to one node; "+
+			"abort the operation, or go back on all nodes (kubectl gcu rollback)", t)
 	}
 	return verb, t, nil
 }

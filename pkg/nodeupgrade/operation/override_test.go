@@ -14,7 +14,6 @@ func TestCheckOverrideSaysWhatIsIgnored(t *testing.T) {
 	for value, want := range map[string]string{
 		"retry:n1_driver_replace":            "",
 		"retry:n1_driver_replace:2026-01-01": "",
-		"undo:n1_driver_replace":             "",
 		"skip:n1_node_soak":                  "",
 		"":                                   "is not of the form",
 		"again:n1_driver_replace":            "is not of the form",
@@ -22,8 +21,8 @@ func TestCheckOverrideSaysWhatIsIgnored(t *testing.T) {
 		"retry:n1_gfd_replace":               "the job has no task n1_gfd_replace",
 		"retry:n2_driver_replace":            "the job has no task n2_driver_replace",
 		"skip:n1_node_cordon":                "cannot be skipped: abort the operation",
-		"undo:n1_node_soak":                  "has no undo of its own",
-		"undo:n1_exporter_replace":           "the revision before is not known",
+		"undo:n1_node_soak":                  "cannot be undone",
+		"undo:n1_driver_replace":             "one template for all nodes",
 	} {
 		err := newMachine(t).CheckOverride(wanted, "n1", value)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -24,13 +24,19 @@ func (precheck) done(s *snapshot, _ upgradeplan.Task) bool {
 }
 
 // attempt records the node's state once it passes. The resources it offers then are those it
-// must offer after the upgrade, so a freshly booted node is given time.
+// must offer after the upgrade, so a freshly booted node is given time. Whether the node can be
+// emptied is looked at for the pods that have to leave: all of them if the restart stops containers.
 func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
+	host := c.f.Host
+	if all := host != nil && restarts(c.snapshot) && StopsContainers(host.Runtime, c.wanted.DefaultRuntime); host != nil && all != c.op.DrainAll {
+		c.op.DrainAll = all
+		c.soon()
+		return waiting(ReasonInProgress, "looking which pods have to leave the node")
+	}
 	if lacks := nodeLacks(c.snapshot); lacks != "" {
 		return waiting(ReasonPrecheckFailed, "%s", lacks)
 	}
-	host := c.f.Host
-	if until := c.recorded(t).StartTime.Add(min(offerGrace, c.limits.precheck/2)); offersNone(c.snapshot) && c.f.Now.Before(until) {
+	if until := c.recorded(t).StartTime.Add(min(offerGrace, c.limits.precheck/2)); mayOffer(c.snapshot) && c.f.Now.Before(until) {
 		c.at(until)
 		return waiting(ReasonInProgress, "the node has cards and offers none of them yet")
 	}
@@ -38,7 +44,6 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 	if host.Devices != nil {
 		c.op.Before.Devices = *host.Devices
 	}
-	c.op.DrainAll = restarts(c.snapshot) && StopsContainers(host.Runtime, c.wanted.DefaultRuntime)
 	c.op.ForeignCordon = c.f.Node.Cordon.Unschedulable && c.f.Node.Cordon.Mark == ""
 	c.soon()
 	return waiting(ReasonInProgress, "the node is as it should be")
@@ -68,6 +73,7 @@ func nodeLacks(s *snapshot) string {
 		}
 	}
 	lack(s.silent(), "the node agent is silent")
+	lack(s.f.Drained.Stuck, "the node cannot be emptied: %s", s.f.Drained.Message)
 	lack(s.f.Node.OtherUpgrader != "", "%s works on the node", s.f.Node.OtherUpgrader)
 	if host != nil {
 		need := s.wanted.MinFreeDiskBytes
@@ -75,19 +81,26 @@ func nodeLacks(s *snapshot) string {
 		lack(host.FreeDiskBytes != nil && *host.FreeDiskBytes < need, "the disk has less than %d bytes free", need)
 		lack(restarts(s) && host.Runtime == nil, "the container runtime is not known")
 		lack(s.has(upgradeplan.ActionVerify, upgradeplan.TargetDriver) && host.Devices == nil, "the cards could not be counted")
+		who, remedy := strayHolders(s)
+		lack(who != "" && s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver), "%s%s", who, remedy)
 	}
 	return strings.Join(lacks, "; ")
 }
 
-// offersNone reports whether the node has cards and the resources for them, but offers none.
+// mayOffer reports whether the node has the resources for its cards, offers none, and must offer
+// them later.
+func mayOffer(s *snapshot) bool {
+	return offersNone(s) && len(s.f.Node.Allocatable) > 0 && s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
+}
+
+// offersNone reports whether the node has cards and offers none of them.
 func offersNone(s *snapshot) bool {
-	cards := s.f.Host != nil && s.f.Host.Devices != nil && *s.f.Host.Devices > 0
 	for _, offered := range s.f.Node.Allocatable {
 		if offered > 0 {
 			return false
 		}
 	}
-	return cards && len(s.f.Node.Allocatable) > 0 && s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
+	return s.f.Host != nil && s.f.Host.Devices != nil && *s.f.Host.Devices > 0
 }
 
 // restarts reports whether the job restarts the container runtime.

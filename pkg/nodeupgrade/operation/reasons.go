@@ -33,8 +33,11 @@ const (
 	ReasonDrainBlocked = "DrainBlocked"
 	// ReasonDrainTimeout: the node is not empty, or was not in time.
 	ReasonDrainTimeout = "DrainTimeout"
-	// ReasonDeviceInUse: a pod that uses the device does not terminate, or returns.
+	// ReasonDeviceInUse: a pod that uses the device does not terminate, or returns, or another
+	// process has it open.
 	ReasonDeviceInUse = "DeviceInUse"
+	// ReasonNoSuccessor: the node accepts no new pod, so the pod is not deleted.
+	ReasonNoSuccessor = "NoSuccessor"
 	// ReasonProgressDeadline: a new pod did not become available in time.
 	ReasonProgressDeadline = "ProgressDeadline"
 	// ReasonCrashLoop: a new pod is crash-looping.

@@ -51,15 +51,21 @@ func restartPending(c *changes) bool {
 // manager may still carry them out. It reports whether any are left.
 func fence(c *changes) bool {
 	pending := false
-	for i := range c.op.Tasks {
-		if named := c.op.Tasks[i].Pod; named != nil {
-			pending = fencePod(c, *named) || pending
-		}
-		for _, named := range c.op.Tasks[i].Users {
-			pending = fencePod(c, named) || pending
-		}
+	for _, named := range Named(c.op) {
+		pending = fencePod(c, named) || pending
 	}
 	return pending
+}
+
+// Named returns the pods that an operation was to delete, by its record.
+func Named(op *topsv1.OperationStatus) (pods []topsv1.NamedPod) {
+	for i := range op.Tasks {
+		if named := op.Tasks[i].Pod; named != nil {
+			pods = append(pods, *named)
+		}
+		pods = append(pods, op.Tasks[i].Users...)
+	}
+	return pods
 }
 
 // fencePod fences a pod that still has its recorded resourceVersion, and reports whether the

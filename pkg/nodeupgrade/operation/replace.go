@@ -3,8 +3,6 @@ package operation
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -12,7 +10,8 @@ import (
 
 // replace deletes the outdated pod of a component and waits for its successor. It is done
 // when the pod has the wanted revision, is available and, if it uses the device, is younger
-// than the driver's pod. A missed deadline or a crash loop fails the operation.
+// than the driver's pod. A missed deadline or a crash loop fails the operation, unless the node
+// accepts no successor.
 type replace struct{ base }
 
 func (replace) done(s *snapshot, t upgradeplan.Task) bool {
@@ -29,7 +28,10 @@ func (r replace) attempt(c *changes, t upgradeplan.Task) verdict {
 }
 
 func (replace) deadline(s *snapshot, why verdict) deadline {
-	if why.reason == ReasonDeviceInUse || why.reason == ReasonDrainTimeout {
+	switch why.reason {
+	case ReasonNoSuccessor:
+		return deadline{s.limits.progress, topsv1.OperationDeferred, why.reason}
+	case ReasonDeviceInUse, ReasonDrainTimeout:
 		return deadline{s.limits.progress, s.blame(), why.reason}
 	}
 	return deadline{s.limits.progress, s.blame(), ReasonProgressDeadline}
@@ -54,7 +56,7 @@ func (replace) retry(c *changes, t upgradeplan.Task) {
 // task that was skipped or undone, or whose pod is at its target, is never superseded.
 func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 	switch s.recorded(t).State {
-	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndoing, topsv1.OperationTaskUndone:
+	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndone:
 		return ""
 	}
 	member := s.member(t.Target)
@@ -66,42 +68,41 @@ func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 	return ""
 }
 
-// outgoing returns the pod to delete now, or nil and why the task waits. An undo goes back to
-// the previous revision.
+// outgoing returns the pod to delete now, or nil and why the task waits.
 func (r replace) outgoing(c *changes, t upgradeplan.Task) (*Pod, verdict) {
 	m, revision := c.member(t.Target), c.target(t.Target).Revision
-	if c.recorded(t).State == topsv1.OperationTaskUndoing {
-		revision = c.target(t.Target).Previous
-	}
 	switch {
 	case m == nil:
 		return nil, waiting(ReasonInProgress, "the DaemonSet of %s is not there", t.Target)
+	case m.Pod == nil && m.NoSuccessor != "":
+		return nil, noSuccessor(m)
 	case m.Pod == nil:
 		return nil, waiting(ReasonInProgress, "DaemonSet %s has no pod on the node yet", m.DaemonSet)
 	case m.Pod.Terminating:
 		return nil, waiting(ReasonInProgress, "pod %s terminates", m.Pod.Name)
 	case !outdated(c.snapshot, t, m.Pod, revision):
-		return nil, r.successor(c, t, m.Pod)
+		return nil, r.successor(c, m.Pod)
 	case m.Uncontrolled:
 		return nil, waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are left alone", m.DaemonSet)
 	case m.Newest != revision:
 		return nil, waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, revision)
+	case m.NoSuccessor != "":
+		return nil, noSuccessor(m)
 	}
 	return m.Pod, verdict{}
 }
 
+// noSuccessor waits until the node accepts a new pod of a DaemonSet again. Until then a pod is
+// not deleted, and a missed deadline defers the operation.
+func noSuccessor(m *Member) verdict {
+	return waiting(ReasonNoSuccessor, "no pod of DaemonSet %s would be created: %s; change the node or the DaemonSet", m.DaemonSet, m.NoSuccessor)
+}
+
 // successor judges a pod at the wanted revision. It counts for or against the version whoever
 // put it there.
-func (replace) successor(c *changes, t upgradeplan.Task, pod *Pod) verdict {
-	rec := c.task(t)
-	c.op.Touched = c.op.Touched || rec.State != topsv1.OperationTaskUndoing
-	switch {
-	case pod.Available && rec.State == topsv1.OperationTaskUndoing:
-		now := metav1.NewTime(c.f.Now)
-		rec.State, rec.EndTime = topsv1.OperationTaskUndone, &now
-		c.soon()
-		return waiting(ReasonInProgress, "pod %s is back at the revision before", pod.Name)
-	case pod.CrashLooping && !pod.Available:
+func (replace) successor(c *changes, pod *Pod) verdict {
+	c.op.Touched = true
+	if pod.CrashLooping && !pod.Available {
 		text := fmt.Sprintf("pod %s restarts again and again", pod.Name)
 		if pod.LastWords != "" {
 			text += ": " + pod.LastWords

@@ -3,31 +3,75 @@ package operation
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// defaultRuntime is the default runtime of an operation that names none.
-const defaultRuntime = "enflame"
-
-// restart has the agent restart the container runtime, which sets the wanted default runtime.
-// It is done when the running engine has it, or when the agent reports the restart. A missed
-// deadline fails the operation, or defers it when the restart is left to an administrator.
+// restart has the agent restart the container runtime, which sets the wanted default runtime, and
+// then replaces the pods that use the device and started before: they have no cards. It is done when
+// the running engine has that runtime, or the agent reports the restart, and no such pod is left. A
+// missed deadline fails the operation, or defers it when the restart is left to an administrator.
 type restart struct{ base }
 
 func (restart) done(s *snapshot, t upgradeplan.Task) bool {
-	return runtimeLacks(s) == "" || succeeded(s.f.Host.Result(s.op.ID, t.String()))
+	return restarted(s, t) && len(startedBefore(s, t)) == 0
 }
 
-// attempt waits for the agent, which acts on the state of the task.
+// attempt waits for the agent, which acts on the state of the task, and deletes the pods that
+// started before the restart.
 func (restart) attempt(c *changes, t upgradeplan.Task) verdict {
 	c.op.Touched = true
 	result := c.f.Host.Result(c.op.ID, t.String())
-	if result != nil && result.State == topsv1.HostTaskFailed {
+	switch {
+	case restarted(c.snapshot, t):
+		return replacePods(c, t, startedBefore(c.snapshot, t))
+	case result != nil && result.State == topsv1.HostTaskFailed:
 		return verdict{phase: topsv1.OperationFailed, reason: ReasonRestartFailed, text: result.Message}
 	}
 	return awaitHost(c.snapshot, result)
+}
+
+// restarted reports whether the engine has the wanted runtime, or the agent reports success. An
+// agent that was asked tells first whether it restarted the engine.
+func restarted(s *snapshot, t upgradeplan.Task) bool {
+	result := s.f.Host.Result(s.op.ID, t.String())
+	answered := result != nil && result.State.Final()
+	return succeeded(result) || runtimeLacks(s) == "" && (answered || s.recorded(t).State != topsv1.OperationTaskRunning)
+}
+
+// startedBefore returns the members whose pods use the device and started before the restart of the
+// operation, both by the clock of the node; none if there was no restart. It depends on no job:
+// their DaemonSets may have been created after the operation, or belong to another gr.
+func startedBefore(s *snapshot, t upgradeplan.Task) []*Member {
+	result := s.f.Host.Result(s.op.ID, t.String())
+	if !succeeded(result) || result.Reason != reasonRestarted || result.EndTime == nil {
+		return nil
+	}
+	var found []*Member
+	for i := range s.f.Members {
+		m := &s.f.Members[i]
+		if m.Pod != nil && s.uses(m.Component) && !m.Uncontrolled && m.NoSuccessor == "" &&
+			!m.Pod.Started.IsZero() && !m.Pod.Started.After(result.EndTime.Time) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// replacePods records and deletes pods that have no cards.
+func replacePods(c *changes, t upgradeplan.Task, members []*Member) verdict {
+	var left []string
+	for _, m := range members {
+		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name)
+		if !m.Pod.Terminating && nameUser(c.task(t), m.Pod.NamedPod) {
+			c.onPod(DeletePod, m.Pod.NamedPod)
+		}
+	}
+	slices.Sort(left)
+	return waiting(ReasonInProgress, "pods that started before the runtime was restarted, and have no cards, are replaced: %s", strings.Join(left, ", "))
 }
 
 func (restart) deadline(s *snapshot, why verdict) deadline {
@@ -37,9 +81,12 @@ func (restart) deadline(s *snapshot, why verdict) deadline {
 	return deadline{s.limits.restart, s.blame(), ReasonRestartFailed}
 }
 
+// reasonRestarted is the reason with which a node agent reports that it restarted the engine.
+const reasonRestarted = "Restarted"
+
 // runtimeLacks describes what is wrong with the default runtime, "" when nothing.
 func runtimeLacks(s *snapshot) string {
-	wanted := cmp.Or(s.wanted.DefaultRuntime, defaultRuntime)
+	wanted := cmp.Or(s.wanted.DefaultRuntime, topsv1.DefaultRuntime)
 	switch {
 	case s.f.Host == nil || s.f.Host.Runtime == nil:
 		return "the node agent has not told the default runtime"
@@ -53,7 +100,7 @@ func runtimeLacks(s *snapshot) string {
 // restart that stops the node's containers. It is false for a nil engine, and true for one
 // that does not report RestartStopsContainers.
 func StopsContainers(engine *topsv1.RuntimeReport, wanted string) bool {
-	if engine == nil || engine.Default == cmp.Or(wanted, defaultRuntime) {
+	if engine == nil || engine.Default == cmp.Or(wanted, topsv1.DefaultRuntime) {
 		return false
 	}
 	return engine.RestartStopsContainers == nil || *engine.RestartStopsContainers

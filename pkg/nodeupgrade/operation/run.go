@@ -37,6 +37,9 @@ func run(c *changes) {
 		if v.phase == "" {
 			v = inTime(c, t, v)
 		}
+		if v.phase != "" {
+			v.text += v.atEnd
+		}
 		rec := c.task(t)
 		rec.Reason, rec.Message = v.reason, v.text
 		if v.phase != "" {
@@ -91,8 +94,6 @@ func outcome(s *snapshot, strict bool) func(upgradeplan.Task) upgradeplan.Outcom
 			return upgradeplan.Skipped
 		case topsv1.OperationTaskFailed:
 			return upgradeplan.Failed
-		case topsv1.OperationTaskUndoing:
-			return upgradeplan.NotDone
 		}
 		passed := state == topsv1.OperationTaskDone && (!strict || !row.rechecked)
 		if row.done(s, t) || passed && row.lasts(s, t) {
@@ -117,20 +118,17 @@ func mark(c *changes, p upgradeplan.Progress) {
 			if rec.State != topsv1.OperationTaskDone {
 				rec.State, rec.Reason, rec.Message, rec.EndTime = topsv1.OperationTaskDone, "", "", &now
 			}
-		case rec.State != topsv1.OperationTaskUndoing:
+		default:
 			rec.State, rec.Reason, rec.Message, rec.EndTime = topsv1.OperationTaskPending, "", "", nil
 		}
 	}
 }
 
 func begin(rec *topsv1.OperationTask, now metav1.Time) {
-	if rec.State == topsv1.OperationTaskRunning || rec.State == topsv1.OperationTaskUndoing && rec.StartTime != nil {
+	if rec.State == topsv1.OperationTaskRunning {
 		return
 	}
-	if rec.State != topsv1.OperationTaskUndoing {
-		rec.State = topsv1.OperationTaskRunning
-	}
-	rec.StartTime, rec.EndTime = &now, nil
+	rec.State, rec.StartTime, rec.EndTime = topsv1.OperationTaskRunning, &now, nil
 	rec.Attempts++
 }
 
@@ -159,5 +157,5 @@ func inTime(c *changes, t upgradeplan.Task, v verdict) verdict {
 		c.at(until)
 		return v
 	}
-	return verdict{phase: limit.phase, reason: limit.reason, text: fmt.Sprintf("%s took more than %s: %s", t, limit.after, v.text)}
+	return verdict{phase: limit.phase, reason: limit.reason, text: fmt.Sprintf("%s took more than %s: %s", t, limit.after, v.text), atEnd: v.atEnd}
 }

@@ -113,6 +113,10 @@ func (w *world) disturb() {
 		if w.rng.IntN(5) == 0 && w.host.driver != "v1" {
 			w.host.devices = int32(7 + w.rng.IntN(2))
 		}
+	case 6:
+		m := w.members[w.rng.IntN(len(w.members))]
+		m.barred = map[string]string{"": tainted}[m.barred]
+		w.note("pods of %s are kept away: %v", m.component, m.barred != "")
 	case 5:
 		w.now = w.now.Add(time.Duration(w.rng.IntN(20)) * time.Minute)
 	}
@@ -225,6 +229,9 @@ func (w *world) check() {
 func (w *world) settle() {
 	w.note("faults stop")
 	w.ready, w.since, w.host.silent, w.blocked = true, w.now, false, false
+	for _, m := range w.members {
+		m.barred = ""
+	}
 	w.nu.Annotations = nil
 	w.touch()
 }

@@ -18,7 +18,6 @@ type snapshot struct {
 	wanted *topsv1.NodeOperation
 	job    job
 	limits limits
-	book   upgradeplan.Book
 	// users are the components that hold the device open.
 	users []string
 }

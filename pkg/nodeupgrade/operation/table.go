@@ -40,7 +40,7 @@ var table = []row{
 	{action: upgradeplan.ActionRestartRuntime, target: upgradeplan.TargetNode, kind: restart{}, traits: traits{disturbs: true}, closed: true},
 	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetRuntime, kind: verify{lacks: verifiedRuntimeLacks}, closed: true, rechecked: true},
 	{action: upgradeplan.ActionReplace, component: true, kind: replace{}, rechecked: true},
-	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetAllocatable, kind: verify{lacks: allocatableLacks}, rechecked: true},
+	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetAllocatable, kind: verifyAllocatable{verify{lacks: allocatableLacks}}, rechecked: true},
 	{action: upgradeplan.ActionSoak, target: upgradeplan.TargetNode, kind: soak{}},
 	{action: upgradeplan.ActionUncordon, target: upgradeplan.TargetNode, kind: uncordonNode{}, kept: true, last: true},
 }

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,5 +21,21 @@ func TestClosedForFindsOurTaint(t *testing.T) {
 	}
 	if got := ClosedFor(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign}}}); got != "" {
 		t.Errorf("closed for %q by a taint that is not ours", got)
+	}
+}
+
+// TestTaintsOfOthersStay: a device is closed and opened by one taint, and the others are kept.
+func TestTaintsOfOthersStay(t *testing.T) {
+	foreign := corev1.Taint{Key: "dedicated", Value: "training", Effect: corev1.TaintEffectNoSchedule}
+	node := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign}}}
+	node.Spec.Taints = ClosedTaints(node, "op-1")
+	if got := ClosedFor(node); got != "op-1" || !slices.Contains(node.Spec.Taints, foreign) {
+		t.Errorf("closed for %q, with taints %v", got, node.Spec.Taints)
+	}
+	if got := OpenTaints(node, "op-2"); len(got) != 2 {
+		t.Errorf("opened for another operation: %v", got)
+	}
+	if got := OpenTaints(node, "op-1"); !slices.Equal(got, []corev1.Taint{foreign}) {
+		t.Errorf("opened: %v", got)
 	}
 }

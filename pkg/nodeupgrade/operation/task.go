@@ -30,6 +30,8 @@ type kind interface {
 type verdict struct {
 	reason, text string
 	phase        topsv1.OperationPhase
+	// atEnd is appended to the text when the operation ends in this state.
+	atEnd string
 }
 
 func waiting(reason, format string, args ...any) verdict {

@@ -73,13 +73,41 @@ func verifiedRuntimeLacks(s *snapshot, t upgradeplan.Task) string {
 	return runtimeLacks(s)
 }
 
+// verifyAllocatable is verify for the resources of the node. If it has cards and offers none, a device
+// plugin that is older than the operation is replaced first: it may have started before the runtime
+// was restarted, by a person or by an operation that was interrupted.
+type verifyAllocatable struct{ verify }
+
+func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
+	var old []*Member
+	for i := range c.f.Members {
+		m := &c.f.Members[i]
+		if plugs(m) && !m.Uncontrolled && m.NoSuccessor == "" && m.Pod.Created.Before(c.op.StartTime.Time) {
+			old = append(old, m)
+		}
+	}
+	if len(old) > 0 && offersNone(c.snapshot) {
+		return replacePods(c, t, old)
+	}
+	return k.verify.attempt(c, t)
+}
+
+// plugs reports whether a member is a device plugin with a pod on the node.
+func plugs(m *Member) bool {
+	return m.Pod != nil && (m.Component == upgradeplan.TargetDevicePlugin || m.Component == upgradeplan.TargetGcusharePlugin)
+}
+
 // allocatableLacks checks that the node offers as much of each resource as the precheck
-// recorded.
+// recorded, and something if it has cards and a device plugin runs there. While the runtime has to be
+// restarted it can offer none, whatever was replaced: the operation that restarts it verifies them.
 func allocatableLacks(s *snapshot, _ upgradeplan.Task) string {
-	if s.op.Before == nil {
+	if s.op.Before == nil || s.f.Host.NeedsRestart() && !restarts(s) {
 		return ""
 	}
 	var lacks []string
+	if slices.ContainsFunc(s.f.Members, func(m Member) bool { return plugs(&m) }) && offersNone(s) {
+		lacks = append(lacks, "the node has cards and offers none of them")
+	}
 	for name, before := range s.op.Before.Allocatable {
 		if now := s.f.Node.Allocatable[name]; now < before {
 			lacks = append(lacks, fmt.Sprintf("%d of %s are allocatable, %d were before", now, name, before))

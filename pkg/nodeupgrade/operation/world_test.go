@@ -53,6 +53,7 @@ type world struct {
 type truth struct {
 	component, newest string
 	bad               string // the revision that never becomes available
+	barred            string // why the node accepts no new pod
 	pod               *podTruth
 }
 
@@ -72,6 +73,8 @@ type hostTruth struct {
 	results  []topsv1.HostTaskResult
 	instance int
 	restarts map[string]int
+	// restarted is when the engine was last restarted: pods that started before have no cards.
+	restarted time.Time
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -113,7 +116,7 @@ func (w *world) member(component string) *truth {
 func (w *world) create(m *truth) {
 	w.next++
 	uid := types.UID(fmt.Sprintf("pod-%d", w.next))
-	m.pod = &podTruth{readyAt: w.now.Add(time.Duration(5+w.rng.IntN(20)) * time.Second), Pod: Pod{Revision: m.newest, Created: w.now, Since: w.now,
+	m.pod = &podTruth{readyAt: w.now.Add(time.Duration(5+w.rng.IntN(20)) * time.Second), Pod: Pod{Revision: m.newest, Created: w.now, Started: w.now, Since: w.now,
 		NamedPod: topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: "ns", Name: string(uid), UID: uid}, ResourceVersion: w.bump()}}}
 }
 
@@ -156,7 +159,7 @@ func (w *world) facts() Facts {
 		f.Drained = w.drained()
 	}
 	for _, m := range w.members {
-		seen := Member{Component: m.component, DaemonSet: "ns/" + m.component, UID: types.UID(m.component), Newest: m.newest}
+		seen := Member{Component: m.component, DaemonSet: "ns/" + m.component, UID: types.UID(m.component), Newest: m.newest, NoSuccessor: m.barred}
 		if m.pod != nil {
 			pod := m.pod.Pod
 			seen.Pod = &pod
@@ -174,7 +177,7 @@ func (w *world) drained() Drained {
 }
 
 func (w *world) allocatable() int64 {
-	if p := w.member(upgradeplan.TargetDevicePlugin).pod; p == nil || !p.Available {
+	if p := w.member(upgradeplan.TargetDevicePlugin).pod; p == nil || !p.Available || !p.Started.After(w.host.restarted) {
 		return 0
 	}
 	return int64(w.host.devices)
@@ -274,7 +277,7 @@ func (w *world) kubelet() {
 		switch p := m.pod; {
 		case p == nil:
 			user := m.component == upgradeplan.TargetDevicePlugin || m.component == upgradeplan.TargetExporter
-			if !user || w.taint == "" {
+			if m.barred == "" && (!user || w.taint == "") {
 				w.create(m)
 			}
 		case !w.ready:
@@ -310,7 +313,11 @@ func (w *world) agent(dies func() bool) {
 		}
 		switch t.Action {
 		case upgradeplan.ActionPrepull, upgradeplan.ActionVerify, upgradeplan.ActionRestartRuntime:
-			w.result(topsv1.HostTaskResult{Operation: op, Task: asked.Name, Attempt: asked.Attempts, State: topsv1.HostTaskDone})
+			end, reason := metav1.NewTime(w.now), "Done"
+			if t.Action == upgradeplan.ActionRestartRuntime && w.host.restarts[op] > 0 {
+				reason = reasonRestarted
+			}
+			w.result(topsv1.HostTaskResult{Operation: op, Task: asked.Name, Attempt: asked.Attempts, State: topsv1.HostTaskDone, Reason: reason, EndTime: &end})
 		}
 		if dies() {
 			return
@@ -339,7 +346,7 @@ func (w *world) restartRuntime(op string, dies func() bool) bool {
 		}
 		w.host.instance++
 		w.host.restarts[op]++
-		w.host.runtime = "enflame"
+		w.host.runtime, w.host.restarted = "enflame", w.now
 		w.note("restarted the runtime for %s", op)
 		if w.host.restarts[op] > 1 {
 			w.violate("S11: the runtime was restarted twice for %s", op)

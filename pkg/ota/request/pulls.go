@@ -2,12 +2,12 @@ package request
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 const (
@@ -46,27 +46,19 @@ func PullState(pull topsv1.ImagePull, underWay bool, refused string, result *top
 		pull.State = topsv1.PullPulling
 		return &pull
 	case refused != "":
-		pull.State, pull.Message = topsv1.PullFailed, cut(refused, maxPullMessage)
+		pull.State, pull.Message = topsv1.PullFailed, message.Short(refused, maxPullMessage)
 		return &pull
 	case result == nil || !result.State.Final():
 		return nil
 	case result.State == topsv1.HostTaskDone:
 		pull.State = topsv1.PullReady
 	default:
-		pull.State, pull.Message = topsv1.PullFailed, cut(result.Message, maxPullMessage)
+		pull.State, pull.Message = topsv1.PullFailed, message.Short(result.Message, maxPullMessage)
 	}
 	if result.EndTime != nil {
 		pull.Time = *result.EndTime
 	}
 	return &pull
-}
-
-// cut shortens a text to at most that many bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
 // SetImageReady sets the condition PodImageReady of a pod from the pull of its newest

@@ -51,7 +51,7 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err != nil {
 		return nil, err
 	}
-	drains, err := told.Drains(s.Policy)
+	drains, err := told.Drains(s.Policy, book.Components())
 	if err != nil || len(drains) == 0 {
 		return told, err
 	}
@@ -143,9 +143,9 @@ func (r rolloutReader) podsOn(ctx context.Context, drains map[string]eviction.Po
 			break
 		}
 	}
-	filtered := map[string][]eviction.Pod{}
+	considered, known := map[string][]eviction.Pod{}, drain.Lookups{}
 	for node := range pods {
-		filtered[node] = drain.Filter(eviction.Candidates(node, pods[node], drains[node]), nil)
+		considered[node] = drain.Pods(ctx, r.live, node, pods[node], drains[node], known)
 	}
-	return filtered, nil
+	return considered, nil
 }

@@ -11,9 +11,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -175,6 +177,15 @@ func TestAPreviewTellsWhatHoldsADrainUp(t *testing.T) {
 	web.Spec.NodeName = "b"
 	alone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "alone"}, Spec: corev1.PodSpec{NodeName: "b",
 		Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "ENFLAME_VISIBLE_DEVICES", Value: "0"}}}}}}
+	claiming := web.DeepCopy()
+	claiming.Name, claiming.Spec.ResourceClaims = "claiming", []corev1.PodResourceClaim{{Name: "card", ResourceClaimName: ptr.To("card")}}
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "card"}}
+	claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "gcu.enflame.com"}}}}
+	theirs := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}}
+	tolerant := theirs.DeepCopy()
+	tolerant.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	monitor := alone.DeepCopy()
+	monitor.Name, monitor.OwnerReferences = "monitor", fixture.ControlledBy("apps/v1", "DaemonSet", "theirs", "theirs")
 	for _, tt := range []struct {
 		name       string
 		more       []client.Object
@@ -190,6 +201,10 @@ func TestAPreviewTellsWhatHoldsADrainUp(t *testing.T) {
 			upgradeplan.EvictAccelerator, []string{"default/training"}, ""},
 		{"a pod that nobody brings back", []client.Object{alone}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"}, "default/alone"},
 		{"a pod that uses no GCU stays", []client.Object{web}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"}, ""},
+		{"a pod with a card from a ResourceClaim", []client.Object{claiming, claim}, "driver", upgradeplan.EvictAccelerator, []string{"default/claiming", "default/training"}, ""},
+		{"a pod of another DaemonSet", []client.Object{monitor, theirs}, "driver", upgradeplan.EvictAccelerator, []string{"default/monitor", "default/training"}, ""},
+		{"a pod of a DaemonSet that tolerates the taint", []client.Object{monitor, tolerant}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"},
+			"DaemonSet default/theirs tolerates taint"},
 		{"a light change evicts nobody", []client.Object{budget("full", "training", 0)}, "exporter", upgradeplan.ReplacePod, nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

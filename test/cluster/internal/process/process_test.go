@@ -84,6 +84,18 @@ func TestExitedReturnsTheExitStatus(t *testing.T) {
 
 func TestAProcessThatWasKilledIsStartedAgain(t *testing.T) {
 	p := run(t, "echo started; sleep 30")
+	logged := func(want string) bool {
+		for range 500 {
+			if data, err := os.ReadFile(p.Log); err == nil && string(data) == want {
+				return true
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		return false
+	}
+	if !logged("started\n") { // one that is killed before would leave no line
+		t.Fatal("the process has logged nothing")
+	}
 	if _, err := Again(p.Record); err == nil {
 		t.Error("a process that runs was started again")
 	}
@@ -95,11 +107,7 @@ func TestAProcessThatWasKilledIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = Stop([]Record{again.Record}, time.Second) }) // it may have ended
-	for range 100 {
-		if data, err := os.ReadFile(p.Log); err == nil && string(data) == "started\nstarted\n" {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
+	if !logged("started\nstarted\n") {
+		t.Error("the log of the second process does not follow that of the first")
 	}
-	t.Error("the log of the second process does not follow that of the first")
 }

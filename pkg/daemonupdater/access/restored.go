@@ -1,0 +1,39 @@
+package access
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// CorrectSlots has slots from before a time that name a newer version of a pod than the one seen name
+// the one seen, if a live read shows the same: then etcd was restored from a backup, and the deletion
+// of the version that they name cannot happen.
+func (c Cluster) CorrectSlots(ctx context.Context, members []observed.Member, f *rollout.Fleet, slots []rollout.Slot, before time.Time) (err error) {
+	pods := map[int][]corev1.Pod{}
+	for _, r := range f.Reversed(slots, before) {
+		live, read := pods[r.Seen.Member]
+		if !read {
+			if live, err = c.LivePods(ctx, members[r.Seen.Member]); err != nil {
+				return err
+			}
+			pods[r.Seen.Member] = live
+		}
+		if isReversed(&r, live) {
+			r.Pod, r.PodVersion = r.Seen.UID, r.Seen.Version
+		}
+	}
+	return nil
+}
+
+// isReversed reports whether the live pods have the one seen, and not the one that the slot names at
+// another version.
+func isReversed(r *rollout.Reversed, live []corev1.Pod) bool {
+	isSeen := func(pod corev1.Pod) bool { return pod.UID == r.Seen.UID && pod.ResourceVersion == r.Seen.Version }
+	return slices.ContainsFunc(live, isSeen) && !slices.ContainsFunc(live, func(pod corev1.Pod) bool { return pod.UID == r.Pod && !isSeen(pod) })
+}

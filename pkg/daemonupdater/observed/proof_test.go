@@ -1,0 +1,172 @@
+package observed
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+// withRuntime returns a NodeUpgrade of node a whose engine has a default runtime.
+func withRuntime(name string, history ...topsv1.OperationRecord) *topsv1.NodeUpgrade {
+	u := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	u.Status.Host = &topsv1.HostReport{Runtime: &topsv1.RuntimeReport{Engine: "containerd", Default: name}}
+	u.Status.History = history
+	return u
+}
+
+// touched is an operation on the toolkit that touched the node and ended.
+func touched(phase topsv1.OperationPhase, reason string) topsv1.OperationRecord {
+	r := ended("x", phase, reason)
+	r.Touched = true
+	r.Result = topsv1.OperationResult{Done: []string{"a_toolkit_replace"}, Undo: []string{"a_node_restart-runtime"}}
+	return r
+}
+
+func untouched(r topsv1.OperationRecord) topsv1.OperationRecord {
+	r.Touched = false
+	return r
+}
+
+func of(component string, r topsv1.OperationRecord) topsv1.OperationRecord {
+	r.Result = topsv1.OperationResult{Undo: []string{"a_" + component + "_replace"}}
+	return r
+}
+
+func TestWhatAnOperationDidNotVerify(t *testing.T) {
+	timeout := touched(topsv1.OperationDeferred, operation.ReasonDrainTimeout)
+	done := untouched(touched(topsv1.OperationDone, ""))
+	for _, tt := range []struct {
+		name    string
+		history []topsv1.OperationRecord
+		want    bool
+	}{
+		{"nothing happened", nil, false},
+		{"an operation was put off after it touched the node", []topsv1.OperationRecord{timeout}, true},
+		{"or aborted", []topsv1.OperationRecord{touched(topsv1.OperationAborted, operation.ReasonAborted)}, true},
+		{"before it touched the node", []topsv1.OperationRecord{untouched(timeout)}, false},
+		{"and another one before it touched the node", []topsv1.OperationRecord{timeout, untouched(timeout)}, true},
+		{"and another one is done", []topsv1.OperationRecord{timeout, done}, false},
+		{"after one that was done", []topsv1.OperationRecord{done, timeout}, true},
+		{"and one of another component is done", []topsv1.OperationRecord{timeout, of("driver", done)}, true},
+		{"one of another component was put off", []topsv1.OperationRecord{of("driver", timeout)}, false},
+		{"one that failed keeps its node cordoned", []topsv1.OperationRecord{touched(topsv1.OperationFailed, operation.ReasonVerifyFailed)}, false},
+		{"what was left to the administrator is done by him", []topsv1.OperationRecord{touched(topsv1.OperationDeferred, operation.ReasonLeftToAdministrator)}, false},
+	} {
+		ds := fixture.ComponentOf("toolkit")
+		if got := IsUnverified(withRuntime("enflame", tt.history...), Member{DaemonSet: ds}); got != tt.want {
+			t.Errorf("%s: unverified is %t", tt.name, got)
+		}
+		ds.CreationTimestamp = fixture.Ago(time.Second)
+		if IsUnverified(withRuntime("enflame", tt.history...), Member{DaemonSet: ds}) {
+			t.Errorf("%s, for a former DaemonSet of the name: unverified", tt.name)
+		}
+	}
+}
+
+func TestWhoRestartsTheRuntime(t *testing.T) {
+	left := touched(topsv1.OperationDeferred, operation.ReasonLeftToAdministrator)
+	timeout := touched(topsv1.OperationDeferred, operation.ReasonDrainTimeout)
+	for _, tt := range []struct {
+		name    string
+		agent   *topsv1.AgentStatus
+		runtime string
+		history []topsv1.OperationRecord
+		needs   bool
+		says    string
+	}{
+		{"the runtime is right", &topsv1.AgentStatus{RestartsRuntime: ptr.To(false)}, "enflame", nil, false, ""},
+		{"an agent that restarts it", &topsv1.AgentStatus{RestartsRuntime: ptr.To(true)}, "runc", nil, true, ""},
+		{"one that does so again", &topsv1.AgentStatus{RestartsRuntime: ptr.To(true)}, "runc", []topsv1.OperationRecord{left}, true, ""},
+		{"one that does not", &topsv1.AgentStatus{RestartsRuntime: ptr.To(false)}, "runc", nil, true, "systemctl restart containerd"},
+		{"one that was asked", &topsv1.AgentStatus{RestartsRuntime: ptr.To(false)}, "runc", []topsv1.OperationRecord{left}, true, "said why"},
+		{"one that does not say", &topsv1.AgentStatus{}, "runc", nil, true, ""},
+		{"one that does not say and was asked", nil, "runc", []topsv1.OperationRecord{left}, true, "said why"},
+		{"one that restarted it later", nil, "runc", []topsv1.OperationRecord{left, timeout}, true, ""},
+		{"one that was asked for other things later", nil, "runc", []topsv1.OperationRecord{left, of("driver", timeout)}, true, "said why"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u := withRuntime(tt.runtime, tt.history...)
+			u.Status.Agent = tt.agent
+			o := seen{members: []memberAndPods{toolkitAt(fixture.NewHash)}, nodes: []*corev1.Node{fixture.Node("a")}, upgrades: []*topsv1.NodeUpgrade{u}}.observe()
+			n := o.fleet.Node("a")
+			if n.NeedsRestart != tt.needs || !strings.Contains(n.LeftToAdministrator, tt.says) || (tt.says == "") != (n.LeftToAdministrator == "") {
+				t.Errorf("needs a restart: %t, left to the administrator: %q", n.NeedsRestart, n.LeftToAdministrator)
+			}
+		})
+	}
+}
+
+func TestAnOperationThatRestartsTheRuntime(t *testing.T) {
+	for _, tt := range []struct {
+		name, runtime, plugin string
+		left                  string
+		job                   []topsv1.JobStage
+	}{
+		{"it replaces no pod", "runc", fixture.NewHash, "", restartJob},
+		{"not even an outdated plugin", "runc", fixture.OldHash, "", restartJob},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plugin := fixture.ComponentOf("devicePlugin")
+			members := []memberAndPods{toolkitAt(fixture.NewHash), memberWith(plugin, fixture.PodOn(plugin, "a", tt.plugin))}
+			o := seen{members: members, nodes: []*corev1.Node{fixture.Node("a")}, upgrades: []*topsv1.NodeUpgrade{withRuntime(tt.runtime)}}.observe()
+			in := inputFrom(o)
+			in.Settings.Strategy = rollout.RestartsOnly
+			op, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op")
+			if err != nil || !slices.EqualFunc(op.Job, tt.job, slices.Equal[topsv1.JobStage]) || len(op.Targets) != 1 || op.Targets[0].Previous != "" {
+				t.Errorf("operation %+v, %v; want job %v", op, err, tt.job)
+			}
+		})
+	}
+}
+
+var restartJob = []topsv1.JobStage{{"a_node_precheck"}, {"a_toolkit_prepull"}, {"a_node_cordon"}, {"a_node_evict"}, {"a_toolkit_replace"},
+	{"a_node_restart-runtime"}, {"a_runtime_verify"}, {"a_allocatable_verify"}, {"a_node_soak"}, {"a_node_uncordon"}}
+
+func TestWhenRuntimesAreRestartedWithoutAStrategy(t *testing.T) {
+	stored := func(strategy string) *topsv1.DaemonRollout {
+		r := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}
+		r.Status.Strategy = strategy
+		return r
+	}
+	for _, tt := range []struct {
+		name      string
+		component string
+		needs     bool
+		paused    string
+		rollout   *topsv1.DaemonRollout
+		want      daemonset.Strategy
+		unmanaged bool
+	}{
+		{"no runtime needs it", "toolkit", false, "", &topsv1.DaemonRollout{}, daemonset.NoStrategy, true},
+		{"a runtime needs it", "toolkit", true, "", &topsv1.DaemonRollout{}, rollout.RestartsOnly, false},
+		{"a gr without a toolkit", "driver", true, "", &topsv1.DaemonRollout{}, daemonset.NoStrategy, true},
+		{"they have begun", "toolkit", false, "", stored(string(rollout.RestartsOnly)), rollout.RestartsOnly, false},
+		{"an upgrade whose strategy was removed ends first", "toolkit", true, "", stored("AdvancedRollingUpdate"), daemonset.NoStrategy, false},
+		{"a pause is heeded", "toolkit", true, "true", &topsv1.DaemonRollout{}, rollout.RestartsOnly, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ds := fixture.ComponentOf(tt.component)
+			delete(ds.Annotations, topsv1.AnnotationUpdateStrategy)
+			if tt.paused != "" {
+				fixture.Annotate(ds, topsv1.AnnotationPaused, tt.paused)
+			}
+			o := worldOf([]memberAndPods{memberWith(ds)})
+			o.Rollout, o.NeedsRestart = tt.rollout, tt.needs
+			in := inputFrom(o)
+			if in.Settings.Strategy != tt.want || o.Unmanaged() != tt.unmanaged || in.Settings.Paused != (tt.paused == "true") {
+				t.Errorf("settings %+v, unmanaged: %t", in.Settings, o.Unmanaged())
+			}
+		})
+	}
+}

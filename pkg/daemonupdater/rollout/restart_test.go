@@ -1,0 +1,140 @@
+package rollout
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// atTargets returns a node whose toolkit and exporter are at their targets, but whose runtime has
+// to be restarted.
+func atTargets(name string) Node {
+	n := nodeOf(name, newHash, newHash)
+	n.NeedsRestart = true
+	return n
+}
+
+func unverified(n Node) Node { return withPod(n, func(p *Pod) { p.Unverified = true }) }
+
+func byHand(n Node) Node {
+	n.LeftToAdministrator = "systemctl restart docker"
+	return n
+}
+
+// restarting is heavyInput with a toolkit.
+func restarting(limit int, nodes ...Node) Input {
+	in := heavyInput(limit, nodes...)
+	in.Members[0].Restarts = true
+	return in
+}
+
+func (in Input) under(s daemonset.Strategy) Input {
+	in.Settings.Strategy = s
+	return in
+}
+
+func askingAt(n Node) Node {
+	return withPod(n, func(p *Pod) { p.Request = &Request{PodUID: p.UID, Revision: newHash, Time: epoch} })
+}
+
+func restartCases() []operationCase {
+	a, b := func() Node { return atTargets("a") }, func() Node { return nodeOf("b", newHash, newHash) }
+	preparing, updated := "pending/Preparing", "updated/AtTarget"
+	one := func(n Node) Input { return restarting(2, n) }
+	waves := restarting(2, byHand(a()), heavyNode("b")).withPolicy(Policy{Waves: []Wave{{Name: "first", Size: ptr.To(intstr.FromInt32(1))}}})
+	if hashOf("a") > hashOf("b") {
+		waves.Nodes = []Node{byHand(atTargets("b")), heavyNode("a")}
+	}
+	first, second := waves.Nodes[0].Name, waves.Nodes[1].Name
+	late := unverified(b())
+	late.Retry, late.RetryWhy = epoch.Add(time.Minute), "the drain took too long"
+	paused := one(a())
+	paused.Settings.Paused = true
+	leftOut := one(a())
+	leftOut.Members[0].LeftOut = true
+	notHeavy := one(unverified(b()))
+	notHeavy.Members[0].Heavy = false
+	busy := one(withJob(a(), &Job{ID: "other", Granted: true}))
+	return []operationCase{
+		{"a runtime that has to be restarted takes an operation", restarting(2, a(), b()), said{States: statesOf("a", preparing, "b", updated)}, []string{"a:prepare"}},
+		{"under the budget", restarting(1, prepared(a()), prepared(atTargets("b"))),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating", "b", "pending/BudgetExhausted")}, []string{"a:grant op-a"}},
+		{"not where the toolkit is not available", one(broken(a())), said{States: statesOf("a", "pending/Unavailable")}, nil},
+		{"one that is not at its target is replaced first", one(withPod(atTargets("a"), func(p *Pod) { p.Revision = oldHash })), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
+		{"an offline node waits", one(offline(a())), said{States: statesOf("a", "skipped/NodeOffline")}, nil},
+		{"so does a node that is held", one(held(a())), said{States: statesOf("a", "held/NodeHeld")}, nil},
+		{"so does one of another group", busy, said{States: statesOf("a", "pending/NodeBusy")}, nil},
+		{"so do all in a pause", paused, said{States: statesOf("a", "held/Paused")}, nil},
+		{"a limited upgrade leaves it out", leftOut, said{States: statesOf("a", "held/LeftOut")}, nil},
+		{"an administrator is waited for", one(byHand(a())), said{States: statesOf("a", "held/LeftToAdministrator")}, nil},
+		{"what is prepared is taken back", one(byHand(prepared(a()))), said{States: statesOf("a", "held/LeftToAdministrator")}, []string{"a:abort op-a"}},
+		{"waves wait for him too", waves, said{States: statesOf(first, "held/LeftToAdministrator", second, "held/WaveNotReached")}, nil},
+		{"a newer version does not", one(byHand(withPod(atTargets("a"), func(p *Pod) { p.Revision = oldHash }))), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
+		{"under OTA it is asked for", one(a()).under(daemonset.OTA), said{States: statesOf("a", "held/AwaitingRequest")}, nil},
+		{"and done then", one(askingAt(prepared(a()))).under(daemonset.OTA),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:grant op-a"}},
+		{"a request for another revision is not one for it", one(withPod(askingAt(a()), func(p *Pod) { p.Request.Revision = oldHash })).under(daemonset.OTA),
+			said{States: statesOf("a", "held/AwaitingRequest")}, nil},
+		{"without a strategy it is done", one(prepared(a())).under(RestartsOnly),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:grant op-a"}},
+		{"and nothing else", restarting(2, heavyNode("a"), unverified(b())).under(RestartsOnly), said{States: statesOf("a", updated, "b", updated)}, nil},
+		{"a node that such an operation left out of service needs another one", one(withJob(b(), &Job{ID: "op-b", Ours: true, Granted: true, Held: true})).under(RestartsOnly),
+			said{Started: []string{"b"}, Slots: []string{"b"}, States: statesOf("b", "in-flight/Operating")}, []string{"b:grant r2-mjuohs00-" + fmt.Sprintf("%x", hashOf("b")) + "-0"}},
+		{"what an operation did not verify takes another one", one(unverified(b())), said{States: statesOf("b", preparing)}, []string{"b:prepare"}},
+		{"in its time", one(late), said{States: statesOf("b", "pending/Deferred")}, nil},
+		{"not what is replaced without one", notHeavy, said{States: statesOf("b", updated)}, nil},
+		{"a node that an operation ended early on gives its slot back and is not updated", one(unverified(withEnd(b(), Dropped))).slots(operating(b())),
+			said{States: statesOf("b", preparing)}, []string{"b:prepare"}},
+		{"a runtime that was set back since the operation was done takes another one", one(withEnd(a(), Done)).slots(operating(a())),
+			said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
+		{"a node that waits for a pod gives its slot to the operation", one(a()).slots(slotOf(a(), time.Minute)), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
+	}
+}
+
+func TestRestarts(t *testing.T) {
+	for _, test := range restartCases() {
+		t.Run(test.name, func(t *testing.T) {
+			d := Plan(test.in)
+			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.orders, ordersOf(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("orders (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestADecisionIsIdleWhenNothingIsLeft(t *testing.T) {
+	a, b := func() Node { return atTargets("a") }, func() Node { return nodeOf("b", newHash, newHash) }
+	for _, test := range []struct {
+		name string
+		in   Input
+		want bool
+	}{
+		{"a runtime has to be restarted", restarting(2, a()), false},
+		{"by an administrator", restarting(2, byHand(a())), false},
+		{"on a node that is offline", restarting(2, offline(a())), false},
+		{"a slot is left", restarting(2, granted(b())).slots(operating(b())), false},
+		{"an operation is left", restarting(2, prepared(b())), false},
+		{"nothing is left", restarting(2, b(), broken(nodeOf("c", newHash, newHash)), heavyNode("d")), true},
+	} {
+		if d := Plan(test.in.under(RestartsOnly)); d.IsIdle() != test.want {
+			t.Errorf("%s: idle is %t", test.name, !test.want)
+		}
+	}
+}
+
+func TestAPreviewEndsWithTheRestarts(t *testing.T) {
+	out := Preview(restarting(1, atTargets("a"), unverified(nodeOf("b", newHash, newHash)), byHand(atTargets("c"))))
+	if len(out.Steps) != 2 || len(out.Left) != 1 || out.Left[0].Reason != ReasonLeftToAdministrator {
+		t.Errorf("steps %v, left %v; want two nodes one after the other, and one left", out.Steps, out.Left)
+	}
+}

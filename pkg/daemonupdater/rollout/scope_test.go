@@ -1,0 +1,72 @@
+package rollout
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// scopeInput returns a group of a driver, a toolkit and an exporter with one node, a, whose pods are
+// all outdated.
+func scopeInput(job *Job) Input {
+	node := withJob(nodeOf("a", oldHash, oldHash, oldHash), job)
+	in := inputOf(1, node)
+	in.Members = []Member{{Key: "kube-system/driver", Target: newHash, Heavy: true}, {Key: "kube-system/toolkit", Target: newHash, Heavy: true},
+		{Key: "kube-system/exporter", Target: newHash}}
+	return in
+}
+
+// jobFor returns a prepared operation for members.
+func jobFor(members ...string) *Job {
+	job := &Job{ID: "op-a", Ours: true, Prepared: true, Targets: map[string]string{}}
+	for _, m := range members {
+		job.Targets["kube-system/"+m] = newHash
+	}
+	return job
+}
+
+// An operation is granted only if it does what its node needs now: an edit after its preparation may
+// have narrowed or widened that.
+func TestAPreparedOperationIsMadeAnewWhenTheScopeChanged(t *testing.T) {
+	narrowed := scopeInput(jobFor("driver", "toolkit", "exporter"))
+	narrowed.Members[1].LeftOut = true
+	lighter := scopeInput(jobFor("driver", "toolkit", "exporter"))
+	lighter.Members[2].LeftOut = true
+	underSlot := scopeInput(jobFor("driver", "toolkit", "exporter")).slots(operating(heavyNode("a")))
+	underSlot.Members[1].LeftOut = true
+	granted := scopeInput(jobFor("driver", "toolkit", "exporter")).slots(operating(heavyNode("a")))
+	granted.Members[1].LeftOut = true
+	granted.Nodes[0].Job.Granted, granted.Nodes[0].Disturbed = true, true
+	atTarget := scopeInput(jobFor("driver", "exporter"))
+	atTarget.Nodes[0].Pods[1].Revision = newHash
+	restarts := scopeInput(jobFor("driver", "exporter"))
+	restarts.Nodes[0].Pods[1].Revision, restarts.Nodes[0].NeedsRestart, restarts.Members[1].Restarts = newHash, true, true
+	along := scopeInput(jobFor("driver", "toolkit", "exporter"))
+	along.Members[2].LeftOut, along.Members[2].Along = true, true
+	removed := scopeInput(jobFor("driver", "toolkit", "exporter", "devicePlugin"))
+	tests := []struct {
+		name string
+		in   Input
+		want []string
+	}{
+		{"a heavy component was left out", narrowed, []string{"a:prepare"}},
+		{"a light component was left out", lighter, []string{"a:prepare"}},
+		{"another heavy component is outdated since: the node would be drained twice", scopeInput(jobFor("driver", "exporter")), []string{"a:prepare"}},
+		{"the runtime has to be restarted since", restarts, []string{"a:prepare"}},
+		{"a light component that was left out is replaced along with the driver anyway", along, []string{"a:grant op-a"}},
+		{"a component was removed", removed, []string{"a:prepare"}},
+		{"what the logic book does not know is never part of an operation", scopeInput(jobFor("driver", "toolkit")), []string{"a:grant op-a"}},
+		{"nothing changed", scopeInput(jobFor("driver", "toolkit", "exporter")), []string{"a:grant op-a"}},
+		{"the rest is at its target", atTarget, []string{"a:grant op-a"}},
+		{"under a slot, not granted yet", underSlot, []string{"a:abort op-a"}},
+		{"a granted operation goes on", granted, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, ordersOf(Plan(test.in)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("orders (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package daemonupdater
+
+import (
+	"slices"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/simapi"
+)
+
+// drawAgent draws whether the agent of a machine leaves restarts to an administrator, and whether
+// it says so.
+func (w *simWorld) drawAgent(m *simMachine) {
+	m.byHand = w.chance(8)
+	if w.chance(2) {
+		restarts := !m.byHand
+		m.says = &restarts
+	}
+}
+
+// startPlugin is the start of a device plugin, which sees the cards if the default runtime is right;
+// without a toolkit always, as nobody would restart the runtime.
+func (w *simWorld) startPlugin(h *simHost) {
+	h.machine.blind = h.machine.runtime != topsv1.DefaultRuntime && w.toolkitGroup() != nil
+}
+
+// leave answers a restart that is asked of an agent that leaves it to an administrator.
+func (m *simMachine) leave(result *topsv1.HostTaskResult) {
+	if m.runtime != topsv1.DefaultRuntime {
+		result.State, result.Message = topsv1.HostTaskWaiting, "run on the node: systemctl restart docker"
+	}
+}
+
+// toolkitGroup returns the group with the toolkit, nil if there is none.
+func (w *simWorld) toolkitGroup() *simGroup {
+	i := slices.IndexFunc(w.groups, func(g *simGroup) bool {
+		return slices.ContainsFunc(g.sets, func(key simapi.Key) bool { return key.Name == upgradeplan.TargetToolkit })
+	})
+	if i < 0 {
+		return nil
+	}
+	return w.groups[i]
+}
+
+// needRestart returns the hosts whose runtime has not been restarted.
+func (w *simWorld) needRestart() (hosts []*simHost) {
+	for _, h := range w.hosts {
+		if h.machine.runtime != topsv1.DefaultRuntime {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// administer acts as an administrator who restarts the runtimes that are left to him, once the
+// rollout has said so for a while; until then their nodes are not updated.
+func (w *simWorld) administer() {
+	g, left := w.toolkitGroup(), slices.DeleteFunc(w.needRestart(), func(h *simHost) bool { return !h.machine.byHand })
+	if !w.calm || g == nil || len(left) == 0 {
+		w.ops.told = time.Time{}
+		return
+	}
+	expected := 0 // others may wait for something else
+	for _, h := range left {
+		if h.name != w.stuck && h.name != w.guarded() {
+			expected++
+		}
+	}
+	r := w.rolloutOf(g.id)
+	said := r != nil && slices.ContainsFunc(r.Status.Waiting, func(n topsv1.WaitingNote) bool {
+		return n.Reason == string(rollout.ReasonLeftToAdministrator) && int(n.Nodes) >= expected
+	})
+	switch {
+	case !said:
+		w.ops.told = time.Time{}
+	case w.ops.told.IsZero():
+		w.ops.told = w.now
+	case w.now.Sub(w.ops.told) > 5*time.Minute:
+		if int(r.Status.Updated) > len(w.hosts)-len(left) {
+			w.violate("S10: %d nodes of %s are updated, and %d runtimes are left to the administrator", r.Status.Updated, g.id, len(left))
+		}
+		for _, h := range left {
+			w.restartByHand(h)
+		}
+	}
+}
+
+// restartByHand is the restart by an administrator; who does not know the plugin restarts it too.
+func (w *simWorld) restartByHand(h *simHost) {
+	w.say("admin: the runtime of %s is restarted", h.name)
+	h.machine.runs++
+	h.machine.runtime, h.machine.blind, h.machine.reported = topsv1.DefaultRuntime, false, time.Time{}
+}
+
+// restartTheRest restarts the runtimes of hosts that cannot be emptied, by hand.
+func (w *simWorld) restartTheRest() {
+	if w.ops == nil {
+		return
+	}
+	for _, h := range w.needRestart() {
+		w.restartByHand(h)
+	}
+}
+
+// checkRestarted checks that every reachable node has the runtime at the end.
+func (w *simWorld) checkRestarted(when string) bool {
+	g := w.toolkitGroup()
+	if w.ops == nil || g == nil {
+		return true
+	}
+	return w.until("every runtime is restarted "+when, 4*time.Hour, func() bool {
+		return !slices.ContainsFunc(w.needRestart(), func(h *simHost) bool { return h.name != w.stuck && h.name != w.guarded() })
+	})
+}
+
+// restartsWithoutStrategy sets runtimes back once the gr has no strategy: they are restarted, under
+// the default budget, and the rollout goes when they are.
+func (w *simWorld) restartsWithoutStrategy() bool {
+	if w.ops == nil || w.toolkitGroup() == nil || w.guarded()+w.stuck != "" {
+		return true
+	}
+	w.annotate(w.toolkitGroup(), topsv1.AnnotationUpgradePolicy, "") // it is heeded, and nobody approves waves any more
+	for _, h := range w.hosts {
+		if u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name}); u != nil && w.chance(2) {
+			w.say("host %s: somebody changes the runtime back", h.name)
+			h.machine.runtime = "runc"
+			w.reportHost(h, u)
+		}
+	}
+	return w.checkRestarted("without a strategy") &&
+		w.until("nothing is left of restarts without a strategy", 2*time.Hour, w.nothingLeft)
+}

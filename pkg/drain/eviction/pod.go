@@ -1,0 +1,75 @@
+package eviction
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// Pod is a pod in the scope of a drain, with the verdict of kubectl's drain filters.
+type Pod struct {
+	*corev1.Pod
+	// Stays is why kubectl would leave the pod: it belongs to a DaemonSet or is static. "" when it
+	// may be evicted.
+	Stays string
+	// DaemonSet that the pod belongs to, nil when there is none or it was not looked up.
+	DaemonSet *appsv1.DaemonSet
+	// Unknown is why there is no verdict: the DaemonSet could not be looked up, or a ResourceClaim
+	// could not be read.
+	Unknown string
+	// LosesData and LosesPod are what an eviction loses: emptyDir volumes, and the pod itself
+	// if no controller recreates it. "" when nothing.
+	LosesData, LosesPod string
+	// accelerator: the pod uses it, as far as known.
+	accelerator bool
+}
+
+// staying returns the state of a pod that kubectl's filters leave on the node, and the reason;
+// none for a pod that is to be evicted nevertheless.
+func staying(pod *Pod, p *Policy) (State, string) {
+	switch ds := pod.DaemonSet; {
+	case pod.Stays == "":
+		return "", ""
+	case !p.replacesDriver || ds != nil && p.ownComponent(ds) || ds == nil && !isStatic(pod.Pod):
+		return Skipped, pod.Stays
+	case pod.Unknown != "":
+		return Failed, pod.Unknown
+	case !pod.accelerator:
+		return Skipped, pod.Stays
+	case ds == nil:
+		return Blocked, "static, and uses the accelerator: remove its manifest from the node, exclude the node, or leave the pod out (drain.podSelector)"
+	case daemonset.ToleratesClosing(ds):
+		return Blocked, fmt.Sprintf("uses the accelerator, and DaemonSet %s/%s tolerates taint %s, so it would come back: "+
+			"remove the toleration, exclude the node, or leave the pod out (drain.podSelector)", ds.Namespace, ds.Name, topsv1.TaintDriverUpgrade)
+	case !p.closed && blockedBy(pod, p) == "":
+		return Skipped, "evicted when the device is closed"
+	}
+	return "", ""
+}
+
+func (p *Policy) ownComponent(ds *appsv1.DaemonSet) bool {
+	return slices.Contains(p.own, ds.Labels[topsv1.LabelComponent])
+}
+
+func isStatic(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror
+}
+
+// blockedBy returns what an eviction would lose that the policy protects, "" for nothing.
+func blockedBy(pod *Pod, p *Policy) string {
+	var kept []string
+	if pod.LosesData != "" && !p.deleteEmptyDir {
+		kept = append(kept, fmt.Sprintf("%s (drain.emptyDir: %s evicts them)", pod.LosesData, topsv1.DrainDelete))
+	}
+	if pod.LosesPod != "" && !p.deleteUnmanaged {
+		kept = append(kept, fmt.Sprintf("%s (drain.unmanaged: %s evicts them)", pod.LosesPod, topsv1.DrainDelete))
+	}
+	return strings.Join(kept, ", ")
+}

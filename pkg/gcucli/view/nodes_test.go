@@ -1,0 +1,55 @@
+package view
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	world "github.com/topsops/gcu-operator/test/fixture"
+)
+
+func TestANodeIsUpdatedWithEvidenceOnly(t *testing.T) {
+	early := topsv1.OperationRecord{ID: "x", Phase: topsv1.OperationAborted, Reason: "Superseded", Touched: true, EndTime: world.Ago(0),
+		Result: topsv1.OperationResult{Undo: []string{"a_toolkit_replace"}}}
+	for _, tt := range []struct {
+		name, revision, runtime string
+		strategy                string
+		restarts                *bool
+		history                 []topsv1.OperationRecord
+		waiting                 rollout.Reason
+		want                    string
+	}{
+		{"all is well", world.NewHash, "enflame", "OTA", nil, nil, "", "updated AtTarget"},
+		{"a restart is needed", world.NewHash, "runc", "OTA", nil, nil, rollout.ReasonBudgetExhausted, "pending BudgetExhausted"},
+		{"by an administrator", world.NewHash, "runc", "OTA", ptr.To(false), nil, rollout.ReasonLeftToAdministrator, "held LeftToAdministrator"},
+		{"an operation ended early", world.NewHash, "enflame", "OTA", nil, []topsv1.OperationRecord{early}, rollout.ReasonBudgetExhausted, "pending BudgetExhausted"},
+		{"without a strategy that does not matter", world.NewHash, "enflame", "RestartsOnly", nil, []topsv1.OperationRecord{early}, "", "updated AtTarget"},
+		{"without a strategy outdated pods stay", world.OldHash, "runc", "RestartsOnly", nil, nil, rollout.ReasonBudgetExhausted, "outdated NoUpdateStrategy"},
+		{"and a restart is needed", world.NewHash, "runc", "RestartsOnly", nil, nil, rollout.ReasonBudgetExhausted, "pending BudgetExhausted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ds := world.ComponentOf("toolkit")
+			u := world.NodeUpgrade("a")
+			u.Status.Host = &topsv1.HostReport{Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: tt.runtime}}
+			u.Status.Agent, u.Status.History = &topsv1.AgentStatus{RestartsRuntime: tt.restarts}, tt.history
+			dro := &topsv1.DaemonRollout{Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: "fleet"}}}
+			dro.Status.Strategy = tt.strategy
+			if tt.waiting != "" {
+				dro.Status.Waiting = []topsv1.WaitingNote{{Reason: string(tt.waiting), Nodes: 1}}
+			}
+			f := &Fleet{Resource: &topsv1.GcuResource{}, Rollout: dro, DaemonSets: []appsv1.DaemonSet{*ds}, Now: world.Epoch,
+				Pods: []corev1.Pod{*world.PodOn(ds, "a", tt.revision)}, Nodes: []corev1.Node{*world.Node("a")}, NodeUpgrades: []topsv1.NodeUpgrade{*u}}
+			for _, r := range world.RevisionsOf(ds, world.OldHash, world.NewHash) {
+				f.Revisions = append(f.Revisions, *r)
+			}
+			n := NodesOf(f)[0]
+			if got := n.State + " " + n.Reason; got != tt.want {
+				t.Errorf("%s, want %s; %q", got, tt.want, n.Message)
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package state
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// orderTime is how long an operation for a restart may take to be ordered and granted. Without one
+// by then it may never be: an upgrade may be paused, wait for a person, or have no strategy.
+const orderTime = 5 * time.Minute
+
+// AwaitedRestarts returns the nodes whose container engine should be restarted before the first
+// pods of a plugin start, and how long until that is no longer expected by time alone. They are
+// those that run the toolkit, and whose restart can be expected: it is under way, or the toolkit
+// is so new that nobody may have ordered it.
+//
+// None are left as soon as one node with the toolkit has the right runtime. There the plugin
+// works; elsewhere it is restarted with its node's engine, as on nodes that join later. Waiting for
+// all of them would keep a large fleet, which is restarted a tenth at a time, without any card.
+func AwaitedRestarts(toolkit *Component, nodes *NodeIndex, now time.Time) (names []string, wait time.Duration) {
+	if toolkit.DaemonSet == nil {
+		return nil, 0
+	}
+	for i, pods := range nodes.podsByNode(toolkit.DaemonSet, toolkit.Pods) {
+		host := nodes.host(i)
+		available, fresh, left := sinceAvailable(pods, now)
+		switch {
+		case !nodes.ready[i] || !available || host.Runtime == "":
+		case !host.NeedsRestart:
+			return nil, 0
+		case host.restart == underWay:
+			names = append(names, nodes.list[i].Name)
+		case host.restart == notOrdered && fresh:
+			names, wait = append(names, nodes.list[i].Name), Sooner(wait, left)
+		}
+	}
+	return names, wait
+}
+
+// sinceAvailable reports whether one of the pods of a node is available, and whether that is for
+// less than orderTime; left is the rest of it.
+func sinceAvailable(pods []*corev1.Pod, now time.Time) (available, fresh bool, left time.Duration) {
+	for _, pod := range pods {
+		if ok, _ := daemonset.Availability(pod, 0, now); ok {
+			settled, wait := daemonset.Availability(pod, int32(orderTime.Seconds()), now)
+			return true, !settled, wait
+		}
+	}
+	return false, false, 0
+}

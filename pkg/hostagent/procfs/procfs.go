@@ -1,0 +1,127 @@
+package procfs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// devices are cards, virtual cards and the control device: all are of the driver's module,
+// which cannot be removed while any of them is open.
+var devices = regexp.MustCompile(`^/dev/v?gcu[0-9A-Za-z._-]{0,58}$`)
+
+// Device returns the device of the accelerator that a link in /proc/PID/fd names, "" when it
+// names something else. A device that was removed while open is still in use.
+func Device(link string) string {
+	path := strings.TrimSuffix(link, " (deleted)")
+	if !strings.HasPrefix(path, "/dev/") || !devices.MatchString(path) {
+		return ""
+	}
+	return path
+}
+
+// Mapped returns the first device of the accelerator that /proc/PID/maps names, "" for none.
+func Mapped(maps io.Reader) (string, error) {
+	const beforePath = 5 // address, permissions, offset, device, inode
+	lines := bufio.NewScanner(maps)
+	for lines.Scan() {
+		line := lines.Text()
+		if !strings.Contains(line, "/dev/") {
+			continue
+		}
+		if fields := strings.Fields(line); len(fields) > beforePath {
+			if device := Device(fields[beforePath]); device != "" {
+				return device, nil
+			}
+		}
+	}
+	return "", lines.Err()
+}
+
+var (
+	// containers are named by 64 hexadecimal digits; systemd has the engine before them.
+	containers = regexp.MustCompile(`^(?:([a-z-]+)-)?([0-9a-f]{64})(?:\.scope)?$`)
+	// pods have a UID, in which systemd has "_" for "-", or a hash if they are static.
+	pods = regexp.MustCompile(`^(?:kubepods[a-z-]*-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$`)
+	// engines by the name in a scope, or of the directory.
+	engines = map[string]string{"docker": "docker", "cri-containerd": "containerd", "nerdctl": "containerd", "crio": "cri-o", "libpod": "podman"}
+)
+
+// Where returns the container and the pod of a process from /proc/PID/cgroup; "" outside of
+// one. The container is engine://id, or the id when the engine is not known; of nested ones
+// the outermost. The paths may begin anywhere: the kernel shows them from the cgroup of the
+// reader.
+func Where(cgroup string) (container, podUID string) {
+	for line := range strings.Lines(cgroup) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		c, p := whereIn(fields[2])
+		if p != "" && podUID == "" || container == "" {
+			container, podUID = c, p
+		}
+	}
+	return container, podUID
+}
+
+func whereIn(path string) (container, podUID string) {
+	before := ""
+	for name := range strings.SplitSeq(path, "/") {
+		if pod := pods.FindStringSubmatch(name); pod != nil && podUID == "" {
+			podUID = strings.ReplaceAll(pod[1], "_", "-")
+		}
+		if is := containers.FindStringSubmatch(name); is != nil && container == "" {
+			container = is[2]
+			if is[1] != "" {
+				before = is[1]
+			}
+			if engine := engines[before]; engine != "" {
+				container = engine + "://" + container
+			}
+		}
+		before = name
+	}
+	return container, podUID
+}
+
+// Identity returns the name and the real user of a process from /proc/PID/status. Characters
+// of the name that cannot be shown are replaced.
+func Identity(status string) (command string, uid int64, err error) {
+	var named, owned bool
+	for line := range strings.Lines(status) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":\t")
+		switch {
+		case key == "Name" && !named:
+			named, command = true, shown(value)
+		case key == "Uid" && !owned:
+			first, _, _ := strings.Cut(value, "\t")
+			if uid, err = strconv.ParseInt(first, 10, 64); err != nil {
+				return "", 0, fmt.Errorf("reading the user of a process: %w", err)
+			}
+			owned = true
+		}
+	}
+	if !named || !owned {
+		return "", 0, errors.New("the status of a process has no name or no user")
+	}
+	return command, uid, nil
+}
+
+// shown returns a name that can be shown; the kernel has at most 15 bytes, escaped.
+func shown(name string) string {
+	const most = 64
+	return message.Short(strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, name), most)
+}

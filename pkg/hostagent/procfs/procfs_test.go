@@ -1,0 +1,128 @@
+package procfs
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	id   = "3f2a9c1b2d3e4f5061728394a5b6c7d8e9fa0b1c2d3e4f5061728394a5b6c7d8"
+	uid  = "0b0e1d2c-3f4a-4b5c-8d6e-7f8091a2b3c4"
+	file = "d41d8cd98f00b204e9800998ecf8427e" // the UID of a static pod
+)
+
+func TestDevice(t *testing.T) {
+	for path, want := range map[string]string{
+		"/dev/gcu0":             "/dev/gcu0",
+		"/dev/gcu10":            "/dev/gcu10",
+		"/dev/vgcu3":            "/dev/vgcu3",
+		"/dev/gcuctl":           "/dev/gcuctl", // it is of the same module
+		"/dev/gcu0 (deleted)":   "/dev/gcu0",
+		"/dev/null":             "",
+		"/dev/xgcu0":            "",
+		"/home/dev/gcu0":        "",
+		"/dev/gcu0\nx":          "",
+		"socket:[/dev/gcu0]":    "",
+		"/dev/gcu" + long:       "",
+		"":                      "",
+		"/dev/dri/by-path/gcu0": "",
+	} {
+		if got := Device(path); got != want {
+			t.Errorf("Device(%q) = %q, want %q", path, got, want)
+		}
+	}
+}
+
+var long = strings.Repeat("x", 300)
+
+func TestMapped(t *testing.T) {
+	const libc = "7f10c0000000-7f10c0028000 r--p 00000000 fe:01 1234                       /usr/lib/x86_64-linux-gnu/libc.so.6\n"
+	for name, tc := range map[string]struct{ maps, want string }{
+		"none":                             {libc + "7ffd0000-7ffd1000 rw-p 00000000 00:00 0    [stack]\n", ""},
+		"a card":                           {libc + "7f10d0000000-7f10d0001000 rw-s 00010000 00:06 345                        /dev/gcu1\n", "/dev/gcu1"},
+		"a card whose driver was reloaded": {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 345 /dev/gcu1 (deleted)", "/dev/gcu1"},
+		"memory that is named like a card": {"7f10d0000000-7f10d0001000 rw-p 00000000 00:00 0 [anon:/dev/gcu1]", ""},
+		"another file below a card's name": {"7f10d0000000-7f10d0001000 rw-p 00000000 00:00 0 /dev/shm/dev/gcu1", ""},
+		"nothing":                          {"", ""},
+		"no maps":                          {"/dev/gcu1\n", ""},
+	} {
+		if got, err := Mapped(strings.NewReader(tc.maps)); got != tc.want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, tc.want)
+		}
+	}
+	if _, err := Mapped(strings.NewReader(strings.Repeat("x", 1<<20))); err == nil {
+		t.Error("a line without an end is maps")
+	}
+}
+
+func TestWhere(t *testing.T) {
+	for name, tc := range map[string]struct{ cgroup, container, pod string }{
+		"a service of the host":       {"0::/system.slice/ssh.service", "", ""},
+		"a session":                   {"0::/user.slice/user-1000.slice/session-3.scope", "", ""},
+		"the root":                    {"0::/", "", ""},
+		"docker with systemd":         {"0::/system.slice/docker-" + id + ".scope", "docker://" + id, ""},
+		"docker without systemd":      {"12:devices:/docker/" + id + "\n1:name=systemd:/docker/" + id, "docker://" + id, ""},
+		"below a container":           {"0::/system.slice/docker-" + id + ".scope/init.scope", "docker://" + id, ""},
+		"podman":                      {"0::/machine.slice/libpod-" + id + ".scope/container", "podman://" + id, ""},
+		"an engine that nobody knows": {"0::/garden/" + id, id, ""},
+		"a pod with systemd": {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + strings.ReplaceAll(uid, "-", "_") +
+			".slice/cri-containerd-" + id + ".scope", "containerd://" + id, uid},
+		"a pod without systemd":    {"11:memory:/kubepods/besteffort/pod" + uid + "/" + id, id, uid},
+		"a guaranteed pod":         {"0::/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/crio-" + id + ".scope", "cri-o://" + id, uid},
+		"a static pod":             {"0::/kubepods/pod" + file + "/" + id, id, file},
+		"a pod of cri-dockerd":     {"0::/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/docker-" + id + ".scope", "docker://" + id, uid},
+		"seen from another pod":    {"0::/../../pod" + uid + "/" + id, id, uid}, // the path begins at the reader's cgroup
+		"docker inside of a pod":   {"0::/kubepods/pod" + uid + "/" + id + "/docker/" + strings.ReplaceAll(id, "3", "4"), id, uid},
+		"a pod in one hierarchy":   {"3:cpu:/\n2:pids:/kubepods/pod" + uid + "/" + id + "\n1:name=systemd:/", id, uid},
+		"a container named pod":    {"0::/docker/pod-" + id, id, ""},
+		"a directory named pod":    {"0::/podcasts/player.service", "", ""},
+		"a short id":               {"0::/docker/3f2a", "", ""},
+		"lines that are no cgroup": {"x\n::\n/docker/" + id, "", ""},
+	} {
+		if container, pod := Where(tc.cgroup); container != tc.container || pod != tc.pod {
+			t.Errorf("%s: container %q of pod %q, want %q of %q", name, container, pod, tc.container, tc.pod)
+		}
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	const status = "Name:\tpython3\nUmask:\t0022\nState:\tS (sleeping)\nPid:\t7\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n"
+	for name, tc := range map[string]struct {
+		status, command string
+		uid             int64
+		ok              bool
+	}{
+		"a process":               {status, "python3", 1000, true},
+		"a name with a space":     {strings.Replace(status, "python3", "my prog: x", 1), "my prog: x", 1000, true},
+		"a name that is no text":  {strings.Replace(status, "python3", "a\xff\x1bb", 1), "a??b", 1000, true},
+		"a name like another row": {strings.Replace(status, "python3", `a\nUid:`, 1), `a\nUid:`, 1000, true}, // the kernel escapes it
+		"the largest uid":         {strings.Replace(status, "1000", "4294967295", 1), "python3", 4294967295, true},
+		"no uid":                  {"Name:\tpython3\n", "", 0, false},
+		"no name":                 {"Uid:\t1000\t0\t0\t0\n", "", 0, false},
+		"a torn uid":              {"Name:\tx\nUid:\n", "", 0, false},
+		"nothing":                 {"", "", 0, false},
+	} {
+		command, uid, err := Identity(tc.status)
+		if command != tc.command || uid != tc.uid || (err == nil) != tc.ok {
+			t.Errorf("%s: %q, %d, %v", name, command, uid, err)
+		}
+	}
+}
+
+func FuzzWhere(f *testing.F) {
+	f.Add("0::/kubepods/pod" + uid + "/" + id)
+	f.Add("0::/system.slice/docker-" + id + ".scope")
+	f.Add("Name:\tx\nUid:\t1\t1\n")
+	f.Add("7f10d0000000-7f10d0001000 rw-s 00010000 00:06 345 /dev/gcu1 (deleted)")
+	f.Fuzz(func(t *testing.T, text string) {
+		container, pod := Where(text)
+		command, _, _ := Identity(text)
+		device, _ := Mapped(strings.NewReader(text))
+		for _, told := range []string{container, pod, command, device} {
+			if !utf8.ValidString(told) || len(told) > 100 || strings.ContainsAny(told, "\n\x00") {
+				t.Errorf("%q has %q", text, told)
+			}
+		}
+	})
+}

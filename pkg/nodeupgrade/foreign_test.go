@@ -1,0 +1,125 @@
+package nodeupgrade
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// monitor makes a DaemonSet of somebody else, with a pod that uses a card.
+func (s *stage) monitor(tolerations ...corev1.Toleration) *corev1.Pod {
+	s.t.Helper()
+	labels := map[string]string{"app": "monitor"}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "monitor"},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Tolerations: tolerations, Containers: []corev1.Container{{Name: "main", Image: "monitor:1"}}}}}}
+	s.must(s.admin.Create(s.ctx, ds))
+	return s.workload("monitor", func(p *corev1.Pod) {
+		yes := true
+		p.Labels = labels
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: &yes}}
+	})
+}
+
+// A DaemonSet's pod would come back at once before the device is closed.
+func TestPodsOfOtherDaemonSetsLeaveBehindTheTaint(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	pod := s.monitor()
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "keep"},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}}
+	s.must(s.admin.Create(s.ctx, budget))
+	allow := func(n int32) {
+		budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DisruptionsAllowed: n, CurrentHealthy: 1, DesiredHealthy: 1 - n, ExpectedPods: 1}
+		s.must(s.admin.Status().Update(s.ctx, budget))
+	}
+	allow(0)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	op := s.until("a refusal", func(op *topsv1.OperationStatus) bool {
+		return op.Reason == operation.ReasonDeviceInUse && strings.Contains(op.Message, "refuses")
+	})
+	if want := "PodDisruptionBudget " + s.namespace + "/keep refuses: " + s.namespace + "/monitor"; op.Message != want {
+		t.Errorf("%q, want %q", op.Message, want)
+	}
+	if got := s.marks(); got != "cordoned, by op1, closed for op1" || s.created[driver] != 1 || s.created[plugin] != 1 {
+		t.Errorf("while it runs: %s, pods that were made: %v", got, s.created)
+	}
+	allow(1)
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+	if err := s.admin.Get(s.ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the driver was replaced under the pod: %v", err)
+	}
+}
+
+func TestADaemonSetThatToleratesTheTaintIsNamedBeforeTheNodeIsTouched(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.monitor(corev1.Toleration{Operator: corev1.TolerationOpExists})
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	op := s.until("what blocks", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonPrecheckFailed })
+	if want := "DaemonSet " + s.namespace + "/monitor tolerates taint " + topsv1.TaintDriverUpgrade; !strings.Contains(op.Message, want) {
+		t.Errorf("%q, want %q in it", op.Message, want)
+	}
+	s.ends("Deferred PrecheckFailed", "", "devicePlugin v1, driver v1")
+	for _, write := range s.line.writes {
+		if strings.Contains(write, "evict") || strings.Contains(write, "Node n") {
+			t.Errorf("written: %s", write)
+		}
+	}
+}
+
+func TestPodsOfOtherDaemonSetsStayWhenOnlyTheRuntimeRestarts(t *testing.T) {
+	s := newStage(t, toolkit)
+	pod := s.monitor(corev1.Toleration{Operator: corev1.TolerationOpExists})
+	s.publish(toolkit, "v2")
+	s.offer("op1", toolkit)
+	s.ends("Done Succeeded", "", "toolkit v2")
+	s.must(s.admin.Get(s.ctx, client.ObjectKeyFromObject(pod), pod))
+	if pod.DeletionTimestamp != nil {
+		t.Error("the pod is being deleted")
+	}
+}
+
+// unread fails reads of ResourceClaims.
+type unread struct{ client.Reader }
+
+func (r unread) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if _, is := o.(*resourcev1.ResourceClaim); is {
+		return errors.New("no answer")
+	}
+	return r.Reader.Get(ctx, key, o, options...)
+}
+
+func TestAClaimThatCannotBeReadIsNamedBeforeTheNodeIsTouched(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.workload("claims", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+		name := "card"
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: name, ResourceClaimName: &name}}
+	})
+	s.r.evictions.drainer.Live = unread{s.r.evictions.drainer.Live}
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	op := s.until("a decision", func(op *topsv1.OperationStatus) bool {
+		return op.Task != s.node+"_node_precheck" && op.Task != "" || op.Reason == operation.ReasonPrecheckFailed
+	})
+	if want := "reading its ResourceClaim card: no answer: " + s.namespace + "/claims"; op.Reason != operation.ReasonPrecheckFailed || !strings.Contains(op.Message, want) {
+		t.Errorf("%s %q, want %q in it", op.Reason, op.Message, want)
+	}
+	if got := s.marks(); got != "" {
+		t.Errorf("the node is %s", got)
+	}
+}

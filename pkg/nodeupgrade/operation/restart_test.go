@@ -1,0 +1,169 @@
+package operation
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+var toolkitOnly = []string{upgradeplan.TargetToolkit}
+
+// afterRestart returns the facts of the moment in which the agent reports that it restarted the
+// engine, ten seconds after the pods of the node started.
+func afterRestart(t *testing.T) *Facts {
+	t.Helper()
+	f := reach(t, "node_restart-runtime", toolkitOnly...)
+	f.Host.Runtime.Default = topsv1.DefaultRuntime
+	end := metav1.NewTime(f.Now)
+	for i := range f.Members {
+		f.Members[i].Pod.Started = f.Now.Add(-10 * time.Second)
+	}
+	f.Host.Results = append(f.Host.Results, topsv1.HostTaskResult{Operation: "op", Task: theNode + "_node_restart-runtime", Attempt: 1,
+		State: topsv1.HostTaskDone, Reason: reasonRestarted, EndTime: &end})
+	return &f
+}
+
+func TestPodsThatStartedBeforeTheRestartAreReplaced(t *testing.T) {
+	f := afterRestart(t)
+	pod(f, "exporter").Started = f.Now.Add(time.Second)
+	d := newMachine(t).Next(*f)
+	if got := told(d); got != "Running node_restart-runtime InProgress DeletePod" {
+		t.Fatalf("after the restart: %s", got)
+	}
+	if e := d.Effects[0]; e.Pod != pod(f, "devicePlugin").NamedPod {
+		t.Errorf("pod %s is deleted", e.Pod.Name)
+	}
+	if users := d.Record.Operation.Tasks[taskAt(f, "node_restart-runtime")].Users; len(users) != 1 {
+		t.Errorf("recorded before: %v", users)
+	}
+	f.Record = d.Record
+	next := pod(f, "devicePlugin")
+	next.UID, next.Name, next.Started = "next", "next", time.Time{}
+	if got := told(newMachine(t).Next(*f)); got != "Running runtime_verify InProgress" {
+		t.Errorf("with a successor that has not started: %s", got)
+	}
+}
+
+func TestPodsStayAfterARestart(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		with func(*Facts)
+	}{
+		{"that was not needed", func(f *Facts) { f.Host.Results[len(f.Host.Results)-1].Reason = "AlreadyDefault" }},
+		{"of a DaemonSet that replaces its pods itself", func(f *Facts) {
+			for i := range f.Members {
+				f.Members[i].Uncontrolled = true
+			}
+		}},
+		{"where no other would follow", func(f *Facts) {
+			for i := range f.Members {
+				f.Members[i].NoSuccessor = "a taint"
+			}
+		}},
+		{"that started after it", func(f *Facts) {
+			for i := range f.Members {
+				f.Members[i].Pod.Started = f.Now.Add(time.Second)
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := afterRestart(t)
+			tc.with(f)
+			if got := told(newMachine(t).Next(*f)); got != "Running runtime_verify InProgress" {
+				t.Errorf("%s", got)
+			}
+		})
+	}
+}
+
+// Otherwise the pods that it concerns would not be known.
+func TestTheAnswerOfTheAgentIsAwaited(t *testing.T) {
+	f := afterRestart(t)
+	f.Host.Results = f.Host.Results[:len(f.Host.Results)-1]
+	if got := told(newMachine(t).Next(*f)); got != "Running node_restart-runtime InProgress" {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestCardsThatNobodyCanUseAreNotVerified(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		changed []string
+		with    func(*Facts)
+		want    string
+	}{
+		{"a node with cards that offers none is not done", toolkitOnly, func(*Facts) {}, "Running allocatable_verify InProgress"},
+		{"nor is one with a driver alone", driverOnly, func(f *Facts) { f.Host.Runtime.Default = topsv1.DefaultRuntime }, "Running allocatable_verify InProgress"},
+		{"a driver is not blamed for the runtime", driverOnly, func(f *Facts) { f.Host.Runtime.Default = "runc" }, "Releasing then Done node_soak Succeeded"},
+		{"a node without cards need not offer any", toolkitOnly, func(f *Facts) { *f.Host.Devices = 0 }, "Releasing then Done node_soak Succeeded"},
+		{"nor one whose cards are not counted", toolkitOnly, func(f *Facts) { f.Host.Devices = nil }, "Releasing then Done node_soak Succeeded"},
+		{"nor one without a plugin", toolkitOnly, func(f *Facts) {
+			f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == upgradeplan.TargetDevicePlugin })].Component = "another"
+		}, "Running node_soak InProgress"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := reach(t, "node_soak", tc.changed...)
+			later(time.Minute)(&f)
+			f.Record.Operation.Before.Allocatable = map[string]int64{"enflame.com/gcu": 0}
+			f.Node.Allocatable["enflame.com/gcu"] = 0
+			tc.with(&f)
+			if got := told(newMachine(t).Next(f)); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// An operation that ended before its work was verified is remembered, so that another one follows.
+func TestTheHistoryTellsWhatWasTouched(t *testing.T) {
+	for _, tc := range []struct {
+		at      string
+		touched bool
+	}{{"node_evict", false}, {"node_restart-runtime", true}} {
+		f := reach(t, tc.at, toolkitOnly...)
+		f.Wanted.Abort = true
+		later(time.Hour)(&f)
+		for range 10 {
+			f.Record = newMachine(t).Next(f).Record
+			f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
+			pod(&f, "toolkit").ResourceVersion = "100000"
+		}
+		if h := f.Record.History; len(h) != 1 || h[0].Touched != tc.touched {
+			t.Errorf("aborted at %s: history %+v", tc.at, h)
+		}
+	}
+}
+
+// It may have started before a restart that this operation did not see.
+func TestAPluginThatOffersNothingAndIsOlderThanTheOperationIsReplaced(t *testing.T) {
+	f := reach(t, "allocatable_verify", toolkitOnly...)
+	f.Node.Allocatable["enflame.com/gcu"] = 0
+	plugin := pod(&f, "devicePlugin")
+	plugin.Created = f.Record.Operation.StartTime.Add(-time.Second)
+	if got := told(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress DeletePod" {
+		t.Errorf("an old one: %s", got)
+	}
+	plugin.Created = f.Record.Operation.StartTime.Add(time.Second)
+	if got := told(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
+		t.Errorf("a new one: %s", got)
+	}
+}
+
+// However often it is put off later.
+func TestTheLastOperationThatTouchedTheNodeIsKept(t *testing.T) {
+	c := &changes{snapshot: &snapshot{f: &Facts{}, op: &topsv1.OperationStatus{ID: "touched", Phase: topsv1.OperationDeferred, Touched: true}}}
+	archive(c)
+	for i := range 2 * historyLimit {
+		c.op = &topsv1.OperationStatus{ID: fmt.Sprint("later-", i), Phase: topsv1.OperationDeferred}
+		archive(c)
+	}
+	if len(c.history) != historyLimit || c.history[0].ID != "touched" || c.history[historyLimit-1].ID != fmt.Sprint("later-", 2*historyLimit-1) {
+		t.Errorf("history from %s to %s", c.history[0].ID, c.history[len(c.history)-1].ID)
+	}
+}

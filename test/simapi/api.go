@@ -1,0 +1,342 @@
+package simapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Key names an object of the model.
+type Key struct{ Kind, Namespace, Name string }
+
+// Named returns the key of an object.
+func Named(kind, namespace, name string) Key { return Key{kind, namespace, name} }
+
+func (k Key) String() string { return k.Kind + " " + k.Namespace + "/" + k.Name }
+
+// API is the model of the API server: the true state, and per kind the log of all changes,
+// which feeds the caches. Stored objects are never changed, only replaced. It is used by one
+// goroutine at a time.
+type API struct {
+	now func() time.Time
+	// Changed is called for every new version of an object.
+	Changed func(client.Object)
+	// Counter is the last resourceVersion; Lost are the versions that restored backups took back.
+	Counter, Lost int
+	// Objects are the true state, Keys their keys by kind, sorted.
+	Objects map[Key]client.Object
+	Keys    map[string][]Key
+	// Log are all changes by kind, from the beginning.
+	Log map[string][]Change
+}
+
+// Change is one entry of the log; object is nil for a removal.
+type Change struct {
+	Key    Key
+	Object client.Object
+}
+
+// New returns an empty API server with a clock.
+func New(now func() time.Time) *API {
+	return &API{now: now, Changed: func(client.Object) {}, Objects: map[Key]client.Object{}, Keys: map[string][]Key{}, Log: map[string][]Change{}}
+}
+
+// KindOf returns the kind of a typed object or list.
+func KindOf(object any) string {
+	return strings.TrimSuffix(reflect.TypeOf(object).Elem().Name(), "List")
+}
+
+// KeyOf returns the key of a typed object.
+func KeyOf(object client.Object) Key {
+	return Key{KindOf(object), object.GetNamespace(), object.GetName()}
+}
+
+// Copy returns a deep copy.
+func Copy[T client.Object](object T) T { return object.DeepCopyObject().(T) }
+
+// Into makes dst a copy of src, like decoding a response.
+func Into(dst, src client.Object) {
+	reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src.DeepCopyObject()).Elem())
+}
+
+// CompareKeys orders the keys of one kind.
+func CompareKeys(a, b Key) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// Put stores a new version of an object, which the caller must not change afterwards.
+func (a *API) Put(object client.Object) {
+	a.Counter++
+	key := KeyOf(object)
+	object.SetResourceVersion(fmt.Sprint(a.Counter))
+	if object.GetUID() == "" {
+		object.SetUID(types.UID(fmt.Sprintf("uid-%d", a.Counter+a.Lost)))
+		object.SetCreationTimestamp(metav1.NewTime(a.now().Truncate(time.Second)))
+	}
+	if _, ok := a.Objects[key]; !ok {
+		i, _ := slices.BinarySearchFunc(a.Keys[key.Kind], key, CompareKeys)
+		a.Keys[key.Kind] = slices.Insert(a.Keys[key.Kind], i, key)
+	}
+	a.Objects[key] = object
+	a.Log[key.Kind] = append(a.Log[key.Kind], Change{key, object})
+	a.Changed(object)
+}
+
+// Remove removes an object at once.
+func (a *API) Remove(key Key) {
+	if _, ok := a.Objects[key]; !ok {
+		return
+	}
+	a.Counter++
+	delete(a.Objects, key)
+	if i, ok := slices.BinarySearchFunc(a.Keys[key.Kind], key, CompareKeys); ok {
+		a.Keys[key.Kind] = slices.Delete(slices.Clone(a.Keys[key.Kind]), i, i+1)
+	}
+	a.Log[key.Kind] = append(a.Log[key.Kind], Change{key, nil})
+}
+
+// Get returns the stored object, nil if there is none.
+func Get[T client.Object](a *API, key Key) (object T) {
+	if stored, ok := a.Objects[key]; ok {
+		return stored.(T)
+	}
+	return object
+}
+
+// All returns the objects of a kind, sorted by namespace and name.
+func All[T client.Object](a *API, kind string) []T {
+	list := make([]T, 0, len(a.Keys[kind]))
+	for _, key := range a.Keys[kind] {
+		list = append(list, a.Objects[key].(T))
+	}
+	return list
+}
+
+// Edit changes an existing object.
+func Edit[T client.Object](a *API, key Key, change func(T)) {
+	if _, ok := a.Objects[key]; !ok {
+		return
+	}
+	next := Copy(a.Objects[key].(T))
+	change(next)
+	a.Put(next)
+}
+
+// Resource returns the resource that an error of the API server names.
+func Resource(key Key) schema.GroupResource {
+	return schema.GroupResource{Resource: strings.ToLower(key.Kind) + "s"}
+}
+
+// Conflict returns the error of a violated precondition.
+func Conflict(key Key, what string) error {
+	return apierrors.NewConflict(Resource(key), key.Name, errors.New(what))
+}
+
+// Create is POST; the status of an object with a status subresource is dropped.
+func (a *API) Create(object client.Object) error {
+	if object.GetName() == "" {
+		object.SetName(fmt.Sprint(object.GetGenerateName(), a.Counter+a.Lost))
+	}
+	key := KeyOf(object)
+	if _, ok := a.Objects[key]; ok {
+		return apierrors.NewAlreadyExists(Resource(key), key.Name)
+	}
+	next := Copy(object)
+	if status := reflect.ValueOf(next).Elem().FieldByName("Status"); status.IsValid() {
+		status.SetZero()
+	}
+	next.SetUID("")
+	next.SetGeneration(1)
+	a.Put(next)
+	Into(object, next)
+	return nil
+}
+
+// Update is PUT of a part of an object: it ignores everything but that and the preconditions.
+func (a *API) Update(object client.Object, part, manager string) error {
+	key := KeyOf(object)
+	stored, ok := a.Objects[key]
+	if !ok {
+		return apierrors.NewNotFound(Resource(key), key.Name)
+	}
+	if err := unchanged(stored, object.GetUID(), object.GetResourceVersion()); err != nil {
+		return err
+	}
+	sent, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return a.storePart(stored, sent, object, part, manager)
+}
+
+// Parts of an object that a write changes: the status, the spec, or all but the status.
+const (
+	Status = "Status"
+	Spec   = "Spec"
+	Main   = ""
+)
+
+// storePart stores a part of an encoded object if it has changed, and returns the object in
+// answer.
+func (a *API) storePart(stored client.Object, sent []byte, answer client.Object, part, manager string) error {
+	decoded := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(client.Object)
+	if err := json.Unmarshal(sent, decoded); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	next := Copy(stored)
+	if part == Main {
+		next.SetLabels(decoded.GetLabels())
+		next.SetAnnotations(decoded.GetAnnotations())
+		next.SetFinalizers(decoded.GetFinalizers())
+		part = Spec
+	}
+	if field := reflect.ValueOf(next).Elem().FieldByName(part); field.IsValid() {
+		changed := reflect.ValueOf(decoded).Elem().FieldByName(part)
+		if part == Spec && !equality.Semantic.DeepEqual(field.Interface(), changed.Interface()) {
+			next.SetGeneration(next.GetGeneration() + 1)
+		}
+		field.Set(changed)
+	}
+	if !equality.Semantic.DeepEqual(next, stored) {
+		noteCordon(stored, next, manager)
+		a.Put(next)
+	}
+	Into(answer, next)
+	return nil
+}
+
+// noteCordon keeps who changed the cordon of a node, the one managed field that is read.
+func noteCordon(before, after client.Object, manager string) {
+	old, isNode := before.(*corev1.Node)
+	if node, _ := after.(*corev1.Node); isNode && old.Spec.Unschedulable != node.Spec.Unschedulable {
+		node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:unschedulable":{}}}`)}}}
+	}
+}
+
+// Patch is PATCH of a part of an object, as a strategic merge patch or a merge patch.
+func (a *API) Patch(object client.Object, kind types.PatchType, data []byte, part, manager string) error {
+	key := KeyOf(object)
+	stored, ok := a.Objects[key]
+	if !ok {
+		return apierrors.NewNotFound(Resource(key), key.Name)
+	}
+	var meta struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(data, &meta); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if err := unchanged(stored, meta.Metadata.UID, meta.Metadata.ResourceVersion); err != nil {
+		return err
+	}
+	before, err := json.Marshal(stored)
+	if err != nil {
+		return err
+	}
+	var after []byte
+	switch kind {
+	case types.StrategicMergePatchType:
+		if _, custom := stored.(*topsv1.NodeUpgrade); custom {
+			return apierrors.NewBadRequest("strategic merge patch of a custom resource")
+		}
+		after, err = strategicpatch.StrategicMergePatch(before, data, stored)
+	case types.MergePatchType:
+		after, err = mergePatch(before, data)
+	default:
+		return fmt.Errorf("the model knows no patch of type %s", kind)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return a.storePart(stored, after, object, part, manager)
+}
+
+// mergePatch is RFC 7386.
+func mergePatch(document, patch []byte) ([]byte, error) {
+	var d, p map[string]any
+	if err := json.Unmarshal(document, &d); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(patch, &p); err != nil {
+		return nil, err
+	}
+	return json.Marshal(mergeMaps(d, p))
+}
+
+func mergeMaps(d, p map[string]any) map[string]any {
+	if d == nil {
+		d = map[string]any{}
+	}
+	for key, value := range p {
+		sub, isMap := value.(map[string]any)
+		switch {
+		case value == nil:
+			delete(d, key)
+		case isMap:
+			old, _ := d[key].(map[string]any)
+			d[key] = mergeMaps(old, sub)
+		default:
+			d[key] = value
+		}
+	}
+	return d
+}
+
+// Delete is DELETE: a bound pod terminates gracefully, an object with finalizers stays until they
+// are removed. effective is false if it was already being deleted.
+func (a *API) Delete(key Key, preconditions *metav1.Preconditions) (effective bool, err error) {
+	stored, ok := a.Objects[key]
+	if !ok {
+		return false, apierrors.NewNotFound(Resource(key), key.Name)
+	}
+	if p := preconditions; p != nil {
+		if err := unchanged(stored, ptr.Deref(p.UID, ""), ptr.Deref(p.ResourceVersion, "")); err != nil {
+			return false, err
+		}
+	}
+	pod, isPod := stored.(*corev1.Pod)
+	stays := len(stored.GetFinalizers()) > 0 || (isPod && pod.Spec.NodeName != "")
+	switch {
+	case stays && stored.GetDeletionTimestamp() != nil:
+		return false, nil
+	case stays:
+		next := Copy(stored)
+		now := metav1.NewTime(a.now().Truncate(time.Second))
+		next.SetDeletionTimestamp(&now)
+		a.Put(next)
+	default:
+		a.Remove(key)
+	}
+	return true, nil
+}
+
+// unchanged checks the preconditions of a write, "" for none.
+func unchanged(stored client.Object, uid types.UID, version string) error {
+	switch {
+	case uid != "" && uid != stored.GetUID():
+		return Conflict(KeyOf(stored), "the UID in the precondition differs")
+	case version != "" && version != stored.GetResourceVersion():
+		return Conflict(KeyOf(stored), "the object has been modified")
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package simapi
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// View is the cache of one process: per kind, the state some changes ago. Kinds are watched
+// independently, so one may lag far behind another.
+type View struct {
+	API *API
+	// At is how many changes were applied, by kind.
+	At      map[string]int
+	Objects map[Key]client.Object
+	Keys    map[string][]Key
+
+	indexers map[string]client.IndexerFunc
+	indexed  map[string]map[Key][]string // by indexer
+}
+
+// Event is an event of an informer: Before is nil for a new object, After for a deleted one.
+type Event struct{ Before, After client.Object }
+
+// NewView returns an empty cache with indexes.
+func NewView(api *API, indexers map[string]client.IndexerFunc) *View {
+	v := &View{API: api, At: map[string]int{}, Objects: map[Key]client.Object{}, Keys: map[string][]Key{}, indexers: indexers, indexed: map[string]map[Key][]string{}}
+	for field := range indexers {
+		v.indexed[field] = map[Key][]string{}
+	}
+	return v
+}
+
+// Live returns the true state, with the fields that a live list can select.
+func (a *API) Live(indexers map[string]client.IndexerFunc) *View {
+	return &View{Objects: a.Objects, Keys: a.Keys, indexers: indexers}
+}
+
+// Behind returns how many changes of a kind the cache lacks.
+func (v *View) Behind(kind string) int { return len(v.API.Log[kind]) - v.At[kind] }
+
+// Advance applies n more changes of a kind at once. Intermediate states of an object are dropped,
+// as by an informer that lists again.
+func (v *View) Advance(kind string, n int) []Event {
+	log := v.API.Log[kind]
+	changes := log[v.At[kind]:min(len(log), v.At[kind]+n)]
+	v.At[kind] += len(changes)
+	var order []Key
+	before, last := map[Key]client.Object{}, map[Key]client.Object{}
+	for _, c := range changes {
+		if _, seen := last[c.Key]; !seen {
+			order = append(order, c.Key)
+			before[c.Key] = v.Objects[c.Key]
+		}
+		last[c.Key] = c.Object
+	}
+	var events []Event
+	for _, key := range order {
+		v.set(key, last[key])
+		e := Event{before[key], last[key]}
+		if e.Before != nil && e.After != nil && e.Before.GetUID() != e.After.GetUID() {
+			events = append(events, Event{Before: e.Before})
+			e.Before = nil
+		}
+		if e.Before != nil || e.After != nil {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+func (v *View) set(key Key, object client.Object) {
+	_, had := v.Objects[key]
+	i, _ := slices.BinarySearchFunc(v.Keys[key.Kind], key, CompareKeys)
+	switch {
+	case object == nil && had:
+		delete(v.Objects, key)
+		v.Keys[key.Kind] = slices.Delete(v.Keys[key.Kind], i, i+1)
+	case object != nil:
+		v.Objects[key] = object
+		for field, values := range v.indexers {
+			v.indexed[field][key] = values(object)
+		}
+		if !had {
+			v.Keys[key.Kind] = slices.Insert(v.Keys[key.Kind], i, key)
+		}
+	}
+}
+
+// Get returns a copy of an object.
+func (v *View) Get(key types.NamespacedName, object client.Object) error {
+	k := Named(KindOf(object), key.Namespace, key.Name)
+	stored, ok := v.Objects[k]
+	if !ok {
+		return apierrors.NewNotFound(Resource(k), k.Name)
+	}
+	Into(object, stored)
+	v.strip(object)
+	return nil
+}
+
+// List fills a typed list with copies, by namespace, labels, and an index.
+func (v *View) List(list client.ObjectList, opts []client.ListOption) error {
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	field, value := "", ""
+	if options.FieldSelector != nil {
+		asked := options.FieldSelector.Requirements()[0]
+		if field, value = asked.Field, asked.Value; v.indexers[field] == nil {
+			return fmt.Errorf("no index for %s", options.FieldSelector)
+		}
+	}
+	var found []client.Object
+	for _, key := range v.Keys[KindOf(list)] {
+		object := v.Objects[key]
+		switch {
+		case options.Namespace != "" && key.Namespace != options.Namespace:
+		case field != "" && !slices.Contains(v.valuesOf(field, key), value):
+		case options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(object.GetLabels())):
+		default:
+			found = append(found, object)
+		}
+	}
+	items := reflect.ValueOf(list).Elem().FieldByName("Items")
+	items.Set(reflect.MakeSlice(items.Type(), len(found), len(found)))
+	for i, object := range found {
+		read := Copy(object)
+		v.strip(read)
+		items.Index(i).Set(reflect.ValueOf(read).Elem())
+	}
+	return nil
+}
+
+// valuesOf returns the values of an object in an index.
+func (v *View) valuesOf(field string, key Key) []string {
+	if v.indexed == nil {
+		return v.indexers[field](v.Objects[key])
+	}
+	return v.indexed[field][key]
+}
+
+// strip removes what a cache of the manager does not keep.
+func (v *View) strip(object client.Object) {
+	if v.indexed != nil {
+		object.SetManagedFields(nil)
+	}
+}
