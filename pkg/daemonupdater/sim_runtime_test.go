@@ -6,6 +6,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
@@ -54,16 +55,18 @@ func (w *simWorld) needRestart() (hosts []*simHost) {
 	return hosts
 }
 
-// administer acts as an administrator who restarts the runtimes that are left to him, once the
-// rollout has said so for a while; until then their nodes are not updated.
+// administer acts as an administrator who restarts the runtimes that he was asked to, once the
+// rollout has said so for a while; until then their nodes are not updated. He is not asked for a node
+// of a later wave.
 func (w *simWorld) administer() {
 	g, left := w.toolkitGroup(), slices.DeleteFunc(w.needRestart(), func(h *simHost) bool { return !h.machine.byHand })
-	if !w.calm || g == nil || len(left) == 0 {
+	asked := slices.DeleteFunc(slices.Clone(left), func(h *simHost) bool { return !w.isAsked(h) })
+	if !w.calm || g == nil || len(asked) == 0 {
 		w.ops.told = time.Time{}
 		return
 	}
 	expected := 0 // others may wait for something else
-	for _, h := range left {
+	for _, h := range asked {
 		if h.name != w.stuck && h.name != w.guarded() {
 			expected++
 		}
@@ -81,10 +84,16 @@ func (w *simWorld) administer() {
 		if int(r.Status.Updated) > len(w.hosts)-len(left) {
 			w.violate("S10: %d nodes of %s are updated, and %d runtimes are left to the administrator", r.Status.Updated, g.id, len(left))
 		}
-		for _, h := range left {
+		for _, h := range asked {
 			w.restartByHand(h)
 		}
 	}
+}
+
+// isAsked reports whether the status of a node says that its restart is left to the administrator.
+func (w *simWorld) isAsked(h *simHost) bool {
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
+	return u != nil && operation.LeftToAdministrator(u) != ""
 }
 
 // restartByHand is the restart by an administrator; who does not know the plugin restarts it too.
