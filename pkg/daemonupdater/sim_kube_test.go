@@ -113,7 +113,7 @@ func (w *simWorld) addNode(h *simHost) {
 	if h.machine != nil {
 		h.machine.foreign, h.machine.workload = false, nil
 		h.machine.excused = h.machine.restarting() // a restart that has begun runs to its end, without the cordon that went with the node
-		return // the agent creates its NodeUpgrade
+		return                                     // the agent creates its NodeUpgrade
 	}
 	w.api.Put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name}})
 }

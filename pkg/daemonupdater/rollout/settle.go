@@ -126,6 +126,9 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 		if n.isRefused(slot, s.in) {
 			s.unstart(slot)
 		}
+		if pod := namedPod(slot, n); pod != nil && pod.UID == slot.Pod {
+			s.returned++
+		}
 		s.giveBack(slot, n)
 		return true
 	case s.operateOn(slot, n):
