@@ -30,7 +30,7 @@ var ofRollouts = []mutant{
 	{"one-deadline-for-all-pods", "the deadline does not restart with each deletion", updater, "setPod",
 		"if $slot.Pod != $pod.UID { $*then }", "if false { $*then }"},
 	{"available-nodes-fail", "a node that is available fails by its deadline", updater, "failureOf",
-		"if $n.available || $denied { $*then }", "if $denied { $*then }"},
+		"if $n.available || $busy || $denied { $*then }", "if $denied { $*then }"},
 	{"flapping-forever", "a flapping node keeps its slot forever", updater, "timeLeft",
 		"return min($left, $most)", "return $left"},
 	{"no-successor", "a pod is deleted where a taint keeps its successor away", updater, "group.toReplace",
@@ -51,6 +51,8 @@ var ofRollouts = []mutant{
 		"min($usual, $most)", "$usual"},
 
 	// Slots and deletions.
+	{"given-back-in-memory", "a queued node starts before it is stored that the slot before it was given back", updater, "queue.serveQueued",
+		"len($kept)+$q.returned", "len($kept)"},
 	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", updater, "settlement.isOver",
 		"$n.$isFinished() || ($retargeted && $isIdle($slot))",
 		"!$n.Ready || $n.$isFinished() || ($retargeted && $isIdle($slot))"},
