@@ -74,7 +74,7 @@ func TestTheOrderOfReplacementComesBeforeTheName(t *testing.T) {
 	elsewhere.Namespace, deleted.DeletionTimestamp = "apps", &metav1.Time{Time: fixture.Epoch}
 	list := []*appsv1.DaemonSet{at("10", "a"), at("2", "z"), at("2", "b"), in("y"), elsewhere, deleted, fixture.DaemonSet("of-no-gr")}
 	var got []string
-	for _, ds := range (Group{Kind: KindGcuResource, Name: "fleet"}).DaemonSets(fixture.Values(list)) {
+	for _, ds := range (Group{Kind: KindGcuResource, Name: "fleet"}).DaemonSets(fixture.Values(list), "") {
 		got = append(got, ds.Namespace+"/"+ds.Name)
 	}
 	if diff := cmp.Diff([]string{"kube-system/y", "apps/c", "kube-system/b", "kube-system/z", "kube-system/a"}, got); diff != "" {

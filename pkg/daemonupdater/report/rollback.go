@@ -48,10 +48,20 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 		return Rollback{hindered: "not rolled back: no earlier revision is known to be good"}
 	case atGood(good, s, in):
 		return Rollback{hindered: "not rolled back: this is the last known good revision"}
+	case good.Since.Before(s.Policy.Spec.Failure.RollbackNotBefore):
+		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is older than failure.rollbackNotBefore of the policy", nameOf(good))}
+	case len(d.Ledger.Failures) < evidence(s, d):
+		return Rollback{hindered: fmt.Sprintf("not rolled back: fewer than %d nodes failed (failure.minFailedNodes of the policy)", evidence(s, d))}
 	case !kept:
 		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is not kept any more", nameOf(good))}
 	}
 	return Rollback{To: good}
+}
+
+// evidence returns how many nodes must have failed for a rollback: those that the policy asks for,
+// or all nodes of a smaller group.
+func evidence(s *observed.State, d rollout.Decision) int {
+	return min(int(s.Policy.Spec.Failure.MinFailedNodes), int(d.Counts.Total))
 }
 
 // atGood reports whether the group is at the last known good revision: by its templates, or

@@ -54,7 +54,7 @@ func staying(pod *Pod, p *Policy) (State, string) {
 }
 
 func (p *Policy) ownComponent(ds *appsv1.DaemonSet) bool {
-	return slices.Contains(p.own, ds.Labels[topsv1.LabelComponent])
+	return slices.Contains(p.own, daemonset.Component(ds))
 }
 
 func isStatic(pod *corev1.Pod) bool {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 func static(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
@@ -25,7 +26,8 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 	set := func(component string, tolerations ...corev1.Toleration) *appsv1.DaemonSet {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "set"}}
 		if component != "" {
-			ds.Labels = map[string]string{topsv1.LabelComponent: component}
+			ds = fixture.OfGcuResource(ds)
+			ds.Labels[topsv1.LabelComponent] = component
 		}
 		ds.Spec.Template.Spec.Tolerations = tolerations
 		return ds
