@@ -218,8 +218,8 @@ type FailurePolicy struct {
 	Action FailureAction `json:"action,omitempty"`
 	// minFailedNodes is how many nodes must have failed for a rollback, or all nodes of a
 	// group that has fewer: what one node reports about itself is no evidence about a
-	// version. With fewer, the group stays halted. Without a threshold, the rollout also
-	// goes on until so many have failed. Default 3; only for action Rollback.
+	// version. With fewer, the group stays halted. A node that failed uses the budget, so
+	// with a smaller budget this number is not reached. Default 3; only for action Rollback.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1

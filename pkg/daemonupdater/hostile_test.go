@@ -20,11 +20,13 @@ import (
 // TestABadRequestIsRefusedAndOthersGoOn: node a asks for what is not its pod, node b for its own.
 func TestABadRequestIsRefusedAndOthersGoOn(t *testing.T) {
 	for name, bad := range map[string]func(*topsv1.UpgradeRequest){
-		"a malformed pod name":       func(r *topsv1.UpgradeRequest) { r.Pod.Name = "a/b" },
-		"a malformed namespace":      func(r *topsv1.UpgradeRequest) { r.Pod.Namespace = "../a" },
-		"no pod name":                func(r *topsv1.UpgradeRequest) { r.Pod.Name = "" },
-		"the pod of another node":    func(*topsv1.UpgradeRequest) {},
-		"the pod of another creator": func(r *topsv1.UpgradeRequest) { r.Pod = topsv1.NamespacedRef{Namespace: "kube-system", Name: "bare", UID: "uid-bare"} },
+		"a malformed pod name":    func(r *topsv1.UpgradeRequest) { r.Pod.Name = "a/b" },
+		"a malformed namespace":   func(r *topsv1.UpgradeRequest) { r.Pod.Namespace = "../a" },
+		"no pod name":             func(r *topsv1.UpgradeRequest) { r.Pod.Name = "" },
+		"the pod of another node": func(*topsv1.UpgradeRequest) {},
+		"the pod of another creator": func(r *topsv1.UpgradeRequest) {
+			r.Pod = topsv1.NamespacedRef{Namespace: "kube-system", Name: "bare", UID: "uid-bare"}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })

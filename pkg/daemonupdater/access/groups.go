@@ -54,4 +54,3 @@ func (c Cluster) GcuResource(ctx context.Context, g observed.Group) (gr topsv1.G
 	}
 	return gr, nil
 }
-

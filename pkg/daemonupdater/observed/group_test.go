@@ -82,6 +82,19 @@ func TestTheOrderOfReplacementComesBeforeTheName(t *testing.T) {
 	}
 }
 
+func TestAGroupHasTheDaemonSetsOfItsGcuResource(t *testing.T) {
+	ours, forged := fixture.OfGcuResource(fixture.DaemonSet("ours")), fixture.OfGcuResource(fixture.DaemonSet("forged"))
+	forged.OwnerReferences[0].UID = "uid-invented"
+	group := Group{Kind: KindGcuResource, Name: "fleet"}
+	list := fixture.Values([]*appsv1.DaemonSet{forged, ours})
+	if got := group.DaemonSets(list, "uid-fleet"); len(got) != 1 || got[0].Name != "ours" {
+		t.Errorf("%d DaemonSets, want the one with the UID of the gr", len(got))
+	}
+	if got := group.DaemonSets(list, "uid-recreated"); len(got) != 2 {
+		t.Errorf("%d DaemonSets, want both while none has the UID of the gr: they end with the earlier one", len(got))
+	}
+}
+
 func TestPointersAreSortedAndPointIntoTheList(t *testing.T) {
 	items := []corev1.Node{*fixture.Node("b"), *fixture.Node("c"), *fixture.Node("a")}
 	list := ByName(items)

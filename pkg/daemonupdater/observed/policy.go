@@ -64,9 +64,6 @@ func policyOf(spec *topsv1.UpgradePolicySpec) (rollout.Policy, error) {
 	}
 	if spec.Failure != nil {
 		p.Threshold = spec.Failure.Threshold
-		if spec.Failure.Action == topsv1.FailureRollback {
-			p.MinFailed = int(spec.Failure.MinFailedNodes)
-		}
 	}
 	switch spec.ControlPlane {
 	case topsv1.ControlPlaneFirst:

@@ -75,3 +75,15 @@ func TestARequestThatIsWithdrawnStartsNothing(t *testing.T) {
 		t.Error("who asks again after that is not heard")
 	}
 }
+
+func TestARequestOfTheFutureIsOneOfNow(t *testing.T) {
+	request := fixture.Request("1", fixture.DaemonSet("driver"), fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.OldHash))
+	request.RequestTime = fixture.Ago(-1000 * time.Hour)
+	u := fixture.NodeUpgrade("a", request)
+	if open := openRequests(u, fixture.Epoch)["uid-driver"]; open == nil || !open.Time.Equal(fixture.Epoch) {
+		t.Errorf("open request %+v, want one of now", open)
+	}
+	if last := lastRequest(u, fixture.Epoch); !last.Equal(fixture.Epoch) {
+		t.Errorf("last request at %s, want now", last)
+	}
+}

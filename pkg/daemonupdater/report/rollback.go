@@ -51,7 +51,7 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 	case good.Since.Before(s.Policy.Spec.Failure.RollbackNotBefore):
 		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is older than failure.rollbackNotBefore of the policy", nameOf(good))}
 	case len(d.Ledger.Failures) < evidence(s, d):
-		return Rollback{hindered: fmt.Sprintf("not rolled back: fewer than %d nodes failed (failure.minFailedNodes of the policy)", evidence(s, d))}
+		return Rollback{hindered: fmt.Sprintf("not rolled back: that takes %d failed nodes (failure.minFailedNodes of the policy)", evidence(s, d))}
 	case !kept:
 		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is not kept any more", nameOf(good))}
 	}

@@ -125,9 +125,9 @@ const (
 )
 
 // haltOf returns why no more nodes start; "" when too few failed for a halt. unrecorded nodes failed
-// besides those of the ledger; nodes are those of the group.
-func haltOf(policy *Policy, l *Ledger, unrecorded, nodes int) string {
-	threshold := max(minFailures, min(policy.MinFailed, nodes), (l.Touched+failureShare-1)/failureShare)
+// besides those of the ledger.
+func haltOf(policy *Policy, l *Ledger, unrecorded int) string {
+	threshold := max(minFailures, (l.Touched+failureShare-1)/failureShare)
 	if given := policy.Threshold; given != nil {
 		threshold = scaled(given, l.Touched)
 	}

@@ -25,7 +25,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	budgets := budgetsOf(d)
 
 	// Start nodes.
-	halted := haltOf(&in.Policy, &d.ledger, d.unrecorded, d.fleet.Len())
+	halted := haltOf(&in.Policy, &d.ledger, d.unrecorded)
 	waves := followWaves(d)
 	start := startNodes(&gate{d, halted, waves}, budgets)
 

@@ -19,9 +19,6 @@ type Policy struct {
 	ControlPlane ControlPlane
 	// Returned is how long a node must have been Ready before it is started.
 	Returned time.Duration
-	// MinFailed, when set, is how many nodes must fail at least to halt the rollout if there is no
-	// Threshold: fewer would not be rolled back.
-	MinFailed int
 	// Threshold, when set, is how many started nodes must fail to halt the rollout.
 	Threshold *intstr.IntOrString
 	// Window, when set, limits when nodes are started.

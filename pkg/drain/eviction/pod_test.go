@@ -51,6 +51,8 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 		{name: "not before the device is closed", pod: pod("a"), with: Pod{DaemonSet: theirs}, opened: true, state: Skipped, reason: "evicted when the device is closed"},
 		{name: "not for a restart of the runtime", pod: pod("a"), with: Pod{DaemonSet: theirs}, runs: true, state: Skipped, reason: untouched},
 		{name: "one of the operator's own is stopped otherwise", pod: pod("a"), with: Pod{DaemonSet: set("exporter")}, state: Skipped, reason: untouched},
+		{name: "one that only has the labels of the operator's own leaves", pod: pod("a"), with: Pod{DaemonSet: &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "set", Labels: map[string]string{topsv1.LabelComponent: "exporter"}}}}},
 		{name: "one of a component that is not the operator's leaves", pod: pod("a"), with: Pod{DaemonSet: set("mine")}},
 		{name: "one without a card stays, whatever the scope", pod: pod("a", withoutGCU), with: Pod{DaemonSet: theirs},
 			policy: func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll }, state: Skipped, reason: untouched},
