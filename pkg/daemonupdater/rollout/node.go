@@ -86,8 +86,8 @@ func (n *fleetNode) isAgreed() bool {
 func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Job.isOfAnotherGroup() }
 
 // yields reports whether the node gives its slot back to the operation of another group. One that
-// this group took down keeps it until that operation has ended: the node may go offline, and would
-// not count as unavailable any more.
+// this group took down keeps it until that operation has ended, or its deadline: the node may go
+// offline, and would not count as unavailable any more.
 func (n *fleetNode) yields() bool {
 	return n.Ready && n.isBusy() && (!n.unready && !n.settling || n.Job.isKeptByAnotherGroup())
 }
