@@ -123,7 +123,7 @@ var ofRollouts = []mutant{
 	{"queue-not-stored", "a queued node is started under a slot that was not stored", updater, "allStored",
 		"$others || $old.PodUID != $s.PodUID", "$others"},
 	{"crash-loops-ignored", "a crash-looping version is not failed before the deadline", updater, "failureOf",
-		"if $pod := $crashLooping($since); $n.Ready && $pod != nil { $*then }",
+		"if $pod := $crashLooping($since); $n.Ready && $pod != nil && $mine { $*then }",
 		"if $pod := $crashLooping($since); $n.Ready && $pod != nil && in.Now.IsZero() { $*then }"},
 	{"failures-stick", "a new revision does not clear the failures of the old one", updater, "settleFailures",
 		"$Resume != $Resumed || !$blames(&$failure)", "$Resume != $Resumed"},
