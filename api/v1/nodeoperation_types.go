@@ -60,6 +60,11 @@ type NodeOperation struct {
 	// deadlines of the tasks.
 	// +optional
 	Deadlines OperationDeadlines `json:"deadlines,omitempty,omitzero"`
+	// onlyIdle ends the operation, Deferred, before it touches a node of which a pod uses
+	// a card; pods of the operator's own components do not count. It is set when nobody
+	// asked for the operation, under update strategy OTA.
+	// +optional
+	OnlyIdle bool `json:"onlyIdle,omitempty"`
 	// granted lets the operation touch the node: the node has its slot. Until then it
 	// is only prepared: prechecks run and images are pulled. It cannot be reverted.
 	// +optional
@@ -257,6 +262,10 @@ type OperationStatus struct {
 	// runtime stops its containers.
 	// +optional
 	DrainAll bool `json:"drainAll,omitempty"`
+	// inUse reports whether a pod of others used a card of the node when an operation
+	// that is onlyIdle last looked. Until it is granted, it waits with that.
+	// +optional
+	InUse bool `json:"inUse,omitempty"`
 	// before is the state of the node before it was touched.
 	// +optional
 	Before *NodeBefore `json:"before,omitempty"`

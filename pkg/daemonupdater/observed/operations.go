@@ -61,7 +61,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	}
 	if asked != nil {
 		disturbed = asked.Granted
-		job = &rollout.Job{ID: asked.ID, Ours: asked.Rollout == own, Granted: asked.Granted, Targets: targetsOf(asked),
+		job = &rollout.Job{ID: asked.ID, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
 			Message: fmt.Sprintf("operation %s is about to begin", asked.ID)}
 	}
 	if shown != nil {
@@ -69,7 +69,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 		if job == nil || job.ID != shown.ID {
 			job = &rollout.Job{ID: shown.ID, Ours: shown.Rollout == own}
 		}
-		job.Granted, job.Held = job.Granted || shown.Granted, shown.Held
+		job.Granted, job.Held, job.InUse = job.Granted || shown.Granted, shown.Held, shown.InUse
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
 		job.Stalled = isStalled(upgrade, shown)
 		job.WaitsSince = waitsSince(job, shown)

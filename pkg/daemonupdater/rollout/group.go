@@ -78,7 +78,8 @@ func (g *group) isUnverified(pod *Pod) bool { return pod.Unverified && g.strateg
 
 // toVerify reports whether a pod lacks proof that an operation may bring.
 func (g *group) toVerify(node *Node, pod *Pod) bool {
-	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !node.LeftOut && !g.members[pod.Member].LeftOut && g.allows(pod)
+	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !node.LeftOut && !g.members[pod.Member].LeftOut &&
+		(g.allows(pod) || g.allowsUnasked(node, pod))
 }
 
 // leavesOut reports whether the upgrade is limited to others than a pod that it would else be about.
@@ -93,7 +94,7 @@ func (g *group) hasWork(node *Node, pod *Pod) bool {
 
 // allows reports whether the strategy lets the work on a pod be done: AdvancedRollingUpdate and
 // RestartsOnly always, OTA only if a request on the node names this very pod, and is for its target unless the node was
-// started before the target changed.
+// started before the target changed (but see allowsUnasked).
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
 		return pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod))
@@ -157,14 +158,15 @@ func (g *group) haveTargets(targets []Target) bool {
 }
 
 // isStale reports whether the operation of a node would not do what the node needs now: a target is
-// no longer current or, before it is granted, it would replace what is left out or removed since, or
-// leave another heavy component outdated, for which the node would be emptied a second time.
+// no longer current or, before it is granted, it would replace what is left out or removed since,
+// leave another heavy component outdated, for which the node would be emptied a second time, or heed
+// that the node is in use though somebody has asked since.
 func (g *group) isStale(node *Node) bool {
 	targets := node.Job.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {
 		target, ok := targets[m.Key]
 		return ok && m.Target != "" && target != m.Target
-	}) || !node.Job.Granted && targets != nil && (g.hasFormer(targets) || slices.ContainsFunc(node.Pods, func(p Pod) bool {
+	}) || !node.Job.Granted && targets != nil && (g.hasFormer(targets) || node.Job.OnlyIdle && g.isAskedFor(node) || slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		_, covered := targets[g.keyOf(&p)]
 		wanted := g.toReplace(node, &p) || g.toVerify(node, &p)
 		member := &g.members[p.Member]

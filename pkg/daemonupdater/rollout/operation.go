@@ -119,7 +119,7 @@ func (f *Fleet) operatesOutside(slot *Slot) bool {
 // the way of other groups while this one starts nothing.
 func withdrawals(f *Fleet, closed bool) (orders []Order) {
 	for _, n := range f.preparing {
-		if n.slot == nil && (closed || n.needsNoOperation()) {
+		if n.slot == nil && (closed || n.needsNoOperation() && !n.keepsOperation()) {
 			orders = append(orders, Order{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
 		}
 	}
