@@ -83,7 +83,7 @@ func operationOf(upgrade *topsv1.NodeUpgrade, rolloutKey string) *Operation {
 func (o *Operation) final() bool { return topsv1.OperationPhase(o.Phase).Final() }
 
 // smooth are the reasons of an operation that proceeds normally.
-var smooth = []string{"", operation.ReasonInProgress, operation.ReasonAwaitingSlot, operation.ReasonWindingUp, operation.ReasonSucceeded}
+var smooth = []string{"", operation.ReasonInProgress, operation.ReasonAwaitingSlot, operation.ReasonCardsInUse, operation.ReasonWindingUp, operation.ReasonSucceeded}
 
 // inFlight describes a node with a slot.
 func inFlight(dro *topsv1.DaemonRollout, slot *topsv1.NodeSlot, op *Operation, now time.Time) Node {
