@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -26,10 +27,12 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 		}
 		n.Ended = append(n.Ended, end)
 	}
-	if n.Retry = operation.Backoff(upgrade.Status.History, revision); !n.Retry.IsZero() {
-		last := upgrade.Status.History[len(upgrade.Status.History)-1]
-		n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), wordsOf(last.Reason, last.Message))
+	retry, last := operation.Backoff(upgrade, revision)
+	if last == nil {
+		return
 	}
+	n.Retry, n.SetBack = retry, operation.SetBack(upgrade, revision)
+	n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), cmp.Or(n.SetBack, wordsOf(last.Reason, last.Message)))
 }
 
 // assumed are the capabilities of an agent that reports none: those of the version before agents

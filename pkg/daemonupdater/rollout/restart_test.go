@@ -28,6 +28,11 @@ func byHand(n Node) Node {
 	return n
 }
 
+func setBack(n Node) Node {
+	n.Retry, n.RetryWhy, n.SetBack = epoch.Add(time.Minute), "it is set back", "it is set back"
+	return n
+}
+
 // restarting is heavyInput with a toolkit.
 func restarting(limit int, nodes ...Node) Input {
 	in := heavyInput(limit, nodes...)
@@ -94,6 +99,9 @@ func restartCases() []operationCase {
 			said{States: statesOf("b", preparing)}, []string{"b:prepare"}},
 		{"a runtime that was set back since the operation was done takes another one", one(withEnd(a(), Done)).slots(operating(a())),
 			said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
+		{"one that is set back again and again is restarted later", one(setBack(a())), said{States: statesOf("a", "pending/RuntimeSetBack")}, nil},
+		{"under OTA too", one(setBack(a())).under(daemonset.OTA), said{States: statesOf("a", "pending/RuntimeSetBack")}, nil},
+		{"not if an operation has to verify something else", one(setBack(unverified(b()))), said{States: statesOf("b", "pending/Deferred")}, nil},
 		{"a node that waits for a pod gives its slot to the operation", one(a()).slots(slotOf(a(), time.Minute)), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
 	}
 }
