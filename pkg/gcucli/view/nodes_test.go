@@ -41,7 +41,7 @@ func TestANodeIsUpdatedWithEvidenceOnly(t *testing.T) {
 			u.Status.Agent, u.Status.History = &topsv1.AgentStatus{RestartsRuntime: tt.restarts}, tt.history
 			dro := &topsv1.DaemonRollout{Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: "fleet"}}}
 			dro.Status.Strategy = tt.strategy
-			u.Status.Operation = &topsv1.OperationStatus{ID: "z", Phase: topsv1.OperationRunning, InUse: tt.waiting == rollout.ReasonAwaitingRequest}
+			u.Status.Operation = &topsv1.OperationStatus{ID: "z", Rollout: "/", Phase: topsv1.OperationRunning, InUse: tt.waiting == rollout.ReasonAwaitingRequest}
 			if !u.Status.Operation.InUse {
 				u.Status.Operation = nil
 			}
