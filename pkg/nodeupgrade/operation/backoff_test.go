@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -84,6 +85,25 @@ func TestARestartIsRecorded(t *testing.T) {
 		}
 		if h := f.Record.History; len(h) != 1 || h[0].Restarted != (reason == reasonRestarted) {
 			t.Errorf("%s: history %+v", reason, h)
+		}
+	}
+}
+
+func TestTheAdministratorIsToldWhatARestartStops(t *testing.T) {
+	for _, tc := range []struct {
+		stops *bool
+		want  string
+	}{
+		{nil, " (this may stop all containers of the node)"},
+		{ptr.To(true), " (this stops all containers of the node)"},
+		{ptr.To(false), ""},
+	} {
+		u := withHistory("runc", nil)
+		u.Status.Host.Runtime.RestartStopsContainers, u.Status.Agent = tc.stops, &topsv1.AgentStatus{RestartsRuntime: ptr.To(false)}
+		want := `the default runtime of docker on node n1 is "runc": restart it on the node` + tc.want +
+			", for example with: systemctl restart docker; the node agent leaves this to the administrator (--restart-runtime=false)"
+		if got := LeftToAdministrator(u); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
