@@ -9,6 +9,9 @@ import (
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
+// simSeenWithin is when every manager has seen a change of the strategy.
+const simSeenWithin = time.Hour
+
 // restartsUnderOTA sets runtimes back under OTA: idle nodes are restarted though nobody asks, the
 // others once they ask.
 func (w *simWorld) restartsUnderOTA() bool {
@@ -18,14 +21,16 @@ func (w *simWorld) restartsUnderOTA() bool {
 	}
 	clear(w.ops.asked)
 	w.annotate(g, topsv1.AnnotationUpdateStrategy, "OTA")
-	for range 10 {
-		w.step()
+	if !w.until("every manager has seen the strategy", 2*simSeenWithin, func() bool { return w.now.Sub(g.ota) > simSeenWithin }) {
+		return false
 	}
 	w.setRuntimesBack()
 	inUse := func() []*simHost {
 		return slices.DeleteFunc(w.needRestart(), func(h *simHost) bool { return h.machine.left(false) == 0 && !h.machine.byHand })
 	}
-	if !w.until("idle nodes are restarted unasked", 8*time.Hour, func() bool { return len(inUse()) == len(w.needRestart()) }) {
+	begin := w.now
+	idleRestarted := func() bool { return len(inUse()) == len(w.needRestart()) && w.now.Sub(begin) > simSeenWithin/2 }
+	if !w.until("idle nodes are restarted unasked", 8*time.Hour, idleRestarted) {
 		return false
 	}
 	return w.until("the others are restarted when they ask", 8*time.Hour, func() bool {
@@ -54,7 +59,7 @@ func (w *simWorld) checkUnasked(h *simHost, op *topsv1.NodeOperation) {
 // checkMadeUnasked checks an operation that is made under OTA: of a node that has never asked it is for an idle node,
 // and about no pod that is outdated. The strategy must be old enough for every manager to have seen it.
 func (w *simWorld) checkMadeUnasked(u *topsv1.NodeUpgrade, op *topsv1.NodeOperation, g *simGroup) {
-	if g == nil || g.ota.IsZero() || w.now.Sub(g.ota) < time.Hour || w.ops.asked[u.Name] {
+	if g == nil || g.ota.IsZero() || w.now.Sub(g.ota) < simSeenWithin || w.ops.asked[u.Name] {
 		return
 	}
 	if !op.OnlyIdle || slices.ContainsFunc(op.Targets, func(t topsv1.OperationTarget) bool { return t.Previous != "" }) {
