@@ -294,6 +294,16 @@ func (w *simWorld) finishRestarts(h *simHost) bool {
 	return true
 }
 
+// restarting reports whether a restart was begun and has not ended.
+func (m *simMachine) restarting() bool {
+	for _, b := range m.begun {
+		if !b.ended && !b.torn {
+			return true
+		}
+	}
+	return false
+}
+
 // restartRuntime is the true restart; the checks see the state just before it.
 func (w *simWorld) restartRuntime(h *simHost, op string) {
 	m := h.machine

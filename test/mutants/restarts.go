@@ -24,6 +24,8 @@ var ofRestarts = []mutant{
 		"covers(&$r, $component, upgradeplan.ActionReplace) && evident($r)", "covers(&$r, $component, upgradeplan.ActionReplace)"},
 	{"evidence-of-a-former-daemonset", "operations for a former DaemonSet of the name count", nodes, "Unverified",
 		"case $created.After($at): return false", "case $created.After($at) && len(history) == 0: return false"},
+	{"waves-of-restarts", "the waves of restarts count for an upgrade to the same targets", updater, "State.Input",
+		"if in.Settings.Strategy == rollout.RestartsOnly {$*body}", "_ = 0"},
 	{"restarts-without-a-pause", "without a strategy a pause is not heeded", updater, "State.restartSettings",
 		"$settings.Paused = $settings.Paused || $paused", "_ = $paused"},
 	{"restarts-of-an-upgrade", "an upgrade goes on as restarts when its strategy is removed", updater, "State.restartsOnly",

@@ -91,6 +91,13 @@ func (n *fleetNode) keepsOperation() bool {
 // may be done there (invariant S6), and a slot is of no use.
 func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Job.isOfAnotherGroup() }
 
+// yields reports whether the node gives its slot back to the operation of another group. One that
+// this group took down keeps it until that operation has ended, or its deadline: the node may go
+// offline, and would not count as unavailable any more.
+func (n *fleetNode) yields() bool {
+	return n.Ready && n.isBusy() && (!n.unready && !n.settling || n.Job.isKeptByAnotherGroup())
+}
+
 // slotWaitsFor reports whether the node's slot waits for a pod. Under OTA it waits only for
 // members with a request and for those replaced under the slot, even if that was before the
 // strategy became OTA.

@@ -8,9 +8,10 @@ const (
 	ReasonAwaitingSlot = "AwaitingSlot"
 	// ReasonBadOperation: the operation is invalid; nothing was touched.
 	ReasonBadOperation = "BadOperation"
-	// ReasonAborted: a person aborted it.
+	// ReasonAborted: it was aborted, by a person or because its upgrade ended.
 	ReasonAborted = "Aborted"
-	// ReasonWithdrawn: spec.operation was removed.
+	// ReasonWithdrawn: spec.operation was removed, or it was aborted before its grant, which says
+	// nothing about its revisions.
 	ReasonWithdrawn = "Withdrawn"
 	// ReasonSuperseded: another operation is wanted.
 	ReasonSuperseded = "Superseded"
