@@ -35,5 +35,6 @@ func TestAnUnaskedRestartWaitsForAnIdleNode(t *testing.T) {
 	s.kill(pod)
 	s.offer("op2", toolkit)
 	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.OnlyIdle = true })
+	s.until("the next one begins", func(op *topsv1.OperationStatus) bool { return op.ID == "op2" })
 	s.ends("Done Succeeded", "", "devicePlugin v1, toolkit v1")
 }

@@ -67,7 +67,7 @@ var ofRestarts = []mutant{
 	{"unasked-supersedes", "an operation of another group is replaced by one that nobody asked for", updater, "group.mayBeIdle",
 		"$node.Job.Ours && $node.Job.OnlyIdle && !$node.Job.Held", "$node.Job.OnlyIdle && !$node.Job.Held"},
 	{"in-use-dropped", "the operation of a node in use is made again and again", updater, "withdrawals",
-		"$n.needsNoOperation() && !$n.keepsOperation()", "$n.needsNoOperation()"},
+		"$n.needsNoOperation() && !isKept($n)", "$n.needsNoOperation()"},
 	{"asked-for-idle", "an operation that was asked for since touches the node only while it is idle", updater, "group.isStale",
 		"$node.Job.OnlyIdle && $g.isAskedFor($node)", "$node.Job.OnlyIdle && $g.isAskedFor($node) && len(targets) == 0"},
 	{"unasked-for-any-node", "an operation that nobody asked for is for nodes in use too", updater, "State.NewOperation",

@@ -81,12 +81,6 @@ func (n *fleetNode) isAgreed() bool {
 	})
 }
 
-// keepsOperation reports whether the node awaits a request, and the operation that looks whether it
-// is still in use is kept.
-func (n *fleetNode) keepsOperation() bool {
-	return n.phase == phaseAwaitingRequest && n.Job != nil && n.Job.InUse && n.group.mayBeIdle(&n.Node)
-}
-
 // isBusy reports whether an operation of another group has the node out of service. Then nothing
 // may be done there (invariant S6), and a slot is of no use.
 func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Job.isOfAnotherGroup() }
