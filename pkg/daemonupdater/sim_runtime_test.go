@@ -135,6 +135,13 @@ func (w *simWorld) restartsWithoutStrategy() bool {
 		return true
 	}
 	w.annotate(w.toolkitGroup(), topsv1.AnnotationUpgradePolicy, "") // it is heeded, and nobody approves waves any more
+	w.setRuntimesBack()
+	return w.checkRestarted("without a strategy") &&
+		w.until("nothing is left of restarts without a strategy", 2*time.Hour, w.nothingLeft)
+}
+
+// setRuntimesBack sets the runtimes of some hosts back.
+func (w *simWorld) setRuntimesBack() {
 	for _, h := range w.hosts {
 		if u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name}); u != nil && w.chance(2) {
 			w.say("host %s: somebody changes the runtime back", h.name)
@@ -142,6 +149,4 @@ func (w *simWorld) restartsWithoutStrategy() bool {
 			w.reportHost(h, u)
 		}
 	}
-	return w.checkRestarted("without a strategy") &&
-		w.until("nothing is left of restarts without a strategy", 2*time.Hour, w.nothingLeft)
 }

@@ -22,6 +22,9 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
 	os.Exit(apiserver.Run(m))
@@ -39,7 +42,7 @@ func cluster(t *testing.T) *apiserver.Server {
 func awaitPolicies(t *testing.T, s *apiserver.Server) {
 	t.Helper()
 	agent := agentOf(t, s, "await-policies")
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		err := agent.Create(ctx, nodeUpgrade("another", "uid"), client.DryRunAll)
 		return apierrors.IsForbidden(err), client.IgnoreAlreadyExists(err)
 	})

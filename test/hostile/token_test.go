@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
+// someTime is a time.
 const someTime = "2026-01-01T00:00:00Z"
 
 // object is JSON.
@@ -44,6 +45,7 @@ func TestAnAgentStoresNothingLongOrMalformed(t *testing.T) {
 	agent := agentOf(t, s, "greedy")
 	check(t, write(t, agent, "greedy", request("", nil), client.DryRunAll))
 	long := strings.Repeat("x", 20_000)
+	huge := strings.Repeat("x", 900_000) // was stored
 	attacks := map[string]object{
 		"a malformed pod name":      request("pod", ref("name", "a/b")),
 		"a pod name with a newline": request("pod", ref("name", "a\nb")),
@@ -56,7 +58,7 @@ func TestAnAgentStoresNothingLongOrMalformed(t *testing.T) {
 		"a long hold":               {"agent": object{"hold": object{"since": someTime, "message": long}}},
 		"a long driver version":     {"host": object{"time": someTime, "driverVersion": long}},
 		"a long boot ID":            {"host": object{"time": someTime, "bootID": long}},
-		"a long explanation":        {"host": object{"time": someTime, "missing": []string{long}}},
+		"a long explanation":        {"host": object{"time": someTime, "missing": []string{huge}}},
 		"a long command":            {"host": object{"time": someTime, "deviceHolders": []any{object{"pid": 1, "uid": 1, "command": long, "device": "d"}}}},
 		"a long result":             {"host": object{"time": someTime, "results": []any{object{"operation": "o", "task": "t", "state": "Done", "message": long}}}},
 		"a long default runtime":    {"host": object{"time": someTime, "runtime": object{"engine": "docker", "default": long}}},

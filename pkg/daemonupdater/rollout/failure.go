@@ -9,14 +9,13 @@ import (
 )
 
 // failureOf returns the failure of a node whose slot was started at since, or nil and the time
-// left until its deadline. A node that is available, that another group works on, or whose pod may
-// not be deleted, has none.
+// left until its deadline. A node that is available, or whose pod may not be deleted, has none.
 func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Failure, left time.Duration) {
-	if n.available || n.Ready && n.isBusy() || n.isDenied(slot) {
+	if n.available || n.isDenied(slot) {
 		return nil, 0
 	}
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(slot.Members)}
-	if pod := n.crashLooping(slot); n.Ready && pod != nil {
+	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
 		failure.Reason, failure.Targets = ReasonCrashLooping, n.group.targetsOf([]string{n.group.keyOf(pod)})
 		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
 		return &failure, 0

@@ -67,19 +67,20 @@ func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
 const usualWeight = 8
 
 // keepUntilDeadline keeps the slot of a node that was started at since, unless the node has
-// failed.
+// failed. It has not if another group works on it: then it only gives its slot back.
 func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode) {
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil {
-		if n.available || n.Ready && n.isBusy() {
+		if n.available {
 			slot.wait(s.in)
 		}
 		s.recheckIn(left)
 		s.keep(slot)
 		return
 	}
-	s.ledger.Failures = append(s.ledger.Failures, *failure)
-	s.fleet.nodes.record(n, nil, nil)
+	if s.fleet.nodes.record(n, nil, nil); !n.Ready || !n.isBusy() {
+		s.ledger.Failures = append(s.ledger.Failures, *failure)
+	}
 }
 
 // staysQueued reports whether the slot of a queued node stays queued. If the pod it names is gone

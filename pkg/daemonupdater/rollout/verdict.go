@@ -75,6 +75,9 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 		}
 		return ReasonDeferred, n.RetryWhy
 	}
+	if n.phase == phaseSetBack {
+		return ReasonRuntimeSetBack, n.RetryWhy
+	}
 	if n.Job.awaitsGrant() && n.lane != nil && n.lane.unprepared {
 		return ReasonPreparing, n.Job.Message
 	}
