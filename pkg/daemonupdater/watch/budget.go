@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -76,4 +77,12 @@ func (w Groups) enqueueWithinBudget() handler.TypedEventHandler[client.Object, o
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object, 0) },
 	}
+}
+
+// changedByOperator reports whether a part of a NodeUpgrade changed that the operator writes.
+func changedByOperator(before, after *topsv1.NodeUpgrade) bool {
+	return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+		!equality.Semantic.DeepEqual(before.Status.Operation, after.Status.Operation) ||
+		!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
+		!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)
 }

@@ -105,14 +105,6 @@ func UpgradeChanged() predicate.Predicate {
 	}
 }
 
-// changedByOperator reports whether a part of a NodeUpgrade changed that the operator writes.
-func changedByOperator(before, after *topsv1.NodeUpgrade) bool {
-	return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
-		!equality.Semantic.DeepEqual(before.Status.Operation, after.Status.Operation) ||
-		!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
-		!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)
-}
-
 // DeletionBegan passes only updates with which an object begins to be deleted.
 func DeletionBegan() predicate.Predicate {
 	return predicate.Funcs{
