@@ -110,6 +110,9 @@ func keptBack(n *fleetNode) (Reason, string) {
 	case phaseLeftToAdministrator:
 		return ReasonLeftToAdministrator, n.LeftToAdministrator
 	case phaseAwaitingRequest:
+		if isKept(n) {
+			return ReasonAwaitingRequest, "strategy OTA: " + n.Job.Message
+		}
 		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
 	}
 	return "", ""
