@@ -219,9 +219,9 @@ type FailurePolicy struct {
 	// minFailedNodes is how many nodes must have failed for a rollback, or all nodes of a
 	// group that has fewer: what one node reports about itself is no evidence about a
 	// version. With fewer, the group stays halted. A node that failed uses the budget, so
-	// with a smaller budget this number is not reached. Default 3; only for action Rollback.
+	// with a smaller budget this number is not reached. Default 3, or the budget if it is
+	// smaller; only for action Rollback.
 	// +optional
-	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MinFailedNodes int32 `json:"minFailedNodes,omitempty"`

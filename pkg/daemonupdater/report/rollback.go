@@ -58,10 +58,17 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 	return Rollback{To: good}
 }
 
+// minEvidence is the default of failure.minFailedNodes: more nodes than two that lie.
+const minEvidence = 3
+
 // evidence returns how many nodes must have failed for a rollback: those that the policy asks for,
-// or all nodes of a smaller group.
+// by default no more than may be unavailable; or all nodes of a smaller group.
 func evidence(s *observed.State, d rollout.Decision) int {
-	return min(int(s.Policy.Spec.Failure.MinFailedNodes), int(d.Counts.Total))
+	least := int(s.Policy.Spec.Failure.MinFailedNodes)
+	if least == 0 {
+		least = min(minEvidence, d.Limit)
+	}
+	return min(least, int(d.Counts.Total))
 }
 
 // atGood reports whether the group is at the last known good revision: by its templates, or

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -72,6 +73,8 @@ func TestRollbackOf(t *testing.T) {
 			o.Rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
 		}, to: "r1"},
 		{name: "not for two nodes when three must have failed", change: func(o *world, _ *rollout.Input) { o.Policy.Spec.Failure.MinFailedNodes = 3 },
+			hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
+		{name: "not by default for two nodes of a budget of three", change: func(_ *world, in *rollout.Input) { in.Settings.MaxUnavailable = intstr.FromInt32(3) },
 			hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
 		{name: "for two nodes that are the whole group", change: func(o *world, in *rollout.Input) {
 			o.Policy.Spec.Failure.MinFailedNodes = 3
