@@ -61,12 +61,14 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 // minEvidence is the default of failure.minFailedNodes: more nodes than two that lie.
 const minEvidence = 3
 
-// evidence returns how many nodes must have failed for a rollback: those that the policy asks for,
-// by default no more than may be unavailable; or all nodes of a smaller group.
+// evidence returns how many nodes must have failed for a rollback: those that the policy asks for, or
+// all nodes of a smaller group. By default it is minEvidence unless the policy has a threshold of its
+// own, and no more than were started: the first wave may be small.
 func evidence(s *observed.State, d rollout.Decision) int {
-	least := int(s.Policy.Spec.Failure.MinFailedNodes)
-	if least == 0 {
-		least = min(minEvidence, d.Limit)
+	failure := s.Policy.Spec.Failure
+	least := int(failure.MinFailedNodes)
+	if least == 0 && failure.Threshold == nil {
+		least = min(minEvidence, d.Limit, d.Ledger.Touched)
 	}
 	return min(least, int(d.Counts.Total))
 }
