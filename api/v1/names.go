@@ -107,11 +107,11 @@ const (
 	// namespace.
 	AnnotationRevision = "topsops.enflame.com/revision"
 
-	// LabelRecreation is on a ConfigMap in the operator's namespace that holds a gr
-	// that the REST API creates again when the old one is gone; its
-	// value is the gr's name.
+	// LabelRecreation is on the ConfigMaps in which versions before v1 stored what is a
+	// GcuResourceRecreation now. They are not obeyed: anybody may have written them.
 	LabelRecreation = "topsops.enflame.com/recreation"
-	// AnnotationRecreation is, on a gr that was created again, the UID of that ConfigMap.
+	// AnnotationRecreation is, on a gr that was created again, the UID of its
+	// GcuResourceRecreation.
 	AnnotationRecreation = "topsops.enflame.com/recreation"
 
 	// LabelGcushare marks a node whose cards gcusharePlugin shares. The operator

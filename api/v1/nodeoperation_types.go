@@ -60,6 +60,11 @@ type NodeOperation struct {
 	// deadlines of the tasks.
 	// +optional
 	Deadlines OperationDeadlines `json:"deadlines,omitempty,omitzero"`
+	// onlyIdle ends the operation, Deferred, before it touches a node of which a pod uses
+	// a card; pods of the operator's own components do not count. It is set when nobody
+	// asked for the operation, under update strategy OTA.
+	// +optional
+	OnlyIdle bool `json:"onlyIdle,omitempty"`
 	// granted lets the operation touch the node: the node has its slot. Until then it
 	// is only prepared: prechecks run and images are pulled. It cannot be reverted.
 	// +optional
@@ -257,6 +262,10 @@ type OperationStatus struct {
 	// runtime stops its containers.
 	// +optional
 	DrainAll bool `json:"drainAll,omitempty"`
+	// inUse reports whether a pod of others used a card of the node when an operation
+	// that is onlyIdle last looked. Until it is granted, it waits with that.
+	// +optional
+	InUse bool `json:"inUse,omitempty"`
 	// before is the state of the node before it was touched.
 	// +optional
 	Before *NodeBefore `json:"before,omitempty"`
@@ -344,50 +353,4 @@ type NamedPod struct {
 	NamespacedRef `json:",inline"`
 	// resourceVersion of the pod, the precondition of the deletion.
 	ResourceVersion string `json:"resourceVersion"`
-}
-
-// OperationRecord is an operation that ended.
-type OperationRecord struct {
-	// id of the operation.
-	ID string `json:"id"`
-	// purpose of the operation.
-	// +optional
-	Purpose OperationPurpose `json:"purpose,omitempty"`
-	// revision of the rollout group.
-	// +optional
-	Revision string `json:"revision,omitempty"`
-	// phase it ended in.
-	Phase OperationPhase `json:"phase"`
-	// reason in one word.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// message is the explanation.
-	// +optional
-	Message string `json:"message,omitempty"`
-	// startTime of the operation.
-	StartTime metav1.Time `json:"startTime"`
-	// endTime of the operation.
-	EndTime metav1.Time `json:"endTime"`
-	// touched reports whether the operation changed the node. Unless it is Done, what it
-	// changed was not verified.
-	// +optional
-	Touched bool `json:"touched,omitempty"`
-	// result has every task of the job once; there is only done when all succeeded.
-	Result OperationResult `json:"result"`
-}
-
-// OperationResult lists the tasks of a job by their outcome (contract statement 93).
-type OperationResult struct {
-	// done were run and succeeded.
-	// +optional
-	// +listType=atomic
-	Done []string `json:"done,omitempty"`
-	// fail were run and failed.
-	// +optional
-	// +listType=atomic
-	Fail []string `json:"fail,omitempty"`
-	// undo were not run to their end, or were skipped or undone.
-	// +optional
-	// +listType=atomic
-	Undo []string `json:"undo,omitempty"`
 }

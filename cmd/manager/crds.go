@@ -30,6 +30,8 @@ var ownKinds = map[string]reflect.Type{
 	"UpgradePolicy": reflect.TypeFor[topsv1.UpgradePolicy](),
 	"DaemonRollout": reflect.TypeFor[topsv1.DaemonRollout](),
 	"NodeUpgrade":   reflect.TypeFor[topsv1.NodeUpgrade](),
+
+	"GcuResourceRecreation": reflect.TypeFor[topsv1.GcuResourceRecreation](),
 }
 
 // requireCRDs waits briefly until the CRDs are served with every field that this version writes:

@@ -24,7 +24,8 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	recreator := &upgradeapi.Recreator{Client: live, Namespace: o.namespace, Log: log, Clock: clock.RealClock{}}
+	access := upgradeapi.NewTokenAccess(live, clock.RealClock{})
+	recreator := &upgradeapi.Recreator{Client: live, Namespace: o.namespace, Access: access, Log: log, Clock: clock.RealClock{}}
 	if err := recreator.SetupWithManager(mgr); err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{},
 		Planner: planner}
 	if secure {
-		options.Access = upgradeapi.NewTokenAccess(live, clock.RealClock{})
+		options.Access = access
 	}
 	server := &upgradeapi.Server{API: upgradeapi.New(options), Address: o.upgradeAPI.addr, TLS: secure, CertDir: o.upgradeAPI.certDir, Log: log}
 	if err := mgr.AddReadyzCheck("upgrade-api", server.Ready); err != nil {

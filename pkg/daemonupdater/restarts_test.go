@@ -99,6 +99,34 @@ func TestRuntimesAreRestartedWithoutAStrategy(t *testing.T) {
 	}
 }
 
+func TestUnderOTAARuntimeIsRestartedUnaskedOnceItsNodeIsIdle(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) {
+		deployed(ds)
+		fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA")
+	})
+	c.atTargets()
+	c.runtimeOn("a", "runc")
+	c.mustReconcile()
+	u := c.upgrade()
+	if u == nil || !u.Spec.Operation.OnlyIdle || u.Spec.Operation.Granted {
+		t.Fatalf("operation %+v, want one that looks whether the node is idle", u)
+	}
+	for _, inUse := range []bool{true, false} {
+		u = c.upgrade()
+		c.show(u, func(op *topsv1.OperationStatus) { prepared(op); op.InUse = inUse })
+		c.now = c.now.Add(moveInterval)
+		c.mustReconcile()
+		w := c.stored().Status.Waiting
+		if asks := len(w) == 1 && w[0].Reason == string(rollout.ReasonAwaitingRequest); asks != inUse {
+			t.Errorf("in use: %t, it waits for %v", inUse, w)
+		}
+		next := c.upgrade().Spec.Operation
+		if next.ID != u.Spec.Operation.ID || next.Abort || next.Granted == inUse {
+			t.Errorf("in use: %t, operation %+v after %s", inUse, next, u.Spec.Operation.ID)
+		}
+	}
+}
+
 func TestARuntimeThatNoToolkitNeedsIsNoRolloutsBusiness(t *testing.T) {
 	c := newCluster(t, deployed) // its pods are outdated
 	c.runtimeOn("a", "runc")

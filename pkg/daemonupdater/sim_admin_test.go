@@ -140,6 +140,11 @@ func (w *simWorld) administrate(g *simGroup) {
 // controller; "" removes it.
 func (w *simWorld) annotate(g *simGroup, annotation, value string) {
 	w.say("admin: %s %s=%q", g.id, annotation, value)
+	if annotation == topsv1.AnnotationUpdateStrategy {
+		if g.ota = w.now; value != "OTA" {
+			g.ota = time.Time{}
+		}
+	}
 	set := func(annotations map[string]string) {
 		annotations[annotation] = value
 		if value == "" {

@@ -148,6 +148,7 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	names := func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID }
 	switch {
 	case pass.blind && w.lost[simLost{pass.group, node}]:
+	case !w.isOwned(pod): // its DaemonSet was created again since: the garbage collector deletes it
 	case stored == nil || !slices.ContainsFunc(simSlots(stored), names):
 		w.violate("ledger: pod %s is deleted and no slot names it", pod.Name)
 	case slices.ContainsFunc(stored.Status.Queued, names):
@@ -178,7 +179,7 @@ func (w *simWorld) checkBudget(g *simGroup, node string, sets ...simapi.Key) {
 // settleNode settles the accounts when an object of a node has changed.
 func (w *simWorld) settleNode(object client.Object) {
 	switch o := object.(type) {
-	case *corev1.Pod, *corev1.Node:
+	case *corev1.Pod, *corev1.Node, *topsv1.DaemonRollout:
 		w.settleAccounts()
 	case *topsv1.NodeUpgrade:
 		if w.ops != nil {

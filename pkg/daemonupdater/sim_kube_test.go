@@ -111,8 +111,9 @@ func (w *simWorld) addNode(h *simHost) {
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: h.clock(w)}}
 	w.api.Put(n)
 	if h.machine != nil {
-		h.machine.foreign, h.machine.excused, h.machine.workload = false, false, nil
-		return // the agent creates its NodeUpgrade
+		h.machine.foreign, h.machine.workload = false, nil
+		h.machine.excused = h.machine.restarting() // a restart that has begun runs to its end, without the cordon that went with the node
+		return                                     // the agent creates its NodeUpgrade
 	}
 	w.api.Put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name}})
 }

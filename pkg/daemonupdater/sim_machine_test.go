@@ -294,11 +294,24 @@ func (w *simWorld) finishRestarts(h *simHost) bool {
 	return true
 }
 
+// restarting reports whether a restart was begun and has not ended.
+func (m *simMachine) restarting() bool {
+	for _, b := range m.begun {
+		if !b.ended && !b.torn {
+			return true
+		}
+	}
+	return false
+}
+
 // restartRuntime is the true restart; the checks see the state just before it.
 func (w *simWorld) restartRuntime(h *simHost, op string) {
 	m := h.machine
 	w.say("host %s: the runtime restarts for %s", h.name, op)
 	w.checkDisturbed(h, "the runtime restarts", m.left(m.stops), op)
+	if u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name}); u != nil && u.Spec.Operation != nil && u.Spec.Operation.ID == op {
+		w.checkUnasked(h, u.Spec.Operation)
+	}
 	m.runs++
 	m.runtime = "enflame"
 	if m.restarts[op]++; m.restarts[op] > 1 {

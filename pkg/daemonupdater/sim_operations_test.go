@@ -23,6 +23,8 @@ type simOps struct {
 	// stray is since when a node has the mark of an ended operation.
 	stray map[string]time.Time
 	ends  map[topsv1.OperationPhase]int
+	// asked are the nodes that have ever made a request.
+	asked map[string]bool
 	// told is since when a rollout says that restarts are left to the administrator.
 	told time.Time
 }
@@ -32,7 +34,7 @@ var simSecond = observed.Group{Kind: observed.KindGcuResource, Name: "second"}
 
 // withOperations gives the grs of a world heavy components.
 func (w *simWorld) withOperations() {
-	w.ops = &simOps{known: map[string]*simOp{}, before: map[string]*topsv1.NodeUpgrade{}, stray: map[string]time.Time{}, ends: map[topsv1.OperationPhase]int{}}
+	w.ops = &simOps{known: map[string]*simOp{}, asked: map[string]bool{}, before: map[string]*topsv1.NodeUpgrade{}, stray: map[string]time.Time{}, ends: map[topsv1.OperationPhase]int{}}
 }
 
 func (w *simWorld) goldenOperations() {

@@ -92,6 +92,9 @@ func (m *simManager) observeNode(h *simHost) *simJobPass {
 		} else {
 			p.facts.Drained.Empty = true
 		}
+		if h.machine.left(false) > 0 {
+			p.facts.CardUsers = []string{"workload"}
+		}
 	}
 	p.facts.Members = m.membersOf(h.name, node, wanted, op)
 	d := simMachineOf.Next(p.facts)
@@ -255,6 +258,7 @@ func (w *simWorld) carryOut(m *simManager, p *simJobPass, e operation.Effect) bo
 	switch e.Kind {
 	case operation.Evict:
 		w.checkEffect(p, e)
+		w.checkUnasked(h, p.facts.Wanted)
 		w.evict(h, e.All)
 		return true
 	case operation.DeletePod, operation.FencePod:

@@ -134,3 +134,10 @@ func (w *simWorld) addSurplus(pod *corev1.Pod) {
 	w.say("the DaemonSet controller creates a second pod beside %s", pod.Name)
 	w.api.Put(w.newPod(ds, node, w.newestHash(ds)))
 }
+
+// isOwned reports whether the DaemonSet of a pod is there, and is not another one of that name.
+func (w *simWorld) isOwned(pod *corev1.Pod) bool {
+	owner := daemonset.Owner(pod)
+	ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, owner.Name))
+	return ds != nil && ds.UID == owner.UID
+}

@@ -68,6 +68,9 @@ func (w *simWorld) askFor(pod *corev1.Pod) {
 			return
 		}
 		w.requests[simAsked{pod.UID, revision}] = true
+		if w.ops != nil {
+			w.ops.asked[pod.Spec.NodeName] = true
+		}
 		w.say("node %s asks for %s at %q", u.Name, pod.Name, revision)
 		u.Status.Requests = append(u.Status.Requests, topsv1.UpgradeRequest{
 			ID: id, Revision: revision, RequestTime: w.host(pod.Spec.NodeName).clock(w),

@@ -359,6 +359,9 @@ func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRol
 	if pass.policy == nil || pass.policyWrong() != "" || len(after.Status.Waves) != len(pass.policy.Spec.Waves)+1 {
 		return
 	}
+	if after.Status.Strategy == "RestartsOnly" {
+		return // its waves say nothing of revisions
+	}
 	waves, proven := pass.waves(), false
 	for i, wave := range after.Status.Waves {
 		empty, open := true, ""

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
@@ -90,10 +92,12 @@ func (w *simWorld) administer() {
 	}
 }
 
-// isAsked reports whether the status of a node says that its restart is left to the administrator.
+// isAsked reports whether nothing but a restart by the administrator is left for the toolkit of a node.
 func (w *simWorld) isAsked(h *simHost) bool {
+	toolkit := simapi.Named(simSets, simNamespace, upgradeplan.TargetToolkit)
+	ds, pod := simapi.Get[*appsv1.DaemonSet](w.api, toolkit), w.podOn(toolkit, h.name)
 	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
-	return u != nil && operation.LeftToAdministrator(u) != ""
+	return u != nil && operation.LeftToAdministrator(u) != "" && ds != nil && pod != nil && pod.Spec.Containers[0].Image == ds.Spec.Template.Spec.Containers[0].Image
 }
 
 // restartByHand is the restart by an administrator; who does not know the plugin restarts it too.
@@ -131,6 +135,13 @@ func (w *simWorld) restartsWithoutStrategy() bool {
 		return true
 	}
 	w.annotate(w.toolkitGroup(), topsv1.AnnotationUpgradePolicy, "") // it is heeded, and nobody approves waves any more
+	w.setRuntimesBack()
+	return w.checkRestarted("without a strategy") &&
+		w.until("nothing is left of restarts without a strategy", 2*time.Hour, w.nothingLeft)
+}
+
+// setRuntimesBack sets the runtimes of some hosts back.
+func (w *simWorld) setRuntimesBack() {
 	for _, h := range w.hosts {
 		if u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name}); u != nil && w.chance(2) {
 			w.say("host %s: somebody changes the runtime back", h.name)
@@ -138,6 +149,4 @@ func (w *simWorld) restartsWithoutStrategy() bool {
 			w.reportHost(h, u)
 		}
 	}
-	return w.checkRestarted("without a strategy") &&
-		w.until("nothing is left of restarts without a strategy", 2*time.Hour, w.nothingLeft)
 }

@@ -127,7 +127,7 @@ func (w *simWorld) finale() {
 		w.annotate(g, topsv1.AnnotationUpdateStrategy, "")
 	}
 	// An operation that is withdrawn waits until its agent cannot restart the runtime any more.
-	if w.until("L4: nothing is left after opting out", 20*time.Minute, w.nothingLeft) && w.restartsWithoutStrategy() {
+	if w.until("L4: nothing is left after opting out", 20*time.Minute, w.nothingLeft) && w.restartsUnderOTA() && w.restartsWithoutStrategy() {
 		w.beQuiet()
 	}
 }

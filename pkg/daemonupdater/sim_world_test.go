@@ -86,6 +86,8 @@ type simGroup struct {
 	sets []simapi.Key
 	// policy is the name of its UpgradePolicy in this seed, "" for none.
 	policy string
+	// ota is since when its strategy is OTA, zero if it is another.
+	ota time.Time
 	// spec is the spec of its gr, in a seed with operations.
 	spec *simSpec
 	// images pushed so far by set, for rollbacks.

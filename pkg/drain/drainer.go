@@ -99,6 +99,27 @@ func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, att
 	return eviction.Expect(facts, p, attempts, since, now), nil
 }
 
+// Users returns the pods of a node that use its accelerator by the policy, whatever its scope and
+// podSelector, as namespace/name in order; a pod of which that cannot be read counts. Finished pods
+// and those of DaemonSets of the own components do not. An error means that the pods could not be
+// read.
+func (d Drainer) Users(ctx context.Context, node string, p eviction.Policy, own []string) ([]string, error) {
+	pods, err := d.list(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return eviction.Users(Pods(ctx, d.Live, node, pods, p.Accelerator(), Lookups{}), own), nil
+}
+
+// list reads the pods of a node.
+func (d Drainer) list(ctx context.Context, node string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := d.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("listing pods on node %s: %w", node, err)
+	}
+	return list.Items, nil
+}
+
 // observe reads the facts of a pass. An error means that the node or its pods could not be
 // read.
 func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (eviction.Facts, error) {
@@ -111,11 +132,11 @@ func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (e
 	if err == nil {
 		f.NodeReady, _ = daemonset.NodeReady(&n)
 	}
-	var list corev1.PodList
-	if err := d.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return f, fmt.Errorf("listing pods on node %s: %w", node, err)
+	pods, err := d.list(ctx, node)
+	if err != nil {
+		return f, err
 	}
-	f.Pods = Pods(ctx, d.Live, node, list.Items, p, Lookups{})
+	f.Pods = Pods(ctx, d.Live, node, pods, p, Lookups{})
 	return f, nil
 }
 

@@ -283,3 +283,31 @@ func TestANodeThatIsGoneIsNotEmpty(t *testing.T) {
 		t.Errorf("done is %t, ready is %t", r.Done(), r.NodeReady)
 	}
 }
+
+func TestUsersAreThePodsOfOthersWithCards(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	for _, name := range []string{"own", "monitor"} {
+		set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: map[string]string{topsv1.LabelComponent: name}}, Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": name}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": name}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}}}}}
+		s.must(s.admin.Create(t.Context(), set))
+		s.run(pod(name, ofDaemonSet, func(p *corev1.Pod) { p.OwnerReferences[0].Name = name }))
+	}
+	s.run(pod("training"))
+	s.run(pod("left", labelled("drain", "never")))
+	s.run(pod("website", withoutGCU))
+	s.run(pod("finished", inPhase(corev1.PodSucceeded)))
+	s.run(podOn("n2", "elsewhere"))
+	for _, scope := range []topsv1.DrainScope{topsv1.DrainNone, topsv1.DrainAll} {
+		p := policyOf(t, func(p *topsv1.DrainPolicy) {
+			p.Scope, p.PodSelector = scope, &metav1.LabelSelector{MatchLabels: map[string]string{"drain": "always"}}
+		})
+		got, err := s.drainer().Users(t.Context(), "n1", p, []string{"own"})
+		s.must(err)
+		if diff := cmp.Diff([]string{s.namespace + "/left", s.namespace + "/monitor", s.namespace + "/training"}, got); diff != "" {
+			t.Errorf("scope %s: %s", scope, diff)
+		}
+	}
+}

@@ -62,6 +62,12 @@ func (e *evictions) policyOf(f operation.Facts, policy eviction.Policy, all bool
 	return policy
 }
 
+// users returns the pods of a node that use its cards, except those of the operator's own components,
+// read live.
+func (e *evictions) users(ctx context.Context, f operation.Facts, policy eviction.Policy) ([]string, error) {
+	return e.drainer.Users(ctx, f.Node.Name, policy, e.own)
+}
+
 // lastOf returns the last eviction attempts of an operation on a node.
 func (e *evictions) lastOf(node, operation string) eviction.Attempts {
 	e.mu.Lock()

@@ -85,8 +85,13 @@ func (r observer) observe(ctx context.Context, name string) (*observation, error
 	return o, r.readDrained(ctx, o)
 }
 
-// readDrained checks whether the node is empty, if the decision needs it.
+// readDrained checks whether the node is empty, and who uses its cards, if the decision needs it.
 func (r observer) readDrained(ctx context.Context, o *observation) (err error) {
+	if operation.NeedsCardUsers(o.facts) {
+		if o.facts.CardUsers, err = r.evictions.users(ctx, o.facts, o.policy); err != nil {
+			return err
+		}
+	}
 	switch {
 	case !operation.NeedsDrained(o.facts):
 	case o.policyErr != nil:

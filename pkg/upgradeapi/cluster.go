@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -99,9 +98,9 @@ func (c *cluster) free(ctx context.Context, name string) error {
 }
 
 // recreationOf returns the stored recreation of a gr, nil if there is none.
-func (c *cluster) recreationOf(ctx context.Context, name string) (*recreation.Recreation, *corev1.ConfigMap, error) {
-	stored := &corev1.ConfigMap{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: recreation.Name(name)}, stored)
+func (c *cluster) recreationOf(ctx context.Context, name string) (*recreation.Recreation, *topsv1.GcuResourceRecreation, error) {
+	stored := &topsv1.GcuResourceRecreation{}
+	err := c.Get(ctx, client.ObjectKey{Name: name}, stored)
 	if apierrors.IsNotFound(err) {
 		return nil, nil, nil
 	}
@@ -120,9 +119,9 @@ func remove(ctx context.Context, c client.Client, gr *topsv1.GcuResource, option
 }
 
 // forget deletes a stored recreation unless it changed since it was read.
-func forget(ctx context.Context, c client.Client, stored *corev1.ConfigMap) error {
+func forget(ctx context.Context, c client.Client, stored *topsv1.GcuResourceRecreation) error {
 	err := c.Delete(ctx, stored, client.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion})
-	return ignoreNotFound(err, "deleting ConfigMap %s", stored.Name)
+	return ignoreNotFound(err, "deleting GcuResourceRecreation %s", stored.Name)
 }
 
 // find returns a gr, nil if there is none.

@@ -8,7 +8,6 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,9 +22,9 @@ type fakeCluster struct {
 	// asked are the writes; stored counts those that were no dry runs.
 	asked  []string
 	stored int
-	// annotations of the gr, recreation its ConfigMap.
+	// annotations of the gr, recreation its stored recreation.
 	annotations map[string]string
-	recreation  *corev1.ConfigMap
+	recreation  *topsv1.GcuResourceRecreation
 	// refuses is the error for the creation of a gr; onDelete is called before a deletion.
 	refuses  error
 	onDelete func()
@@ -34,7 +33,7 @@ type fakeCluster struct {
 }
 
 func (s *fakeCluster) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	if stored, ok := o.(*corev1.ConfigMap); ok && s.recreation != nil {
+	if stored, ok := o.(*topsv1.GcuResourceRecreation); ok && s.recreation != nil {
 		s.recreation.DeepCopyInto(stored)
 		return nil
 	}

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -96,7 +95,7 @@ func (d *testServer) finish(leader *Recreator, name string, m *mortal) {
 		if !d.accepted(name) {
 			break
 		}
-		_, err := leader.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: recreation.Name(name)}})
+		_, err := leader.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
 		if err != nil && m == nil {
 			d.t.Fatal(err)
 		}
@@ -139,14 +138,14 @@ func TestAManagerThatDiesLosesNothing(t *testing.T) {
 						d.letGo(name)
 					}
 					got := d.after(later)
-					d.finish(&Recreator{Client: m, Namespace: namespace, Log: d.api.Log, Clock: clock.RealClock{}}, name, m)
+					d.finish(&Recreator{Client: m, Namespace: namespace, Access: everything{}, Log: d.api.Log, Clock: clock.RealClock{}}, name, m)
 					if last > 0 && !m.isDead() {
 						t.Fatalf("the story has no write %d", last)
 					}
 					if last == 0 && m.writes != story.writes {
 						t.Errorf("the story has %d writes, not %d: add them to the table", m.writes, story.writes)
 					}
-					d.finish(&Recreator{Client: apiserver.Shared(t).Client(t, apiserver.Operator), Namespace: namespace, Log: d.api.Log, Clock: clock.RealClock{}}, name, nil)
+					d.finish(&Recreator{Client: apiserver.Shared(t).Client(t, apiserver.Operator), Namespace: namespace, Access: everything{}, Log: d.api.Log, Clock: clock.RealClock{}}, name, nil)
 					begun := last != 1 || sent
 					d.ends(story.method, story.name, old, begun)
 					if got.Result == ResultSuccess && !begun {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -33,7 +33,8 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresourcerecreations,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=list
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;create;patch;delete
 
 // Recreator is the controller that completes accepted upgrades of mode recreate: on the
@@ -41,8 +42,10 @@ const (
 type Recreator struct {
 	// Client reads from the API server itself, not from a cache.
 	Client client.Client
-	// Namespace is that of the operator, with the recreations.
+	// Namespace is that of the operator.
 	Namespace string
+	// Access says what authors may do.
+	Access Access
 	// Log gets a line per check of a gr (contract statement 73).
 	Log   logr.Logger
 	Clock clock.PassiveClock
@@ -52,15 +55,15 @@ type Recreator struct {
 	polls map[types.UID]int
 }
 
-// SetupWithManager registers the controller, which runs on the leader. The manager's cache
-// holds the metadata of ConfigMaps. It returns an error if the watch cannot be set up.
+// SetupWithManager registers the controller, which runs on the leader. The manager's cache holds the
+// metadata of recreations. It returns an error if the watch cannot be set up.
 func (r *Recreator) SetupWithManager(mgr ctrl.Manager) error {
-	ours := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return o.GetNamespace() == r.Namespace && o.GetLabels()[topsv1.LabelRecreation] != ""
-	})
+	if err := mgr.Add(manager.RunnableFunc(r.warnOfFormer)); err != nil {
+		return fmt.Errorf("registering the look at former recreations: %w", err)
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("recreation").
-		For(&corev1.ConfigMap{}, builder.OnlyMetadata, builder.WithPredicates(ours)).
+		For(&topsv1.GcuResourceRecreation{}, builder.OnlyMetadata).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
 			ReconciliationTimeout:   callTimeout,
@@ -70,12 +73,27 @@ func (r *Recreator) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
+// warnOfFormer names the ConfigMaps in which a version before v1 stored recreations. Anybody who may
+// create ConfigMaps may have written them, so that a person has to decide.
+func (r *Recreator) warnOfFormer(ctx context.Context) error {
+	former := &corev1.ConfigMapList{}
+	if err := r.Client.List(ctx, former, client.InNamespace(r.Namespace), client.HasLabels{topsv1.LabelRecreation}); err != nil {
+		r.Log.Error(err, "Looking for recreations of earlier versions")
+		return nil
+	}
+	for i := range former.Items {
+		r.Log.Error(nil, "A ConfigMap holds a GcuResource that an earlier version was to create again. It is not created, because anybody may have written it: "+
+			"if the GcuResource is missing, review its key gcuresource and create it; then delete the ConfigMap", "configMap", former.Items[i].Name)
+	}
+	return nil
+}
+
 // Reconcile takes one step of a recreation. It reads everything from the API server: an
 // earlier read may be of another gr of the same name.
 func (r *Recreator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	stored := &corev1.ConfigMap{}
+	stored := &topsv1.GcuResourceRecreation{}
 	if err := r.Client.Get(ctx, request.NamespacedName, stored); err != nil {
-		return ctrl.Result{}, ignoreNotFound(err, "reading ConfigMap %s", request.Name)
+		return ctrl.Result{}, ignoreNotFound(err, "reading GcuResourceRecreation %s", request.Name)
 	}
 	rec, err := recreation.Read(stored)
 	if err != nil {
@@ -90,15 +108,21 @@ func (r *Recreator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 }
 
 // take carries out one step.
-func (r *Recreator) take(ctx context.Context, next recreation.Step, rec *recreation.Recreation, stored *corev1.ConfigMap, present *topsv1.GcuResource) (ctrl.Result, error) {
+func (r *Recreator) take(ctx context.Context, next recreation.Step, rec *recreation.Recreation, stored *topsv1.GcuResourceRecreation, present *topsv1.GcuResource) (ctrl.Result, error) {
 	logger := log.FromContext(ctx)
 	switch next {
 	case recreation.Delete:
+		if err := r.authorize(ctx, rec, "delete"); err != nil {
+			return ctrl.Result{}, err
+		}
 		return ctrl.Result{RequeueAfter: goneInterval}, remove(ctx, r.Client, present)
 	case recreation.AwaitGone:
 		logger.Info("Waiting until the old GcuResource is gone", "retry", r.poll(rec), "message", lastMessage(present))
 		return ctrl.Result{RequeueAfter: goneInterval}, nil
 	case recreation.Create:
+		if err := r.authorize(ctx, rec, "create"); err != nil {
+			return ctrl.Result{}, err
+		}
 		created, err := r.create(ctx, rec)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -124,6 +148,15 @@ func (r *Recreator) take(ctx context.Context, next recreation.Step, rec *recreat
 	return ctrl.Result{}, forget(ctx, r.Client, stored)
 }
 
+// authorize returns an error unless the author of a recreation may still take a step. It is tried
+// again: what is stored is not lost. A request that nobody was authenticated for has no author.
+func (r *Recreator) authorize(ctx context.Context, rec *recreation.Recreation, verb string) error {
+	if rec.Author.Username == "" {
+		return nil
+	}
+	return r.Access.Authorize(ctx, rec.Author, verb, rec.GcuResource.Name)
+}
+
 // create creates the new gr.
 func (r *Recreator) create(ctx context.Context, rec *recreation.Recreation) (*topsv1.GcuResource, error) {
 	log.FromContext(ctx).Info("The old GcuResource is gone, creating the new one", "retry", r.poll(rec))
@@ -136,7 +169,7 @@ func (r *Recreator) create(ctx context.Context, rec *recreation.Recreation) (*to
 }
 
 // storeCreated records the UID of the new gr.
-func (r *Recreator) storeCreated(ctx context.Context, stored *corev1.ConfigMap, created *topsv1.GcuResource) error {
+func (r *Recreator) storeCreated(ctx context.Context, stored *topsv1.GcuResourceRecreation, created *topsv1.GcuResource) error {
 	if err := r.Client.Patch(ctx, recreation.WithCreated(stored, created.UID), locked(stored), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("storing that GcuResource %s was created: %w", created.Name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,15 +48,43 @@ func TestAnUpgradeThatDoesNotRunIsWatchedForATime(t *testing.T) {
 	}
 }
 
+// What was accepted is done only as long as its author may do it, and is not lost otherwise.
+func TestAnAuthorThatLostRightsCreatesNothing(t *testing.T) {
+	d := newTestServer(t)
+	ctx := context.Background()
+	rec := &recreation.Recreation{GcuResource: &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "revoked"}}, Replaces: "old",
+		Author: authenticationv1.UserInfo{Username: "former"}, Accepted: time.Now()}
+	stored, err := rec.Object()
+	d.must(err)
+	d.must(d.admin.Create(ctx, stored))
+	t.Cleanup(func() { d.remove("revoked") })
+	leader := d.leader(clock.RealClock{})
+	leader.Access = only("delete")
+	if _, err := leader.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "revoked"}}); err == nil || d.gr("revoked") != nil || !d.accepted("revoked") {
+		t.Fatalf("got %v, and gr %v", err, d.gr("revoked"))
+	}
+	leader.Access = only("create")
+	if d.pass(leader, "revoked"); d.gr("revoked") == nil {
+		t.Error("it is not created when its author may again")
+	}
+}
+
+// everything may be done by everyone.
+type everything struct{ only }
+
+func (everything) Authorize(context.Context, authenticationv1.UserInfo, string, string) error {
+	return nil
+}
+
 // leader returns a Recreator for the upgrades that a testServer accepted.
 func (d *testServer) leader(clk clock.PassiveClock) *Recreator {
-	return &Recreator{Client: d.api.Client, Namespace: namespace, Log: d.api.Log, Clock: clk}
+	return &Recreator{Client: d.api.Client, Namespace: namespace, Access: everything{}, Log: d.api.Log, Clock: clk}
 }
 
 // pass makes the leader reconcile a gr once and returns the time until the next check.
 func (d *testServer) pass(r *Recreator, name string) time.Duration {
 	d.t.Helper()
-	result, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: recreation.Name(name)}})
+	result, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
 	d.must(err)
 	return result.RequeueAfter
 }
@@ -63,7 +92,7 @@ func (d *testServer) pass(r *Recreator, name string) time.Duration {
 // accepted reports whether an upgrade of a gr is stored.
 func (d *testServer) accepted(name string) bool {
 	d.t.Helper()
-	err := d.admin.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: recreation.Name(name)}, &corev1.ConfigMap{})
+	err := d.admin.Get(context.Background(), client.ObjectKey{Name: name}, &topsv1.GcuResourceRecreation{})
 	d.must(client.IgnoreNotFound(err))
 	return !apierrors.IsNotFound(err)
 }

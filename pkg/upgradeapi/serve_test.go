@@ -84,11 +84,11 @@ func TestNobodyWritesLinesOfTheirOwn(t *testing.T) {
 func TestWhatIsWrittenForARequest(t *testing.T) {
 	rec := &recreation.Recreation{GcuResource: &topsv1.GcuResource{}, Replaces: "uid-1", Accepted: time.Now()}
 	rec.GcuResource.Name = "gr"
-	stored, err := rec.ConfigMap(namespace)
+	stored, err := rec.Object()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const recreate, tried, kept = `{"spec": {}, "mode": "recreate"}`, "try to create gr check-", "create gcu-upgrade-manager-gr"
+	const recreate, tried, kept = `{"spec": {}, "mode": "recreate"}`, "try to create gr check-", "create gr"
 	const inPlace = `patch gr {"metadata":{"annotations":{"topsops.enflame.com/update-strategy":"AdvancedRollingUpdate"},"resourceVersion":"7"},"spec":{"driver":{"notDeploy":false,"version":"2"}}}`
 	raced := &fakeCluster{}
 	raced.onDelete = func() { raced.recreation = stored }

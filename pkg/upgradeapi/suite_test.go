@@ -31,7 +31,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/logging"
-	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -206,7 +205,7 @@ func (d *testServer) create(name string, change ...func(*topsv1.GcuResource)) *t
 func (d *testServer) remove(name string) {
 	d.t.Helper()
 	ctx := context.Background()
-	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: recreation.Name(name)}}
+	stored := &topsv1.GcuResourceRecreation{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	d.must(client.IgnoreNotFound(d.admin.Delete(ctx, stored)))
 	d.must(client.IgnoreNotFound(d.admin.Delete(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 	d.letGo(name)

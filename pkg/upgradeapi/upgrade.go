@@ -87,8 +87,8 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 	if err := u.clearFinished(ctx, c); err != nil {
 		return nil, err
 	}
-	rec := &recreation.Recreation{GcuResource: gr, Replaces: old.UID, Request: c.request, User: c.user.Username, Accepted: u.clock.Now()}
-	stored, err := rec.ConfigMap(u.namespace)
+	rec := &recreation.Recreation{GcuResource: gr, Replaces: old.UID, Request: c.request, Author: c.user, Accepted: u.clock.Now()}
+	stored, err := rec.Object()
 	if err != nil {
 		return nil, err
 	}

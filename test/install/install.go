@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // packages are the packages of programs whose package has another name.
@@ -56,6 +57,27 @@ func Programs(ctx context.Context, programs ...string) error {
 	}
 	if _, err := lookPath("apt-get"); err != nil || os.Getuid() != 0 {
 		return fmt.Errorf("programs are missing: install them; on Debian, as root: %s", command)
+	}
+	return alone("/var/lib/apt", func() error { return aptInstall(ctx, Missing(programs...)) }) // another one may have installed them
+}
+
+// alone calls do while no other process does with the same directory: apt-get fails at once when
+// another one runs.
+func alone(directory string, do func() error) error {
+	folder, err := os.Open(directory)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = folder.Close() }() // which unlocks it
+	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("locking %s: %w", directory, err)
+	}
+	return do()
+}
+
+func aptInstall(ctx context.Context, missing []string) error {
+	if len(missing) == 0 {
+		return nil
 	}
 	for _, args := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, missing...)} {
 		cmd := exec.CommandContext(ctx, "apt-get", args...)

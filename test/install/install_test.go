@@ -1,9 +1,12 @@
 package install
 
 import (
+	"errors"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -39,5 +42,35 @@ func TestTheErrorNamesTheInstallCommand(t *testing.T) {
 	const command = "apt-get install --no-install-recommends busybox-static iproute2"
 	if err := Programs(t.Context(), "ip", "busybox"); err == nil || !strings.Contains(err.Error(), command) {
 		t.Errorf("got %v, want it to name: %s", err, command)
+	}
+}
+
+func TestInstallationsWaitForEachOther(t *testing.T) {
+	directory := t.TempDir()
+	var first, second atomic.Bool
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	err := alone(directory, func() error {
+		go func() {
+			close(begun)
+			ended <- alone(directory, func() error {
+				second.Store(true)
+				if !first.Load() {
+					return errors.New("the second one did not wait")
+				}
+				return nil
+			})
+		}()
+		<-begun
+		for range 1000 {
+			runtime.Gosched()
+		}
+		if second.Load() {
+			return errors.New("the second one began")
+		}
+		first.Store(true)
+		return nil
+	})
+	if err := errors.Join(err, <-ended); err != nil {
+		t.Error(err)
 	}
 }

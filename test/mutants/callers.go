@@ -3,6 +3,9 @@ package main
 // ofCallers are defects in the interfaces for users and programs: kubectl gcu, the REST
 // API, the endpoint of a node.
 var ofCallers = []mutant{
+	{"author-not-asked", "a stored gr is created though its author may not create it", api, "Recreator.authorize",
+		"$rec.Author.$name == \"\"", "$rec.Author.$name != \"-\""},
+
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",
 		"$gr.Status.ObservedGeneration != $gr.Generation", "$gr.Status.ObservedGeneration > $gr.Generation"},

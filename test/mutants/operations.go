@@ -2,6 +2,9 @@ package main
 
 // ofOperations are defects in operations on a node.
 var ofOperations = []mutant{
+	{"taken-back-blamed", "an operation that was aborted before its grant fails its node", nodes, "proceed",
+		"case !c.op.Granted: $*then", "case false: $*then"},
+
 	// The tasks of an upgrade.
 	{"driver-alone", "a new driver does not restart pods that use the device", tasks, "userOfDevice",
 		"$Need{$Actions: []string{$ActionReplace}, $Changed: []string{$TargetDriver}}",

@@ -4,7 +4,7 @@ package main
 var ofOrders = []mutant{
 	// What is prepared, and in which order.
 	{"paused-in-the-way", "a paused group keeps its prepared operations", updater, "withdrawals",
-		"$closed || $n.needsNoOperation()", "$n.needsNoOperation()"},
+		"$closed || $n.needsNoOperation() && $rest", "$n.needsNoOperation() && $rest"},
 	{"healthy-ready-first", "a prepared healthy node blocks the preparation of nodes before it", updater, "preparation.goesBefore",
 		"$others || $need == $healthy && $lNeed != $healthy", "$others"},
 	{"stalled-in-the-way", "a node that cannot be prepared blocks the preparation of others", updater, "preparation.countAhead",

@@ -51,6 +51,8 @@ var ofRollouts = []mutant{
 		"min($usual, $most)", "$usual"},
 
 	// Slots and deletions.
+	{"given-back-in-memory", "a queued node starts before it is stored that the slot before it was given back", updater, "queue.serveQueued",
+		"len($kept)+$q.returned", "len($kept)"},
 	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", updater, "settlement.isOver",
 		"$n.$isFinished() || ($retargeted && $isIdle($slot))",
 		"!$n.Ready || $n.$isFinished() || ($retargeted && $isIdle($slot))"},
@@ -121,7 +123,7 @@ var ofRollouts = []mutant{
 	{"queue-not-stored", "a queued node is started under a slot that was not stored", updater, "allStored",
 		"$others || $old.PodUID != $s.PodUID", "$others"},
 	{"crash-loops-ignored", "a crash-looping version is not failed before the deadline", updater, "failureOf",
-		"if $pod := $crashLooping($since); $n.Ready && $pod != nil { $*then }",
+		"if $pod := $crashLooping($since); $n.Ready && $pod != nil && $mine { $*then }",
 		"if $pod := $crashLooping($since); $n.Ready && $pod != nil && in.Now.IsZero() { $*then }"},
 	{"failures-stick", "a new revision does not clear the failures of the old one", updater, "settleFailures",
 		"$Resume != $Resumed || !$blames(&$failure)", "$Resume != $Resumed"},

@@ -105,9 +105,18 @@ func (s *stage) driverUnderTraining() {
 	departures, err := harness.WatchDepartures(s.ctx, s.Cluster)
 	check(s.t, err)
 	observer, manager := s.observe(), s.managerPod()
+	holder := s.holdsCard(victims[0])
 	s.limitedTo(victims...)
 	s.set("driver", "2.0.0")
 	s.blocked(before)
+	s.eventually("the operation names the process that has a card open", func() error {
+		op, want := s.upgrade(victims[0]).Status.Operation, fmt.Sprintf("process %s (sleep, uid 0) has /dev/gcu0 open: stop it", holder)
+		if op == nil || !strings.Contains(op.Message, want) {
+			return fmt.Errorf("it does not say %q: %+v", want, op)
+		}
+		return nil
+	})
+	s.on(victims[0], "kill", holder)
 	if gone := departures.Take(); len(gone) > 0 {
 		s.t.Errorf("evicted while a budget refuses others: %v", gone)
 	}
@@ -130,6 +139,12 @@ func (s *stage) driverUnderTraining() {
 	s.trainingWasReplaced(before)
 	check(s.t, s.managerBegan(manager, 1))
 	s.kubectl("delete", "pdb", "training")
+}
+
+// holdsCard starts a process on a node, outside of containers, that has a card open.
+func (s *stage) holdsCard(node string) (pid string) {
+	s.t.Helper()
+	return strings.TrimSpace(s.on(node, "sh", "-c", "sleep 86400 </dev/gcu0 >/dev/null 2>&1 & echo $!"))
 }
 
 // blocked waits until the operation reports the PodDisruptionBudget, and checks that

@@ -198,7 +198,7 @@ func (s *stage) install() {
 	for _, node := range victims {
 		s.kubectl("cordon", node)
 	}
-	s.kubectl("apply", "--server-side", "-k", "config/default")
+	s.kubectl("apply", "--server-side", "-k", "test/nodes/testdata/operator")
 	s.letAgentsRestartEngines()
 	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=2m")
 	for _, node := range victims {

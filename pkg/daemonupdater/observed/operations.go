@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -26,10 +27,12 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 		}
 		n.Ended = append(n.Ended, end)
 	}
-	if n.Retry = operation.Backoff(upgrade.Status.History, revision); !n.Retry.IsZero() {
-		last := upgrade.Status.History[len(upgrade.Status.History)-1]
-		n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), wordsOf(last.Reason, last.Message))
+	retry, last := operation.Backoff(upgrade, revision)
+	if last == nil {
+		return
 	}
+	n.Retry, n.SetBack = retry, operation.SetBack(upgrade, revision)
+	n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), cmp.Or(n.SetBack, wordsOf(last.Reason, last.Message)))
 }
 
 // assumed are the capabilities of an agent that reports none: those of the version before agents
@@ -61,7 +64,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	}
 	if asked != nil {
 		disturbed = asked.Granted
-		job = &rollout.Job{ID: asked.ID, Ours: asked.Rollout == own, Granted: asked.Granted, Targets: targetsOf(asked),
+		job = &rollout.Job{ID: asked.ID, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
 			Message: fmt.Sprintf("operation %s is about to begin", asked.ID)}
 	}
 	if shown != nil {
@@ -69,7 +72,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 		if job == nil || job.ID != shown.ID {
 			job = &rollout.Job{ID: shown.ID, Ours: shown.Rollout == own}
 		}
-		job.Granted, job.Held = job.Granted || shown.Granted, shown.Held
+		job.Granted, job.Held, job.InUse = job.Granted || shown.Granted, shown.Held, shown.InUse
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
 		job.Stalled = isStalled(upgrade, shown)
 		job.WaitsSince = waitsSince(job, shown)

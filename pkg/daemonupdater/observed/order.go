@@ -26,6 +26,7 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.Book, node *rol
 	}
 	op := &topsv1.NodeOperation{
 		ID: id, NodeUID: node.UID, Rollout: s.OperationKey(), Revision: in.Revision, Purpose: s.purpose(in), Job: stagesOf(mission),
+		OnlyIdle: rollout.OnlyIdle(in, node),
 	}
 	for i := range node.Pods {
 		pod := &node.Pods[i]

@@ -167,6 +167,10 @@ func TestWhenRuntimesAreRestartedWithoutAStrategy(t *testing.T) {
 			if in.Settings.Strategy != tt.want || o.Unmanaged() != tt.unmanaged || in.Settings.Paused != (tt.paused == "true") {
 				t.Errorf("settings %+v, unmanaged: %t", in.Settings, o.Unmanaged())
 			}
+			fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, string(daemonset.AdvancedRollingUpdate))
+			if same := inputFrom(o).Revision == in.Revision; same != (tt.want != rollout.RestartsOnly) {
+				t.Errorf("an upgrade to the same targets has revision %s: %t", in.Revision, same)
+			}
 		})
 	}
 }

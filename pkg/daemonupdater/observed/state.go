@@ -139,6 +139,9 @@ func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now t
 			"annotation %s names component %s, of which there is no DaemonSet here", topsv1.AnnotationUpgradeOnly, missing)}
 	}
 	var hashes []string
+	if in.Settings.Strategy == rollout.RestartsOnly {
+		hashes = append(hashes, string(rollout.RestartsOnly)) // its waves say nothing of an upgrade to the same targets
+	}
 	for _, m := range s.Members {
 		target, err := m.Target()
 		if err != nil && in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {

@@ -14,7 +14,10 @@ type draft struct {
 	ledger Ledger
 	// unrecorded counts the failed nodes that ledger has no room for.
 	unrecorded int
-	fence      fence
+	// returned counts the slots given back whose pods were not replaced: until the ledger is
+	// stored, another decision may still replace them.
+	returned int
+	fence    fence
 	// recheck is when to decide again if nothing changes; 0 means never.
 	recheck time.Duration
 }

@@ -86,6 +86,8 @@ const (
 	phaseKept
 	// phaseDeferred: the node is retried later.
 	phaseDeferred
+	// phaseSetBack: the runtime is restarted later, because something sets it back each time.
+	phaseSetBack
 	// phaseCandidate: may start.
 	phaseCandidate
 
@@ -178,6 +180,9 @@ func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 		return phaseRecentlyReturned
 	case f.heavy && node.Retry.After(now):
 		f.changesAt(node.Retry)
+		if node.SetBack != "" && node.NeedsRestart {
+			return phaseSetBack
+		}
 		return phaseDeferred
 	case node.Denied != nil && node.Denied.Retry.After(now):
 		f.changesAt(node.Denied.Retry)

@@ -15,7 +15,7 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 		return nil, 0
 	}
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(slot.Members)}
-	if pod := n.crashLooping(slot); n.Ready && pod != nil {
+	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
 		failure.Reason, failure.Targets = ReasonCrashLooping, n.group.targetsOf([]string{n.group.keyOf(pod)})
 		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
 		return &failure, 0

@@ -41,6 +41,12 @@ func LacksProof(in *Input, node *Node, pod *Pod) bool {
 	return g.isUnproven(node, pod)
 }
 
+// OnlyIdle reports whether an operation that a node is to get now may touch it only while it is idle.
+func OnlyIdle(in *Input, node *Node) bool {
+	g := groupOf(in)
+	return !g.isAskedFor(node) && slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.allowsUnasked(node, &p) })
+}
+
 // toReplace reports whether a pod of a node is outdated and may be replaced.
 func (g *group) toReplace(node *Node, pod *Pod) bool {
 	return pod.NoSuccessor == "" && g.wants(node, pod)
@@ -78,7 +84,8 @@ func (g *group) isUnverified(pod *Pod) bool { return pod.Unverified && g.strateg
 
 // toVerify reports whether a pod lacks proof that an operation may bring.
 func (g *group) toVerify(node *Node, pod *Pod) bool {
-	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !node.LeftOut && !g.members[pod.Member].LeftOut && g.allows(pod)
+	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !node.LeftOut && !g.members[pod.Member].LeftOut &&
+		(g.allows(pod) || g.allowsUnasked(node, pod))
 }
 
 // leavesOut reports whether the upgrade is limited to others than a pod that it would else be about.
@@ -93,12 +100,38 @@ func (g *group) hasWork(node *Node, pod *Pod) bool {
 
 // allows reports whether the strategy lets the work on a pod be done: AdvancedRollingUpdate and
 // RestartsOnly always, OTA only if a request on the node names this very pod, and is for its target unless the node was
-// started before the target changed.
+// started before the target changed (but see allowsUnasked).
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
 		return pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod))
 	}
 	return g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly
+}
+
+// Under OTA everything is asked for, except the restart of the container runtime of a node that is
+// idle: no pod but the operator's own uses a card there, and every pod is at its target. Only an
+// operation can tell: it is prepared unasked (Job.OnlyIdle), looks, and ends before it touches a node
+// that is in use. On such a node it is kept, looks again from time to time, and the node awaits its
+// request. Once asked for, the node gets another operation, which is for nodes in use too.
+
+// isAskedFor reports whether the strategy lets some of the work on a node be done without further
+// conditions.
+func (g *group) isAskedFor(node *Node) bool {
+	return slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.hasWork(node, &p) && g.allows(&p) })
+}
+
+// allowsUnasked reports whether the runtime is restarted for a pod under OTA although nobody asked,
+// as far as is known.
+func (g *group) allowsUnasked(node *Node, pod *Pod) bool {
+	return g.members[pod.Member].Restarts && g.mayBeIdle(node) && (node.Job == nil || !node.Job.InUse)
+}
+
+// mayBeIdle reports whether a restart is all that a node needs under OTA, so that it is done unasked
+// if the node is idle. The operation of another group is not replaced for that.
+func (g *group) mayBeIdle(node *Node) bool {
+	free := node.Job == nil || node.Job.Ours && node.Job.OnlyIdle && !node.Job.Held
+	return g.strategy == daemonset.OTA && node.NeedsRestart && free &&
+		!slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.isOutdated(&p) })
 }
 
 // isAsked reports whether there is a request for the target of a pod.
@@ -157,14 +190,15 @@ func (g *group) haveTargets(targets []Target) bool {
 }
 
 // isStale reports whether the operation of a node would not do what the node needs now: a target is
-// no longer current or, before it is granted, it would replace what is left out or removed since, or
-// leave another heavy component outdated, for which the node would be emptied a second time.
+// no longer current or, before it is granted, it would replace what is left out or removed since,
+// leave another heavy component outdated, for which the node would be emptied a second time, or heed
+// that the node is in use though somebody has asked since.
 func (g *group) isStale(node *Node) bool {
 	targets := node.Job.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {
 		target, ok := targets[m.Key]
 		return ok && m.Target != "" && target != m.Target
-	}) || !node.Job.Granted && targets != nil && (g.hasFormer(targets) || slices.ContainsFunc(node.Pods, func(p Pod) bool {
+	}) || !node.Job.Granted && targets != nil && (g.hasFormer(targets) || node.Job.OnlyIdle && g.isAskedFor(node) || slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		_, covered := targets[g.keyOf(&p)]
 		wanted := g.toReplace(node, &p) || g.toVerify(node, &p)
 		member := &g.members[p.Member]

@@ -120,9 +120,11 @@ type Node struct {
 	Denied *Denial
 	// Unfenced is the fence of a pod that the API server last refused, nil if there is none.
 	Unfenced *Denial
-	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now.
+	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now. SetBack
+	// says that the reason is that something sets the default runtime back after restarts, "" otherwise.
 	Retry    time.Time
 	RetryWhy string
+	SetBack  string
 }
 
 // Agent is the node agent of a node.

@@ -16,6 +16,9 @@ type Job struct {
 	Targets map[string]string
 	// Prepared: it waits only for its grant. Granted: it may touch the node.
 	Prepared, Granted bool
+	// OnlyIdle: nobody asked for it, and it ends before it touches a node whose cards are used. InUse:
+	// a pod used one when it last looked.
+	OnlyIdle, InUse bool
 	// Stalled: a problem keeps it from being prepared, possibly for long.
 	Stalled bool
 	// Held: it has ended, and keeps the node cordoned.

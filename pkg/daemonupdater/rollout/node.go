@@ -73,17 +73,24 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return n.group.isAsked(&pod) && pod.Request.Time.After(at) })
 }
 
-// isAgreed reports whether the work left on a candidate is agreed to: under OTA a request that lost
-// its slot does not start the node for another revision than it is for.
+// isAgreed reports whether the work left on a candidate is agreed to, or needs no request: under OTA a
+// request that lost its slot does not start the node for another revision than it is for.
 func (n *fleetNode) isAgreed() bool {
 	return n.group.strategy != daemonset.OTA || n.Job.isOursAtWork() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return n.group.isAsked(&pod) && (n.group.toReplace(&n.Node, &pod) || n.group.toVerify(&n.Node, &pod))
+		return (n.group.isAsked(&pod) || n.group.allowsUnasked(&n.Node, &pod)) && (n.group.toReplace(&n.Node, &pod) || n.group.toVerify(&n.Node, &pod))
 	})
 }
 
 // isBusy reports whether an operation of another group has the node out of service. Then nothing
 // may be done there (invariant S6), and a slot is of no use.
 func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Job.isOfAnotherGroup() }
+
+// yields reports whether the node gives its slot back to the operation of another group. One that
+// this group took down keeps it until that operation has ended, or its deadline: the node may go
+// offline, and would not count as unavailable any more.
+func (n *fleetNode) yields() bool {
+	return n.Ready && n.isBusy() && (!n.unready && !n.settling || n.Job.isKeptByAnotherGroup())
+}
 
 // slotWaitsFor reports whether the node's slot waits for a pod. Under OTA it waits only for
 // members with a request and for those replaced under the slot, even if that was before the

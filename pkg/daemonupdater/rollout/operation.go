@@ -119,7 +119,7 @@ func (f *Fleet) operatesOutside(slot *Slot) bool {
 // the way of other groups while this one starts nothing.
 func withdrawals(f *Fleet, closed bool) (orders []Order) {
 	for _, n := range f.preparing {
-		if n.slot == nil && (closed || n.needsNoOperation()) {
+		if n.slot == nil && (closed || n.needsNoOperation() && !isKept(n)) {
 			orders = append(orders, Order{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
 		}
 	}
@@ -127,4 +127,10 @@ func withdrawals(f *Fleet, closed bool) (orders []Order) {
 		orders = append(orders, Order{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
 	}
 	return orders
+}
+
+// isKept reports whether a node awaits a request, and the operation that looks whether it is still in
+// use is kept.
+func isKept(n *fleetNode) bool {
+	return n.phase == phaseAwaitingRequest && n.Job != nil && n.Job.InUse && n.group.mayBeIdle(&n.Node)
 }

@@ -95,6 +95,11 @@ func operationCases() []operationCase {
 		return n
 	}
 	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Job{ID: "theirs", Granted: true, Message: "is at it"})).slots(slotOf(a, time.Minute))
+	down := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Job{ID: "theirs", Granted: true}), nodeOf("b", oldHash))
+	down = down.slots(slotOf(down.Nodes[0], time.Minute))
+	late := down.slots(slotOf(down.Nodes[0], 3*time.Hour))
+	left := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Job{ID: "theirs", Granted: true, Held: true}), nodeOf("b", oldHash))
+	left = left.slots(slotOf(left.Nodes[0], time.Minute))
 	away := busy
 	away.Nodes = []Node{offline(busy.Nodes[0])}
 	replaced := inputOf(1, granted(nodeOf("a", oldHash))).slots(slotOf(a, time.Minute))
@@ -193,6 +198,12 @@ func operationCases() []operationCase {
 			said{States: states("a", "failed/OperationFailed", "b", "pending/BudgetExhausted")}, nil},
 		{"a node that was started is left alone when another group gets to work there, and queues again", busy,
 			said{States: states("a", "pending/NodeBusy")}, nil},
+		{"but not a node that this group took down, which may go offline", down,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/AwaitingPod", "b", "pending/BudgetExhausted")}, nil},
+		{"it does not fail by its deadline, and gives its slot back then", late,
+			said{States: states("a", "pending/NodeBusy", "b", "pending/BudgetExhausted")}, nil},
+		{"and when the other one has ended and keeps it", left,
+			said{States: states("a", "pending/NodeBusy", "b", "pending/BudgetExhausted")}, nil},
 		{"a node that went offline after it was touched keeps its slot when it needs an operation", heavyInput(1, offline(a), b).slots(slotOf(a, time.Minute)),
 			said{Slots: []string{"a"}, States: states("a", "in-flight/NodeLost", "b", "pending/Preparing")}, []string{"b:prepare"}},
 		{"and when another group is at work there", away,

@@ -34,7 +34,7 @@ func (q queue) serveQueued() {
 		if !slot.Queued && n != nil && len(kept) >= q.budgets.limit {
 			q.requeue(&slot, n)
 		}
-		if slot.Queued && !q.serveSlot(&slot, n, len(kept)) {
+		if slot.Queued && !q.serveSlot(&slot, n, len(kept)+q.returned) {
 			continue
 		}
 		kept = append(kept, slot)
@@ -43,7 +43,8 @@ func (q queue) serveQueued() {
 }
 
 // serveSlot starts a queued node if it may start; behind is the number of slots with earlier
-// turns. It reports whether the node keeps its slot.
+// turns, or that may have them in the ledger that is stored. It reports whether the node keeps its
+// slot.
 func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 	if !q.gate.isClosed() && n != nil && (n.phase == phaseAway || n.phase == phaseRecovering) {
 		return true // it may only flap

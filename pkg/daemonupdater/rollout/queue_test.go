@@ -78,6 +78,23 @@ func TestAQueuedNodeIsStartedUnderTheSlotItHas(t *testing.T) {
 	}
 }
 
+// Until it is stored that a slot was given back, another decision may replace the pod it names.
+func TestAQueuedNodeWaitsUntilASlotThatDidNothingIsGivenBackInTheLedger(t *testing.T) {
+	in := inputOf(1, fleetInVersions(3)...)
+	d := Plan(in)
+	in.Ledger = d.Ledger
+	started := &in.Nodes[indexOf(in.Nodes, d.Started[0])]
+	started.Pods[0].Revision, started.Pods[0].Version = newHash, "200" // the target is that of before again, and it is fenced
+	d = Plan(in)
+	if len(d.Started) != 0 || len(d.Delete) != 0 || len(d.Ledger.Slots) != 1 {
+		t.Fatalf("started %v, deleted %v, slots %v; want one slot given back and nothing started", d.Started, d.Delete, d.Ledger.Slots)
+	}
+	in.Ledger = d.Ledger
+	if d = Plan(in); len(d.Started) != 1 || len(d.Delete) != 1 {
+		t.Errorf("started %v, deleted %v; want the queued node started", d.Started, d.Delete)
+	}
+}
+
 func TestTheQueueIsFilledWhenANodeIsStartedAfterItRanEmpty(t *testing.T) {
 	in, first := startedTwo(t)
 	for _, name := range first.Started {

@@ -52,6 +52,8 @@ const (
 	// ReasonDeferred: the last operation could not be completed, for a reason other than the
 	// version.
 	ReasonDeferred Reason = "Deferred"
+	// ReasonRuntimeSetBack: something sets the default runtime back after each restart.
+	ReasonRuntimeSetBack Reason = "RuntimeSetBack"
 	// ReasonDeletionDenied: the API server refuses to delete a pod of the node.
 	ReasonDeletionDenied Reason = "DeletionDenied"
 
@@ -98,7 +100,7 @@ const (
 // pods, held for a person or by policy.
 func (r Reason) State() State {
 	switch r {
-	case ReasonNodeOffline, ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred, ReasonDeletionDenied:
+	case ReasonNodeOffline, ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred, ReasonRuntimeSetBack, ReasonDeletionDenied:
 		return Pending
 	}
 	return Held

@@ -28,6 +28,11 @@ func byHand(n Node) Node {
 	return n
 }
 
+func setBack(n Node) Node {
+	n.Retry, n.RetryWhy, n.SetBack = epoch.Add(time.Minute), "it is set back", "it is set back"
+	return n
+}
+
 // restarting is heavyInput with a toolkit.
 func restarting(limit int, nodes ...Node) Input {
 	in := heavyInput(limit, nodes...)
@@ -77,10 +82,10 @@ func restartCases() []operationCase {
 		{"what is prepared is taken back", one(byHand(prepared(a()))), said{States: statesOf("a", "held/LeftToAdministrator")}, []string{"a:abort op-a"}},
 		{"waves wait for him too", waves, said{States: statesOf(first, "held/LeftToAdministrator", second, "held/WaveNotReached")}, nil},
 		{"a newer version does not", one(byHand(withPod(atTargets("a"), func(p *Pod) { p.Revision = oldHash }))), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
-		{"under OTA it is asked for", one(a()).under(daemonset.OTA), said{States: statesOf("a", "held/AwaitingRequest")}, nil},
+		{"under OTA it is asked for where a pod uses a card", one(inUse(a())).under(daemonset.OTA), said{States: statesOf("a", "held/AwaitingRequest")}, nil},
 		{"and done then", one(askingAt(prepared(a()))).under(daemonset.OTA),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:grant op-a"}},
-		{"a request for another revision is not one for it", one(withPod(askingAt(a()), func(p *Pod) { p.Request.Revision = oldHash })).under(daemonset.OTA),
+		{"a request for another revision is not one for it", one(withPod(askingAt(inUse(a())), func(p *Pod) { p.Request.Revision = oldHash })).under(daemonset.OTA),
 			said{States: statesOf("a", "held/AwaitingRequest")}, nil},
 		{"without a strategy it is done", one(prepared(a())).under(RestartsOnly),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:grant op-a"}},
@@ -94,6 +99,9 @@ func restartCases() []operationCase {
 			said{States: statesOf("b", preparing)}, []string{"b:prepare"}},
 		{"a runtime that was set back since the operation was done takes another one", one(withEnd(a(), Done)).slots(operating(a())),
 			said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
+		{"one that is set back again and again is restarted later", one(setBack(a())), said{States: statesOf("a", "pending/RuntimeSetBack")}, nil},
+		{"under OTA too", one(setBack(a())).under(daemonset.OTA), said{States: statesOf("a", "pending/RuntimeSetBack")}, nil},
+		{"not if an operation has to verify something else", one(setBack(unverified(b()))), said{States: statesOf("b", "pending/Deferred")}, nil},
 		{"a node that waits for a pod gives its slot to the operation", one(a()).slots(slotOf(a(), time.Minute)), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
 	}
 }

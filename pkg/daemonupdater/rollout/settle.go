@@ -67,7 +67,7 @@ func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
 const usualWeight = 8
 
 // keepUntilDeadline keeps the slot of a node that was started at since, unless the node has
-// failed.
+// failed. It has not if another group works on it: then it only gives its slot back.
 func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode) {
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil {
@@ -78,8 +78,9 @@ func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode
 		s.keep(slot)
 		return
 	}
-	s.ledger.Failures = append(s.ledger.Failures, *failure)
-	s.fleet.nodes.record(n, nil, nil)
+	if s.fleet.nodes.record(n, nil, nil); !n.Ready || !n.isBusy() {
+		s.ledger.Failures = append(s.ledger.Failures, *failure)
+	}
 }
 
 // staysQueued reports whether the slot of a queued node stays queued. If the pod it names is gone
@@ -126,6 +127,9 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 		if n.isRefused(slot, s.in) {
 			s.unstart(slot)
 		}
+		if pod := namedPod(slot, n); pod != nil && pod.UID == slot.Pod {
+			s.returned++
+		}
 		s.giveBack(slot, n)
 		return true
 	case s.operateOn(slot, n):
@@ -138,7 +142,7 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 // isOver reports whether a node needs its slot no longer, whatever is left to do on it.
 func (s *settlement) isOver(slot *Slot, n *fleetNode) bool {
 	retargeted := slot.Revision != s.in.Revision
-	return n.isFinished() || (retargeted && n.isIdle(slot)) || (n.Ready && n.isBusy()) || n.isRefused(slot, s.in) ||
+	return n.isFinished() || (retargeted && n.isIdle(slot)) || n.yields() || n.isRefused(slot, s.in) ||
 		s.in.Settings.Strategy == daemonset.NoStrategy
 }
 
@@ -146,7 +150,7 @@ func (s *settlement) isOver(slot *Slot, n *fleetNode) bool {
 func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	s.fleet.nodes.record(n, &slot, nil)
 	switch end := endOf(slot.Operation, n.Ended); {
-	case end == nil && n.Ready && n.isBusy():
+	case end == nil && n.yields():
 		s.unstart(&slot)
 		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
 	case end == nil:
@@ -217,7 +221,7 @@ func (s *settlement) settleDone(slot *Slot, n *fleetNode, end *End) {
 // has as long as one that was lost.
 func (s *settlement) goesOn(slot *Slot, n *fleetNode, end *End) bool {
 	switch {
-	case n.available || s.in.Settings.Strategy == daemonset.NoStrategy || n.isBusy() || n.Retry.After(s.in.Now):
+	case n.available || s.in.Settings.Strategy == daemonset.NoStrategy || n.yields() || n.Retry.After(s.in.Now):
 		return false
 	case n.Ready && n.heavy && s.operateOn(slot, n):
 		return true

@@ -75,6 +75,9 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 		}
 		return ReasonDeferred, n.RetryWhy
 	}
+	if n.phase == phaseSetBack {
+		return ReasonRuntimeSetBack, n.RetryWhy
+	}
 	if n.Job.awaitsGrant() && n.lane != nil && n.lane.unprepared {
 		return ReasonPreparing, n.Job.Message
 	}
@@ -107,6 +110,9 @@ func keptBack(n *fleetNode) (Reason, string) {
 	case phaseLeftToAdministrator:
 		return ReasonLeftToAdministrator, n.LeftToAdministrator
 	case phaseAwaitingRequest:
+		if isKept(n) {
+			return ReasonAwaitingRequest, "strategy OTA: " + n.Job.Message
+		}
 		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
 	}
 	return "", ""

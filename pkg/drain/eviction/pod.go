@@ -53,8 +53,21 @@ func staying(pod *Pod, p *Policy) (State, string) {
 	return "", ""
 }
 
-func (p *Policy) ownComponent(ds *appsv1.DaemonSet) bool {
-	return slices.Contains(p.own, ds.Labels[topsv1.LabelComponent])
+func (p *Policy) ownComponent(ds *appsv1.DaemonSet) bool { return ofComponent(ds, p.own) }
+
+func ofComponent(ds *appsv1.DaemonSet, own []string) bool {
+	return slices.Contains(own, ds.Labels[topsv1.LabelComponent])
+}
+
+// Users returns the names of pods, as namespace/name, without those of DaemonSets of the own
+// components.
+func Users(pods []Pod, own []string) (names []string) {
+	for i := range pods {
+		if ds := pods[i].DaemonSet; ds == nil || !ofComponent(ds, own) {
+			names = append(names, pods[i].Namespace+"/"+pods[i].Name)
+		}
+	}
+	return names
 }
 
 func isStatic(pod *corev1.Pod) bool {

@@ -63,6 +63,12 @@ func (p Policy) All() Policy {
 	return p
 }
 
+// Accelerator returns the policy for the pods that use the accelerator.
+func (p Policy) Accelerator() Policy {
+	p.scope = topsv1.DrainAccelerator
+	return p
+}
+
 // ReplacingDriver returns the policy for the replacement of the driver, before which every pod
 // that uses the accelerator has to leave. Those of DaemonSets that are not of the operator's own
 // components leave once the device is closed by its taint, as they would come back before.

@@ -248,7 +248,8 @@ func stateOf(notes []topsv1.WaitingNote) string {
 
 // byObjects are the reasons that a node's own objects show.
 var byObjects = []string{string(rollout.ReasonQueued), string(rollout.ReasonNodeBusy), string(rollout.ReasonPreparing),
-	string(rollout.ReasonDeferred), string(rollout.ReasonUnavailable), string(rollout.ReasonNodeHeld), string(rollout.ReasonLeftToAdministrator)}
+	string(rollout.ReasonDeferred), string(rollout.ReasonUnavailable), string(rollout.ReasonNodeHeld), string(rollout.ReasonLeftToAdministrator),
+	string(rollout.ReasonRuntimeSetBack)}
 
 // ownReason returns the reason that the node's objects show, or "".
 func (w *watch) ownReason(n *Node) string {
@@ -270,6 +271,9 @@ func (w *watch) ownReason(n *Node) string {
 	if n.Message = operation.LeftToAdministrator(upgrade); n.Message != "" && waitsFor(w.Rollout, rollout.ReasonLeftToAdministrator) {
 		return string(rollout.ReasonLeftToAdministrator)
 	}
+	if n.Message = operation.SetBack(upgrade, w.Rollout.Status.Revision); n.Message != "" && waitsFor(w.Rollout, rollout.ReasonRuntimeSetBack) {
+		return string(rollout.ReasonRuntimeSetBack)
+	}
 	n.Message = ""
 	if upgrade.Status.Operation == nil {
 		return ""
@@ -285,6 +289,9 @@ func (w *watch) ownReason(n *Node) string {
 	n.Message, n.Since = sentence(shown.Task, shown.Message), &shown.Since
 	if shown.Rollout != w.key {
 		return string(rollout.ReasonNodeBusy)
+	}
+	if shown.InUse && !shown.Granted && waitsFor(w.Rollout, rollout.ReasonAwaitingRequest) {
+		return string(rollout.ReasonAwaitingRequest)
 	}
 	return string(rollout.ReasonPreparing)
 }

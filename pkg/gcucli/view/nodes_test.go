@@ -15,6 +15,7 @@ import (
 func TestANodeIsUpdatedWithEvidenceOnly(t *testing.T) {
 	early := topsv1.OperationRecord{ID: "x", Phase: topsv1.OperationAborted, Reason: "Superseded", Touched: true, EndTime: world.Ago(0),
 		Result: topsv1.OperationResult{Undo: []string{"a_toolkit_replace"}}}
+	restarted := topsv1.OperationRecord{ID: "y", Phase: topsv1.OperationDone, Restarted: true, EndTime: world.Ago(0)}
 	for _, tt := range []struct {
 		name, revision, runtime string
 		strategy                string
@@ -26,6 +27,8 @@ func TestANodeIsUpdatedWithEvidenceOnly(t *testing.T) {
 		{"all is well", world.NewHash, "enflame", "OTA", nil, nil, "", "updated AtTarget"},
 		{"a restart is needed", world.NewHash, "runc", "OTA", nil, nil, rollout.ReasonBudgetExhausted, "pending BudgetExhausted"},
 		{"by an administrator", world.NewHash, "runc", "OTA", ptr.To(false), nil, rollout.ReasonLeftToAdministrator, "held LeftToAdministrator"},
+		{"something sets it back", world.NewHash, "runc", "OTA", nil, []topsv1.OperationRecord{restarted}, rollout.ReasonRuntimeSetBack, "pending RuntimeSetBack"},
+		{"it is asked for, because a pod uses a card", world.NewHash, "runc", "OTA", nil, []topsv1.OperationRecord{}, rollout.ReasonAwaitingRequest, "held AwaitingRequest"},
 		{"an operation ended early", world.NewHash, "enflame", "OTA", nil, []topsv1.OperationRecord{early}, rollout.ReasonBudgetExhausted, "pending BudgetExhausted"},
 		{"without a strategy that does not matter", world.NewHash, "enflame", "RestartsOnly", nil, []topsv1.OperationRecord{early}, "", "updated AtTarget"},
 		{"without a strategy outdated pods stay", world.OldHash, "runc", "RestartsOnly", nil, nil, rollout.ReasonBudgetExhausted, "outdated NoUpdateStrategy"},
@@ -38,6 +41,10 @@ func TestANodeIsUpdatedWithEvidenceOnly(t *testing.T) {
 			u.Status.Agent, u.Status.History = &topsv1.AgentStatus{RestartsRuntime: tt.restarts}, tt.history
 			dro := &topsv1.DaemonRollout{Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: "fleet"}}}
 			dro.Status.Strategy = tt.strategy
+			u.Status.Operation = &topsv1.OperationStatus{ID: "z", Rollout: "/", Phase: topsv1.OperationRunning, InUse: tt.waiting == rollout.ReasonAwaitingRequest}
+			if !u.Status.Operation.InUse {
+				u.Status.Operation = nil
+			}
 			if tt.waiting != "" {
 				dro.Status.Waiting = []topsv1.WaitingNote{{Reason: string(tt.waiting), Nodes: 1}}
 			}

@@ -111,15 +111,24 @@ func notBegun(f Facts) Decision {
 		return failed(Report, task.ReasonNotConfigured, "the configuration of %s on disk names %s as default runtime, not %s: a restart would not change it",
 			f.Runtime.Engine, f.Configured, f.Want.DefaultRuntime)
 	case !f.Want.Allowed:
-		return Decision{Report, task.Waiting, task.ReasonLeftToAdministrator,
-			fmt.Sprintf("%s must be restarted for default runtime %s, and this is left to the administrator (--restart-runtime=false): run on the node: %s",
-				f.Runtime.Engine, f.Want.DefaultRuntime, f.Command)}
+		return leftToAdministrator(f)
 	case !f.CanRestart:
 		return failed(Report, task.ReasonNoServiceManager, "this host has no systemd, and no restart command is set for %s", f.Runtime.Engine)
 	case f.InstanceErr != nil:
 		return Decision{Report, task.Running, task.ReasonInstanceUnknown, fmt.Sprintf("cannot determine the process of %s: %v", f.Runtime.Engine, f.InstanceErr)}
 	}
 	return Decision{Begin, task.Running, task.ReasonInProgress, fmt.Sprintf("restarting %s for default runtime %s", f.Runtime.Engine, f.Want.DefaultRuntime)}
+}
+
+// leftToAdministrator says what to run on the node, and what that stops.
+func leftToAdministrator(f Facts) Decision {
+	stops := ""
+	if f.Runtime.RestartStopsContainers {
+		stops = " (this stops all containers of the node)"
+	}
+	return Decision{Report, task.Waiting, task.ReasonLeftToAdministrator,
+		fmt.Sprintf("%s must be restarted for default runtime %s, and this is left to the administrator (--restart-runtime=false): run on the node%s: %s",
+			f.Runtime.Engine, f.Want.DefaultRuntime, stops, f.Command)}
 }
 
 // begun decides after the request was recorded: in the agent that made it, or in one that the

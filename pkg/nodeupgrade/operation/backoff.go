@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -11,19 +13,45 @@ const (
 	maxBackoff   = 2 * time.Hour
 )
 
-// Backoff returns when a node may be retried after deferred operations: five minutes after
-// the last one ended, doubled for each earlier one in a row at the same revision, at most two
-// hours. Zero: at once.
-func Backoff(history []topsv1.OperationRecord, revision string) time.Time {
+// Backoff returns when a node may be retried after operations that were in vain, zero for at once,
+// and the last of them: five minutes after it ended, doubled for each earlier one in a row at the same
+// revision, at most two hours. In vain were those that were deferred, and those that restarted the
+// container engine if its default runtime has been set back since. One that was deferred because
+// nobody had asked for it does not count.
+func Backoff(u *topsv1.NodeUpgrade, revision string) (at time.Time, last *topsv1.OperationRecord) {
 	wait := time.Duration(0)
-	for i := len(history) - 1; i >= 0; i-- {
-		if history[i].Phase != topsv1.OperationDeferred || history[i].Revision != revision {
+	for i := range slices.Backward(u.Status.History) {
+		r := &u.Status.History[i]
+		if r.Phase == topsv1.OperationDeferred && r.Reason == ReasonCardsInUse {
+			continue
+		}
+		if r.Revision != revision || r.Phase != topsv1.OperationDeferred && !wasSetBack(u, r) {
 			break
+		}
+		if last == nil {
+			last = r
 		}
 		wait = min(max(firstBackoff, 2*wait), maxBackoff)
 	}
-	if wait == 0 {
-		return time.Time{}
+	if last == nil {
+		return time.Time{}, nil
 	}
-	return history[len(history)-1].EndTime.Add(wait)
+	return last.EndTime.Add(wait), last
+}
+
+// SetBack says that something sets the default runtime back after it was restarted and verified, if
+// that is why a node is retried later; "" otherwise.
+func SetBack(u *topsv1.NodeUpgrade, revision string) string {
+	_, last := Backoff(u, revision)
+	if last == nil || !wasSetBack(u, last) {
+		return ""
+	}
+	engine := u.Status.Host.Runtime
+	return fmt.Sprintf("operation %s restarted %s for default runtime %s and verified it, and the default runtime is %s again: look for another tool on node %s that writes the configuration of %s",
+		last.ID, engine.Engine, topsv1.DefaultRuntime, engine.Default, u.Name, engine.Engine)
+}
+
+// wasSetBack reports whether an operation restarted the engine in vain.
+func wasSetBack(u *topsv1.NodeUpgrade, r *topsv1.OperationRecord) bool {
+	return r.Phase == topsv1.OperationDone && r.Restarted && u.Status.Host.NeedsRestart()
 }

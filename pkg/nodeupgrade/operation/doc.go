@@ -62,11 +62,12 @@
 //	changes.go, snapshot.go      what a decision changes, and what it reads
 //	events.go                    the events of a stored change
 //	facts.go, limits.go          input and decision; the deadlines
+//	idle.go                      whether an operation that nobody asked for may touch the node
 //	holders.go                   the processes outside of pods that have a device open
 //	objects.go, taint.go,
 //	otherupgrader.go             the facts read from Kubernetes objects
 //	proof.go                     what is left to do on a node whose pods are at their targets
-//	backoff.go, reasons.go       when a deferred operation is retried; all reasons
+//	backoff.go, reasons.go       when an operation that was in vain is retried; all reasons
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md
 package operation

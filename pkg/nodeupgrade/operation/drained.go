@@ -17,6 +17,14 @@ func NeedsDrained(f Facts) bool {
 		(op.Before == nil || op.Granted && f.Node.Cordon.Unschedulable)
 }
 
+// NeedsCardUsers reports whether Next reads CardUsers: for an operation that is only for an idle node,
+// until it is granted, and then until it has emptied the node.
+func NeedsCardUsers(f Facts) bool {
+	op := f.Record.Operation
+	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && f.Wanted.OnlyIdle
+	return wanted && (NeedsDrained(f) || !op.Granted && op.Phase == topsv1.OperationRunning && f.Node.Ready)
+}
+
 // ReplacesDriver reports whether an operation is yet to replace the driver of its node.
 func ReplacesDriver(op *topsv1.OperationStatus) bool {
 	return slices.ContainsFunc(op.Tasks, func(rec topsv1.OperationTask) bool {

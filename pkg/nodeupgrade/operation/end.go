@@ -60,7 +60,7 @@ func archive(c *changes) {
 		c.op.EndTime = &now
 	}
 	record := topsv1.OperationRecord{ID: c.op.ID, Purpose: c.op.Purpose, Revision: c.op.Revision, Phase: c.op.Phase,
-		Reason: c.op.Reason, Message: c.op.Message, StartTime: c.op.StartTime, EndTime: *c.op.EndTime, Touched: c.op.Touched, Result: resultOf(c.op.Tasks)}
+		Reason: c.op.Reason, Message: c.op.Message, StartTime: c.op.StartTime, EndTime: *c.op.EndTime, Touched: c.op.Touched, Restarted: restartedEngine(c.snapshot), Result: resultOf(c.op.Tasks)}
 	history := slices.DeleteFunc(slices.Clone(c.history), func(r topsv1.OperationRecord) bool { return r.ID == c.op.ID })
 	history = append(history, record)
 	if len(history) > historyLimit {

@@ -11,10 +11,15 @@ import (
 type evict struct{ base }
 
 func (evict) done(s *snapshot, _ upgradeplan.Task) bool {
-	return s.cordoned() && s.f.Drained.Empty
+	return s.cordoned() && s.f.Drained.Empty && !mayNotTouch(s)
 }
 
-func (evict) attempt(c *changes, _ upgradeplan.Task) verdict { return drainPass(c) }
+func (evict) attempt(c *changes, _ upgradeplan.Task) verdict {
+	if mayNotTouch(c.snapshot) {
+		return inUse(c.snapshot)
+	}
+	return drainPass(c)
+}
 
 func (evict) deadline(s *snapshot, _ verdict) deadline {
 	return deadline{s.limits.drain, topsv1.OperationDeferred, ReasonDrainTimeout}

@@ -28,6 +28,9 @@ type Facts struct {
 	Members []Member
 	// Drained reports whether the node is empty, read live.
 	Drained Drained
+	// CardUsers are the pods on the node that use its cards, except those of the operator's own
+	// components, read live if NeedsCardUsers.
+	CardUsers []string
 	// Host is status.host; nil: the agent has never reported.
 	Host *topsv1.HostReport
 	// HostSince is when this manager first saw the report: its time is by the node's clock.

@@ -56,10 +56,13 @@ func proceed(c *changes) {
 		return
 	}
 	if c.wanted.Abort {
-		if c.op.Held {
+		switch {
+		case c.op.Held:
 			releaseHold(c)
-		} else {
-			end(c, topsv1.OperationAborted, ReasonAborted, "a person aborted the operation")
+		case !c.op.Granted:
+			end(c, topsv1.OperationAborted, ReasonWithdrawn, "it was taken back before it was granted")
+		default:
+			end(c, topsv1.OperationAborted, ReasonAborted, "the operation was aborted")
 		}
 		release(c)
 		return

@@ -206,27 +206,6 @@ func TestLeftoversOfAnEndedOperationAreTakenAway(t *testing.T) {
 	}
 }
 
-func TestBackoffDoublesForEachDeferral(t *testing.T) {
-	end := metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	deferred := topsv1.OperationRecord{Phase: topsv1.OperationDeferred, Revision: "r", EndTime: end}
-	for name, tc := range map[string]struct {
-		history []topsv1.OperationRecord
-		want    time.Duration
-	}{
-		"one":                 {[]topsv1.OperationRecord{deferred}, 5 * time.Minute},
-		"three":               {slices.Repeat([]topsv1.OperationRecord{deferred}, 3), 20 * time.Minute},
-		"twenty":              {slices.Repeat([]topsv1.OperationRecord{deferred}, 20), 2 * time.Hour},
-		"one after a success": {[]topsv1.OperationRecord{deferred, {Phase: topsv1.OperationDone, Revision: "r"}, deferred}, 5 * time.Minute},
-	} {
-		if got := Backoff(tc.history, "r"); !got.Equal(end.Add(tc.want)) {
-			t.Errorf("%s: until %s, want %s later than %s", name, got, tc.want, end)
-		}
-	}
-	if got := Backoff([]topsv1.OperationRecord{deferred}, "other"); !got.IsZero() {
-		t.Errorf("another revision waits until %s", got)
-	}
-}
-
 // TestARestartThatMayStillHappenIsWaitedFor checks invariant S8: an agent that begins at the
 // last moment has as long again to restart the runtime, and the node is not released before.
 func TestARestartThatMayStillHappenIsWaitedFor(t *testing.T) {

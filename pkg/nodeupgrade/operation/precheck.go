@@ -33,6 +33,9 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 		c.soon()
 		return waiting(ReasonInProgress, "looking which pods have to leave the node")
 	}
+	if lookAtUsers(c); c.op.Granted && c.op.InUse {
+		return inUse(c.snapshot)
+	}
 	if lacks := nodeLacks(c.snapshot); lacks != "" {
 		return waiting(ReasonPrecheckFailed, "%s", lacks)
 	}
@@ -73,7 +76,7 @@ func nodeLacks(s *snapshot) string {
 		}
 	}
 	lack(s.silent(), "the node agent is silent")
-	lack(s.f.Drained.Stuck, "the node cannot be emptied: %s", s.f.Drained.Message)
+	lack(s.f.Drained.Stuck && !awaitsRequest(s), "the node cannot be emptied: %s", s.f.Drained.Message)
 	lack(s.f.Node.OtherUpgrader != "", "%s works on the node", s.f.Node.OtherUpgrader)
 	if host != nil {
 		need := s.wanted.MinFreeDiskBytes

@@ -33,9 +33,15 @@ func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 	case *agent.RestartsRuntime:
 		return ""
 	}
-	engine := u.Status.Host.Runtime
-	return cmp.Or(told, fmt.Sprintf("the default runtime of %s on node %s is %q: restart it on the node, for example with: systemctl restart %s; the node agent leaves this to the administrator (--restart-runtime=false)",
-		engine.Engine, u.Name, engine.Default, engine.Engine))
+	engine, stops := u.Status.Host.Runtime, ""
+	switch known := engine.RestartStopsContainers; {
+	case known == nil:
+		stops = " (this may stop all containers of the node)"
+	case *known:
+		stops = " (this stops all containers of the node)"
+	}
+	return cmp.Or(told, fmt.Sprintf("the default runtime of %s on node %s is %q: restart it on the node%s, for example with: systemctl restart %s; the node agent leaves this to the administrator (--restart-runtime=false)",
+		engine.Engine, u.Name, engine.Default, stops, engine.Engine))
 }
 
 // Unverified reports whether the last operation that was to replace the pod of a component, and

@@ -8,9 +8,10 @@ const (
 	ReasonAwaitingSlot = "AwaitingSlot"
 	// ReasonBadOperation: the operation is invalid; nothing was touched.
 	ReasonBadOperation = "BadOperation"
-	// ReasonAborted: a person aborted it.
+	// ReasonAborted: it was aborted, by a person or because its upgrade ended.
 	ReasonAborted = "Aborted"
-	// ReasonWithdrawn: spec.operation was removed.
+	// ReasonWithdrawn: spec.operation was removed, or it was aborted before its grant, which says
+	// nothing about its revisions.
 	ReasonWithdrawn = "Withdrawn"
 	// ReasonSuperseded: another operation is wanted.
 	ReasonSuperseded = "Superseded"
@@ -33,6 +34,8 @@ const (
 	ReasonDrainBlocked = "DrainBlocked"
 	// ReasonDrainTimeout: the node is not empty, or was not in time.
 	ReasonDrainTimeout = "DrainTimeout"
+	// ReasonCardsInUse: a pod uses a card of the node, and nobody asked for the operation.
+	ReasonCardsInUse = "CardsInUse"
 	// ReasonDeviceInUse: a pod that uses the device does not terminate, or returns, or another
 	// process has it open.
 	ReasonDeviceInUse = "DeviceInUse"

@@ -47,7 +47,7 @@ func restarted(s *snapshot, t upgradeplan.Task) bool {
 // their DaemonSets may have been created after the operation, or belong to another gr.
 func startedBefore(s *snapshot, t upgradeplan.Task) []*Member {
 	result := s.f.Host.Result(s.op.ID, t.String())
-	if !succeeded(result) || result.Reason != reasonRestarted || result.EndTime == nil {
+	if !tellsRestart(result) || result.EndTime == nil {
 		return nil
 	}
 	var found []*Member
@@ -59,6 +59,16 @@ func startedBefore(s *snapshot, t upgradeplan.Task) []*Member {
 		}
 	}
 	return found
+}
+
+// tellsRestart reports whether the agent restarted the engine.
+func tellsRestart(result *topsv1.HostTaskResult) bool {
+	return succeeded(result) && result.Reason == reasonRestarted
+}
+
+// restartedEngine is tellsRestart for any task of the operation.
+func restartedEngine(s *snapshot) bool {
+	return slices.ContainsFunc(s.op.Tasks, func(rec topsv1.OperationTask) bool { return tellsRestart(s.f.Host.Result(s.op.ID, rec.Name)) })
 }
 
 // replacePods records and deletes pods that have no cards.

@@ -79,6 +79,9 @@ func awaitSlot(c *changes) {
 		c.op.Task, c.op.Since = "", metav1.NewTime(c.f.Now)
 	}
 	c.wait(ReasonAwaitingSlot, "prepared; waits for its slot")
+	if lookAtUsers(c); awaitsRequest(c.snapshot) {
+		c.wait(ReasonCardsInUse, "prepared; waits to be asked for, or until no pod uses a card of the node: "+userNames(c.snapshot))
+	}
 	if c.op.Before != nil && c.f.Host != nil {
 		c.at(c.f.HostSince.Add(c.limits.silence))
 	}

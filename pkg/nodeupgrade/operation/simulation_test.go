@@ -74,6 +74,7 @@ func (w *world) draw(round int) {
 		w.host.runtime = "runc"
 	}
 	w.offer(fmt.Sprintf("op%d", round), changed...)
+	w.nu.Spec.Operation.OnlyIdle = len(changed) == 1 && changed[0] == upgradeplan.TargetToolkit && w.rng.IntN(2) == 0
 	w.grantIn = 0
 	switch w.rng.IntN(4) {
 	case 0: // granted from the start
@@ -253,7 +254,7 @@ func (w *world) outlast(machine *Machine) {
 	}
 	if op := w.nu.Status.Operation; op.ID == w.nu.Spec.Operation.ID && op.Phase.Final() && !op.Granted {
 		return // it ended before the faults stopped
-	} else if !prepared || op.Reason != ReasonAwaitingSlot || op.Phase != topsv1.OperationRunning {
+	} else if !prepared || op.Reason != ReasonAwaitingSlot && !awaitsRequest(&snapshot{op: op}) || op.Phase != topsv1.OperationRunning {
 		w.violate("operation %s does not wait for its slot: %s %s %s", op.ID, op.Phase, op.Reason, op.Message)
 	}
 	w.nu.Spec.Operation.Granted = true

@@ -158,6 +158,9 @@ func (w *world) facts() Facts {
 	if NeedsDrained(f) {
 		f.Drained = w.drained()
 	}
+	if NeedsCardUsers(f) && w.workload > 0 {
+		f.CardUsers = []string{"ns/workload"}
+	}
 	for _, m := range w.members {
 		seen := Member{Component: m.component, DaemonSet: "ns/" + m.component, UID: types.UID(m.component), Newest: m.newest, NoSuccessor: m.barred}
 		if m.pod != nil {
@@ -205,6 +208,9 @@ func (w *world) apply(e Effect) {
 	case Cordon, Uncordon, OpenDevice, CloseDevice:
 		w.applyToNode(e)
 	case Evict:
+		if only := w.nu.Spec.Operation; only != nil && only.ID == e.Operation && only.OnlyIdle && w.workload > 0 && !w.excused {
+			w.violate("pods are evicted for %s, which nobody asked for", e.Operation)
+		}
 		if !w.blocked && w.ready && w.workload > 0 {
 			w.workload--
 			w.note("evicted a pod")

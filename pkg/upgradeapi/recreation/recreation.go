@@ -11,8 +11,9 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -20,7 +21,7 @@ import (
 )
 
 // Recreation is an accepted upgrade of mode recreate: the gr to create once the old one is
-// gone. It is stored in a ConfigMap before anything is deleted.
+// gone. It is stored in a GcuResourceRecreation before anything is deleted.
 type Recreation struct {
 	// GcuResource to create.
 	GcuResource *topsv1.GcuResource
@@ -28,59 +29,41 @@ type Recreation struct {
 	Replaces types.UID
 	// Created is the UID of the new gr; empty until it is stored.
 	Created types.UID
-	// Request is the id of the request, User who sent it.
-	Request, User string
+	// Request is the id of the request, Author who sent it.
+	Request string
+	Author  authenticationv1.UserInfo
 	// Accepted is when the request was accepted.
 	Accepted time.Time
-	// UID is that of the ConfigMap; empty until it is stored.
+	// UID is that of the stored object; empty until it is stored.
 	UID types.UID
 }
 
-// Keys of the ConfigMap.
-const (
-	keyResource = "gcuresource"
-	keyReplaces = "replaces"
-	keyCreated  = "created"
-	keyRequest  = "request"
-	keyUser     = "user"
-	keyAccepted = "accepted"
-)
-
-// Name returns the name of the ConfigMap of a gr. There is one per gr, so that there is one
-// recreation at a time.
-func Name(gr string) string { return "gcu-upgrade-manager-" + gr }
-
-// ConfigMap returns the recreation as it is stored.
-func (r *Recreation) ConfigMap(namespace string) (*corev1.ConfigMap, error) {
+// Object returns the recreation as it is stored, under the name of its gr: there is one recreation
+// of a gr at a time.
+func (r *Recreation) Object() (*topsv1.GcuResourceRecreation, error) {
 	data, err := json.Marshal(r.GcuResource)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the blueprint: %w", err)
 	}
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name(r.GcuResource.Name),
-			Labels: map[string]string{topsv1.LabelManagedBy: topsv1.ManagedBy, topsv1.LabelRecreation: r.GcuResource.Name}},
-		Data: map[string]string{
-			keyResource: string(data), keyReplaces: string(r.Replaces), keyRequest: r.Request, keyUser: r.User,
-			keyAccepted: r.Accepted.UTC().Format(time.RFC3339),
-		},
+	return &topsv1.GcuResourceRecreation{
+		ObjectMeta: metav1.ObjectMeta{Name: r.GcuResource.Name, Labels: map[string]string{topsv1.LabelManagedBy: topsv1.ManagedBy}},
+		Spec: topsv1.GcuResourceRecreationSpec{GcuResource: runtime.RawExtension{Raw: data}, Replaces: r.Replaces, RequestID: r.Request,
+			Author: r.Author, AcceptedTime: metav1.NewTime(r.Accepted.Truncate(time.Second))},
 	}, nil
 }
 
-// Read reads a stored recreation. An error means that someone else wrote the ConfigMap.
-func Read(stored *corev1.ConfigMap) (*Recreation, error) {
+// Read reads a stored recreation. An error means that someone else wrote it.
+func Read(stored *topsv1.GcuResourceRecreation) (*Recreation, error) {
+	spec := &stored.Spec
 	r := &Recreation{
-		GcuResource: &topsv1.GcuResource{}, Replaces: types.UID(stored.Data[keyReplaces]), Created: types.UID(stored.Data[keyCreated]),
-		Request: stored.Data[keyRequest], User: stored.Data[keyUser], UID: stored.UID,
+		GcuResource: &topsv1.GcuResource{}, Replaces: spec.Replaces, Created: spec.Created,
+		Request: spec.RequestID, Author: spec.Author, Accepted: spec.AcceptedTime.Time, UID: stored.UID,
 	}
-	if err := request.DecodeStrictly([]byte(stored.Data[keyResource]), r.GcuResource); err != nil {
-		return nil, fmt.Errorf("reading the GcuResource in ConfigMap %s: %w", stored.Name, err)
+	if err := request.DecodeStrictly(spec.GcuResource.Raw, r.GcuResource); err != nil {
+		return nil, fmt.Errorf("reading the GcuResource in GcuResourceRecreation %s: %w", stored.Name, err)
 	}
-	var err error
-	if r.Accepted, err = time.Parse(time.RFC3339, stored.Data[keyAccepted]); err != nil {
-		return nil, fmt.Errorf("reading the time in ConfigMap %s: %w", stored.Name, err)
-	}
-	if r.Replaces == "" || stored.Name != Name(r.GcuResource.Name) {
-		return nil, errors.New("ConfigMap " + stored.Name + " holds no recreation of its GcuResource")
+	if r.Replaces == "" || stored.Name != r.GcuResource.Name {
+		return nil, errors.New("GcuResourceRecreation " + stored.Name + " holds no recreation of its GcuResource")
 	}
 	return r, nil
 }
@@ -107,9 +90,9 @@ func (r *Recreation) Subject() types.UID {
 
 // WithCreated returns a stored recreation with the UID of the new gr. From then on a missing
 // gr counts as deleted and is not created again.
-func WithCreated(stored *corev1.ConfigMap, created types.UID) *corev1.ConfigMap {
+func WithCreated(stored *topsv1.GcuResourceRecreation, created types.UID) *topsv1.GcuResourceRecreation {
 	after := stored.DeepCopy()
-	after.Data[keyCreated] = string(created)
+	after.Spec.Created = created
 	return after
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -64,8 +64,8 @@ func TestNextStepOfARecreation(t *testing.T) {
 
 func TestARecreationIsReadAsItWasStored(t *testing.T) {
 	r := &Recreation{GcuResource: &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "2"}}},
-		Replaces: "old", Request: "id", User: "who", Accepted: time.Date(2022, 10, 20, 3, 33, 48, 0, time.UTC)}
-	stored, err := r.ConfigMap("kube-system")
+		Replaces: "old", Request: "id", Author: authenticationv1.UserInfo{Username: "who", Groups: []string{"all"}}, Accepted: time.Date(2022, 10, 20, 3, 33, 48, 0, time.UTC)}
+	stored, err := r.Object()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +76,10 @@ func TestARecreationIsReadAsItWasStored(t *testing.T) {
 	if diff := cmp.Diff(r, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for name, spoil := range map[string]func(*corev1.ConfigMap){
-		"no gr":            func(c *corev1.ConfigMap) { delete(c.Data, keyResource) },
-		"no gr to replace": func(c *corev1.ConfigMap) { delete(c.Data, keyReplaces) },
-		"no time":          func(c *corev1.ConfigMap) { c.Data[keyAccepted] = "soon" },
-		"another gr":       func(c *corev1.ConfigMap) { c.Name = Name("y") },
+	for name, spoil := range map[string]func(*topsv1.GcuResourceRecreation){
+		"no gr":            func(c *topsv1.GcuResourceRecreation) { c.Spec.GcuResource.Raw = nil },
+		"no gr to replace": func(c *topsv1.GcuResourceRecreation) { c.Spec.Replaces = "" },
+		"another gr":       func(c *topsv1.GcuResourceRecreation) { c.Name = "y" },
 	} {
 		bad := stored.DeepCopy()
 		spoil(bad)

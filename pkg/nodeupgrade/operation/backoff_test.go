@@ -1,0 +1,109 @@
+package operation
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+type records = []topsv1.OperationRecord
+
+// withHistory returns a NodeUpgrade with ended operations, and with the default runtime that its
+// agent reports.
+func withHistory(runtime string, history records) *topsv1.NodeUpgrade {
+	u := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: theNode}}
+	u.Status.History, u.Status.Host = history, &topsv1.HostReport{Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: runtime}}
+	return u
+}
+
+func TestBackoffDoublesForEachOperationInVain(t *testing.T) {
+	end := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	ended := func(ago time.Duration, phase topsv1.OperationPhase) topsv1.OperationRecord {
+		return topsv1.OperationRecord{Phase: phase, Revision: "r", EndTime: metav1.NewTime(end.Add(-ago))}
+	}
+	deferred, done := ended(0, topsv1.OperationDeferred), ended(0, topsv1.OperationDone)
+	restarted, inUse, other := done, ended(-time.Minute, topsv1.OperationDeferred), done
+	restarted.Restarted, inUse.Reason, other.Revision = true, ReasonCardsInUse, "other"
+	for name, tc := range map[string]struct {
+		runtime string
+		history records
+		want    time.Duration // after the end, -1 for at once
+	}{
+		"one":                                   {"runc", records{deferred}, 5 * time.Minute},
+		"three":                                 {"runc", slices.Repeat(records{deferred}, 3), 20 * time.Minute},
+		"twenty":                                {"runc", slices.Repeat(records{deferred}, 20), 2 * time.Hour},
+		"one after a success":                   {"runc", records{deferred, done, deferred}, 5 * time.Minute},
+		"a success":                             {"runc", records{deferred, done}, -1},
+		"a runtime that is set back":            {"runc", records{restarted}, 5 * time.Minute},
+		"again and again":                       {"runc", slices.Repeat(records{restarted}, 3), 20 * time.Minute},
+		"with a deferral between":               {"runc", records{restarted, deferred, restarted}, 20 * time.Minute},
+		"for good":                              {"runc", slices.Repeat(records{restarted}, 20), 2 * time.Hour},
+		"a runtime that stays":                  {"enflame", slices.Repeat(records{restarted}, 3), -1},
+		"a runtime that needed no restart":      {"runc", records{restarted, done}, -1},
+		"a restart for another revision":        {"runc", records{other}, -1},
+		"a node in use is not kept from asking": {"runc", records{inUse}, -1},
+		"it takes nothing back of what was before": {"runc", records{deferred, deferred, inUse}, 10 * time.Minute},
+	} {
+		at, _ := Backoff(withHistory(tc.runtime, tc.history), "r")
+		if tc.want < 0 && !at.IsZero() || tc.want >= 0 && !at.Equal(end.Add(tc.want)) {
+			t.Errorf("%s: until %s, want %s later than %s", name, at, tc.want, end)
+		}
+	}
+	if at, _ := Backoff(withHistory("runc", records{deferred}), "other"); !at.IsZero() {
+		t.Errorf("another revision waits until %s", at)
+	}
+}
+
+func TestWhoSetsTheRuntimeBackIsLookedFor(t *testing.T) {
+	at := metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	u := withHistory("runc", records{{ID: "op", Phase: topsv1.OperationDone, Revision: "r", EndTime: at, Restarted: true}})
+	if got, want := SetBack(u, "r"), "operation op restarted docker for default runtime enflame and verified it, and the default runtime is runc again: "+
+		"look for another tool on node n1 that writes the configuration of docker"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	u.Status.History = append(u.Status.History, topsv1.OperationRecord{Phase: topsv1.OperationDeferred, Revision: "r", EndTime: at})
+	if got := SetBack(u, "r"); got != "" {
+		t.Errorf("the last one was deferred: %q", got)
+	}
+}
+
+// The history tells whether the engine was restarted.
+func TestARestartIsRecorded(t *testing.T) {
+	for _, reason := range []string{reasonRestarted, "AlreadyDefault"} {
+		f := afterRestart(t)
+		f.Host.Results[len(f.Host.Results)-1].Reason = reason
+		f.Wanted.Abort = true
+		for range 10 {
+			f.Record = newMachine(t).Next(*f).Record
+			f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
+			pod(f, "toolkit").ResourceVersion = "100000"
+		}
+		if h := f.Record.History; len(h) != 1 || h[0].Restarted != (reason == reasonRestarted) {
+			t.Errorf("%s: history %+v", reason, h)
+		}
+	}
+}
+
+func TestTheAdministratorIsToldWhatARestartStops(t *testing.T) {
+	for _, tc := range []struct {
+		stops *bool
+		want  string
+	}{
+		{nil, " (this may stop all containers of the node)"},
+		{ptr.To(true), " (this stops all containers of the node)"},
+		{ptr.To(false), ""},
+	} {
+		u := withHistory("runc", nil)
+		u.Status.Host.Runtime.RestartStopsContainers, u.Status.Agent = tc.stops, &topsv1.AgentStatus{RestartsRuntime: ptr.To(false)}
+		want := `the default runtime of docker on node n1 is "runc": restart it on the node` + tc.want +
+			", for example with: systemctl restart docker; the node agent leaves this to the administrator (--restart-runtime=false)"
+		if got := LeftToAdministrator(u); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

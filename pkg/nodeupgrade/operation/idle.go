@@ -1,0 +1,51 @@
+package operation
+
+import (
+	"slices"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// An operation that nobody asked for (OnlyIdle) ends before it touches a node of which a pod, or a
+// plain container, uses a card. Pods without cards do not count, even if the restart stops their
+// containers: they leave as the drain policy says. Before its grant, it waits on a node in use, and
+// looks again.
+
+// lookInterval is how often an operation without a grant looks whether cards are used.
+const lookInterval = time.Minute
+
+// lookAtUsers records whether cards of the node are used.
+func lookAtUsers(c *changes) {
+	if c.wanted.OnlyIdle {
+		c.op.InUse = mayNotTouch(c.snapshot)
+		c.at(c.f.Now.Add(lookInterval))
+	}
+}
+
+// mayNotTouch reports whether the operation is only for an idle node, and this one is not.
+func mayNotTouch(s *snapshot) bool { return s.wanted.OnlyIdle && userNames(s) != "" }
+
+// awaitsRequest reports whether the operation is not to be granted as long as it is as it was last
+// looked at. What keeps its node from being emptied matters only once somebody asks, for another one.
+func awaitsRequest(s *snapshot) bool { return s.op.InUse && !s.op.Granted }
+
+// inUse ends the operation.
+func inUse(s *snapshot) verdict {
+	return verdict{phase: topsv1.OperationDeferred, reason: ReasonCardsInUse, text: "nobody asked for the operation, and cards of the node are used: " + userNames(s)}
+}
+
+// userNames describes what uses cards of the node, "" for nothing.
+func userNames(s *snapshot) string {
+	names := slices.Clone(s.f.CardUsers)
+	if s.f.Host == nil {
+		return message.Names(names)
+	}
+	for i := range s.f.Host.DeviceHolders {
+		if h := &s.f.Host.DeviceHolders[i]; h.PodUID == "" && h.Container != "" {
+			names = append(names, describeHolder(h))
+		}
+	}
+	return message.Names(names)
+}
