@@ -9,9 +9,11 @@ type HostReport struct {
 	Time metav1.Time `json:"time"`
 	// bootID changes with each boot of the node.
 	// +optional
+	// +kubebuilder:validation:MaxLength=128
 	BootID string `json:"bootID,omitempty"`
 	// driverVersion that is loaded; empty when none is.
 	// +optional
+	// +kubebuilder:validation:MaxLength=256
 	DriverVersion string `json:"driverVersion,omitempty"`
 	// devices is the number of cards; absent when they could not be counted.
 	// +optional
@@ -41,6 +43,7 @@ type HostReport struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=1024
 	Missing []string `json:"missing,omitempty"`
 	// results of the tasks of the agent.
 	// +optional
@@ -56,30 +59,37 @@ type DeviceHolder struct {
 	// pid in the process namespace of the host.
 	PID int32 `json:"pid"`
 	// command is the name of the process, without arguments.
+	// +kubebuilder:validation:MaxLength=256
 	Command string `json:"command"`
 	// uid of the user of the process.
 	UID int64 `json:"uid"`
 	// container it runs in, as engine://id, or the id alone when the engine is not known;
 	// empty outside of a container.
 	// +optional
+	// +kubebuilder:validation:MaxLength=256
 	Container string `json:"container,omitempty"`
 	// podUID of its pod; empty outside of a pod. For a static pod it is the one that the
 	// kubelet knows, not that of its mirror in the API.
 	// +optional
+	// +kubebuilder:validation:MaxLength=128
 	PodUID string `json:"podUID,omitempty"`
 	// device is the path of one that it has open.
+	// +kubebuilder:validation:MaxLength=1024
 	Device string `json:"device"`
 }
 
 // RuntimeReport is the container engine of a node.
 type RuntimeReport struct {
 	// engine is docker or containerd.
+	// +kubebuilder:validation:MaxLength=63
 	Engine string `json:"engine"`
 	// version of it.
 	// +optional
+	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 	// default is the name of the default runtime of the running daemon.
 	// +optional
+	// +kubebuilder:validation:MaxLength=256
 	Default string `json:"default,omitempty"`
 	// restartStopsContainers reports whether a restart stops the containers; absent
 	// when it is not known, which counts as yes.
@@ -113,9 +123,11 @@ type HostTaskResult struct {
 	State HostTaskState `json:"state"`
 	// reason in one word.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason,omitempty"`
 	// message is the explanation.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 	// startTime of the first attempt.
 	// +optional

@@ -101,10 +101,16 @@ const (
 // NamespacedRef identifies one namespaced object.
 type NamespacedRef struct {
 	// namespace of the object.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace"`
 	// name of the object.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 	// uid of the object; another object of the same name is not meant.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid"`
 }
 

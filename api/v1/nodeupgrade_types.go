@@ -113,6 +113,7 @@ func (n *NodeUpgrade) AskedOfHost() []OperationTask {
 type AgentStatus struct {
 	// version of the agent.
 	// +optional
+	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 	// capabilities of the agent, such as prepull and restart-runtime: the kinds of tasks that it
 	// executes. An operation with a task of another kind is not ordered on the node (reason
@@ -161,6 +162,7 @@ type UpgradeRequest struct {
 	// request. If there is a newer one before the node has started, the task fails with reason
 	// RevisionChanged. Unset, by an older node agent: the newest when the node starts.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Revision string `json:"revision,omitempty"`
 	// requestTime is when the request was accepted on the node.
 	RequestTime metav1.Time `json:"requestTime"`

@@ -216,6 +216,20 @@ type FailurePolicy struct {
 	// +optional
 	// +kubebuilder:default=Halt
 	Action FailureAction `json:"action,omitempty"`
+	// minFailedNodes is how many nodes must have failed for a rollback, or all nodes of a
+	// group that has fewer: what one node reports about itself is no evidence about a
+	// version. With fewer, the group stays halted. A node that failed uses the budget, so
+	// with a smaller budget this number is not reached. Default 3, or the budget if it is
+	// smaller; only for action Rollback.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MinFailedNodes int32 `json:"minFailedNodes,omitempty"`
+	// rollbackNotBefore keeps a rollback from going back too far, for instance to a version
+	// with a known vulnerability: a last known good revision that became good before this
+	// time is not restored, and the group stays halted. Default: no limit.
+	// +optional
+	RollbackNotBefore *metav1.Time `json:"rollbackNotBefore,omitempty"`
 }
 
 // FailureAction is what happens when too many nodes failed.

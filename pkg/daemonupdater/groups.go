@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -26,8 +27,11 @@ type groupReader struct {
 // read begins a pass. It reads only the DaemonSets and the rollout of an unmanaged group.
 func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) (*pass, error) {
 	p := &pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode, Sightings: r.sightings}}
-	var err error
-	if p.Members, err = r.members(ctx, g); err != nil || len(p.Members) == 0 {
+	gr, err := r.GcuResource(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if p.Members, err = r.members(ctx, g, gr.UID); err != nil || len(p.Members) == 0 {
 		return p, err
 	}
 	if p.rolloutUnseen, err = r.ledgers.read(ctx, p.State, now); err != nil {
@@ -53,27 +57,18 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	if p.Policy, err = r.Policy(ctx, p.PolicyName()); err != nil {
 		return nil, err
 	}
-	p.Ending, err = r.isEnding(ctx, p.State)
-	return p, err
+	p.Ending = g.Kind == observed.KindGcuResource && p.EndsWith(&gr)
+	return p, nil
 }
 
-// isEnding reports whether the GcuResource of a group is being deleted, or gone.
-func (r groupReader) isEnding(ctx context.Context, s *observed.State) (bool, error) {
-	if s.Group.Kind != observed.KindGcuResource {
-		return false, nil
-	}
-	var gr topsv1.GcuResource
-	err := r.Get(ctx, client.ObjectKey{Name: s.Group.Name}, &gr, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("getting GcuResource %s: %w", s.Group.Name, err)
-	}
-	return s.EndsWith(&gr), nil
-}
-
-// members returns the members of a group, in the order of replacement.
-func (r groupReader) members(ctx context.Context, g observed.Group) ([]observed.Member, error) {
+// members returns the members of a group, in the order of replacement; owner is the UID of its
+// GcuResource, "" without one.
+func (r groupReader) members(ctx context.Context, g observed.Group, owner types.UID) ([]observed.Member, error) {
 	var all appsv1.DaemonSetList
-	if g.Kind == observed.KindDaemonSet {
+	switch g.Kind {
+	case observed.KindNode:
+		return nil, nil
+	case observed.KindDaemonSet:
 		var ds appsv1.DaemonSet
 		err := r.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: g.Name}, &ds)
 		if apierrors.IsNotFound(err) {
@@ -83,11 +78,13 @@ func (r groupReader) members(ctx context.Context, g observed.Group) ([]observed.
 			return nil, fmt.Errorf("getting DaemonSet %s: %w", g, err)
 		}
 		all.Items = []appsv1.DaemonSet{ds}
-	} else if err := r.List(ctx, &all, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
-		return nil, fmt.Errorf("listing DaemonSets of GcuResource %s: %w", g, err)
+	default:
+		if err := r.List(ctx, &all, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
+			return nil, fmt.Errorf("listing DaemonSets of GcuResource %s: %w", g, err)
+		}
 	}
 	var members []observed.Member
-	for _, ds := range g.DaemonSets(all.Items) {
+	for _, ds := range g.DaemonSets(all.Items, owner) {
 		members = append(members, observed.Member{DaemonSet: ds})
 	}
 	return members, nil

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -67,7 +68,7 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	c := &cluster{t: t, driver: fixture.DaemonSet("driver"), recorder: events.NewFakeRecorder(100), now: fixture.Epoch}
 	change(c.driver)
 	objects := []client.Object{c.driver}
-	if ref := observed.GcuResourceOwner(c.driver); ref != nil {
+	if ref := daemonset.GcuResourceOwner(c.driver); ref != nil {
 		objects = append(objects, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: ref.UID}})
 	}
 	for _, r := range fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash) {

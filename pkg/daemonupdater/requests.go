@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
@@ -30,21 +31,14 @@ func (a requestAnswerer) answer(ctx context.Context, p *pass) error {
 	return a.write(ctx, p.State, p.fleet.reported.Asking(), answers.Tasks)
 }
 
-// answerOrphans answers the requests for a DaemonSet that is gone.
+// answerOrphans answers the requests for DaemonSets that are gone.
 func (a requestAnswerer) answerOrphans(ctx context.Context, g observed.Group, now time.Time) error {
-	if g.Kind != observed.KindDaemonSet {
-		return nil
+	upgrades, err := a.Orphans(ctx, g)
+	if err != nil {
+		return err
 	}
-	var ds appsv1.DaemonSet
-	if err := a.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: g.Name}, &ds); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("getting DaemonSet %s: %w", g, err)
-	}
-	var upgrades topsv1.NodeUpgradeList
-	if err := a.List(ctx, &upgrades); err != nil {
-		return fmt.Errorf("listing NodeUpgrades: %w", err)
-	}
-	return a.write(ctx, &observed.State{Group: g}, observed.ByName(upgrades.Items), func(u *topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool) {
-		return report.OrphanTasks(u, g, ds.UID, now)
+	return a.write(ctx, &observed.State{Group: g}, observed.ByName(upgrades), func(u *topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool) {
+		return report.OrphanTasks(u, func(ref topsv1.NamespacedRef) bool { return a.IsGone(ctx, ref) }, now)
 	})
 }
 
@@ -63,6 +57,10 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 		if apierrors.IsConflict(err) {
 			a.changed.Add(s.Group, upgrades[i].Name) // its agent writes reports every minute, which cause no event
 		}
+		if apierrors.IsInvalid(err) {
+			log.FromContext(ctx).Error(err, "Answering the requests of a node failed", "Node", upgrades[i].Name)
+			return nil // about this object, so that other nodes go on
+		}
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err)
 		}
@@ -75,8 +73,10 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 func (a requestAnswerer) confirmFinal(ctx context.Context, s *observed.State, upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) error {
 	replaced, byTarget := report.NewlyFinal(upgrade, tasks)
 	for _, request := range replaced {
-		if err := a.confirmReplaced(ctx, request); err != nil {
+		if ours, err := a.confirmReplaced(ctx, upgrade.Name, request); err != nil {
 			return err
+		} else if !ours {
+			report.Misdirect(tasks, request)
 		}
 	}
 	for _, request := range byTarget {
@@ -87,18 +87,21 @@ func (a requestAnswerer) confirmFinal(ctx context.Context, s *observed.State, up
 	return nil
 }
 
-// confirmReplaced returns podreplace.ErrChanged if the pod of a request still exists.
-func (a requestAnswerer) confirmReplaced(ctx context.Context, request *topsv1.UpgradeRequest) error {
+// confirmReplaced returns podreplace.ErrChanged if the pod of a request still exists, and false if
+// it exists and is not the DaemonSet's on that node.
+func (a requestAnswerer) confirmReplaced(ctx context.Context, node string, request *topsv1.UpgradeRequest) (ours bool, err error) {
 	var live corev1.Pod
 	key := client.ObjectKey{Namespace: request.Pod.Namespace, Name: request.Pod.Name}
-	err := a.Live.Get(ctx, key, &live)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("looking for pod %s: %w", key, err)
+	err = a.Live.Get(ctx, key, &live)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && live.UID != request.Pod.UID:
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("looking for pod %s: %w", key, err)
+	case daemonset.NodeName(&live) != node || daemonset.Owner(&live) == nil || daemonset.Owner(&live).UID != request.DaemonSet.UID:
+		return false, nil
 	}
-	if err == nil && live.UID == request.Pod.UID {
-		return fmt.Errorf("pod %s: %w", key, podreplace.ErrChanged)
-	}
-	return nil
+	return true, fmt.Errorf("pod %s: %w", key, podreplace.ErrChanged)
 }
 
 // confirmTarget returns podreplace.ErrChanged if the target of a request's DaemonSet has changed.

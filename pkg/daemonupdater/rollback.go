@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
@@ -101,7 +102,7 @@ func (s rollbackStep) undo(ctx context.Context, p *pass, m observed.Member, hash
 // revision. It does so only while the DaemonSets match the current spec and annotations of the
 // gr: a newer spec wins.
 func (s rollbackStep) askForSpec(ctx context.Context, p *pass, to *topsv1.KnownGoodRevision) (wait time.Duration, err error) {
-	owner := observed.GcuResourceOwner(p.Members[0].DaemonSet)
+	owner := daemonset.GcuResourceOwner(p.Members[0].DaemonSet)
 	var gr topsv1.GcuResource
 	if err := s.Live.Get(ctx, client.ObjectKey{Name: owner.Name}, &gr); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -39,7 +39,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 func (r *Reconciler) watches() watch.Groups {
-	return watch.Groups{Reader: r.Client, Namespace: r.Namespace, Changed: &r.changed}
+	return watch.Groups{Reader: r.Client, Namespace: r.Namespace, Changed: &r.changed, Clock: r.Clock}
 }
 
 // logger returns a function that makes the logger of a pass, which names the group in every line.

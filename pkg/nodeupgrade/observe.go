@@ -225,7 +225,7 @@ func (r observer) readUsers(ctx context.Context, o *observation) error {
 	}
 	for i := range list.Items {
 		ds := &list.Items[i]
-		component := ds.Labels[topsv1.LabelComponent]
+		component := daemonset.Component(ds)
 		if _, target := o.daemonSets[ds.UID]; !target && r.machine.Uses(component) {
 			o.add(component, ds, "")
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 const (
@@ -157,7 +158,8 @@ func (s *stage) makeNode() {
 func (s *stage) makeDaemonSet(component string) {
 	s.t.Helper()
 	labels := map[string]string{"app": component}
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: strings.ToLower(component), Labels: map[string]string{topsv1.LabelComponent: component}},
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: strings.ToLower(component), Labels: map[string]string{topsv1.LabelComponent: component},
+		OwnerReferences: fixture.ControlledBy(topsv1.GroupVersion.String(), topsv1.GcuResourceKind, "fleet", "uid-fleet")},
 		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},

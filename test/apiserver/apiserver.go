@@ -153,6 +153,24 @@ func (s *Server) install() error {
 	return s.makeAccounts()
 }
 
+// InstallShipped does the same, and creates the shipped admission policies. The API server enforces
+// them a little later.
+func (s *Server) InstallShipped() error {
+	if err := s.install(); err != nil {
+		return err
+	}
+	c, err := client.New(s.admin, client.Options{Scheme: s.Scheme})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"node_agent.yaml", "components.yaml"} {
+		if err := create(c, filepath.Join(config, "admission", name)); err != nil {
+			return fmt.Errorf("creating the objects in %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // InstallCRDs creates the shipped CRDs, and waits until their kinds are served.
 func (s *Server) InstallCRDs() error {
 	_, err := envtest.InstallCRDs(s.admin, crds())
@@ -214,7 +232,7 @@ func create(c client.Client, path string) error {
 		if len(object.Object) == 0 {
 			continue
 		}
-		if !strings.HasPrefix(object.GetKind(), "Cluster") {
+		if kind := object.GetKind(); !strings.HasPrefix(kind, "Cluster") && !strings.HasPrefix(kind, "Validating") {
 			object.SetNamespace(Namespace) // like kustomize
 		}
 		if err := c.Create(context.Background(), object); err != nil {

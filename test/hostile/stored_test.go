@@ -28,7 +28,7 @@ import (
 // What is stored for a recreation makes the manager create a gr, which is root on GCU nodes: it is
 // obeyed only if the manager wrote it, and only as far as its author may go.
 func TestAStoredGcuResourceIsObeyedOnlyWithTheRightsOfItsAuthor(t *testing.T) {
-	server := apiserver.Shared(t)
+	server := cluster(t)
 	admin, operator, tenant := server.Client(t, apiserver.Admin), server.Client(t, apiserver.Operator), server.Client(t, "tenant")
 	ctx := t.Context()
 	check(t, admin.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, Name: "tenant"},

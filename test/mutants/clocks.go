@@ -19,7 +19,7 @@ var ofClocks = []mutant{
 	{"request-by-clock", "a request starts a failed node again by the node's clock", updater, "fleetNode.isStartable",
 		"$n.hasRequestAfter($n.failure.Requested)", "$n.hasRequestAfter($n.failure.Since)"},
 	{"answer-by-clock", "a request fails with its node by the node's clock", updater, "Answers.requestedSince",
-		"$request.RequestTime.After($a.Decision.Ledger.Failures[$i].Requested)", "$request.RequestTime.After($a.Decision.Ledger.Failures[$i].Since)"},
+		"observed.RequestedAt($request, $now).After($a.Decision.Ledger.Failures[$i].Requested)", "observed.RequestedAt($request, $now).After($a.Decision.Ledger.Failures[$i].Since)"},
 	{"silence-by-clock", "a node agent whose clock is behind is silent", nodes, "HostSince",
 		`$seen.Since($key, $upgrade.Status.Host.Time.Time, $now)`, `(*daemonset.Sightings)(nil).Since($key, $upgrade.Status.Host.Time.Time, $now)`},
 }

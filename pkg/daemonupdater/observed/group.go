@@ -6,10 +6,10 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -17,6 +17,9 @@ import (
 const (
 	KindGcuResource = "GcuResource"
 	KindDaemonSet   = "DaemonSet"
+	// KindNode is that of a group without members: its pass answers what one node requests of
+	// DaemonSets that do not exist.
+	KindNode = "Node"
 )
 
 // Group identifies a rollout group: a GcuResource, with an empty Namespace, or a single
@@ -30,7 +33,7 @@ type Group struct {
 // String returns the group's name in metrics and logs: the gr's name, or namespace/name of the
 // DaemonSet.
 func (g Group) String() string {
-	if g.Kind == KindGcuResource {
+	if g.Namespace == "" {
 		return g.Name
 	}
 	return g.Namespace + "/" + g.Name
@@ -39,26 +42,16 @@ func (g Group) String() string {
 // GroupOf returns the group of a DaemonSet: that of the GcuResource that controls it, otherwise
 // its own.
 func GroupOf(ds *appsv1.DaemonSet) Group {
-	if ref := GcuResourceOwner(ds); ref != nil {
+	if ref := daemonset.GcuResourceOwner(ds); ref != nil {
 		return Group{Kind: KindGcuResource, Name: ref.Name}
 	}
 	return Group{Kind: KindDaemonSet, Namespace: ds.Namespace, Name: ds.Name}
 }
 
-// GcuResourceOwner returns the reference of a DaemonSet to the GcuResource that controls it, nil
-// if there is none.
-func GcuResourceOwner(ds *appsv1.DaemonSet) *metav1.OwnerReference {
-	ref := metav1.GetControllerOf(ds)
-	if ref == nil || ref.Kind != KindGcuResource || ref.APIVersion != topsv1.GroupVersion.String() {
-		return nil
-	}
-	return ref
-}
-
 // Restarts reports whether a DaemonSet is the toolkit of a gr, for which runtimes are restarted
 // whatever its strategy.
 func Restarts(ds *appsv1.DaemonSet) bool {
-	return GcuResourceOwner(ds) != nil && ds.Labels[topsv1.LabelComponent] == upgradeplan.TargetToolkit
+	return daemonset.Component(ds) == upgradeplan.TargetToolkit
 }
 
 // RolloutKey returns the key of the group's DaemonRollout. GcuResources have no namespace, so
@@ -81,13 +74,22 @@ func (g Group) OperationKey(operatorNamespace string) string {
 
 // DaemonSets returns the DaemonSets of a list that belong to a group, in the order in which a
 // node's pods are replaced: by the order annotation, then by namespace and name. A DaemonSet that
-// is being deleted no longer belongs to it.
-func (g Group) DaemonSets(all []appsv1.DaemonSet) []*appsv1.DaemonSet {
-	var list []*appsv1.DaemonSet
+// is being deleted no longer belongs to it, nor, while the GcuResource with the UID owner controls
+// any, one that another GcuResource of that name controls; owner is "" if there is none.
+func (g Group) DaemonSets(all []appsv1.DaemonSet, owner types.UID) []*appsv1.DaemonSet {
+	var list, owned []*appsv1.DaemonSet
 	for i := range all {
-		if ds := &all[i]; ds.DeletionTimestamp == nil && GroupOf(ds) == g {
-			list = append(list, ds)
+		ds := &all[i]
+		if ds.DeletionTimestamp != nil || GroupOf(ds) != g {
+			continue
 		}
+		list = append(list, ds)
+		if ref := daemonset.GcuResourceOwner(ds); ref != nil && ref.UID == owner {
+			owned = append(owned, ds)
+		}
+	}
+	if len(owned) > 0 {
+		list = owned
 	}
 	slices.SortFunc(list, func(a, b *appsv1.DaemonSet) int {
 		return cmp.Or(cmp.Compare(orderOf(a), orderOf(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

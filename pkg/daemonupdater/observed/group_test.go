@@ -74,11 +74,24 @@ func TestTheOrderOfReplacementComesBeforeTheName(t *testing.T) {
 	elsewhere.Namespace, deleted.DeletionTimestamp = "apps", &metav1.Time{Time: fixture.Epoch}
 	list := []*appsv1.DaemonSet{at("10", "a"), at("2", "z"), at("2", "b"), in("y"), elsewhere, deleted, fixture.DaemonSet("of-no-gr")}
 	var got []string
-	for _, ds := range (Group{Kind: KindGcuResource, Name: "fleet"}).DaemonSets(fixture.Values(list)) {
+	for _, ds := range (Group{Kind: KindGcuResource, Name: "fleet"}).DaemonSets(fixture.Values(list), "") {
 		got = append(got, ds.Namespace+"/"+ds.Name)
 	}
 	if diff := cmp.Diff([]string{"kube-system/y", "apps/c", "kube-system/b", "kube-system/z", "kube-system/a"}, got); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestAGroupHasTheDaemonSetsOfItsGcuResource(t *testing.T) {
+	ours, forged := fixture.OfGcuResource(fixture.DaemonSet("ours")), fixture.OfGcuResource(fixture.DaemonSet("forged"))
+	forged.OwnerReferences[0].UID = "uid-invented"
+	group := Group{Kind: KindGcuResource, Name: "fleet"}
+	list := fixture.Values([]*appsv1.DaemonSet{forged, ours})
+	if got := group.DaemonSets(list, "uid-fleet"); len(got) != 1 || got[0].Name != "ours" {
+		t.Errorf("%d DaemonSets, want the one with the UID of the gr", len(got))
+	}
+	if got := group.DaemonSets(list, "uid-recreated"); len(got) != 2 {
+		t.Errorf("%d DaemonSets, want both while none has the UID of the gr: they end with the earlier one", len(got))
 	}
 }
 

@@ -3,7 +3,6 @@ package observed
 import (
 	appsv1 "k8s.io/api/apps/v1"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
@@ -28,12 +27,7 @@ func (m Member) Target() (string, error) {
 func (m Member) Key() string { return m.DaemonSet.Namespace + "/" + m.DaemonSet.Name }
 
 // Component returns the key of the member in the spec of its gr, "" if it has no gr.
-func (m Member) Component() string {
-	if GcuResourceOwner(m.DaemonSet) == nil {
-		return ""
-	}
-	return m.DaemonSet.Labels[topsv1.LabelComponent]
-}
+func (m Member) Component() string { return daemonset.Component(m.DaemonSet) }
 
 // SameTarget reports whether the newest revision of a DaemonSet, read live, is still the observed
 // one. The cache of revisions may lag behind that of pods, and then a pod at the newest revision

@@ -67,7 +67,7 @@ const zoneLabel = corev1.LabelTopologyZone
 // RolloutNode converts a node, with the pods that are or should be on it. The revision is that of
 // the input.
 func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Time) rollout.Node {
-	node, requests := of.Object, openRequests(of.Upgrade)
+	node, requests := of.Object, openRequests(of.Upgrade, now)
 	n := rollout.Node{Name: node.Name, UID: node.UID, Machine: node.Status.NodeInfo.MachineID, Zone: node.Labels[zoneLabel], HostsOperator: s.OperatorNode != "" && node.Name == s.OperatorNode,
 		LeftOut: !s.cut().HasNode(node.Name)}
 	if s.Policy != nil {
@@ -76,7 +76,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	_, written := daemonset.NodeReady(node)
 	n.ReadyWritten = written.Time
 	n.Ready, n.ReadySince = s.Sightings.NodeReady(node, now)
-	n.Requested, n.Agent = lastRequest(of.Upgrade), AgentOf(of.Upgrade)
+	n.Requested, n.Agent = lastRequest(of.Upgrade, now), AgentOf(of.Upgrade)
 	describeOperations(&n, of.Upgrade, s.OperationKey(), revision)
 	for i, m := range s.Members {
 		placement := daemonset.ShouldRun(m.DaemonSet, node)

@@ -11,7 +11,7 @@ import (
 
 // openRequests returns the latest request per DaemonSet that has no final answer and is not
 // withdrawn.
-func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
+func openRequests(upgrade *topsv1.NodeUpgrade, now time.Time) map[types.UID]*rollout.Request {
 	if upgrade == nil {
 		return nil
 	}
@@ -19,7 +19,7 @@ func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
 	for _, r := range upgrade.Status.Requests {
 		if state := states[r.ID]; !state.Final() && !r.Withdrawn {
 			open[r.DaemonSet.UID] = &rollout.Request{
-				PodUID: r.Pod.UID, Revision: r.Revision, Time: r.RequestTime.Time, Running: state == topsv1.TaskRunning,
+				PodUID: r.Pod.UID, Revision: r.Revision, Time: RequestedAt(&r, now), Running: state == topsv1.TaskRunning,
 			}
 		}
 	}
@@ -27,16 +27,25 @@ func openRequests(upgrade *topsv1.NodeUpgrade) map[types.UID]*rollout.Request {
 }
 
 // lastRequest returns the latest time of a request, by the node's clock; zero if there is none.
-func lastRequest(upgrade *topsv1.NodeUpgrade) (last time.Time) {
+func lastRequest(upgrade *topsv1.NodeUpgrade, now time.Time) (last time.Time) {
 	if upgrade == nil {
 		return last
 	}
 	for _, r := range upgrade.Status.Requests {
-		if r.RequestTime.After(last) {
-			last = r.RequestTime.Time
+		if at := RequestedAt(&r, now); at.After(last) {
+			last = at
 		}
 	}
 	return last
+}
+
+// RequestedAt returns when a request was made, by the node's clock, but no later than now: a node
+// with a wrong clock gains nothing by it.
+func RequestedAt(r *topsv1.UpgradeRequest, now time.Time) time.Time {
+	if r.RequestTime.After(now) {
+		return now
+	}
+	return r.RequestTime.Time
 }
 
 // Unanswered reports whether a request has no final answer, or an answer has no request.

@@ -66,12 +66,24 @@ func TestInputOfHasTheOpenRequests(t *testing.T) {
 func TestARequestThatIsWithdrawnStartsNothing(t *testing.T) {
 	withdrawn := fixture.Request("1", fixture.DaemonSet("driver"), fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.OldHash))
 	withdrawn.Withdrawn = true
-	if open := openRequests(fixture.NodeUpgrade("a", withdrawn)); len(open) != 0 {
+	if open := openRequests(fixture.NodeUpgrade("a", withdrawn), fixture.Epoch); len(open) != 0 {
 		t.Errorf("open requests %v", open)
 	}
 	again := withdrawn
 	again.ID, again.Withdrawn = "1-2", false
-	if open := openRequests(fixture.NodeUpgrade("a", withdrawn, again)); open[types.UID("uid-driver")] == nil {
+	if open := openRequests(fixture.NodeUpgrade("a", withdrawn, again), fixture.Epoch); open[types.UID("uid-driver")] == nil {
 		t.Error("who asks again after that is not heard")
+	}
+}
+
+func TestARequestOfTheFutureIsOneOfNow(t *testing.T) {
+	request := fixture.Request("1", fixture.DaemonSet("driver"), fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.OldHash))
+	request.RequestTime = fixture.Ago(-1000 * time.Hour)
+	u := fixture.NodeUpgrade("a", request)
+	if open := openRequests(u, fixture.Epoch)["uid-driver"]; open == nil || !open.Time.Equal(fixture.Epoch) {
+		t.Errorf("open request %+v, want one of now", open)
+	}
+	if last := lastRequest(u, fixture.Epoch); !last.Equal(fixture.Epoch) {
+		t.Errorf("last request at %s, want now", last)
 	}
 }

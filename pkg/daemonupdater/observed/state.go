@@ -108,7 +108,7 @@ func (s *State) restartSettings() (daemonset.Settings, *rollout.Blocked) {
 // EndsWith reports whether the DaemonSets of the group are about to be deleted, given the
 // GcuResource that has its name: that is being deleted, or is not the one that owns a DaemonSet.
 func (s *State) EndsWith(gr *topsv1.GcuResource) bool {
-	return gr.DeletionTimestamp != nil || slices.ContainsFunc(s.Members, func(m Member) bool { return GcuResourceOwner(m.DaemonSet).UID != gr.UID })
+	return gr.DeletionTimestamp != nil || slices.ContainsFunc(s.Members, func(m Member) bool { return daemonset.GcuResourceOwner(m.DaemonSet).UID != gr.UID })
 }
 
 // OperationKey returns how operations name the group, "" if it has none.
@@ -240,7 +240,7 @@ func (s *State) NameTaken() *rollout.Blocked {
 // NewRollout returns the DaemonRollout of a group that has none yet.
 func (s *State) NewRollout(key types.NamespacedName) *topsv1.DaemonRollout {
 	owner := metav1.NewControllerRef(s.Members[0].DaemonSet, appsv1.SchemeGroupVersion.WithKind(KindDaemonSet))
-	if ref := GcuResourceOwner(s.Members[0].DaemonSet); ref != nil {
+	if ref := daemonset.GcuResourceOwner(s.Members[0].DaemonSet); ref != nil {
 		owner = ref.DeepCopy()
 	}
 	owner.BlockOwnerDeletion = nil

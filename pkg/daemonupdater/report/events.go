@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -151,7 +152,7 @@ func missingFrom(base, names []string) []string {
 // Target returns the object that the events are about: the GcuResource or the DaemonSet.
 func Target(s *observed.State) runtime.Object {
 	ds := s.Members[0].DaemonSet
-	if ref := observed.GcuResourceOwner(ds); ref != nil {
+	if ref := daemonset.GcuResourceOwner(ds); ref != nil {
 		return &topsv1.GcuResource{
 			TypeMeta:   metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind},
 			ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: ref.UID},

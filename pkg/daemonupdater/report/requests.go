@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -22,6 +22,8 @@ const (
 	reasonNotEligible   = "NotEligible"
 	reasonDaemonSetGone = "DaemonSetGone"
 	reasonWithdrawn     = "Withdrawn"
+	// reasonInvalidRequest: the pod that it names is not one of that DaemonSet on that node.
+	reasonInvalidRequest = "InvalidRequest"
 	// reasonRevisionChanged: nobody on the node asked for the revision that is the newest now.
 	reasonRevisionChanged = "RevisionChanged"
 )
@@ -115,6 +117,9 @@ func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, 
 // requested one and is available, or when that pod is at the target and nothing more is to be done
 // for it.
 func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) (state topsv1.TaskState, reason, message string) {
+	if !nameable(request.Pod) {
+		return topsv1.TaskFailed, reasonInvalidRequest, misdirected(request)
+	}
 	if reason, message := a.refusal(node, member); reason != "" {
 		return topsv1.TaskFailed, reason, message
 	}
@@ -177,7 +182,7 @@ func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdic
 // requestedSince reports whether a request is newer than those known when the node failed.
 func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest) bool {
 	i := slices.IndexFunc(a.Decision.Ledger.Failures, func(f rollout.Failure) bool { return f.Node == node })
-	return i >= 0 && request.RequestTime.After(a.Decision.Ledger.Failures[i].Requested)
+	return i >= 0 && observed.RequestedAt(request, a.Input.Now).After(a.Decision.Ledger.Failures[i].Requested)
 }
 
 // podOn returns the pod of a member on a node, nil if the member does not run there.
@@ -193,12 +198,11 @@ func (a *Answers) podOn(node string, member int) *rollout.Pod {
 	return &n.Pods[i]
 }
 
-// OrphanTasks answers the open requests for a DaemonSet that is gone. A new one may have its
-// name: alive is its UID, "" for none. The results are those of Answers.Tasks.
-func OrphanTasks(upgrade *topsv1.NodeUpgrade, gone observed.Group, alive types.UID, now time.Time) (tasks []topsv1.UpgradeTask, changed bool) {
+// OrphanTasks answers the open requests for DaemonSets that are gone. The results are those of
+// Answers.Tasks.
+func OrphanTasks(upgrade *topsv1.NodeUpgrade, gone func(topsv1.NamespacedRef) bool, now time.Time) (tasks []topsv1.UpgradeTask, changed bool) {
 	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
-		ref := request.DaemonSet
-		if ref.Namespace != gone.Namespace || ref.Name != gone.Name || ref.UID == alive {
+		if !gone(request.DaemonSet) {
 			return topsv1.UpgradeTask{}, false
 		}
 		return orphanTask(upgrade.Name, request, shown, wholeSecond(now)), true
@@ -237,6 +241,24 @@ func NewlyFinal(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replac
 		}
 	}
 	return replaced, byTarget
+}
+
+// Misdirect turns the answer to a request in tasks into its final refusal, because its pod is not
+// one of its DaemonSet on the node that asks.
+func Misdirect(tasks []topsv1.UpgradeTask, request *topsv1.UpgradeRequest) {
+	if task := taskOf(tasks, request.ID); task != nil {
+		task.State, task.Reason, task.Message = topsv1.TaskFailed, reasonInvalidRequest, misdirected(request)
+	}
+}
+
+func misdirected(request *topsv1.UpgradeRequest) string {
+	return fmt.Sprintf("pod %q is not a pod of DaemonSet %q on this node", request.Pod.Namespace+"/"+request.Pod.Name,
+		request.DaemonSet.Namespace+"/"+request.DaemonSet.Name)
+}
+
+// nameable reports whether the API server could have a pod of this name.
+func nameable(pod topsv1.NamespacedRef) bool {
+	return len(validation.IsDNS1123Label(pod.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(pod.Name)) == 0
 }
 
 // WithTasks returns a copy of a NodeUpgrade with these tasks.

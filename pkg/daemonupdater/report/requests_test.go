@@ -201,7 +201,9 @@ func TestOrphansAnswersWhatNobodyElseDoes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			upgrade := fixture.NodeUpgrade("a", tt.request)
 			upgrade.Status.Tasks = tt.shown
-			tasks, changed := OrphanTasks(upgrade, gone, tt.alive, now.Time)
+			tasks, changed := OrphanTasks(upgrade, func(ref topsv1.NamespacedRef) bool {
+				return ref.Namespace == gone.Namespace && ref.Name == gone.Name && ref.UID != tt.alive
+			}, now.Time)
 			if diff := cmp.Diff(tt.want, tasks); diff != "" || changed != tt.changed {
 				t.Errorf("changed = %v, want %v; tasks (-want +got):\n%s", changed, tt.changed, diff)
 			}

@@ -48,10 +48,27 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 		return Rollback{hindered: "not rolled back: no earlier revision is known to be good"}
 	case atGood(good, s, in):
 		return Rollback{hindered: "not rolled back: this is the last known good revision"}
+	case good.Since.Before(s.Policy.Spec.Failure.RollbackNotBefore):
+		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is older than failure.rollbackNotBefore of the policy", nameOf(good))}
+	case len(d.Ledger.Failures) < evidence(s, d):
+		return Rollback{hindered: fmt.Sprintf("not rolled back: that takes %d failed nodes (failure.minFailedNodes of the policy)", evidence(s, d))}
 	case !kept:
 		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is not kept any more", nameOf(good))}
 	}
 	return Rollback{To: good}
+}
+
+// minEvidence is the default of failure.minFailedNodes: more nodes than two that lie.
+const minEvidence = 3
+
+// evidence returns how many nodes must have failed for a rollback: those that the policy asks for,
+// by default no more than may be unavailable; or all nodes of a smaller group.
+func evidence(s *observed.State, d rollout.Decision) int {
+	least := int(s.Policy.Spec.Failure.MinFailedNodes)
+	if least == 0 {
+		least = min(minEvidence, d.Limit)
+	}
+	return min(least, int(d.Counts.Total))
 }
 
 // atGood reports whether the group is at the last known good revision: by its templates, or

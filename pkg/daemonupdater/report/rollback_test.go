@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -69,6 +71,20 @@ func TestRollbackOf(t *testing.T) {
 		{name: "when only some DaemonSets come from the good spec", change: func(o *world, _ *rollout.Input) {
 			o.specs("fleet-1", "fleet-2")
 			o.Rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
+		}, to: "r1"},
+		{name: "not for two nodes when three must have failed", change: func(o *world, _ *rollout.Input) { o.Policy.Spec.Failure.MinFailedNodes = 3 },
+			hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
+		{name: "not by default for two nodes of a budget of three", change: func(_ *world, in *rollout.Input) { in.Settings.MaxUnavailable = intstr.FromInt32(3) },
+			hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
+		{name: "for two nodes that are the whole group", change: func(o *world, in *rollout.Input) {
+			o.Policy.Spec.Failure.MinFailedNodes = 3
+			*in = change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash)), failedNodes("a", "b"))
+		}, to: "r1"},
+		{name: "not to a revision from before the floor", change: func(o *world, _ *rollout.Input) {
+			o.Rollout.Status.LastKnownGood.Since, o.Policy.Spec.Failure.RollbackNotBefore = fixture.Ago(2*time.Hour), ptr.To(fixture.Ago(time.Hour))
+		}, hindered: "not rolled back: old, the last known good revision, is older than failure.rollbackNotBefore of the policy"},
+		{name: "to a revision from after the floor", change: func(o *world, _ *rollout.Input) {
+			o.Rollout.Status.LastKnownGood.Since, o.Policy.Spec.Failure.RollbackNotBefore = fixture.Ago(time.Minute), ptr.To(fixture.Ago(time.Hour))
 		}, to: "r1"},
 		{name: "not when the ControllerRevision is gone", gone: true,
 			hindered: "not rolled back: old, the last known good revision, is not kept any more"},

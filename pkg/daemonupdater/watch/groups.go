@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,8 @@ type Groups struct {
 	Namespace string
 	// Changed records the nodes.
 	Changed *ChangedNodes
+	// Clock returns the time, for the budgets of node agents.
+	Clock func() time.Time
 }
 
 // OfPod returns the group of the DaemonSet that controls a pod, and marks the pod's node to be
@@ -88,7 +91,7 @@ func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []
 }
 
 // AskedFor returns the groups that a NodeUpgrade concerns, and marks its node to be read again:
-// those of the DaemonSets it requests or pulls images for. If the node has an operation or a
+// those of the DaemonSets it requests or pulls images for, and one for all that do not exist. If the node has an operation or a
 // hold, it adds all groups that OnNode returns, because they have to keep off the node, and the owner
 // of the operation, which may have no strategy any more or be gone. If the node agent reports
 // capabilities or the host, it adds these groups too, because they may have waited for another
@@ -100,7 +103,7 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 		if g, alive := w.named(ctx, request.DaemonSet); alive {
 			groups[g] = true
 		} else {
-			groups[observed.Group{Kind: observed.KindDaemonSet, Namespace: request.DaemonSet.Namespace, Name: request.DaemonSet.Name}] = true
+			groups[observed.Group{Kind: observed.KindNode, Name: u.Name}] = true // one pass, however many were invented
 		}
 	}
 	for _, pull := range u.Status.Pulls {

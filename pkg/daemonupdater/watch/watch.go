@@ -34,7 +34,7 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 		Watches(&corev1.Pod{}, enqueueSoon(w.OfPod)).
 		Watches(&appsv1.ControllerRevision{}, enqueue(w.OfController)).
 		Watches(&corev1.Node{}, enqueue(w.OnNode), builder.WithPredicates(NodeChanged())).
-		Watches(&topsv1.NodeUpgrade{}, enqueue(w.AskedFor), builder.WithPredicates(UpgradeChanged())).
+		Watches(&topsv1.NodeUpgrade{}, w.enqueueWithinBudget(), builder.WithPredicates(UpgradeChanged())).
 		Watches(&topsv1.DaemonRollout{}, enqueue(w.OfRollout)).
 		Watches(&topsv1.GcuResource{}, enqueue(OfGcuResource), builder.WithPredicates(DeletionBegan())).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(w.UnderPolicy))
@@ -94,16 +94,13 @@ func UpgradeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*topsv1.NodeUpgrade), e.ObjectNew.(*topsv1.NodeUpgrade)
-			return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
-				!equality.Semantic.DeepEqual(before.Status.Operation, after.Status.Operation) ||
-				!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
+			return changedByOperator(before, after) ||
 				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
 				!slices.Equal(observed.AgentOf(before).Capabilities, observed.AgentOf(after).Capabilities) ||
 				before.Status.Host.NeedsRestart() != after.Status.Host.NeedsRestart() ||
 				!ptr.Equal(observed.AgentOf(before).RestartsRuntime, observed.AgentOf(after).RestartsRuntime) ||
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
-				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls) ||
-				!equality.Semantic.DeepEqual(before.Status.Tasks, after.Status.Tasks)
+				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls)
 		},
 	}
 }

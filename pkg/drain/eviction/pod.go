@@ -56,7 +56,7 @@ func staying(pod *Pod, p *Policy) (State, string) {
 func (p *Policy) ownComponent(ds *appsv1.DaemonSet) bool { return ofComponent(ds, p.own) }
 
 func ofComponent(ds *appsv1.DaemonSet, own []string) bool {
-	return slices.Contains(own, ds.Labels[topsv1.LabelComponent])
+	return slices.Contains(own, daemonset.Component(ds))
 }
 
 // Users returns the names of pods, as namespace/name, without those of DaemonSets of the own

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 func static(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
@@ -25,7 +26,8 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 	set := func(component string, tolerations ...corev1.Toleration) *appsv1.DaemonSet {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "set"}}
 		if component != "" {
-			ds.Labels = map[string]string{topsv1.LabelComponent: component}
+			ds = fixture.OfGcuResource(ds)
+			ds.Labels[topsv1.LabelComponent] = component
 		}
 		ds.Spec.Template.Spec.Tolerations = tolerations
 		return ds
@@ -49,6 +51,8 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 		{name: "not before the device is closed", pod: pod("a"), with: Pod{DaemonSet: theirs}, opened: true, state: Skipped, reason: "evicted when the device is closed"},
 		{name: "not for a restart of the runtime", pod: pod("a"), with: Pod{DaemonSet: theirs}, runs: true, state: Skipped, reason: untouched},
 		{name: "one of the operator's own is stopped otherwise", pod: pod("a"), with: Pod{DaemonSet: set("exporter")}, state: Skipped, reason: untouched},
+		{name: "one that only has the labels of the operator's own leaves", pod: pod("a"), with: Pod{DaemonSet: &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "set", Labels: map[string]string{topsv1.LabelComponent: "exporter"}}}}},
 		{name: "one of a component that is not the operator's leaves", pod: pod("a"), with: Pod{DaemonSet: set("mine")}},
 		{name: "one without a card stays, whatever the scope", pod: pod("a", withoutGCU), with: Pod{DaemonSet: theirs},
 			policy: func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll }, state: Skipped, reason: untouched},

@@ -11,6 +11,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 const (
@@ -18,8 +19,12 @@ const (
 	// minute that the API promises.
 	ReportPeriod = 40 * time.Second
 	// maxMissing and maxResults are the limits of the API.
-	maxMissing = 16
-	maxResults = 64
+	maxMissing  = 16
+	maxResults  = 64
+	maxMessage  = 1024
+	maxVersion  = 256
+	maxIdentity = 128
+	maxReason   = 63
 	// keptOperations is the maximum number of operations with results in a report.
 	keptOperations = 4
 )
@@ -28,15 +33,18 @@ const (
 func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
 	report := &topsv1.HostReport{Time: metav1.NewTime(now.UTC().Truncate(time.Second))}
 	if host := facts.Host; host != nil {
-		report.BootID, report.DriverVersion, report.FreeDiskBytes = host.BootID, host.DriverVersion, host.FreeDiskBytes
+		report.BootID, report.FreeDiskBytes = message.Short(host.BootID, maxIdentity), host.FreeDiskBytes
+		report.DriverVersion = message.Short(host.DriverVersion, maxVersion)
 		if host.Devices != nil {
 			report.Devices = ptr.To(int32(*host.Devices))
 		}
 		reportHolders(report, host.Holders)
-		report.Missing = host.Missing[:min(len(host.Missing), maxMissing)]
+		for _, missing := range host.Missing[:min(len(host.Missing), maxMissing)] {
+			report.Missing = append(report.Missing, message.Short(missing, maxMessage))
+		}
 	}
 	if engine := facts.Runtime; engine != nil {
-		report.Runtime = &topsv1.RuntimeReport{Engine: string(engine.Engine), Version: engine.Version, Default: engine.Default,
+		report.Runtime = &topsv1.RuntimeReport{Engine: string(engine.Engine), Version: message.Short(engine.Version, maxVersion), Default: message.Short(engine.Default, maxVersion),
 			RestartStopsContainers: ptr.To(engine.RestartStopsContainers)}
 	}
 	return report
@@ -49,8 +57,8 @@ func reportHolders(report *topsv1.HostReport, found *task.DeviceHolders) {
 	}
 	report.DeviceHoldersVisible, report.MoreDeviceHolders = ptr.To(found.Visible), int32(found.More)
 	for _, p := range found.Processes {
-		report.DeviceHolders = append(report.DeviceHolders, topsv1.DeviceHolder{PID: int32(p.PID), Command: p.Command, UID: p.UID,
-			Container: p.Container, PodUID: p.PodUID, Device: p.Device})
+		report.DeviceHolders = append(report.DeviceHolders, topsv1.DeviceHolder{PID: int32(p.PID), Command: message.Short(p.Command, maxVersion), UID: p.UID,
+			Container: message.Short(p.Container, maxVersion), PodUID: message.Short(p.PodUID, maxIdentity), Device: message.Short(p.Device, maxMessage)})
 	}
 }
 
@@ -125,7 +133,7 @@ func ResultsOf(node string, recorded []task.Result, current []string) []topsv1.H
 func ResultOf(node string, r task.Result) topsv1.HostTaskResult {
 	result := topsv1.HostTaskResult{
 		Operation: r.ID, Task: node + "_" + r.Task, Attempt: int32(r.Attempt),
-		State: topsv1.HostTaskState(r.State), Reason: string(r.Reason), Message: r.Message,
+		State: topsv1.HostTaskState(r.State), Reason: message.Short(string(r.Reason), maxReason), Message: message.Short(r.Message, maxMessage),
 	}
 	if !r.Started.IsZero() {
 		result.StartTime = ptr.To(metav1.NewTime(r.Started))

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -35,7 +36,7 @@ type Asker struct {
 // Ask predicts an upgrade. It returns an error if something could not be read or planned.
 func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	group := observed.Group{Kind: observed.KindGcuResource, Name: q.Wanted.Name}
-	members, err := a.members(ctx, group)
+	members, err := a.members(ctx, group, q.Wanted.UID)
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +66,13 @@ func (a Asker) CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemon
 }
 
 // members returns the DaemonSets of a gr, in the order of replacement.
-func (a Asker) members(ctx context.Context, g observed.Group) ([]observed.Member, error) {
+func (a Asker) members(ctx context.Context, g observed.Group, owner types.UID) ([]observed.Member, error) {
 	var sets appsv1.DaemonSetList
 	if err := a.Reader.List(ctx, &sets, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
 		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", g, err)
 	}
 	var members []observed.Member
-	for _, ds := range g.DaemonSets(sets.Items) {
+	for _, ds := range g.DaemonSets(sets.Items, owner) {
 		var list appsv1.ControllerRevisionList
 		if err := a.Reader.List(ctx, &list, client.InNamespace(ds.Namespace), client.MatchingLabels(ds.Spec.Selector.MatchLabels), client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing the revisions of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)

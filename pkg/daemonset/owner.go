@@ -1,0 +1,28 @@
+package daemonset
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// GcuResourceOwner returns the reference of a DaemonSet to the GcuResource that controls it, nil
+// if there is none. Only that makes it one of ours: labels may be anyone's, and config/admission
+// keeps others from setting the reference.
+func GcuResourceOwner(ds *appsv1.DaemonSet) *metav1.OwnerReference {
+	ref := metav1.GetControllerOf(ds)
+	if ref == nil || ref.Kind != topsv1.GcuResourceKind || ref.APIVersion != topsv1.GroupVersion.String() {
+		return nil
+	}
+	return ref
+}
+
+// Component returns the key of a DaemonSet in the spec of the GcuResource that controls it, "" if
+// none does.
+func Component(ds *appsv1.DaemonSet) string {
+	if GcuResourceOwner(ds) == nil {
+		return ""
+	}
+	return ds.Labels[topsv1.LabelComponent]
+}

@@ -1,0 +1,130 @@
+package hostile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
+)
+
+// someTime is a time.
+const someTime = "2026-01-01T00:00:00Z"
+
+// object is JSON.
+type object = map[string]any
+
+// ref returns a reference with one field changed.
+func ref(field, value string) object {
+	r := object{"namespace": "a", "name": "b", "uid": "c"}
+	if field != "" {
+		r[field] = value
+	}
+	return r
+}
+
+func request(field string, value any) object {
+	r := object{"id": "r", "daemonSet": ref("", ""), "pod": ref("", ""), "requestTime": someTime}
+	if field != "" {
+		r[field] = value
+	}
+	return object{"requests": []any{r}}
+}
+
+// TestAnAgentStoresNothingLongOrMalformed: attacks with the strings and lists that an agent may
+// write.
+func TestAnAgentStoresNothingLongOrMalformed(t *testing.T) {
+	s := cluster(t)
+	addNode(t, s, "greedy")
+	agent := agentOf(t, s, "greedy")
+	check(t, write(t, agent, "greedy", request("", nil), client.DryRunAll))
+	long := strings.Repeat("x", 20_000)
+	huge := strings.Repeat("x", 900_000) // was stored
+	attacks := map[string]object{
+		"a malformed pod name":      request("pod", ref("name", "a/b")),
+		"a pod name with a newline": request("pod", ref("name", "a\nb")),
+		"a malformed namespace":     request("daemonSet", ref("namespace", "../a")),
+		"a long UID":                request("pod", ref("uid", long)),
+		"a long revision":           request("revision", long),
+		"a long id":                 request("id", long),
+		"a long version":            {"agent": object{"version": long}},
+		"a long capability":         {"agent": object{"capabilities": []string{long}}},
+		"a long hold":               {"agent": object{"hold": object{"since": someTime, "message": long}}},
+		"a long driver version":     {"host": object{"time": someTime, "driverVersion": long}},
+		"a long boot ID":            {"host": object{"time": someTime, "bootID": long}},
+		"a long explanation":        {"host": object{"time": someTime, "missing": []string{huge}}},
+		"a long command":            {"host": object{"time": someTime, "deviceHolders": []any{object{"pid": 1, "uid": 1, "command": long, "device": "d"}}}},
+		"a long result":             {"host": object{"time": someTime, "results": []any{object{"operation": "o", "task": "t", "state": "Done", "message": long}}}},
+		"a long default runtime":    {"host": object{"time": someTime, "runtime": object{"engine": "docker", "default": long}}},
+		"a thousand requests":       {"requests": requestsFor(1000)},
+		"a thousand missing facts":  {"host": object{"time": someTime, "missing": make([]string, 1000)}},
+		"a thousand capabilities":   {"agent": object{"capabilities": make([]string, 1000)}},
+	}
+	for what, status := range attacks {
+		t.Run(what, func(t *testing.T) {
+			if err := write(t, agent, "greedy", status, client.DryRunAll); !apierrors.IsInvalid(err) {
+				t.Errorf("the API server says %.300v, want that it is invalid", err)
+			}
+		})
+	}
+}
+
+// requestsFor returns requests for as many invented DaemonSets.
+func requestsFor(n int) (list []any) {
+	for i := range n {
+		name := fmt.Sprint("invented-", i)
+		list = append(list, object{"id": name, "daemonSet": object{"namespace": "a", "name": name, "uid": name}, "pod": ref("", ""), "requestTime": someTime})
+	}
+	return list
+}
+
+// TestEveryStringOfAnAgentIsBounded reads the served schema, so that a new field has a bound too.
+func TestEveryStringOfAnAgentIsBounded(t *testing.T) {
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	check(t, cluster(t).Client(t, apiserver.Admin).Get(t.Context(), client.ObjectKey{Name: "nodeupgrades." + topsv1.GroupVersion.Group}, crd))
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	check(t, err)
+	for _, part := range []string{"agent", "requests", "pulls", "host"} {
+		schema, found, err := unstructured.NestedMap(versions[0].(object), "schema", "openAPIV3Schema", "properties", "status", "properties", part)
+		if err != nil || !found {
+			t.Fatalf("status.%s has no schema: %v", part, err)
+		}
+		for _, unbounded := range unboundedIn("status."+part, schema) {
+			t.Errorf("%s has no bound", unbounded)
+		}
+	}
+}
+
+// unboundedIn returns the paths of a schema that may be of any length.
+func unboundedIn(path string, schema object) (paths []string) {
+	has := func(key string) bool { _, ok := schema[key]; return ok }
+	switch schema["type"] {
+	case "string":
+		if !has("maxLength") && !has("enum") && schema["format"] != "date-time" {
+			return []string{path}
+		}
+	case "array":
+		if !has("maxItems") {
+			paths = append(paths, path)
+		}
+		paths = append(paths, unboundedIn(path+"[]", schema["items"].(object))...)
+	case "object":
+		properties, _ := schema["properties"].(object)
+		if properties == nil && !has("maxProperties") {
+			return []string{path}
+		}
+		for name, of := range properties {
+			paths = append(paths, unboundedIn(path+"."+name, of.(object))...)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
