@@ -116,6 +116,7 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *lastPass) (ctrl.Result, error) {
 	now := r.now()
 	decided := plan.Decide(obs, now)
+	r.reporter().send(obs.Resource, status.Removals(decided.Delete))
 	failed := applier{r.Client, r.APIReader}.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) })
 	if decided.Applies() {
 		decided = plan.Decide(obs, now)
@@ -135,18 +136,7 @@ func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *l
 	if failed != nil {
 		return ctrl.Result{}, &reportedError{failed}
 	}
-	return ctrl.Result{RequeueAfter: retryAfter(decided)}, nil
-}
-
-// retryAfter returns when to check again without an event: 0 for never.
-func retryAfter(decided plan.Plan) time.Duration {
-	after := decided.Wait
-	for i := range decided.Steps {
-		if decided.Steps[i].Failure != nil {
-			after = state.Sooner(after, failureRetry)
-		}
-	}
-	return after
+	return ctrl.Result{RequeueAfter: decided.Recheck(failureRetry)}, nil
 }
 
 // tearDown removes one component of a gr that is being deleted or, if none is left, releases the

@@ -29,10 +29,15 @@ func (r reporter) report(ctx context.Context, gr *topsv1.GcuResource, next topsv
 	if err := r.Status().Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("writing status: %w", err)
 	}
-	for _, e := range status.Events(&before.Status, &next) {
+	r.send(gr, status.Events(&before.Status, &next))
+	return nil
+}
+
+// send sends events about a gr.
+func (r reporter) send(gr *topsv1.GcuResource, list []status.Event) {
+	for _, e := range list {
 		r.recorder.Eventf(gr, nil, e.Type, e.Reason, "Reconcile", "%s", e.Message)
 	}
-	return nil
 }
 
 // reportedError is an error that the status already covers.

@@ -5,6 +5,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
@@ -66,6 +67,9 @@ var advice = map[string]string{
 	ReasonWaiting:                          "kubectl gcu status GR says what the rollout waits for",
 	ReasonNoStrategy:                       "kubectl annotate gr GR " + topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate",
 	ReasonNotSeen:                          "if it lasts, see whether the operator runs: kubectl get deployment -n kube-system gcu-operator",
+
+	// A component that is removed or renamed.
+	status.ReasonRemovedAtOnce: "nothing brings the old pods back: kubectl gcu rollback GR deploys the component again; next time look at kubectl gcu plan -f first",
 
 	// A node that is left out, or failed.
 	string(rollout.ReasonNodeOffline):              "bring the node back: it is upgraded when it is Ready",

@@ -27,6 +27,15 @@ func (p *Plan) Applies() bool {
 	return slices.ContainsFunc(p.Steps, func(s Step) bool { return len(s.Apply) > 0 })
 }
 
+// Recheck returns when to check again without an event, 0 for never: after failureRetry if a
+// component failed.
+func (p *Plan) Recheck(failureRetry time.Duration) time.Duration {
+	if slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Failure != nil }) {
+		return state.Sooner(p.Wait, failureRetry)
+	}
+	return p.Wait
+}
+
 // Step is what to do for one component.
 type Step struct {
 	// Component is its key in the spec.

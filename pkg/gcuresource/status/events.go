@@ -1,15 +1,36 @@
 package status
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
 // Event is the content of one event.
 type Event struct{ Type, Reason, Message string }
+
+// ReasonRemovedAtOnce is the reason of an event: the pods of a component go from all nodes at once.
+const ReasonRemovedAtOnce = "RemovedAtOnce"
+
+// Removals returns the events to send before objects that the spec no longer asks for are deleted:
+// one for each DaemonSet, because its pods go with it on all nodes (docs/adr/0014).
+func Removals(objects []state.Owned) []Event {
+	var list []Event
+	for _, o := range objects {
+		if o.Ref.GroupVersionKind == component.DaemonSetKind && !o.Deleting {
+			list = append(list, Event{corev1.EventTypeWarning, ReasonRemovedAtOnce, fmt.Sprintf(
+				"the spec no longer asks for %s of component %s: it is deleted with its pods on all nodes at once, past budget, waves, window, approval and drain",
+				o.Ref, o.Component)})
+		}
+	}
+	return list
+}
 
 // Events returns the events for a new status: for a new phase, with the reason and message of
 // condition Ready, and for a new cause of Degraded.

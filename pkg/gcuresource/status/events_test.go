@@ -4,8 +4,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/test/world"
 )
@@ -23,5 +25,21 @@ func TestEventsAreSentForChangesOnly(t *testing.T) {
 	second := next(obs)
 	if got := Events(&first, &second); got != nil {
 		t.Errorf("neither phase nor cause changed, but %v", got)
+	}
+}
+
+// The pods of a DaemonSet go with it on all nodes, which is said until its deletion was requested;
+// other objects have no event.
+func TestRemovals(t *testing.T) {
+	ds := component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "old-driver"}
+	got := Removals([]state.Owned{
+		{Ref: ds, Component: component.Driver},
+		{Ref: ds, Component: component.Driver, Deleting: true},
+		{Ref: component.Ref{GroupVersionKind: component.DeploymentKind, Namespace: "volcano-system", Name: "volcano-scheduler"}, Component: component.Volcano},
+	})
+	want := []Event{{corev1.EventTypeWarning, "RemovedAtOnce", "the spec no longer asks for DaemonSet kube-system/old-driver of component driver: " +
+		"it is deleted with its pods on all nodes at once, past budget, waves, window, approval and drain"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
