@@ -194,12 +194,21 @@ func (w *simWorld) disturbOperations() {
 			w.deleteGr(g)
 		}
 	case 12, 13:
-		if u != nil && (u.Status.Operation == nil || u.Status.Operation.Phase.Final()) && h.up {
+		if u != nil && (u.Status.Operation == nil || u.Status.Operation.Phase.Final()) && h.up && !w.goesOn(m) {
 			w.say("host %s: somebody changes the runtime back", h.name)
 			m.runtime = "runc"
 			w.reportHost(h, u)
 		}
 	}
+}
+
+// goesOn reports whether an operation has had the runtime of a machine restarted, and has not ended:
+// that the runtime is set back then fails the operation, and nobody here resumes the rollout.
+func (w *simWorld) goesOn(m *simMachine) bool {
+	return slices.ContainsFunc(m.results, func(r topsv1.HostTaskResult) bool {
+		op := w.ops.known[r.Operation]
+		return op != nil && !op.ended && r.Reason == "Restarted"
+	})
 }
 
 // damageDisk damages the records of restarts on a machine, or loses the disk.
