@@ -51,6 +51,8 @@ var ofRollouts = []mutant{
 		"min($usual, $most)", "$usual"},
 
 	// Slots and deletions.
+	{"later-turns-forgotten", "a node is taken down beside one that was started with a later turn", updater, "nextDeletions",
+		"$n.mayBeAvailable() && $turns.beside($slot) >= $limit", "$n.mayBeAvailable() && $turns.before($slot) >= $limit"},
 	{"given-back-in-memory", "a queued node starts before it is stored that the slot before it was given back", updater, "queue.serveQueued",
 		"len($kept)+$q.returned", "len($kept)"},
 	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", updater, "settlement.isOver",

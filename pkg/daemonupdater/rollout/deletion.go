@@ -24,7 +24,7 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 		if n == nil || !n.Ready || slot.Queued || slot.Operation != "" && endOf(slot.Operation, n.Ended) == nil || n.Job.isAtWork() {
 			continue
 		}
-		if n.mayBeAvailable() && turns.before(slot) >= limit {
+		if n.mayBeAvailable() && turns.beside(slot) >= limit {
 			continue
 		}
 		pod := n.nextPod()

@@ -57,23 +57,33 @@ func (l *Ledger) inFlightAt(revision string) int {
 	return n
 }
 
-// turns are the turns of slots, sorted.
-type turns []int64
+// turns are the turns of slots, sorted: of all, and of those that are not queued.
+type turns struct{ all, started []int64 }
 
-// turns returns the turns of all slots.
-func (l *Ledger) turns() turns {
-	t := make(turns, len(l.Slots))
+// turns returns the turns of the slots.
+func (l *Ledger) turns() (t turns) {
 	for i := range l.Slots {
-		t[i] = l.Slots[i].Turn
+		t.all = append(t.all, l.Slots[i].Turn)
+		if !l.Slots[i].Queued {
+			t.started = append(t.started, l.Slots[i].Turn)
+		}
 	}
-	slices.Sort(t)
+	slices.Sort(t.all)
+	slices.Sort(t.started)
 	return t
 }
 
 // before counts the slots with an earlier turn.
 func (t turns) before(slot *Slot) int {
-	n, _ := slices.BinarySearch(t, slot.Turn)
+	n, _ := slices.BinarySearch(t.all, slot.Turn)
 	return n
+}
+
+// beside counts the slots with an earlier turn, and those of nodes that were started with a later one:
+// a slot that was given back in memory comes back when the target changes before that is stored.
+func (t turns) beside(slot *Slot) int {
+	later, _ := slices.BinarySearch(t.started, slot.Turn+1)
+	return t.before(slot) + len(t.started) - later
 }
 
 // Slot is permission to make one node unavailable.

@@ -95,6 +95,23 @@ func TestAQueuedNodeWaitsUntilASlotThatDidNothingIsGivenBackInTheLedger(t *testi
 	}
 }
 
+// A slot that was given back in memory comes back when the target changes before that is stored: then
+// more nodes are in flight than may be unavailable.
+func TestANodeThatMayBeAvailableIsNotTakenDownBesideOneWithALaterTurn(t *testing.T) {
+	first, later := inVersion(nodeOf("a", oldHash), "200"), missing(nodeOf("b", oldHash))
+	first.Pods[0].Available, first.Pods[0].AvailableAt = false, epoch.Add(time.Second) // it only waits for minReadySeconds
+	in := inputOf(1, first, later)
+	in = in.slots(slotOf(first, time.Minute), slotOf(later, time.Minute))
+	in.Ledger.Slots[0].Turn, in.Ledger.Slots[1].Turn = 1, 2
+	if d := Plan(in); len(d.Delete) != 0 {
+		t.Errorf("deleted %v while b is down, with a limit of 1", d.Delete)
+	}
+	in.Nodes[1] = nodeOf("b", newHash)
+	if d := Plan(in); len(d.Delete) != 1 {
+		t.Errorf("deleted %v, want that of a once b is finished", d.Delete)
+	}
+}
+
 func TestTheQueueIsFilledWhenANodeIsStartedAfterItRanEmpty(t *testing.T) {
 	in, first := startedTwo(t)
 	for _, name := range first.Started {
