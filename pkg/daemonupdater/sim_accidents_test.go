@@ -30,6 +30,9 @@ type simAccidents struct {
 	// how far a cache must be, by kind, to show none of it any more.
 	lost     map[simLost]bool
 	seesLoss map[string]int
+	// wereLost are all that ever were lost: a manager that still sees such a slot may delete under it
+	// though the node was started again.
+	wereLost map[simLost]bool
 }
 
 // simLost is a node of a group.
@@ -39,7 +42,7 @@ type simLost struct {
 }
 
 func newSimAccidents(seed uint64) simAccidents {
-	a := simAccidents{lost: map[simLost]bool{}}
+	a := simAccidents{lost: map[simLost]bool{}, wereLost: map[simLost]bool{}}
 	if rng := rand.New(rand.NewPCG(seed, 6)); rng.IntN(3) == 0 {
 		a.accidents = rng
 	}
@@ -166,7 +169,7 @@ func (w *simWorld) loseSlots(g *simGroup, were []topsv1.NodeSlot) {
 	for _, s := range were {
 		same := func(now topsv1.NodeSlot) bool { return now.Node == s.Node && now.PodUID == s.PodUID }
 		if r := w.rolloutOf(g.id); r == nil || !slices.ContainsFunc(simSlots(r), same) {
-			w.lost[simLost{g.id, s.Node}] = true
+			w.lost[simLost{g.id, s.Node}], w.wereLost[simLost{g.id, s.Node}] = true, true
 		}
 	}
 	maps.DeleteFunc(w.account(g.id).down, func(node string, _ *simDown) bool { return !has(node) })
@@ -185,7 +188,7 @@ func (m *simManager) isBlind() bool {
 // excuseBlind notes a slot that is given back by a pass that may have seen what is lost.
 func (w *simWorld) excuseBlind(pass *simPass, node string) {
 	if pass.blind {
-		w.lost[simLost{pass.group, node}] = true
+		w.lost[simLost{pass.group, node}], w.wereLost[simLost{pass.group, node}] = true, true
 	}
 }
 

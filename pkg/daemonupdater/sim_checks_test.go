@@ -147,7 +147,7 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	a.limit[node] = max(a.limit[node], simLimit(pass)) // the limit may have been raised since the node was given its slot
 	names := func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID }
 	switch {
-	case pass.blind && w.lost[simLost{pass.group, node}]:
+	case pass.blind && w.wereLost[simLost{pass.group, node}]:
 	case !w.isOwned(pod): // its DaemonSet was created again since: the garbage collector deletes it
 	case stored == nil || !slices.ContainsFunc(simSlots(stored), names):
 		w.violate("ledger: pod %s is deleted and no slot names it", pod.Name)
