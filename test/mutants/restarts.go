@@ -88,7 +88,7 @@ var ofRestarts = []mutant{
 		"if $r.Phase == topsv1.OperationDeferred && $r.Reason == ReasonCardsInUse { $*then }", "if $r.Phase == topsv1.OperationDone && $r.Reason == ReasonCardsInUse { $*then }"},
 	{"restart-not-recorded", "the history does not tell whether the engine was restarted", nodes, "archive",
 		"Restarted: restartedEngine($s.snapshot)", `Restarted: restartedEngine($s.snapshot) && $s.op.ID == ""`},
-	{"set-back-unsaid", "nobody is told that something sets the runtime back", updater, "facts.deferral",
+	{"set-back-unsaid", "nobody is told that something sets the runtime back", updater, "Node.whyRetried",
 		`$node.SetBack != "" && $node.NeedsRestart`, `$node.SetBack != "" && !$node.NeedsRestart`},
 	{"restart-stops-unsaid", "the administrator is not told that a restart stops containers", hosts, "leftToAdministrator",
 		"if $f.Runtime.RestartStopsContainers { $*then }", "if $f.Runtime.RestartStopsContainers && $f.CanRestart { $*then }"},

@@ -70,7 +70,7 @@ func evidence(s *observed.State, d rollout.Decision) int {
 	if least == 0 && failure.Threshold == nil {
 		least = min(minEvidence, d.Limit, d.Ledger.Touched)
 	}
-	return min(least, int(d.Counts.Total))
+	return min(least, d.Counts.Total)
 }
 
 // atGood reports whether the group is at the last known good revision: by its templates, or

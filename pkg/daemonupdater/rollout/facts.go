@@ -180,10 +180,7 @@ func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 		return phaseRecentlyReturned
 	case f.heavy && node.Retry.After(now):
 		f.changesAt(node.Retry)
-		if node.SetBack != "" && node.NeedsRestart {
-			return phaseSetBack
-		}
-		return phaseDeferred
+		return node.whyRetried()
 	case node.Denied != nil && node.Denied.Retry.After(now):
 		f.changesAt(node.Denied.Retry)
 		return phaseDeferred
@@ -194,6 +191,14 @@ func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 		return phaseRecovering
 	}
 	return phaseCandidate
+}
+
+// whyRetried returns the phase of a node that is retried later.
+func (n *Node) whyRetried() phase {
+	if n.SetBack != "" && n.NeedsRestart {
+		return phaseSetBack
+	}
+	return phaseDeferred
 }
 
 // maySupersede reports whether an operation of another group, which waits for its grant, may be

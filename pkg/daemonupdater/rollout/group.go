@@ -198,18 +198,24 @@ func (g *group) isStale(node *Node) bool {
 	return slices.ContainsFunc(g.members, func(m Member) bool {
 		target, ok := targets[m.Key]
 		return ok && m.Target != "" && target != m.Target
-	}) || !node.Job.Granted && targets != nil && (g.hasFormer(targets) || node.Job.OnlyIdle && g.isAskedFor(node) || slices.ContainsFunc(node.Pods, func(p Pod) bool {
+	}) || !node.Job.Granted && targets != nil && (hasFormer(g.members, targets) || node.Job.OnlyIdle && g.isAskedFor(node) || g.changedScope(node, targets))
+}
+
+// changedScope reports whether an operation would replace a pod that is left out now, or leave one of
+// a heavy member for which the node needs an operation.
+func (g *group) changedScope(node *Node, targets map[string]string) bool {
+	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		_, covered := targets[g.keyOf(&p)]
 		wanted := g.toReplace(node, &p) || g.toVerify(node, &p)
 		member := &g.members[p.Member]
 		return covered && !wanted && g.isOutdated(&p) && !member.Along || !covered && wanted && member.Heavy
-	}))
+	})
 }
 
 // hasFormer reports whether one of the targets is of a member that was removed.
-func (g *group) hasFormer(targets map[string]string) bool {
+func hasFormer(members []Member, targets map[string]string) bool {
 	for key := range targets {
-		if !slices.ContainsFunc(g.members, func(m Member) bool { return m.Key == key }) {
+		if !slices.ContainsFunc(members, func(m Member) bool { return m.Key == key }) {
 			return true
 		}
 	}

@@ -268,15 +268,8 @@ func (w *watch) ownReason(n *Node) string {
 	if upgrade == nil {
 		return ""
 	}
-	if n.Message = operation.LeftToAdministrator(upgrade); n.Message != "" && waitsFor(w.Rollout, rollout.ReasonLeftToAdministrator) {
-		return string(rollout.ReasonLeftToAdministrator)
-	}
-	if n.Message = operation.SetBack(upgrade, w.Rollout.Status.Revision); n.Message != "" && waitsFor(w.Rollout, rollout.ReasonRuntimeSetBack) {
-		return string(rollout.ReasonRuntimeSetBack)
-	}
-	n.Message = ""
-	if upgrade.Status.Operation == nil {
-		return ""
+	if reason := w.restartReason(n, upgrade); reason != "" || upgrade.Status.Operation == nil {
+		return reason
 	}
 	shown := upgrade.Status.Operation
 	if d := deferred(w.Rollout, upgrade, n.Operation, w.Now); d != nil {
@@ -294,6 +287,23 @@ func (w *watch) ownReason(n *Node) string {
 		return string(rollout.ReasonAwaitingRequest)
 	}
 	return string(rollout.ReasonPreparing)
+}
+
+// restartReason returns why the container runtime of a node is not restarted now, or "".
+func (w *watch) restartReason(n *Node, upgrade *topsv1.NodeUpgrade) string {
+	for _, why := range []struct {
+		reason  rollout.Reason
+		message string
+	}{
+		{rollout.ReasonLeftToAdministrator, operation.LeftToAdministrator(upgrade)},
+		{rollout.ReasonRuntimeSetBack, operation.SetBack(upgrade, w.Rollout.Status.Revision)},
+	} {
+		if why.message != "" && waitsFor(w.Rollout, why.reason) {
+			n.Message = why.message
+			return string(why.reason)
+		}
+	}
+	return ""
 }
 
 // waitsFor reports whether a node of a rollout waits for a reason.
