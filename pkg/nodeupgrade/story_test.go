@@ -255,7 +255,8 @@ func TestEveryWriterHasItsPart(t *testing.T) {
 	s.publish(driver, "v2")
 	nu := s.upgrade()
 	nu.Status.Tasks = []topsv1.UpgradeTask{{RequestID: "r1", Name: "n_x_replace", State: topsv1.TaskWaiting}}
-	nu.Status.Requests = []topsv1.UpgradeRequest{{ID: "r1", RequestTime: metav1.NewTime(s.now)}}
+	nu.Status.Requests = []topsv1.UpgradeRequest{{ID: "r1", RequestTime: metav1.NewTime(s.now),
+		Pod: topsv1.NamespacedRef{Namespace: "kube-system", Name: "p", UID: "p"}, DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "d", UID: "d"}}}
 	nu.Status.Agent = &topsv1.AgentStatus{Version: "v1"}
 	s.must(s.admin.Status().Update(s.ctx, nu, client.FieldOwner("gcu-operator")))
 	want := s.upgrade().Status
