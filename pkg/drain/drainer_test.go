@@ -292,6 +292,9 @@ func TestUsersAreThePodsOfOthersWithCards(t *testing.T) {
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": name}},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": name}},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}}}}}
+		if name == "own" {
+			set.OwnerReferences = []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: "gr", UID: "gr", Controller: ptr.To(true)}}
+		}
 		s.must(s.admin.Create(t.Context(), set))
 		s.run(pod(name, ofDaemonSet, func(p *corev1.Pod) { p.OwnerReferences[0].Name = name }))
 	}

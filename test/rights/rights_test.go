@@ -289,7 +289,7 @@ func TestALongStatusIsComparedToo(t *testing.T) {
 	n.Status.Operation = &topsv1.OperationStatus{ID: "op", Phase: topsv1.OperationDone, Since: now, StartTime: now, Message: text}
 	for i := range 64 {
 		id := fmt.Sprint("r-", i)
-		ref := topsv1.NamespacedRef{Namespace: "a", Name: text[:63], UID: types.UID(id)}
+		ref := topsv1.NamespacedRef{Namespace: "a", Name: strings.Repeat("a", 63), UID: types.UID(id)}
 		n.Status.Requests = append(n.Status.Requests, topsv1.UpgradeRequest{ID: id, DaemonSet: ref, Pod: ref, RequestTime: now})
 		n.Status.Tasks = append(n.Status.Tasks, topsv1.UpgradeTask{RequestID: id, Name: "a_b_c", State: topsv1.TaskDone, Message: text})
 		n.Status.Operation.Tasks = append(n.Status.Operation.Tasks, topsv1.OperationTask{Name: id, State: topsv1.OperationTaskDone, Message: text})
