@@ -66,7 +66,7 @@ func plain(all []string) []string {
 // testSteps are the steps of make test.
 func testSteps(packages []string, targets []target) []step {
 	return append([]step{
-		{name: "simulations", lane: idle, test: append([]string{"-timeout=20m", "-run=" + anySimulation}, simulated()...),
+		{name: "simulations", lane: idle, test: append([]string{"-timeout=40m", "-run=" + anySimulation}, simulated()...),
 			shows: "the rules of rollouts, rollbacks and operations, with faults in any order"},
 		{name: "e2e", lane: busy, test: []string{"-timeout=20m", e2ePackage},
 			shows: "the programs on a real control plane with simulated nodes"},
