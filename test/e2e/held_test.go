@@ -142,6 +142,20 @@ func (f *fixture) running(ctx context.Context, image string) ([]corev1.Pod, erro
 	}), err
 }
 
+// nodesRunning returns the nodes whose pods run an image.
+func (f *fixture) nodesRunning(ctx context.Context, image string) []string {
+	f.t.Helper()
+	pods, err := f.running(ctx, image)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	nodes := make([]string, len(pods))
+	for i := range pods {
+		nodes[i] = pods[i].Spec.NodeName
+	}
+	return nodes
+}
+
 // on waits for a pod on a node that is not being deleted, and returns it.
 func (f *fixture) on(ctx context.Context, node string) *corev1.Pod {
 	f.t.Helper()

@@ -2,13 +2,11 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -116,21 +114,14 @@ func TestAVersionThatTakesNodesDownHaltsWithinTheBudget(t *testing.T) {
 	f := newDaemonSet(ctx, t, s, "deadly", s.underPolicy("deadly"))
 	o := f.observe(ctx)
 	f.readyForAnHour(ctx)
-	f.change(ctx, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "app:bad" })
-	dead := map[string]bool{}
-	f.eventually(ctx, func() error {
-		pods, err := f.running(ctx, "app:bad")
-		for i := range pods {
-			if node := pods[i].Spec.NodeName; isReady(&pods[i]) && !dead[node] {
-				dead[node] = true
-				err = errors.Join(err, s.SetOnline(ctx, node, false))
-			}
+	f.halfWay(ctx, "app:bad", 0, 2)
+	// The pods are held until no heartbeat can come after them.
+	for _, node := range f.nodesRunning(ctx, "app:bad") {
+		if err := s.SetOnline(ctx, node, false); err != nil {
+			t.Fatal(err)
 		}
-		if err == nil && len(dead) < 2 {
-			err = fmt.Errorf("%d nodes are dead, want 2", len(dead))
-		}
-		return err
-	})
+	}
+	f.admit(ctx, "app:bad", 2)
 	s.haltsAndRecovers(ctx, f, o)
 }
 
@@ -147,11 +138,7 @@ func deadlyPolicy() topsv1.UpgradePolicySpec {
 // back.
 func (s *stage) haltsAndRecovers(ctx context.Context, f *fixture, o *harness.Observer) {
 	f.t.Helper()
-	bad, err := f.running(ctx, "app:bad")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	lost := []string{bad[0].Spec.NodeName, bad[1].Spec.NodeName}
+	lost := f.nodesRunning(ctx, "app:bad")
 	if _, err := s.NodesOff(ctx, lost...); err != nil {
 		f.t.Fatal(err)
 	}
@@ -168,10 +155,7 @@ func (s *stage) haltsAndRecovers(ctx context.Context, f *fixture, o *harness.Obs
 		f.t.Errorf("the bad version replaced %d pods and took %d nodes down at once, want 2", replaced, o.Most())
 	}
 
-	f.change(ctx, func(ds *appsv1.DaemonSet) {
-		ds.Spec.Template.Spec.Containers[0].Image = "app:good"
-		delete(ds.Spec.Template.Labels, behaviourLabel)
-	})
+	f.setFree(ctx, "app:good")
 	f.reaches(ctx, "done on the reachable nodes", func(st *topsv1.DaemonRolloutStatus) bool {
 		return int(st.Updated) == stageNodes-2 && st.SkippedNodes == 2 && reasonOf(st, topsv1.RolloutProgressing) == "CompleteExceptOffline"
 	})
