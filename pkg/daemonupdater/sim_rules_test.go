@@ -99,7 +99,12 @@ func (p *simPass) healthy(node string) bool { return p.healthyFor(node, 0) }
 
 // healthyFor reports whether a node is healthy, and its pods were available some time ago.
 func (p *simPass) healthyFor(node string, ago time.Duration) bool {
-	return p.seen.ready(node) && !p.seen.disturbed(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+	return !p.seen.disturbed(node) && p.availableFor(node, ago)
+}
+
+// availableFor reports whether a node is Ready, and its pods were available some time ago.
+func (p *simPass) availableFor(node string, ago time.Duration) bool {
+	return p.seen.ready(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		pod := p.pod(ds, node)
 		if !p.belongs(ds, node) || pod == nil {
 			return p.belongs(ds, node)
@@ -370,7 +375,7 @@ func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRol
 				continue
 			}
 			empty = false
-			updated := pass.atTargets(&after.Status, name) && (!pass.seen.ready(name) || pass.healthy(name))
+			updated := pass.atTargets(&after.Status, name) && (!pass.seen.ready(name) || pass.availableFor(name, 0))
 			touched := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == name }) ||
 				slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == name })
 			proven = proven || updated
