@@ -26,11 +26,10 @@ const (
 
 // ownKinds are the kinds of the CRDs, with their Go types.
 var ownKinds = map[string]reflect.Type{
-	"GcuResource":   reflect.TypeFor[topsv1.GcuResource](),
-	"UpgradePolicy": reflect.TypeFor[topsv1.UpgradePolicy](),
-	"DaemonRollout": reflect.TypeFor[topsv1.DaemonRollout](),
-	"NodeUpgrade":   reflect.TypeFor[topsv1.NodeUpgrade](),
-
+	"GcuResource":           reflect.TypeFor[topsv1.GcuResource](),
+	"UpgradePolicy":         reflect.TypeFor[topsv1.UpgradePolicy](),
+	"DaemonRollout":         reflect.TypeFor[topsv1.DaemonRollout](),
+	"NodeUpgrade":           reflect.TypeFor[topsv1.NodeUpgrade](),
 	"GcuResourceRecreation": reflect.TypeFor[topsv1.GcuResourceRecreation](),
 }
 

@@ -3,6 +3,7 @@ package daemonset
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/go-logr/logr" //nolint:depguard // a logger that discards, for a library that wants one
 	appsv1 "k8s.io/api/apps/v1"
@@ -89,24 +90,18 @@ func tolerated(spec *corev1.PodSpec, taint *corev1.Taint) bool {
 	if spec.HostNetwork && taint.Key == corev1.TaintNodeNetworkUnavailable && taint.Effect == corev1.TaintEffectNoSchedule {
 		return true
 	}
-	for i := range spec.Tolerations {
-		if spec.Tolerations[i].ToleratesTaint(logr.Discard(), taint, true) {
-			return true
-		}
-	}
-	return false
+	return toleratesItself(spec, taint)
+}
+
+// toleratesItself reports whether a tolerance for a taint is written in a pod's spec.
+func toleratesItself(spec *corev1.PodSpec, taint *corev1.Taint) bool {
+	return slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), taint, true) })
 }
 
 // ToleratesClosing reports whether pods of a DaemonSet are created on a node although its device is
 // closed for an operation (ADR 0009).
 func ToleratesClosing(ds *appsv1.DaemonSet) bool {
-	taint := corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: "operation", Effect: corev1.TaintEffectNoSchedule}
-	for i := range ds.Spec.Template.Spec.Tolerations {
-		if ds.Spec.Template.Spec.Tolerations[i].ToleratesTaint(logr.Discard(), &taint, true) {
-			return true
-		}
-	}
-	return false
+	return toleratesItself(&ds.Spec.Template.Spec, &corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: "operation", Effect: corev1.TaintEffectNoSchedule})
 }
 
 // NodeChanged reports whether an update of a node can change where pods belong or

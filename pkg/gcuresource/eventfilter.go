@@ -67,13 +67,13 @@ func nodeChanged(e event.UpdateEvent) bool {
 
 // offered returns the extended resources of which a node has any.
 func offered(node *corev1.Node) map[corev1.ResourceName]bool {
-	any := map[corev1.ResourceName]bool{}
+	has := map[corev1.ResourceName]bool{}
 	for name, quantity := range node.Status.Allocatable {
 		if strings.Contains(string(name), "/") && quantity.Value() > 0 {
-			any[name] = true
+			has[name] = true
 		}
 	}
-	return any
+	return has
 }
 
 // hostChanged reports whether an update of a NodeUpgrade can change a decision.

@@ -101,9 +101,9 @@ func (c *indexedCache) count(o client.Object) {
 }
 
 // eventCounts counts the events of what passes read: of the pods of a workload, by podIndexKey,
-// of all nodes, by nodesKey, and of all NodeUpgrades, by hostsKey. The cache changes before its event is delivered. So what is read
-// after reading the count is at least as new as the count, and stays valid while the count stays
-// the same.
+// of all nodes, by nodesKey, and of all NodeUpgrades, by hostsKey. The cache changes before its
+// event is delivered. So what is read after reading the count is at least as new as the count,
+// and stays valid while the count stays the same.
 type eventCounts struct {
 	mu     sync.Mutex
 	counts map[string]int

@@ -31,7 +31,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 	if last == nil {
 		return
 	}
-	n.Retry, n.SetBack = retry, operation.SetBack(upgrade, revision)
+	n.Retry, n.SetBack = retry, operation.SetBack(upgrade, last)
 	n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), cmp.Or(n.SetBack, wordsOf(last.Reason, last.Message)))
 }
 
@@ -45,7 +45,7 @@ func AgentOf(upgrade *topsv1.NodeUpgrade) rollout.Agent {
 	if upgrade == nil || upgrade.Status.Agent == nil {
 		return a
 	}
-	a.Version, a.RestartsRuntime = upgrade.Status.Agent.Version, upgrade.Status.Agent.RestartsRuntime
+	a.Version = upgrade.Status.Agent.Version
 	if reported := upgrade.Status.Agent.Capabilities; len(reported) > 0 {
 		a.Capabilities = reported
 	}

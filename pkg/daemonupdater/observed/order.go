@@ -13,8 +13,9 @@ import (
 )
 
 // NewOperation returns the operation that brings a node to the targets: one job that replaces
-// everything outdated, and verifies what lacks proof. If an ended operation keeps the node cordoned, the job covers all heavy
-// components, so that they are verified. The error says what the logic book cannot do.
+// everything outdated, and verifies what lacks proof. If an ended operation keeps the node
+// cordoned, the job covers all heavy components, so that they are verified. The error says what
+// the logic book cannot do.
 func (s *State) NewOperation(in *rollout.Input, book upgradeplan.Book, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
 	plan := s.OperationPlan(in, &book, node)
 	if len(plan.Changed) == 0 {
@@ -52,7 +53,7 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.Book, node *r
 			continue
 		}
 		plan.Deployed = append(plan.Deployed, component)
-		if rollout.ToReplace(in, node, pod) || rollout.ToVerify(in, node, pod) || held && in.Members[pod.Member].Heavy {
+		if rollout.IsDue(in, node, pod) || held && in.Members[pod.Member].Heavy {
 			plan.Changed = append(plan.Changed, component)
 		}
 	}

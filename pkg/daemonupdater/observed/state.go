@@ -64,15 +64,18 @@ type State struct {
 // Unmanaged reports whether the group is not managed and has nothing to undo: it has no strategy,
 // no DaemonRollout and no runtime to restart. Then nothing more of it is read.
 func (s *State) Unmanaged() bool {
-	settings, blocked := s.Settings()
-	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == "" && !s.restartsOnly()
+	return s.isUntouched() && !s.restartsOnly()
 }
 
 // MayRestart reports whether a group without a strategy, and without a DaemonRollout, has runtimes
 // to restart if a node needs it.
 func (s *State) MayRestart() bool {
+	return s.isUntouched() && s.hasToolkit()
+}
+
+func (s *State) isUntouched() bool {
 	settings, blocked := s.Settings()
-	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == "" && s.hasToolkit()
+	return blocked == nil && settings.Strategy == daemonset.NoStrategy && s.Rollout.ResourceVersion == ""
 }
 
 func (s *State) hasToolkit() bool {
@@ -116,20 +119,23 @@ func (s *State) OperationKey() string { return s.Group.OperationKey(s.Rollout.Na
 
 // PolicyName returns the UpgradePolicy that the settings name, "" for none.
 func (s *State) PolicyName() string {
-	settings, _ := s.Settings()
-	if settings.Strategy == daemonset.NoStrategy && s.restartsOnly() {
-		settings, _ = s.restartSettings()
-	}
+	settings, _ := s.settingsInForce()
 	return settings.Policy
+}
+
+// settingsInForce are the settings that are annotated, or those of a group that restartsOnly.
+func (s *State) settingsInForce() (daemonset.Settings, *rollout.Blocked) {
+	settings, blocked := s.Settings()
+	if blocked == nil && settings.Strategy == daemonset.NoStrategy && s.restartsOnly() {
+		return s.restartSettings()
+	}
+	return settings, blocked
 }
 
 // Input returns the input of the plan without the nodes.
 func (s *State) Input(book *upgradeplan.Book, deadlines rollout.Deadlines, now time.Time) rollout.Input {
 	in := rollout.Input{Now: now, Deadlines: deadlines, Ending: s.Ending, Ledger: Ledger(&s.Rollout.Status)}
-	in.Settings, in.Blocked = s.Settings()
-	if in.Blocked == nil && in.Settings.Strategy == daemonset.NoStrategy && s.restartsOnly() {
-		in.Settings, in.Blocked = s.restartSettings()
-	}
+	in.Settings, in.Blocked = s.settingsInForce()
 	if in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
 		in.Blocked = s.NameTaken()
 	}

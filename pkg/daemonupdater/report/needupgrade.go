@@ -28,10 +28,11 @@ const (
 )
 
 // desiredNeedUpgrade returns the desired PodNeedUpgrade of a pod (contract statement 100). Under
-// OTA it shows whether the pod is outdated, or its node needs an operation nevertheless. Under AdvancedRollingUpdate it is True on an outdated
-// pod that is not replaced now because its node is skipped or the rollout is paused or halted,
-// and absent otherwise. While the group is blocked it is True on an outdated pod. Nothing changes
-// while a block is transient, such as an unknown target, or on other pods of a blocked group.
+// OTA it shows whether the pod is outdated, or its node needs an operation nevertheless. Under
+// AdvancedRollingUpdate it is True on an outdated pod that is not replaced now because its node
+// is skipped or the rollout is paused or halted, and absent otherwise. While the group is
+// blocked it is True on an outdated pod. Nothing changes while a block is transient, such as an
+// unknown target, or on other pods of a blocked group.
 func desiredNeedUpgrade(outdated bool, in *rollout.Input, verdict *rollout.Verdict) desired {
 	switch {
 	case in.Blocked != nil && (!outdated || observed.Transient(in.Blocked)):

@@ -121,7 +121,7 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	}
 	if g.hasWork(node, pod) {
 		f.outdated = true
-		f.replaceable = f.replaceable || g.toReplace(node, pod) || g.toVerify(node, pod)
+		f.replaceable = f.replaceable || isDue(g, node, pod)
 		f.heavy = f.heavy || g.needsOperation(node, pod)
 		f.noSuccessor = f.noSuccessor || pod.NoSuccessor != "" && g.wants(node, pod)
 	}

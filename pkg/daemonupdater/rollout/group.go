@@ -23,16 +23,20 @@ func groupOf(in *Input) group {
 }
 
 // ToReplace reports whether a pod of a node is outdated and may be replaced under the given
-// input, and ToVerify whether it is at its target and needs an operation nevertheless.
+// input, and IsDue whether it may be replaced, or verified by an operation.
 func ToReplace(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return g.toReplace(node, pod)
 }
 
-// ToVerify is documented with ToReplace.
-func ToVerify(in *Input, node *Node, pod *Pod) bool {
+// IsDue is documented with ToReplace.
+func IsDue(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
-	return g.toVerify(node, pod)
+	return isDue(&g, node, pod)
+}
+
+func isDue(g *group, node *Node, pod *Pod) bool {
+	return g.toReplace(node, pod) || g.toVerify(node, pod)
 }
 
 // LacksProof reports whether a pod at its target, available or not, is not all that its node needs.
@@ -99,8 +103,8 @@ func (g *group) hasWork(node *Node, pod *Pod) bool {
 }
 
 // allows reports whether the strategy lets the work on a pod be done: AdvancedRollingUpdate and
-// RestartsOnly always, OTA only if a request on the node names this very pod, and is for its target unless the node was
-// started before the target changed (but see allowsUnasked).
+// RestartsOnly always, OTA only if a request on the node names this very pod, and is for its target
+// unless the node was started before the target changed (but see allowsUnasked).
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
 		return pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod))
@@ -206,7 +210,7 @@ func (g *group) isStale(node *Node) bool {
 func (g *group) changedScope(node *Node, targets map[string]string) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		_, covered := targets[g.keyOf(&p)]
-		wanted := g.toReplace(node, &p) || g.toVerify(node, &p)
+		wanted := isDue(g, node, &p)
 		member := &g.members[p.Member]
 		return covered && !wanted && g.isOutdated(&p) && !member.Along || !covered && wanted && member.Heavy
 	})

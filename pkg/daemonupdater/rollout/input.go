@@ -133,9 +133,6 @@ type Agent struct {
 	Version string
 	// Capabilities are the kinds of tasks of operations that it executes.
 	Capabilities []string
-	// RestartsRuntime: it restarts the container runtime, or leaves that to an administrator; nil if
-	// it does not say.
-	RestartsRuntime *bool
 }
 
 // Pod is the pod of one member on one node.

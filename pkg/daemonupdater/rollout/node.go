@@ -77,7 +77,7 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 // request that lost its slot does not start the node for another revision than it is for.
 func (n *fleetNode) isAgreed() bool {
 	return n.group.strategy != daemonset.OTA || n.Job.isOursAtWork() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return (n.group.isAsked(&pod) || n.group.allowsUnasked(&n.Node, &pod)) && (n.group.toReplace(&n.Node, &pod) || n.group.toVerify(&n.Node, &pod))
+		return (n.group.isAsked(&pod) || n.group.allowsUnasked(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
 	})
 }
 
@@ -194,7 +194,7 @@ func (n *fleetNode) nextPod() *Pod {
 func (n *fleetNode) membersToReplace() []string {
 	var keys []string
 	for i := range n.Pods {
-		if pod := &n.Pods[i]; n.group.toReplace(&n.Node, pod) || n.group.toVerify(&n.Node, pod) {
+		if pod := &n.Pods[i]; isDue(n.group, &n.Node, pod) {
 			keys = append(keys, n.group.keyOf(pod))
 		}
 	}

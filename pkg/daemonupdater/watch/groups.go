@@ -91,11 +91,11 @@ func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []
 }
 
 // AskedFor returns the groups that a NodeUpgrade concerns, and marks its node to be read again:
-// those of the DaemonSets it requests or pulls images for, and one for all that do not exist. If the node has an operation or a
-// hold, it adds all groups that OnNode returns, because they have to keep off the node, and the owner
-// of the operation, which may have no strategy any more or be gone. If the node agent reports
-// capabilities or the host, it adds these groups too, because they may have waited for another
-// agent or for the container runtime.
+// those of the DaemonSets it requests or pulls images for, and one for all that do not exist. If
+// the node has an operation or a hold, it adds all groups that OnNode returns, because they have
+// to keep off the node, and the owner of the operation, which may have no strategy any more or
+// be gone. If the node agent reports capabilities or the host, it adds these groups too, because
+// they may have waited for another agent or for the container runtime.
 func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.Group {
 	groups := map[observed.Group]bool{}
 	u := object.(*topsv1.NodeUpgrade)

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -22,6 +21,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
 // Add adds the watches to a controller of groups.
@@ -98,7 +98,7 @@ func UpgradeChanged() predicate.Predicate {
 				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
 				!slices.Equal(observed.AgentOf(before).Capabilities, observed.AgentOf(after).Capabilities) ||
 				before.Status.Host.NeedsRestart() != after.Status.Host.NeedsRestart() ||
-				!ptr.Equal(observed.AgentOf(before).RestartsRuntime, observed.AgentOf(after).RestartsRuntime) ||
+				operation.LeftToAdministrator(before) != operation.LeftToAdministrator(after) ||
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
 				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls)
 		},

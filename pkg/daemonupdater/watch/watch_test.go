@@ -158,7 +158,7 @@ func TestAReportWakesGroupsWhenItIsAboutARestart(t *testing.T) {
 		{"another time", later, false},
 		{"a runtime that was restarted", reports("enflame", &yes), true},
 		{"an agent that leaves restarts to the administrator", reports("runc", &no), true},
-		{"an agent that does not say", reports("runc", nil), true},
+		{"an agent that does not say leaves nothing to them", reports("runc", nil), false},
 	} {
 		if got := UpgradeChanged().Update(event.UpdateEvent{ObjectOld: reports("runc", &yes), ObjectNew: tt.after}); got != tt.want {
 			t.Errorf("%s: passes = %t", tt.name, got)

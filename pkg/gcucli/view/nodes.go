@@ -291,12 +291,13 @@ func (w *watch) ownReason(n *Node) string {
 
 // restartReason returns why the container runtime of a node is not restarted now, or "".
 func (w *watch) restartReason(n *Node, upgrade *topsv1.NodeUpgrade) string {
+	_, last := operation.Backoff(upgrade, w.Rollout.Status.Revision)
 	for _, why := range []struct {
 		reason  rollout.Reason
 		message string
 	}{
 		{rollout.ReasonLeftToAdministrator, operation.LeftToAdministrator(upgrade)},
-		{rollout.ReasonRuntimeSetBack, operation.SetBack(upgrade, w.Rollout.Status.Revision)},
+		{rollout.ReasonRuntimeSetBack, operation.SetBack(upgrade, last)},
 	} {
 		if why.message != "" && waitsFor(w.Rollout, why.reason) {
 			n.Message = why.message

@@ -40,9 +40,8 @@ func Backoff(u *topsv1.NodeUpgrade, revision string) (at time.Time, last *topsv1
 }
 
 // SetBack says that something sets the default runtime back after it was restarted and verified, if
-// that is why a node is retried later; "" otherwise.
-func SetBack(u *topsv1.NodeUpgrade, revision string) string {
-	_, last := Backoff(u, revision)
+// that is why a node is retried later; "" otherwise. last is that of Backoff, and may be nil.
+func SetBack(u *topsv1.NodeUpgrade, last *topsv1.OperationRecord) string {
 	if last == nil || !wasSetBack(u, last) {
 		return ""
 	}

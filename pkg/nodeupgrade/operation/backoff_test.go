@@ -62,12 +62,13 @@ func TestBackoffDoublesForEachOperationInVain(t *testing.T) {
 func TestWhoSetsTheRuntimeBackIsLookedFor(t *testing.T) {
 	at := metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	u := withHistory("runc", records{{ID: "op", Phase: topsv1.OperationDone, Revision: "r", EndTime: at, Restarted: true}})
-	if got, want := SetBack(u, "r"), "operation op restarted docker for default runtime enflame and verified it, and the default runtime is runc again: "+
+	setBack := func() string { _, last := Backoff(u, "r"); return SetBack(u, last) }
+	if got, want := setBack(), "operation op restarted docker for default runtime enflame and verified it, and the default runtime is runc again: "+
 		"look for another tool on node n1 that writes the configuration of docker"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	u.Status.History = append(u.Status.History, topsv1.OperationRecord{Phase: topsv1.OperationDeferred, Revision: "r", EndTime: at})
-	if got := SetBack(u, "r"); got != "" {
+	if got := setBack(); got != "" {
 		t.Errorf("the last one was deferred: %q", got)
 	}
 }
