@@ -104,6 +104,8 @@ var ofRollouts = []mutant{
 	// The queue.
 	{"turns-ignored", "a queued node is started while all before it are in flight", updater, "queue.serveSlot",
 		"$behind < $limit", "$behind < $limit+100"},
+	{"lowered-limit-locks", "nodes wait for each other after their operations if the limit was lowered", updater, "queue.requeue",
+		"$endOf($slot.Operation, $n.Ended) == nil", "true"},
 	{"queue-runs-on", "queued nodes start while paused", updater, "queue.mayStay",
 		"$gate.isClosed()", `$gate.halted != ""`},
 	{"queue-starts-after-a-halt", "queued nodes start after a halt", updater, "queue.mayStay",

@@ -128,6 +128,8 @@ func operationCases() []operationCase {
 	behind := withEnd(a, Done) // stale cache: it still has the old pod of the driver
 	again := withPod(withEnd(heavyNode("a"), Done), func(p *Pod) { p.Created = epoch })
 	done := withEnd(nodeOf("a", newHash, newHash), Done)
+	lowered := heavyInput(1, withEnd(nodeOf("a", newHash, oldHash), Done), withEnd(nodeOf("b", newHash, oldHash), Done)).slots(operating(a), operating(b))
+	lowered.Ledger.Slots[0].Turn, lowered.Ledger.Slots[1].Turn = 1, 2
 	stalled := jobOf("op-a")
 	stalled.Stalled = true
 
@@ -165,6 +167,8 @@ func operationCases() []operationCase {
 			said{States: states("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"what the operation did not know is replaced after it", heavyInput(1, withEnd(nodeOf("a", newHash, oldHash), Done)).slots(operating(a)),
 			said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
+		{"under a limit that was lowered, one node after the other", lowered,
+			said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing", "b", "pending/Queued")}, nil},
 		{"a failed operation is a failed node", heavyInput(1, withEnd(a, Broken)).slots(operating(a)),
 			said{States: states("a", "failed/OperationFailed")}, nil},
 		{"a failed rollback is in quarantine", heavyInput(1, withEnd(a, Quarantined)).slots(operating(a)),

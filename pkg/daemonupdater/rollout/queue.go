@@ -64,12 +64,15 @@ func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 }
 
 // requeue queues a started node again if it is available and has to wait: the limit was lowered,
-// or someone else replaced a pod on it while it was queued.
+// or someone else replaced a pod on it while it was queued. An operation that has ended leaves such
+// a node with pods that it did not know.
 func (q queue) requeue(slot *Slot, n *fleetNode) {
 	pod := n.nextPod()
-	if pod == nil || slot.Operation != "" || !n.available || !q.fence.isRuledOut(slot, n) {
+	atWork := slot.Operation != "" && endOf(slot.Operation, n.Ended) == nil
+	if pod == nil || atWork || !n.available || !q.fence.isRuledOut(slot, n) {
 		return
 	}
+	slot.Operation, slot.Members = "", nil
 	setPod(slot, n, pod, q.in.Now)
 	q.unstart(slot)
 	q.budgets.probation.use(n, -1)
