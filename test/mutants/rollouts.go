@@ -106,6 +106,8 @@ var ofRollouts = []mutant{
 		"$behind < $limit", "$behind < $limit+100"},
 	{"lowered-limit-locks", "nodes wait for each other after their operations if the limit was lowered", updater, "queue.requeue",
 		"$endOf($slot.Operation, $n.Ended) == nil", "true"},
+	{"others-waiting-kept", "a node in flight fails while an operation of another group waits on it", updater, "settlement.operateOn",
+		"!$n.Job.isOthersWaiting()", "true"},
 	{"queue-runs-on", "queued nodes start while paused", updater, "queue.mayStay",
 		"$gate.isClosed()", `$gate.halted != ""`},
 	{"queue-starts-after-a-halt", "queued nodes start after a halt", updater, "queue.mayStay",

@@ -98,6 +98,9 @@ func ordersUnderSlots(d *draft, limit int) (orders []Order) {
 		if job != nil && job.ID != slot.Operation {
 			job = nil
 		}
+		if n.Job.isOthersWaiting() {
+			order.Instead = n.Job.ID
+		}
 		order.Abort = d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
 		if n.available && turns.before(slot) >= limit && !order.Abort {
 			continue

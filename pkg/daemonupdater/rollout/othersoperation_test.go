@@ -66,3 +66,31 @@ func TestAGroupReplacesAnOperationOnlyWhenItHasRoom(t *testing.T) {
 		})
 	}
 }
+
+// A node in flight that needs an operation, and is out of service, has its slot already: the operation
+// of another group that waits there for its own would keep it until the node failed.
+func TestANodeThatIsOutOfServiceReplacesAnOperationThatWaits(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		job  Job
+		want []string
+	}{
+		{"not while it is being prepared", Job{ID: "theirs"}, nil},
+		{"as soon as it waits for its grant", Job{ID: "theirs", Prepared: true, WaitsSince: epoch}, []string{"theirs"}},
+		{"never when it is granted", Job{ID: "theirs", Prepared: true, WaitsSince: epoch, Granted: true}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node := withJob(broken(heavyNode("a")), &tt.job)
+			var instead []string
+			for _, o := range Plan(heavyInput(1, node).slots(slotOf(node, time.Minute))).Orders {
+				if !o.Grant {
+					t.Errorf("order %+v does not grant", o)
+				}
+				instead = append(instead, o.Instead)
+			}
+			if diff := cmp.Diff(tt.want, instead); diff != "" {
+				t.Errorf("replaced (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
