@@ -4,30 +4,36 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
-// openDoors opens the OTA endpoint: TCP, and the socket if configured. On an error nothing
-// is left open.
-func openDoors(s settings, log logr.Logger) (doors []guard.Door, err error) {
+// openDoors opens the OTA endpoint: TCP, and the socket if configured. inUse returns the
+// address of the former while another process uses it. On an error nothing is left open.
+func openDoors(s settings, log logr.Logger) (doors []guard.Door, inUse func() string, err error) {
 	tcp, err := openTCP(s, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	port, err := guard.ListenTCP(s.address.String(), clock.RealClock{}, log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("binding --ota-bind-address: %w", err)
+	}
+	tcp.Listener = port
 	if s.socket == "" {
-		return []guard.Door{tcp}, nil
+		return []guard.Door{tcp}, port.InUse, nil
 	}
 	socket, err := guard.ListenSocket(s.socket, s.socketGroup)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listening on --ota-socket: %w", err), tcp.Listener.Close())
+		return nil, nil, errors.Join(fmt.Errorf("listening on --ota-socket: %w", err), port.Close())
 	}
-	return []guard.Door{tcp, {Listener: socket, Caller: guard.Peer(s.socketGroup)}}, nil
+	return []guard.Door{tcp, {Listener: socket, Caller: guard.Peer(s.socketGroup)}}, port.InUse, nil
 }
 
+// openTCP returns the rules of TCP, without a listener.
 func openTCP(s settings, log logr.Logger) (guard.Door, error) {
 	door := guard.Door{Caller: guard.Anybody, Hosts: guard.Hosts(s.address.Addr(), s.nodeName)}
 	if s.auth == authNone {
@@ -37,7 +43,7 @@ func openTCP(s settings, log logr.Logger) (guard.Door, error) {
 		if err != nil {
 			return guard.Door{}, fmt.Errorf("reading --ota-token-file: %w", err)
 		}
-		door.Caller = guard.Bearer(token)
+		door.Caller, door.Prove = guard.Bearer(token), guard.Prover(token)
 	}
 	if s.tlsCertFile != "" {
 		if _, err := tls.LoadX509KeyPair(s.tlsCertFile, s.tlsKeyFile); err != nil {
@@ -47,10 +53,6 @@ func openTCP(s settings, log logr.Logger) (guard.Door, error) {
 			certificate, err := tls.LoadX509KeyPair(s.tlsCertFile, s.tlsKeyFile) // reload, as it may have been renewed
 			return &certificate, err
 		}}
-	}
-	var err error
-	if door.Listener, err = net.Listen("tcp", s.address.String()); err != nil {
-		return guard.Door{}, fmt.Errorf("binding --ota-bind-address: %w", err)
 	}
 	return door, nil
 }

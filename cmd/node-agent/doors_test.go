@@ -15,7 +15,7 @@ import (
 func TestTheTokenIsAskedForOverTCP(t *testing.T) {
 	file := filepath.Join(t.TempDir(), tokenFileName)
 	for _, mode := range []string{authToken, authNone} {
-		doors, err := openDoors(settings{options: options{nodeName: "n", auth: mode, tokenFile: file}, address: netip.MustParseAddrPort("127.0.0.1:0")}, testr.New(t))
+		doors, _, err := openDoors(settings{options: options{nodeName: "n", auth: mode, tokenFile: file}, address: netip.MustParseAddrPort("127.0.0.1:0")}, testr.New(t))
 		if err != nil {
 			t.Fatal(err)
 		}

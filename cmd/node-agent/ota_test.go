@@ -16,6 +16,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
@@ -31,6 +32,9 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	path := r.Method + " " + r.URL.Path
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		w.Header().Set(guard.ProofHeader, guard.Proof("secret", r.Header.Get(guard.ChallengeHeader), local.String()))
+	}
 	a.asked = append(a.asked, path+" "+r.Header.Get("Authorization")+r.Header.Get("Idempotency-Key"))
 	answers := a.answers[path]
 	if len(answers) == 0 {
@@ -165,7 +169,7 @@ func TestOTAShowsKeyAndToken(t *testing.T) {
 	if code := run(t.Context(), []string{"ota", "upgrade", "--idempotency-key=job-7", "--address", server.URL + "/", "--token-file", token}, &stdout, &stderr); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
-	if len(a.asked) != 1 || a.asked[0] != "POST /v1/upgrade Bearer secretjob-7" {
+	if len(a.asked) != 2 || a.asked[1] != "POST /v1/upgrade Bearer secretjob-7" {
 		t.Errorf("asked %q", a.asked)
 	}
 }

@@ -51,6 +51,9 @@ func (n connection) connect() (*client, error) {
 			return nil, fmt.Errorf("reading --token-file: %w", err)
 		}
 		c.token = strings.TrimSpace(string(token))
+		if strings.HasPrefix(c.base, "http:") {
+			transport.DialContext = (&verifier{base: c.base, token: c.token}).dial
+		}
 	}
 	if n.caFile != "" {
 		pem, err := os.ReadFile(n.caFile)
@@ -102,6 +105,9 @@ func (c *client) do(ctx context.Context, method, path, key string, body, into an
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	response, err := c.http.Do(request)
+	if other, found := errors.AsType[*impostor](err); found {
+		return other
+	}
 	if err != nil {
 		return &unreachable{err}
 	}
@@ -117,6 +123,25 @@ func (c *client) do(ctx context.Context, method, path, key string, body, into an
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("decoding the answer of the node agent: %w", err)
+	}
+	return nil
+}
+
+// ping asks for nothing, and returns an error unless the agent answers.
+func (c *client) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return &unreachable{err}
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the node agent answers %s", response.Status)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func newOTACommand() *cobra.Command {
 	flags.StringVar(&o.caFile, "ca-file", "", "`file` of the authority that signed the agent's certificate, with --address https://…")
 	flags.StringVarP(&o.output, "output", "o", outputText, "`format`: text or json")
 	flags.DurationVar(&o.timeout, "timeout", 0, "`time` after which it is given up waiting; 0: never")
-	command.AddCommand(o.statusCommand(), o.upgradeCommand(), o.watchCommand(), o.holdCommand(), o.releaseCommand(), o.rollbackCommand())
+	command.AddCommand(o.statusCommand(), o.upgradeCommand(), o.watchCommand(), o.holdCommand(), o.releaseCommand(), o.rollbackCommand(), o.pingCommand())
 	return command
 }
 
@@ -223,6 +223,16 @@ func (o *otaOptions) rollbackCommand() *cobra.Command {
 				}
 				return watch(ctx, c, p, operation, request.Withdrawn)
 			})
+		},
+	}
+}
+
+func (o *otaOptions) pingCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ping", Short: "Check that the agent answers; for probes", Args: cobra.NoArgs,
+		Example: "  node-agent ota ping",
+		RunE: func(command *cobra.Command, _ []string) error {
+			return o.talk(command, func(ctx context.Context, c *client, _ *printer) error { return c.ping(ctx) })
 		},
 	}
 }

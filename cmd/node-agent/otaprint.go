@@ -73,6 +73,9 @@ func (p *printer) status(s answer.Status) error {
 	if s.AdministratorHold != nil {
 		fmt.Fprintf(p.out, "\nHeld by an administrator%s\n", holdWords(s.AdministratorHold))
 	}
+	if s.AddressInUse != "" {
+		fmt.Fprintf(p.out, "\nAnother process listens on %s: only the socket leads to the agent; never send the token there\n", s.AddressInUse)
+	}
 	switch {
 	case s.Connected:
 	case s.AsOf != nil:

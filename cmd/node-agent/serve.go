@@ -50,7 +50,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
-	doors, err := openDoors(s, log)
+	doors, inUse, err := openDoors(s, log)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	})
 	log.Info("Serving the OTA endpoint", "address", doors[0].Listener.Addr().String(), "auth", s.auth,
 		"socket", s.socket, "node", s.nodeName, "version", version)
-	handler := endpoint.NewHandler(endpoint.Options{Backend: inbox, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: log.WithName("http")})
+	handler := endpoint.NewHandler(endpoint.Options{Backend: inbox, AddressInUse: inUse, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: log.WithName("http")})
 	err = endpoint.Serve(ctx, doors, handler, log.WithName("http"))
 	stop()
 	loops.Wait()

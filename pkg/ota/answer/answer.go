@@ -19,6 +19,9 @@ type Status struct {
 	// by an administrator, which only an administrator can release (kubectl gcu release).
 	Hold              *topsv1.NodeHold `json:"hold,omitempty"`
 	AdministratorHold *topsv1.NodeHold `json:"administratorHold,omitempty"`
+	// AddressInUse is the TCP address of this endpoint while another process listens there, and
+	// the endpoint is served on its socket only; else "".
+	AddressInUse string `json:"addressInUse,omitempty"`
 	// Running is the id of the unfinished operation, or "".
 	Running    string      `json:"running,omitempty"`
 	Components []Component `json:"components"`

@@ -19,9 +19,12 @@ import (
 // maxBodyBytes bounds the body of a request.
 const maxBodyBytes = 64 << 10
 
-// Options of NewHandler. All fields are required.
+// Options of NewHandler. All fields but AddressInUse are required.
 type Options struct {
 	Backend Backend
+	// AddressInUse returns the TCP address of the endpoint while another process listens there,
+	// "" otherwise.
+	AddressInUse func() string
 	// Stopping is closed at shutdown, to end requests that wait for a change.
 	Stopping <-chan struct{}
 	Clock    clock.Clock
@@ -32,7 +35,7 @@ type Options struct {
 func NewHandler(o Options) http.Handler {
 	re := responder{o.Log}
 	pods := openYurt{responder: re, backend: o.Backend}
-	ours := v1{responder: re, backend: o.Backend, clock: o.Clock, stopping: o.Stopping, waiters: make(chan struct{}, maxWaiters)}
+	ours := v1{responder: re, backend: o.Backend, addressInUse: o.AddressInUse, clock: o.Clock, stopping: o.Stopping, waiters: make(chan struct{}, maxWaiters)}
 	// Match raw paths, so that an escaped slash stays inside a name and no request is
 	// redirected.
 	router := mux.NewRouter().SkipClean(true).UseEncodedPath()

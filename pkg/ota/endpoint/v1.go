@@ -29,9 +29,11 @@ const (
 // v1 handles the paths of our own API, described in openapi.yaml.
 type v1 struct {
 	responder
-	backend  Backend
-	clock    clock.Clock
-	stopping <-chan struct{}
+	backend Backend
+	// addressInUse is Options.AddressInUse.
+	addressInUse func() string
+	clock        clock.Clock
+	stopping     <-chan struct{}
 	// waiters has one token for each waiting caller.
 	waiters chan struct{}
 }
@@ -41,7 +43,11 @@ func (v v1) openAPI(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (v v1) status(w http.ResponseWriter, r *http.Request) {
-	v.writeJSON(w, r, http.StatusOK, v.backend.Status(r.Context()))
+	status := v.backend.Status(r.Context())
+	if v.addressInUse != nil {
+		status.AddressInUse = v.addressInUse()
+	}
+	v.writeJSON(w, r, http.StatusOK, status)
 }
 
 func (v v1) operations(w http.ResponseWriter, r *http.Request) {

@@ -19,4 +19,7 @@
 //
 // So a flood of slow connections only displaces its own connections, and authorized callers
 // still get through. The socket and TCP have separate limits.
+//
+// Anyone on the node may listen on the agent's port before it does: the socket serves anyway,
+// the agent waits for its port (Port), and a client asks for a Proof before it shows the token.
 package guard

@@ -50,6 +50,8 @@ type Door struct {
 	Caller Caller
 	// Hosts reports whether a Host header names this endpoint; nil accepts all.
 	Hosts func(host string) bool
+	// Prove answers a challenge, so that clients know who listens at an address; nil for none.
+	Prove func(challenge, address string) string
 }
 
 // Options of Serve. All fields are required.
@@ -135,7 +137,9 @@ func (o Options) check(d Door) http.Handler {
 			o.Deny(w, r, denial)
 			return
 		}
-		if c := connectionOf(r.Context()); c != nil && !open(r) {
+		if open(r) {
+			d.prove(w, r)
+		} else if c := connectionOf(r.Context()); c != nil {
 			defer c.serve()()
 		}
 		o.Handler.ServeHTTP(w, r)
@@ -156,6 +160,15 @@ func (d Door) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial 
 		return nil
 	}
 	return d.Caller(r)
+}
+
+// prove answers the challenge of a request.
+func (d Door) prove(w http.ResponseWriter, r *http.Request) {
+	challenge := r.Header.Get(ChallengeHeader)
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if d.Prove != nil && ok && challenge != "" && len(challenge) <= maxChallenge {
+		w.Header().Set(ProofHeader, d.Prove(challenge, local.String()))
+	}
 }
 
 // open reports whether a request needs no authentication.

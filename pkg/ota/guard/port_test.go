@@ -1,0 +1,97 @@
+package guard
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// TestAPortThatIsTakenIsServedOnceItIsFree also closes a listener that still waits.
+func TestAPortThatIsTakenIsServedOnceItIsFree(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, fake := other.Addr().String(), clocktesting.NewFakeClock(time.Unix(0, 0))
+	port, err := ListenTCP(address, fake, logr.Discard())
+	if err != nil {
+		t.Fatalf("an address that is in use: %v", err)
+	}
+	if port.InUse() != address || port.Addr().String() != address {
+		t.Errorf("in use is %q, the address %s, want %s", port.InUse(), port.Addr(), address)
+	}
+	serveDoor(t, clock.RealClock{}, Door{Listener: port, Caller: Anybody}, hello)
+	until(t, "the listener waits", fake.HasWaiters)
+	fake.Step(portRetry)
+	until(t, "it waits again, as the address is still in use", fake.HasWaiters)
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fake.Step(portRetry)
+	until(t, "the free address is used", func() bool { return port.InUse() == "" })
+	if status, _ := get(t, address, http.MethodGet, "/", nil); status != http.StatusOK {
+		t.Errorf("status %d", status)
+	}
+
+	waiting, err := ListenTCP(address, fake, logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := waiting.Accept()
+		ended <- err
+	}()
+	if err := waiting.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("a closed listener accepts")
+	}
+}
+
+// until waits until a condition holds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return holds(), nil })
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+// TestAProofIsForTheAddressThatWasCalled: a process on another address cannot pass a challenge
+// on, and without authentication there is nothing to prove.
+func TestAProofIsForTheAddressThatWasCalled(t *testing.T) {
+	prove := func(d Door, challenge string) (proof, address string) {
+		address = serve(t, d, hello)
+		request, err := http.NewRequest(http.MethodGet, "http://"+address+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set(ChallengeHeader, challenge)
+		response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		return response.Header.Get(ProofHeader), address
+	}
+	door := Door{Caller: Bearer(testToken), Prove: Prover(testToken)}
+	proof, address := prove(door, "c")
+	if proof != Proof(testToken, "c", address) || proof == Proof(testToken, "c", "127.0.0.1:1") || proof == Proof(testToken, "d", address) || proof == Proof("other", "c", address) {
+		t.Errorf("proof %q", proof)
+	}
+	if proof, _ := prove(door, ""); proof != "" {
+		t.Errorf("proof %q without a challenge", proof)
+	}
+	if proof, _ := prove(Door{Caller: Anybody}, "c"); proof != "" {
+		t.Errorf("proof %q without a token", proof)
+	}
+}

@@ -1,0 +1,34 @@
+package guard
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// A client that has the token asks who answers before it shows the token: whoever was first may
+// listen on the agent's port. It sends a challenge with GET /healthz, and the agent answers
+// with a proof that it has the token too.
+const (
+	// ChallengeHeader is the header of a challenge, at most maxChallenge characters of the
+	// client's choice that it never used before.
+	ChallengeHeader = "Gcu-Challenge"
+	// ProofHeader is the header of the answer.
+	ProofHeader = "Gcu-Proof"
+
+	maxChallenge = 128
+)
+
+// Proof returns what shows, to those who have the token, that it is known to the process that
+// listens on an address, ip:port as the connection has it. The address is part of it, so that
+// a process on another address cannot pass the challenge on to the agent.
+func Proof(token, challenge, address string) string {
+	mac := hmac.New(sha256.New, []byte(token))
+	_, _ = mac.Write([]byte("gcu-node-agent\n" + address + "\n" + challenge)) // never fails
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// Prover returns the function of a Door that proves the knowledge of a token.
+func Prover(token string) func(challenge, address string) string {
+	return func(challenge, address string) string { return Proof(token, challenge, address) }
+}
