@@ -108,6 +108,8 @@ var ofRollouts = []mutant{
 		"$endOf($slot.Operation, $n.Ended) == nil", "true"},
 	{"others-waiting-kept", "a node in flight fails while an operation of another group waits on it", updater, "settlement.operateOn",
 		"!$n.Job.isOthersWaiting()", "true"},
+	{"replaced-in-the-way", "an operation that is replaced before it was granted takes the slot of the one that replaces it", updater, "jobOf",
+		"$cond || isReplaced($shown, $asked)", "$cond"},
 	{"queue-runs-on", "queued nodes start while paused", updater, "queue.mayStay",
 		"$gate.isClosed()", `$gate.halted != ""`},
 	{"queue-starts-after-a-halt", "queued nodes start after a halt", updater, "queue.mayStay",

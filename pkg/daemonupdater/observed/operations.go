@@ -59,7 +59,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	if asked != nil && hasEnded(upgrade, asked.ID) && !holds(upgrade, asked.ID) {
 		asked = nil
 	}
-	if shown != nil && shown.Phase.Final() && !shown.Held {
+	if shown != nil && shown.Phase.Final() && !shown.Held || isReplaced(shown, asked) {
 		shown = nil
 	}
 	if asked != nil {
@@ -79,6 +79,11 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 		job.Message = wordsOf(shown.Task, shown.Message)
 	}
 	return job, disturbed
+}
+
+// isReplaced reports whether an operation ends before it touches the node, for one that may.
+func isReplaced(shown *topsv1.OperationStatus, by *topsv1.NodeOperation) bool {
+	return shown != nil && !shown.Granted && !shown.Held && by != nil && by.Granted && by.ID != shown.ID
 }
 
 // isStalled reports whether a problem keeps an operation from being prepared: a failed check of

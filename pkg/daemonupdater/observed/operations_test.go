@@ -74,6 +74,8 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Held: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "the one before is still being wound up", asked: operating("x", own), shown: releasing, disturbed: true,
 			want: &rollout.Job{ID: "old", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "the one before, which never touched the node, is not in its way", asked: grantedOp, shown: shown("old", topsv1.OperationRunning), disturbed: true,
+			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Message: "operation x is about to begin"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

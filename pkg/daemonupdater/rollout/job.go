@@ -37,7 +37,9 @@ func (j *Job) isHeld() bool { return j != nil && j.Held }
 func (j *Job) isOfAnotherGroup() bool { return j != nil && !j.Ours }
 
 // isOthersWaiting reports whether an operation of another group is not at work, and cannot go on now.
-func (j *Job) isOthersWaiting() bool { return j.isOfAnotherGroup() && !j.Granted && !j.Held && !j.WaitsSince.IsZero() }
+func (j *Job) isOthersWaiting() bool {
+	return j.isOfAnotherGroup() && !j.Granted && !j.Held && !j.WaitsSince.IsZero()
+}
 
 // isKeptByAnotherGroup reports whether an ended operation of another group keeps the node out of
 // service.
