@@ -6,12 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/cert"
@@ -295,35 +293,5 @@ func TestSharedCardsOnAnAPIServer(t *testing.T) {
 		if message := s.marked(name, false); message != "" {
 			t.Errorf("%s: %s", name, message)
 		}
-	}
-}
-
-// The operator may create the ClusterRoles of its components because its own role names them.
-// names them.
-func TestTheRoleNamesEveryClusterRoleOfAComponent(t *testing.T) {
-	role := &rbacv1.ClusterRole{}
-	if err := testClient(t).Get(context.Background(), clusterKey("gcu-operator"), role); err != nil {
-		t.Fatal(err)
-	}
-	var named []string
-	for _, rule := range role.Rules {
-		if slices.Contains(rule.Verbs, "escalate") {
-			named = append(named, rule.ResourceNames...)
-		}
-	}
-	spec := world.OnNodes()
-	spec.GcusharePlugin, spec.GcushareScheduler = &topsv1.GcusharePluginSpec{}, &topsv1.BaseFields{}
-	spec.Nightingale, spec.Volcano = &topsv1.NightingaleSpec{}, &topsv1.VolcanoSpec{}
-	var rendered []string
-	for _, r := range world.Render(t, world.NewGR(spec)) {
-		for _, d := range r.Objects {
-			if d.Ref.Kind == "ClusterRole" {
-				rendered = append(rendered, d.Ref.Name)
-			}
-		}
-	}
-	slices.Sort(rendered)
-	if diff := cmp.Diff(rendered, named); diff != "" {
-		t.Errorf("escalate (-rendered +granted):\n%s", diff)
 	}
 }

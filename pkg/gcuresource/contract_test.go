@@ -27,7 +27,7 @@ const grsPath = "/apis/topsops.enflame.com/v1/gcuresources"
 // ask sends a request unchanged and returns the response.
 func ask(t *testing.T, method, path, contentType, accept, body string) (string, error) {
 	t.Helper()
-	clients, err := kubernetes.NewForConfig(apiserver.Shared(t).As(apiserver.Admin))
+	clients, err := kubernetes.NewForConfig(testServer(t).As(apiserver.Admin))
 	if err != nil {
 		t.Fatal(err)
 	}

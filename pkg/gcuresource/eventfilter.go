@@ -97,3 +97,6 @@ func haltChanged(e event.UpdateEvent) bool {
 	}
 	return *was != *now || !slices.Equal(before.Status.Targets, after.Status.Targets)
 }
+
+// installed passes the roles and bindings of components, as they are shipped.
+var installed = predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[topsv1.LabelComponent] != "" })

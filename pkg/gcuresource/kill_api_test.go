@@ -23,7 +23,7 @@ import (
 // uncached reads are slow.
 func onAPIServer(t *testing.T) *scene {
 	t.Helper()
-	api, process := testClient(t), apiserver.Shared(t).Client(t, apiserver.Operator)
+	api, process := testClient(t), testServer(t).Client(t, apiserver.Operator)
 	s := newScene(api, process)
 	s.spec = topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}, Driver: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}, Nightingale: &topsv1.NightingaleSpec{}}
 	return s

@@ -9,7 +9,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,8 +25,6 @@ import (
 var metadataKinds = []schema.GroupVersionKind{
 	admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
 	admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
-	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
-	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
 	corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 	corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
 	corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),

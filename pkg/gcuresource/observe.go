@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,6 +81,9 @@ func (r stateReader) readComponent(ctx context.Context, obs *state.Observation, 
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", d.Ref, err)
 		}
+		if binding, ok := live.(*rbacv1.ClusterRoleBinding); ok && !component.Binds(&d, binding) {
+			continue
+		}
 		if ds, ok := live.(*appsv1.DaemonSet); ok && !metav1.IsControlledBy(ds, gr) {
 			foreign = ds.UID
 		}
@@ -90,7 +94,7 @@ func (r stateReader) readComponent(ctx context.Context, obs *state.Observation, 
 	return podReader{r.Reader, r.cache}.read(ctx, obs, c, foreign)
 }
 
-// readObject reads one object: workloads in full, of others the metadata. Secrets are not cached,
+// readObject reads one object: workloads and bindings in full, of others the metadata. Secrets are not cached,
 // so that the operator needs no permission to list them.
 func (r stateReader) readObject(ctx context.Context, ref component.Ref) (client.Object, error) {
 	from := r.Reader
@@ -98,8 +102,11 @@ func (r stateReader) readObject(ctx context.Context, ref component.Ref) (client.
 		from = r.APIReader
 	}
 	var o client.Object = ref.Metadata()
-	if ref.Workload() {
+	switch {
+	case ref.Workload():
 		o = ref.NewWorkload()
+	case ref.Kind == "ClusterRoleBinding":
+		o = &rbacv1.ClusterRoleBinding{}
 	}
 	return o, from.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o, client.UnsafeDisableDeepCopy)
 }

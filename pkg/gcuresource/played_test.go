@@ -96,7 +96,7 @@ func (s *stage) release() {
 // finalize acts as the namespace controller, and releases a namespace being deleted.
 func (s *stage) finalize(name string) {
 	s.t.Helper()
-	clients, err := kubernetes.NewForConfig(apiserver.Shared(s.t).As(apiserver.Admin))
+	clients, err := kubernetes.NewForConfig(testServer(s.t).As(apiserver.Admin))
 	s.must(err)
 	ctx := context.Background()
 	namespace, err := clients.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})

@@ -26,21 +26,24 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps;persistentvolumeclaims;persistentvolumes;serviceaccounts;services,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
-// Kept objects are never deleted. Of Secrets only that of nightingale is read:
+// Roles and bindings of components are installed, not written (docs/adr/0015-rights-of-the-manager.md), and
+// webhooks are created only where config/components/volcano is installed too:
 //
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=volcano-admission-service-jobs-mutate;volcano-admission-service-podgroups-mutate;volcano-admission-service-pods-mutate;volcano-admission-service-queues-mutate,verbs=delete
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=volcano-admission-service-jobs-validate;volcano-admission-service-pods-validate;volcano-admission-service-queues-validate,verbs=delete
+//
+// Kept objects are never deleted. Of Secrets only that of nightingale is read. What may be created
+// under which names is bounded by config/admission/manager.yaml:
+//
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=nodefeaturerules.nfd.k8s-sigs.io;jobs.batch.volcano.sh;commands.bus.volcano.sh;numatopologies.nodeinfo.volcano.sh;podgroups.scheduling.volcano.sh;queues.scheduling.volcano.sh,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,resourceNames=nightingale-mysql,verbs=get
-//
-// The ClusterRoles of components may have permissions the operator lacks
-// (docs/adr/0007-escalate.md):
-//
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=nfd-clusterrole;gcushare-device-plugin;gcushare-scheduler-extender;volcano-admission;volcano-controllers;volcano-scheduler,verbs=escalate;bind
 
 // Reconciler deploys what a GcuResource requests, and reports its status.
 type Reconciler struct {

@@ -210,6 +210,7 @@ func inMemory(t *testing.T) *scene {
 		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			"feature.node.kubernetes.io/pci-1e36.present": "true", "foreign": "label"}}})
 	}
+	objects = append(objects, installedRoles(t)...)
 	for _, o := range append(objects, strangers()...) {
 		if err := api.Create(ctx, o); err != nil {
 			t.Fatal(err)

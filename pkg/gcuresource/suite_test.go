@@ -41,11 +41,17 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m))
 }
 
+// testServer returns the API server of all tests.
+func testServer(t *testing.T) *apiserver.Server {
+	t.Helper()
+	return apiserver.SharedWith(t, (*apiserver.Server).InstallWithVolcano)
+}
+
 // testClient returns a client of an API server without a controller-manager: the tests act as the
 // DaemonSet controller and the garbage collector.
 func testClient(t *testing.T) client.WithWatch {
 	t.Helper()
-	return apiserver.Shared(t).Client(t, apiserver.Admin)
+	return testServer(t).Client(t, apiserver.Admin)
 }
 
 // stage is a cluster on which the controllers run.
@@ -90,7 +96,7 @@ func newStage(t *testing.T, nodes ...string) *stage {
 // start starts the controllers with the operator's account.
 func (s *stage) start() {
 	s.t.Helper()
-	api := apiserver.Shared(s.t)
+	api := testServer(s.t)
 	mgr, err := ctrl.NewManager(api.As(apiserver.Operator), ctrl.Options{
 		Scheme:     api.Scheme,
 		Metrics:    server.Options{BindAddress: "0"},

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,8 +24,8 @@ import (
 
 // SetupWithManager registers the controller with the manager, whose scheme must know client-go's
 // kinds and api/v1. The cache holds DaemonSets, Deployments, Jobs, pods, nodes,
-// ControllerRevisions, NodeUpgrades and DaemonRollouts of all namespaces in full, and the metadata of
-// Namespaces, CustomResourceDefinitions and metadataKinds; managedFields may be stripped. It
+// ControllerRevisions, NodeUpgrades, DaemonRollouts and ClusterRoleBindings in full, and the metadata of
+// Namespaces, CustomResourceDefinitions, ClusterRoles and metadataKinds; managedFields may be stripped. It
 // returns an error if a watch cannot be set up.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if r.Client == nil {
@@ -51,6 +52,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(
 			predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(kindOf("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(ofLabel)).
+		WatchesMetadata(kindOf(rbacv1.GroupName, "ClusterRole"), handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(installed)).
+		Watches(&rbacv1.ClusterRoleBinding{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(installed)).
 		WatchesMetadata(kindOf("", "Namespace"), handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: deletionChanged})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(to.ofWorkload), builder.WithPredicates(

@@ -12,7 +12,6 @@ import (
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs=get;patch
 // +kubebuilder:rbac:groups=apps,resources=daemonsets;controllerrevisions,verbs=list
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;create;delete
 
 const (
 	// defaultDeadline is how long a foreground deletion waits at most (decision D8).

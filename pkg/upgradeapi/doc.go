@@ -7,7 +7,7 @@
 // again takes several writes: it is stored before the first of them, and the leader
 // completes it even if the process that accepted it dies:
 //
-//	PUT mode recreate          ConfigMap                gr              Recreator, on the leader
+//	PUT mode recreate     GcuResourceRecreation         gr              Recreator, on the leader
 //	    | check by a dry run       |                     |                    |
 //	    |--- store the new gr ---->|------- watch ------------------------->  |
 //	    |--- delete the old one, by its UID ------------>|                    |

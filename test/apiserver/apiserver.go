@@ -150,7 +150,7 @@ func (s *Server) install() error {
 	if err := s.InstallCRDs(); err != nil {
 		return err
 	}
-	return s.makeAccounts()
+	return s.createFiles(accounts...)
 }
 
 // InstallShipped does the same, and creates the shipped admission policies. The API server enforces
@@ -159,16 +159,15 @@ func (s *Server) InstallShipped() error {
 	if err := s.install(); err != nil {
 		return err
 	}
-	c, err := client.New(s.admin, client.Options{Scheme: s.Scheme})
-	if err != nil {
+	return s.createFiles("admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml")
+}
+
+// InstallWithVolcano installs what SharedWith installs else, and what volcano needs.
+func (s *Server) InstallWithVolcano() error {
+	if err := s.install(); err != nil {
 		return err
 	}
-	for _, name := range []string{"node_agent.yaml", "components.yaml"} {
-		if err := create(c, filepath.Join(config, "admission", name)); err != nil {
-			return fmt.Errorf("creating the objects in %s: %w", name, err)
-		}
-	}
-	return nil
+	return s.createFiles("volcano/components.yaml", "volcano/webhooks.yaml")
 }
 
 // InstallCRDs creates the shipped CRDs, and waits until their kinds are served.
@@ -201,14 +200,17 @@ func crds() envtest.CRDInstallOptions {
 	return envtest.CRDInstallOptions{Paths: []string{filepath.Join(config, "crd")}, ErrorIfPathMissing: true}
 }
 
-// makeAccounts creates the accounts with their rights.
-func (s *Server) makeAccounts() error {
+// accounts are the files of the accounts and their rights.
+var accounts = []string{"rbac/service_accounts.yaml", "rbac/manager_role.yaml", "rbac/node_agent_role.yaml", "rbac/bindings.yaml", "rbac/components.yaml"}
+
+// createFiles creates the objects in files of the folder config.
+func (s *Server) createFiles(names ...string) error {
 	c, err := client.New(s.admin, client.Options{Scheme: s.Scheme})
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"service_accounts.yaml", "manager_role.yaml", "node_agent_role.yaml", "bindings.yaml"} {
-		if err := create(c, filepath.Join(config, "rbac", name)); err != nil {
+	for _, name := range names {
+		if err := create(c, filepath.Join(config, name)); err != nil {
 			return fmt.Errorf("creating the objects in %s: %w", name, err)
 		}
 	}

@@ -1,7 +1,8 @@
 // Command docs writes the generated part of the documentation: docs/reference/cli.md
 // and flags.md from the programs' --help, metrics.md from the manager's registry, and
 // docs/rollout.svg from a golden output of kubectl gcu. docs/reference/api.md is
-// written by crd-ref-docs; see the Makefile. Its tests check the whole documentation:
+// written by crd-ref-docs; see the Makefile. The roles and bindings of components go to
+// config/rbac and config/volcano. Its tests check the whole documentation:
 // links, commands, flags, and that generated files are up to date.
 //
 //	go run ./test/docs [ROOT]     (default: the current directory)
@@ -9,8 +10,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 func main() {
@@ -52,10 +56,22 @@ func generate(root string, p programs) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{
+	files, err := component.InstalledYAML()
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range files {
+		files[name] = installedHead + text
+	}
+	maps.Copy(files, map[string]string{
 		"docs/reference/cli.md":     cliPage(p),
 		"docs/reference/flags.md":   flagsPage(p),
 		"docs/reference/metrics.md": metrics,
 		"docs/rollout.svg":          picture("kubectl gcu status my-gr", string(golden)),
-	}, nil
+	})
+	return files, nil
 }
+
+const installedHead = `# Roles and bindings of components, from pkg/gcuresource/component/manifests by make generate. The
+# operator does not write them (docs/adr/0015-rights-of-the-manager.md).
+`

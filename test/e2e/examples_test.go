@@ -51,6 +51,9 @@ func TestEveryExampleDeploysRunsAndGoesWithoutATrace(t *testing.T) {
 			for example := range together {
 				files = append(files, "-f", s.onTheseNodes(t, example))
 			}
+			if together[volcanoFile] != nil {
+				s.kubectl(ctx, t, "apply", "--server-side", "-k", "config/volcano")
+			}
 			s.kubectl(ctx, t, append([]string{"create"}, files...)...)
 			for _, grs := range together {
 				for name, ready := range grs {

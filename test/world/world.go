@@ -45,12 +45,18 @@ type World struct {
 	t testing.TB
 }
 
-// New observes a gr of which nothing exists, on n Ready GCU nodes node-1…
+// New observes a gr of which only exists what an administrator installs, on n Ready GCU nodes node-1…
 func New(t testing.TB, gr *topsv1.GcuResource, n int) *World {
 	t.Helper()
 	w := &World{&state.Observation{Resource: gr, Applied: map[types.UID]state.Applied{}}, t}
 	for _, r := range Render(t, gr) {
-		w.Components = append(w.Components, state.Component{Rendered: r, Live: map[component.Ref]*metav1.PartialObjectMetadata{}})
+		c := state.Component{Rendered: r, Live: map[component.Ref]*metav1.PartialObjectMetadata{}}
+		for _, d := range r.Objects {
+			if d.Ref.Installed() {
+				w.exist(&c, d)
+			}
+		}
+		w.Components = append(w.Components, c)
 	}
 	for i := 1; i <= n; i++ {
 		w.Nodes = append(w.Nodes, GCUNode(fmt.Sprintf("node-%d", i)))
@@ -145,7 +151,9 @@ func (w *World) exist(c *state.Component, d component.Desired) {
 	case component.DeploymentKind:
 		c.Deployments[d.Ref.Name].Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1}
 	}
-	w.Applied[uid] = applied
+	if !d.Ref.Installed() {
+		w.Applied[uid] = applied
+	}
 	if !d.Ref.Kept() {
 		w.Owned = append(w.Owned, state.Owned{Ref: d.Ref, UID: uid, Component: c.Name})
 	}

@@ -3,6 +3,7 @@ package component
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -55,8 +56,13 @@ func (r Ref) String() string {
 // would delete the objects of users (decision D16), deleting a namespace everything else in it,
 // and deleting the password of a database would lock its files, which stay on their host.
 func (r Ref) Kept() bool {
-	return r.Kind == "CustomResourceDefinition" || r.Shared()
+	return r.Kind == "CustomResourceDefinition" || r.Shared() || r.Installed()
 }
+
+// Installed reports whether an object is part of what an administrator installs (config/rbac): the
+// status lists it, but the operator never writes it. Who may write roles and bindings may do
+// everything.
+func (r Ref) Installed() bool { return r.Group == rbacv1.GroupName }
 
 // Shared reports whether an object is created only if missing, and otherwise used as it is,
 // whoever created it: users may bring their own namespace or password. The status does not list

@@ -23,6 +23,9 @@ func failing(obs *state.Observation, c *state.Component, h *state.Health) *state
 	if f := conflict(obs.Resource, c); f != nil {
 		return f
 	}
+	if f := notInstalled(c); f != nil {
+		return f
+	}
 	return h.Failure
 }
 
@@ -52,6 +55,16 @@ func conflict(gr *topsv1.GcuResource, c *state.Component) *state.Failure {
 	for _, d := range c.Objects {
 		if live := c.Live[d.Ref]; live != nil && !d.Ref.Shared() && !state.Ours(gr, d.Ref, live) {
 			return state.ObjectConflict(d.Ref, live)
+		}
+	}
+	return nil
+}
+
+// notInstalled returns a Failure if a role of the component, or its binding, is not there.
+func notInstalled(c *state.Component) *state.Failure {
+	for i := range c.Objects {
+		if d := &c.Objects[i]; d.Ref.Installed() && c.Live[d.Ref] == nil {
+			return state.NotInstalled(c.Name, d)
 		}
 	}
 	return nil

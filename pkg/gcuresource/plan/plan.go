@@ -94,7 +94,7 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, nodes *state.N
 	}
 	for _, d := range c.Objects {
 		live := c.Live[d.Ref]
-		if upToDate(&d, live, obs.Applied) || (d.Ref.Webhook() && live == nil && !s.Health.ReplicasRun()) {
+		if d.Ref.Installed() || upToDate(&d, live, obs.Applied) || (d.Ref.Webhook() && live == nil && !s.Health.ReplicasRun()) {
 			continue
 		}
 		s.Apply = append(s.Apply, d)

@@ -47,7 +47,10 @@ func TestDecide(t *testing.T) {
 	}{
 		{"contract 51: creates only the first component, its DaemonSet last", topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}, GFD: &topsv1.BaseFields{}},
 			func(*world.World) {},
-			[]string{"nfd: ClusterRole ClusterRoleBinding CustomResourceDefinition ServiceAccount DaemonSet (new)", "gfd: (new) waiting for nfd"}},
+			[]string{"nfd: CustomResourceDefinition ServiceAccount DaemonSet (new)", "gfd: (new) waiting for nfd"}},
+		{"contract 49: a role that is not installed is not made", topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}, GFD: &topsv1.BaseFields{}},
+			func(o *world.World) { o.Lose("nfd", "ClusterRole", "nfd-clusterrole") },
+			[]string{"nfd: failed NotInstalled", "gfd: (new) waiting for nfd"}},
 		{"contract 51: a new DaemonSet without pods holds up the next", three,
 			func(o *world.World) { o.Create("driver") },
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},

@@ -39,14 +39,12 @@ func TestTeardown(t *testing.T) {
 			o.Off("node-1", "node-2")
 		}, "DaemonSet kube-system/enflame-gcu-driver", "removing driver: waiting for DaemonSet kube-system/enflame-gcu-driver; " +
 			"2 nodes not Ready and not waited for: node-1, node-2"},
-		{"the CRD of nfd stays", func(o *world.World) {
+		{"the CRD and the roles of nfd stay", func(o *world.World) {
 			forget(o, "exporter")
 			forget(o, "driver")
 			o.Component("exporter").Pods, o.Component("driver").Pods, o.Component("nfd").Pods = nil, nil, nil
-		}, "ClusterRole nfd-clusterrole, ClusterRoleBinding nfd-clusterrolebinding, DaemonSet kube-system/node-feature-discovery-ds, " +
-			"ServiceAccount kube-system/nfd-service-account",
-			"removing nfd: waiting for ClusterRole nfd-clusterrole, ClusterRoleBinding nfd-clusterrolebinding, " +
-				"DaemonSet kube-system/node-feature-discovery-ds, ServiceAccount kube-system/nfd-service-account"},
+		}, "DaemonSet kube-system/node-feature-discovery-ds, ServiceAccount kube-system/nfd-service-account",
+			"removing nfd: waiting for DaemonSet kube-system/node-feature-discovery-ds, ServiceAccount kube-system/nfd-service-account"},
 		{"a component of a newer version goes first", func(o *world.World) {
 			o.Owned = append(o.Owned, state.Owned{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Name: "x"}, Component: "future"})
 		}, "DaemonSet x", "removing future: waiting for DaemonSet x"},

@@ -1,6 +1,9 @@
 package state
 
-import "github.com/topsops/gcu-operator/pkg/message"
+import (
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
 
 // Failure says why a component cannot be deployed.
 type Failure struct {
@@ -28,9 +31,21 @@ const (
 	ReasonNamespaceMissing = "NamespaceMissing"
 	// ReasonJobFailed means that a Job of the component failed for good.
 	ReasonJobFailed = "JobFailed"
+	// ReasonNotInstalled means that a role of the component, or its binding, is not installed.
+	ReasonNotInstalled = "NotInstalled"
 	// ReasonDriverMissing means that nodes have no driver, and that no gr deploys it.
 	ReasonDriverMissing = "DriverMissing"
 )
+
+// NotInstalled returns the Failure of a component without an object that an administrator installs.
+func NotInstalled(name string, d *component.Desired) *Failure {
+	what := d.Ref.String() + " is missing"
+	if account := d.BoundAccount(); account != "" {
+		what += ", or does not bind ServiceAccount " + account
+	}
+	return &Failure{Reason: ReasonNotInstalled, Message: what +
+		": an administrator has to install it, with kubectl apply --server-side -k " + component.InstalledBy(name) + " (docs/install.md, rights of the components)"}
+}
 
 // DriverMissing returns the Failure of nodes without a driver, in the words of the guide, which
 // refuses a deployment there (contract statement 84).

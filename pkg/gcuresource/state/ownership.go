@@ -16,8 +16,11 @@ func Older(a, b *topsv1.GcuResource) bool {
 }
 
 // Ours reports whether an existing object belongs to the gr: controlled by its UID. Kept objects
-// have no owner and belong to any gr if this operator created them.
+// have no owner and belong to any gr if this operator created them, or an administrator installed them.
 func Ours(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) bool {
+	if ref.Installed() {
+		return true
+	}
 	if ref.Kept() {
 		return live.GetLabels()[topsv1.LabelManagedBy] == topsv1.ManagedBy
 	}

@@ -122,8 +122,8 @@ func TestMessagesNameNodesThatDoNotCount(t *testing.T) {
 
 func TestOwnResourcesListsWhatExistsInTheSeedsOrder(t *testing.T) {
 	obs := world.New(t, world.NewGR(topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{Name: "enflame-node-feature-discovery"}}), 1)
-	if got := next(obs).ResourceStatuses[0].OwnResources; got != nil {
-		t.Errorf("nothing exists, but %v is listed", got)
+	if got := next(obs).ResourceStatuses[0].OwnResources; len(got) != 2 {
+		t.Errorf("only the role and its binding exist, but %v is listed", got)
 	}
 	obs.Run("nfd")
 	want := []topsv1.ResourceInfo{
