@@ -59,7 +59,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	if asked != nil && hasEnded(upgrade, asked.ID) && !holds(upgrade, asked.ID) {
 		asked = nil
 	}
-	if shown != nil && shown.Phase.Final() && !shown.Held || isReplaced(shown, asked) {
+	if !isInTheWay(shown, asked) {
 		shown = nil
 	}
 	if asked != nil {
@@ -81,9 +81,14 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	return job, disturbed
 }
 
-// isReplaced reports whether an operation ends before it touches the node, for one that may.
-func isReplaced(shown *topsv1.OperationStatus, by *topsv1.NodeOperation) bool {
-	return shown != nil && !shown.Granted && !shown.Held && by != nil && by.Granted && by.ID != shown.ID
+// isInTheWay reports whether an operation has not ended, or keeps the node cordoned, and does not end
+// before it touches the node, for one that may.
+func isInTheWay(shown *topsv1.OperationStatus, asked *topsv1.NodeOperation) bool {
+	if shown == nil || shown.Held {
+		return shown != nil
+	}
+	isReplaced := !shown.Granted && asked != nil && asked.Granted && asked.ID != shown.ID
+	return !shown.Phase.Final() && !isReplaced
 }
 
 // isStalled reports whether a problem keeps an operation from being prepared: a failed check of

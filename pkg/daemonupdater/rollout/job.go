@@ -36,9 +36,13 @@ func (j *Job) isHeld() bool { return j != nil && j.Held }
 // isOfAnotherGroup reports whether there is an operation and it belongs to another group.
 func (j *Job) isOfAnotherGroup() bool { return j != nil && !j.Ours }
 
-// isOthersWaiting reports whether an operation of another group is not at work, and cannot go on now.
-func (j *Job) isOthersWaiting() bool {
-	return j.isOfAnotherGroup() && !j.Granted && !j.Held && !j.WaitsSince.IsZero()
+// othersWaiting returns the id of an operation of another group that is not at work, and cannot go on
+// now; "" otherwise.
+func (j *Job) othersWaiting() string {
+	if !j.isOfAnotherGroup() || j.Granted || j.Held || j.WaitsSince.IsZero() {
+		return ""
+	}
+	return j.ID
 }
 
 // isKeptByAnotherGroup reports whether an ended operation of another group keeps the node out of

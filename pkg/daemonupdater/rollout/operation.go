@@ -96,10 +96,7 @@ func ordersUnderSlots(d *draft, limit int) (orders []Order) {
 		order := Order{Node: n.Name, UID: n.UID, Operation: slot.Operation, Grant: true}
 		job := n.Job
 		if job != nil && job.ID != slot.Operation {
-			job = nil
-		}
-		if n.Job.isOthersWaiting() {
-			order.Instead = n.Job.ID
+			order.Instead, job = job.othersWaiting(), nil
 		}
 		order.Abort = d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
 		if n.available && turns.before(slot) >= limit && !order.Abort {

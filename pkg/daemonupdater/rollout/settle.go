@@ -235,7 +235,7 @@ func (s *settlement) goesOn(slot *Slot, n *fleetNode, end *End) bool {
 // operateOn gives a node that is already out of service an operation under its existing slot,
 // without preparation. It reports whether it did.
 func (s *settlement) operateOn(slot *Slot, n *fleetNode) bool {
-	if !n.replaceable || n.Retry.After(s.in.Now) || n.Job.isOfAnotherGroup() && !n.Job.isOthersWaiting() {
+	if !n.replaceable || n.Retry.After(s.in.Now) || n.Job.isOfAnotherGroup() && n.Job.othersWaiting() == "" {
 		return false
 	}
 	slot.Operation, slot.Members = s.newOperation(n), n.membersToReplace()
