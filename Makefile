@@ -14,11 +14,13 @@ CONTROLLER_GEN_VERSION := v0.23.0
 GOLANGCI_LINT_VERSION := v2.12.2
 GOTESTSUM_VERSION := v1.13.0
 GREMLINS_VERSION := v0.6.0
+GOVULNCHECK_VERSION := v1.9.0
 CRD_REF_DOCS_VERSION := v0.3.0
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 GOTESTSUM := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 GREMLINS := $(TOOLS)/gremlins-$(GREMLINS_VERSION)
+GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
 CRD_REF_DOCS := $(TOOLS)/crd-ref-docs-$(CRD_REF_DOCS_VERSION)
 
 # go-install PATH VERSION FILE
@@ -125,6 +127,12 @@ lint: export GOLANGCI_LINT_CACHE = $(CACHE)/gcu-operator-lint$(CURDIR)
 lint: $(GOLANGCI_LINT) ## Run golangci-lint, go vet among its linters
 	$(GOLANGCI_LINT) run --allow-parallel-runners ./...
 
+# Not part of verify: its database is on the network, and changes without a commit.
+.PHONY: vulncheck
+vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in the code that is called (VULNDB=file:///copy of the database)
+	@$(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./cmd/... || { status=$$?; test $$status = 3 || \
+		echo "make vulncheck: nothing was checked. Where https://vuln.go.dev cannot be reached, unpack a copy of its vulndb.zip and set VULNDB=file:///its/folder"; exit $$status; }
+
 .PHONY: layers
 layers: ## Fail when files of a package use each other in a circle, or a file, function or type is too large
 	@go run ./test/layers --check
@@ -155,6 +163,9 @@ $(GOTESTSUM):
 
 $(GREMLINS):
 	$(call go-install,github.com/go-gremlins/gremlins/cmd/gremlins,$(GREMLINS_VERSION),$@)
+
+$(GOVULNCHECK):
+	$(call go-install,golang.org/x/vuln/cmd/govulncheck,$(GOVULNCHECK_VERSION),$@)
 
 $(CRD_REF_DOCS):
 	$(call go-install,github.com/elastic/crd-ref-docs,$(CRD_REF_DOCS_VERSION),$@)

@@ -84,7 +84,7 @@ func (c Command) run(ctx context.Context, argv []string, output *os.File) error 
 		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
 	}
-	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	command := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // G204: the restart command of the agent's own flags
 	// A file and not a pipe: the engine may inherit it, and writing to a pipe would kill the
 	// engine once the agent is gone.
 	command.Stdout, command.Stderr = output, output

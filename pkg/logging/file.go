@@ -42,10 +42,10 @@ func openFile(path string, r rotation, warn func(error)) *file {
 // create creates the file readable for all (lumberjack alone would make it readable for its
 // owner only), and reports an unwritable directory at once.
 func create(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // G301: as its files
 		return fmt.Errorf("making the log directory: %w", err)
 	}
-	created, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	created, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // G302: readable for all is what create is for
 	if err != nil {
 		return fmt.Errorf("opening the log file: %w", err)
 	}

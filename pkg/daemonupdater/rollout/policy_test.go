@@ -237,6 +237,14 @@ func TestWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	newYork, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		t.Fatal(err)
+	}
+	santiago, err := time.LoadLocation("America/Santiago")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name   string
 		window *Window
@@ -254,6 +262,8 @@ func TestWindow(t *testing.T) {
 		{"meant in the zone", windowOf("02:00", time.Hour), shanghai, "2025-12-31T18:30:00Z", true, "2025-12-31T19:00:00Z"},
 		{"windows that touch are one", windowOf("00:00", 24*time.Hour, time.Thursday, time.Friday), time.UTC, "2026-01-01T12:00:00Z", true, "2026-01-03T00:00:00Z"},
 		{"a start that daylight saving skips is after the gap", windowOf("02:30", time.Hour), berlin, "2026-03-29T01:00:00Z", false, "2026-03-29T01:30:00Z"},
+		{"also west of Greenwich", windowOf("02:30", time.Hour), newYork, "2027-03-14T06:15:00Z", false, "2027-03-14T07:30:00Z"},
+		{"a start at a midnight that is skipped is on its day", windowOf("00:30", time.Hour, time.Sunday), santiago, "2027-09-02T12:00:00Z", false, "2027-09-05T04:30:00Z"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

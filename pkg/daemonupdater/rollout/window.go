@@ -24,9 +24,10 @@ const searchedDays = 8
 func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time.Time) {
 	local := now.In(zone)
 	for day := -searchedDays; day <= searchedDays; day++ {
-		start := w.startOn(local, day, zone)
+		date := time.Date(local.Year(), local.Month(), local.Day()+day, 0, 0, 0, 0, time.UTC)
+		start := w.startOn(date, zone)
 		switch {
-		case !w.opensOn(start):
+		case !w.opensOn(date):
 		case open && !start.After(changes):
 			changes = later(changes, start.Add(w.Length))
 		case open:
@@ -40,15 +41,18 @@ func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time
 	return open, changes
 }
 
-// startOn returns the start time of the window, the given number of days from a date. A time of
-// day that daylight saving skips becomes the moment just after the gap.
-func (w *Window) startOn(local time.Time, day int, zone *time.Location) time.Time {
-	minutes := int(w.Start / time.Minute)
-	return time.Date(local.Year(), local.Month(), local.Day()+day, minutes/60, minutes%60, 0, 0, zone)
+// startOn returns the start time of the window on a date, which is midnight UTC of it. A time of day
+// that daylight saving skips is as long after the gap as it is after the gap's begin: time.Date
+// puts it before the gap in zones west of Greenwich, at midnight on the day before.
+func (w *Window) startOn(date time.Time, zone *time.Location) time.Time {
+	start := time.Date(date.Year(), date.Month(), date.Day(), 0, int(w.Start/time.Minute), 0, 0, zone)
+	_, offset := start.Zone()
+	clock := start.Add(time.Duration(offset) * time.Second)
+	return start.Add(max(0, date.Add(w.Start).Sub(clock)))
 }
 
-func (w *Window) opensOn(start time.Time) bool {
-	return len(w.Days) == 0 || w.Days[start.Weekday()]
+func (w *Window) opensOn(date time.Time) bool {
+	return len(w.Days) == 0 || w.Days[date.Weekday()]
 }
 
 // later returns the later of two times.

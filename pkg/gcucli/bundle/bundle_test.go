@@ -133,6 +133,12 @@ func TestTextLosesItsSecrets(t *testing.T) {
 		"-----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY-----\nnext": Redacted + "\nnext",
 		"-----BEGIN PRIVATE KEY-----\nhunter2 cut off":                                  Redacted,
 		"MYSQL_PASSWORD=hunter2":                                                        "MYSQL_PASSWORD=" + Redacted,
+		"the basic password: hunter2":                                                   "the basic " + Redacted + ": " + Redacted,
+		"auth:\n  password: hunter2":                                                    "auth:\n  password: " + Redacted,
+		"auth: {password: hunter2}":                                                     "auth: {password: " + Redacted,
+		`auth: {"password": "hunter2 x"}`:                                               `auth: {"password": ` + Redacted + "}",
+		`"{\"password\":\"hunter2 x\"}"`:                                                `"{\"password\":` + Redacted + `}"`,
+		"mysql://root:p@hunter2@db/n9e":                                                 "mysql://" + Redacted + "@db/n9e",
 		"Restarting docker, task n1_node_restart":                                       "Restarting docker, task n1_node_restart",
 	} {
 		got := scrub(text)

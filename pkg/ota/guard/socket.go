@@ -24,7 +24,7 @@ func ListenSocket(path string, group int) (net.Listener, error) {
 		return nil, fmt.Errorf("another process listens on %s", path)
 	}
 	directory := filepath.Dir(path)
-	if err := os.MkdirAll(directory, 0o755); err != nil {
+	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // G301: the socket has its own permissions
 		return nil, err
 	}
 	// Create the socket in a private directory, and move it once its mode is set.
@@ -59,7 +59,7 @@ func restrict(path string, group int) error {
 	if err := os.Chown(path, -1, group); err != nil {
 		return fmt.Errorf("giving the socket to group %d, which needs the capability CHOWN or membership (supplementalGroups): %w", group, err)
 	}
-	return os.Chmod(path, 0o660)
+	return os.Chmod(path, 0o660) //nolint:gosec // G302: the group is the one that may connect
 }
 
 // socket removes its file when closed, unless another process has replaced the file by
@@ -135,7 +135,7 @@ func peerGroups(fd uintptr) ([]uint32, error) {
 	for {
 		size := uint32(len(groups) * 4)
 		_, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, soPeerGroups,
-			uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0)
+			uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0) //nolint:gosec // G103: package syscall has no call for this option
 		switch {
 		case errno == syscall.ENOPROTOOPT: // older kernel: only the primary group is known
 			return nil, nil
