@@ -42,7 +42,7 @@ func FuzzSettings(f *testing.F) {
 		if want := present&2 != 0 && strings.EqualFold(paused, "true"); s.Paused != want {
 			t.Errorf("paused %q is %t", paused, s.Paused)
 		}
-		if total = total % 100_000; total > 0 {
+		if total %= 100_000; total > 0 {
 			checkLimit(t, s, total)
 		}
 		cut, err := CutOf(ds.Annotations)
