@@ -117,14 +117,18 @@ func TestAPodStuckInTerminatingCostsOneSlot(t *testing.T) {
 	f.complete(ctx, "app:2", stageNodes)
 }
 
-// Only Kubernetes' own controller can type-check the admission policy of the node
-// agents.
-func TestTheTypesInTheAdmissionPolicyAreRight(t *testing.T) {
+// Only Kubernetes' own controller can type-check admission policies.
+func TestTheTypesInTheAdmissionPoliciesAreRight(t *testing.T) {
 	s, ctx := enter(t)
-	const policy = "validatingadmissionpolicy/gcu-node-agent"
-	s.kubectl(ctx, t, "wait", "--for=jsonpath={.status.observedGeneration}", "--timeout=30s", policy)
-	if warnings := s.kubectl(ctx, t, "get", policy, "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
-		t.Error(warnings)
+	policies := strings.Fields(s.kubectl(ctx, t, "get", "validatingadmissionpolicies", "-o", "name"))
+	if len(policies) < 6 {
+		t.Errorf("policies %v, want all that are shipped", policies)
+	}
+	for _, policy := range policies {
+		s.kubectl(ctx, t, "wait", "--for=jsonpath={.status.observedGeneration}", "--timeout=30s", policy)
+		if warnings := s.kubectl(ctx, t, "get", policy, "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
+			t.Errorf("%s: %s", policy, warnings)
+		}
 	}
 }
 

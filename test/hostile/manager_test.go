@@ -29,12 +29,12 @@ func TestTheTokenOfTheManagerDoesNotReachFurtherThanItsComponents(t *testing.T) 
 	admin, manager := s.Client(t, apiserver.Admin), s.Client(t, apiserver.Operator)
 	check(t, apiextensionsv1.AddToScheme(s.Scheme))
 	ctx := t.Context()
-	awaitManagerPolicy(t, manager)
 
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "manager"}, Spec: topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{NotDeploy: true}}}
 	check(t, admin.Create(ctx, gr))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "manager-node", Labels: map[string]string{"zone": "a"}}}
 	check(t, admin.Create(ctx, node))
+	awaitManagerPolicies(t, manager, gr, node)
 	foreign := &corev1.ConfigMap{ObjectMeta: inOperators("foreign")}
 	check(t, admin.Create(ctx, foreign))
 	foreignSet := daemonSet("foreign", "")
@@ -65,8 +65,7 @@ func TestTheTokenOfTheManagerDoesNotReachFurtherThanItsComponents(t *testing.T) 
 				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: apiserver.Namespace, Name: "gcu-operator"}}})
 		},
 		"get the token of another account in the one Secret that it may read": func() error {
-			return manager.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, Name: "nightingale-mysql",
-				Annotations: map[string]string{corev1.ServiceAccountNameKey: "foreign"}}, Type: corev1.SecretTypeServiceAccountToken})
+			return manager.Create(ctx, tokenSecret())
 		},
 		"create another Secret": func() error {
 			return manager.Create(ctx, &corev1.Secret{ObjectMeta: inOperators("bootstrap-token-abcdef"), Type: "bootstrap.kubernetes.io/token"})
@@ -115,17 +114,37 @@ func TestTheTokenOfTheManagerDoesNotReachFurtherThanItsComponents(t *testing.T) 
 	}
 }
 
-// awaitManagerPolicy waits until the API server enforces the policy of the manager.
-func awaitManagerPolicy(t *testing.T, manager client.Client) {
+// awaitManagerPolicies waits until the API server enforces each policy of the manager.
+func awaitManagerPolicies(t *testing.T, manager client.Client, gr *topsv1.GcuResource, node *corev1.Node) {
 	t.Helper()
-	check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		err := manager.Create(ctx, &corev1.ConfigMap{ObjectMeta: inOperators("await-policy")}, client.DryRunAll)
-		return apierrors.IsForbidden(err), nil
-	}))
+	ctx := t.Context()
+	for _, attempt := range []func() error{
+		func() error {
+			return manager.Create(ctx, &corev1.ConfigMap{ObjectMeta: inOperators("await")}, client.DryRunAll)
+		},
+		func() error {
+			return manager.Create(ctx, daemonSet("await", "foreign", controlledBy(gr)), client.DryRunAll)
+		},
+		func() error { return manager.Create(ctx, tokenSecret(), client.DryRunAll) },
+		func() error {
+			return merge(ctx, manager, node, `{"metadata":{"labels":{"zone":"b"}}}`, client.DryRunAll)
+		},
+	} {
+		check(t, wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+			return apierrors.IsForbidden(attempt()), nil
+		}))
+	}
 }
 
-func merge(ctx context.Context, c client.Client, o client.Object, patch string) error {
-	return c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)))
+// tokenSecret returns the one Secret that the manager may read, with a token of another account.
+func tokenSecret() *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: inOperators("nightingale-mysql"), Type: corev1.SecretTypeServiceAccountToken}
+	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
+	return secret
+}
+
+func merge(ctx context.Context, c client.Client, o client.Object, patch string, options ...client.PatchOption) error {
+	return c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)), options...)
 }
 
 // inOperators is the metadata of an object in the namespace of the operator.
