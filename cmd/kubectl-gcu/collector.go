@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/bundle"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 const (
@@ -287,9 +287,9 @@ func (c *collector) into(ctx context.Context, out io.Writer, root string) error 
 func (c *collector) addVersions(ctx context.Context) {
 	v := versions{Plugin: version}
 	addVersions(ctx, c.cluster, &v)
-	data, err := yaml.Marshal(v)
+	text, err := plaintext.YAML(v)
 	c.miss("versions", err)
-	c.text("versions.yaml", string(data))
+	c.text("versions.yaml", text)
 }
 
 // addStatus adds the output of kubectl gcu status and nodes.

@@ -8,6 +8,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // pollEvery is the interval of a wait.
@@ -99,7 +100,8 @@ type progress struct {
 
 func (p *progress) tell(s *view.Status) {
 	if p.bar {
-		fmt.Fprint(p.Out, "\r\x1b[K", s.Progress(p.style(), p.width()))
+		style := p.style()
+		fmt.Fprint(plaintext.Unwrap(p.Out), "\r\x1b[K", plaintext.Text(s.Progress(style, p.width()), style.Colours()...))
 		p.drawn = true
 		return
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -140,7 +139,7 @@ func releaseNode(ctx context.Context, out terminal, cl *cluster, name string) er
 		out.say("node %s is released", name)
 	}
 	if len(others) > 0 {
-		fmt.Fprintf(out.Out, "it is held all the same: %s\n", daemonset.HoldWords(others, name))
+		out.say("it is held all the same: %s", daemonset.HoldWords(others, name))
 	}
 	return nil
 }

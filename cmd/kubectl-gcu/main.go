@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 func main() {
@@ -20,6 +22,7 @@ func main() {
 
 // run runs the program and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	stdout, stderr = plaintext.NewWriter(stdout), plaintext.NewWriter(stderr)
 	command := newRoot(genericiooptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr})
 	command.SetArgs(args)
 	err := command.ExecuteContext(ctx)
@@ -31,7 +34,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case exitUsage:
 		fmt.Fprintln(stderr, "error:", err, "(see kubectl gcu --help)")
 	default:
-		fmt.Fprintln(stderr, "error:", err)
+		fmt.Fprintln(stderr, "error:", plaintext.Line(err.Error()))
 	}
 	return code
 }

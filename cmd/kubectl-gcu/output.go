@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -11,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // Formats of -o.
@@ -35,13 +34,13 @@ func (t terminal) style() view.Style {
 }
 
 func (t terminal) onTerminal() bool {
-	f, ok := t.Out.(*os.File)
+	f, ok := plaintext.Unwrap(t.Out).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // width returns the width of the terminal in columns, 80 if unknown.
 func (t terminal) width() int {
-	if f, ok := t.Out.(*os.File); ok {
+	if f, ok := plaintext.Unwrap(t.Out).(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 			return w
 		}
@@ -51,31 +50,28 @@ func (t terminal) width() int {
 
 // print writes a value in the format of -o; text renders tables.
 func (t terminal) print(o output, value any, text func(view.Style) string) error {
-	style := t.style()
-	var out string
-	switch o.format {
-	case formatTable, formatWide:
+	if o.format == formatTable || o.format == formatWide {
+		style := t.style()
 		style.Wide = o.format == formatWide
-		out = text(style)
-	case formatJSON:
-		data, err := json.MarshalIndent(value, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encoding the output: %w", err)
-		}
-		out = string(data) + "\n"
-	case formatYAML:
-		data, err := yaml.Marshal(value)
-		if err != nil {
-			return fmt.Errorf("encoding the output: %w", err)
-		}
-		out = string(data)
+		_, err := fmt.Fprint(plaintext.Unwrap(t.Out), plaintext.Text(text(style), style.Colours()...))
+		return err
 	}
-	_, err := fmt.Fprint(t.Out, out)
+	encode := plaintext.JSON
+	if o.format == formatYAML {
+		encode = plaintext.YAML
+	}
+	out, err := encode(value)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(t.Out, out)
 	return err
 }
 
 // say prints a line.
-func (t terminal) say(format string, args ...any) { fmt.Fprintf(t.Out, format+"\n", args...) }
+func (t terminal) say(format string, args ...any) {
+	fmt.Fprintln(t.Out, plaintext.Line(fmt.Sprintf(format, args...)))
+}
 
 // output is the flag -o; also are additional formats of a command.
 type output struct {

@@ -15,6 +15,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // operatorName is the name of the Deployment of the manager.
@@ -101,7 +102,7 @@ func (v versions) text(view.Style) string {
 		fmt.Fprintf(&b, "operator:     %s\n", v.Operator)
 	}
 	for _, agent := range slices.Sorted(maps.Keys(v.NodeAgents)) {
-		fmt.Fprintf(&b, "node agent:   %s on %s\n", agent, message.Count(v.NodeAgents[agent], "node"))
+		fmt.Fprintf(&b, "node agent:   %s on %s\n", plaintext.Line(agent), message.Count(v.NodeAgents[agent], "node"))
 	}
 	for _, n := range v.NotShown {
 		fmt.Fprintf(&b, "not shown: %s\n", n)

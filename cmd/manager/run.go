@@ -124,7 +124,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adding probes: %w", err)
 	}
-	return mgr, nil
+	return withPlainEvents{mgr}, nil
 }
 
 func addControllers(mgr ctrl.Manager, o options) error {

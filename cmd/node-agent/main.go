@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // gcPercent trades CPU, of which the agent uses little, for memory, which is scarce on edge
@@ -29,14 +31,14 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	command := newCommand()
 	command.SetArgs(args)
-	command.SetOut(stdout)
-	command.SetErr(stderr)
+	command.SetOut(plaintext.NewWriter(stdout))
+	command.SetErr(plaintext.NewWriter(stderr))
 	err := command.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
 	if failure, ok := errors.AsType[*exitError](err); ok {
-		command.PrintErrln("node-agent:", err)
+		command.PrintErrln("node-agent:", plaintext.Line(err.Error()))
 		return failure.code
 	}
 	command.PrintErrln("node-agent:", err, "(see node-agent --help)")

@@ -14,6 +14,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // Values of --output.
@@ -33,7 +34,7 @@ type printer struct {
 }
 
 func newPrinter(out, err io.Writer, output string) *printer {
-	file, isFile := out.(*os.File)
+	file, isFile := plaintext.Unwrap(out).(*os.File)
 	return &printer{out: out, err: err, json: output == outputJSON, terminal: isFile && term.IsTerminal(int(file.Fd()))}
 }
 
@@ -62,7 +63,10 @@ func (p *printer) status(s answer.Status) error {
 		if c.LastOperation != nil {
 			last = string(c.LastOperation.State) + " (" + c.LastOperation.ID + ")"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Component, cmp.Or(c.Running.Version, c.Running.Revision), available, outdated, c.Strategy, last)
+		for _, cell := range []string{c.Component, cmp.Or(c.Running.Version, c.Running.Revision), available, outdated, c.Strategy} {
+			fmt.Fprint(table, plaintext.Line(cell), "\t")
+		}
+		fmt.Fprintln(table, plaintext.Line(last))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing: %w", err)
@@ -93,7 +97,7 @@ func holdWords(h *topsv1.NodeHold) string {
 		words = " since " + h.Since.Format(time.RFC3339)
 	}
 	if h.Message != "" {
-		words += ": " + h.Message
+		words += ": " + plaintext.Line(h.Message)
 	}
 	return words
 }
@@ -133,7 +137,7 @@ func lineOf(o answer.Operation) string {
 	if o.Message != "" {
 		words = append(words, o.Message)
 	}
-	return strings.Join(words, "  ")
+	return plaintext.Line(strings.Join(words, "  "))
 }
 
 // barWidth is the number of characters of a bar.
@@ -168,7 +172,7 @@ func (p *printer) lost(err error) {
 // end removes the bar.
 func (p *printer) end() {
 	if p.bar {
-		fmt.Fprint(p.out, "\r\x1b[K")
+		fmt.Fprint(plaintext.Unwrap(p.out), "\r\x1b[K")
 	}
 	p.bar = false
 }

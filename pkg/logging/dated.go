@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // datedRotation is small: the file gets a few lines per upgrade.
@@ -32,6 +34,6 @@ func (d *Dated) Printf(format string, arguments ...any) {
 	}
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	line := "[" + d.now().Format(time.UnixDate) + "] " + escape(fmt.Sprintf(format, arguments...)) + "\n"
+	line := "[" + d.now().Format(time.UnixDate) + "] " + plaintext.Line(fmt.Sprintf(format, arguments...)) + "\n"
 	_, _ = d.out.Write([]byte(line)) // its error is always nil
 }

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // lineTime is the time format at the start of a line (contract statement 56).
@@ -35,7 +36,7 @@ func formatLine(entry zapcore.Entry, values []byte) string {
 	if entry.Caller.Defined {
 		caller = entry.Caller.TrimmedPath()
 	}
-	line := entry.Time.Format(lineTime) + " " + levelWord(entry.Level) + " " + escape(caller) + " " + escape(entry.Message)
+	line := entry.Time.Format(lineTime) + " " + levelWord(entry.Level) + " " + plaintext.Line(caller) + " " + plaintext.Line(entry.Message)
 	if text := formatValues(values); text != "" {
 		line += " " + text
 	}
@@ -62,11 +63,11 @@ func formatValues(object []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber()
 	if _, err := decoder.Token(); err != nil {
-		return escape(string(object)) // never lose the values
+		return plaintext.Line(string(object)) // never lose the values
 	}
 	members, err := readMembers(decoder, "=")
 	if err != nil {
-		return escape(string(object))
+		return plaintext.Line(string(object))
 	}
 	return strings.Join(members, " ")
 }
@@ -130,28 +131,13 @@ func readList(decoder *json.Decoder) (string, error) {
 
 // quote quotes a text whose end would not be visible otherwise.
 func quote(text string) string {
-	if text == "" || strings.ContainsAny(text, " \"\\=,()[]") || escape(text) != text {
+	if text == "" || strings.ContainsAny(text, " \"\\=,()[]") || plaintext.Line(text) != text {
 		return strconv.Quote(text)
 	}
 	return text
 }
 
-// escape escapes line ends and other unprintable characters as in a Go string.
-func escape(text string) string {
-	var out strings.Builder
-	for i, r := range text {
-		_, size := utf8.DecodeRuneInString(text[i:])
-		if strconv.IsPrint(r) && (r != utf8.RuneError || size > 1) {
-			out.WriteRune(r)
-			continue
-		}
-		quoted := strconv.Quote(text[i : i+size])
-		out.WriteString(quoted[1 : len(quoted)-1])
-	}
-	return out.String()
-}
-
-var lines = buffer.NewPool()
+var pool = buffer.NewPool()
 
 // lineEncoder adapts formatLine to zap. The encoder inside it collects the values as JSON, in
 // order.
@@ -175,7 +161,7 @@ func (e lineEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*
 		return nil, fmt.Errorf("encoding the values of %q: %w", entry.Message, err)
 	}
 	defer values.Free()
-	line := lines.Get()
+	line := pool.Get()
 	line.AppendString(formatLine(entry, values.Bytes()))
 	line.AppendByte('\n')
 	return line, nil

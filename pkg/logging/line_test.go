@@ -97,7 +97,7 @@ func TestLinesOfTheFile(t *testing.T) {
 		{
 			name: "contract 56: a line end in message and values does not begin a line", caller: reconciler, text: "One\nTwo\r\x00",
 			values: []any{"output", "a\nb"},
-			want:   `2022/10/10 09:43:33 INFO gcuresource/reconciler.go:191 One\nTwo\r\x00 output="a\nb"`,
+			want:   `2022/10/10 09:43:33 INFO gcuresource/reconciler.go:191 One\nTwo\r\u0000 output="a\nb"`,
 		},
 		{
 			name: "contract 56: an unknown caller keeps its place", text: "Lost",

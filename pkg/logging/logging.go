@@ -16,6 +16,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
+
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // Formats of log lines; Auto is Console on a terminal and JSON elsewhere.
@@ -63,7 +65,7 @@ func New(w io.Writer, o Options) logr.Logger {
 
 func newLogger(w io.Writer, o Options, r rotation) logr.Logger {
 	level := zap.NewAtomicLevelAt(zapcore.Level(-o.Verbosity))
-	core := zapcore.NewCore(encoderFor(w, o.Format), zapcore.Lock(zapcore.AddSync(w)), level)
+	core := zapcore.NewCore(encoderFor(w, o.Format), zapcore.Lock(zapcore.AddSync(lines{w})), level)
 	if o.File == "" {
 		return zapr.NewLogger(zap.New(core))
 	}
@@ -90,6 +92,17 @@ func encoderFor(w io.Writer, format string) zapcore.Encoder {
 	return zapcore.NewJSONEncoder(encoding)
 }
 
+// lines writes entries, each in one line: zap escapes less than what a terminal obeys, and nothing
+// in the messages of console lines.
+type lines struct{ out io.Writer }
+
+// Write implements io.Writer.
+func (l lines) Write(entry []byte) (int, error) {
+	line := plaintext.Text(strings.TrimSuffix(string(entry), "\n"))
+	_, err := io.WriteString(l.out, strings.ReplaceAll(line, "\n", `\n`)+"\n")
+	return len(entry), err
+}
+
 // withVerbosity prints V(n) for the verbose levels, which zap has no names for.
 func withVerbosity(named zapcore.LevelEncoder) zapcore.LevelEncoder {
 	return func(level zapcore.Level, out zapcore.PrimitiveArrayEncoder) {
@@ -102,6 +115,6 @@ func withVerbosity(named zapcore.LevelEncoder) zapcore.LevelEncoder {
 }
 
 func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
+	file, ok := plaintext.Unwrap(w).(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -147,3 +147,17 @@ func TestNewWritesLinesForPeople(t *testing.T) {
 		t.Errorf("line (-want +got):\n%s", diff)
 	}
 }
+
+func TestAnEntryIsOnePlainLine(t *testing.T) {
+	const nasty = "a\x1b[2J\u009b\x7f\u202e\r\nFORGED"
+	for _, format := range []string{JSON, Console} {
+		var out bytes.Buffer
+		New(&out, Options{Format: format}).WithName(nasty).Error(errors.New(nasty), nasty, nasty, nasty)
+		if strings.ContainsAny(out.String(), "\x1b\u009b\x7f\u202e\r") || strings.Index(out.String(), "\n") != out.Len()-1 {
+			t.Errorf("format %s: the line is %q", format, out.String())
+		}
+		if format == JSON && fieldsOf(t, out.String())["msg"] != nasty {
+			t.Errorf("the message is another: %s", out.String())
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package nodeupgrade
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -110,10 +111,13 @@ func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask) {
 	}
 }
 
+// engines are the values of label runtime: agents report any other.
+var engines = []string{"docker", "containerd"}
+
 // restart counts a runtime restart that the agent reported.
 func (m *Metrics) restart(result *topsv1.HostTaskResult, report *topsv1.RuntimeReport) {
 	runtime, outcome := "unknown", resultDone
-	if report != nil {
+	if report != nil && slices.Contains(engines, report.Engine) {
 		runtime = report.Engine
 	}
 	switch {

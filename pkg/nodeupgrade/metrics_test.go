@@ -40,6 +40,8 @@ func TestMetrics(t *testing.T) {
 		m.count(before, after, host)
 		before = after
 	}
+	host.Runtime.Engine = "\x1b[2J-" + strings.Repeat("x", 50) // an agent reports what it likes
+	m.count(steps[2], steps[3], host)
 	m.show("n1", steps[0].Operation)
 	younger := steps[0].Operation.DeepCopy()
 	younger.Tasks[0].StartTime = &noon
@@ -52,12 +54,13 @@ gcu_node_upgrade_oldest_task_seconds{action="replace"} 30
 gcu_node_upgrade_oldest_task_seconds{action="restart-runtime"} 30
 # HELP gcu_node_upgrade_tasks_total Tasks on nodes that ended, by result: done, fail, or undo for those that were not run to their end.
 # TYPE gcu_node_upgrade_tasks_total counter
-gcu_node_upgrade_tasks_total{action="replace",result="done",target="driver"} 1
-gcu_node_upgrade_tasks_total{action="restart-runtime",result="fail",target="node"} 1
-gcu_node_upgrade_tasks_total{action="soak",result="undo",target="node"} 1
+gcu_node_upgrade_tasks_total{action="replace",result="done",target="driver"} 2
+gcu_node_upgrade_tasks_total{action="restart-runtime",result="fail",target="node"} 2
+gcu_node_upgrade_tasks_total{action="soak",result="undo",target="node"} 2
 # HELP gcu_runtime_restarts_total Restarts of the container runtime that node agents reported, by runtime and result: done or fail.
 # TYPE gcu_runtime_restarts_total counter
 gcu_runtime_restarts_total{result="fail",runtime="docker"} 1
+gcu_runtime_restarts_total{result="fail",runtime="unknown"} 1
 `
 	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "gcu_node_upgrade_oldest_task_seconds", "gcu_node_upgrade_tasks_total", "gcu_runtime_restarts_total")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
@@ -69,7 +70,8 @@ func inPrint(content any) (printed, error) {
 	return bytes.TrimSuffix(data, []byte("\n")), err
 }
 
-// encoded returns JSON with prefix before every line but the first.
+// encoded returns JSON with prefix before every line but the first, and without control
+// characters, because people read it with curl.
 func encoded(value any, prefix string) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -78,7 +80,7 @@ func encoded(value any, prefix string) ([]byte, error) {
 	if err := encoder.Encode(value); err != nil {
 		return nil, fmt.Errorf("encoding the answer: %w", err)
 	}
-	return out.Bytes(), nil
+	return []byte(plaintext.Text(out.String())), nil
 }
 
 // apiStatuses are the statuses of the API server that are passed on to the caller. Others,

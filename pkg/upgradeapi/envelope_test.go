@@ -39,3 +39,17 @@ func TestFailureHasAStatusThatFits(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAnswerIsPlain(t *testing.T) {
+	const nasty = "a\x1b[2J\u009b\x7f\u202e\r\nb"
+	content, err := inPrint(map[string]string{nasty: nasty})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []envelope{{Error: nasty}, {Content: []string{nasty}}, {Content: content}} {
+		data, err := e.encode()
+		if err != nil || strings.ContainsAny(string(data), "\x1b\u009b\x7f\u202e\r") || !strings.Contains(string(data), `a\u001b[2J\u009b\u007f\u202e\r\nb`) {
+			t.Errorf("the answer is %q, %v", data, err)
+		}
+	}
+}

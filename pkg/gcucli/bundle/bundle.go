@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // Bundle is a tarball that is being written. It is not safe for concurrent use.
@@ -33,18 +33,18 @@ func New(out io.Writer, root string, now time.Time) *Bundle {
 func (b *Bundle) Objects(file string, objects []map[string]any) error {
 	var content strings.Builder
 	for _, o := range objects {
-		data, err := yaml.Marshal(redact(o))
+		data, err := plaintext.YAML(redact(o))
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", file, err)
 		}
 		content.WriteString("---\n")
-		content.Write(data)
+		content.WriteString(data)
 	}
 	return b.add(file, content.String())
 }
 
-// Text adds a file with text, such as a log, without secrets.
-func (b *Bundle) Text(file, text string) error { return b.add(file, scrub(text)) }
+// Text adds a file with text, such as a log, without secrets and control characters.
+func (b *Bundle) Text(file, text string) error { return b.add(file, plaintext.Text(scrub(text))) }
 
 func (b *Bundle) add(file, content string) error {
 	header := &tar.Header{Name: path.Join(b.root, file), Mode: 0o600, Size: int64(len(content)), ModTime: b.time, Typeflag: tar.TypeReg}

@@ -185,3 +185,20 @@ func TestABundleThatCannotBeWrittenSaysSo(t *testing.T) {
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+// People look at a bundle in a terminal; an agent must not make it fail either.
+func TestABundleIsPlain(t *testing.T) {
+	var out bytes.Buffer
+	b := New(&out, "root", time.Now())
+	if err := errors.Join(b.Objects("o.yaml", []map[string]any{{"kind": "X", "status": "\x7f\u009b\u202e"}}), b.Text("x.log", "a\x1b[2J\n"), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	zip, err := gzip.NewReader(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(zip)
+	if err != nil || bytes.ContainsAny(content, "\x7f\u009b\u202e\x1b") || !bytes.Contains(content, []byte(`a\u001b[2J`)) {
+		t.Errorf("%v: %q", err, content)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // Change is a difference in one field of a spec.
@@ -103,7 +104,7 @@ func bare(v any) string {
 func ChangesText(changes []Change, indent string) string {
 	var b strings.Builder
 	for _, c := range changes {
-		b.WriteString(indent + c.String() + "\n")
+		b.WriteString(indent + plaintext.Line(c.String()) + "\n")
 	}
 	return b.String()
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/test/golden"
 )
 
@@ -111,4 +112,25 @@ func truth(is bool) corev1.ConditionStatus {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
+}
+
+// Others write messages, but not lines, cells or colours.
+func TestMessagesForgeNothing(t *testing.T) {
+	const nasty, plain = "\x1b[31ma\x1b[0m\u009b\nFORGED", `\u001b[31ma\u001b[0m\u009b\nFORGED`
+	rollout := &Rollout{State: nasty, Rollback: &RolledBack{Message: nasty}, Waves: []WaveCount{{Name: nasty, Total: 1}, {Name: "b", Total: 1}},
+		Waiting: []WaitingFor{{Reason: nasty, Message: nasty}}}
+	s := &Status{Outcome: Outcome{State: Stopped, Message: nasty}, Components: []Component{{Name: nasty, Status: nasty}}, Rollout: rollout,
+		Nodes: []Node{{Name: nasty, State: nasty, Message: nasty}}}
+	style := Style{Now: now, Colour: true}
+	texts := map[string]string{"status": s.Text(style), "progress": s.Progress(style, 200), "line": s.Line(), "no rollout": (&Status{Outcome: s.Outcome}).Line(),
+		"plan":   PlanText(&preview.Preview{Rollout: preview.Rollout{Blocked: nasty, Nodes: []preview.Node{{Name: "n", Holds: nasty}}}}, []Change{{Field: "f", From: nasty, To: nasty}}, style),
+		"a cell": Table{Header: []string{"A", "B"}, Rows: [][]Cell{{{Text: nasty}, {Text: "b"}}}}.Text(Style{})}
+	for name, text := range texts {
+		if strings.Contains(text, "\x1b[31ma") || strings.ContainsAny(text, "\u009b") || strings.Contains(text, "\nFORGED") || !strings.Contains(text, plain) {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+	if want := "A" + strings.Repeat(" ", len(plain)+2) + "B\n" + plain + "   b\n"; texts["a cell"] != want {
+		t.Errorf("the table is\n%s, want\n%s", texts["a cell"], want)
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -30,7 +31,7 @@ func PlanText(p *preview.Preview, changes []Change, s Style) string {
 // planHead is the summary.
 func planHead(p *preview.Preview, changes []Change) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "GcuResource %s: %s\n", p.GcuResource, planSum(p))
+	fmt.Fprintf(&b, "GcuResource %s: %s\n", p.GcuResource, plaintext.Line(planSum(p)))
 	if p.Only != "" {
 		fmt.Fprintf(&b, "  limited to %s\n", LimitText(p.Only))
 	}
@@ -176,7 +177,7 @@ func evictionsText(p *preview.Preview, s Style) string {
 				fmt.Fprintf(&b, "  and %s more: -o wide\n", message.Count(len(held.said)-i, "reason"))
 				break
 			}
-			fmt.Fprintf(&b, "  %s: %s\n", message.Names(held.names[said]), said)
+			fmt.Fprintf(&b, "  %s: %s\n", message.Names(held.names[said]), plaintext.Line(said))
 		}
 	}
 	return b.String()

@@ -12,6 +12,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // Rollout is the state of the rollout of a gr.
@@ -130,7 +131,7 @@ func (r *Rollout) short() string {
 	if r.Nodes.Failed > 0 {
 		words += fmt.Sprintf(", %d failed", r.Nodes.Failed)
 	}
-	words += ", " + r.State
+	words += ", " + plaintext.Line(r.State)
 	if eta := r.eta(); eta != "" {
 		words += ", " + eta
 	}
@@ -213,7 +214,7 @@ func (rb *RolledBack) text(s Style) string {
 	if s.Wide {
 		what += ", from revision " + rb.From + " to " + rb.To
 	}
-	return "  " + what + ": " + rb.Message + "\n"
+	return "  " + what + ": " + plaintext.Line(rb.Message) + "\n"
 }
 
 // waves describes the waves that have nodes in one line, "" if all nodes are in one wave.
@@ -228,7 +229,7 @@ func (r *Rollout) waves() string {
 	if len(list) < 2 {
 		return ""
 	}
-	return "  waves: " + strings.Join(list, ", ") + "\n"
+	return "  waves: " + plaintext.Line(strings.Join(list, ", ")) + "\n"
 }
 
 func (r *Rollout) waiting(s Style) string {

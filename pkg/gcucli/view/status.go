@@ -9,6 +9,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // Status is the state of a gr and its rollout.
@@ -96,7 +97,7 @@ func (s *Status) Text(style Style) string {
 	}
 	fmt.Fprintf(&b, "; phase %s, %s ready\n", cmp.Or(s.Phase, "not set yet"), cmp.Or(s.Ready, "no components"))
 	if s.Outcome.Message != "" {
-		fmt.Fprintf(&b, "  %s\n", s.Outcome.Message)
+		fmt.Fprintf(&b, "  %s\n", plaintext.Line(s.Outcome.Message))
 	}
 	if s.Outcome.Do != "" {
 		fmt.Fprintf(&b, "  what to do: %s\n", s.Outcome.Do)
@@ -164,9 +165,9 @@ func (s *Status) unlisted() int {
 // Line returns the status in one line, for a log.
 func (s *Status) Line() string {
 	if s.Rollout == nil {
-		return fmt.Sprintf("%s: %s ready; %s", s.Outcome.State, cmp.Or(s.Ready, "nothing"), cmp.Or(s.Outcome.Message, s.Outcome.Reason))
+		return plaintext.Line(fmt.Sprintf("%s: %s ready; %s", s.Outcome.State, cmp.Or(s.Ready, "nothing"), cmp.Or(s.Outcome.Message, s.Outcome.Reason)))
 	}
-	line := fmt.Sprintf("%s: %s; %s", s.Outcome.State, s.Rollout.Nodes, s.Rollout.State)
+	line := plaintext.Line(fmt.Sprintf("%s: %s; %s", s.Outcome.State, s.Rollout.Nodes, s.Rollout.State))
 	if eta := s.Rollout.eta(); eta != "" {
 		line += ", " + eta
 	}

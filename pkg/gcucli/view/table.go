@@ -1,12 +1,16 @@
 package view
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // Style is the style of text output.
@@ -31,15 +35,26 @@ const (
 )
 
 // codes are the colours of the tones: green, yellow, red.
-var codes = map[Tone]string{Good: "32", Busy: "33", Bad: "31"}
+var codes = map[Tone]string{Good: "\x1b[32m", Busy: "\x1b[33m", Bad: "\x1b[31m"}
 
-// paint colours text by its tone if colours are enabled.
+// uncoloured ends a colour.
+const uncoloured = "\x1b[0m"
+
+// paint colours text of one line by its tone if colours are enabled.
 func (s Style) paint(t Tone, text string) string {
-	code := codes[t]
-	if !s.Colour || code == "" || text == "" {
+	text, colour := plaintext.Line(text), codes[t]
+	if !s.Colour || colour == "" || text == "" {
 		return text
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return colour + text + uncoloured
+}
+
+// Colours returns the control sequences in text of this style.
+func (s Style) Colours() []string {
+	if !s.Colour {
+		return nil
+	}
+	return append(slices.Collect(maps.Values(codes)), uncoloured)
 }
 
 // age returns how long ago a time was, "" for zero.
@@ -50,11 +65,14 @@ func (s Style) age(t metav1.Time) string {
 	return duration.HumanDuration(max(0, s.Now.Sub(t.Time)))
 }
 
-// Cell is the text of one cell of a Table.
+// Cell is the text of one cell of a Table, printed in one line.
 type Cell struct {
 	Text string
 	Tone Tone
 }
+
+// width returns the number of characters that are printed.
+func (c Cell) width() int { return utf8.RuneCountInString(plaintext.Line(c.Text)) }
 
 // cells returns cells without a tone.
 func cells(texts ...string) []Cell {
@@ -92,7 +110,7 @@ func (t Table) widths() []int {
 	widths := make([]int, len(t.Header))
 	for _, row := range t.Rows {
 		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
+			widths[i] = max(widths[i], c.width())
 		}
 	}
 	for i, w := range widths {
@@ -115,7 +133,7 @@ func (t Table) line(b *strings.Builder, s Style, widths []int, row []Cell) {
 			b.WriteString(s.paint(c.Tone, c.Text))
 			pad = 0
 		}
-		pad += widths[i] - utf8.RuneCountInString(c.Text) + len(gap)
+		pad += widths[i] - c.width() + len(gap)
 	}
 	b.WriteByte('\n')
 }

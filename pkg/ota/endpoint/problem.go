@@ -8,6 +8,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // statuses are the HTTP statuses of the reasons (contract statement 100 and
@@ -76,5 +77,5 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p answer.Problem) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(data) // a caller that disconnected does not read it
+	_, _ = plaintext.NewWriter(w).Write(data) // a caller that disconnected does not read it
 }

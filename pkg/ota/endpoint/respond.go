@@ -10,6 +10,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 // responder writes all responses.
@@ -44,7 +45,7 @@ func (re responder) write(w http.ResponseWriter, status int, kind string, data [
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	if _, err := w.Write(data); err != nil {
+	if _, err := plaintext.NewWriter(w).Write(data); err != nil {
 		re.log.V(4).Info("The caller went away", "cause", err.Error())
 	}
 }

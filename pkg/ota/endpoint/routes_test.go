@@ -223,3 +223,20 @@ func FuzzBodies(f *testing.F) {
 		}
 	})
 }
+
+func TestAnswersArePlain(t *testing.T) {
+	const nasty = "a\x1b[2J\u009b\x7f\u202e"
+	backend := &fakeBackend{refusal: request.Refuse(request.ReasonNotNeeded, "%s", nasty)}
+	for _, path := range []string{"/v1/operations/op-1", "/pods"} {
+		w := httptest.NewRecorder()
+		handlerOf(backend).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if want := `a\u001b[2J\u009b\u007f\u202e`; !strings.Contains(w.Body.String(), want) {
+			t.Errorf("GET %s says %q, want %q in it", path, w.Body.String(), want)
+		}
+	}
+	w := httptest.NewRecorder()
+	responder{logr.Discard()}.writeJSON(w, httptest.NewRequest(http.MethodGet, "/pods", nil), http.StatusOK, nasty)
+	if want := `"a\u001b[2J\u009b\u007f\u202e"`; w.Body.String() != want {
+		t.Errorf("JSON is %q, want %q", w.Body.String(), want)
+	}
+}

@@ -1,0 +1,33 @@
+package main
+
+// ofPlainText are defects that let text of agents and users rewrite a terminal or forge a row.
+var ofPlainText = []mutant{
+	{"c1-printed", "a message holds sequences of terminals in C1 characters", "pkg/plaintext", "printable",
+		"strconv.IsPrint($r)", "$r >= 0x80 || strconv.IsPrint($r)"},
+	{"any-colour", "any sequence counts as a colour of the program", "pkg/plaintext", "escape",
+		"strings.HasPrefix($text[$i:], $sequence)", "strings.HasPrefix($text[$i:], $sequence[:1])"},
+	{"cell-forged", "a message begins a row of a table", plugin, "Style.paint",
+		"plaintext.Line($text)", "plaintext.Text($text)"},
+	{"message-forged", "a message begins a line of the status", plugin, "Status.Text",
+		"plaintext.Line($s.Outcome.Message)", "plaintext.Text($s.Outcome.Message)"},
+	{"yaml-altered", "an escaped string in YAML is another string", "pkg/plaintext", "YAML",
+		"Text($out) == $out", "true"},
+	{"agent-table-forged", "a version begins a cell of a table", "cmd/node-agent", "printer.status",
+		"fmt.Fprint($table, plaintext.Line($cell), $tab)", "fmt.Fprint($table, plaintext.Text($cell), $tab)"},
+	{"log-forged", "a message begins a line of the log", "pkg/logging", "lines.Write",
+		`strings.ReplaceAll($line, "\n", $*with)`, "$line"},
+	{"event-nasty", "events hold control characters", programs, "plainNote",
+		"plaintext.Line(fmt.Sprintf($note, $args...))", "fmt.Sprint(plaintext.Line($note), $args)"},
+	{"event-lost", "the API server refuses a long event", programs, "plainNote",
+		"maxNote", "2*maxNote"},
+	{"events-unwrapped", "controllers write events with control characters", programs, "newManager",
+		"withPlainEvents{$mgr}", "$mgr"},
+	{"answer-nasty", "the REST API responds with control characters", api, "encoded",
+		"plaintext.Text($out.String())", "plaintext.Text(\"\")+$out.String()"},
+	{"endpoint-nasty", "the endpoint of a node responds with control characters", agent, "responder.write",
+		"plaintext.NewWriter($w)", "plaintext.Unwrap($w)"},
+	{"problem-nasty", "the endpoint of a node refuses with control characters", agent, "writeProblem",
+		"plaintext.NewWriter($w)", "plaintext.Unwrap($w)"},
+	{"series-invented", "an agent fills a metric with series", nodes, "Metrics.restart",
+		"$report != nil && slices.Contains(engines, $report.Engine)", "$report != nil && slices.Compact(engines) != nil"},
+}
