@@ -25,6 +25,8 @@ const (
 	defaultBlueprintDir = "/topsdata/dcp/gcu-upgrade-manager/blueprints"
 	defaultAPILogDir    = "/topsdata/dcp/gcu-upgrade-manager/op-log"
 	apiLogFile          = "gcu-upgrade-manager.log"
+	// apiService is the Service of the REST API (config/manager).
+	apiService = "gcu-upgrade-manager"
 	// authToken and authNone are the values of --upgrade-api-auth.
 	authToken = "token"
 	authNone  = "none"
@@ -48,6 +50,7 @@ type upgradeAPIOptions struct {
 	addr         string
 	auth         string
 	certDir      string
+	hosts        []string
 	blueprintDir string
 	logDir       string
 }
@@ -72,8 +75,15 @@ func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.addr, "upgrade-api-bind-address", defaultAPIAddr, "`address` of the REST API of gcu-upgrade-manager; 0 serves none")
 	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token authenticates and authorizes requests with the API server, over TLS; none authenticates nothing, over plain HTTP")
 	flags.StringVar(&o.certDir, "upgrade-api-tls-cert-dir", "", "`directory` with tls.crt and tls.key for mode token; empty: a self-signed certificate")
+	flags.StringSliceVar(&o.hosts, "upgrade-api-hosts", nil, "`names` by which the REST API may be called, besides IP addresses, localhost and the names of the Service "+apiService+": a name of a node or an ingress; others are refused with 421")
 	flags.StringVar(&o.blueprintDir, "blueprint-dir", defaultBlueprintDir, "`directory` of the blueprints that a PUT may name")
 	flags.StringVar(&o.logDir, "upgrade-api-log-dir", defaultAPILogDir, "`directory` of the rotating log file "+apiLogFile+"; empty: standard error only")
+}
+
+// apiHosts returns the names by which the REST API may be called.
+func (o options) apiHosts() []string {
+	service := apiService + "." + o.namespace
+	return append([]string{apiService, service, service + ".svc", service + ".svc.cluster.local"}, o.upgradeAPI.hosts...)
 }
 
 // apiLoggingOptions returns how the REST API logs: into its own file, unless there is no

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -16,10 +17,10 @@ func TestUpgradeAPIFlags(t *testing.T) {
 		err  string
 	}{
 		{"contract 61, 69 and 78: port and directories are those of gcu-upgrade-manager", nil,
-			upgradeAPIOptions{":32765", "token", "", "/topsdata/dcp/gcu-upgrade-manager/blueprints", "/topsdata/dcp/gcu-upgrade-manager/op-log"},
+			upgradeAPIOptions{addr: ":32765", auth: "token", blueprintDir: "/topsdata/dcp/gcu-upgrade-manager/blueprints", logDir: "/topsdata/dcp/gcu-upgrade-manager/op-log"},
 			"/topsdata/dcp/gcu-upgrade-manager/op-log/gcu-upgrade-manager.log", ""},
-		{"everything can be another", []string{"--upgrade-api-bind-address=127.0.0.1:1", "--upgrade-api-auth=none", "--blueprint-dir=/b", "--upgrade-api-log-dir="},
-			upgradeAPIOptions{"127.0.0.1:1", "none", "", "/b", ""}, "", ""},
+		{"everything can be another", []string{"--upgrade-api-bind-address=127.0.0.1:1", "--upgrade-api-auth=none", "--blueprint-dir=/b", "--upgrade-api-log-dir=", "--upgrade-api-hosts=a,b"},
+			upgradeAPIOptions{addr: "127.0.0.1:1", auth: "none", hosts: []string{"a", "b"}, blueprintDir: "/b"}, "", ""},
 		{"a mode there is none of", []string{"--upgrade-api-auth=basic"}, upgradeAPIOptions{}, "", `--upgrade-api-auth "basic" is neither token nor none`},
 		{"a certificate nobody would see", []string{"--upgrade-api-auth=none", "--upgrade-api-tls-cert-dir=/c"}, upgradeAPIOptions{}, "", "is plain HTTP: leave it out"},
 		{"no address", []string{"--upgrade-api-bind-address="}, upgradeAPIOptions{}, "", "0 turns the REST API off"},
@@ -41,7 +42,7 @@ func TestUpgradeAPIFlags(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if o.upgradeAPI != tt.want || o.apiLoggingOptions().File != tt.file {
+			if !reflect.DeepEqual(o.upgradeAPI, tt.want) || o.apiLoggingOptions().File != tt.file {
 				t.Errorf("got %+v and file %q", o.upgradeAPI, o.apiLoggingOptions().File)
 			}
 		})

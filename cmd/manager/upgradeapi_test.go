@@ -53,7 +53,7 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 	check(t, os.WriteFile(occupied, nil, 0o600))
 	probes, api, profiles := freeAddress(t), freeAddress(t), freeAddress(t)
 	flags := []string{"--kubeconfig", server.KubeconfigFile(t), "--metrics-bind-address=0", "--health-probe-bind-address", probes, "--log-dir=",
-		"--upgrade-api-bind-address", api, "--upgrade-api-auth=none", "--upgrade-api-log-dir", occupied, "--pprof-bind-address", profiles}
+		"--upgrade-api-bind-address", api, "--upgrade-api-auth=none", "--upgrade-api-log-dir", occupied, "--pprof-bind-address", profiles, "--upgrade-api-hosts=node-1.example"}
 	readiness := func(want int) func() string {
 		return func() string {
 			if status, body := get(t, "http://"+probes+"/readyz?verbose"); status != want {
@@ -87,6 +87,18 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 			t.Errorf("%d %s", status, body)
 		}
 	})
+	t.Run("it is called by names of its own, and by those of the flag", func(t *testing.T) {
+		for host, want := range map[string]int{"gcu-upgrade-manager.kube-system.svc:32765": http.StatusOK, "node-1.example:32765": http.StatusOK, "evil.example": http.StatusMisdirectedRequest} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+api+"/gum/v1/gr", nil)
+			check(t, err)
+			request.Host = host
+			response, err := http.DefaultClient.Do(request)
+			check(t, err)
+			if _ = response.Body.Close(); response.StatusCode != want {
+				t.Errorf("with Host %s: %d, want %d", host, response.StatusCode, want)
+			}
+		}
+	})
 	t.Run("profiles are served on request", func(t *testing.T) {
 		eventually(t, func() string {
 			if status, body := get(t, "http://"+profiles+"/debug/pprof/heap"); status != http.StatusOK {
@@ -102,7 +114,7 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 	if err := manager.terminate(t); err != nil {
 		t.Errorf("the manager ended with %v", err)
 	}
-	for text, want := range map[string]int{`"msg":"Cannot write the log file, going on without it"`: 1, `"msg":"The REST API does not authenticate requests`: 1, `"msg":"Answering request"`: 1} {
+	for text, want := range map[string]int{`"msg":"Cannot write the log file, going on without it"`: 1, `"msg":"The REST API does not authenticate requests`: 1, `"msg":"Answering request"`: 4} {
 		if n := strings.Count(manager.stderr.String(), text); n != want {
 			t.Errorf("standard error has %d lines with %s, want %d: %s", n, text, want, manager.stderr)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/topsops/gcu-operator/pkg/foreign"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
@@ -35,7 +36,7 @@ func openDoors(s settings, log logr.Logger) (doors []guard.Door, inUse func() st
 
 // openTCP returns the rules of TCP, without a listener.
 func openTCP(s settings, log logr.Logger) (guard.Door, error) {
-	door := guard.Door{Caller: guard.Anybody, Hosts: guard.Hosts(s.address.Addr(), s.nodeName)}
+	door := guard.Door{Caller: guard.Anybody, Hosts: foreign.Hosts(s.address.Addr(), s.nodeName)}
 	if s.auth == authNone {
 		log.Info("Everybody on this node may call the OTA endpoint, because of --ota-auth=none: workloads that use the network of the host too")
 	} else {

@@ -41,8 +41,10 @@ type Options struct {
 	Poll time.Duration
 	// Deadline is how long a foreground deletion waits at most; 0 means 10 minutes.
 	Deadline time.Duration
-	// Rates limit each caller; the zero value means DefaultRates.
+	// Rates limit each user, and each address of somebody who is not authenticated; the zero value means DefaultRates.
 	Rates Rates
+	// Hosts reports whether a Host header names this API (package foreign); nil accepts all.
+	Hosts func(host string) bool
 	// Planner predicts upgrades and checks their limits; nil disables both.
 	Planner Planner
 }
@@ -68,7 +70,8 @@ func New(o Options) *API {
 	a.planning = make(chan struct{}, 1)
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
-	a.middleware = &middleware{access: o.Access, limits: newLimits(o.Rates, o.Clock), cache: a.cache, log: o.Log, clock: o.Clock}
+	a.middleware = &middleware{access: o.Access, hosts: o.Hosts, users: newLimits(o.Rates, o.Clock), strangers: newLimits(o.Rates, o.Clock).together(strangers),
+		cache: a.cache, log: o.Log, clock: o.Clock}
 	return a
 }
 

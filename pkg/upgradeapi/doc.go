@@ -56,13 +56,15 @@
 //
 // 400 invalid request · 401, 403 not authenticated, not allowed · 404 · 405 with Allow ·
 // 409 another upgrade, a rollback, a deletion or a concurrent change of the gr · 413, 422
-// too large, rejected by the API server · 429 too many requests · 500, 502, 503, 504
+// too large, rejected by the API server · 421 a foreign Host header · 429 too many requests · 500, 502, 503, 504
 // failures of the API server or the manager.
 //
 // # Bounds
 //
 // Headers, bodies, connections and responses have timeouts and size limits (server.go);
-// each caller has a rate limit (ratelimit.go); a blueprint is a regular file of at most 1
+// each user has a rate limit, and all who are not authenticated have one together (ratelimit.go); bodies
+// have room together and per caller, and a GET has none (bodies.go); a request that may come from a page
+// of another site is refused, by its Host or Origin (serve.go); a blueprint is a regular file of at most 1
 // MiB in one directory (blueprintdir.go), without YAML aliases and unknown fields (package
 // request).
 //
@@ -70,7 +72,7 @@
 //
 //	server.go, readyz.go                  port, TLS, readiness: the port is open, and grs are served
 //	routes.go, api.go                     the paths and their handlers
-//	serve.go, envelope.go                 what all requests share, and the response
+//	serve.go, bodies.go, envelope.go      what all requests share, and the response
 //	read.go, plan.go, upgrade.go,         the handlers; package request decides what a change
 //	delete.go, rolloutcontrol.go          makes of a gr, and what is refused
 //	resolve.go, query.go, blueprintdir.go the input of an upgrade: the gr, its blueprint, its limit

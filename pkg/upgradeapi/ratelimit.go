@@ -24,14 +24,19 @@ const (
 	// callers is how many callers are remembered; the least recent is dropped.
 	callers   = 4096
 	callerTTL = 10 * time.Minute
+	// strangers is how many times the rates of one caller are for all who are not
+	// authenticated: an attacker may have any number of addresses.
+	strangers = 4
 )
 
-// limits limits each caller separately. It is safe for concurrent use.
+// limits limits each caller. It is safe for concurrent use.
 type limits struct {
 	mutex sync.Mutex
 	rates Rates
 	clock clock.PassiveClock
 	known *cache.LRUExpireCache
+	// all limits all callers together; nil means no limit.
+	all *pace
 }
 
 // pace is the limiters of one caller.
@@ -39,6 +44,12 @@ type pace struct{ reads, writes *rate.Limiter }
 
 func newLimits(rates Rates, clk clock.PassiveClock) *limits {
 	return &limits{rates: rates, clock: clk, known: cache.NewLRUExpireCacheWithClock(callers, clk)}
+}
+
+// together limits all callers together to n times the rates of one.
+func (l *limits) together(n rate.Limit) *limits {
+	l.all = &pace{limiter(n * l.rates.Reads), limiter(n * l.rates.Writes)}
+	return l
 }
 
 // allow reports whether a caller may send another request now, and counts it.
@@ -52,10 +63,15 @@ func (l *limits) allow(caller string, reads bool) bool {
 		p = &pace{limiter(l.rates.Reads), limiter(l.rates.Writes)}
 	}
 	l.known.Add(caller, p, callerTTL)
+	now := l.clock.Now()
+	return p.allow(reads, now) && (l.all == nil || l.all.allow(reads, now))
+}
+
+func (p *pace) allow(reads bool, now time.Time) bool {
 	if reads {
-		return p.reads.AllowN(l.clock.Now(), 1)
+		return p.reads.AllowN(now, 1)
 	}
-	return p.writes.AllowN(l.clock.Now(), 1)
+	return p.writes.AllowN(now, 1)
 }
 
 func limiter(limit rate.Limit) *rate.Limiter { return rate.NewLimiter(limit, max(1, int(2*limit))) }

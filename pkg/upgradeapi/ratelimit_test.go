@@ -39,6 +39,19 @@ func TestEachCallerIsBounded(t *testing.T) {
 	}
 }
 
+func TestAllStrangersTogetherAreBounded(t *testing.T) {
+	l := newLimits(Rates{Reads: 10, Writes: 1}, testingclock.NewFakePassiveClock(time.Now())).together(strangers)
+	n := 0
+	for i := range 1000 {
+		if l.allow(fmt.Sprint("address-", i), false) {
+			n++
+		}
+	}
+	if n != 2*strangers {
+		t.Errorf("%d of 1000 addresses are let through, want %d", n, 2*strangers)
+	}
+}
+
 func TestTooManyRequestsAreAnswered(t *testing.T) {
 	d := newTestServer(t, func(o *Options) { o.Rates = Rates{Reads: 1e-9, Writes: 1e-9} })
 	d.succeeds(http.MethodGet, "/gum/v1/gr", "")

@@ -53,5 +53,5 @@ func (a *API) Handler() http.Handler {
 		return request.Refuse(http.StatusNotFound, "no such path: %.200q; GET /gum/v1/openapi.yaml lists them", r.URL.EscapedPath())
 	})
 	router.MethodNotAllowedHandler = a.middleware.notAllowed(http.MethodGet, http.MethodHead)
-	return router
+	return a.middleware.native(router)
 }

@@ -2,9 +2,7 @@ package upgradeapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -32,11 +30,23 @@ type entry struct {
 	begun                                                             time.Time
 }
 
+// caller is the user, or the address of somebody who is not authenticated.
+func (e *entry) caller() string {
+	if e.user != "" {
+		return "user " + e.user
+	}
+	return "address " + e.remote
+}
+
 // middleware handles what all routes share: the request id, authentication, rate limits,
 // the body, the response and the log.
 type middleware struct {
 	access Access
-	limits *limits
+	// hosts reports whether a Host header names this API; nil accepts all.
+	hosts func(host string) bool
+	// users limits those who are authenticated, strangers the others.
+	users, strangers *limits
+	bodies           bodies
 	// cache is notified of writes.
 	cache *objectCache
 	log   logr.Logger
@@ -46,13 +56,17 @@ type middleware struct {
 // requestID matches ids that callers may set.
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// begin assigns the id of a request: the caller's own if it is valid.
+// begin assigns the id of a request: the caller's own if it is valid. Unless the body is read, the
+// connection ends with the response, and nobody waits for the rest.
 func (m *middleware) begin(w http.ResponseWriter, r *http.Request, operation string) *entry {
 	id := r.Header.Get("X-Request-Id")
 	if !requestID.MatchString(id) {
 		id = string(uuid.NewUUID())
 	}
 	w.Header().Set("X-Request-Id", id)
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
@@ -99,7 +113,7 @@ func (m *middleware) refusing(why func(*http.Request) error) http.Handler {
 		}
 		entry := m.begin(w, r, operation)
 		err := why(r)
-		if !m.limits.allow("address "+entry.remote, true) {
+		if !m.strangers.allow(entry.remote, true) {
 			err = tooMany()
 		}
 		m.answer(w, entry, nil, err)
@@ -110,7 +124,7 @@ func (m *middleware) refusing(why func(*http.Request) error) http.Handler {
 func (m *middleware) document(contentType string, text []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		entry := m.begin(w, r, OperationGet)
-		if !m.limits.allow("address "+entry.remote, true) {
+		if !m.strangers.allow(entry.remote, true) {
 			m.answer(w, entry, nil, tooMany())
 			return
 		}
@@ -151,9 +165,12 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 	if err := authorize(ctx, m.access, c, e.verb); err != nil {
 		return nil, err
 	}
-	if c.body, err = readBody(w, r); err != nil {
+	body, done, err := m.bodies.read(w, r, entry.caller())
+	if err != nil {
 		return nil, err
 	}
+	defer done()
+	c.body = body
 	entry.body = request.Loggable(c.body)
 	if !e.reads {
 		if c.dryRun, err = dryRunIn(r.URL.Query()); err != nil {
@@ -178,11 +195,8 @@ func (m *middleware) panicked(entry *entry, cause any) error {
 // admit authenticates the caller and applies the rate limit. Requests with an unknown token
 // count for their address, before the API server is asked.
 func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, entry *entry) (authenticationv1.UserInfo, error) {
-	if err := sameOrigin.Check(r); err != nil {
-		return authenticationv1.UserInfo{}, request.Refuse(http.StatusForbidden, "cross-origin request rejected: %v", err)
-	}
 	if m.access == nil {
-		if !m.limits.allow("address "+entry.remote, e.reads) {
+		if !m.strangers.allow(entry.remote, e.reads) {
 			return authenticationv1.UserInfo{}, tooMany()
 		}
 		return authenticationv1.UserInfo{}, nil
@@ -190,7 +204,7 @@ func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, ent
 	token := bearerToken(r)
 	user, known := m.access.Known(token)
 	if !known {
-		if !m.limits.allow("address "+entry.remote, false) {
+		if !m.strangers.allow(entry.remote, false) {
 			return user, tooMany()
 		}
 		if token == "" {
@@ -202,10 +216,34 @@ func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, ent
 		}
 	}
 	entry.user = user.Username
-	if !m.limits.allow("user "+user.Username, e.reads) {
+	if !m.users.allow(user.Username, e.reads) {
 		return user, tooMany()
 	}
 	return user, nil
+}
+
+// native refuses requests that a page of another site sends: by its own name, which leads to this
+// address (DNS rebinding), or from its own origin.
+func (m *middleware) native(next http.Handler) http.Handler {
+	refusing := m.refusing(m.foreign)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if m.foreign(r) != nil {
+			refusing.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// foreign returns why a request may be that of another site's page.
+func (m *middleware) foreign(r *http.Request) error {
+	if m.hosts != nil && !m.hosts(r.Host) {
+		return request.Refuse(http.StatusMisdirectedRequest, "%.80q is not a name of this API: call an IP address, localhost, the name of the Service, or one of --upgrade-api-hosts", r.Host)
+	}
+	if err := sameOrigin.Check(r); err != nil {
+		return request.Refuse(http.StatusForbidden, "cross-origin request rejected: %v", err)
+	}
+	return nil
 }
 
 // sameOrigin rejects cross-origin requests of browsers: without tokens, network access would
@@ -214,18 +252,6 @@ var sameOrigin = http.NewCrossOriginProtection()
 
 func tooMany() error {
 	return request.Refuse(http.StatusTooManyRequests, "too many requests: wait a second")
-}
-
-// readBody reads the whole body.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, request.MaxBytes))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, request.Refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", request.MaxBytes)
-	}
-	if err != nil {
-		return nil, request.BadRequest("the body could not be read: send the request again")
-	}
-	return body, nil
 }
 
 // part returns a variable of the path, as it is if it cannot be unescaped: it is then not

@@ -1,0 +1,182 @@
+package hostile
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/topsops/gcu-operator/pkg/foreign"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi"
+	"github.com/topsops/gcu-operator/test/apiserver"
+)
+
+// serveAPI serves the REST API with the manager's rights and returns its address.
+func serveAPI(t *testing.T, s *apiserver.Server, change func(*upgradeapi.Options)) string {
+	t.Helper()
+	live := s.Client(t, apiserver.Operator)
+	o := upgradeapi.Options{Client: live, Namespace: apiserver.Namespace, Blueprints: t.TempDir(), Log: logr.Discard(), Clock: clock.RealClock{},
+		Access: upgradeapi.NewTokenAccess(live, clock.RealClock{}), Hosts: foreign.Hosts(netip.IPv6Unspecified())}
+	if change != nil {
+		change(&o)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- (&upgradeapi.Server{API: upgradeapi.New(o), Listener: listener, Log: logr.Discard()}).Start(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		check(t, <-ended)
+	})
+	return listener.Addr().String()
+}
+
+// tokenOf returns a token of a new ServiceAccount that has a ClusterRole.
+func tokenOf(t *testing.T, s *apiserver.Server, name, role string, audiences ...string) string {
+	t.Helper()
+	admin := s.Client(t, apiserver.Admin)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, Name: name}}
+	check(t, admin.Create(t.Context(), account))
+	check(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: apiserver.Namespace, Name: name}}}))
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	check(t, admin.SubResource("token").Create(t.Context(), account, request))
+	return request.Status.Token
+}
+
+// callAPI returns status and body of a response of the REST API.
+func callAPI(t *testing.T, token, method, url, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	check(t, err)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	check(t, err)
+	defer func() { _ = response.Body.Close() }()
+	got, err := io.ReadAll(response.Body)
+	check(t, err)
+	return response.StatusCode, string(got)
+}
+
+// Somebody who may only read sends 1200 requests with megabytes that never end: they are neither
+// stored nor waited for, and others are answered.
+func TestSlowBodiesOfAReaderFillNothing(t *testing.T) {
+	s := cluster(t)
+	viewer, other := tokenOf(t, s, "slow-viewer", "gcu-view"), tokenOf(t, s, "patient-viewer", "gcu-view")
+	const each, sent = 1 << 20, 1<<20 - 1
+	for _, tt := range []struct {
+		name, method, path string
+		clients            int
+		statuses           string
+	}{
+		{"GETs are answered without their bodies", http.MethodGet, "/gum/v1/gr", 1200, "200 429"},
+		{"plans are refused beyond the bound", http.MethodPost, "/gum/v1/gr/none/plan", 300, "429"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			address := serveAPI(t, s, func(o *upgradeapi.Options) { o.Rates = upgradeapi.Rates{Reads: 5000, Writes: 1000} })
+			allowed(t, "view", func() error {
+				return notForbidden(callAPI(t, viewer, http.MethodGet, "http://"+address+"/gum/v1/gr", ""))
+			})
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			answered, body := make(chan int, tt.clients), strings.Repeat(" ", sent)
+			var clients sync.WaitGroup
+			for range tt.clients {
+				clients.Go(func() {
+					connection, err := net.Dial("tcp", address)
+					if err != nil {
+						return
+					}
+					t.Cleanup(func() { _ = connection.Close() })
+					_, _ = fmt.Fprintf(connection, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", tt.method, tt.path, address, viewer, each)
+					_, _ = io.WriteString(connection, body)
+					go func() {
+						if response, err := http.ReadResponse(bufio.NewReader(connection), nil); err == nil {
+							answered <- response.StatusCode
+						}
+					}()
+				})
+			}
+			clients.Wait()
+			if status, body := callAPI(t, other, http.MethodGet, "http://"+address+"/gum/v1/gr", ""); status != http.StatusOK {
+				t.Errorf("somebody else is answered with %d %s", status, body)
+			}
+			for range tt.clients - 8 {
+				select {
+				case status := <-answered:
+					if !strings.Contains(tt.statuses, fmt.Sprint(status)) {
+						t.Fatalf("answered with %d", status)
+					}
+				case <-time.After(patience):
+					t.Fatal("requests with slow bodies are not answered")
+				}
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 64<<20 {
+				t.Errorf("the bodies hold %d MiB", grown>>20)
+			}
+		})
+	}
+}
+
+func notForbidden(status int, body string) error {
+	if status == http.StatusForbidden {
+		return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(body))
+	}
+	return nil
+}
+
+// DNS rebinding: the name of a page's own site leads to the manager.
+func TestAPageOfAnotherSiteDoesNotCallTheRESTAPI(t *testing.T) {
+	address := serveAPI(t, cluster(t), func(o *upgradeapi.Options) { o.Access = nil })
+	for _, tt := range []struct {
+		host, origin string
+		status       int
+	}{
+		{address, "", http.StatusOK},
+		{"10.1.2.3:32765", "", http.StatusOK},
+		{"evil.example:32765", "", http.StatusMisdirectedRequest},
+		{"evil.example:32765", "http://evil.example:32765", http.StatusMisdirectedRequest},
+	} {
+		for _, path := range []string{"/gum/v1/gr", "/gum/v1/openapi.yaml", "/nowhere"} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+			check(t, err)
+			request.Host = tt.host
+			if tt.origin != "" {
+				request.Header.Set("Origin", tt.origin)
+			}
+			response, err := http.DefaultClient.Do(request)
+			check(t, err)
+			_ = response.Body.Close()
+			if got := response.StatusCode; got != tt.status && (got != http.StatusNotFound || tt.status != http.StatusOK) {
+				t.Errorf("GET %s with Host %s is answered with %d, want %d", path, tt.host, got, tt.status)
+			}
+		}
+	}
+}
