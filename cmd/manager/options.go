@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,8 @@ const (
 	defaultBlueprintDir = "/topsdata/dcp/gcu-upgrade-manager/blueprints"
 	defaultAPILogDir    = "/topsdata/dcp/gcu-upgrade-manager/op-log"
 	apiLogFile          = "gcu-upgrade-manager.log"
+	// defaultAnonymous is bound to a role in config/rest-api.
+	defaultAnonymous = "gcu-operator:anonymous"
 	// apiService is the Service of the REST API (config/manager).
 	apiService = "gcu-upgrade-manager"
 	// authToken and authNone are the values of --upgrade-api-auth.
@@ -50,6 +53,7 @@ type upgradeAPIOptions struct {
 	addr         string
 	auth         string
 	certDir      string
+	anonymous    string
 	hosts        []string
 	blueprintDir string
 	logDir       string
@@ -73,7 +77,8 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 
 func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.addr, "upgrade-api-bind-address", defaultAPIAddr, "`address` of the REST API of gcu-upgrade-manager; 0 serves none")
-	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token authenticates and authorizes requests with the API server, over TLS; none authenticates nothing, over plain HTTP")
+	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token authenticates and authorizes requests with the API server, over TLS; none takes everybody for one user with blueprints, over plain HTTP")
+	flags.StringVar(&o.anonymous, "upgrade-api-anonymous-user", defaultAnonymous, "`user` that all requests come from in mode none, with the rights that RBAC gives it: those of config/rest-api for the default")
 	flags.StringVar(&o.certDir, "upgrade-api-tls-cert-dir", "", "`directory` with tls.crt and tls.key for mode token; empty: a self-signed certificate")
 	flags.StringSliceVar(&o.hosts, "upgrade-api-hosts", nil, "`names` by which the REST API may be called, besides IP addresses, localhost and the names of the Service "+apiService+": a name of a node or an ingress; others are refused with 421")
 	flags.StringVar(&o.blueprintDir, "blueprint-dir", defaultBlueprintDir, "`directory` of the blueprints that a PUT may name")
@@ -138,6 +143,8 @@ func (o upgradeAPIOptions) validate() error {
 		return fmt.Errorf("--upgrade-api-auth %q is neither %s nor %s", o.auth, authToken, authNone)
 	case o.auth == authNone && o.certDir != "":
 		return errors.New("--upgrade-api-tls-cert-dir has no meaning with --upgrade-api-auth=none, which is plain HTTP: leave it out")
+	case o.auth == authNone && (o.anonymous == "" || strings.HasPrefix(o.anonymous, "system:")):
+		return fmt.Errorf("--upgrade-api-anonymous-user %q must be a user of its own: not empty, and none of Kubernetes (system:…)", o.anonymous)
 	case o.on() && o.blueprintDir == "":
 		return errors.New("--blueprint-dir must not be empty")
 	}

@@ -17,12 +17,13 @@ func TestUpgradeAPIFlags(t *testing.T) {
 		err  string
 	}{
 		{"contract 61, 69 and 78: port and directories are those of gcu-upgrade-manager", nil,
-			upgradeAPIOptions{addr: ":32765", auth: "token", blueprintDir: "/topsdata/dcp/gcu-upgrade-manager/blueprints", logDir: "/topsdata/dcp/gcu-upgrade-manager/op-log"},
+			upgradeAPIOptions{addr: ":32765", auth: "token", anonymous: "gcu-operator:anonymous", blueprintDir: "/topsdata/dcp/gcu-upgrade-manager/blueprints", logDir: "/topsdata/dcp/gcu-upgrade-manager/op-log"},
 			"/topsdata/dcp/gcu-upgrade-manager/op-log/gcu-upgrade-manager.log", ""},
 		{"everything can be another", []string{"--upgrade-api-bind-address=127.0.0.1:1", "--upgrade-api-auth=none", "--blueprint-dir=/b", "--upgrade-api-log-dir=", "--upgrade-api-hosts=a,b"},
-			upgradeAPIOptions{addr: "127.0.0.1:1", auth: "none", hosts: []string{"a", "b"}, blueprintDir: "/b"}, "", ""},
+			upgradeAPIOptions{addr: "127.0.0.1:1", auth: "none", anonymous: "gcu-operator:anonymous", hosts: []string{"a", "b"}, blueprintDir: "/b"}, "", ""},
 		{"a mode there is none of", []string{"--upgrade-api-auth=basic"}, upgradeAPIOptions{}, "", `--upgrade-api-auth "basic" is neither token nor none`},
 		{"a certificate nobody would see", []string{"--upgrade-api-auth=none", "--upgrade-api-tls-cert-dir=/c"}, upgradeAPIOptions{}, "", "is plain HTTP: leave it out"},
+		{"an anonymous user that is the manager", []string{"--upgrade-api-auth=none", "--upgrade-api-anonymous-user=system:serviceaccount:kube-system:gcu-operator"}, upgradeAPIOptions{}, "", "must be a user of its own"},
 		{"no address", []string{"--upgrade-api-bind-address="}, upgradeAPIOptions{}, "", "0 turns the REST API off"},
 		{"no blueprints", []string{"--blueprint-dir="}, upgradeAPIOptions{}, "", "--blueprint-dir must not be empty"},
 	}

@@ -40,9 +40,9 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 	planner := planner{inquiry.Asker{Reader: mgr.GetCache(), Live: live, Namespace: o.namespace, Clock: time.Now}}
 	secure := o.upgradeAPI.auth == authToken
 	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{},
-		Planner: planner, Hosts: foreign.Hosts(netip.IPv6Unspecified(), o.apiHosts()...)}
-	if secure {
-		options.Access = access
+		Planner: planner, Access: access, Hosts: foreign.Hosts(netip.IPv6Unspecified(), o.apiHosts()...)}
+	if !secure {
+		options.Anonymous = o.upgradeAPI.anonymous
 	}
 	server := &upgradeapi.Server{API: upgradeapi.New(options), Address: o.upgradeAPI.addr, TLS: secure, CertDir: o.upgradeAPI.certDir, Log: log}
 	if err := mgr.AddReadyzCheck("upgrade-api", server.Ready); err != nil {

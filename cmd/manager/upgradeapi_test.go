@@ -80,6 +80,7 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 		}
 	})
 	check(t, server.InstallCRDs())
+	check(t, server.InstallAnonymous())
 	manager := startManager(t, flags...)
 	t.Run("contract 61 and 78: it serves, though its log cannot be written", func(t *testing.T) {
 		eventually(t, readiness(http.StatusOK))

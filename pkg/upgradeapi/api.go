@@ -28,8 +28,11 @@ type Options struct {
 	// Cache serves GETs of grs and DaemonSets; nil means Client. Objects that it lacks, and
 	// for a while those that were written here, are read with Client.
 	Cache client.Reader
-	// Access authenticates and authorizes callers; nil allows everything to everyone.
+	// Access authenticates and authorizes callers; nil, for tests, allows everything to everyone.
 	Access Access
+	// Anonymous is the user that all requests come from, without authentication: Access authorizes
+	// it, and it takes blueprints only. Empty means that requests are authenticated.
+	Anonymous string
 	// Namespace is that of the operator, with recreations, revisions and DaemonRollouts of grs.
 	Namespace string
 	// Blueprints is the directory of the blueprints. It need not exist yet.
@@ -70,10 +73,13 @@ func New(o Options) *API {
 	a.planning = make(chan struct{}, 1)
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
-	a.middleware = &middleware{access: o.Access, hosts: o.Hosts, users: newLimits(o.Rates, o.Clock), strangers: newLimits(o.Rates, o.Clock).together(strangers),
+	a.middleware = &middleware{access: o.Access, anonymous: o.Anonymous, hosts: o.Hosts, users: newLimits(o.Rates, o.Clock), strangers: newLimits(o.Rates, o.Clock).together(strangers),
 		cache: a.cache, log: o.Log, clock: o.Clock}
 	return a
 }
+
+// authenticates reports whether callers are authenticated.
+func (a *API) authenticates() bool { return a.Access != nil && a.Anonymous == "" }
 
 // Stop ends the waits of foreground deletions with an error; the deletions themselves
 // continue. It may be called more than once.

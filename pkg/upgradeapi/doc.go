@@ -18,6 +18,8 @@
 //	                                                     | Running            |
 //	                               |<------------- delete --------------------|
 //
+// Without authentication all callers are one user (Options.Anonymous), who brings no spec of their own.
+//
 // The next step is derived from the state of the cluster each time (package recreation).
 // Until the new gr is created, other changes of the gr are rejected with 409.
 //

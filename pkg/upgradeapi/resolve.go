@@ -2,6 +2,7 @@ package upgradeapi
 
 import (
 	"context"
+	"net/http"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -23,12 +24,17 @@ type resolver struct {
 	*cluster
 	// blueprints is the directory of the blueprints.
 	blueprints string
+	// blueprintsOnly refuses specs in bodies.
+	blueprintsOnly bool
 	// planner checks limits; nil accepts all.
 	planner Planner
 }
 
 // resolve returns a gr that may be changed, and its desired state.
 func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upgrade) (*topsv1.GcuResource, *request.Desired, error) {
+	if r.blueprintsOnly && upgrade.Spec != nil {
+		return nil, nil, request.Refuse(http.StatusForbidden, `without authentication this API takes blueprints only, {"file": "gr.json"}: a spec in the body may come from anybody`)
+	}
 	var file []byte
 	var err error
 	if upgrade.File != "" {

@@ -25,7 +25,7 @@ func (a *API) Handler() http.Handler {
 		return map[string]endpoint{http.MethodPost: {operation: operation, verb: "update", do: do}}
 	}
 	reads, control := &reads{a.cluster, a.cache}, &rolloutControl{a.cluster, a.Clock}
-	resolver := &resolver{a.cluster, a.Blueprints, a.Planner}
+	resolver := &resolver{a.cluster, a.Blueprints, a.Anonymous != "", a.Planner}
 	upgrades, plans := &upgrades{resolver, a.Access, a.Clock}, &plans{resolver, a.planning}
 	one := read(OperationGet, "get", reads.get)
 	one[http.MethodPut] = endpoint{operation: OperationUpgrade, verb: "update", do: upgrades.upgrade}

@@ -27,12 +27,14 @@ import (
 // entry is the log line of a request (contract statement 78).
 type entry struct {
 	operation, request, method, path, name, remote, agent, user, body string
-	begun                                                             time.Time
+	// known is set when the user is authenticated.
+	known bool
+	begun time.Time
 }
 
 // caller is the user, or the address of somebody who is not authenticated.
 func (e *entry) caller() string {
-	if e.user != "" {
+	if e.known {
 		return "user " + e.user
 	}
 	return "address " + e.remote
@@ -42,6 +44,8 @@ func (e *entry) caller() string {
 // the body, the response and the log.
 type middleware struct {
 	access Access
+	// anonymous is who all callers are, "" where they are authenticated.
+	anonymous string
 	// hosts reports whether a Host header names this API; nil accepts all.
 	hosts func(host string) bool
 	// users limits those who are authenticated, strangers the others.
@@ -195,11 +199,12 @@ func (m *middleware) panicked(entry *entry, cause any) error {
 // admit authenticates the caller and applies the rate limit. Requests with an unknown token
 // count for their address, before the API server is asked.
 func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, entry *entry) (authenticationv1.UserInfo, error) {
-	if m.access == nil {
+	if m.access == nil || m.anonymous != "" {
 		if !m.strangers.allow(entry.remote, e.reads) {
 			return authenticationv1.UserInfo{}, tooMany()
 		}
-		return authenticationv1.UserInfo{}, nil
+		entry.user = m.anonymous
+		return Anonymous(m.anonymous), nil
 	}
 	token := bearerToken(r)
 	user, known := m.access.Known(token)
@@ -215,12 +220,24 @@ func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, ent
 			return user, err
 		}
 	}
-	entry.user = user.Username
+	entry.user, entry.known = user.Username, true
 	if !m.users.allow(user.Username, e.reads) {
 		return user, tooMany()
 	}
 	return user, nil
 }
+
+// Anonymous returns the user that requests without authentication come from: it is in none of the groups
+// of those who are authenticated.
+func Anonymous(name string) authenticationv1.UserInfo {
+	if name == "" {
+		return authenticationv1.UserInfo{}
+	}
+	return authenticationv1.UserInfo{Username: name, Groups: []string{unauthenticated}}
+}
+
+// unauthenticated is the group of Kubernetes for those who are not authenticated.
+const unauthenticated = "system:unauthenticated"
 
 // native refuses requests that a page of another site sends: by its own name, which leads to this
 // address (DNS rebinding), or from its own origin.

@@ -85,9 +85,9 @@ func (s *Server) Start(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.Log.V(4)), slog.LevelInfo),
 	}
 	server.RegisterOnShutdown(s.API.Stop)
-	s.Log.Info("Serving the REST API", "address", listener.Addr().String(), "tls", s.TLS, "authentication", s.API.Access != nil)
-	if s.API.Access == nil {
-		s.Log.Error(nil, "The REST API does not authenticate requests: anyone who can reach the port has full access")
+	s.Log.Info("Serving the REST API", "address", listener.Addr().String(), "tls", s.TLS, "authentication", s.API.authenticates())
+	if !s.API.authenticates() {
+		s.Log.Error(nil, "The REST API does not authenticate requests: anyone who can reach the port has the rights of one user, with the blueprints", "user", s.API.Anonymous)
 	}
 	s.serving.Store(true)
 	defer s.serving.Store(false)

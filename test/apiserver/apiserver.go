@@ -153,14 +153,17 @@ func (s *Server) install() error {
 	return s.createFiles(accounts...)
 }
 
-// InstallShipped does the same, and creates the role for viewing and the shipped admission policies. The API server enforces
+// InstallShipped does the same, and creates the roles of users and the shipped admission policies. The API server enforces
 // them a little later.
 func (s *Server) InstallShipped() error {
 	if err := s.install(); err != nil {
 		return err
 	}
-	return s.createFiles("rbac/view_role.yaml", "admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml")
+	return s.createFiles("rbac/view_role.yaml", "rest-api/anonymous.yaml", "admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml")
 }
+
+// InstallAnonymous gives the user of a REST API without authentication its rights.
+func (s *Server) InstallAnonymous() error { return s.createFiles("rest-api/anonymous.yaml") }
 
 // InstallWithVolcano installs what SharedWith installs else, and what volcano needs.
 func (s *Server) InstallWithVolcano() error {

@@ -156,7 +156,15 @@ func (f *previewedGr) getPreview(ctx context.Context, spec topsv1.GcuResourceSpe
 	if spec.Driver == nil {
 		body["all"], args = true, append(args, "--all")
 	} else {
-		body["spec"], args = spec, append(args, "-f", f.file(spec))
+		path := f.file(spec)
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(f.plane.blueprints, f.name+".json"), data, 0o644)
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		body["file"], args = f.name+".json", append(args, "-f", path)
 	}
 	if nodes != nil {
 		body["nodes"], args = nodes, append(args, "--nodes", names(nodes))

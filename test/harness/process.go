@@ -39,7 +39,7 @@ type Process struct {
 
 // Install applies the shipped CRDs, roles and admission policy.
 func (c *Cluster) Install(ctx context.Context) error {
-	for _, folder := range []string{"config/crd", "config/rbac", "config/admission"} {
+	for _, folder := range []string{"config/crd", "config/rbac", "config/admission", "config/rest-api"} {
 		if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", folder); err != nil {
 			return err
 		}

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -23,7 +25,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/foreign"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi"
 	"github.com/topsops/gcu-operator/test/apiserver"
@@ -180,3 +184,42 @@ func TestAPageOfAnotherSiteDoesNotCallTheRESTAPI(t *testing.T) {
 		}
 	}
 }
+
+// Without authentication, whoever reaches the port is one limited identity: not the manager.
+func TestWithoutAuthenticationNobodyHasTheRightsOfTheManager(t *testing.T) {
+	s := cluster(t)
+	admin := s.Client(t, apiserver.Admin)
+	check(t, admin.Create(t.Context(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "anonymous"}}))
+	blueprints := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(blueprints, "gr.json"),
+		[]byte(`{"apiVersion": "topsops.enflame.com/v1", "kind": "GcuResource", "metadata": {"name": "anonymous"}, "spec": {"driver": {"version": "2"}}}`), 0o600))
+	serve := func(user string) string {
+		address := serveAPI(t, s, func(o *upgradeapi.Options) { o.Anonymous, o.Blueprints, o.Planner = user, blueprints, noPlanner{} })
+		return "http://" + address + "/gum/v1/gr"
+	}
+	named, unbound := serve("gcu-operator:anonymous"), serve("gcu-operator:nobody")
+	for _, tt := range []struct {
+		name, method, url, body string
+		status                  int
+		says                    string
+	}{
+		{"the guide's GET", http.MethodGet, named + "/anonymous", "", http.StatusOK, ""},
+		{"the guide's PUT", http.MethodPut, named + "/anonymous", `{"file": "gr.json"}`, http.StatusOK, ""},
+		{"a spec, which may name any image", http.MethodPut, named + "/anonymous", `{"spec": {"driver": {"version": "3"}}}`, http.StatusForbidden, "takes blueprints only"},
+		{"a spec to recreate from", http.MethodPut, named + "/anonymous", `{"mode": "recreate", "spec": {}}`, http.StatusForbidden, "takes blueprints only"},
+		{"a plan of a spec", http.MethodPost, named + "/anonymous/plan", `{"spec": {}}`, http.StatusForbidden, "takes blueprints only"},
+		{"somebody whose role was not given", http.MethodGet, unbound, "", http.StatusForbidden, "gcu-operator:nobody"},
+	} {
+		if status, body := callAPI(t, "", tt.method, tt.url, tt.body); status != tt.status || !strings.Contains(body, tt.says) {
+			t.Errorf("%s: %d %s, want %d and %q", tt.name, status, body, tt.status, tt.says)
+		}
+	}
+	gr := &topsv1.GcuResource{}
+	check(t, admin.Get(t.Context(), client.ObjectKey{Name: "anonymous"}, gr))
+	if gr.Spec.Driver == nil || gr.Spec.Driver.Version != "2" {
+		t.Errorf("the spec is %+v", gr.Spec)
+	}
+}
+
+// noPlanner plans nothing.
+type noPlanner struct{ upgradeapi.Planner }
