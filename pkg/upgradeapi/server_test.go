@@ -24,7 +24,7 @@ func TestModeNoneWarns(t *testing.T) {
 	const warning = " ERROR upgradeapi/server.go"
 	open := newTestServer(t)
 	open.succeeds(http.MethodGet, "/gum/v1/gr", "") // serving, so the warning has been logged
-	if text := open.logged(); !strings.Contains(text, warning) || !strings.Contains(text, "anyone who can reach the port has full access") {
+	if text := open.logged(); !strings.Contains(text, warning) || !strings.Contains(text, "anyone who can reach the port has the rights of one user") {
 		t.Errorf("got %s", text)
 	}
 	guarded := newTestServer(t, func(o *Options) { o.Access = NewTokenAccess(o.Client, clock.RealClock{}) })
