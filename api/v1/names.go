@@ -113,6 +113,10 @@ const (
 	// AnnotationRecreation is, on a gr that was created again, the UID of its
 	// GcuResourceRecreation.
 	AnnotationRecreation = "topsops.enflame.com/recreation"
+	// AnnotationLastAuthor on a GcuResource or a DaemonRollout is the user whose request to the REST API
+	// changed it last. Whoever may write the object may write the annotation: it proves nothing, the
+	// audit log of the API server does.
+	AnnotationLastAuthor = "topsops.enflame.com/last-author"
 
 	// LabelGcushare marks a node whose cards gcusharePlugin shares. The operator
 	// sets and removes it.

@@ -27,7 +27,11 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	access := upgradeapi.NewTokenAccess(live, clock.RealClock{})
-	recreator := &upgradeapi.Recreator{Client: live, Namespace: o.namespace, Access: access, Log: log, Clock: clock.RealClock{}}
+	impersonator, err := upgradeapi.NewImpersonator(live, mgr.GetConfig(), log)
+	if err != nil {
+		return err
+	}
+	recreator := &upgradeapi.Recreator{Client: live, Impersonator: impersonator, Namespace: o.namespace, Access: access, Log: log, Clock: clock.RealClock{}}
 	if err := recreator.SetupWithManager(mgr); err != nil {
 		return err
 	}
@@ -40,7 +44,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 	planner := planner{inquiry.Asker{Reader: mgr.GetCache(), Live: live, Namespace: o.namespace, Clock: time.Now}}
 	secure := o.upgradeAPI.auth == authToken
 	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{},
-		Planner: planner, Access: access, Hosts: foreign.Hosts(netip.IPv6Unspecified(), o.apiHosts()...)}
+		Planner: planner, Access: access, Impersonator: impersonator, Hosts: foreign.Hosts(netip.IPv6Unspecified(), o.apiHosts()...)}
 	if !secure {
 		options.Anonymous = o.upgradeAPI.anonymous
 	}

@@ -30,6 +30,8 @@ type Options struct {
 	Cache client.Reader
 	// Access authenticates and authorizes callers; nil, for tests, allows everything to everyone.
 	Access Access
+	// Impersonator writes for callers; nil means with Client.
+	Impersonator *Impersonator
 	// Anonymous is the user that all requests come from, without authentication: Access authorizes
 	// it, and it takes blueprints only. Empty means that requests are authenticated.
 	Anonymous string
@@ -69,7 +71,7 @@ func New(o Options) *API {
 	if o.Rates == (Rates{}) {
 		o.Rates = DefaultRates
 	}
-	a := &API{Options: o, cluster: &cluster{o.Client, o.Namespace}, cache: newObjectCache(o.Cache, o.Clock)}
+	a := &API{Options: o, cluster: &cluster{o.Client, o.Namespace, o.Impersonator}, cache: newObjectCache(o.Cache, o.Clock)}
 	a.planning = make(chan struct{}, 1)
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}

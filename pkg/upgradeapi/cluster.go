@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +23,16 @@ type cluster struct {
 	client.Client
 	// namespace is the operator's own.
 	namespace string
+	// impersonator writes for callers; nil means that the cluster does.
+	impersonator *Impersonator
+}
+
+// writer returns what writes grs and DaemonRollouts for a user.
+func (c *cluster) writer(ctx context.Context, user authenticationv1.UserInfo) (context.Context, client.Client, error) {
+	if c.impersonator == nil {
+		return ctx, c.Client, nil
+	}
+	return c.impersonator.Writer(ctx, user)
 }
 
 // ownedBy lists the objects of a kind that a gr controls; labels alone would include those
@@ -109,6 +120,14 @@ func (c *cluster) recreationOf(ctx context.Context, name string) (*recreation.Re
 	}
 	rec, err := recreation.Read(stored)
 	return rec, stored, err
+}
+
+// setAuthor records who asked for a change of a gr. Whoever may write the gr may write that too: it is
+// no proof.
+func setAuthor(gr *topsv1.GcuResource, user authenticationv1.UserInfo) {
+	if user.Username != "" {
+		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationLastAuthor, user.Username)
+	}
 }
 
 // remove deletes a gr by its UID: no other gr of the same name.

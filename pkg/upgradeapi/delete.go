@@ -55,7 +55,11 @@ func (d *deletions) delete(ctx context.Context, c call) (any, error) {
 			return nil, request.Refuse(http.StatusTooManyRequests, "%d foreground deletions wait already: use policy background", maxWaits)
 		}
 	}
-	if err := remove(asking, d, gr, c.deleteOptions()...); err != nil {
+	writing, writer, err := d.writer(asking, c.user)
+	if err != nil {
+		return nil, err
+	}
+	if err := remove(writing, writer, gr, c.deleteOptions()...); err != nil {
 		return nil, err
 	}
 	if err := d.free(asking, c.name); err != nil { // one was accepted in between, and would recreate the gr

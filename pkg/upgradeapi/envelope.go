@@ -83,8 +83,8 @@ func encoded(value any, prefix string) ([]byte, error) {
 	return []byte(plaintext.Text(out.String())), nil
 }
 
-// apiStatuses are the statuses of the API server that are passed on to the caller. Others,
-// such as 403, are about the manager's own rights.
+// apiStatuses are the statuses of the API server that are passed on to the caller. Others are about the
+// manager's own rights; a 403 too, unless the caller is impersonated.
 var apiStatuses = map[int]bool{
 	http.StatusBadRequest: true, http.StatusNotFound: true, http.StatusConflict: true, http.StatusRequestEntityTooLarge: true,
 	http.StatusUnprocessableEntity: true, http.StatusTooManyRequests: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,

@@ -44,6 +44,8 @@ type Recreator struct {
 	Client client.Client
 	// Namespace is that of the operator.
 	Namespace string
+	// Impersonator writes for authors; nil means with Client.
+	Impersonator *Impersonator
 	// Access says what authors may do.
 	Access Access
 	// Log gets a line per check of a gr (contract statement 73).
@@ -115,7 +117,11 @@ func (r *Recreator) take(ctx context.Context, next recreation.Step, rec *recreat
 		if err := r.authorize(ctx, rec, "delete"); err != nil {
 			return ctrl.Result{}, err
 		}
-		return ctrl.Result{RequeueAfter: goneInterval}, remove(ctx, r.Client, present)
+		writing, writer, err := r.writer(ctx, rec)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{RequeueAfter: goneInterval}, remove(writing, writer, present)
 	case recreation.AwaitGone:
 		logger.Info("Waiting until the old GcuResource is gone", "retry", r.poll(rec), "message", lastMessage(present))
 		return ctrl.Result{RequeueAfter: goneInterval}, nil
@@ -157,12 +163,21 @@ func (r *Recreator) authorize(ctx context.Context, rec *recreation.Recreation, v
 	return r.Access.Authorize(ctx, rec.Author, verb, rec.GcuResource.Name)
 }
 
+// writer returns what writes for the author of a recreation.
+func (r *Recreator) writer(ctx context.Context, rec *recreation.Recreation) (context.Context, client.Client, error) {
+	return (&cluster{r.Client, r.Namespace, r.Impersonator}).writer(ctx, rec.Author)
+}
+
 // create creates the new gr.
 func (r *Recreator) create(ctx context.Context, rec *recreation.Recreation) (*topsv1.GcuResource, error) {
 	log.FromContext(ctx).Info("The old GcuResource is gone, creating the new one", "retry", r.poll(rec))
 	delete(r.polls, rec.UID)
 	gr := rec.Successor()
-	if err := r.Client.Create(ctx, gr, client.FieldOwner(topsv1.ManagedBy)); err != nil {
+	ctx, writer, err := r.writer(ctx, rec)
+	if err == nil {
+		err = writer.Create(ctx, gr, client.FieldOwner(topsv1.ManagedBy))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("creating GcuResource %s: %w", gr.Name, err)
 	}
 	return gr, nil

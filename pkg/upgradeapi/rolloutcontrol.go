@@ -85,11 +85,19 @@ func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 // annotate sets an annotation of an object, or removes it if value is nil. It fails if
 // another object has taken the name.
 func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, key string, value any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "annotations": map[string]any{key: value}}})
+	ctx, writer, err := r.writer(ctx, c.user)
+	if err != nil {
+		return err
+	}
+	annotations := map[string]any{key: value}
+	if c.user.Username != "" {
+		annotations[topsv1.AnnotationLastAuthor] = c.user.Username
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "annotations": annotations}})
 	if err != nil {
 		return fmt.Errorf("encoding annotation %s: %w", key, err)
 	}
 	log.FromContext(ctx).Info("Writing annotation", "annotation", key, "value", value, "dryRun", c.dryRun)
 	target := object.DeepCopyObject().(client.Object)
-	return r.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), c.patchOptions()...)
+	return writer.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), c.patchOptions()...)
 }

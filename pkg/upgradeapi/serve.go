@@ -187,7 +187,8 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 			defer m.cache.wrote(c.name, 0)
 		}
 	}
-	return e.do(ctx, c)
+	content, err = e.do(ctx, c)
+	return content, ofCaller(err, c.user)
 }
 
 // panicked logs a panic and returns the error for the caller.

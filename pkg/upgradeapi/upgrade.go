@@ -52,13 +52,18 @@ const maxAttempts = 10
 // replaceSpec replaces spec and annotations of the gr in one write. A concurrent change of
 // the spec is a conflict; after one of the status or an annotation the write is retried.
 func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResource, desired *request.Desired) (*topsv1.GcuResource, error) {
+	ctx, writer, err := u.writer(ctx, c.user)
+	if err != nil {
+		return nil, err
+	}
 	for range maxAttempts {
 		if err := request.Replaceable(gr); err != nil {
 			return nil, err
 		}
 		after := desired.InPlace(gr)
 		log.FromContext(ctx).Info("Replacing the spec of GcuResource", "generation", gr.Generation, "dryRun", c.dryRun)
-		err := u.Patch(ctx, after, locked(gr), c.patchOptions()...)
+		setAuthor(after, c.user)
+		err := writer.Patch(ctx, after, locked(gr), c.patchOptions()...)
 		if !apierrors.IsConflict(err) {
 			return after, err
 		}
@@ -80,7 +85,12 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 	if err := authorize(ctx, u.access, c, "delete", "create"); err != nil {
 		return nil, err
 	}
-	checked, err := u.check(ctx, gr)
+	asked, writer, err := u.writer(ctx, c.user)
+	if err != nil {
+		return nil, err
+	}
+	setAuthor(gr, c.user)
+	checked, err := check(asked, writer, gr)
 	if err != nil || c.dryRun {
 		return checked, err
 	}
@@ -100,7 +110,7 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 	if err != nil {
 		return nil, fmt.Errorf("storing the new GcuResource: %w", err)
 	}
-	err = remove(ctx, u, old)
+	err = remove(asked, writer, old)
 	if apierrors.IsConflict(err) {
 		if err := forget(ctx, u, stored); err != nil {
 			return nil, err
@@ -115,10 +125,10 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 
 // check validates a gr by a dry-run creation under a generated name, and returns it with
 // defaults.
-func (u *upgrades) check(ctx context.Context, gr *topsv1.GcuResource) (*topsv1.GcuResource, error) {
+func check(ctx context.Context, writer client.Client, gr *topsv1.GcuResource) (*topsv1.GcuResource, error) {
 	checked := gr.DeepCopy()
 	checked.Name, checked.GenerateName = "", "check-"
-	if err := u.Create(ctx, checked, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
+	if err := writer.Create(ctx, checked, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
 		return nil, err
 	}
 	checked.ObjectMeta = *gr.ObjectMeta.DeepCopy()
