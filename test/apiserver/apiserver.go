@@ -134,6 +134,7 @@ func start(install func(*Server) error) (*Server, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(s.Scheme), topsv1.AddToScheme(s.Scheme)); err != nil {
 		return nil, err
 	}
+	s.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "NodeRestriction") // as installers of clusters do
 	var err error
 	if s.admin, err = s.Start(); err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func (s *Server) InstallShipped() error {
 	if err := s.install(); err != nil {
 		return err
 	}
-	return s.createFiles("admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml")
+	return s.createFiles("admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml", "admission/control_plane.yaml")
 }
 
 // InstallWithVolcano installs what SharedWith installs else, and what volcano needs.
