@@ -38,10 +38,12 @@ type BaseFields struct {
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._:/-]*$`
 	Repository string `json:"repository,omitempty"`
-	// version is the image tag. Default latest.
+	// version is the image tag, its digest (sha256:…), or both (tag@sha256:…): then the digest
+	// decides. Default latest.
 	// +optional
 	// +kubebuilder:default=latest
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(@sha256:[a-f0-9]{64})?|sha256:[a-f0-9]{64})$`
 	Version string `json:"version,omitempty"`
 	// env is added to the containers; an entry replaces a built-in one of the same name.
 	// +optional

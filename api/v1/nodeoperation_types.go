@@ -134,7 +134,7 @@ type OperationTarget struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:MaxLength=1024
 	Images []string `json:"images,omitempty"`
 	// pullSecrets are names of Secrets in the namespace of the DaemonSet.
 	// +optional

@@ -53,6 +53,8 @@ func TestBadSpecsAreRefusedWithAClearMessage(t *testing.T) {
 		{"contract 30: a claim without a name", "{nightingale: {mysql-pvc: {}}}", "spec.nightingale.mysql-pvc.name: Required value"},
 		{"a name that is no name", "{driver: {name: Not_A_Name}}", "spec.driver.name"},
 		{"a version that is no tag", "{driver: {version: 'a b'}}", "spec.driver.version"},
+		{"a short digest", "{driver: {version: 'sha256:0123'}}", "spec.driver.version"},
+		{"a digest of another kind", "{driver: {version: 'v1@md5:0123456789abcdef0123456789abcdef'}}", "spec.driver.version"},
 		{"contract 30: a volume without path", "{nightingale: {mysql-pv: {name: x}}}", "spec.nightingale.mysql-pv.hostpath: Required value"},
 		{"an unknown key", "{drivers: {}}", `unknown field "spec.drivers"`},
 	} {
@@ -69,6 +71,7 @@ func TestGoodSpecsAreAccepted(t *testing.T) {
 	for _, tc := range []struct{ name, spec string }{
 		{"contract 21: an empty spec", "{}"},
 		{"contract 34: shared cards with the device plugin switched off", "{devicePlugin: {notDeploy: true}, gcusharePlugin: {}, gcushareScheduler: {}}"},
+		{"a digest", "{driver: {version: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}, nfd: {master: {version: 'v1@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}}}"},
 		{"contract 34: shared cards without their scheduler", "{gcusharePlugin: {}}"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
