@@ -55,7 +55,7 @@ func TestWhoEditsAGcuResourceStaysWithinTheBounds(t *testing.T) {
 		{"a way out of the path", `{nightingale: {mysql-pv: {name: v, hostpath: /var/lib/topscloud/../../../etc}}}`, "is not allowed"},
 		{"other nodes", `{driver: {nodeSelector: {kubernetes.io/os: linux}}}`, "nodeSelector of driver must have one of enflame.com/gcu.present=true"},
 		{"other nodes for nfd", `{nfd: {nodeSelector: {kubernetes.io/os: linux}}}`, "nodeSelector of nfd must have one of"},
-		{"what is allowed", `{nfd: {}, driver: {repository: artifact.enflame.cn/galaxy_docker_hub/gcu, image: gcu-driver, env: [{name: A, value: b}]}, gfd: {nodeSelector: {enflame.com/gcu.present: "true", pool: a}},
+		{"what is allowed", `{imagePullSecrets: [{name: s}], nfd: {}, driver: {repository: artifact.enflame.cn/galaxy_docker_hub/gcu, image: gcu-driver, env: [{name: A, value: b}]}, gfd: {nodeSelector: {enflame.com/gcu.present: "true", pool: a}},
 			nightingale: {mysql-pv: {name: v, hostpath: /var/lib/topscloud/mysql}, mysql-deploy: {image: mysql}}, volcano: {}}`, ""},
 		{"what is not deployed", `{driver: {notDeploy: true, repository: evil.example/gcu}}`, ""},
 	} {

@@ -59,6 +59,7 @@ var ofResources = []mutant{
 		"$i.hosts != $c.hosts.count", "false"},
 	{"other-driver-missed", "a gr complains about a driver that another gr deploys", deploys, "Observation.deploysDriver",
 		"requestsDriver(&$other)", "false"},
+	{"pull-secrets-of-gr-win", "the pull secrets of a gr replace those of a component", deploys, "setPullSecrets", "len($pod.ImagePullSecrets) == 0", "true"},
 	{"digest-as-tag", "the digest of an image is rendered as a tag", deploys, "separator", `return "@"`, `return ":"`},
 	{"missing-driver-untold", "a gr without a driver says nothing on nodes without one", deploys, "driverMissing",
 		"len($nodes) == 0", "true"},

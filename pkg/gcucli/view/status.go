@@ -74,7 +74,9 @@ func versionsOf(spec *topsv1.GcuResourceSpec) map[string]string {
 		} `json:"master"`
 	}
 	versions := map[string]string{}
-	data, err := json.Marshal(spec)
+	components := *spec
+	components.ImagePullSecrets = nil
+	data, err := json.Marshal(components)
 	if err != nil || json.Unmarshal(data, &fields) != nil {
 		return versions // a decoded spec can be encoded
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
@@ -11,7 +13,7 @@ import (
 func TestStatusShortensDigests(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
 	for version, want := range map[string]string{"v1": " v1 ", digest: " sha256:0123456789ab ", "v1@" + digest: " v1@sha256:0123456789ab "} {
-		gr := &topsv1.GcuResource{Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: version}},
+		gr := &topsv1.GcuResource{Spec: topsv1.GcuResourceSpec{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "s"}}, Driver: &topsv1.BaseFields{Version: version}},
 			Status: topsv1.GcuResourceStatus{ResourceStatuses: []topsv1.ResourceStatus{{Name: "driver", Status: "Running", Message: "m"}}}}
 		s := &Status{Components: componentsOf(gr)}
 		if got := s.components(Style{}); !strings.Contains(got, want) {

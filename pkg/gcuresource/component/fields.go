@@ -32,6 +32,7 @@ func (l objects) apply(fields *topsv1.BaseFields) {
 	l.setNamespace(fields.Namespace)
 	for _, pod := range l.pods() {
 		setNodeSelector(pod, fields.NodeSelector)
+		setPullSecrets(pod, fields.ImagePullSecrets)
 	}
 	for _, c := range l.containers() {
 		setImage(c, fields)
@@ -175,5 +176,12 @@ func setEnv(c *corev1.Container, env []corev1.EnvVar) {
 func setNodeSelector(pod *corev1.PodSpec, selector map[string]string) {
 	if len(selector) > 0 {
 		pod.NodeSelector = maps.Clone(selector)
+	}
+}
+
+// setPullSecrets gives a pod pull secrets, unless it has some.
+func setPullSecrets(pod *corev1.PodSpec, secrets []corev1.LocalObjectReference) {
+	if len(pod.ImagePullSecrets) == 0 {
+		pod.ImagePullSecrets = slices.Clone(secrets)
 	}
 }

@@ -87,6 +87,9 @@ func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
 			entry.patch(list, &gr.Spec)
 		}
 		list.apply(entry.fields(&gr.Spec))
+		for _, pod := range list.pods() {
+			setPullSecrets(pod, gr.Spec.ImagePullSecrets)
+		}
 		if err := r.fill(gr, revision, list); err != nil {
 			return nil, fmt.Errorf("rendering component %s: %w", entry.Name, err)
 		}

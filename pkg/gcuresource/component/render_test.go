@@ -123,6 +123,36 @@ func TestEveryImageMayHaveADigest(t *testing.T) {
 	}
 }
 
+func TestPullSecrets(t *testing.T) {
+	secrets := func(names ...string) (list []corev1.LocalObjectReference) {
+		for _, name := range names {
+			list = append(list, corev1.LocalObjectReference{Name: name})
+		}
+		return list
+	}
+	part := func(name string) *topsv1.BaseFields { return &topsv1.BaseFields{ImagePullSecrets: secrets(name)} }
+	spec := topsv1.GcuResourceSpec{ImagePullSecrets: secrets("all"), Driver: part("own"), Toolkit: &topsv1.BaseFields{},
+		NFD:         &topsv1.NFDSpec{Master: part("a"), Worker: &topsv1.BaseFields{ImagePullSecrets: secrets("a", "b")}},
+		Nightingale: &topsv1.NightingaleSpec{Redis: part("redis")}, Volcano: &topsv1.VolcanoSpec{Admission: part("admission")},
+		GcusharePlugin: &topsv1.GcusharePluginSpec{BaseFields: *part("share")}}
+	want := map[string][]corev1.LocalObjectReference{"enflame-gcu-driver": secrets("own"), "node-feature-discovery-ds": secrets("a", "b"), "redis": secrets("redis"),
+		"volcano-admission": secrets("admission"), "volcano-admission-init": secrets("admission"), "gcushare-device-plugin": secrets("share")}
+	for _, r := range render(t, newGR(spec)) {
+		for _, d := range r.Objects {
+			if !d.Ref.Workload() {
+				continue
+			}
+			expected, own := want[d.Ref.Name]
+			if !own {
+				expected = secrets("all")
+			}
+			if diff := cmp.Diff(expected, podOf(t, d).ImagePullSecrets); diff != "" {
+				t.Errorf("pull secrets of %s (-want +got):\n%s", d.Ref, diff)
+			}
+		}
+	}
+}
+
 // imagesIn returns the images of a workload, those of init containers too.
 func imagesIn(t *testing.T, d *Desired) []string {
 	t.Helper()
