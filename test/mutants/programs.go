@@ -14,6 +14,8 @@ var ofPrograms = []mutant{
 		`os.Getenv("POD_NAME")`, `os.Getenv("NODE_NAME")`},
 	{"empty-list-is-all", "--nodes without a name upgrades all nodes", programs, "limit.cut",
 		`len($list) == 0 || slices.Contains($list, "")`, `slices.Contains($list, "")`},
+	{"policy-taken-for-role", "the plugin says that patch is missing where a policy wants another verb", programs, "explain",
+		"strings.Contains($err.Error(), policyDenied)", "strings.Contains($err.Error(), policyDenied+policyDenied)"},
 	{"exit-0-though-withdrawn", "a script takes an operation that was withdrawn for done", programs, "watch",
 		"$last.State != $wanted", "$last.State == request.Failed"},
 }
