@@ -159,7 +159,7 @@ func (s *Server) InstallShipped() error {
 	if err := s.install(); err != nil {
 		return err
 	}
-	return s.createFiles("rbac/view_role.yaml", "rbac/admin_role.yaml", "admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml", "admission/people.yaml")
+	return s.createFiles("rbac/view_role.yaml", "rbac/admin_role.yaml", "rbac/metrics_reader_role.yaml", "admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml", "admission/people.yaml")
 }
 
 // InstallWithVolcano installs what SharedWith installs else, and what volcano needs.
