@@ -154,13 +154,13 @@ func (s *Server) install() error {
 	return s.createFiles(accounts...)
 }
 
-// InstallShipped does the same, and creates the shipped admission policies. The API server enforces
-// them a little later.
+// InstallShipped does the same, and creates the shipped admission policies, and the roles of people. The API
+// server enforces the policies a little later.
 func (s *Server) InstallShipped() error {
 	if err := s.install(); err != nil {
 		return err
 	}
-	return s.createFiles("admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml", "admission/control_plane.yaml")
+	return s.createFiles("rbac/view_role.yaml", "rbac/admin_role.yaml", "rbac/metrics_reader_role.yaml", "admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml", "admission/people.yaml", "admission/control_plane.yaml")
 }
 
 // InstallWithVolcano installs what SharedWith installs else, and what volcano needs.
