@@ -31,6 +31,7 @@ func TestWhoEditsAGcuResourceStaysWithinTheBounds(t *testing.T) {
 	ctx := t.Context()
 	before := boundedGR("before", `{driver: {repository: evil.example/gcu}}`)
 	check(t, admin.Create(ctx, before))
+	t.Cleanup(func() { awaitUnbounded(t, admin) }) // the API server is that of the other tests too
 	createAll(t, admin, "config/policy/namespace.yaml")
 	createAll(t, admin, "config/policy/bounded_resources.yaml")
 	awaitBounds(t, "no gr is accepted without bounds", func() bool {
@@ -109,6 +110,14 @@ func awaitBounds(t *testing.T, what string, holds func() bool) {
 	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) { return holds(), nil }); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
+}
+
+// awaitUnbounded waits until the API server has forgotten the bounds.
+func awaitUnbounded(t *testing.T, admin client.Client) {
+	t.Helper()
+	check(t, wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return admin.Create(ctx, boundedGR("x", `{}`), client.DryRunAll) == nil, nil
+	}))
 }
 
 // createAll creates the objects of a file of the project, and deletes them at the end of the test.
