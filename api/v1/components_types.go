@@ -38,11 +38,23 @@ type BaseFields struct {
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._:/-]*$`
 	Repository string `json:"repository,omitempty"`
-	// version is the image tag. Default latest.
+	// version is the image tag, its digest (sha256:…), or both (tag@sha256:…): then the digest
+	// decides. Default latest.
 	// +optional
 	// +kubebuilder:default=latest
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(@sha256:[a-f0-9]{64})?|sha256:[a-f0-9]{64})$`
 	Version string `json:"version,omitempty"`
+	// imagePullSecrets name the Secrets of the component's namespace with which its images are
+	// pulled, at most 8; they replace those of the gr. The containers of nfd are in one pod,
+	// which has those of both. Default: those of the gr. The node agent pulls images in advance
+	// only with Secrets that it may read (docs/install.md).
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(s, s.name != '')",message="a pull secret needs a name"
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 	// env is added to the containers; an entry replaces a built-in one of the same name.
 	// +optional
 	// +listType=map

@@ -1,6 +1,9 @@
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // GcuResource says which Enflame GCU software runs on the cluster's GCU nodes.
 //
@@ -37,8 +40,8 @@ type GcuResourceList struct {
 	Items []GcuResource `json:"items"`
 }
 
-// GcuResourceSpec has one key per component. A key that is absent, or whose
-// notDeploy is true, is not deployed.
+// GcuResourceSpec has one key per component, and imagePullSecrets. A component that is absent, or
+// whose notDeploy is true, is not deployed.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.plugin) && has(self.devicePlugin))",message="plugin is another name for devicePlugin: set only devicePlugin"
 // +kubebuilder:validation:XValidation:rule="!(((has(self.devicePlugin) && !self.devicePlugin.notDeploy) || (has(self.plugin) && !self.plugin.notDeploy)) && ((has(self.gcusharePlugin) && !self.gcusharePlugin.notDeploy) || (has(self.gcushareScheduler) && !self.gcushareScheduler.notDeploy)))",message="devicePlugin and gcusharePlugin or gcushareScheduler cannot be deployed together, they would hand out the same cards twice: set notDeploy: true on one side"
@@ -76,6 +79,14 @@ type GcuResourceSpec struct {
 	// volcano is the Volcano batch system.
 	// +optional
 	Volcano *VolcanoSpec `json:"volcano,omitempty"`
+	// imagePullSecrets name the Secrets with which images are pulled, at most 8, in the namespace
+	// of each component. It is no component. Default: those of the ServiceAccount of the pods.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(s, s.name != '')",message="a pull secret needs a name"
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 }
 
 // Phase words of a GcuResource and of each of its components (contract

@@ -107,6 +107,14 @@ const (
 	// namespace.
 	AnnotationRevision = "topsops.enflame.com/revision"
 
+	// GateRemoved is the scheduling gate of the pods of a DaemonSet that leaves its nodes one by one:
+	// such a pod is a placeholder, in which nothing ever runs.
+	GateRemoved = "topsops.enflame.com/removed"
+	// AnnotationSuccessorOf is, on a DaemonSet of a gr, the DaemonSets (NAMESPACE/NAME,…) beside whose
+	// pods its own do not run: it was created while these left. After a semicolon it has the hash of
+	// the template that it would have otherwise.
+	AnnotationSuccessorOf = "topsops.enflame.com/successor-of"
+
 	// LabelRecreation is on the ConfigMaps in which versions before v1 stored what is a
 	// GcuResourceRecreation now. They are not obeyed: anybody may have written them.
 	LabelRecreation = "topsops.enflame.com/recreation"

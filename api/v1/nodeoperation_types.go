@@ -1,6 +1,8 @@
 package v1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -134,7 +136,7 @@ type OperationTarget struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:MaxLength=1024
 	Images []string `json:"images,omitempty"`
 	// pullSecrets are names of Secrets in the namespace of the DaemonSet.
 	// +optional
@@ -142,6 +144,28 @@ type OperationTarget struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=253
 	PullSecrets []string `json:"pullSecrets,omitempty"`
+	// leaving are DaemonSets that the component has under other names, or in other namespaces. Their pods
+	// leave the node before.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Leaving []DaemonSetRevision `json:"leaving,omitempty"`
+}
+
+// DaemonSetRevision is a revision of a DaemonSet.
+type DaemonSetRevision struct {
+	// daemonSet of a component.
+	DaemonSet NamespacedRef `json:"daemonSet"`
+	// revision is the controller-revision-hash of a pod.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Revision string `json:"revision"`
+}
+
+// All returns the DaemonSets of the component with the wanted revisions of their pods: those that leave,
+// then its own.
+func (t *OperationTarget) All() []DaemonSetRevision {
+	return append(slices.Clone(t.Leaving), DaemonSetRevision{t.DaemonSet, t.Revision})
 }
 
 // OperationDeadlines limit the tasks; 0 is the default.

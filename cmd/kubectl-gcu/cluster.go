@@ -68,6 +68,9 @@ func (c connection) connect() (*cluster, error) {
 	return &cluster{Client: cl, config: config, namespace: cmp.Or(*c.flags.Namespace, operatorNamespace)}, nil
 }
 
+// policyDenied is in the errors of admission policies, which say themselves what is missing.
+const policyDenied = "ValidatingAdmissionPolicy"
+
 // explain adds to an error of the API server which right is missing, or that the operator is
 // not installed. verb was tried in namespace, "" for all.
 func explain(err error, verb, namespace string) error {
@@ -76,6 +79,9 @@ func explain(err error, verb, namespace string) error {
 	}
 	if !apierrors.IsForbidden(err) {
 		return err
+	}
+	if strings.Contains(err.Error(), policyDenied) {
+		return &failure{exitForbidden, err}
 	}
 	what, where, flag := "this", "cluster-wide", "-A"
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && status.ErrStatus.Details != nil {

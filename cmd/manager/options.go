@@ -13,6 +13,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/logging"
+	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
 
 const (
@@ -40,7 +41,7 @@ type options struct {
 	kubeconfig  string
 	namespace   string
 	leaderElect bool
-	metricsAddr string
+	metrics     metricsOptions
 	probeAddr   string
 	pprofAddr   string
 	logDir      string
@@ -67,9 +68,9 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
 	flags.StringVar(&o.namespace, "namespace", namespaceFromEnvironment(), "`namespace` of the lease and of the DaemonRollouts of GcuResources; default from POD_NAMESPACE, else "+defaultNamespace)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the lease, so that several replicas can be started")
-	flags.StringVar(&o.metricsAddr, "metrics-bind-address", ":8080", "`address` of the Prometheus metrics; 0 serves none")
+	o.metrics.bindFlags(flags)
 	flags.StringVar(&o.probeAddr, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 serves none")
-	flags.StringVar(&o.pprofAddr, "pprof-bind-address", "0", "`address` of Go's profiles, /debug/pprof/: without authentication, so a loopback one; 0 serves none")
+	flags.StringVar(&o.pprofAddr, "pprof-bind-address", "0", "`address` of Go's profiles, /debug/pprof/: they have no authentication, so it is a loopback one; 0 serves none")
 	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of the rotating log file "+logFile+", which survives the manager; empty: standard error only")
 	o.logging.BindFlags(flags)
 	o.upgradeAPI.bindFlags(flags)
@@ -126,8 +127,14 @@ func (o options) validate() error {
 	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
 		return fmt.Errorf("--namespace %q is not the name of a namespace: %s", o.namespace, problems[0])
 	}
-	if o.metricsAddr == "" || o.probeAddr == "" {
-		return errors.New("--metrics-bind-address and --health-probe-bind-address must not be empty: 0 turns one off")
+	if err := o.metrics.validate(); err != nil {
+		return err
+	}
+	if o.probeAddr == "" {
+		return errors.New("--health-probe-bind-address must not be empty: 0 turns the probes off")
+	}
+	if _, err := guard.Address(o.pprofAddr, false); err != nil && o.pprofAddr != "0" {
+		return fmt.Errorf("--pprof-bind-address %q is not a loopback address with a port, such as 127.0.0.1:6060: profiles have no authentication", o.pprofAddr)
 	}
 	if err := o.upgradeAPI.validate(); err != nil {
 		return err

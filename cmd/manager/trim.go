@@ -46,7 +46,7 @@ func trimPod(pod *corev1.Pod) {
 		return
 	}
 	pod.GenerateName, pod.Annotations = "", nil
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Affinity: pod.Spec.Affinity}
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Affinity: pod.Spec.Affinity, SchedulingGates: pod.Spec.SchedulingGates}
 	if pod.Spec.NodeName != "" {
 		pod.Spec.Affinity = nil // it is only for the scheduler
 	}

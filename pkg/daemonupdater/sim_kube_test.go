@@ -198,6 +198,9 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 	image := pod.Spec.Containers[0].Image
 	switch {
 	case !h.up:
+	case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
+		w.endPod(pod)
+	case w.isAside(pod):
 	case pod.Spec.NodeName == "":
 		simapi.Edit(w.api, key, func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.Affinity = nodeName, nil })
 	case pod.DeletionTimestamp != nil:
@@ -343,6 +346,9 @@ func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 // existing one, as after a rollback.
 func (w *simWorld) writeHistory(ds *appsv1.DaemonSet) string {
 	hash := fmt.Sprintf("%08x", uint32(simHashOf(ds.Spec.Template.Spec.Containers[0].Image)))
+	if daemonset.IsLeaving(ds) {
+		hash += "gated"
+	}
 	key := simapi.Named(simRevisions, ds.Namespace, ds.Name+"-"+hash)
 	newest := int64(0)
 	for _, r := range w.revisionsOf(ds) {

@@ -16,6 +16,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
@@ -36,7 +37,7 @@ func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided p
 	if failed != nil && lasts() {
 		obs.ReconcileFailure = status.ReconcileFailure(failed)
 	}
-	errs := []error{failed}
+	errs := []error{failed, a.depart(ctx, obs.Resource, decided.Leave)}
 	held := false
 	for i := range decided.Steps {
 		step, c := &decided.Steps[i], &obs.Components[i]
@@ -54,6 +55,26 @@ func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided p
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// depart lets the pods of DaemonSets leave their nodes one by one.
+func (a applier) depart(ctx context.Context, gr *topsv1.GcuResource, leaving []*state.Owned) error {
+	name, err := revision.Name(gr)
+	if err != nil {
+		return err
+	}
+	for _, o := range leaving {
+		d, err := component.Leaving(gr, name, o.DaemonSet)
+		if err != nil {
+			return err
+		}
+		d.Object.SetUID(o.UID)
+		log.FromContext(ctx).Info("Removing object from node after node", "object", d.Ref.String(), "component", o.Component)
+		if err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(d.Object), client.FieldOwner(topsv1.ManagedBy), client.ForceOwnership); err != nil {
+			return &state.ApplyError{Ref: d.Ref, Err: err}
+		}
+	}
+	return nil
 }
 
 func (a applier) applyStep(ctx context.Context, obs *state.Observation, c *state.Component, step *plan.Step) error {

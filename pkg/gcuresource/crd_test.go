@@ -53,6 +53,10 @@ func TestBadSpecsAreRefusedWithAClearMessage(t *testing.T) {
 		{"contract 30: a claim without a name", "{nightingale: {mysql-pvc: {}}}", "spec.nightingale.mysql-pvc.name: Required value"},
 		{"a name that is no name", "{driver: {name: Not_A_Name}}", "spec.driver.name"},
 		{"a version that is no tag", "{driver: {version: 'a b'}}", "spec.driver.version"},
+		{"a pull secret without a name", "{imagePullSecrets: [{}]}", "a pull secret needs a name"},
+		{"a pull secret twice", "{driver: {imagePullSecrets: [{name: s}, {name: s}]}}", "Duplicate value"},
+		{"a short digest", "{driver: {version: 'sha256:0123'}}", "spec.driver.version"},
+		{"a digest of another kind", "{driver: {version: 'v1@md5:0123456789abcdef0123456789abcdef'}}", "spec.driver.version"},
 		{"contract 30: a volume without path", "{nightingale: {mysql-pv: {name: x}}}", "spec.nightingale.mysql-pv.hostpath: Required value"},
 		{"an unknown key", "{drivers: {}}", `unknown field "spec.drivers"`},
 	} {
@@ -69,6 +73,7 @@ func TestGoodSpecsAreAccepted(t *testing.T) {
 	for _, tc := range []struct{ name, spec string }{
 		{"contract 21: an empty spec", "{}"},
 		{"contract 34: shared cards with the device plugin switched off", "{devicePlugin: {notDeploy: true}, gcusharePlugin: {}, gcushareScheduler: {}}"},
+		{"a digest", "{driver: {version: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}, nfd: {master: {version: 'v1@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}}}"},
 		{"contract 34: shared cards without their scheduler", "{gcusharePlugin: {}}"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -116,11 +121,11 @@ func TestTheServerAppliesTheDefaultsOfTheContract(t *testing.T) {
 
 func TestAllKeysRoundTrip(t *testing.T) {
 	const fields = `{notDeploy: true, image: i, imagePullPolicy: Always, name: nm, namespace: ns, repository: r.example/x, version: v1,
-	  env: [{name: A, value: b}], nodeSelector: {k: v}}`
-	spec := strings.ReplaceAll(`{driver: F, toolkit: F, devicePlugin: F, exporter: F, gfd: F, gcushareScheduler: F,
+	  env: [{name: A, value: b}], nodeSelector: {k: v}, imagePullSecrets: [{name: s}]}`
+	spec := strings.ReplaceAll(`{imagePullSecrets: [{name: s}, {name: t}], driver: F, toolkit: F, devicePlugin: F, exporter: F, gfd: F, gcushareScheduler: F,
 	  nfd: {notDeploy: true, name: nm, namespace: ns, nodeSelector: {k: v}, master: F, worker: F},
 	  gcusharePlugin: {notDeploy: true, image: i, imagePullPolicy: Always, name: nm, namespace: ns, repository: r.example/x, version: v1,
-	    env: [{name: A, value: b}], nodeSelector: {k: v}, memoryUnit: "0.1", gcushareNodes: [a, b]},
+	    env: [{name: A, value: b}], nodeSelector: {k: v}, imagePullSecrets: [{name: s}], memoryUnit: "0.1", gcushareNodes: [a, b]},
 	  nightingale: {notDeploy: true, namespace: ns, agentd-deploy: F, mysql-deploy: F, nserver-deploy: F, nwebapi-deploy: F,
 	    prometheus-deploy: F, redis-deploy: F, mysql-pv: {name: pv, hostpath: /data}, mysql-pvc: {name: pvc}},
 	  volcano: {notDeploy: true, namespace: ns, controller: F, admission: F, scheduler: F}}`, "F", fields)

@@ -83,12 +83,16 @@ func hostChanged(e event.UpdateEvent) bool {
 	return !okBefore || !okAfter || state.HostOf(before) != state.HostOf(after)
 }
 
-// haltChanged reports whether a rollout became halted or resumed, or its reason or targets changed
-// while halted: the only part of a rollout that a gr shows.
-func haltChanged(e event.UpdateEvent) bool {
+// rolloutChanged reports whether a rollout became halted or resumed, or its reason or targets changed
+// while halted, the only part of a rollout that a gr shows; or whether it is at work: what has left
+// is removed while it is not.
+func rolloutChanged(e event.UpdateEvent) bool {
 	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)
 	after, is := e.ObjectNew.(*topsv1.DaemonRollout)
 	if !isRollout || !is {
+		return true
+	}
+	if (before.Status.InFlightNodes > 0) != (after.Status.InFlightNodes > 0) {
 		return true
 	}
 	was, now := status.HaltOf(before), status.HaltOf(after)

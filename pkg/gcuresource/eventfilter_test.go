@@ -79,7 +79,7 @@ func TestAHaltWakesTheGr(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := haltChanged(event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}); got != tt.want {
+			if got := rolloutChanged(event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}); got != tt.want {
 				t.Errorf("it wakes the gr: %t", got)
 			}
 		})

@@ -52,6 +52,9 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 	if obs.Owned, err = r.readOwned(ctx, gr); err != nil {
 		return nil, err
 	}
+	if err := (podReader{r.Reader, r.cache}).readLeftovers(ctx, obs); err != nil {
+		return nil, err
+	}
 	if err := r.readFleet(ctx, obs); err != nil {
 		return nil, err
 	}
@@ -64,8 +67,7 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 	if obs.Rivals, err = r.readRivals(ctx, gr); err != nil {
 		return nil, err
 	}
-	obs.Halt, err = r.readHalt(ctx, obs)
-	return obs, err
+	return obs, r.readRollout(ctx, obs)
 }
 
 // readComponent reads the objects and the pods of a component.
@@ -145,8 +147,9 @@ func (r stateReader) readOwned(ctx context.Context, gr *topsv1.GcuResource) ([]s
 		}
 		err := each(list, func(o client.Object) {
 			if metav1.IsControlledBy(o, gr) {
+				ds, _ := o.(*appsv1.DaemonSet)
 				owned = append(owned, state.Owned{Ref: component.RefOf(o), UID: o.GetUID(),
-					Component: o.GetLabels()[topsv1.LabelComponent], Deleting: o.GetDeletionTimestamp() != nil})
+					Component: o.GetLabels()[topsv1.LabelComponent], Deleting: o.GetDeletionTimestamp() != nil, DaemonSet: ds})
 			}
 		})
 		if err != nil {
@@ -228,11 +231,12 @@ func (r stateReader) readRivals(ctx context.Context, gr *topsv1.GcuResource) ([]
 	return rivals, nil
 }
 
-// readHalt returns why the rollout of a gr is halted until a person acts, nil if it is not.
-func (r stateReader) readHalt(ctx context.Context, obs *state.Observation) (*state.Failure, error) {
+// readRollout reads how the rollout of a gr goes.
+func (r stateReader) readRollout(ctx context.Context, obs *state.Observation) error {
 	rollout, err := readRollout(ctx, r.Reader, r.namespace, obs.Resource.Name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return status.Halt(obs, rollout), nil
+	obs.Halt, obs.InFlight = status.Halt(obs, rollout), rollout.Status.InFlightNodes
+	return nil
 }

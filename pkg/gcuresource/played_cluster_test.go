@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -138,15 +139,44 @@ func dependentOf(ds *appsv1.DaemonSet, name, hash string) metav1.ObjectMeta {
 			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false)}}}
 }
 
+// runPod starts a pod, unless one of the DaemonSets that it must not run beside has a pod there.
 func (c *cluster) runPod(ds *appsv1.DaemonSet, node, hash string) error {
+	if waits, err := c.waits(ds, node); waits || err != nil {
+		return err
+	}
 	pod := &corev1.Pod{ObjectMeta: dependentOf(ds, ds.Name+"-"+node, hash),
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "x"}}}}
+	if gates := ds.Spec.Template.Spec.SchedulingGates; len(gates) > 0 {
+		pod.Spec.NodeName, pod.Spec.SchedulingGates = "", gates
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}}
+		return c.changed(c.Create(context.Background(), pod))
+	}
 	if err := c.changed(c.Create(context.Background(), pod)); err != nil {
 		return err
 	}
 	before := pod.DeepCopy()
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(world.Noon)}}
 	return c.Status().Patch(context.Background(), pod, client.MergeFrom(before))
+}
+
+// waits reports whether the scheduler has a pod wait for another one on its node.
+func (c *cluster) waits(ds *appsv1.DaemonSet, node string) (bool, error) {
+	affinity := ds.Spec.Template.Spec.Affinity
+	if affinity == nil || affinity.PodAntiAffinity == nil {
+		return false, nil
+	}
+	for _, term := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		var others corev1.PodList
+		if err := c.List(context.Background(), &others, client.InNamespace(term.Namespaces[0]), client.MatchingLabels(term.LabelSelector.MatchLabels)); err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(others.Items, func(o corev1.Pod) bool { return o.Spec.NodeName == node }) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func (c *cluster) deployments() error {

@@ -47,6 +47,27 @@ func (r podReader) read(ctx context.Context, obs *state.Observation, c *state.Co
 	return nil
 }
 
+// readLeftovers reads on which nodes DaemonSets still run that the spec no longer requests.
+func (r podReader) readLeftovers(ctx context.Context, obs *state.Observation) error {
+	for _, i := range obs.Leftovers() {
+		o := &obs.Owned[i]
+		if o.DaemonSet == nil {
+			continue
+		}
+		pods, err := r.podsOf(ctx, o.Ref, obs.Resource, "")
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			if !daemonset.IsPlaceholder(pod) {
+				o.Nodes = append(o.Nodes, daemonset.NodeName(pod))
+			}
+		}
+		slices.Sort(o.Nodes)
+	}
+	return nil
+}
+
 // podsOf reads the pods that belong to a workload. For Deployments and Jobs it sorts them, so
 // that messages about the first one are stable.
 func (r podReader) podsOf(ctx context.Context, ref component.Ref, gr *topsv1.GcuResource, foreign types.UID) ([]*corev1.Pod, error) {

@@ -119,7 +119,7 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *lastPass) (ctrl.Result, error) {
 	now := r.now()
 	decided := plan.Decide(obs, now)
-	r.reporter().send(obs.Resource, status.Removals(decided.Delete))
+	r.reporter().send(obs.Resource, status.Removals(&decided))
 	failed := applier{r.Client, r.APIReader}.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) })
 	if decided.Applies() {
 		decided = plan.Decide(obs, now)

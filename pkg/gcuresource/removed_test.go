@@ -2,6 +2,7 @@ package gcuresource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // witness is a recorder that notes, with each event, whether a DaemonSet exists.
@@ -29,24 +31,41 @@ func (w *witness) Eventf(_, _ runtime.Object, kind, reason, _, note string, args
 	w.heard = append(w.heard, kind+" "+reason+", "+state+": "+fmt.Sprintf(note, args...))
 }
 
-// A DaemonSet that the spec no longer asks for takes its pods with it on all nodes. An event says so
-// while it is still there, once, and only then.
-func TestADaemonSetThatGoesWithItsPodsIsAnnouncedBefore(t *testing.T) {
+// Without a strategy, a DaemonSet that the spec no longer asks for takes its pods with it on all nodes.
+// An event says so while it is still there, once, and only then. With a strategy its pods leave node
+// by node, after what takes over from it exists; it goes with the last of them.
+func TestADaemonSetThatIsNotAskedForAnyMore(t *testing.T) {
+	const atOnce, slowly = "Warning RemovedAtOnce", "Normal RemovedNodeByNode"
 	tests := []struct {
-		name string
-		edit func(*topsv1.GcuResource)
-		want []string
+		name     string
+		strategy string
+		edit     func(*topsv1.GcuResource)
+		want     []string
 	}{
-		{"removed", func(gr *topsv1.GcuResource) { gr.Spec.Exporter = nil }, []string{"kube-system/enflame-gcu-exporter of component exporter"}},
-		{"renamed", func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Name = "metrics" }, []string{"kube-system/enflame-gcu-exporter of component exporter"}},
-		{"moved", func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Namespace = "enflame" }, []string{"kube-system/enflame-gcu-exporter of component exporter"}},
-		{"upgraded", func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Version = "v2" }, nil},
-		{"a Deployment removed", func(gr *topsv1.GcuResource) { gr.Spec.Volcano = nil }, nil},
+		{"removed", "", func(gr *topsv1.GcuResource) { gr.Spec.Exporter = nil }, []string{atOnce}},
+		{"renamed", "", func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Name = "metrics" }, []string{atOnce}},
+		{"moved", "", func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Namespace = "enflame" }, []string{atOnce}},
+		{"upgraded", "", func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Version = "v2" }, nil},
+		{"a Deployment removed", "", func(gr *topsv1.GcuResource) { gr.Spec.Volcano = nil }, nil},
+		{"removed with a strategy", "AdvancedRollingUpdate", func(gr *topsv1.GcuResource) { gr.Spec.Exporter = nil }, []string{slowly}},
+		{"renamed with a strategy", "AdvancedRollingUpdate", func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Name = "metrics" }, []string{slowly}},
+		{"moved under OTA", "OTA", func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Namespace = "enflame" }, []string{slowly}},
+		{"removed with wrong settings", "Sometimes", func(gr *topsv1.GcuResource) { gr.Spec.Exporter = nil }, []string{slowly}},
+		{"a Deployment removed with a strategy", "OTA", func(gr *topsv1.GcuResource) { gr.Spec.Volcano = nil }, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := inMemory(t)
-			if err := (story{"", []func(*scene) error{deployAll, func(s *scene) error { return s.edit(tt.edit) }}}).play(s); err != nil {
+			edit := func(s *scene) error {
+				return s.edit(func(gr *topsv1.GcuResource) {
+					delete(gr.Annotations, topsv1.AnnotationUpdateStrategy)
+					if tt.strategy != "" {
+						gr.Annotations[topsv1.AnnotationUpdateStrategy] = tt.strategy
+					}
+					tt.edit(gr)
+				})
+			}
+			if err := (story{"", []func(*scene) error{deployAll, edit}}).play(s); err != nil {
 				t.Fatal(err)
 			}
 			w := &witness{api: s.api, of: client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-exporter"}}
@@ -56,13 +75,54 @@ func TestADaemonSetThatGoesWithItsPodsIsAnnouncedBefore(t *testing.T) {
 			}
 			var got []string
 			for _, e := range w.heard {
-				if e, found := strings.CutPrefix(e, "Warning RemovedAtOnce, there: the spec no longer asks for DaemonSet "); found {
-					got = append(got, strings.Split(e, ":")[0])
+				if kind, of, found := strings.Cut(e, ", there: the spec no longer asks for DaemonSet kube-system/enflame-gcu-exporter of component exporter"); found && of != "" {
+					got = append(got, kind)
 				}
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("announced %v, want %v; all events:\n%s", got, tt.want, strings.Join(w.heard, "\n"))
 			}
+			if there := s.api.Get(t.Context(), w.of, &appsv1.DaemonSet{}) == nil; there != (tt.want == nil) {
+				t.Errorf("the DaemonSet is there: %t", there)
+			}
 		})
+	}
+}
+
+// The DaemonSet that leaves stays while a pod of it runs, an operation is at work, or its successor
+// cannot be created.
+func TestADaemonSetLeavesWhenItsSuccessorIsThere(t *testing.T) {
+	ctx := t.Context()
+	s := inMemory(t)
+	foreign := &appsv1.DaemonSet{}
+	foreign.Namespace, foreign.Name = "kube-system", "taken"
+	rename := func(name string) func(*scene) error {
+		return func(s *scene) error { return s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Name = name }) }
+	}
+	block := func(s *scene) error { return s.api.Create(ctx, foreign) }
+	if err := (story{"", []func(*scene) error{deployAll, block, rename("taken")}}).play(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.goOn(nil); err != nil {
+		t.Fatal(err)
+	}
+	old := &appsv1.DaemonSet{}
+	name := client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-exporter"}
+	if err := s.api.Get(ctx, name, old); err != nil || daemonset.IsLeaving(old) {
+		t.Fatalf("it leaves though its successor is not there: %v", err)
+	}
+	rollout := &topsv1.DaemonRollout{Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: topsv1.GcuResourceKind, Name: hero}}}
+	rollout.Namespace, rollout.Name = "kube-system", hero
+	if err := s.api.Create(ctx, rollout); err != nil {
+		t.Fatal(err)
+	}
+	before := rollout.DeepCopy()
+	rollout.Status.InFlightNodes = 1
+	if err := errors.Join(s.api.Status().Patch(ctx, rollout, client.MergeFrom(before)), rename("metrics")(s), s.goOn(nil), s.api.Get(ctx, name, old)); err != nil || !daemonset.IsLeaving(old) {
+		t.Fatalf("it is gone, or stays, though an operation is at work: %v", err)
+	}
+	successor := &appsv1.DaemonSet{}
+	if err := s.api.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "metrics"}, successor); err != nil || !daemonset.AreRivals(old, successor) {
+		t.Fatalf("the successor does not keep apart: %v", err)
 	}
 }

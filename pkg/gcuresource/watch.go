@@ -65,7 +65,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&topsv1.NodeUpgrade{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: hostChanged}, r.cache.counted())).
 		Watches(&topsv1.DaemonRollout{}, handler.EnqueueRequestsFromMapFunc(ofRollout), builder.WithPredicates(
-			predicate.Funcs{UpdateFunc: haltChanged})).
+			predicate.Funcs{UpdateFunc: rolloutChanged})).
 		WithLogConstructor(passLogger(mgr.GetLogger(), r.Client)).
 		Complete(r)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -33,7 +34,7 @@ func (u puller) prepull(ctx context.Context, request task.Request, r task.Record
 	if err := u.records.put(r); err != nil {
 		return task.Result{}, err
 	}
-	done := task.ReasonPresent
+	done, left := task.ReasonPresent, ""
 	for _, image := range request.Prepull.Images {
 		id, reason, err := u.fetch(limit, request, image)
 		switch {
@@ -43,6 +44,9 @@ func (u puller) prepull(ctx context.Context, request task.Request, r task.Record
 			return r.Result, context.Cause(ctx)
 		case err != nil && (limit.Err() != nil || status.Code(err) == codes.DeadlineExceeded): // the runtime may notice first
 			return u.records.end(r, task.Failed, task.ReasonPullTimedOut, noted(request, fmt.Sprintf("pulling %s: not done after %s: %v", image, request.Timeout(), err)))
+		case reason == task.ReasonPullFailed && request.Prepull.LeaveToKubelet:
+			left += fmt.Sprintf("; image %s is not pulled in advance: the kubelet pulls it when the pod starts: %v", image, err)
+			continue
 		case err != nil:
 			return u.records.end(r, task.Failed, reason, noted(request, fmt.Sprintf("pulling %s: %v", image, err)))
 		case reason == task.ReasonPulled:
@@ -50,7 +54,10 @@ func (u puller) prepull(ctx context.Context, request task.Request, r task.Record
 		}
 		r.Result.Facts.Images = append(r.Result.Facts.Images, task.ImageFacts{Name: image, ID: id})
 	}
-	return u.records.end(r, task.Done, done, noted(request, ""))
+	if left != "" {
+		done = task.ReasonLeftToKubelet
+	}
+	return u.records.end(r, task.Done, done, noted(request, strings.TrimPrefix(left, "; ")))
 }
 
 // noted prepends the note of a prepull to a message.

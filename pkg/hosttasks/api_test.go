@@ -90,8 +90,9 @@ func TestPullSecrets(t *testing.T) {
 	s.ask("forbidden", 1, with("another-secret"), "driver_prepull")
 	r := s.untilAnswered("forbidden", "driver_prepull", 1)
 	want := "the node agent may not read pull secret kube-system/another-secret"
-	if r.State != topsv1.HostTaskFailed || !strings.HasPrefix(r.Message, want) || !strings.Contains(r.Message, "unauthorized") {
-		t.Errorf("result %+v, want that it %q and what came without it", r, want)
+	left := "image r.example/driver:2 is not pulled in advance: the kubelet pulls it when the pod starts"
+	if r.State != topsv1.HostTaskDone || r.Reason != "LeftToKubelet" || !strings.HasPrefix(r.Message, want) || !strings.Contains(r.Message, left) || !strings.Contains(r.Message, "unauthorized") {
+		t.Errorf("result %+v, want that it %q, that the %s, and what came without it", r, want, left)
 	}
 	s.ask("allowed", 1, with("another-secret", "gcu-pull-secret"), "driver_prepull")
 	r = s.untilAnswered("allowed", "driver_prepull", 1)

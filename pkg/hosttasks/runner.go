@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -140,14 +139,15 @@ func (r *runner) results(nodeUpgrade *topsv1.NodeUpgrade) []topsv1.HostTaskResul
 func (r *runner) request(ctx context.Context, t hostapi.Task) (task.Request, error) {
 	o, err := t.Request(r.options.Engine, r.options.RestartAllowed)
 	if err == nil && o.Prepull != nil {
-		o.Prepull.Secrets, o.Prepull.Note = r.secretsOf(ctx, t.Component())
+		r.addSecrets(ctx, o.Prepull, t.Component())
 	}
 	return o, err
 }
 
-// secretsOf reads the pull secrets of a component. An unreadable one is noted and left out,
-// as the kubelet does: the image may be present or public.
-func (r *runner) secretsOf(ctx context.Context, target *topsv1.OperationTarget) (secrets []corev1.Secret, note string) {
+// addSecrets reads the pull secrets of a component. An unreadable one is noted and left out,
+// as the kubelet does: the image may be present or public. If only the kubelet may read it, it pulls
+// what the agent cannot.
+func (r *runner) addSecrets(ctx context.Context, p *task.Prepull, target *topsv1.OperationTarget) {
 	var notes []string
 	namespace := target.DaemonSet.Namespace
 	for _, name := range target.PullSecrets {
@@ -156,8 +156,9 @@ func (r *runner) secretsOf(ctx context.Context, target *topsv1.OperationTarget) 
 		cancel()
 		switch {
 		case err == nil:
-			secrets = append(secrets, *secret)
+			p.Secrets = append(p.Secrets, *secret)
 		case apierrors.IsForbidden(err):
+			p.LeaveToKubelet = true
 			notes = append(notes, fmt.Sprintf("the node agent may not read pull secret %s/%s: give its ServiceAccount the right to get it", namespace, name))
 		case apierrors.IsNotFound(err):
 			notes = append(notes, fmt.Sprintf("there is no pull secret %s/%s", namespace, name))
@@ -165,5 +166,5 @@ func (r *runner) secretsOf(ctx context.Context, target *topsv1.OperationTarget) 
 			notes = append(notes, fmt.Sprintf("pull secret %s/%s could not be read: %v", namespace, name, err))
 		}
 	}
-	return secrets, strings.Join(notes, "; ")
+	p.Note = strings.Join(notes, "; ")
 }

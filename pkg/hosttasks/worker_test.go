@@ -63,7 +63,7 @@ func (c *fakeCluster) ApplyStatus(_ context.Context, _ string, n *topsv1.NodeUpg
 }
 
 func (c *fakeCluster) Secret(context.Context, string, string) (*corev1.Secret, error) {
-	return nil, errors.New("no Secrets here")
+	return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no Secrets here"))
 }
 
 func (c *fakeCluster) set(change func()) {

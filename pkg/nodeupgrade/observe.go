@@ -133,18 +133,15 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 // reads them live: the cache may lack a pod that came before and uses the device, or its DaemonSet
 // (invariant S8).
 func (r observer) readMembers(ctx context.Context, o *observation) error {
-	name := o.upgrade.Name
 	if op := o.facts.Record.Operation; op != nil && o.facts.Node.Taint == op.ID {
+		// The API server does not know to which node a pod belongs that is not scheduled.
+		if err := r.readPods(ctx, o, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" }); err != nil {
+			return err
+		}
 		r.cache = r.live
 	}
-	var pods corev1.PodList
-	if err := r.cache.List(ctx, &pods, client.MatchingFields{nodeOfPod: name}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing pods of node %s: %w", name, err)
-	}
-	for i := range pods.Items {
-		if daemonset.Owner(&pods.Items[i]) != nil {
-			o.pods = append(o.pods, &pods.Items[i])
-		}
+	if err := r.readPods(ctx, o, func(*corev1.Pod) bool { return true }); err != nil {
+		return err
 	}
 	if err := r.readTargets(ctx, o); err != nil {
 		return err
@@ -155,6 +152,20 @@ func (r observer) readMembers(ctx context.Context, o *observation) error {
 	return r.readNamed(ctx, o)
 }
 
+// readPods reads pods of DaemonSets on the node.
+func (r observer) readPods(ctx context.Context, o *observation, which func(*corev1.Pod) bool) error {
+	var pods corev1.PodList
+	if err := r.cache.List(ctx, &pods, client.MatchingFields{nodeOfPod: o.upgrade.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing pods of node %s: %w", o.upgrade.Name, err)
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; daemonset.Owner(pod) != nil && which(pod) {
+			o.pods = append(o.pods, pod)
+		}
+	}
+	return nil
+}
+
 // readTargets reads the targets of the wanted operation.
 func (r observer) readTargets(ctx context.Context, o *observation) error {
 	if o.facts.Wanted == nil {
@@ -162,20 +173,29 @@ func (r observer) readTargets(ctx context.Context, o *observation) error {
 	}
 	for i := range o.facts.Wanted.Targets {
 		target := &o.facts.Wanted.Targets[i]
-		ds := &appsv1.DaemonSet{}
-		err := r.cache.Get(ctx, client.ObjectKey{Namespace: target.DaemonSet.Namespace, Name: target.DaemonSet.Name}, ds)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("getting DaemonSet %s/%s: %w", target.DaemonSet.Namespace, target.DaemonSet.Name, err)
+		for _, of := range target.All() {
+			if err := r.readTarget(ctx, o, target.Component, of); err != nil {
+				return err
+			}
 		}
-		if err != nil || ds.UID != target.DaemonSet.UID {
-			continue // the Machine waits for it
-		}
-		newest, err := r.newest(ctx, ds, target.Revision)
-		if err != nil {
-			return err
-		}
-		o.add(target.Component, ds, newest)
 	}
+	return nil
+}
+
+func (r observer) readTarget(ctx context.Context, o *observation, component string, of topsv1.DaemonSetRevision) error {
+	ds := &appsv1.DaemonSet{}
+	err := r.cache.Get(ctx, client.ObjectKey{Namespace: of.DaemonSet.Namespace, Name: of.DaemonSet.Name}, ds)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting DaemonSet %s/%s: %w", of.DaemonSet.Namespace, of.DaemonSet.Name, err)
+	}
+	if err != nil || ds.UID != of.DaemonSet.UID {
+		return nil // the Machine waits for it
+	}
+	newest, err := r.newest(ctx, ds, of.Revision)
+	if err != nil {
+		return err
+	}
+	o.add(component, ds, newest)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package nodeupgrade
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -108,11 +109,10 @@ func (r *Reconciler) nodesWithTarget(ctx context.Context, object client.Object) 
 		if u.Spec.Operation == nil || !active(u) {
 			continue
 		}
-		for _, target := range u.Spec.Operation.Targets {
-			if target.DaemonSet.UID == uid {
-				requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: u.Name}})
-				break
-			}
+		if slices.ContainsFunc(u.Spec.Operation.Targets, func(target topsv1.OperationTarget) bool {
+			return slices.ContainsFunc(target.All(), func(of topsv1.DaemonSetRevision) bool { return of.DaemonSet.UID == uid })
+		}) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: u.Name}})
 		}
 	}
 	return requests

@@ -30,17 +30,26 @@ const (
 	// Deploy: it is new and deployed at once, on every node, when the components before it
 	// are running.
 	Deploy Change = "Deploy"
-	// Delete: it was removed from the spec and is deleted at once, on every node.
+	// Remove: it was removed from the spec, and its pods leave node by node.
+	Remove Change = "Remove"
+	// Rename: its workload gets another name or namespace, and its pods leave node by node, each
+	// before the one under the other name starts.
+	Rename Change = "Rename"
+	// Delete: it was removed from the spec and is deleted at once, on every node: it does not run on
+	// every node, or the gr has no strategy.
 	Delete Change = "Delete"
-	// Redeploy: its workload gets another name or namespace, so it is deleted at once and
-	// then deployed, on every node.
+	// Redeploy: its workload gets another name or namespace, and the gr has no strategy, so it is
+	// deleted at once and then deployed, on every node.
 	Redeploy Change = "Redeploy"
 	// Update: its pods do not run on every node; Kubernetes replaces them at once.
 	Update Change = "Update"
 )
 
 // AtOnce reports whether a change ignores budget, waves and cut.
-func (c Change) AtOnce() bool { return c != Upgrade && c != Restart }
+func (c Change) AtOnce() bool { return c != Restart && !c.replacesPods() }
+
+// replacesPods reports whether pods of the component are replaced, or removed, node by node.
+func (c Change) replacesPods() bool { return c == Upgrade || c == Remove || c == Rename }
 
 // Component is a component that changes.
 type Component struct {
@@ -75,7 +84,7 @@ type deployed struct {
 func deployedOf(gr *topsv1.GcuResource, members []observed.Member, specs map[string]*topsv1.GcuResourceSpec) map[string]deployed {
 	there := map[string]deployed{}
 	for _, m := range members {
-		if !metav1.IsControlledBy(m.DaemonSet, gr) {
+		if !metav1.IsControlledBy(m.DaemonSet, gr) || daemonset.IsLeaving(m.DaemonSet) {
 			continue
 		}
 		d := deployed{daemonSet: m.DaemonSet, from: specs[m.DaemonSet.Annotations[topsv1.AnnotationRevision]], before: map[string]*topsv1.GcuResourceSpec{}}
@@ -99,8 +108,10 @@ type Differences struct {
 	// outdated already. Components without a DaemonSet are not among them: they are
 	// deployed at once.
 	Templates map[string]Template
-	// Gone are the components whose DaemonSets would be deleted.
+	// Gone are the components whose DaemonSets would be deleted at once.
 	Gone []string
+	// atOnce: the gr has no strategy.
+	atOnce bool
 }
 
 // Template is a changed pod template of a component.
@@ -123,10 +134,11 @@ func Compare(present, wanted *topsv1.GcuResource, members []observed.Member, spe
 	if err != nil {
 		return nil, err
 	}
-	c := &Differences{Templates: map[string]Template{}}
-	for name := range there {
+	settings, err := component.SettingsOf(wanted)
+	c := &Differences{Templates: map[string]Template{}, atOnce: err == nil && settings.Strategy == daemonset.NoStrategy}
+	for name, d := range there {
 		if is[name] == nil {
-			c.add(name, Delete)
+			c.leave(name, d, Remove, Delete)
 		}
 	}
 	for name, r := range is {
@@ -157,7 +169,7 @@ func (c *Differences) perNode(wanted *topsv1.GcuResource, r *component.Rendered,
 		c.add(r.Name, Deploy)
 		return nil
 	case d.daemonSet.Namespace != r.PerNode.Namespace || d.daemonSet.Name != r.PerNode.Name:
-		c.add(r.Name, Redeploy)
+		c.leave(r.Name, d, Rename, Redeploy)
 		return nil
 	}
 	template := r.PerNode.Spec.Template
@@ -190,6 +202,18 @@ func (c *Differences) elsewhere(is, was *component.Rendered) {
 	}
 }
 
+// leave adds a component whose DaemonSet goes: node by node, or at once without a strategy.
+func (c *Differences) leave(name string, d deployed, slowly, atOnce Change) {
+	if c.atOnce {
+		c.add(name, atOnce)
+		return
+	}
+	c.add(name, slowly)
+	template := d.daemonSet.Spec.Template.DeepCopy()
+	template.Spec.SchedulingGates = append(template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: topsv1.GateRemoved})
+	c.Templates[name] = Template{Pod: *template}
+}
+
 func (c *Differences) add(name string, change Change) {
 	c.components = append(c.components, Component{Name: name, Change: change})
 	if change == Delete || change == Redeploy {
@@ -219,7 +243,7 @@ func (c *Differences) Counted(told *Rollout, cut *daemonset.Cut) []Component {
 	list := slices.Clone(c.components)
 	for i := range list {
 		of := &list[i]
-		if of.Change == Upgrade {
+		if of.Change.replacesPods() {
 			of.Nodes, of.LeftOut = nodes[of.Name], !cut.HasComponent(of.Name)
 		}
 		delete(nodes, of.Name)

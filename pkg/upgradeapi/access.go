@@ -3,6 +3,7 @@ package upgradeapi
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -45,13 +46,14 @@ type Access interface {
 // NewTokenAccess.
 type TokenAccess struct {
 	client client.Client
+	clock  clock.PassiveClock
 	tokens *cache.LRUExpireCache
 	rights *cache.LRUExpireCache
 }
 
 // NewTokenAccess returns a TokenAccess that asks with a client.
 func NewTokenAccess(c client.Client, clk clock.PassiveClock) *TokenAccess {
-	return &TokenAccess{client: c, tokens: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk), rights: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk)}
+	return &TokenAccess{client: c, clock: clk, tokens: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk), rights: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk)}
 }
 
 // Known implements Access.
@@ -78,27 +80,34 @@ func (t *TokenAccess) Authenticate(ctx context.Context, token string) (authentic
 
 // Authorize implements Access.
 func (t *TokenAccess) Authorize(ctx context.Context, user authenticationv1.UserInfo, verb, name string) error {
-	question := fmt.Sprintf("%q %q %q %q %q %q", user.Username, user.UID, user.Groups, user.Extra, verb, name)
-	allowed, known := t.rights.Get(question)
-	if !known {
-		extra := map[string]authorizationv1.ExtraValue{}
-		for key, values := range user.Extra {
-			extra[key] = authorizationv1.ExtraValue(values)
-		}
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: grResource.Group, Resource: grResource.Resource, Verb: verb, Name: name},
-		}}
-		if err := t.client.Create(ctx, review); err != nil {
-			return fmt.Errorf("asking the API server what %s may do: %w", user.Username, err)
-		}
-		allowed = review.Status.Allowed
-		t.rights.Add(question, allowed, rightTTL)
+	allowed, err := t.allowed(ctx, user, authorizationv1.SubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: grResource.Group, Resource: grResource.Resource, Verb: verb, Name: name},
+	})
+	if err == nil && !allowed {
+		err = request.Refuse(http.StatusForbidden, "user %q cannot %s %s %q", user.Username, verb, grResource, name)
 	}
-	if allowed != true {
-		return request.Refuse(http.StatusForbidden, "user %q cannot %s %s %q", user.Username, verb, grResource, name)
+	return err
+}
+
+// allowed reports whether a user has the right that a review asks for.
+func (t *TokenAccess) allowed(ctx context.Context, user authenticationv1.UserInfo, of authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+	of.User, of.UID, of.Groups, of.Extra = user.Username, user.UID, user.Groups, map[string]authorizationv1.ExtraValue{}
+	for key, values := range user.Extra {
+		of.Extra[key] = authorizationv1.ExtraValue(values)
 	}
-	return nil
+	question, err := json.Marshal(of)
+	if err != nil {
+		return false, fmt.Errorf("asking what %s may do: %w", user.Username, err)
+	}
+	if allowed, known := t.rights.Get(string(question)); known {
+		return allowed == true, nil
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: of}
+	if err := t.client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking the API server what %s may do: %w", user.Username, err)
+	}
+	t.rights.Add(string(question), review.Status.Allowed, rightTTL)
+	return review.Status.Allowed, nil
 }
 
 // authorize returns an error unless the caller may do all of verbs with the gr.

@@ -71,12 +71,17 @@ func (m *middleware) begin(w http.ResponseWriter, r *http.Request, operation str
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
+	return &entry{operation: operation, request: id, method: r.Method, path: r.URL.RequestURI(), name: part(r, "name"), remote: addressOf(r),
+		agent: r.UserAgent(), begun: m.clock.Now()}
+}
+
+// addressOf returns the address of a caller, without the port.
+func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
-		host = r.RemoteAddr
+		return r.RemoteAddr
 	}
-	return &entry{operation: operation, request: id, method: r.Method, path: r.URL.RequestURI(), name: part(r, "name"), remote: host,
-		agent: r.UserAgent(), begun: m.clock.Now()}
+	return host
 }
 
 // methods dispatches to the endpoint of the method; other methods get 405.

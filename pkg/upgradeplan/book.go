@@ -30,6 +30,9 @@ type Action struct {
 	// waves and roles do not divide them. For example, a plan is dispatched and checked
 	// everywhere, upgraded plane by plane, and committed everywhere (contract statement 95).
 	Fleet bool `json:"fleet,omitempty"`
+	// OfWhatStays actions prepare or check what is on the node afterwards: a component that is removed
+	// does not make them necessary.
+	OfWhatStays bool `json:"ofWhatStays,omitempty"`
 	// Undo is the action that undoes this one on the same target. Empty: there is nothing to
 	// undo.
 	Undo string `json:"undo,omitempty"`

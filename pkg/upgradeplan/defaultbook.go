@@ -41,12 +41,12 @@ func DefaultBook() Book {
 	return Book{
 		Actions: []Action{
 			{Name: ActionPrecheck},
-			{Name: ActionPrepull},
+			{Name: ActionPrepull, OfWhatStays: true},
 			{Name: ActionCordon, Undo: ActionUncordon},
 			{Name: ActionEvict},
 			{Name: ActionReplace, Undo: ActionRestore},
-			{Name: ActionRestartRuntime},
-			{Name: ActionVerify},
+			{Name: ActionRestartRuntime, OfWhatStays: true},
+			{Name: ActionVerify, OfWhatStays: true},
 			{Name: ActionSoak},
 			{Name: ActionUncordon},
 			{Name: ActionRestore},

@@ -29,6 +29,7 @@ func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 		deployed []string
 		changed  []string
 		want     []string
+		removed  []string
 	}{
 		{
 			"everything changed", all, all,
@@ -37,6 +38,7 @@ func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 				"replace driver", "verify driver", "replace toolkit", "restart-runtime node", "verify runtime",
 				"replace devicePlugin", "verify allocatable", "replace exporter, gfd, nfd", "soak node", "uncordon node",
 			},
+			nil,
 		},
 		{
 			"a driver restarts what uses the device, whose images are not pulled", all, []string{TargetDriver},
@@ -44,6 +46,7 @@ func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 				"precheck node", "prepull driver", "cordon node", "evict node", "replace driver", "verify driver",
 				"replace devicePlugin", "verify allocatable", "replace exporter, gfd", "soak node", "uncordon node",
 			},
+			nil,
 		},
 		{
 			"a toolkit does not touch the driver or what uses the device", all, []string{TargetToolkit},
@@ -51,6 +54,7 @@ func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 				"precheck node", "prepull toolkit", "cordon node", "evict node", "replace toolkit", "restart-runtime node",
 				"verify runtime", "verify allocatable", "soak node", "uncordon node",
 			},
+			nil,
 		},
 		{
 			"a light component goes with a heavy one", all, []string{TargetToolkit, TargetNFD},
@@ -58,11 +62,12 @@ func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 				"precheck node", "prepull toolkit, nfd", "cordon node", "evict node", "replace toolkit", "restart-runtime node",
 				"verify runtime", "verify allocatable", "replace nfd", "soak node", "uncordon node",
 			},
+			nil,
 		},
-		{"an exporter alone is a replaced pod", all, []string{TargetExporter}, []string{"replace exporter"}},
+		{"an exporter alone is a replaced pod", all, []string{TargetExporter}, []string{"replace exporter"}, nil},
 		{
 			"light components are replaced in order", all, []string{TargetNFD, TargetDevicePlugin, TargetGFD},
-			[]string{"replace devicePlugin", "replace gfd, nfd"},
+			[]string{"replace devicePlugin", "replace gfd, nfd"}, nil,
 		},
 		{
 			"what is not deployed is not restarted", []string{TargetDriver}, []string{TargetDriver},
@@ -70,6 +75,7 @@ func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 				"precheck node", "prepull driver", "cordon node", "evict node", "replace driver", "verify driver",
 				"verify allocatable", "soak node", "uncordon node",
 			},
+			nil,
 		},
 		{
 			"the sharing plugin takes the place of the device plugin", []string{TargetDriver, TargetGcusharePlugin}, []string{TargetDriver},
@@ -77,11 +83,30 @@ func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 				"precheck node", "prepull driver", "cordon node", "evict node", "replace driver", "verify driver",
 				"replace gcusharePlugin", "verify allocatable", "soak node", "uncordon node",
 			},
+			nil,
+		},
+		{
+			"a driver that is removed is not pulled ahead, nor verified", all, []string{TargetDriver},
+			[]string{"precheck node", "cordon node", "evict node", "replace driver", "replace devicePlugin", "replace exporter, gfd", "soak node", "uncordon node"},
+			[]string{TargetDriver},
+		},
+		{
+			"no runtime is restarted for a toolkit that is removed", all, []string{TargetToolkit, TargetNFD},
+			[]string{"precheck node", "cordon node", "evict node", "replace toolkit", "replace nfd", "soak node", "uncordon node"},
+			[]string{TargetToolkit},
+		},
+		{
+			"what stays is verified", all, []string{TargetDriver, TargetExporter},
+			[]string{
+				"precheck node", "prepull driver", "cordon node", "evict node", "replace driver", "verify driver", "replace devicePlugin", "verify allocatable",
+				"replace exporter, gfd", "soak node", "uncordon node",
+			},
+			[]string{TargetExporter},
 		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			m := mustPlan(t, DefaultBook(), []Node{{Name: "n1", Deployed: c.deployed, Changed: c.changed}}, 0)
+			m := mustPlan(t, DefaultBook(), []Node{{Name: "n1", Deployed: c.deployed, Changed: c.changed, Removed: c.removed}}, 0)
 			if len(m) != 1 || len(m[0]) != 1 {
 				t.Fatalf("the node has more than one job: %v", m)
 			}

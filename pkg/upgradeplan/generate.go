@@ -3,6 +3,7 @@ package upgradeplan
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Node is the generator's input for one node: deployment data and upgrade data (contract
@@ -19,6 +20,8 @@ type Node struct {
 	// Changed are the deployed components that are not at their wanted revision on this node.
 	// Nodes may go to different revisions (statement 97).
 	Changed []string `json:"changed,omitempty"`
+	// Removed are those of Changed of which nothing stays on the node.
+	Removed []string `json:"removed,omitempty"`
 }
 
 // Generate returns all tasks that bring the nodes to their wanted revisions: by node in the
@@ -61,20 +64,29 @@ func (r *rules) generate(nodes []Node) ([]Task, error) {
 // nodeState is one node in terms of the rules, reused for each node. The slices are indexed
 // by target.
 type nodeState struct {
-	rules             *rules
-	deployed, changed []bool
-	any               bool
-	worst             int
+	rules    *rules
+	deployed []bool
+	// all that changes, and what of it stays.
+	all, staying change
+	any          bool
+}
+
+// change is what changes, and its worst disruption.
+type change struct {
+	of    []bool
+	worst int
 }
 
 func newNodeState(r *rules) *nodeState {
-	return &nodeState{rules: r, deployed: make([]bool, len(r.targets)), changed: make([]bool, len(r.targets))}
+	n := len(r.targets)
+	return &nodeState{rules: r, deployed: make([]bool, n), all: change{of: make([]bool, n)}, staying: change{of: make([]bool, n)}}
 }
 
 func (s *nodeState) read(n Node) error {
 	clear(s.deployed)
-	clear(s.changed)
-	s.any, s.worst = false, -1
+	clear(s.all.of)
+	clear(s.staying.of)
+	s.any, s.all.worst, s.staying.worst = false, -1, -1
 	if err := checkName("node", n.Name); err != nil {
 		return err
 	}
@@ -91,11 +103,18 @@ func (s *nodeState) read(n Node) error {
 		case !s.deployed[i]:
 			return fmt.Errorf("node %s: component %s changed, but is not deployed", n.Name, name)
 		}
-		s.changed[i] = true
 		s.any = true
-		s.worst = max(s.worst, s.rules.targets[i].rank)
+		s.all.add(s.rules, i)
+		if !slices.Contains(n.Removed, name) {
+			s.staying.add(s.rules, i)
+		}
 	}
 	return nil
+}
+
+func (c *change) add(r *rules, target int) {
+	c.of[target] = true
+	c.worst = max(c.worst, r.targets[target].rank)
 }
 
 // tasks appends the tasks of the node last read.
@@ -108,7 +127,11 @@ func (s *nodeState) tasks(host string, to []Task) []Task {
 			continue
 		}
 		for _, c := range t.actions {
-			if s.needed(c.any) {
+			of := &s.all
+			if c.ofWhatStays {
+				of = &s.staying
+			}
+			if of.needs(c.any) {
 				to = append(to, Task{Host: host, Target: t.name, Action: c.action})
 			}
 		}
@@ -116,21 +139,22 @@ func (s *nodeState) tasks(host string, to []Task) []Task {
 	return to
 }
 
-func (s *nodeState) needed(anyOf []condition) bool {
-	for _, c := range anyOf {
-		if s.worst >= c.rank && s.oneChanged(c.changed) {
+// needs reports whether one of the conditions holds.
+func (c *change) needs(anyOf []condition) bool {
+	for _, of := range anyOf {
+		if c.worst >= of.rank && c.one(of.changed) {
 			return true
 		}
 	}
 	return false
 }
 
-// oneChanged reports whether one of the targets changed; nil means any.
-func (s *nodeState) oneChanged(targets []int) bool {
+// one reports whether one of the targets changed; nil means any.
+func (c *change) one(targets []int) bool {
 	for _, i := range targets {
-		if s.changed[i] {
+		if c.of[i] {
 			return true
 		}
 	}
-	return targets == nil
+	return targets == nil && slices.Contains(c.of, true)
 }

@@ -39,6 +39,8 @@ type target struct {
 type conditions struct {
 	action string
 	any    []condition
+	// ofWhatStays is that of the action.
+	ofWhatStays bool
 }
 
 // condition is a need: one of changed has changed (nil: any), and the node's worst disruption
@@ -67,7 +69,7 @@ func newRules(b Book) (*rules, error) {
 		for j, name := range s.Targets {
 			r.places[pair{name, s.Action}] = place{step: i, position: j}
 			t := r.index[name]
-			r.targets[t].actions = append(r.targets[t].actions, conditions{s.Action, r.conditionsOf(b.Targets[t], s.Action)})
+			r.targets[t].actions = append(r.targets[t].actions, conditions{s.Action, r.conditionsOf(b.Targets[t], s.Action), a.OfWhatStays})
 		}
 	}
 	return r, nil

@@ -134,6 +134,7 @@ func start(install func(*Server) error) (*Server, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(s.Scheme), topsv1.AddToScheme(s.Scheme)); err != nil {
 		return nil, err
 	}
+	s.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "NodeRestriction") // as installers of clusters do
 	var err error
 	if s.admin, err = s.Start(); err != nil {
 		return nil, err
@@ -153,13 +154,13 @@ func (s *Server) install() error {
 	return s.createFiles(accounts...)
 }
 
-// InstallShipped does the same, and creates the roles of users and the shipped admission policies. The API server enforces
-// them a little later.
+// InstallShipped does the same, and creates the shipped admission policies, and the roles of people. The API
+// server enforces the policies a little later.
 func (s *Server) InstallShipped() error {
 	if err := s.install(); err != nil {
 		return err
 	}
-	return s.createFiles("rbac/view_role.yaml", "rest-api/anonymous.yaml", "admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml")
+	return s.createFiles("rbac/view_role.yaml", "rbac/admin_role.yaml", "rbac/metrics_reader_role.yaml", "rest-api/anonymous.yaml", "admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml", "admission/people.yaml", "admission/control_plane.yaml")
 }
 
 // InstallAnonymous gives the user of a REST API without authentication its rights.

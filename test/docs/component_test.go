@@ -5,8 +5,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 
 	"github.com/topsops/gcu-operator/test/need"
 )
@@ -52,5 +59,47 @@ func TestBesideYurthubTheAgentHasAnotherPort(t *testing.T) {
 	const want = "      - args:\n        - --ota-bind-address=127.0.0.1:10367\n        command:\n        - /usr/bin/node-agent\n"
 	if !strings.Contains(rendered(t, "beside-yurthub"), want) {
 		t.Errorf("no container with\n%s", want)
+	}
+}
+
+// TestTheNetworkPolicyCoversThePortsOfTheManager: what enforces it closes all others, and with the
+// component what the manager may call.
+func TestTheNetworkPolicyCoversThePortsOfTheManager(t *testing.T) {
+	var policy networkingv1.NetworkPolicy
+	var deployment appsv1.Deployment
+	for document := range strings.SplitSeq(rendered(t, "limit-egress"), "\n---\n") {
+		var is metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &is); err != nil {
+			t.Fatal(err)
+		}
+		if into := map[string]any{"NetworkPolicy": &policy, "Deployment": &deployment}[is.Kind]; into != nil {
+			if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	template := deployment.Spec.Template
+	var open, covered []string
+	for _, port := range template.Spec.Containers[0].Ports {
+		open = append(open, port.Name)
+	}
+	for _, rule := range policy.Spec.Ingress {
+		for _, port := range rule.Ports {
+			covered = append(covered, port.Port.String())
+		}
+	}
+	slices.Sort(open)
+	slices.Sort(covered)
+	if !slices.Equal(open, covered) {
+		t.Errorf("the manager has ports %v, the policy %v", open, covered)
+	}
+	if selected, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector); err != nil || policy.Namespace != deployment.Namespace || !selected.Matches(labels.Set(template.Labels)) {
+		t.Errorf("the policy selects %v in %s: %v", selected, policy.Namespace, err)
+	}
+	if want := []networkingv1.PolicyType{"Ingress", "Egress"}; !slices.Equal(policy.Spec.PolicyTypes, want) || len(policy.Spec.Egress) != 2 {
+		t.Errorf("with the component it is %+v", policy.Spec)
+	}
+	if shipped := read(t, "config/manager/network_policy.yaml"); strings.Contains(shipped, "egress:") {
+		t.Error("the default limits egress, though the port of the API server is not known")
 	}
 }

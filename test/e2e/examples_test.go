@@ -37,7 +37,7 @@ func TestEveryExampleDeploysRunsAndGoesWithoutATrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.startManager(ctx, t)
-	s.labelled(ctx, t, s.nodes[:1], "node-role.kubernetes.io/control-plane=", "gcu-pool=blue")
+	s.labelled(ctx, t, s.nodes[:1], "node-role.kubernetes.io/control-plane=", "node-restriction.kubernetes.io/gcu-components=allowed", "gcu-pool=blue")
 	s.labelled(ctx, t, s.nodes[1:], "gcu-pool=green")
 	for _, together := range []map[string]map[string]string{ // file -> READY of each gr
 		{"gcu-resource.json": {"enflame-gcu-resource": "5/5"}},

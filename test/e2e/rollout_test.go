@@ -121,7 +121,7 @@ func TestAPodStuckInTerminatingCostsOneSlot(t *testing.T) {
 func TestTheTypesInTheAdmissionPoliciesAreRight(t *testing.T) {
 	s, ctx := enter(t)
 	policies := strings.Fields(s.kubectl(ctx, t, "get", "validatingadmissionpolicies", "-o", "name"))
-	if len(policies) < 6 {
+	if len(policies) < 8 {
 		t.Errorf("policies %v, want all that are shipped", policies)
 	}
 	for _, policy := range policies {

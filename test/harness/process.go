@@ -65,7 +65,7 @@ func (c *Cluster) StartManager(ctx context.Context, args ...string) (*Process, e
 	if err != nil {
 		return nil, err
 	}
-	args = append([]string{"--kubeconfig", kubeconfig, "--leader-elect", "--metrics-bind-address", metrics,
+	args = append([]string{"--kubeconfig", kubeconfig, "--leader-elect", "--metrics-bind-address", metrics, "--metrics-secure=false",
 		"--health-probe-bind-address", probes, "--log-format", "json", "--log-dir=",
 		"--upgrade-api-bind-address=0"}, args...)
 	p, err := c.start("manager", "manager.log", args)

@@ -54,10 +54,7 @@ func TestControlCharactersReachNoTerminal(t *testing.T) {
 }
 
 func pluginIsPlain(t *testing.T, s *apiserver.Server) {
-	program := filepath.Join(t.TempDir(), "kubectl-gcu")
-	if output, err := exec.Command("go", "build", "-o", program, "../../cmd/kubectl-gcu").CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v: %s", err, output)
-	}
+	program := pluginProgram(t)
 	kubeconfig, cache := s.KubeconfigFile(t), t.TempDir()
 	for _, line := range []string{"status nasty", "status nasty -o wide", "status nasty -o json", "status nasty -o yaml", "version", "version -o json", "version -o yaml",
 		"status nasty --watch", "release nasty"} {
@@ -80,6 +77,16 @@ func pluginIsPlain(t *testing.T, s *apiserver.Server) {
 			}
 		})
 	}
+}
+
+// pluginProgram builds kubectl gcu.
+func pluginProgram(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "kubectl-gcu")
+	if output, err := exec.Command("go", "build", "-o", program, "../../cmd/kubectl-gcu").CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v: %s", err, output)
+	}
+	return program
 }
 
 // storeNasty stores the text wherever an agent, a user or the manager, which repeats what an agent

@@ -57,7 +57,7 @@ func serveAPI(t *testing.T, s *apiserver.Server, change func(*upgradeapi.Options
 }
 
 // tokenOf returns a token of a new ServiceAccount that has a ClusterRole.
-func tokenOf(t *testing.T, s *apiserver.Server, name, role string, audiences ...string) string {
+func tokenOf(t *testing.T, s *apiserver.Server, name, role string) string {
 	t.Helper()
 	admin := s.Client(t, apiserver.Admin)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, Name: name}}
@@ -65,7 +65,7 @@ func tokenOf(t *testing.T, s *apiserver.Server, name, role string, audiences ...
 	check(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: apiserver.Namespace, Name: name}}}))
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	request := &authenticationv1.TokenRequest{}
 	check(t, admin.SubResource("token").Create(t.Context(), account, request))
 	return request.Status.Token
 }

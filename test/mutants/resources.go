@@ -24,7 +24,7 @@ var ofResources = []mutant{
 	{"duplicates-applied", "two workloads with one name replace each other for ever", deploys, "duplicate",
 		"$there && $other.Name == $c.Name", "$there && $other.Name == $c.Name && of == c.Name"},
 	{"removal-unannounced", "no event says that a DaemonSet goes from all nodes at once", deploys, "Reconciler.deploy",
-		"$r.reporter().send($obs.Resource, status.Removals($decided.Delete))", ""},
+		"$r.reporter().send($obs.Resource, status.Removals(&$decided))", ""},
 	{"removal-told-again", "the removal of a DaemonSet is announced again while it goes", deploys, "Removals",
 		"$kind && !$o.Deleting", "$kind"},
 	{"waits-for-pods-of-another", "a deletion waits for pods of a component that is deleted later", deploys, "podNodes",
@@ -59,6 +59,8 @@ var ofResources = []mutant{
 		"$i.hosts != $c.hosts.count", "false"},
 	{"other-driver-missed", "a gr complains about a driver that another gr deploys", deploys, "Observation.deploysDriver",
 		"requestsDriver(&$other)", "false"},
+	{"pull-secrets-of-gr-win", "the pull secrets of a gr replace those of a component", deploys, "setPullSecrets", "len($pod.ImagePullSecrets) == 0", "true"},
+	{"digest-as-tag", "the digest of an image is rendered as a tag", deploys, "separator", `return "@"`, `return ":"`},
 	{"missing-driver-untold", "a gr without a driver says nothing on nodes without one", deploys, "driverMissing",
 		"len($nodes) == 0", "true"},
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	// deskLabel is the node label in examples/rest-api for the node with the blueprints.
-	deskLabel      = "gcu-upgrade-manager"
+	deskLabel      = "node-restriction.kubernetes.io/gcu-upgrade-manager"
 	blueprints     = "/topsdata/dcp/gcu-upgrade-manager/blueprints"
 	requestLog     = "/topsdata/dcp/gcu-upgrade-manager/op-log/gcu-upgrade-manager.log"
 	grBlueprint    = "examples/gcu-resource-driver.json"

@@ -49,9 +49,9 @@ func GroupOf(ds *appsv1.DaemonSet) Group {
 }
 
 // Restarts reports whether a DaemonSet is the toolkit of a gr, for which runtimes are restarted
-// whatever its strategy.
+// whatever its strategy, unless it leaves.
 func Restarts(ds *appsv1.DaemonSet) bool {
-	return daemonset.Component(ds) == upgradeplan.TargetToolkit
+	return daemonset.Component(ds) == upgradeplan.TargetToolkit && !daemonset.IsLeaving(ds)
 }
 
 // RolloutKey returns the key of the group's DaemonRollout. GcuResources have no namespace, so

@@ -3,9 +3,11 @@ package observed
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -78,6 +80,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	n.Ready, n.ReadySince = s.Sightings.NodeReady(node, now)
 	n.Requested, n.Agent = lastRequest(of.Upgrade, now), AgentOf(of.Upgrade)
 	describeOperations(&n, of.Upgrade, s.OperationKey(), revision)
+	var running []*appsv1.DaemonSet
 	for i, m := range s.Members {
 		placement := daemonset.ShouldRun(m.DaemonSet, node)
 		var pod *corev1.Pod
@@ -90,8 +93,12 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		p := m.Pod(i, pod, s.Sightings, now)
 		p.NoSuccessor = placement.Why
 		p.Request = requests[m.DaemonSet.UID]
+		if pod != nil && pod.Spec.NodeName != "" {
+			running = append(running, m.DaemonSet)
+		}
 		n.Pods = append(n.Pods, p)
 	}
+	s.describeRivals(&n, of, running)
 	s.describeProof(&n, of.Upgrade)
 	return n
 }
@@ -113,5 +120,24 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.Sightings, now t
 	p.AvailableSince, p.AvailableWritten = seen.AvailableSince(pod, m.DaemonSet.Spec.MinReadySeconds, now)
 	p.NotReadySince = seen.NotReadySince(pod, now)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
+	if p.Placeholder = daemonset.IsPlaceholder(pod); p.Placeholder && !p.Terminating {
+		p.Available, p.NotReadySince = true, time.Time{} // nothing is to run in it
+	}
 	return p
+}
+
+// describeRivals adds to pods that are not scheduled that another one still runs beside which they must
+// not: that of a DaemonSet that they take over from, or hand over to. Such a pod is as available as
+// it can be.
+func (s *State) describeRivals(n *rollout.Node, of *Node, running []*appsv1.DaemonSet) {
+	for i := range n.Pods {
+		p := &n.Pods[i]
+		if p.UID == "" || p.Terminating || daemonset.PodOf(of.Pods[p.Member]).Spec.NodeName != "" {
+			continue
+		}
+		p.RivalRuns = slices.ContainsFunc(running, func(ds *appsv1.DaemonSet) bool { return daemonset.AreRivals(s.Members[p.Member].DaemonSet, ds) })
+		if p.RivalRuns {
+			p.Available, p.NotReadySince = true, time.Time{}
+		}
+	}
 }

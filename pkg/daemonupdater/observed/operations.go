@@ -156,8 +156,8 @@ func endOf(r *topsv1.OperationRecord) rollout.End {
 
 func targetsOf(op *topsv1.NodeOperation) map[string]string {
 	targets := make(map[string]string, len(op.Targets))
-	for _, t := range op.Targets {
-		targets[t.DaemonSet.Namespace+"/"+t.DaemonSet.Name] = t.Revision
+	for _, t := range endTargetsOf(op) {
+		targets[t.Member] = t.Revision
 	}
 	return targets
 }
@@ -165,8 +165,10 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 // endTargetsOf returns the revisions that an operation was to bring its node to.
 func endTargetsOf(op *topsv1.NodeOperation) []rollout.Target {
 	var targets []rollout.Target
-	for _, t := range op.Targets {
-		targets = append(targets, rollout.Target{Member: t.DaemonSet.Namespace + "/" + t.DaemonSet.Name, Revision: t.Revision})
+	for i := range op.Targets {
+		for _, of := range op.Targets[i].All() {
+			targets = append(targets, rollout.Target{Member: of.DaemonSet.Namespace + "/" + of.DaemonSet.Name, Revision: of.Revision})
+		}
 	}
 	return targets
 }

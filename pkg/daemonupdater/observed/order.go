@@ -31,8 +31,10 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.Book, node *rol
 	}
 	for i := range node.Pods {
 		pod := &node.Pods[i]
-		if component := s.Members[pod.Member].Component(); replaces(mission, component) {
-			op.Targets = append(op.Targets, targetOfOperation(s.Members[pod.Member], component, in.Members[pod.Member].Target, pod.Revision))
+		m := s.Members[pod.Member]
+		if component := m.Component(); replaces(mission, component) {
+			target := targetOfOperation(m, component, in.Members[pod.Member].Target, pod.Revision)
+			op.Targets = withTarget(op.Targets, target, daemonset.IsLeaving(m.DaemonSet))
 		}
 	}
 	if s.Policy != nil {
@@ -41,14 +43,31 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.Book, node *rol
 	return op, nil
 }
 
+// withTarget adds a target. Of one component, those that leave come before the one that stays.
+func withTarget(targets []topsv1.OperationTarget, t topsv1.OperationTarget, leaves bool) []topsv1.OperationTarget {
+	i := slices.IndexFunc(targets, func(o topsv1.OperationTarget) bool { return o.Component == t.Component })
+	switch {
+	case i < 0:
+		return append(targets, t)
+	case leaves:
+		targets[i].Leaving = append(targets[i].Leaving, t.All()...)
+	default:
+		t.Leaving = targets[i].All()
+		targets[i] = t
+	}
+	return targets
+}
+
 // OperationPlan returns what the planner needs to know about a node. Components that the book
 // does not know are left out: their pods are replaced like any other pod.
 func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.Book, node *rollout.Node) upgradeplan.Node {
 	plan := upgradeplan.Node{Name: node.Name, ControlPlane: node.ControlPlane}
 	held := node.Job != nil && node.Job.Held
+	var stays []string
 	for i := range node.Pods {
 		pod := &node.Pods[i]
-		component := s.Members[pod.Member].Component()
+		m := s.Members[pod.Member]
+		component := m.Component()
 		if book.Disruption([]string{component}, false) == "" {
 			continue
 		}
@@ -56,8 +75,23 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.Book, node *r
 		if rollout.IsDue(in, node, pod) || held && in.Members[pod.Member].Heavy {
 			plan.Changed = append(plan.Changed, component)
 		}
+		if !daemonset.IsLeaving(m.DaemonSet) {
+			stays = append(stays, component)
+		}
 	}
+	plan.Changed = unique(plan.Changed) // a component with a new name is there twice
+	plan.Removed = slices.DeleteFunc(slices.Clone(plan.Changed), func(c string) bool { return slices.Contains(stays, c) })
 	return plan
+}
+
+// unique returns the elements of a list, each once, in the order in which they come first.
+func unique(list []string) (once []string) {
+	for _, c := range list {
+		if !slices.Contains(once, c) {
+			once = append(once, c)
+		}
+	}
+	return once
 }
 
 // lightest returns the components for an operation that has nothing left to replace. Such an
@@ -113,8 +147,9 @@ func targetOfOperation(m Member, component, revision, previous string) topsv1.Op
 	if previous != revision {
 		t.Previous = previous
 	}
-	spec := &ds.Spec.Template.Spec
-	t.Images, t.PullSecrets = daemonset.Images(spec), daemonset.PullSecrets(spec)
+	if spec := &ds.Spec.Template.Spec; !daemonset.IsLeaving(ds) {
+		t.Images, t.PullSecrets = daemonset.Images(spec), daemonset.PullSecrets(spec)
+	}
 	return t
 }
 

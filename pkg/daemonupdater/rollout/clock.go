@@ -66,7 +66,9 @@ func (s *Slot) restart(now time.Time, pods []Pod) {
 	s.Since, s.Progress, s.Idle = now, now, 0
 	s.Newest = time.Time{}
 	for i := range pods {
-		s.Newest = later(s.Newest, pods[i].Created)
+		if !pods[i].RivalRuns { // that is not started yet
+			s.Newest = later(s.Newest, pods[i].Created)
+		}
 	}
 }
 

@@ -61,6 +61,11 @@ func setPod(slot *Slot, n *fleetNode, pod *Pod, now time.Time) {
 		slot.Progress = now
 	}
 	slot.Pod, slot.PodVersion = pod.UID, pod.Version
+	for i := range n.Pods { // those that start once it is gone
+		if key := n.group.keyOf(&n.Pods[i]); n.Pods[i].RivalRuns && !slices.Contains(slot.Members, key) {
+			slot.Members = append(slices.Clip(slot.Members), key)
+		}
+	}
 	if i := slices.Index(slot.Members, member); i < 0 || i != len(slot.Members)-1 {
 		slot.Members = append(slices.DeleteFunc(slices.Clone(slot.Members), func(m string) bool { return m == member }), member)
 	}

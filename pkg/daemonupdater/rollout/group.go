@@ -72,7 +72,7 @@ func (g *group) isOutdated(pod *Pod) bool {
 // not verified it, or was not there to restart the runtime for it.
 func (g *group) isUnproven(node *Node, pod *Pod) bool {
 	member := &g.members[pod.Member]
-	if !member.Heavy || pod.isAbsent() || member.Target == "" || g.isOutdated(pod) {
+	if !member.Heavy || pod.isAbsent() || member.Target == "" || g.isOutdated(pod) || pod.Placeholder {
 		return false
 	}
 	return g.isUnverified(pod) || member.Restarts && node.NeedsRestart
@@ -104,10 +104,11 @@ func (g *group) hasWork(node *Node, pod *Pod) bool {
 
 // allows reports whether the strategy lets the work on a pod be done: AdvancedRollingUpdate and
 // RestartsOnly always, OTA only if a request on the node names this very pod, and is for its target
-// unless the node was started before the target changed (but see allowsUnasked).
+// unless the node was started before the target changed (but see allowsUnasked), or if nothing runs
+// in it: then nothing is disturbed.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
-		return pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod))
+		return pod.isAside() || pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod))
 	}
 	return g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly
 }
@@ -143,9 +144,10 @@ func (g *group) isAsked(pod *Pod) bool {
 	return pod.Request != nil && pod.Request.isFor(g.members[pod.Member].Target)
 }
 
-// needsOperation reports whether a pod has to be replaced, or verified, by an operation.
+// needsOperation reports whether a pod has to be replaced, or verified, by an operation. Where nothing
+// runs, nobody is disturbed.
 func (g *group) needsOperation(node *Node, pod *Pod) bool {
-	return g.members[pod.Member].Heavy && g.toReplace(node, pod) || g.toVerify(node, pod)
+	return g.members[pod.Member].Heavy && !pod.isAside() && g.toReplace(node, pod) || g.toVerify(node, pod)
 }
 
 // agentLacks returns what the agent of a node is not capable of and the operation that the node
@@ -210,6 +212,9 @@ func (g *group) isStale(node *Node) bool {
 func (g *group) changedScope(node *Node, targets map[string]string) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		_, covered := targets[g.keyOf(&p)]
+		if p.isAside() { // it goes with its rival
+			return false
+		}
 		wanted := isDue(g, node, &p)
 		member := &g.members[p.Member]
 		return covered && !wanted && g.isOutdated(&p) && !member.Along || !covered && wanted && member.Heavy

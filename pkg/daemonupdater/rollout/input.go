@@ -169,7 +169,14 @@ type Pod struct {
 	NoSuccessor string
 	// Request is the open request on the node for this member, nil if there is none.
 	Request *Request
+	// Placeholder: nothing runs in it, nor ever will, because its DaemonSet leaves, or left when it was
+	// made. RivalRuns: it is not scheduled, because it must not run beside a pod that still runs on the
+	// node, that of a DaemonSet which it takes over from or hands over to. Both count as available.
+	Placeholder, RivalRuns bool
 }
+
+// isAside reports whether a pod runs nothing, so that replacing it disturbs nobody.
+func (p *Pod) isAside() bool { return p.Placeholder || p.RivalRuns }
 
 // Denial is a deletion, or a fence, that the API server refuses.
 type Denial struct {

@@ -77,7 +77,7 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 // request that lost its slot does not start the node for another revision than it is for.
 func (n *fleetNode) isAgreed() bool {
 	return n.group.strategy != daemonset.OTA || n.Job.isOursAtWork() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return (n.group.isAsked(&pod) || n.group.allowsUnasked(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
+		return (n.group.isAsked(&pod) || pod.isAside() || n.group.allowsUnasked(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
 	})
 }
 
@@ -96,7 +96,7 @@ func (n *fleetNode) yields() bool {
 // members with a request and for those replaced under the slot, even if that was before the
 // strategy became OTA.
 func (n *fleetNode) slotWaitsFor(pod *Pod) bool {
-	if n.group.strategy != daemonset.OTA || pod.Request != nil {
+	if n.group.strategy != daemonset.OTA || pod.Request != nil || pod.isAside() {
 		return true
 	}
 	return n.slot != nil && slices.Contains(n.slot.Members, n.group.keyOf(pod))
@@ -169,8 +169,14 @@ func (n *fleetNode) crashLooping(slot *Slot) *Pod {
 }
 
 // nextPod returns the pod to delete now, nil when the node waits for something. Pods are replaced
-// in member order, each after the one before is available.
+// in member order, each after the one before is available; before them those that run nothing, so
+// that an old version does not start when its rival is gone.
 func (n *fleetNode) nextPod() *Pod {
+	for i := range n.Pods {
+		if pod := &n.Pods[i]; pod.isAside() && n.group.toReplace(&n.Node, pod) {
+			return pod
+		}
+	}
 	for i := range n.Pods {
 		pod := &n.Pods[i]
 		if !n.slotWaitsFor(pod) {

@@ -69,7 +69,8 @@ var advice = map[string]string{
 	ReasonNotSeen:                          "if it lasts, see whether the operator runs: kubectl get deployment -n kube-system gcu-operator",
 
 	// A component that is removed or renamed.
-	status.ReasonRemovedAtOnce: "nothing brings the old pods back: kubectl gcu rollback GR deploys the component again; next time look at kubectl gcu plan -f first",
+	status.ReasonRemovedNodeByNode: "nothing; kubectl gcu pause GR stops it, kubectl gcu rollback GR goes back",
+	status.ReasonRemovedAtOnce:     "nothing brings the old pods back: kubectl gcu rollback GR deploys the component again; next time look at kubectl gcu plan -f first",
 
 	// A node that is left out, or failed.
 	string(rollout.ReasonNodeOffline):              "bring the node back: it is upgraded when it is Ready",

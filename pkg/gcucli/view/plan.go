@@ -67,6 +67,8 @@ var changeWords = map[preview.Change]string{
 	preview.Upgrade:  "upgraded node by node",
 	preview.Restart:  "unchanged; new pods, because of the others",
 	preview.Deploy:   "deployed AT ONCE on every node, when what comes before it runs",
+	preview.Remove:   "removed node by node",
+	preview.Rename:   "replaced node by node by the one with its other name or namespace",
 	preview.Delete:   "deleted AT ONCE on every node, past budget, waves, approval and drain",
 	preview.Redeploy: "deleted AT ONCE on every node, past budget, waves, approval and drain; then deployed under its other name or namespace",
 	preview.Update:   "its pods are replaced AT ONCE by Kubernetes",

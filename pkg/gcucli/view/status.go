@@ -74,7 +74,9 @@ func versionsOf(spec *topsv1.GcuResourceSpec) map[string]string {
 		} `json:"master"`
 	}
 	versions := map[string]string{}
-	data, err := json.Marshal(spec)
+	components := *spec
+	components.ImagePullSecrets = nil
+	data, err := json.Marshal(components)
 	if err != nil || json.Unmarshal(data, &fields) != nil {
 		return versions // a decoded spec can be encoded
 	}
@@ -116,13 +118,22 @@ func (s *Status) Text(style Style) string {
 	return b.String()
 }
 
+// shortDigest shortens the digest of a version to the 12 digits that docker prints.
+func shortDigest(version string) string {
+	const name, digits = "sha256:", 12
+	if at := strings.Index(version, name); at >= 0 && len(version) > at+len(name)+digits {
+		return version[:at+len(name)+digits]
+	}
+	return version
+}
+
 func (s *Status) components(style Style) string {
 	if len(s.Components) == 0 {
 		return ""
 	}
 	t := Table{Header: []string{"COMPONENT", "STATUS", "VERSION", "NAMESPACE", "MESSAGE"}}
 	for _, c := range s.Components {
-		row := cells(c.Name, c.Status, c.Version, "", c.Message)
+		row := cells(c.Name, c.Status, shortDigest(c.Version), "", c.Message)
 		row[1].Tone = toneOfPhase(c.Status)
 		if style.Wide {
 			row[3].Text = c.Namespace

@@ -32,6 +32,7 @@ func (l objects) apply(fields *topsv1.BaseFields) {
 	l.setNamespace(fields.Namespace)
 	for _, pod := range l.pods() {
 		setNodeSelector(pod, fields.NodeSelector)
+		setPullSecrets(pod, fields.ImagePullSecrets)
 	}
 	for _, c := range l.containers() {
 		setImage(c, fields)
@@ -135,12 +136,26 @@ func (l objects) setNamespace(namespace string) {
 }
 
 // setImage replaces repository, name and version of a container's image, which is
-// repository/image:version (contract statements 11 and 15 to 17), and the pull
-// policy (contract statement 12).
+// repository/image:version (contract statements 11 and 15 to 17), or repository/image@version for a
+// digest, and the pull policy (contract statement 12).
 func setImage(c *corev1.Container, fields *topsv1.BaseFields) {
-	name, version, _ := strings.Cut(path.Base(c.Image), ":")
-	c.Image = cmp.Or(fields.Repository, path.Dir(c.Image)) + "/" + cmp.Or(fields.Image, name) + ":" + cmp.Or(fields.Version, version)
+	name := path.Base(c.Image)
+	end := strings.IndexAny(name, ":@") // a built-in image has a tag
+	name, version := name[:end], name[end:]
+	if fields.Version != "" {
+		version = separator(fields.Version) + fields.Version
+	}
+	c.Image = cmp.Or(fields.Repository, path.Dir(c.Image)) + "/" + cmp.Or(fields.Image, name) + version
 	c.ImagePullPolicy = cmp.Or(fields.ImagePullPolicy, c.ImagePullPolicy)
+}
+
+// separator returns what is between the name of an image and a version: a tag, a digest, or a tag
+// with a digest.
+func separator(version string) string {
+	if strings.HasPrefix(version, "sha256:") {
+		return "@"
+	}
+	return ":"
 }
 
 // setEnv merges environment variables into those of a container. A variable that is built in is
@@ -161,5 +176,12 @@ func setEnv(c *corev1.Container, env []corev1.EnvVar) {
 func setNodeSelector(pod *corev1.PodSpec, selector map[string]string) {
 	if len(selector) > 0 {
 		pod.NodeSelector = maps.Clone(selector)
+	}
+}
+
+// setPullSecrets gives a pod pull secrets, unless it has some.
+func setPullSecrets(pod *corev1.PodSpec, secrets []corev1.LocalObjectReference) {
+	if len(pod.ImagePullSecrets) == 0 {
+		pod.ImagePullSecrets = slices.Clone(secrets)
 	}
 }

@@ -17,24 +17,30 @@ import (
 // NightingaleSecret holds the password of nightingale's database.
 const NightingaleSecret = "nightingale-mysql"
 
-// nfdFields returns the first level of nfd. Its two children share one DaemonSet. Without a node
-// selector on the first level it has those of both, the worker's value where they differ
-// (contract statements 20 and 29).
+// nfdFields returns the first level of nfd. Its two children share one DaemonSet, with the pull
+// secrets of both. Without a node selector on the first level it has those of both, the worker's
+// value where they differ (contract statements 20 and 29).
 func nfdFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	nfd := spec.NFD
 	if nfd == nil {
 		return nil
 	}
-	selector := nfd.NodeSelector
-	if len(selector) == 0 {
-		selector = map[string]string{}
-		for _, child := range []*topsv1.BaseFields{nfd.Master, nfd.Worker} {
-			if child != nil {
-				maps.Copy(selector, child.NodeSelector)
+	fields := &topsv1.BaseFields{NotDeploy: nfd.NotDeploy, Name: nfd.Name, Namespace: nfd.Namespace, NodeSelector: map[string]string{}}
+	for _, child := range []*topsv1.BaseFields{nfd.Master, nfd.Worker} {
+		if child == nil {
+			continue
+		}
+		maps.Copy(fields.NodeSelector, child.NodeSelector)
+		for _, secret := range child.ImagePullSecrets {
+			if !slices.Contains(fields.ImagePullSecrets, secret) {
+				fields.ImagePullSecrets = append(fields.ImagePullSecrets, secret)
 			}
 		}
 	}
-	return &topsv1.BaseFields{NotDeploy: nfd.NotDeploy, Name: nfd.Name, Namespace: nfd.Namespace, NodeSelector: selector}
+	if len(nfd.NodeSelector) > 0 {
+		fields.NodeSelector = nfd.NodeSelector
+	}
+	return fields
 }
 
 // patchNFD sets the image and environment of both containers (contract statement 29).

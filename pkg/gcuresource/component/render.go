@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Rendered is one component as a gr requests it.
@@ -87,6 +88,9 @@ func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
 			entry.patch(list, &gr.Spec)
 		}
 		list.apply(entry.fields(&gr.Spec))
+		for _, pod := range list.pods() {
+			setPullSecrets(pod, gr.Spec.ImagePullSecrets)
+		}
 		if err := r.fill(gr, revision, list); err != nil {
 			return nil, fmt.Errorf("rendering component %s: %w", entry.Name, err)
 		}
@@ -159,6 +163,14 @@ func Carried(gr *topsv1.GcuResource) map[string]string {
 	return annotations
 }
 
+// SettingsOf returns the upgrade settings that a gr passes to its DaemonSets.
+func SettingsOf(gr *topsv1.GcuResource) (daemonset.Settings, error) {
+	return daemonset.SettingsOf(&appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Annotations: Carried(gr)},
+		Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
+	})
+}
+
 // desired encodes an object for server-side apply: without status, and without the empty times
 // that Go structs always have.
 func desired(o object) (Desired, error) {
@@ -169,10 +181,19 @@ func desired(o object) (Desired, error) {
 	delete(content, "status")
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
-	encoded, err := json.Marshal(content) // sorts map keys
+	hash, err := hashOf(content)
 	if err != nil {
 		return Desired{}, fmt.Errorf("encoding %s: %w", o.GetName(), err)
 	}
+	return Desired{Ref: RefOf(o), Object: &unstructured.Unstructured{Object: content}, Hash: hash}, nil
+}
+
+// hashOf identifies the content of an object.
+func hashOf(content map[string]any) (string, error) {
+	encoded, err := json.Marshal(content) // sorts map keys
+	if err != nil {
+		return "", err
+	}
 	sum := sha256.Sum256(encoded)
-	return Desired{Ref: RefOf(o), Object: &unstructured.Unstructured{Object: content}, Hash: hex.EncodeToString(sum[:])}, nil
+	return hex.EncodeToString(sum[:]), nil
 }

@@ -3,12 +3,15 @@ package component
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	imagename "github.com/google/go-containerregistry/pkg/name"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -97,6 +100,78 @@ func TestTheTwoDefaultBlueprintsAreTheSame(t *testing.T) {
 	}
 }
 
+const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// Every container of every component takes a digest, and so does the one that waits for the database.
+func TestEveryImageMayHaveADigest(t *testing.T) {
+	for _, version := range []string{digest, "v1@" + digest} {
+		fields := &topsv1.BaseFields{Version: version}
+		rendered := render(t, newGR(topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{Master: fields, Worker: fields}, Driver: fields, Toolkit: fields, DevicePlugin: fields,
+			Exporter: fields, GFD: fields, GcusharePlugin: &topsv1.GcusharePluginSpec{BaseFields: *fields}, GcushareScheduler: fields,
+			Nightingale: &topsv1.NightingaleSpec{Agentd: fields, MySQL: fields, NServer: fields, NWebAPI: fields, Prometheus: fields, Redis: fields},
+			Volcano:     &topsv1.VolcanoSpec{Controller: fields, Admission: fields, Scheduler: fields}}))
+		for name, r := range rendered {
+			for _, d := range r.Objects {
+				for _, image := range imagesIn(t, &d) {
+					reference, err := imagename.ParseReference(image)
+					if err != nil || reference.Identifier() != digest || strings.Contains(image, ":v1") != (version != digest) {
+						t.Errorf("%s: image %s with version %s: %v", name, image, version, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestPullSecrets(t *testing.T) {
+	secrets := func(names ...string) (list []corev1.LocalObjectReference) {
+		for _, name := range names {
+			list = append(list, corev1.LocalObjectReference{Name: name})
+		}
+		return list
+	}
+	part := func(name string) *topsv1.BaseFields { return &topsv1.BaseFields{ImagePullSecrets: secrets(name)} }
+	spec := topsv1.GcuResourceSpec{ImagePullSecrets: secrets("all"), Driver: part("own"), Toolkit: &topsv1.BaseFields{},
+		NFD:         &topsv1.NFDSpec{Master: part("a"), Worker: &topsv1.BaseFields{ImagePullSecrets: secrets("a", "b")}},
+		Nightingale: &topsv1.NightingaleSpec{Redis: part("redis")}, Volcano: &topsv1.VolcanoSpec{Admission: part("admission")},
+		GcusharePlugin: &topsv1.GcusharePluginSpec{BaseFields: *part("share")}}
+	want := map[string][]corev1.LocalObjectReference{"enflame-gcu-driver": secrets("own"), "node-feature-discovery-ds": secrets("a", "b"), "redis": secrets("redis"),
+		"volcano-admission": secrets("admission"), "volcano-admission-init": secrets("admission"), "gcushare-device-plugin": secrets("share")}
+	for _, r := range render(t, newGR(spec)) {
+		for _, d := range r.Objects {
+			if !d.Ref.Workload() {
+				continue
+			}
+			expected, own := want[d.Ref.Name]
+			if !own {
+				expected = secrets("all")
+			}
+			if diff := cmp.Diff(expected, podOf(t, d).ImagePullSecrets); diff != "" {
+				t.Errorf("pull secrets of %s (-want +got):\n%s", d.Ref, diff)
+			}
+		}
+	}
+}
+
+// imagesIn returns the images of a workload, those of init containers too.
+func imagesIn(t *testing.T, d *Desired) []string {
+	t.Helper()
+	if !d.Ref.Workload() {
+		return nil
+	}
+	var images []string
+	for _, kind := range []string{"containers", "initContainers"} {
+		list, _, err := unstructured.NestedSlice(d.Object.Object, "spec", "template", "spec", kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list {
+			images = append(images, c.(map[string]any)["image"].(string))
+		}
+	}
+	return images
+}
+
 func TestFieldsReplaceTheBuiltInValues(t *testing.T) {
 	const image = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-plugin:latest"
 	nodeName := corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}
@@ -111,6 +186,12 @@ func TestFieldsReplaceTheBuiltInValues(t *testing.T) {
 			topsv1.BaseFields{Repository: "artifact.enflame.cn/galaxy_docker_hub/gcu", Image: "other", Version: "v2"},
 			func(_ *appsv1.DaemonSet, c *corev1.Container) {
 				c.Image = "artifact.enflame.cn/galaxy_docker_hub/gcu/other:v2"
+			}},
+		{"a digest", topsv1.BaseFields{Repository: "registry:5000", Version: digest},
+			func(_ *appsv1.DaemonSet, c *corev1.Container) { c.Image = "registry:5000/gcu-plugin@" + digest }},
+		{"a tag with a digest", topsv1.BaseFields{Image: "other", Version: "v2@" + digest},
+			func(_ *appsv1.DaemonSet, c *corev1.Container) {
+				c.Image = "artifact.enflame.cn/enflame_docker_images/enflame/other:v2@" + digest
 			}},
 		{"contract 15: the repository may have a port", topsv1.BaseFields{Repository: "registry:5000"},
 			func(_ *appsv1.DaemonSet, c *corev1.Container) { c.Image = "registry:5000/gcu-plugin:latest" }},

@@ -16,8 +16,10 @@ import (
 type Plan struct {
 	// Steps has one element per requested component, in deployment order.
 	Steps []Step
-	// Delete are the objects that the gr no longer requests and that may be deleted now.
+	// Delete are the objects that the gr no longer requests and that may be deleted now, Leave the
+	// DaemonSets among these whose pods are to leave their nodes one by one instead.
 	Delete []state.Owned
+	Leave  []*state.Owned
 	// Wait is how long until a pod becomes available by time alone; 0 if there is none.
 	Wait time.Duration
 }
@@ -57,7 +59,8 @@ type Step struct {
 // upgrade of several reaches the nodes together. A missing component is created only when all
 // before it run (contract statement 51). A failed one holds up those after it.
 func Decide(obs *state.Observation, now time.Time) Plan {
-	plan := Plan{Delete: webhooksFirst(leftovers(obs))}
+	left := leftoversOf(obs)
+	plan := Plan{Delete: left.gone, Leave: left.departing}
 	nodes := obs.NodeIndex()
 	before := ""
 	for i := range obs.Components {
@@ -65,7 +68,7 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		step := Step{Component: c.Name, Health: obs.Assess(c, nodes, now)}
 		step.Failure = failing(obs, c, &step.Health)
 		if step.Failure == nil || step.Failure.Reason == state.ReasonJobFailed {
-			step.decide(obs, c, nodes, before, now)
+			step.decide(obs, c, &left, nodes, before, now)
 		}
 		if before == "" && (step.Failure != nil || !step.Health.LetsNextStart()) {
 			before = c.Name
@@ -81,10 +84,10 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 
 // decide sets what to apply. before names the first earlier component that failed or does not run
 // yet, "" if there is none.
-func (s *Step) decide(obs *state.Observation, c *state.Component, nodes *state.NodeIndex, before string, now time.Time) {
+func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftovers, nodes *state.NodeIndex, before string, now time.Time) {
 	s.Create = !s.Health.Exists
 	if s.Create {
-		s.Waits = creationWaits(obs, c, before)
+		s.Waits = creationWaits(obs, c, left, before)
 	}
 	if s.Create && s.Waits == "" {
 		s.awaitRestart(obs, c, nodes, now)
@@ -94,6 +97,13 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, nodes *state.N
 	}
 	for _, d := range c.Objects {
 		live := c.Live[d.Ref]
+		if d.Ref.GroupVersionKind == component.DaemonSetKind && c.PerNode != nil {
+			var err error
+			if d, err = component.Succeeding(d, c.DaemonSet, left.predecessorsOf(c)); err != nil {
+				s.Failure = state.FailureOf(err)
+				return
+			}
+		}
 		if d.Ref.Installed() || upToDate(&d, live, obs.Applied) || (d.Ref.Webhook() && live == nil && !s.Health.ReplicasRun()) {
 			continue
 		}
@@ -105,16 +115,14 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, nodes *state.N
 // creationWaits returns which objects the creation of a component waits for: an earlier component, the
 // deletion of its own old workload with another name, or the deletion of workloads that it
 // excludes.
-func creationWaits(obs *state.Observation, c *state.Component, before string) string {
+func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, before string) string {
 	if before != "" {
 		return "waiting for " + before
 	}
-	excludes := component.Find(c.Name).Excludes
-	for _, o := range leftovers(obs) {
-		if o.Ref.Workload() && (o.Component == c.Name || slices.Contains(excludes, o.Component)) {
-			return "waiting until " + o.Ref.String() + " is deleted"
-		}
+	if o := left.inTheWayOf(c); o != nil {
+		return "waiting until " + o.Ref.String() + " is deleted"
 	}
+	excludes := component.Find(c.Name).Excludes
 	for _, r := range obs.Rivals {
 		if slices.Contains(excludes, r.Component) {
 			return fmt.Sprintf("waiting until %s of GcuResource %s is deleted", r.Ref, r.GcuResource)
@@ -138,36 +146,4 @@ func (s *Step) awaitRestart(obs *state.Observation, c *state.Component, nodes *s
 			}
 		}
 	}
-}
-
-// leftovers returns the objects of the gr that its spec no longer requests.
-func leftovers(obs *state.Observation) []state.Owned {
-	asked := map[component.Ref]bool{}
-	for i := range obs.Components {
-		for _, d := range obs.Components[i].Objects {
-			asked[d.Ref] = true
-		}
-	}
-	var left []state.Owned
-	for _, o := range obs.Owned {
-		if !asked[o.Ref] {
-			left = append(left, o)
-		}
-	}
-	return left
-}
-
-// webhooksFirst returns the objects that may be deleted now: webhook configurations before the
-// pods behind them.
-func webhooksFirst(objects []state.Owned) []state.Owned {
-	var webhooks []state.Owned
-	for _, o := range objects {
-		if o.Ref.Webhook() {
-			webhooks = append(webhooks, o)
-		}
-	}
-	if len(webhooks) > 0 {
-		return webhooks
-	}
-	return objects
 }

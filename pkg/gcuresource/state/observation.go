@@ -55,8 +55,10 @@ type Observation struct {
 	Changed []string
 	// ReconcileFailure is a lasting failure that is not a component's own; nil if there is none.
 	ReconcileFailure *Failure
-	// Halt says why the rollout of the gr is halted until a person acts; nil if it is not.
-	Halt *Failure
+	// Halt says why the rollout of the gr is halted until a person acts; nil if it is not. InFlight is
+	// how many nodes it has in flight.
+	Halt     *Failure
+	InFlight int32
 	// Cache is what the previous pass left, CachedNodes its entry for Nodes; nil if nothing is
 	// cached. Hosts are then from it too.
 	Cache       *Cache
@@ -102,6 +104,27 @@ type Owned struct {
 	Component string
 	// Deleting is true once its deletion was requested.
 	Deleting bool
+	// DaemonSet is the object if it is one, nil otherwise. If the spec no longer requests it, Nodes
+	// are those with a pod of it that is not a placeholder, sorted.
+	DaemonSet *appsv1.DaemonSet
+	Nodes     []string
+}
+
+// Leftovers returns the indexes in Owned of the objects that the spec no longer requests.
+func (o *Observation) Leftovers() []int {
+	asked := map[component.Ref]bool{}
+	for i := range o.Components {
+		for _, d := range o.Components[i].Objects {
+			asked[d.Ref] = true
+		}
+	}
+	var left []int
+	for i := range o.Owned {
+		if !asked[o.Owned[i].Ref] {
+			left = append(left, i)
+		}
+	}
+	return left
 }
 
 // Applied is the result of a successful apply.
@@ -124,14 +147,19 @@ func (c *Component) exists() bool {
 	return c.DaemonSet != nil || len(c.Deployments) > 0 || len(c.Jobs) > 0
 }
 
-// SetLive records an object that exists in the cluster. It sets a workload only if it belongs to
-// the gr. An error means that it cannot be decoded.
-func (c *Component) SetLive(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) error {
+// metadataOf returns the metadata of an object that a decision needs.
+func metadataOf(ref component.Ref, live metav1.Object) *metav1.PartialObjectMetadata {
 	m := ref.Metadata()
 	m.UID, m.Generation, m.ResourceVersion = live.GetUID(), live.GetGeneration(), live.GetResourceVersion()
 	m.Labels, m.Annotations, m.OwnerReferences = live.GetLabels(), live.GetAnnotations(), live.GetOwnerReferences()
 	m.DeletionTimestamp = live.GetDeletionTimestamp()
-	c.Live[ref] = m
+	return m
+}
+
+// SetLive records an object that exists in the cluster. It sets a workload only if it belongs to
+// the gr. An error means that it cannot be decoded.
+func (c *Component) SetLive(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) error {
+	c.Live[ref] = metadataOf(ref, live)
 	if !metav1.IsControlledBy(live, gr) {
 		return nil
 	}

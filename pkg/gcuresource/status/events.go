@@ -8,25 +8,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 )
 
 // Event is the content of one event.
 type Event struct{ Type, Reason, Message string }
 
-// ReasonRemovedAtOnce is the reason of an event: the pods of a component go from all nodes at once.
-const ReasonRemovedAtOnce = "RemovedAtOnce"
+// Reasons of the events about a DaemonSet that the spec no longer asks for.
+const (
+	// ReasonRemovedAtOnce means that its pods go from all nodes at once.
+	ReasonRemovedAtOnce = "RemovedAtOnce"
+	// ReasonRemovedNodeByNode means that its pods leave like outdated ones.
+	ReasonRemovedNodeByNode = "RemovedNodeByNode"
+)
 
-// Removals returns the events to send before objects that the spec no longer asks for are deleted:
-// one for each DaemonSet, because its pods go with it on all nodes (docs/adr/0014).
-func Removals(objects []state.Owned) []Event {
+// Removals returns the events to send before a plan is carried out: one for each DaemonSet that is
+// deleted with its pods on all nodes, or begins to leave them one by one (docs/adr/0014).
+func Removals(decided *plan.Plan) []Event {
 	var list []Event
-	for _, o := range objects {
-		if o.Ref.GroupVersionKind == component.DaemonSetKind && !o.Deleting {
+	for _, o := range decided.Delete {
+		if o.DaemonSet != nil && !o.Deleting && len(o.Nodes) > 0 {
 			list = append(list, Event{corev1.EventTypeWarning, ReasonRemovedAtOnce, fmt.Sprintf(
 				"the spec no longer asks for %s of component %s: it is deleted with its pods on all nodes at once, past budget, waves, window, approval and drain",
 				o.Ref, o.Component)})
+		}
+	}
+	for _, o := range decided.Leave {
+		if !daemonset.IsLeaving(o.DaemonSet) {
+			list = append(list, Event{corev1.EventTypeNormal, ReasonRemovedNodeByNode, fmt.Sprintf(
+				"the spec no longer asks for %s of component %s: its pods leave node by node, like outdated ones", o.Ref, o.Component)})
 		}
 	}
 	return list

@@ -4,10 +4,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/test/world"
 )
@@ -28,17 +30,26 @@ func TestEventsAreSentForChangesOnly(t *testing.T) {
 	}
 }
 
-// The pods of a DaemonSet go with it on all nodes, which is said until its deletion was requested;
-// other objects have no event.
+// The pods of a DaemonSet go with it on all nodes, which is said until its deletion was requested, or
+// leave one by one, which is said once; other objects have no event.
 func TestRemovals(t *testing.T) {
-	ds := component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "old-driver"}
-	got := Removals([]state.Owned{
-		{Ref: ds, Component: component.Driver},
-		{Ref: ds, Component: component.Driver, Deleting: true},
-		{Ref: component.Ref{GroupVersionKind: component.DeploymentKind, Namespace: "volcano-system", Name: "volcano-scheduler"}, Component: component.Volcano},
+	ref := component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "old-driver"}
+	leaving := &appsv1.DaemonSet{}
+	leaving.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
+	got := Removals(&plan.Plan{
+		Delete: []state.Owned{
+			{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}, Nodes: []string{"n1"}},
+			{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}, Nodes: []string{"n1"}, Deleting: true},
+			{Ref: ref, Component: component.Driver, DaemonSet: leaving},
+			{Ref: component.Ref{GroupVersionKind: component.DeploymentKind, Namespace: "volcano-system", Name: "volcano-scheduler"}, Component: component.Volcano},
+		},
+		Leave: []*state.Owned{{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}}, {Ref: ref, Component: component.Driver, DaemonSet: leaving}},
 	})
-	want := []Event{{corev1.EventTypeWarning, "RemovedAtOnce", "the spec no longer asks for DaemonSet kube-system/old-driver of component driver: " +
-		"it is deleted with its pods on all nodes at once, past budget, waves, window, approval and drain"}}
+	want := []Event{
+		{corev1.EventTypeWarning, "RemovedAtOnce", "the spec no longer asks for DaemonSet kube-system/old-driver of component driver: " +
+			"it is deleted with its pods on all nodes at once, past budget, waves, window, approval and drain"},
+		{corev1.EventTypeNormal, "RemovedNodeByNode", "the spec no longer asks for DaemonSet kube-system/old-driver of component driver: its pods leave node by node, like outdated ones"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

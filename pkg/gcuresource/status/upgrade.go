@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -61,14 +58,6 @@ func (u *upgrade) progress() int32 {
 // phase returns the phase of the action while it is open.
 func (u *upgrade) phase() string { return underWay[u.action] }
 
-// settingsOf returns the upgrade settings that a gr passes to its DaemonSets.
-func settingsOf(gr *topsv1.GcuResource) (daemonset.Settings, error) {
-	return daemonset.SettingsOf(&appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Annotations: component.Carried(gr)},
-		Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
-	})
-}
-
 // settingsFailure returns what is wrong with the upgrade settings of a gr, nil if nothing is.
 func settingsFailure(err error) *state.Failure {
 	var invalid *daemonset.SettingsError
@@ -87,7 +76,7 @@ func upgradeOf(obs *state.Observation, steps []plan.Step) upgrade {
 		u.action = topsv1.ActionRollback
 	}
 	changed, onNodes := u.count(steps)
-	settings, err := settingsOf(obs.Resource)
+	settings, err := component.SettingsOf(obs.Resource)
 	u.rolling = err == nil && settings.Strategy == daemonset.AdvancedRollingUpdate
 	u.open = changed || (wasUpgrading(obs.Resource) && u.updated < u.total)
 	if !u.open {

@@ -78,6 +78,9 @@ type Prepull struct {
 	Secrets []corev1.Secret
 	// Note is added to the message of the result: problems with the secrets.
 	Note string
+	// LeaveToKubelet is whether an image that cannot be pulled is done with: a secret of the pod is
+	// one that this agent may not read, and the kubelet pulls the image when the pod starts.
+	LeaveToKubelet bool
 	// Timeout for all the images; 15 minutes when zero.
 	Timeout time.Duration
 }

@@ -60,6 +60,9 @@ const (
 	ReasonPresent Reason = "Present"
 	// ReasonPulled: images were pulled, and now all are present.
 	ReasonPulled Reason = "Pulled"
+	// ReasonLeftToKubelet: an image is not on the node, and its pull secret is none of the agent's:
+	// the kubelet pulls it when the pod starts.
+	ReasonLeftToKubelet Reason = "LeftToKubelet"
 	// ReasonBadPullSecret: a pull secret is malformed.
 	ReasonBadPullSecret Reason = "BadPullSecret"
 	// ReasonPullFailed: the registry or the engine returned an error.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -87,4 +88,21 @@ func (c *changes) phase(phase topsv1.OperationPhase) {
 	if c.op.Phase != phase {
 		c.op.Phase, c.op.Since = phase, metav1.NewTime(c.f.Now)
 	}
+}
+
+// nameUser records a pod that uses the device, so that it may be deleted. It returns false
+// when the observed pod is older than the recorded one (stale cache).
+func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
+	i := slices.IndexFunc(rec.Users, func(named topsv1.NamedPod) bool { return named.UID == pod.UID })
+	switch {
+	case i < 0:
+		rec.Users = append(slices.Clip(rec.Users), pod)
+	case rec.Users[i] == pod:
+	case !daemonset.Newer(pod.ResourceVersion, rec.Users[i].ResourceVersion):
+		return false
+	default:
+		rec.Users = slices.Clone(rec.Users)
+		rec.Users[i] = pod
+	}
+	return true
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -65,7 +64,7 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 func (replaceDriver) barred(c *changes) (first *Member) {
 	for i := range c.f.Members {
 		m := &c.f.Members[i]
-		if c.uses(m.Component) && m.NoSuccessor != "" && m.Pod != nil && !m.Pod.Terminating && !m.Uncontrolled && (first == nil || m.DaemonSet < first.DaemonSet) {
+		if c.uses(m.Component) && m.NoSuccessor != "" && m.Pod != nil && !m.Pod.Placeholder && !m.Pod.Terminating && !m.Uncontrolled && (first == nil || m.DaemonSet < first.DaemonSet) {
 			first = m
 		}
 	}
@@ -79,7 +78,7 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 	var left []string
 	for i := range c.f.Members {
 		m := &c.f.Members[i]
-		if m.Pod == nil || !c.uses(m.Component) {
+		if m.Pod == nil || m.Pod.Placeholder || !c.uses(m.Component) {
 			continue
 		}
 		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name)
@@ -89,23 +88,6 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 	}
 	slices.Sort(left)
 	return left
-}
-
-// nameUser records a pod that uses the device, so that it may be deleted. It returns false
-// when the observed pod is older than the recorded one (stale cache).
-func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
-	i := slices.IndexFunc(rec.Users, func(named topsv1.NamedPod) bool { return named.UID == pod.UID })
-	switch {
-	case i < 0:
-		rec.Users = append(slices.Clip(rec.Users), pod)
-	case rec.Users[i] == pod:
-	case !daemonset.Newer(pod.ResourceVersion, rec.Users[i].ResourceVersion):
-		return false
-	default:
-		rec.Users = slices.Clone(rec.Users)
-		rec.Users[i] = pod
-	}
-	return true
 }
 
 // skipped reports whether a person skipped a task with this action.

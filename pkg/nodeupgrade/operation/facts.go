@@ -78,6 +78,9 @@ type Member struct {
 	Uncontrolled bool
 	// Newest is the hash of the newest revision; "" when it is not known yet.
 	Newest string
+	// Leaving: its pods leave the node (daemonset.IsLeaving). An operation that replaces a component
+	// under a new name has two targets for it, one of which leaves.
+	Leaving bool
 	// NoSuccessor says why no pod is created on the node (daemonset.ShouldRun), "" if one is.
 	NoSuccessor string
 	// Pod on the node; nil when there is none. A terminating pod counts.
@@ -97,6 +100,8 @@ type Pod struct {
 	// start of a container, whichever is later, by the clock of Facts.Now.
 	Available bool
 	Since     time.Time
+	// Placeholder: nothing runs in it, nor ever will (daemonset.IsPlaceholder). It is available.
+	Placeholder bool
 	// Terminating: it has a deletion timestamp. CrashLooping: a container restarts
 	// repeatedly.
 	Terminating, CrashLooping bool

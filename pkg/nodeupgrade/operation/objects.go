@@ -45,12 +45,12 @@ func HostSince(upgrade *topsv1.NodeUpgrade, seen *daemonset.Sightings, now time.
 // all pods of the node; those that the DaemonSet owns, by UID, count.
 func MemberOf(component string, ds *appsv1.DaemonSet, newest string, node *corev1.Node, pods []*corev1.Pod, seen *daemonset.Sightings, now time.Time) Member {
 	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest,
-		UID: ds.UID, Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
+		UID: ds.UID, Leaving: daemonset.IsLeaving(ds), Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
 	owned := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
 		owner := daemonset.Owner(pod)
 		return owner == nil || owner.UID != ds.UID
 	})
-	if node != nil {
+	if node != nil && !m.Leaving {
 		m.NoSuccessor = daemonset.ShouldRun(ds, node).Why
 	}
 	if pod := daemonset.PodOf(owned); pod != nil {
@@ -72,6 +72,8 @@ func podOf(pod *corev1.Pod, minReadySeconds int32, seen *daemonset.Sightings, no
 		p.Started = pod.Status.StartTime.Time
 	}
 	p.Available, _ = seen.Availability(pod, minReadySeconds, now)
+	p.Placeholder = daemonset.IsPlaceholder(pod)
+	p.Available = p.Available || p.Placeholder && !p.Terminating
 	_, p.CrashLooping = daemonset.CrashLooping(pod)
 	p.LastWords = daemonset.LastWords(pod)
 	return p

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"fmt"
+	"slices"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -10,13 +11,22 @@ import (
 
 // replace deletes the outdated pod of a component and waits for its successor. It is done
 // when the pod has the wanted revision, is available and, if it uses the device, is younger
-// than the driver's pod. A missed deadline or a crash loop fails the operation, unless the node
+// than the driver's pod. If the component has a new name, its old DaemonSet leaves the node first.
+// A missed deadline or a crash loop fails the operation, unless the node
 // accepts no successor.
 type replace struct{ base }
 
 func (replace) done(s *snapshot, t upgradeplan.Task) bool {
-	m := s.member(t.Target)
-	return m != nil && m.Pod != nil && !m.Pod.Terminating && m.Pod.Available && !outdated(s, t, m.Pod, s.target(t.Target).Revision)
+	list := s.replaced(t.Target)
+	return len(list) > 0 && !slices.ContainsFunc(list, func(r replaced) bool { return !arrived(s, t, r) })
+}
+
+// arrived reports whether the pod of one DaemonSet is as wanted. One that leaves need not have one.
+func arrived(s *snapshot, t upgradeplan.Task, r replaced) bool {
+	if r.pod() == nil {
+		return r.leaves()
+	}
+	return !r.Pod.Terminating && r.Pod.Available && !outdated(s, t, r.Pod, r.revision)
 }
 
 func (r replace) attempt(c *changes, t upgradeplan.Task) verdict {
@@ -39,7 +49,7 @@ func (replace) deadline(s *snapshot, why verdict) deadline {
 
 // lasts like other tasks, unless the pod is at another revision.
 func (r replace) lasts(s *snapshot, t upgradeplan.Task) bool {
-	if m := s.member(t.Target); m != nil && m.Pod != nil && m.Pod.Revision != s.target(t.Target).Revision {
+	if slices.ContainsFunc(s.replaced(t.Target), func(of replaced) bool { return of.pod() != nil && !of.atTarget() }) {
 		return false
 	}
 	return r.base.lasts(s, t)
@@ -47,8 +57,10 @@ func (r replace) lasts(s *snapshot, t upgradeplan.Task) bool {
 
 // retry marks the existing pod for replacement, although it is not outdated.
 func (replace) retry(c *changes, t upgradeplan.Task) {
-	if m := c.member(t.Target); m != nil && m.Pod != nil {
-		c.task(t).Again = m.Pod.UID
+	for _, of := range c.replaced(t.Target) { // the last is the one that stays
+		if of.pod() != nil {
+			c.task(t).Again = of.Pod.UID
+		}
 	}
 }
 
@@ -59,18 +71,26 @@ func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndone:
 		return ""
 	}
-	member := s.member(t.Target)
-	target := s.target(t.Target)
-	if !s.atTarget(t) && member != nil && target != nil &&
-		member.Newest != "" && member.Newest != target.Revision {
-		return fmt.Sprintf("DaemonSet %s has newest revision %s, the operation is for %s", member.DaemonSet, member.Newest, target.Revision)
+	for _, of := range s.replaced(t.Target) {
+		if of.Member != nil && !of.atTarget() && of.Newest != "" && of.Newest != of.revision {
+			return fmt.Sprintf("DaemonSet %s has newest revision %s, the operation is for %s", of.DaemonSet, of.Newest, of.revision)
+		}
 	}
 	return ""
 }
 
 // outgoing returns the pod to delete now, or nil and why the task waits.
 func (r replace) outgoing(c *changes, t upgradeplan.Task) (*Pod, verdict) {
-	m, revision := c.member(t.Target), c.target(t.Target).Revision
+	for _, of := range c.replaced(t.Target) {
+		if !arrived(c.snapshot, t, of) {
+			return r.outgoingOf(c, t, of)
+		}
+	}
+	return nil, waiting(ReasonInProgress, "the pod of %s is replaced", t.Target)
+}
+
+func (r replace) outgoingOf(c *changes, t upgradeplan.Task, of replaced) (*Pod, verdict) {
+	m := of.Member
 	switch {
 	case m == nil:
 		return nil, waiting(ReasonInProgress, "the DaemonSet of %s is not there", t.Target)
@@ -80,12 +100,12 @@ func (r replace) outgoing(c *changes, t upgradeplan.Task) (*Pod, verdict) {
 		return nil, waiting(ReasonInProgress, "DaemonSet %s has no pod on the node yet", m.DaemonSet)
 	case m.Pod.Terminating:
 		return nil, waiting(ReasonInProgress, "pod %s terminates", m.Pod.Name)
-	case !outdated(c.snapshot, t, m.Pod, revision):
+	case !outdated(c.snapshot, t, m.Pod, of.revision):
 		return nil, r.successor(c, m.Pod)
 	case m.Uncontrolled:
 		return nil, waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are left alone", m.DaemonSet)
-	case m.Newest != revision:
-		return nil, waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, revision)
+	case m.Newest != of.revision:
+		return nil, waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, of.revision)
 	case m.NoSuccessor != "":
 		return nil, noSuccessor(m)
 	}
@@ -115,6 +135,12 @@ func (replace) successor(c *changes, pod *Pod) verdict {
 // deletePod records the pod, and deletes it at the recorded UID and resourceVersion.
 func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	rec := c.task(t)
+	if pod.Placeholder { // besides the pod that it takes over from
+		if nameUser(rec, pod.NamedPod) {
+			c.onPod(DeletePod, pod.NamedPod)
+		}
+		return waiting(ReasonInProgress, "pod %s is replaced", pod.Name)
+	}
 	if rec.Pod != nil && !daemonset.Newer(pod.ResourceVersion, rec.Pod.ResourceVersion) && pod.NamedPod != *rec.Pod {
 		return waiting(ReasonInProgress, "pod %s is seen as it was before it was named", pod.Name)
 	}
@@ -132,7 +158,8 @@ func outdated(s *snapshot, t upgradeplan.Task, pod *Pod, revision string) bool {
 	if pod.Revision != revision || rec.Again != "" && rec.Again == pod.UID {
 		return true
 	}
-	driver := s.member(upgradeplan.TargetDriver)
-	return s.uses(t.Target) && s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) &&
-		driver != nil && driver.Pod != nil && pod.Created.Before(driver.Pod.Created)
+	return !pod.Placeholder && s.uses(t.Target) && s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) &&
+		slices.ContainsFunc(s.replaced(upgradeplan.TargetDriver), func(driver replaced) bool {
+			return !driver.leaves() && driver.pod() != nil && pod.Created.Before(driver.Pod.Created)
+		})
 }

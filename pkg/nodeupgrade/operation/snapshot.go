@@ -88,32 +88,51 @@ func (s *snapshot) disturbed() bool {
 	return s.begun(func(t upgradeplan.Task) bool { return !s.prepares(t) }, false)
 }
 
-// target returns the target of a component, nil when the operation has none.
-func (s *snapshot) target(component string) *topsv1.OperationTarget {
+// replaced is one DaemonSet of a component that an operation is about: the wanted revision, and the
+// member, nil when the DaemonSet does not exist.
+type replaced struct {
+	revision string
+	// before: it leaves before another one comes.
+	before bool
+	*Member
+}
+
+// replaced returns the DaemonSets of a component, those first that leave before its own, nil when the
+// operation is not about it.
+func (s *snapshot) replaced(component string) (list []replaced) {
 	i := slices.IndexFunc(s.wanted.Targets, func(t topsv1.OperationTarget) bool { return t.Component == component })
 	if i < 0 {
 		return nil
 	}
-	return &s.wanted.Targets[i]
+	target := &s.wanted.Targets[i]
+	for i, of := range target.All() {
+		r := replaced{revision: of.Revision, before: i < len(target.Leaving)}
+		if i := slices.IndexFunc(s.f.Members, func(m Member) bool { return m.Component == component && m.UID == of.DaemonSet.UID }); i >= 0 {
+			r.Member = &s.f.Members[i]
+		}
+		list = append(list, r)
+	}
+	return list
 }
 
-// member returns the member of a target, nil when its DaemonSet does not exist.
-func (s *snapshot) member(component string) *Member {
-	target := s.target(component)
-	if target == nil {
+// leaves reports whether nothing of it is to stay. One that is gone has left.
+func (r replaced) leaves() bool { return r.before || r.Member != nil && r.Leaving }
+
+// pod returns the pod on the node, nil when there is none.
+func (r replaced) pod() *Pod {
+	if r.Member == nil {
 		return nil
 	}
-	i := slices.IndexFunc(s.f.Members, func(m Member) bool { return m.Component == component && m.UID == target.DaemonSet.UID })
-	if i < 0 {
-		return nil
-	}
-	return &s.f.Members[i]
+	return r.Pod
 }
 
-// atTarget reports whether the pod of a task's component already has its wanted revision.
+// atTarget reports whether the pod already has its wanted revision.
+func (r replaced) atTarget() bool { return r.pod() != nil && r.pod().Revision == r.revision }
+
+// atTarget reports whether the pods of a task's component already have their wanted revisions.
 func (s *snapshot) atTarget(t upgradeplan.Task) bool {
-	m := s.member(t.Target)
-	return m != nil && m.Pod != nil && m.Pod.Revision == s.target(t.Target).Revision
+	list := s.replaced(t.Target)
+	return len(list) > 0 && !slices.ContainsFunc(list, func(r replaced) bool { return !r.atTarget() })
 }
 
 // uses reports whether a component holds the device open.

@@ -38,12 +38,17 @@ func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text stri
 	}
 	from := rec.StartTime.Time
 	for _, target := range s.wanted.Targets {
-		m := s.member(target.Component)
-		if m == nil || m.Pod == nil || m.Pod.Terminating || !m.Pod.Available {
-			return time.Time{}, fmt.Sprintf("the pod of %s is not available", target.Component)
-		}
-		if m.Pod.Since.After(from) {
-			from = m.Pod.Since
+		for _, of := range s.replaced(target.Component) {
+			pod := of.pod()
+			if of.leaves() && (pod == nil || pod.Placeholder) {
+				continue
+			}
+			if pod == nil || pod.Terminating || !pod.Available {
+				return time.Time{}, fmt.Sprintf("the pod of %s is not available", target.Component)
+			}
+			if pod.Since.After(from) {
+				from = pod.Since
+			}
 		}
 	}
 	until = from.Add(s.limits.soak)

@@ -94,7 +94,7 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 
 // plugs reports whether a member is a device plugin with a pod on the node.
 func plugs(m *Member) bool {
-	return m.Pod != nil && (m.Component == upgradeplan.TargetDevicePlugin || m.Component == upgradeplan.TargetGcusharePlugin)
+	return m.Pod != nil && !m.Pod.Placeholder && (m.Component == upgradeplan.TargetDevicePlugin || m.Component == upgradeplan.TargetGcusharePlugin)
 }
 
 // allocatableLacks checks that the node offers as much of each resource as the precheck
@@ -109,10 +109,21 @@ func allocatableLacks(s *snapshot, _ upgradeplan.Task) string {
 		lacks = append(lacks, "the node has cards and offers none of them")
 	}
 	for name, before := range s.op.Before.Allocatable {
+		if cardsLeave(s) {
+			break
+		}
 		if now := s.f.Node.Allocatable[name]; now < before {
 			lacks = append(lacks, fmt.Sprintf("%d of %s are allocatable, %d were before", now, name, before))
 		}
 	}
 	slices.Sort(lacks)
 	return strings.Join(lacks, "; ")
+}
+
+// cardsLeave reports whether the operation removes what the node offers its cards with.
+func cardsLeave(s *snapshot) bool {
+	return slices.ContainsFunc([]string{upgradeplan.TargetDriver, upgradeplan.TargetDevicePlugin, upgradeplan.TargetGcusharePlugin}, func(component string) bool {
+		list := s.replaced(component)
+		return len(list) > 0 && !slices.ContainsFunc(list, func(r replaced) bool { return !r.leaves() })
+	})
 }

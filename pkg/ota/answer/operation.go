@@ -66,7 +66,9 @@ func (answer *Operation) addJob(o request.Operation, nodeUpgrade *topsv1.NodeUpg
 	}
 	asked, job := nodeUpgrade.Spec.Operation, nodeUpgrade.Status.Operation
 	ours := slices.ContainsFunc(asked.Targets, func(t topsv1.OperationTarget) bool {
-		return slices.ContainsFunc(o.Parts, func(p request.Part) bool { return p.DaemonSet.UID == t.DaemonSet.UID && !p.State.Final() })
+		return slices.ContainsFunc(t.All(), func(of topsv1.DaemonSetRevision) bool {
+			return slices.ContainsFunc(o.Parts, func(p request.Part) bool { return p.DaemonSet.UID == of.DaemonSet.UID && !p.State.Final() })
+		})
 	})
 	if asked.ID != job.ID || job.Phase.Final() || !ours {
 		return

@@ -143,14 +143,14 @@ func TestWhatBecomesOfComponents(t *testing.T) {
 		{"a driver takes who uses it along", func(s *topsv1.GcuResourceSpec) { s.Driver.Version = "2" }, changes{"driver": preview.Upgrade, "exporter": preview.Restart}, []string{"a", "b"}},
 		{"a new variable", func(s *topsv1.GcuResourceSpec) { s.Exporter.Env = []corev1.EnvVar{{Name: "X", Value: "y"}} }, changes{"exporter": preview.Upgrade}, []string{"a", "b"}},
 		{"a new component", func(s *topsv1.GcuResourceSpec) { s.GFD = &topsv1.BaseFields{} }, changes{"gfd": preview.Deploy}, nil},
-		{"one that is gone", func(s *topsv1.GcuResourceSpec) { s.Exporter = nil }, changes{"exporter": preview.Delete}, nil},
-		{"one that is not to be deployed", func(s *topsv1.GcuResourceSpec) { s.Exporter.NotDeploy = true }, changes{"exporter": preview.Delete}, nil},
-		{"another name", func(s *topsv1.GcuResourceSpec) { s.Exporter.Name = "mine" }, changes{"exporter": preview.Redeploy}, nil},
-		{"another namespace", func(s *topsv1.GcuResourceSpec) { s.Exporter.Namespace = "default" }, changes{"exporter": preview.Redeploy}, nil},
+		{"one that is gone", func(s *topsv1.GcuResourceSpec) { s.Exporter = nil }, changes{"exporter": preview.Remove}, []string{"a", "b"}},
+		{"one that is not to be deployed", func(s *topsv1.GcuResourceSpec) { s.Exporter.NotDeploy = true }, changes{"exporter": preview.Remove}, []string{"a", "b"}},
+		{"another name", func(s *topsv1.GcuResourceSpec) { s.Exporter.Name = "mine" }, changes{"exporter": preview.Rename}, []string{"a", "b"}},
+		{"another namespace", func(s *topsv1.GcuResourceSpec) { s.Exporter.Namespace = "default" }, changes{"exporter": preview.Rename}, []string{"a", "b"}},
 		{"what does not run on every node", func(s *topsv1.GcuResourceSpec) { s.Volcano.Scheduler = &topsv1.BaseFields{Version: "2"} }, changes{"volcano": preview.Update}, nil},
 		{"that is gone", func(s *topsv1.GcuResourceSpec) { s.Volcano = nil }, changes{"volcano": preview.Delete}, nil},
 		{"several", func(s *topsv1.GcuResourceSpec) { s.Driver.Version, s.Exporter, s.GFD = "2", nil, &topsv1.BaseFields{} },
-			changes{"driver": preview.Upgrade, "exporter": preview.Delete, "gfd": preview.Deploy}, []string{"a", "b"}},
+			changes{"driver": preview.Upgrade, "exporter": preview.Remove, "gfd": preview.Deploy}, []string{"a", "b"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

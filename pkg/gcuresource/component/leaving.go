@@ -1,0 +1,100 @@
+package component
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// Leaving returns a DaemonSet that a gr no longer requests as it is to be, so that its pods leave
+// their nodes one by one (docs/adr/0014): as it is, but its pods never start, and with the upgrade
+// settings of the gr. revision is the name of the revision of the gr's spec.
+func Leaving(gr *topsv1.GcuResource, revision string, live *appsv1.DaemonSet) (Desired, error) {
+	ds := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: live.Namespace, Name: live.Name, Labels: live.Labels, OwnerReferences: live.OwnerReferences},
+		Spec:       *live.Spec.DeepCopy(),
+	}
+	ds.SetGroupVersionKind(DaemonSetKind)
+	ds.Annotations = maps.Clone(live.Annotations)
+	for _, key := range append([]string{appsv1.DeprecatedTemplateGeneration}, topsv1.UpgradeAnnotations...) {
+		delete(ds.Annotations, key)
+	}
+	maps.Copy(ds.Annotations, Carried(gr))
+	ds.Annotations[topsv1.AnnotationRevision] = revision
+	if !daemonset.IsLeaving(ds) {
+		ds.Spec.Template.Spec.SchedulingGates = append(ds.Spec.Template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: topsv1.GateRemoved})
+	}
+	return desired(ds)
+}
+
+// Succeeding returns the DaemonSet of a component that takes over from others, which leave, so that
+// no pod of it runs beside one of theirs: the scheduler has it wait. predecessors are their
+// namespace/name, none if they are gone, and live is the DaemonSet as it is, nil before it is
+// created. One that is created without predecessors, or exists without a trace of them, is left as
+// it is; a trace stays until the template changes anyway, because a change of it replaces all pods.
+func Succeeding(d Desired, live *appsv1.DaemonSet, predecessors []string) (Desired, error) {
+	template, _, err := unstructured.NestedMap(d.Object.Object, "spec", "template")
+	if err != nil {
+		return d, fmt.Errorf("reading the template of %s: %w", d.Ref, err)
+	}
+	hash, err := hashOf(template)
+	if err != nil {
+		return d, err
+	}
+	names := predecessors
+	if live != nil {
+		var made string
+		if names, made = daemonset.SuccessorOf(live.Annotations[topsv1.AnnotationSuccessorOf]); len(predecessors) == 0 && made != hash {
+			names = nil
+		}
+	}
+	if len(names) == 0 {
+		return d, nil
+	}
+	d.Object = d.Object.DeepCopy()
+	if err := keepApart(d.Object.Object, names); err != nil {
+		return d, fmt.Errorf("keeping %s from its predecessors: %w", d.Ref, err)
+	}
+	annotations := d.Object.GetAnnotations()
+	annotations[topsv1.AnnotationSuccessorOf] = strings.Join(names, ",") + ";" + hash
+	d.Object.SetAnnotations(annotations)
+	d.Hash, err = hashOf(d.Object.Object)
+	return d, err
+}
+
+// keepApart adds to the template of a DaemonSet that its pods are not scheduled beside those of
+// others.
+func keepApart(ds map[string]any, others []string) error {
+	path := []string{"spec", "template", "spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}
+	terms, _, err := unstructured.NestedSlice(ds, path...)
+	if err != nil {
+		return err
+	}
+	for _, other := range others {
+		namespace, name, _ := strings.Cut(other, "/")
+		terms = append(terms, map[string]any{
+			"labelSelector": map[string]any{"matchLabels": map[string]any{LabelName: name}},
+			"namespaces":    []any{namespace},
+			"topologyKey":   corev1.LabelHostname,
+		})
+	}
+	return unstructured.SetNestedSlice(ds, terms, path...)
+}
+
+// Departs reports whether a DaemonSet leaves its nodes, under the upgrade settings of its gr.
+func Departs(gr *topsv1.GcuResource, ds *appsv1.DaemonSet) bool {
+	for _, key := range topsv1.UpgradeAnnotations {
+		if gr.Annotations[key] != ds.Annotations[key] {
+			return false
+		}
+	}
+	return daemonset.IsLeaving(ds)
+}

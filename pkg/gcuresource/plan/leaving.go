@@ -1,0 +1,114 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// leftovers is what is to happen to the objects that the spec of a gr no longer requests. Without a
+// strategy they are deleted at once, DaemonSets with their pods on all nodes. With one, DaemonSets
+// leave their nodes one by one, under the plan of the rollout (docs/adr/0014).
+type leftovers struct {
+	// gone are the objects that are deleted now.
+	gone []state.Owned
+	// leaving are the DaemonSets that still run on some node, or an operation is about, and staying the other objects of their
+	// components.
+	leaving, staying []*state.Owned
+	// departing are those of leaving whose template, or settings, have to be changed.
+	departing []*state.Owned
+}
+
+func leftoversOf(obs *state.Observation) (l leftovers) {
+	settings, err := component.SettingsOf(obs.Resource)
+	atOnce := err == nil && settings.Strategy == daemonset.NoStrategy
+	var others []*state.Owned
+	for _, i := range obs.Leftovers() {
+		o := &obs.Owned[i]
+		switch {
+		case o.DaemonSet == nil || o.Deleting:
+			others = append(others, o)
+		case atOnce && !daemonset.IsLeaving(o.DaemonSet) || hasLeft(o) && obs.InFlight == 0:
+			l.gone = append(l.gone, *o)
+		default:
+			l.leaving = append(l.leaving, o)
+			if !component.Departs(obs.Resource, o.DaemonSet) && successorsExist(obs, o) {
+				l.departing = append(l.departing, o)
+			}
+		}
+	}
+	for _, o := range others {
+		if slices.ContainsFunc(l.leaving, func(ds *state.Owned) bool { return ds.Component == o.Component }) {
+			l.staying = append(l.staying, o)
+			continue
+		}
+		l.gone = append(l.gone, *o)
+	}
+	l.gone = webhooksFirst(l.gone)
+	return l
+}
+
+// hasLeft reports whether nothing of a DaemonSet runs any more, nor will.
+func hasLeft(o *state.Owned) bool {
+	return len(o.Nodes) == 0 && daemonset.IsLeaving(o.DaemonSet) && o.DaemonSet.Status.ObservedGeneration == o.DaemonSet.Generation
+}
+
+// successorsExist reports whether what takes over from a DaemonSet exists: until then it does not
+// leave.
+func successorsExist(obs *state.Observation, o *state.Owned) bool {
+	return !slices.ContainsFunc(obs.Components, func(c state.Component) bool { return succeeds(&c, o) && c.DaemonSet == nil })
+}
+
+// succeeds reports whether a component takes over from a DaemonSet that leaves: it is the same
+// component, under another name or in another namespace, or one that must not run beside it.
+func succeeds(c *state.Component, o *state.Owned) bool {
+	return c.PerNode != nil && (c.Name == o.Component || slices.Contains(component.Find(c.Name).Excludes, o.Component))
+}
+
+// predecessorsOf returns the namespace/name of the DaemonSets that a component takes over from.
+func (l *leftovers) predecessorsOf(c *state.Component) []string {
+	var names []string
+	for _, o := range l.leaving {
+		if succeeds(c, o) {
+			names = append(names, o.Ref.Namespace+"/"+o.Ref.Name)
+		}
+	}
+	return names
+}
+
+// inTheWayOf returns a workload that has to be gone before a component is created, nil for none: an
+// old one of its own, or of a component that it excludes.
+func (l *leftovers) inTheWayOf(c *state.Component) *state.Owned {
+	excludes := component.Find(c.Name).Excludes
+	blocks := func(o *state.Owned) bool {
+		return o.Ref.Workload() && (o.Component == c.Name || slices.Contains(excludes, o.Component))
+	}
+	for i := range l.gone {
+		if blocks(&l.gone[i]) {
+			return &l.gone[i]
+		}
+	}
+	for _, o := range l.staying {
+		if blocks(o) {
+			return o
+		}
+	}
+	return nil
+}
+
+// webhooksFirst returns the objects that may be deleted now: webhook configurations before the
+// pods behind them.
+func webhooksFirst(objects []state.Owned) []state.Owned {
+	var webhooks []state.Owned
+	for _, o := range objects {
+		if o.Ref.Webhook() {
+			webhooks = append(webhooks, o)
+		}
+	}
+	if len(webhooks) > 0 {
+		return webhooks
+	}
+	return objects
+}

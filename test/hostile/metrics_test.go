@@ -1,0 +1,127 @@
+package hostile
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
+	"github.com/topsops/gcu-operator/test/apiserver"
+	"github.com/topsops/gcu-operator/test/freeport"
+)
+
+// TestMetricsAndProfilesAreNotForEverybody: any pod reaches the manager's port, and metrics name the
+// workloads of a cluster; profiles hold memory of the manager, with Secrets in it.
+func TestMetricsAndProfilesAreNotForEverybody(t *testing.T) {
+	s := cluster(t)
+	program := managerProgram(t)
+	for _, address := range []string{":6060", "0.0.0.0:6060", "[::]:6060", "10.0.0.1:6060", "example.com:6060"} {
+		output, err := exec.Command(program, "--kubeconfig=/does/not/exist", "--log-dir=", "--pprof-bind-address", address).CombinedOutput()
+		if err == nil || !strings.Contains(string(output), "is not a loopback address") {
+			t.Errorf("profiles on %s: %v: %s", address, err, output)
+		}
+	}
+	reader, nobody := tokenOf(t, s, "scraping", "gcu-metrics-reader"), tokenOf(t, s, "scraping-nothing", "gcu-view")
+	address := startIdleManager(t, s, program)
+	await(t, "the metrics are served", func() string { return answersWith(http.StatusOK, "https://"+address+"/metrics", reader) })
+	for what, attempt := range map[string]func() string{
+		"a token without the right":                 func() string { return answersWith(http.StatusForbidden, "https://"+address+"/metrics", nobody) },
+		"no token":                                  func() string { return answersWith(http.StatusUnauthorized, "https://"+address+"/metrics", "") },
+		"a token that is none":                      func() string { return answersWith(http.StatusUnauthorized, "https://"+address+"/metrics", "abc") },
+		"a connection that others can read":         func() string { return answersWith(http.StatusBadRequest, "http://"+address+"/metrics", "") },
+		"profiles, next to the metrics":             func() string { return answersWith(http.StatusNotFound, "https://"+address+"/debug/pprof/heap", reader) },
+		"another path, with the right to /metrics/": func() string { return answersWith(http.StatusNotFound, "https://"+address+"/", reader) },
+	} {
+		if wrong := attempt(); wrong != "" {
+			t.Errorf("%s: %s", what, wrong)
+		}
+	}
+}
+
+func managerProgram(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "manager")
+	if output, err := exec.Command("go", "build", "-o", program, "../../cmd/manager").CombinedOutput(); err != nil {
+		t.Fatalf("building the manager: %v: %s", err, output)
+	}
+	return program
+}
+
+// startIdleManager starts a manager with the rights of its ServiceAccount that waits for the lease, so
+// that it changes nothing, and returns the address of its metrics.
+func startIdleManager(t *testing.T, s *apiserver.Server, program string) string {
+	t.Helper()
+	check(t, s.Client(t, apiserver.Admin).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: inOperators(inquiry.LeaseName), Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To(int32(3600)), AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro())}}))
+	config, err := clientcmd.LoadFromFile(s.KubeconfigFile(t))
+	check(t, err)
+	for _, user := range config.AuthInfos {
+		user.Impersonate = apiserver.Operator
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	check(t, clientcmd.WriteToFile(*config, kubeconfig))
+	address, err := freeport.Address()
+	check(t, err)
+	manager := exec.Command(program, "--kubeconfig", kubeconfig, "--leader-elect", "--metrics-bind-address", address, "--health-probe-bind-address=0",
+		"--upgrade-api-bind-address=0", "--log-dir=")
+	var log strings.Builder
+	manager.Stderr = &log
+	check(t, manager.Start())
+	t.Cleanup(func() {
+		_ = manager.Process.Signal(os.Interrupt)
+		if err := manager.Wait(); err != nil || t.Failed() {
+			t.Errorf("the manager: %v: %s", err, log.String())
+		}
+	})
+	return address
+}
+
+// answersWith returns what is wrong, "" if a GET has a status.
+func answersWith(status int, url, token string) string {
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return err.Error()
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // self-signed
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != status || (status == http.StatusOK) != strings.Contains(string(body), "gcu_") {
+		return fmt.Sprintf("%v: %d %.300s, want %d", err, response.StatusCode, body, status)
+	}
+	return ""
+}
+
+// await waits until wrong returns "".
+func await(t *testing.T, what string, wrong func() string) {
+	t.Helper()
+	last := ""
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = wrong()
+		return last == "", nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %s", what, last)
+	}
+}
