@@ -148,9 +148,13 @@ func TestAComponentIsRenamedAndRemovedNodeByNode(t *testing.T) {
 		}
 		return nil
 	})
+	before := s.podsOf(ctx, t, old)
 	s.patch(ctx, t, gr, fmt.Sprintf(`{"gfd":{"name":%q}}`, old))
 	s.gone(ctx, t, young)
 	s.shows(ctx, t, gr, "back", running)
+	if left := survivors(before, s.podsOf(ctx, t, old)); left < stageNodes-3 {
+		t.Errorf("going back half way left %d of %d pods alone", left, len(before))
+	}
 
 	s.patch(ctx, t, gr, fmt.Sprintf(`{"gfd":{"name":%q}}`, young))
 	s.gone(ctx, t, old)

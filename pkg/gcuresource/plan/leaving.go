@@ -14,9 +14,9 @@ import (
 type leftovers struct {
 	// gone are the objects that are deleted now.
 	gone []state.Owned
-	// leaving are the DaemonSets that still run on some node, or an operation is about, and staying the other objects of their
-	// components.
-	leaving, staying []*state.Owned
+	// leaving are the DaemonSets that still run on some node, or an operation is about. What their pods
+	// need stays with them.
+	leaving []*state.Owned
 	// departing are those of leaving whose template, or settings, have to be changed.
 	departing []*state.Owned
 }
@@ -40,11 +40,9 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 		}
 	}
 	for _, o := range others {
-		if slices.ContainsFunc(l.leaving, func(ds *state.Owned) bool { return ds.Component == o.Component }) {
-			l.staying = append(l.staying, o)
-			continue
+		if o.Ref.Workload() || !slices.ContainsFunc(l.leaving, func(ds *state.Owned) bool { return ds.Component == o.Component }) {
+			l.gone = append(l.gone, *o)
 		}
-		l.gone = append(l.gone, *o)
 	}
 	l.gone = webhooksFirst(l.gone)
 	return l
@@ -82,16 +80,8 @@ func (l *leftovers) predecessorsOf(c *state.Component) []string {
 // old one of its own, or of a component that it excludes.
 func (l *leftovers) inTheWayOf(c *state.Component) *state.Owned {
 	excludes := component.Find(c.Name).Excludes
-	blocks := func(o *state.Owned) bool {
-		return o.Ref.Workload() && (o.Component == c.Name || slices.Contains(excludes, o.Component))
-	}
 	for i := range l.gone {
-		if blocks(&l.gone[i]) {
-			return &l.gone[i]
-		}
-	}
-	for _, o := range l.staying {
-		if blocks(o) {
+		if o := &l.gone[i]; o.Ref.Workload() && (o.Component == c.Name || slices.Contains(excludes, o.Component)) {
 			return o
 		}
 	}

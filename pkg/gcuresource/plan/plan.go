@@ -116,7 +116,7 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftover
 // deletion of its own old workload with another name, or the deletion of workloads that it
 // excludes.
 func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, before string) string {
-	if before != "" {
+	if before != "" && len(left.predecessorsOf(c)) == 0 { // else it is there, under another name
 		return "waiting for " + before
 	}
 	if o := left.inTheWayOf(c); o != nil {
