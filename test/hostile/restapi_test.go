@@ -121,6 +121,7 @@ func TestSlowBodiesOfAReaderFillNothing(t *testing.T) {
 					_, _ = io.WriteString(connection, body)
 					go func() {
 						if response, err := http.ReadResponse(bufio.NewReader(connection), nil); err == nil {
+							_ = response.Body.Close()
 							answered <- response.StatusCode
 						}
 					}()
