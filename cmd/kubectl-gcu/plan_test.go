@@ -60,8 +60,8 @@ func TestPlanOfARealServer(t *testing.T) {
 		t.Errorf("-o json: %v, %+v", err, told)
 	}
 	s.says(s.gcuWith(t.Context(), file, "plan", "-f", "-", "-o", "mermaid"), exitOK, "flowchart TD", "replace driver")
-	s.says(s.gcuWith(t.Context(), strings.Replace(file, "driver", "gfd", 1), "plan", "-f", "-"), exitOK, "no node is upgraded; see what happens at once",
-		"driver      all     deleted AT ONCE", "gfd         all     deployed AT ONCE")
+	s.says(s.gcuWith(t.Context(), strings.Replace(file, "driver", "gfd", 1), "plan", "-f", "-"), exitOK, "3 of 3 nodes upgraded",
+		"driver      3       removed node by node", "gfd         all     deployed AT ONCE")
 
 	for name, tt := range map[string]struct {
 		args []string
