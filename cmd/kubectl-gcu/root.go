@@ -54,6 +54,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		Short:         "Shows and steers the GCU software of a cluster",
 		Long:          rootHelp,
 		Example:       rootExample,
+		Version:       version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gcu"},
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -15,7 +15,7 @@ const example = `  # In a pod, with its ServiceAccount:
   manager --leader-elect
 
   # From a shell, against the cluster of a kubeconfig:
-  manager --kubeconfig ~/.kube/config --metrics-bind-address 127.0.0.1:8080 --metrics-secure=false --log-dir= --upgrade-api-bind-address 0`
+  KUBECONFIG=~/.kube/config manager --metrics-bind-address 127.0.0.1:8080 --metrics-secure=false --log-dir= --upgrade-api-bind-address 0`
 
 func newCommand() *cobra.Command {
 	var o options

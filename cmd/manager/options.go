@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
+	"github.com/topsops/gcu-operator/pkg/kubeconfig"
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 )
@@ -65,7 +66,7 @@ func (o upgradeAPIOptions) on() bool { return o.addr != "0" }
 
 func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that leads to the API server; empty: the service account of the pod")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", kubeconfig.Usage)
 	flags.StringVar(&o.namespace, "namespace", namespaceFromEnvironment(), "`namespace` of the lease and of the DaemonRollouts of GcuResources; default from POD_NAMESPACE, else "+defaultNamespace)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the lease, so that several replicas can be started")
 	o.metrics.bindFlags(flags)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,6 +25,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/gcuresource"
+	"github.com/topsops/gcu-operator/pkg/kubeconfig"
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
@@ -54,10 +54,12 @@ func run(ctx context.Context, o options, stderr io.Writer) error {
 }
 
 func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Writer) error {
-	config, err := restConfig(o.kubeconfig)
+	config, err := kubeconfig.Load(o.kubeconfig)
 	if err != nil {
 		return err
 	}
+	config.QPS = -1 // every controller limits its own parallelism
+	config.UserAgent = "gcu-operator/" + version
 	mgr, err := newManager(config, o)
 	if err != nil {
 		return err
@@ -80,16 +82,6 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 		return fmt.Errorf("running the manager: %w", err)
 	}
 	return nil
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("finding the API server (--kubeconfig %q): %w", kubeconfig, err)
-	}
-	config.QPS = -1 // every controller limits its own parallelism
-	config.UserAgent = "gcu-operator/" + version
-	return config, nil
 }
 
 func newManager(config *rest.Config, o options) (ctrl.Manager, error) {

@@ -17,15 +17,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
-// kubeconfig points to a port without a listener.
-const kubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":"c",
+// nowhere points to a port without a listener.
+const nowhere = `{"apiVersion":"v1","kind":"Config","current-context":"c",
 "clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],
 "contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`
 
 func writeKubeconfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, []byte(kubeconfig), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(nowhere), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path

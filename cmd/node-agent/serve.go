@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/hosttasks"
+	"github.com/topsops/gcu-operator/pkg/kubeconfig"
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
 	"github.com/topsops/gcu-operator/pkg/ota"
@@ -31,7 +30,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	log := logging.New(stderr, s.log)
 	klog.SetLogger(log.WithName("client"))
 
-	config, err := restConfig(s.kubeconfig)
+	config, err := kubeconfig.Load(s.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -124,19 +123,4 @@ func newWorker(s settings, cluster hosttasks.Cluster, log logr.Logger) (*hosttas
 		NodeName: s.nodeName, Engine: s.engine, RestartAllowed: s.restartRuntime,
 		Executor: executor, Cluster: cluster, Clock: clock.RealClock{}, Log: log.WithName("tasks"),
 	}), nil
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("finding the API server without --kubeconfig: %w", err)
-		}
-		return config, nil
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading --kubeconfig %s: %w", kubeconfig, err)
-	}
-	return config, nil
 }
