@@ -28,10 +28,9 @@ type file struct {
 // fileSet is the content of an image. All of it is root's.
 type fileSet []file
 
-// applets are what an image has of busybox: what the init container of config/manager, the probes
-// of the components and an administrator with kubectl exec need, and what hands a
-// restart over to the host (node-agent --help).
-var applets = []string{"/bin/cat", "/bin/chown", "/bin/grep", "/bin/ls", "/bin/sh", "/usr/bin/nsenter", "/usr/bin/test"}
+// applets are what the image of the stand-ins has of busybox: what the probes of the components
+// and the tests of real nodes run.
+var applets = []string{"/bin/cat", "/bin/grep", "/bin/ls", "/bin/sh", "/usr/bin/nsenter", "/usr/bin/test"}
 
 // shell is busybox with its applets.
 func shell(busybox string) fileSet {

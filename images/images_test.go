@@ -3,9 +3,12 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,7 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -37,14 +42,15 @@ func programs(t *testing.T, names ...string) string {
 	return dir
 }
 
-const manifests = "../pkg/gcuresource/component/manifests"
+// builtIn are the manifests.
+var builtIn = filepath.Join("..", manifests)
 
 func TestTheImageOfTheOperatorHasThePrograms(t *testing.T) {
-	dir := programs(t, "manager", "node-agent", "busybox")
-	files, err := operatorFiles(dir, manifests, filepath.Join(dir, "busybox"))
+	dir := programs(t, "manager", "node-agent")
+	files, err := operatorFiles(dir, builtIn)
 	check(t, err)
 	path := filepath.Join(t.TempDir(), "operator.tar")
-	check(t, write(path, files, []image{operatorImage("v1.2.3")}))
+	check(t, write(path, "arm64", files, []image{operatorImage(operatorTag, "v1.2.3")}))
 
 	tag, err := name.NewTag(operatorTag)
 	check(t, err)
@@ -52,8 +58,8 @@ func TestTheImageOfTheOperatorHasThePrograms(t *testing.T) {
 	check(t, err)
 	config, err := packed.ConfigFile()
 	check(t, err)
-	if config.Config.User != "65532:65532" || !config.Created.IsZero() {
-		t.Errorf("the image is run by %q and was made at %s", config.Config.User, config.Created)
+	if config.Architecture != "arm64" || config.Config.User != "65532:65532" || !config.Created.IsZero() {
+		t.Errorf("the image is for %s, run by %q and was made at %s", config.Architecture, config.Config.User, config.Created)
 	}
 	layers, err := packed.Layers()
 	check(t, err)
@@ -73,7 +79,7 @@ func TestTheImageOfTheOperatorHasThePrograms(t *testing.T) {
 		modes[header.Name] = header.Mode
 	}
 	// Contract statements 11, 89.
-	want := map[string]int64{"usr/bin/manager": 0o755, "usr/bin/node-agent": 0o755, "bin/": 0o755, "bin/sh": 0o777, "bin/chown": 0o777, "opt/gcu-operator/driver.yaml": 0o644, "opt/gcu-operator/nfd.yaml": 0o644}
+	want := map[string]int64{"usr/bin/manager": 0o755, "usr/bin/node-agent": 0o755, "bin/": 0, "opt/gcu-operator/driver.yaml": 0o644, "opt/gcu-operator/nfd.yaml": 0o644}
 	got := map[string]int64{}
 	for name := range want {
 		got[name] = modes[name]
@@ -86,11 +92,11 @@ func TestTheImageOfTheOperatorHasThePrograms(t *testing.T) {
 func TestTheSameFilesMakeTheSameImage(t *testing.T) {
 	var made [][]byte
 	for range 2 {
-		dir := programs(t, "manager", "node-agent", "busybox")
-		files, err := operatorFiles(dir, manifests, filepath.Join(dir, "busybox"))
+		dir := programs(t, "manager", "node-agent")
+		files, err := operatorFiles(dir, builtIn)
 		check(t, err)
 		path := filepath.Join(t.TempDir(), "operator.tar")
-		check(t, write(path, files, []image{operatorImage("v1")}))
+		check(t, write(path, "arm64", files, []image{operatorImage(operatorTag, "v1")}))
 		data, err := os.ReadFile(path)
 		check(t, err)
 		made = append(made, data)
@@ -100,9 +106,48 @@ func TestTheSameFilesMakeTheSameImage(t *testing.T) {
 	}
 }
 
+func TestAReleaseHasOneImageForAllArchitectures(t *testing.T) {
+	t.Chdir("..") // the root of the project
+	programs, digests := t.TempDir(), map[string]bool{}
+	for _, architecture := range architectures {
+		check(t, os.Mkdir(filepath.Join(programs, architecture), 0o700))
+		for _, program := range []string{"manager", "node-agent"} {
+			check(t, os.WriteFile(filepath.Join(programs, architecture, program), []byte(program+architecture), 0o700))
+		}
+	}
+	for range 2 {
+		output := t.TempDir()
+		check(t, writeRelease(programs, output, "v1.2.3"))
+		archive, err := os.ReadFile(filepath.Join(output, "gcu-operator_v1.2.3_image_oci.tar"))
+		check(t, err)
+		digests[fmt.Sprintf("%x", sha256.Sum256(archive))] = true
+		for _, architecture := range architectures {
+			one, err := tarball.ImageFromPath(filepath.Join(output, "gcu-operator_v1.2.3_image_linux_"+architecture+".tar"), nil)
+			check(t, err)
+			if config, err := one.ConfigFile(); err != nil || config.Architecture != architecture {
+				t.Errorf("the archive for %s has an image for %v, %v", architecture, config, err)
+			}
+		}
+		check(t, exec.Command("tar", "-xf", filepath.Join(output, "gcu-operator_v1.2.3_image_oci.tar"), "-C", output).Run())
+		layout, err := layout.ImageIndexFromPath(output)
+		check(t, err)
+		top, err := layout.IndexManifest()
+		check(t, err)
+		if len(top.Manifests) != 1 || top.Manifests[0].Annotations["io.containerd.image.name"] != operatorRepository+":v1.2.3" {
+			t.Fatalf("the layout has %v", top.Manifests)
+		}
+		index, err := layout.ImageIndex(top.Manifests[0].Digest)
+		check(t, err)
+		check(t, validate.Index(index))
+	}
+	if len(digests) != 1 {
+		t.Error("two releases of the same files differ")
+	}
+}
+
 func TestTheRootOfTheDockerfileHasTheSameFiles(t *testing.T) {
-	dir := programs(t, "manager", "node-agent", "busybox")
-	files, err := operatorFiles(dir, manifests, filepath.Join(dir, "busybox"))
+	dir := programs(t, "manager", "node-agent")
+	files, err := operatorFiles(dir, builtIn)
 	check(t, err)
 	root := t.TempDir()
 	check(t, files.unpack(root))
@@ -124,7 +169,7 @@ func TestTheDockerfileSaysWhatTheArchiveSays(t *testing.T) {
 			said[key] = value // the last stage wins
 		}
 	}
-	config := operatorImage("$VERSION").config
+	config := operatorImage(operatorTag, "$VERSION").config
 	got := map[string]string{"USER": said["USER"], "ENV": said["ENV"], "ENTRYPOINT": said["ENTRYPOINT"], "LABEL": said["LABEL"]}
 	want := map[string]string{"USER": config.User, "ENV": config.Env[0], "ENTRYPOINT": `["` + config.Entrypoint[0] + `"]`,
 		"LABEL": "org.opencontainers.image.title=" + config.Labels["org.opencontainers.image.title"] + " org.opencontainers.image.version=$VERSION"}
@@ -179,11 +224,11 @@ func TestNoTwoImagesHaveOneName(t *testing.T) {
 }
 
 func TestProgramsThatAreMissingAreTold(t *testing.T) {
-	dir := programs(t, "manager", "busybox")
-	if _, err := operatorFiles(dir, manifests, filepath.Join(dir, "busybox")); err == nil || !strings.Contains(err.Error(), "make images") {
+	dir := programs(t, "manager")
+	if _, err := operatorFiles(dir, builtIn); err == nil || !strings.Contains(err.Error(), "make images") {
 		t.Errorf("without a node agent: %v", err)
 	}
-	if _, err := operatorFiles(dir, dir, filepath.Join(dir, "busybox")); err == nil {
+	if _, err := operatorFiles(dir, dir); err == nil {
 		t.Error("an image without the built-in manifests was made")
 	}
 }

@@ -9,7 +9,10 @@ import (
 )
 
 // operatorTag is the image of the manager and of the node agent, as config/ names it.
-const operatorTag = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:latest"
+const (
+	operatorRepository = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator"
+	operatorTag        = operatorRepository + ":latest"
+)
 
 // searchPath is the PATH of all images.
 const searchPath = "PATH=/usr/bin:/bin"
@@ -19,13 +22,13 @@ const nonroot = "65532"
 
 // operatorFiles are the manager, the node agent, and the built-in manifests to be
 // read (contract statements 11, 89).
-func operatorFiles(programs, manifests, busybox string) (fileSet, error) {
-	files := append(shell(busybox),
-		file{path: "/usr/bin/manager", source: filepath.Join(programs, "manager"), mode: 0o755},
-		file{path: "/usr/bin/node-agent", source: filepath.Join(programs, "node-agent"), mode: 0o755},
-		file{path: "/etc/passwd", text: "root:x:0:0:root:/:/bin/sh\nnonroot:x:" + nonroot + ":" + nonroot + ":nonroot:/:/bin/sh\n", mode: 0o644},
-		file{path: "/etc/group", text: "root:x:0:\nnonroot:x:" + nonroot + ":\n", mode: 0o644},
-	)
+func operatorFiles(programs, manifests string) (fileSet, error) {
+	files := fileSet{
+		{path: "/usr/bin/manager", source: filepath.Join(programs, "manager"), mode: 0o755},
+		{path: "/usr/bin/node-agent", source: filepath.Join(programs, "node-agent"), mode: 0o755},
+		{path: "/etc/passwd", text: "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:" + nonroot + ":" + nonroot + ":nonroot:/:/sbin/nologin\n", mode: 0o644},
+		{path: "/etc/group", text: "root:x:0:\nnonroot:x:" + nonroot + ":\n", mode: 0o644},
+	}
 	found, err := filepath.Glob(filepath.Join(manifests, "*.yaml"))
 	if err != nil {
 		return nil, err
@@ -48,8 +51,8 @@ func operatorFiles(programs, manifests, busybox string) (fileSet, error) {
 }
 
 // operatorImage must say what images/Dockerfile says.
-func operatorImage(version string) image {
-	return image{tag: operatorTag, config: v1.Config{
+func operatorImage(tag, version string) image {
+	return image{tag: tag, config: v1.Config{
 		Entrypoint: []string{"/usr/bin/manager"},
 		User:       nonroot + ":" + nonroot,
 		Env:        []string{searchPath},

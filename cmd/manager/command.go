@@ -39,6 +39,7 @@ func newCommand() *cobra.Command {
 		},
 	}
 	o.bindFlags(command.Flags())
+	command.AddCommand(newPrepareLogsCommand())
 	return command
 }
 

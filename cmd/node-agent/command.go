@@ -25,11 +25,9 @@ const example = `  # In a pod of the DaemonSet, NODE_NAME and POD_UID from the d
   # From a shell, for a node of a test cluster:
   node-agent --kubeconfig admin.kubeconfig --node-name node-0001 --state-dir /tmp/node-0001 --log-dir=
 
-  # On a host without systemd, an argument vector that hands over to the host; the
-  # container needs the capabilities SYS_ADMIN, SYS_CHROOT and SYS_PTRACE for it:
-  node-agent --restart-command-containerd=/usr/bin/nsenter --restart-command-containerd=--target=1 \
-    --restart-command-containerd=--mount --restart-command-containerd=--uts --restart-command-containerd=--ipc \
-    --restart-command-containerd=--net --restart-command-containerd=--pid \
+  # On a host without systemd, a command of the host restarts the runtime; the container
+  # needs the capabilities SYS_ADMIN, SYS_CHROOT and SYS_PTRACE for it:
+  node-agent --restart-command-containerd=/usr/bin/node-agent --restart-command-containerd=host-exec \
     --restart-command-containerd=/etc/init.d/containerd --restart-command-containerd=restart
 
   # On the node, as root: what can be upgraded, and upgrade it, see node-agent ota --help
@@ -65,6 +63,6 @@ func newCommand() *cobra.Command {
 	}
 	command.Flags().SortFlags = false
 	o.bindFlags(command.Flags())
-	command.AddCommand(newOTACommand())
+	command.AddCommand(newOTACommand(), newHostExecCommand())
 	return command
 }

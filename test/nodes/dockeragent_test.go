@@ -12,6 +12,7 @@ const (
 	agentContainer = "gcu-node-agent"
 	bystander      = "bystander"
 	operatorImage  = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:latest"
+	workloadImage  = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-workload:latest"
 )
 
 // letAgentsRestartEngines gives the agents a restart command for containerd and the
@@ -25,7 +26,7 @@ func (s *stage) letAgentsRestartEngines() {
 // an engine, one node-agent flag per argument (node-agent --help).
 func handOver(engine string) []string {
 	var args []string
-	for _, arg := range []string{"/usr/bin/nsenter", "--target=1", "--mount", "--uts", "--ipc", "--net", "--pid", "/etc/init.d/" + engine, "restart"} {
+	for _, arg := range []string{"/usr/bin/node-agent", "host-exec", "/etc/init.d/" + engine, "restart"} {
 		args = append(args, "--restart-command-"+engine+"="+arg)
 	}
 	return args
@@ -59,7 +60,7 @@ func (s *stage) moveAgentToDocker() {
 		"--volume=/var/log/topscloud/gcu-operator:/var/log/topscloud/gcu-operator", "--entrypoint=/usr/bin/node-agent", operatorImage,
 		"--kubeconfig=/host/etc/gcu-node-agent/kubeconfig", "--node-name=" + dockerNode, "--container-runtime=docker", "--first-contact-spread=0s"},
 		handOver("docker")...)...)
-	s.on(dockerNode, "docker", "run", "--detach", "--name="+bystander, "--restart=always", "--entrypoint=/bin/sh", operatorImage,
+	s.on(dockerNode, "docker", "run", "--detach", "--name="+bystander, "--restart=always", "--entrypoint=/bin/sh", workloadImage,
 		"-c", "trap 'exit 0' TERM; while :; do /bin/busybox sleep 0.5; done")
 }
 
