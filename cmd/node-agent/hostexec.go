@@ -61,8 +61,8 @@ func enterNamespaces() error {
 		if err != nil {
 			return fmt.Errorf("%w: the container needs the host's process namespace and SYS_PTRACE", err)
 		}
-		err = unix.Setns(int(file.Fd()), 0) //nolint:gosec // G115: a file descriptor
-		_ = file.Close()                    // it was only named
+		err = unix.Setns(int(file.Fd()), 0)
+		_ = file.Close() // it was only named
 		if err != nil {
 			return fmt.Errorf("entering %s: %w: the container needs SYS_ADMIN and SYS_CHROOT", path, err)
 		}
