@@ -68,9 +68,9 @@ func testSteps(packages []string, targets []target) []step {
 	return append([]step{
 		{name: "simulations", lane: idle, test: append([]string{"-timeout=40m", "-run=" + anySimulation}, simulated()...),
 			shows: "the rules of rollouts, rollbacks and operations, with faults in any order"},
-		{name: "e2e", lane: busy, test: []string{"-timeout=20m", e2ePackage},
+		{name: "e2e", lane: busy, test: []string{"-timeout=20m", "-skip=" + outages, e2ePackage},
 			shows: "the programs on a real control plane with simulated nodes"},
-		{name: "race", lane: busy, test: append([]string{"-race", "-timeout=20m"}, raced...), env: withRace,
+		{name: "race", lane: busy, test: append([]string{"-race", "-timeout=20m", "-skip=" + anySimulation}, raced...), env: withRace,
 			shows: "packages with shared memory, with the race detector"},
 		{name: "packages", lane: busy, test: append([]string{"-timeout=20m", "-skip=" + anySimulation}, plain(packages)...),
 			shows: "all other packages, with an API server where needed"},
@@ -130,6 +130,7 @@ var simulations = []struct{ name, test, pkg string }{
 	{"rollbacks", "TestSimulationOfRollbacks", "./pkg/daemonupdater"},
 	{"operations", "TestSimulationOfOperations", "./pkg/daemonupdater"},
 	{"node", "TestSimulation", "./pkg/nodeupgrade/operation"},
+	{"stories", "TestSimulationOfStories", "./pkg/nodeupgrade"},
 	{"specs", "TestSimulationOfSpecs", "./pkg/gcuresource"},
 }
 
