@@ -50,6 +50,7 @@ func (b *buffer) String() string {
 }
 
 func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("NODE_NAME", "")
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -89,7 +90,7 @@ func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 		"an unknown flag":                         {append(good, "--bogus"), exitUsage, "unknown flag: --bogus"},
 		"an argument":                             {append(good, "serve"), exitUsage, "unknown command"},
 		"a kubeconfig that is absent":             {append(good, "--kubeconfig="+file+"x"), exitFailed, "reading --kubeconfig"},
-		"no kubeconfig outside a pod":             {append(good, "--kubeconfig="), exitFailed, "without --kubeconfig"},
+		"no kubeconfig outside a pod":             {append(good, "--kubeconfig="), exitFailed, "name a file with --kubeconfig or KUBECONFIG"},
 		"a state directory in a file":             {append(good, "--state-dir="+file), exitFailed, "opening --state-dir"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@
 package kubeconfig
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/rest"
@@ -20,7 +21,7 @@ func Load(file string) (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, fmt.Errorf("finding the API server: name a file with --kubeconfig or KUBECONFIG (this is not a pod with a service account): %w", err)
+		return nil, errors.New("finding the API server: name a file with --kubeconfig or KUBECONFIG (this is not a pod with a service account)")
 	case err != nil && file != "":
 		return nil, fmt.Errorf("reading --kubeconfig %s: %w", file, err)
 	case err != nil:
