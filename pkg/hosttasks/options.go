@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/clock"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
@@ -33,6 +32,16 @@ type Cluster interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
+// Executor executes tasks on the host, and keeps their results: a hostagent.Executor.
+type Executor interface {
+	// Execute executes a task, or continues it, and returns its result.
+	Execute(ctx context.Context, request task.Request) (task.Result, error)
+	// Facts returns the current state of the host.
+	Facts(ctx context.Context, wanted task.Engine) (task.Facts, error)
+	// Results returns the results of all recorded tasks.
+	Results() []task.Result
+}
+
 // Options configures a Worker. All fields are required, except where noted.
 type Options struct {
 	// NodeName is the name of this node.
@@ -42,7 +51,7 @@ type Options struct {
 	// RestartAllowed is --restart-runtime: false leaves restarts to the administrator.
 	RestartAllowed bool
 	// Executor executes the tasks, for this worker only.
-	Executor *hostagent.Executor
+	Executor Executor
 	Cluster  Cluster
 	Clock    clock.Clock
 	Log      logr.Logger

@@ -62,7 +62,7 @@ func (w *Worker) Run(ctx context.Context) {
 	defer w.runner.running.Wait()
 	retry := retryFirst
 	for connected := true; ctx.Err() == nil; {
-		next, err := w.pass(ctx)
+		next, err := w.Pass(ctx)
 		if err != nil {
 			if connected && ctx.Err() == nil {
 				w.options.Log.Error(err, "Cannot report this host, trying again until it succeeds")
@@ -82,8 +82,8 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// pass reads, begins and reports once. It returns the delay until the next pass.
-func (w *Worker) pass(ctx context.Context) (time.Duration, error) {
+// Pass reads, begins and reports once. It returns the delay until the next pass.
+func (w *Worker) Pass(ctx context.Context) (time.Duration, error) {
 	nodeUpgrade, tasks, err := w.read(ctx)
 	if apierrors.IsNotFound(err) {
 		return attentivePeriod, nil // the Node, or its NodeUpgrade, which pkg/ota creates

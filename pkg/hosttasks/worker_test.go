@@ -172,7 +172,7 @@ func TestTheReportIsRenewedEachMinute(t *testing.T) {
 
 func TestWithoutAHostTheAgentSaysWhatIsMissing(t *testing.T) {
 	b := newBench(t, &fakeCluster{nodeUpgrade: idle()}, filepath.Join(t.TempDir(), "none"))
-	if _, err := b.pass(t.Context()); err != nil {
+	if _, err := b.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	report := b.cluster.reports()[0]
@@ -192,7 +192,7 @@ func TestWhatCanBeReadIsReportedWithoutTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBench(t, &fakeCluster{nodeUpgrade: idle()}, root)
-	if _, err := b.pass(t.Context()); err != nil {
+	if _, err := b.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if report := b.cluster.reports()[0]; report.Devices == nil || *report.Devices != 1 || len(report.Missing) != 4 || report.DeviceHoldersVisible != nil {
@@ -269,7 +269,7 @@ func TestWhatTheHostRefusesIsReported(t *testing.T) {
 	n.Spec.Operation.Targets[0].Images = []string{"not an image"}
 	b := newBench(t, &fakeCluster{nodeUpgrade: n}, t.TempDir())
 	for range 2 {
-		if _, err := b.pass(t.Context()); err != nil {
+		if _, err := b.Pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		b.runner.running.Wait()
@@ -300,7 +300,7 @@ func TestAnOperationOfABackupIsLeftAlone(t *testing.T) {
 	if _, err := b.options.Executor.Execute(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.pass(t.Context()); err != nil {
+	if _, err := b.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	b.runner.running.Wait()

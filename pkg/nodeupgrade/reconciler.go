@@ -92,6 +92,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return resultOf(ctx, d.After, r.effects.carryOut(ctx, o, d.Effects))
 }
 
+// Sweep takes away what operations that are over have left on nodes, as the manager does at
+// start and periodically.
+func (r *Reconciler) Sweep(ctx context.Context) error { return r.sweeper.sweep(ctx) }
+
 // idle reports whether there is nothing to do for a node: its operation is over, none is to
 // begin, and the node shows no mark of one. A mark left by a deleted NodeUpgrade is swept.
 func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
@@ -108,7 +112,7 @@ func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
 	if err != nil || !marked || !gone {
 		return !marked, err
 	}
-	return true, r.sweeper.sweep(ctx)
+	return true, r.Sweep(ctx)
 }
 
 // active reports whether a NodeUpgrade has an operation that is yet to begin or not over.

@@ -263,7 +263,7 @@ func (s *stage) orphan(id string) {
 func TestTheSweepReleasesWhatNobodyWillRelease(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.orphan("gone")
-	s.must(s.r.sweeper.sweep(s.ctx))
+	s.must(s.r.Sweep(s.ctx))
 	if got := s.marks(); got != "" {
 		t.Error(got)
 	}
@@ -273,7 +273,7 @@ func TestTheSweepReleasesWhatNobodyWillRelease(t *testing.T) {
 	s.publish(driver, "v2")
 	s.offer("op1", driver)
 	s.untilTask("driver_verify")
-	s.must(s.r.sweeper.sweep(s.ctx))
+	s.must(s.r.Sweep(s.ctx))
 	if got := s.marks(); got != "cordoned, by op1, closed for op1" {
 		t.Errorf("those of an operation that is not over: %s", got)
 	}

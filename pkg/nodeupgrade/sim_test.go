@@ -17,8 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/topsops/gcu-operator/pkg/drain"
@@ -131,7 +129,7 @@ func (w *simulation) boot() {
 	}
 	w.sync()
 	w.ready = true
-	w.must(ignoreDeath(w.process.r.sweeper.sweep(w.ctx)))
+	w.must(ignoreDeath(w.process.r.Sweep(w.ctx)))
 }
 
 // chance is true once in n times on average, never undisturbed.
@@ -156,8 +154,8 @@ func (w *simulation) step() {
 	if !w.now.Before(w.due) && !w.due.IsZero() {
 		w.ready, w.due = true, time.Time{}
 	}
-	if w.chance(20) || w.run.Steps%int(sweepInterval/turnTime) == 0 {
-		w.must(ignoreDeath(w.process.r.sweeper.sweep(w.ctx)))
+	if w.chance(20) || w.run.Steps%int(SweepInterval/turnTime) == 0 {
+		w.must(ignoreDeath(w.process.r.Sweep(w.ctx)))
 	}
 	if w.ready {
 		w.ready = false
@@ -226,7 +224,7 @@ func (w *simulation) sync() {
 			n = max(n-6, w.rng.IntN(n+1))
 		}
 		for _, e := range w.view.Advance(kind, n) {
-			events = append(events, func() { w.wake(kind, e) })
+			events = append(events, func() { w.wake(e) })
 		}
 	}
 	for _, handle := range events {
@@ -234,18 +232,14 @@ func (w *simulation) sync() {
 	}
 }
 
-// wake mirrors the wiring of SetupWithManager: which events enqueue the node.
-func (w *simulation) wake(kind string, e simapi.Event) {
-	r := w.process.r
-	passes := map[string]predicate.Predicate{"Node": nodeChanged(), "DaemonSet": daemonSetChanged()}[kind]
-	if passes != nil && e.Before != nil && e.After != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.Before, ObjectNew: e.After}) {
+// wake enqueues the node if an event concerns it.
+func (w *simulation) wake(e simapi.Event) {
+	if w.process.r == nil {
 		return
 	}
-	maps := map[string]func(context.Context, client.Object) []reconcile.Request{"Node": sameName, "NodeUpgrade": sameName, "Pod": r.nodeOf,
-		"DaemonSet": r.nodesWithTarget, "ControllerRevision": r.nodesWithTarget}
-	for _, object := range []client.Object{e.Before, e.After} {
-		if object != nil && r != nil && len(maps[kind](w.ctx, object)) > 0 {
-			w.ready = true
+	for _, watch := range w.process.r.Watches() {
+		for _, object := range e.Concerns(watch.Object, watch.Matters) {
+			w.ready = w.ready || len(watch.Nodes(w.ctx, object)) > 0
 		}
 	}
 }
@@ -277,7 +271,7 @@ func (w *simulation) settle() {
 	for range 10 {
 		w.step()
 	}
-	w.must(w.process.r.sweeper.sweep(w.ctx))
+	w.must(w.process.r.Sweep(w.ctx))
 }
 
 func (w *simulation) say(format string, args ...any) {

@@ -205,7 +205,7 @@ func TestAHeldNodeStaysClosedUntilAnotherOperation(t *testing.T) {
 		t.Errorf("the failure was counted %v times", got)
 	}
 	s.start()
-	s.must(s.r.sweeper.sweep(s.ctx))
+	s.must(s.r.Sweep(s.ctx))
 	s.turn()
 	if got := s.marks(); got != "cordoned, by op1, closed for op1" {
 		t.Errorf("after a restart and a sweep: %s", got)

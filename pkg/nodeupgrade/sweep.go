@@ -18,10 +18,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// sweepInterval is how often nodes are checked for leftover cordons and taints.
-const sweepInterval = 5 * time.Minute
+// SweepInterval is how often nodes are checked for leftover cordons and taints.
+const SweepInterval = 5 * time.Minute
 
-// sweeper sweeps at start and every sweepInterval, on the leader only.
+// sweeper sweeps at start and every SweepInterval, on the leader only.
 type sweeper struct {
 	cache    client.Reader
 	live     client.Reader
@@ -35,7 +35,7 @@ func (s sweeper) Start(ctx context.Context) error {
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Sweeping nodes failed, trying again later")
 		}
-	}, sweepInterval)
+	}, SweepInterval)
 	return nil
 }
 

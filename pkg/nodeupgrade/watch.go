@@ -29,30 +29,47 @@ import (
 // and one may wait for the response to an eviction.
 const parallelism = 8
 
-// SetupWithManager adds the controller, its cache index, and the sweep. The controller
-// watches everything that it reads from the cache; pods to be evicted are not in the cache,
-// so a drain requeues.
+// SetupWithManager adds the controller, its cache index, and the sweep.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, nodeOfPod, indexByNode); err != nil {
 		return fmt.Errorf("indexing pods by node: %w", err)
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeupgrade").
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallelism}).
-		For(&topsv1.NodeUpgrade{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(sameName), builder.WithPredicates(nodeChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.nodeOf)).
-		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.nodesWithTarget), builder.WithPredicates(daemonSetChanged())).
-		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.nodesWithTarget)).
-		WithLogConstructor(logger(mgr.GetLogger())).
-		Complete(r)
-	if err != nil {
+		WithLogConstructor(logger(mgr.GetLogger()))
+	for _, w := range r.Watches() {
+		b = b.Watches(w.Object, handler.EnqueueRequestsFromMapFunc(w.Nodes), builder.WithPredicates(w.Matters))
+	}
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("adding controller nodeupgrade: %w", err)
 	}
 	if err := mgr.Add(r.sweeper); err != nil {
 		return fmt.Errorf("adding the sweep of nodes: %w", err)
 	}
 	return nil
+}
+
+// Watch is one kind of objects that the controller watches.
+type Watch struct {
+	// Object is of that kind.
+	Object client.Object
+	// Nodes returns the nodes whose operations an object concerns.
+	Nodes handler.MapFunc
+	// Matters passes the events that can change a decision.
+	Matters predicate.Predicate
+}
+
+// Watches returns everything that the controller watches: everything that it reads from the
+// cache. Pods to be evicted are not in the cache, so a drain requeues.
+func (r *Reconciler) Watches() []Watch {
+	return []Watch{
+		{&topsv1.NodeUpgrade{}, sameName, predicate.Funcs{}},
+		{&corev1.Node{}, sameName, nodeChanged()},
+		{&corev1.Pod{}, r.nodeOf, predicate.Funcs{}},
+		{&appsv1.DaemonSet{}, r.nodesWithTarget, daemonSetChanged()},
+		{&appsv1.ControllerRevision{}, r.nodesWithTarget, predicate.Funcs{}},
+	}
 }
 
 func logger(base logr.Logger) func(*reconcile.Request) logr.Logger {

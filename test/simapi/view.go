@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
 // View is the cache of one process: per kind, the state some changes ago. Kinds are watched
@@ -26,6 +28,20 @@ type View struct {
 
 // Event is an event of an informer: Before is nil for a new object, After for a deleted one.
 type Event struct{ Before, After client.Object }
+
+// Concerns returns the versions of the object that a watch of its kind handles, none if the
+// predicate drops the event.
+func (e Event) Concerns(kind client.Object, matters predicate.Predicate) (objects []client.Object) {
+	for _, object := range []client.Object{e.Before, e.After} {
+		if object != nil && KindOf(object) == KindOf(kind) {
+			objects = append(objects, object)
+		}
+	}
+	if len(objects) == 2 && !matters.Update(event.UpdateEvent{ObjectOld: e.Before, ObjectNew: e.After}) {
+		return nil
+	}
+	return objects
+}
 
 // NewView returns an empty cache with indexes.
 func NewView(api *API, indexers map[string]client.IndexerFunc) *View {
