@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +31,21 @@ import (
 // and one may wait for the response to an eviction.
 const parallelism = 8
 
+// A failed pass is repeated after firstRetry, then after twice as long each time, up to lastRetry:
+// no event reports that an API server has recovered, and deadlines go on meanwhile.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// options returns the options of the controller.
+func options() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: parallelism,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+	}
+}
+
 // SetupWithManager adds the controller, its cache index, and the sweep.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, nodeOfPod, indexByNode); err != nil {
@@ -36,7 +53,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeupgrade").
-		WithOptions(controller.Options{MaxConcurrentReconciles: parallelism}).
+		WithOptions(options()).
 		WithLogConstructor(logger(mgr.GetLogger()))
 	for _, w := range r.Watches() {
 		b = b.Watches(w.Object, handler.EnqueueRequestsFromMapFunc(w.Nodes), builder.WithPredicates(w.Matters))

@@ -45,6 +45,8 @@ var ofRollouts = []mutant{
 		"$g.in.Ending || $rest", "$rest"},
 	{"long-backoff", "a failed pass is repeated after up to 1000 s", updater, "RateLimiter",
 		"$new(minBackoff, MaxBackoff)", "$new(minBackoff, 1000*time.Second)"},
+	{"long-backoff-of-operations", "a failed pass over an operation is repeated after up to 1000 s", nodes, "options",
+		"$new(firstRetry, lastRetry)", "$new(firstRetry, 1000*time.Second)"},
 	{"returned-jump-waves", "a node that just returned starts before its wave", updater, "facts.deferral",
 		"case $f.unready && $strategy != daemonset.OTA && $urgent.After($now): $*then", "case false: $*then"},
 	{"window-shut-for-good", "one slow node shuts the maintenance window", updater, "gate.outsideWindow",
