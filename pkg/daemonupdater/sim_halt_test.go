@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -180,4 +183,28 @@ func TestAWindowOpensAgainAfterASlowNode(t *testing.T) {
 		s.worksUntil(s.a, "the slow node is updated", time.Hour, func() bool { return s.atTarget(s.g, node) })
 		s.worksUntil(s.a, "every node is updated", 72*time.Hour, s.arrived)
 	})
+}
+
+func TestAHaltForNodesThatAVersionKilledOutlivesTheChangeOfAnotherComponent(t *testing.T) {
+	for name, image := range map[string]string{"when the pod was available": "fuse-20s", "before it was": "fuse-0s"} {
+		t.Run(name, func(t *testing.T) {
+			schedule(t, []string{"driver", "plugin"}, func(s *simSchedule) {
+				s.gets(1, "good-1") // comes first
+				s.gets(0, image)
+				s.putPolicy(func(p *topsv1.UpgradePolicySpec) {
+					p.Failure = &topsv1.FailurePolicy{Threshold: ptr.To(intstr.FromInt32(1))}
+				})
+				s.worksUntil(s.a, "the rollout halts", time.Hour, func() bool { s.doDue(); return s.halted() })
+				s.gets(1, "good-2")
+				s.startsNothing("the halt is for another component")
+				if !s.halted() {
+					s.violate("the halt is forgotten")
+				}
+				s.gets(0, "good-2")
+				s.worksUntil(s.a, "the others are updated", time.Hour, func() bool {
+					return !slices.ContainsFunc(s.hosts, func(h *simHost) bool { return h.up && !s.atTarget(s.g, h.name) })
+				})
+			})
+		})
+	}
 }

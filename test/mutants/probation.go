@@ -40,4 +40,6 @@ var ofProbation = []mutant{
 		"$phase != $updated", "$phase == $updated"},
 	{"lapses-for-ever", "a node that joined long after the rollout and went offline halts it", updater, "draft.suspects",
 		"$others && !$made.After($lastStart.Add($Progress))", "$others"},
+	{"eldest-suspected", "the eldest of the new pods is to blame for its node", updater, "facts.suspectOf",
+		"$pod.Created.After($suspect.Created)", "$suspect.Created.After($pod.Created)"},
 }

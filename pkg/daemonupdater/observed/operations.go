@@ -23,7 +23,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 	for i := range upgrade.Status.History {
 		end := endOf(&upgrade.Status.History[i])
 		if asked := upgrade.Spec.Operation; asked != nil && asked.ID == end.ID {
-			end.Targets = endTargetsOf(asked)
+			end.Targets = endTargetsOf(changed(asked.Targets))
 		}
 		n.Ended = append(n.Ended, end)
 	}
@@ -156,17 +156,27 @@ func endOf(r *topsv1.OperationRecord) rollout.End {
 
 func targetsOf(op *topsv1.NodeOperation) map[string]string {
 	targets := make(map[string]string, len(op.Targets))
-	for _, t := range endTargetsOf(op) {
+	for _, t := range endTargetsOf(op.Targets) {
 		targets[t.Member] = t.Revision
 	}
 	return targets
 }
 
+// changed returns those targets of an operation that were another revision before, which may have
+// failed it, or all if it only verified: the others were replaced along with them.
+func changed(targets []topsv1.OperationTarget) []topsv1.OperationTarget {
+	unchanged := func(t topsv1.OperationTarget) bool { return t.Previous == "" && len(t.Leaving) == 0 }
+	if rest := slices.DeleteFunc(slices.Clone(targets), unchanged); len(rest) > 0 {
+		return rest
+	}
+	return targets
+}
+
 // endTargetsOf returns the revisions that an operation was to bring its node to.
-func endTargetsOf(op *topsv1.NodeOperation) []rollout.Target {
+func endTargetsOf(list []topsv1.OperationTarget) []rollout.Target {
 	var targets []rollout.Target
-	for i := range op.Targets {
-		for _, of := range op.Targets[i].All() {
+	for i := range list {
+		for _, of := range list[i].All() {
 			targets = append(targets, rollout.Target{Member: of.DaemonSet.Namespace + "/" + of.DaemonSet.Name, Revision: of.Revision})
 		}
 	}

@@ -96,14 +96,31 @@ func TestWhatIsSeenOfOperations(t *testing.T) {
 }
 
 func TestTheTargetsOfAnEndedOperationAreThoseOfTheSpec(t *testing.T) {
-	op := operating("x", own)
-	op.Targets = []topsv1.OperationTarget{{DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "driver"}, Revision: "new"}}
-	upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}
-	upgrade.Status.History = []topsv1.OperationRecord{ended("w", topsv1.OperationFailed, ""), ended("x", topsv1.OperationFailed, "")}
-	var n rollout.Node
-	describeOperations(&n, upgrade, own, "r2")
-	if diff := cmp.Diff([]rollout.Target{{Member: "kube-system/driver", Revision: "new"}}, n.Ended[1].Targets); diff != "" || n.Ended[0].Targets != nil {
-		t.Errorf("targets of the other %v, of this one (-want +got):\n%s", n.Ended[0].Targets, diff)
+	target := func(name, previous string) topsv1.OperationTarget {
+		return topsv1.OperationTarget{DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: name}, Revision: "new", Previous: previous}
+	}
+	driver := rollout.Target{Member: "kube-system/driver", Revision: "new"}
+	plugin := rollout.Target{Member: "kube-system/plugin", Revision: "new"}
+	for _, tt := range []struct {
+		name    string
+		targets []topsv1.OperationTarget
+		want    []rollout.Target
+	}{
+		{"those that it changed", []topsv1.OperationTarget{target("driver", "old"), target("plugin", "old")}, []rollout.Target{driver, plugin}},
+		{"not those that were replaced along with them", []topsv1.OperationTarget{target("driver", "old"), target("plugin", "")}, []rollout.Target{driver}},
+		{"all if it changed none", []topsv1.OperationTarget{target("driver", ""), target("plugin", "")}, []rollout.Target{driver, plugin}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			op := operating("x", own)
+			op.Targets = tt.targets
+			upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}
+			upgrade.Status.History = []topsv1.OperationRecord{ended("w", topsv1.OperationFailed, ""), ended("x", topsv1.OperationFailed, "")}
+			var n rollout.Node
+			describeOperations(&n, upgrade, own, "r2")
+			if diff := cmp.Diff(tt.want, n.Ended[1].Targets); diff != "" || n.Ended[0].Targets != nil {
+				t.Errorf("targets of the other %v, of this one (-want +got):\n%s", n.Ended[0].Targets, diff)
+			}
+		})
 	}
 }
 

@@ -42,8 +42,8 @@ type facts struct {
 	// updated: nothing is left to do on the node. An offline node is updated when its pods
 	// are at the target, whatever their state.
 	updated bool
-	// suspect is a pod that may have taken the node offline: the node went offline shortly after
-	// the pod was created, with all pods at their targets; nil if there is none.
+	// suspect is the youngest pod that may have taken the node offline: the node went offline shortly
+	// after the pod was created, with all pods at their targets; nil if there is none.
 	suspect *Pod
 	// phase follows from the above; changes is when the facts may change by time alone, zero for
 	// never.
@@ -252,17 +252,20 @@ func (f *facts) includeProbation(g *group, node *Node, pod *Pod, now time.Time) 
 	}
 }
 
-func (f *facts) suspectOf(g *group, node *Node) *Pod {
+// suspectOf returns the youngest pod that may have taken the node offline: those before it had to be
+// available first.
+func (f *facts) suspectOf(g *group, node *Node) (suspect *Pod) {
 	if node.Ready || f.phase != phaseUpdated || g.deadlines.Probation == 0 {
 		return nil
 	}
 	for i := range node.Pods {
 		pod := &node.Pods[i]
-		if !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(g.deadlines.Probation)) {
-			return pod
+		fits := !pod.isAside() && !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(g.deadlines.Probation))
+		if fits && (suspect == nil || pod.Created.After(suspect.Created)) {
+			suspect = pod
 		}
 	}
-	return nil
+	return suspect
 }
 
 // isPassedOver reports whether waves do not wait for the node, though something is left to do.

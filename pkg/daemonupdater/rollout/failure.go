@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -14,7 +15,7 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	if n.available || n.isDenied(slot) {
 		return nil, 0
 	}
-	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(slot.Members)}
+	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(toBlame(slot, n))}
 	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
 		failure.Reason, failure.Targets = ReasonCrashLooping, n.group.targetsOf([]string{n.group.keyOf(pod)})
 		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
@@ -32,6 +33,21 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	failure.Reason = ReasonProgressDeadlineExceeded
 	failure.Message = fmt.Sprintf("not available within %s: %s", in.Deadlines.Progress, waitsFor)
 	return &failure, 0
+}
+
+// toBlame returns the keys of the members whose pods may have failed the node of a slot: that of the
+// pod which was replaced last, because those before it had to be available first. An operation
+// replaces its pods in an order of its own.
+func toBlame(slot *Slot, n *fleetNode) []string {
+	if slot.Pod == "" {
+		return slot.Members
+	}
+	for i, member := range slices.Backward(slot.Members) {
+		if !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.isAside() && n.group.keyOf(&pod) == member }) {
+			return slot.Members[i : i+1]
+		}
+	}
+	return slot.Members
 }
 
 // timeLeft returns how long a node that was started at since may still be unavailable under its
