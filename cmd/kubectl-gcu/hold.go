@@ -96,11 +96,11 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 	case err != nil:
 		return err
 	case before == nil:
-		out.say("node %s is held: no upgrade starts anything on it, what is in flight goes on; kubectl gcu release %s lets it go on", name, name)
+		out.say("node %s is held: it is excluded from upgrades, and what is in flight continues; kubectl gcu release %s releases it", name, name)
 	case message == "" || message == before.Message:
 		out.say("node %s is held already: %s", name, before.Words(name))
 	default:
-		out.say("node %s is held already; the message is another now", name)
+		out.say("node %s is held already; its message was changed", name)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func releaseNode(ctx context.Context, out terminal, cl *cluster, name string) er
 		out.say("node %s is released", name)
 	}
 	if len(others) > 0 {
-		out.say("it is held all the same: %s", daemonset.HoldWords(others, name))
+		out.say("it is still held: %s", daemonset.HoldWords(others, name))
 	}
 	return nil
 }

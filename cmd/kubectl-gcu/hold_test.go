@@ -29,7 +29,7 @@ func TestHoldAndRelease(t *testing.T) {
 	}
 	onlyOursWrote(t, u, topsv1.AnnotationHold)
 	before := u.ResourceVersion
-	s.says(s.gcu("hold", "holding"), exitOK, "is held already: an administrator wants it left alone since", "a run until Friday")
+	s.says(s.gcu("hold", "holding"), exitOK, "is held already: held by an administrator since", "a run until Friday")
 	if held() != first || u.ResourceVersion != before {
 		t.Error("holding what is held was a write")
 	}
@@ -43,7 +43,7 @@ func TestHoldAndRelease(t *testing.T) {
 	if err := s.Status().Update(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
-	s.says(s.gcu("release", "holding"), exitOK, "node holding is released", "held all the same: its person wants it left alone", "surgery")
+	s.says(s.gcu("release", "holding"), exitOK, "node holding is released", "held all the same: held locally on the node", "surgery")
 	if held() != "" || u.Status.Agent.Hold == nil {
 		t.Errorf("it is %+v", u)
 	}

@@ -37,7 +37,7 @@ started, and nodes in flight complete. kubectl gcu resume removes it.`,
 				c.say("gr %s is paused already", gr.Name)
 				return nil
 			}
-			c.say("gr %s is paused: no new node is started, what is in flight finishes; kubectl gcu resume %s lets it go on", gr.Name, gr.Name)
+			c.say("gr %s is paused: no new node is started, what is in flight finishes; kubectl gcu resume %s resumes it", gr.Name, gr.Name)
 			return nil
 		}),
 	}

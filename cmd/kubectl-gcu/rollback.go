@@ -59,7 +59,7 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 		case is && asked == target.Name:
 			return false, nil
 		case is:
-			return false, refused("a rollback of gr %s to %s is asked for already: wait for it, or take annotation %s away", name, asked, topsv1.AnnotationRollbackTo)
+			return false, refused("a rollback of gr %s to %s is requested already: wait for it, or remove annotation %s", name, asked, topsv1.AnnotationRollbackTo)
 		}
 		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationRollbackTo, target.Name)
 		return true, nil

@@ -51,7 +51,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	*c.flags.Namespace = ""
 	root := &cobra.Command{
 		Use:           "kubectl-gcu",
-		Short:         "Shows and steers the GCU software of a cluster",
+		Short:         "Shows and controls the GCU software of a cluster",
 		Long:          rootHelp,
 		Example:       rootExample,
 		Version:       version,

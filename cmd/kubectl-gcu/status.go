@@ -39,7 +39,7 @@ that waits for a person, for example because it is paused.`,
 		ValidArgsFunction: completeResources(c.connection),
 		RunE: runE(func(ctx context.Context, args []string) error {
 			if watch && o.format != formatTable && o.format != formatWide {
-				return usageError("--watch is for people: leave -o %s away, or call status again and again", o.format)
+				return usageError("--watch prints text only: omit -o %s, or run status repeatedly", o.format)
 			}
 			cl, err := c.connect()
 			if err != nil {
@@ -52,8 +52,8 @@ that waits for a person, for example because it is paused.`,
 		}),
 	}
 	o.bind(command)
-	command.Flags().BoolVarP(&watch, "watch", "w", false, "go on until it is done or stopped")
-	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to watch, such as 30m; 0 is without end")
+	command.Flags().BoolVarP(&watch, "watch", "w", false, "continue until it is done or stopped")
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to watch, such as 30m; 0: no limit")
 	return command
 }
 

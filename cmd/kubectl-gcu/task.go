@@ -26,7 +26,7 @@ var taskVerbs = []taskVerb{
 operation that failed continues from there.`, "driver_verify", topsv1.OperationTaskDone},
 	{"skip", "Skips one task of an operation", `Skips one task of the operation on a node: it counts as done. Cordon and uncordon
 cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationTaskSkipped},
-	{"undo", "Is refused: no task can be undone on one node alone", `Is refused with the reason: a DaemonSet has one template for all nodes, so the pod of the
+	{"undo", "Always refused: a task cannot be undone on a single node", `Always refused, with the reason: a DaemonSet has one template for all nodes, so the pod of the
 previous revision cannot return to one node. Abort the operation, or go back on all
 nodes with kubectl gcu rollback.`, "driver_replace", topsv1.OperationTaskUndone},
 }
@@ -64,7 +64,7 @@ func taskVerbCommand(c *cli, v taskVerb) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.say("node %s: %s of task %s is asked for", node, v.name, task)
+			c.say("node %s: %s of task %s is requested", node, v.name, task)
 			if !wait {
 				return nil
 			}
@@ -75,8 +75,8 @@ func taskVerbCommand(c *cli, v taskVerb) *cobra.Command {
 			return nil
 		}),
 	}
-	command.Flags().BoolVar(&wait, "wait", false, "wait until the task is so")
-	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait; 0 is without end")
+	command.Flags().BoolVar(&wait, "wait", false, "wait until the task has ended")
+	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait; 0: no limit")
 	return command
 }
 
@@ -104,7 +104,7 @@ func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (ov
 		}
 		op := upgrade.Status.Operation
 		if before := upgrade.Annotations[topsv1.AnnotationTaskOverride]; before != op.Override {
-			return false, refused("node %s: the operator has not read %q yet, which was asked for before", node, before)
+			return false, refused("node %s: the operator has not read %q yet, which was requested before", node, before)
 		}
 		// The time makes a repeated request a new one.
 		o = override{op.ID, verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)}
@@ -127,11 +127,11 @@ func atWork(upgrade *topsv1.NodeUpgrade) error {
 	case wanted == nil:
 		return refused("there is no operation on node %s", upgrade.Name)
 	case op == nil || op.ID != wanted.ID:
-		return refused("operation %s on node %s has not begun yet", wanted.ID, upgrade.Name)
+		return refused("operation %s on node %s has not started yet", wanted.ID, upgrade.Name)
 	case op.Phase.Final() && !op.Held:
 		return refused("operation %s on node %s has ended: %s, %s", op.ID, upgrade.Name, op.Phase, op.Reason)
 	case op.Phase == topsv1.OperationReleasing:
-		return refused("operation %s on node %s is being wound up", op.ID, upgrade.Name)
+		return refused("operation %s on node %s is ending", op.ID, upgrade.Name)
 	}
 	return nil
 }

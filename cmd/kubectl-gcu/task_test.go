@@ -14,14 +14,14 @@ func TestTaskIsAskedForOnceAndOnlyOfAnOperationThatHasIt(t *testing.T) {
 	s.says(s.gcu("task", "skip", "task-1", "node_cordon"), exitRefused, "cannot be skipped")
 	s.says(s.gcu("task", "undo", "task-1", "driver_replace"), exitRefused, "one template for all nodes", "kubectl gcu rollback")
 	s.says(s.gcu("task", "retry", "no-such-node", "driver_verify"), exitRefused, "no NodeUpgrade")
-	s.says(s.gcu("task", "retry", "task-1", "driver_verify"), exitOK, "retry of task task-1_driver_verify is asked for")
+	s.says(s.gcu("task", "retry", "task-1", "driver_verify"), exitOK, "retry of task task-1_driver_verify is requested")
 	s.read(u)
 	value := u.Annotations[topsv1.AnnotationTaskOverride]
 	if !strings.HasPrefix(value, "retry:task-1_driver_verify:20") {
 		t.Errorf("annotation is %q", value)
 	}
 	onlyOursWrote(t, u, topsv1.AnnotationTaskOverride)
-	s.says(s.gcu("task", "skip", "task-1", "driver_verify"), exitRefused, "has not read", "which was asked for before")
+	s.says(s.gcu("task", "skip", "task-1", "driver_verify"), exitRefused, "has not read", "which was requested before")
 	u.Status.Operation.Override = value
 	if err := s.Status().Update(t.Context(), u); err != nil {
 		t.Fatal(err)

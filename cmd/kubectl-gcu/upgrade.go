@@ -65,7 +65,7 @@ code 0), or when the rollout halts, is rolled back or times out (exit code 3).`,
 	}
 	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr, YAML or JSON; - reads the input")
 	command.Flags().BoolVar(&wait, "wait", false, "wait until every reachable node has it")
-	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, such as 2h; 0 is without end")
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, such as 2h; 0: no limit")
 	l.bind(c.connection, command)
 	return command
 }
@@ -101,7 +101,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 			return next.GetGeneration(), err
 		}
 	}
-	return 0, fmt.Errorf("gr %s is written to all the time: nothing was changed, try again", name)
+	return 0, fmt.Errorf("gr %s keeps changing: nothing was written, try again", name)
 }
 
 // errUnchanged means that there is nothing to do.
@@ -124,7 +124,7 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 		return refused("gr %s is being deleted", name)
 	}
 	if to, is := live.GetAnnotations()[topsv1.AnnotationRollbackTo]; is {
-		return refused("a rollback of gr %s to %s is asked for: wait for it, or take annotation %s away", name, to, topsv1.AnnotationRollbackTo)
+		return refused("a rollback of gr %s to %s is requested already: wait for it, or remove annotation %s", name, to, topsv1.AnnotationRollbackTo)
 	}
 	next, err := writeSpec(ctx, cl, live, wanted, client.DryRunAll)
 	if err != nil {
@@ -143,7 +143,7 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 	_, err = fmt.Fprint(out.Out, view.ChangesText(changes, "  "))
 	switch {
 	case only != "":
-		out.say("  limited to %s: what it leaves out waits", view.LimitText(only))
+		out.say("  limited to %s: the rest waits", view.LimitText(only))
 	case was != "":
 		out.say("  not limited to %s any more", view.LimitText(was))
 	}
@@ -199,9 +199,9 @@ func limitReached(ctx context.Context, out terminal, cl *cluster, gr *topsv1.Gcu
 	}
 	for _, n := range told.Left {
 		if n.Reason != string(rollout.ReasonLeftOut) && n.Reason != string(rollout.ReasonNodeOffline) {
-			return false, notYet("node %s is left: %s; %s", n.Name, n.Reason, n.Message)
+			return false, notYet("node %s remains: %s; %s", n.Name, n.Reason, n.Message)
 		}
 	}
-	out.say("all is done that the upgrade is limited to; kubectl gcu upgrade %s --all goes on with the rest", gr.Name)
+	out.say("the limited upgrade is complete; kubectl gcu upgrade %s --all continues with the rest", gr.Name)
 	return true, nil
 }

@@ -79,7 +79,7 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 
 func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.addr, "upgrade-api-bind-address", defaultAPIAddr, "`address` of the REST API of gcu-upgrade-manager; 0 serves none")
-	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token authenticates and authorizes requests with the API server, over TLS; none takes everybody for one user with blueprints, over plain HTTP")
+	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token authenticates and authorizes requests with the API server, over TLS; none treats every request as one user, limited to blueprints, over plain HTTP")
 	flags.StringVar(&o.anonymous, "upgrade-api-anonymous-user", defaultAnonymous, "`user` that all requests come from in mode none, with the rights that RBAC gives it: those of config/rest-api for the default")
 	flags.StringVar(&o.certDir, "upgrade-api-tls-cert-dir", "", "`directory` with tls.crt and tls.key for mode token; empty: a self-signed certificate")
 	flags.StringSliceVar(&o.hosts, "upgrade-api-hosts", nil, "`names` by which the REST API may be called, besides IP addresses, localhost and the names of the Service "+apiService+": a name of a node or an ingress; others are refused with 421")

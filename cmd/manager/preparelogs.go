@@ -13,8 +13,8 @@ import (
 const nonroot = 65532
 
 const prepareLogsHelp = `Give the log directories of the host, and what is in them, to the user of the manager,
-so that the manager need not be root. It runs as root in an init container. What it
-cannot do it says, and ends with exit code 0: the manager works without log files.`
+so that the manager need not be root. It runs as root in an init container. It prints
+what fails, and exits with code 0: the manager works without log files.`
 
 func newPrepareLogsCommand() *cobra.Command {
 	directories, owner := []string{defaultLogDir, defaultAPILogDir}, nonroot

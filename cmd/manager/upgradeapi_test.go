@@ -115,7 +115,7 @@ func TestTheManagerServesTheRESTAPI(t *testing.T) {
 	if err := manager.terminate(t); err != nil {
 		t.Errorf("the manager ended with %v", err)
 	}
-	for text, want := range map[string]int{`"msg":"Cannot write the log file, going on without it"`: 1, `"msg":"The REST API does not authenticate requests`: 1, `"msg":"Answering request"`: 4} {
+	for text, want := range map[string]int{`"msg":"Cannot write the log file, continuing without it"`: 1, `"msg":"The REST API does not authenticate requests`: 1, `"msg":"Answering request"`: 4} {
 		if n := strings.Count(manager.stderr.String(), text); n != want {
 			t.Errorf("standard error has %d lines with %s, want %d: %s", n, text, want, manager.stderr)
 		}

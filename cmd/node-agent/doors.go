@@ -38,7 +38,7 @@ func openDoors(s settings, log logr.Logger) (doors []guard.Door, inUse func() st
 func openTCP(s settings, log logr.Logger) (guard.Door, error) {
 	door := guard.Door{Caller: guard.Anybody, Hosts: foreign.Hosts(s.address.Addr(), s.nodeName)}
 	if s.auth == authNone {
-		log.Info("Everybody on this node may call the OTA endpoint, because of --ota-auth=none: workloads that use the network of the host too")
+		log.Info("Anyone on this node has access to the OTA endpoint, because of --ota-auth=none, including workloads on the host network")
 	} else {
 		token, err := guard.Token(s.tokenFile)
 		if err != nil {

@@ -106,7 +106,7 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		"an upgrade is followed to its end": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {operationIn(request.Waiting, "for room")}, "GET /v1/operations/op-1": {running, running, done}}, 0,
 			"op-1  Waiting  for room\nop-1  Running  evicting\nop-1  Done  2 components at the newest revision\n", ""},
 		"an agent that is gone for a moment is waited for": {[]string{"upgrade", "driver"}, map[string][]any{"POST /v1/components/driver/upgrade": {running}, "GET /v1/operations/op-1": {nil, nil, done}}, 0,
-			"op-1  Running  evicting\nop-1  Done  2 components at the newest revision\n", "does not answer"},
+			"op-1  Running  evicting\nop-1  Done  2 components at the newest revision\n", "does not respond"},
 		"an upgrade that fails is told by the exit code": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {failed}}, exitNotDone,
 			"op-1  Running  evicting\nop-1  Failed  crash-loops\n", "operation op-1: Failed: crash-loops"},
 		"an upgrade that takes too long is told by the exit code": {[]string{"upgrade", "--timeout", "50ms"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {running}}, exitTimedOut, "op-1  Running  evicting\n", "has not ended"},
@@ -115,7 +115,7 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		"the newest operation is watched":                         {[]string{"watch"}, map[string][]any{"GET /v1/operations": {answer.Operations{Operations: []answer.Operation{done}}}}, 0, "op-1  Done", ""},
 		"an operation is watched by its id, as JSON":              {[]string{"watch", "op-1", "-o=json"}, map[string][]any{"GET /v1/operations/op-1": {running, done}}, 0, `{"id":"op-1","state":"Running"`, ""},
 		"there may be nothing to watch":                           {[]string{"watch"}, map[string][]any{"GET /v1/operations": {answer.Operations{}}}, exitFailed, "", "there is no operation"},
-		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {answer.Hold{Held: true, Hold: hold}}}, 0, "This node is held: nothing is started on it, what is in flight goes on\n", ""},
+		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {answer.Hold{Held: true, Hold: hold}}}, 0, "This node is held: it is excluded from upgrades, and what is in flight continues\n", ""},
 		"a hold of an administrator is told": {[]string{"release"}, map[string][]any{"POST /v1/release": {answer.Hold{AdministratorHold: hold}}}, 0,
 			"This node is not held; an administrator holds it since 2023-11-14T22:13:20Z: surgery\n", ""},
 		"a release without a connection": {[]string{"release"}, map[string][]any{"POST /v1/release": {answer.Hold{Offline: "queued"}}}, 0, "This node is not held; it is sent when", ""},
@@ -130,7 +130,7 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		"an output that there is not":     {[]string{"status", "-o", "xml"}, nil, exitUsage, "", `--output "xml" is none of`},
 		"a component too many":            {[]string{"upgrade", "a", "b"}, nil, exitUsage, "", "accepts at most 1 arg"},
 		"a token file that is not there":  {[]string{"status", "--address=http://127.0.0.1:1", "--token-file=/none"}, nil, exitFailed, "", "reading --token-file"},
-		"an agent that is not there":      {[]string{"status", "--address=http://127.0.0.1:1"}, nil, exitFailed, "", "the node agent does not answer"},
+		"an agent that is not there":      {[]string{"status", "--address=http://127.0.0.1:1"}, nil, exitFailed, "", "the node agent does not respond"},
 		"an authority that signs nothing": {[]string{"status", "--address=https://127.0.0.1:1", "--ca-file=/etc/hostname"}, nil, exitFailed, "", "holds no certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,7 @@ func (r *refused) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Tit
 // unreachable means that there was no response.
 type unreachable struct{ cause error }
 
-func (u *unreachable) Error() string { return "the node agent does not answer: " + u.cause.Error() }
+func (u *unreachable) Error() string { return "the node agent does not respond: " + u.cause.Error() }
 func (u *unreachable) Unwrap() error { return u.cause }
 
 // do sends a request, with a body unless it is nil, and decodes the response. The error is an
@@ -122,7 +122,7 @@ func (c *client) do(ctx context.Context, method, path, key string, body, into an
 		return r
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("decoding the answer of the node agent: %w", err)
+		return fmt.Errorf("decoding the response of the node agent: %w", err)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (c *client) ping(ctx context.Context) error {
 	}
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the node agent answers %s", response.Status)
+		return fmt.Errorf("the node agent responded %s", response.Status)
 	}
 	return nil
 }

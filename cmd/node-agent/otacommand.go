@@ -83,7 +83,7 @@ func newOTACommand() *cobra.Command {
 	flags.StringVar(&o.tokenFile, "token-file", "", "`file` of the token, with --address")
 	flags.StringVar(&o.caFile, "ca-file", "", "`file` of the authority that signed the agent's certificate, with --address https://…")
 	flags.StringVarP(&o.output, "output", "o", outputText, "`format`: text or json")
-	flags.DurationVar(&o.timeout, "timeout", 0, "`time` after which it is given up waiting; 0: never")
+	flags.DurationVar(&o.timeout, "timeout", 0, "`time` to wait at most; 0: no limit")
 	command.AddCommand(o.statusCommand(), o.upgradeCommand(), o.watchCommand(), o.holdCommand(), o.releaseCommand(), o.rollbackCommand(), o.pingCommand())
 	return command
 }
@@ -132,8 +132,8 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 		},
 	}
 	command.Flags().BoolVar(&latest, "latest", false, "upgrade to the newest revision when the operator receives the request; matters while the API server is unreachable")
-	command.Flags().BoolVar(&noWait, "no-wait", false, "return when the order is recorded")
-	command.Flags().StringVar(&key, "idempotency-key", "", "`word` with which a repeated order is the same operation")
+	command.Flags().BoolVar(&noWait, "no-wait", false, "return when the request is recorded")
+	command.Flags().StringVar(&key, "idempotency-key", "", "`key` that makes a repeated request return the same operation")
 	return command
 }
 
@@ -189,7 +189,7 @@ func (o *otaOptions) holdCommand() *cobra.Command {
 			return o.setHold(command, "/v1/hold", map[string]string{"message": message})
 		},
 	}
-	command.Flags().StringVarP(&message, "message", "m", "", "`text` shown to whoever waits for this node")
+	command.Flags().StringVarP(&message, "message", "m", "", "`text` shown to users who wait for this node")
 	return command
 }
 
@@ -229,7 +229,7 @@ func (o *otaOptions) rollbackCommand() *cobra.Command {
 
 func (o *otaOptions) pingCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "ping", Short: "Check that the agent answers; for probes", Args: cobra.NoArgs,
+		Use: "ping", Short: "Check that the agent responds; for probes", Args: cobra.NoArgs,
 		Example: "  node-agent ota ping",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, _ *printer) error { return c.ping(ctx) })

@@ -108,7 +108,7 @@ func (p *printer) hold(s answer.Hold) error {
 	}
 	text := "This node is not held"
 	if s.Held {
-		text = "This node is held: nothing is started on it, what is in flight goes on"
+		text = "This node is held: it is excluded from upgrades, and what is in flight continues"
 	}
 	if s.AdministratorHold != nil {
 		text += "; an administrator holds it" + holdWords(s.AdministratorHold)

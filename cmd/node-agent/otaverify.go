@@ -62,10 +62,10 @@ func (v *verifier) check(ctx context.Context, conn net.Conn) error {
 	_ = response.Body.Close() // reads the rest of it
 	want := guard.Proof(v.token, challenge, conn.RemoteAddr().String())
 	if !hmac.Equal([]byte(response.Header.Get(guard.ProofHeader)), []byte(want)) {
-		return &impostor{v.base, "it answers " + response.Status + " and has not the token of --token-file"}
+		return &impostor{v.base, "it answers " + response.Status + " and does not have the token of --token-file"}
 	}
 	if reader.Buffered() > 0 || response.Close {
-		return &impostor{v.base, "it does not keep to the protocol"}
+		return &impostor{v.base, "it does not follow the protocol"}
 	}
 	return conn.SetDeadline(time.Time{})
 }

@@ -131,7 +131,7 @@ func TestTheTokenIsShownOnlyToTheAgent(t *testing.T) {
 		"the agent":                     {agent, exitOK, ""},
 		"a thief":                       {(&thief{}).steal(t), exitFailed, "is not the node agent"},
 		"a thief that asks the agent":   {(&thief{relay: agent}).steal(t), exitFailed, "is not the node agent"},
-		"an agent that does not listen": {"127.0.0.1:1", exitFailed, "does not answer"},
+		"an agent that does not listen": {"127.0.0.1:1", exitFailed, "does not respond"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr buffer

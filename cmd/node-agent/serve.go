@@ -108,7 +108,7 @@ func newWorker(s settings, cluster hosttasks.Cluster, log logr.Logger) (*hosttas
 	var restarts *logging.Dated
 	if s.logDir != "" {
 		restarts = logging.NewDated(filepath.Join(s.logDir, restartLog), time.Now, func(err error) {
-			log.Error(err, "Cannot write the log of restarts, going on without it")
+			log.Error(err, "Cannot write the log of restarts, continuing without it")
 		})
 	}
 	executor, err := hostagent.New(hostagent.Options{

@@ -57,15 +57,14 @@ func HoldValue(since time.Time, message string) string {
 
 // Words describes who holds a node, since when, how to release it, and why.
 func (h Hold) Words(node string) string {
-	who, how := "its person wants", "until it is released at the node"
+	words, release := "held locally on the node", "node-agent ota release there"
 	if h.By == ByAdministrator {
-		who, how = "an administrator wants", "until kubectl gcu release "+node
+		words, release = "held by an administrator", "kubectl gcu release "+node
 	}
-	words := who + " it left alone"
 	if !h.Since.IsZero() {
 		words += fmt.Sprintf(" since %s", h.Since.UTC().Format(time.RFC3339))
 	}
-	words += ", " + how
+	words += ", release it with " + release
 	if h.Message != "" {
 		words += ": " + h.Message
 	}

@@ -34,18 +34,18 @@ func TestHoldsOf(t *testing.T) {
 	}{
 		{"no NodeUpgrade", nil, nil, ""},
 		{"nobody", of(false, nil), nil, ""},
-		{"the person at the node", of(true, nil), []Hold{byNode}, "its person wants it left alone since " + at + ", until it is released at the node: surgery"},
+		{"the person at the node", of(true, nil), []Hold{byNode}, "held locally on the node since " + at + ", release it with node-agent ota release there: surgery"},
 		{"an administrator", of(false, annotated(HoldValue(since, "new rack"))), []Hold{admin(since, "new rack")},
-			"an administrator wants it left alone since " + at + ", until kubectl gcu release a: new rack"},
+			"held by an administrator since " + at + ", release it with kubectl gcu release a: new rack"},
 		{"an administrator without a word", of(false, annotated(HoldValue(since, ""))), []Hold{admin(since, "")},
-			"an administrator wants it left alone since " + at + ", until kubectl gcu release a"},
+			"held by an administrator since " + at + ", release it with kubectl gcu release a"},
 		{"both", of(true, annotated(HoldValue(since, ""))), []Hold{byNode, admin(since, "")},
-			"its person wants it left alone since " + at + ", until it is released at the node: surgery; " +
-				"an administrator wants it left alone since " + at + ", until kubectl gcu release a"},
+			"held locally on the node since " + at + ", release it with node-agent ota release there: surgery; " +
+				"held by an administrator since " + at + ", release it with kubectl gcu release a"},
 		{"an annotation by hand", of(false, annotated("new rack")), []Hold{admin(time.Time{}, "new rack")},
-			"an administrator wants it left alone, until kubectl gcu release a: new rack"},
+			"held by an administrator, release it with kubectl gcu release a: new rack"},
 		{"an empty annotation", of(false, annotated("")), []Hold{admin(time.Time{}, "")},
-			"an administrator wants it left alone, until kubectl gcu release a"},
+			"held by an administrator, release it with kubectl gcu release a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := HoldsOf(tt.upgrade)

@@ -121,7 +121,7 @@ func (w operationWriter) cancel(ctx context.Context, own string) (left bool, err
 		patch := client.MergeFromWithOptions(asked[i], client.MergeFromWithOptimisticLock{})
 		err := w.Patch(ctx, next, patch, client.FieldOwner(topsv1.ManagedBy))
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("taking the operation of node %s away: %w", next.Name, err)
+			return fmt.Errorf("removing the operation of node %s: %w", next.Name, err)
 		}
 		return nil
 	})

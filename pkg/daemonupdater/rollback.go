@@ -127,10 +127,10 @@ func (s rollbackStep) askForSpec(ctx context.Context, p *pass, to *topsv1.KnownG
 	}
 	before := gr.DeepCopy()
 	gr.Annotations[topsv1.AnnotationRollbackTo] = to.GcuResourceRevision
-	log.FromContext(ctx).Info("Asking for an earlier spec", "revision", to.GcuResourceRevision)
+	log.FromContext(ctx).Info("Requesting an earlier spec", "revision", to.GcuResourceRevision)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := s.Patch(ctx, &gr, patch, client.FieldOwner(topsv1.ManagedBy)); err != nil {
-		return 0, fmt.Errorf("asking GcuResource %s to go back to %s: %w", gr.Name, to.GcuResourceRevision, err)
+		return 0, fmt.Errorf("requesting a rollback of GcuResource %s to %s: %w", gr.Name, to.GcuResourceRevision, err)
 	}
 	return 0, nil
 }

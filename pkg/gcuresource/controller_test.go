@@ -178,7 +178,7 @@ func TestAForeignObjectIsNeverTakenOver(t *testing.T) {
 	s.must(s.Create(ctx, gr))
 	s.play("enflame-gcu-driver")
 	s.reaches("conflict", "failed", "1/3")
-	s.sees("conflict", "toolkit", "failed", "DaemonSet kube-system/enflame-gcu-docker-plugin exists and was not made by this operator: "+
+	s.sees("conflict", "toolkit", "failed", "DaemonSet kube-system/enflame-gcu-docker-plugin exists and was not created by this operator: "+
 		"delete it, or give the component another name or set its notDeploy: true")
 	s.sees("conflict", "gfd", "deploying", "waiting for toolkit")
 	s.must(s.get(foreign, "kube-system", "enflame-gcu-docker-plugin"))

@@ -49,7 +49,7 @@ func TestACRDThatIsBeingDeletedIsWaitedFor(t *testing.T) {
 	}
 	hold("test/held")
 	s.remove(nfdCRD())
-	s.sees("holding", "nfd", "deploying", "waiting for CustomResourceDefinition "+nfdCRDName+" (being deleted, made again when it is gone)")
+	s.sees("holding", "nfd", "deploying", "waiting for CustomResourceDefinition "+nfdCRDName+" (being deleted, recreated afterwards)")
 	hold()
 	s.reaches("holding", "Running", "1/1")
 	s.must(s.get(nfdCRD(), "", nfdCRDName))

@@ -37,7 +37,7 @@ func each(list client.ObjectList, call func(client.Object)) error {
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		o, ok := item.(client.Object)
 		if !ok {
-			return fmt.Errorf("a list holds a %T, which is no object", item)
+			return fmt.Errorf("a list holds a %T, which is not an object", item)
 		}
 		call(o)
 		return nil

@@ -75,7 +75,7 @@ func TestADaemonSetThatIsNotAskedForAnyMore(t *testing.T) {
 			}
 			var got []string
 			for _, e := range w.heard {
-				if kind, of, found := strings.Cut(e, ", there: the spec no longer asks for DaemonSet kube-system/enflame-gcu-exporter of component exporter"); found && of != "" {
+				if kind, of, found := strings.Cut(e, ", there: the spec no longer includes DaemonSet kube-system/enflame-gcu-exporter of component exporter"); found && of != "" {
 					got = append(got, kind)
 				}
 			}

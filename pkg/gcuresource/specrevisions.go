@@ -131,7 +131,7 @@ func (r revisionKeeper) removeLeftover(ctx context.Context, gr *topsv1.GcuResour
 		return fmt.Errorf("reading revision %s: %w", name, err)
 	}
 	if !revision.Leftover(gr, &live) {
-		return fmt.Errorf("ControllerRevision %s/%s exists and is no spec of GcuResource %s: delete it", r.namespace, name, gr.Name)
+		return fmt.Errorf("ControllerRevision %s/%s exists and is not a spec of GcuResource %s: delete it", r.namespace, name, gr.Name)
 	}
 	return r.remove(ctx, &live)
 }

@@ -77,7 +77,7 @@ func defaultRuntimeOf(config string) (string, error) {
 		return "", fmt.Errorf("decoding the configuration reported by containerd: %w", err)
 	}
 	if parsed.Containerd.DefaultRuntimeName == "" {
-		return "", errors.New("containerd does not tell its default runtime")
+		return "", errors.New("containerd does not report its default runtime")
 	}
 	return parsed.Containerd.DefaultRuntimeName, nil
 }

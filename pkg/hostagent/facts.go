@@ -99,7 +99,7 @@ func hostFactsOf(host fs.FS) task.HostFacts {
 // freeDisk returns the bytes available to unprivileged users on the disk of a host directory.
 func freeDisk(hostRoot, directory string) (bytes int64, err error) {
 	if directory == "" {
-		return 0, errors.New("the engine does not tell where it keeps images")
+		return 0, errors.New("the engine does not report where it stores images")
 	}
 	root, err := os.OpenRoot(hostRoot)
 	if err != nil {

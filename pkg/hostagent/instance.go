@@ -109,7 +109,7 @@ func (h host) instanceOf(ctx context.Context, e task.Engine) (string, error) {
 	table := processes{proc: "/proc"} // the pid namespace of the pid from the kernel
 	if pid == serviceManagerPID {
 		if h.services == nil {
-			return "", errors.New("process 1 listens for the daemon, and is no systemd that could be asked")
+			return "", errors.New("process 1 listens for the daemon, and is not systemd")
 		}
 		table = processes{proc: h.path("proc")}
 		if pid, err = h.services(ctx, e); err != nil {

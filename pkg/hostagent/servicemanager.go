@@ -117,7 +117,7 @@ func (s Systemd) MainPID(ctx context.Context, e task.Engine) (int, error) {
 	}
 	pid, ok := property.Value.Value().(uint32)
 	if !ok {
-		return 0, errors.New("systemd does not tell the main process of " + s.unit(e))
+		return 0, errors.New("systemd does not report the main process of " + s.unit(e))
 	}
 	return int(pid), nil
 }

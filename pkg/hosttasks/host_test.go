@@ -207,7 +207,7 @@ func pullImage(r *http.Request, at func(string) string) (status int, message str
 	for exists("registry/hold") {
 		select {
 		case <-r.Context().Done():
-			return http.StatusInternalServerError, "the caller went away"
+			return http.StatusInternalServerError, "the client disconnected"
 		case <-time.After(time.Millisecond):
 		}
 	}

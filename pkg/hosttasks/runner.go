@@ -63,7 +63,7 @@ func (r *runner) begin(ctx context.Context, t hostapi.Task) {
 		return
 	}
 	if !known || before.Attempt != t.Attempt {
-		r.options.Log.Info("Beginning a task of the host", "operation", t.Operation.ID, "task", t.String(), "attempt", t.Attempt)
+		r.options.Log.Info("Starting a host task", "operation", t.Operation.ID, "task", t.String(), "attempt", t.Attempt)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	r.underWay[t.Key()] = attempt{t, cancel}
@@ -106,7 +106,7 @@ func (r *runner) do(ctx context.Context, t hostapi.Task, before task.Result) {
 	if !known || after.State == before.State && after.Reason == before.Reason && after.Attempt == before.Attempt {
 		return
 	}
-	r.options.Log.Info("A task of the host has changed", "operation", t.Operation.ID, "task", t.String(), "attempt", t.Attempt,
+	r.options.Log.Info("A host task changed", "operation", t.Operation.ID, "task", t.String(), "attempt", t.Attempt,
 		"state", after.State, "reason", after.Reason, "message", after.Message)
 	r.woken.set()
 }
@@ -119,7 +119,7 @@ func (r *runner) endWithdrawn(tasks []hostapi.Task) {
 	for key, of := range r.underWay {
 		wanted := slices.ContainsFunc(tasks, func(t hostapi.Task) bool { return t.Key() == key })
 		if !wanted && of.task.Action == upgradeplan.ActionPrepull {
-			r.options.Log.Info("Ending a pull that is not asked for any more", "operation", of.task.Operation.ID, "task", of.task.Name())
+			r.options.Log.Info("Canceling a pull that is no longer requested", "operation", of.task.Operation.ID, "task", of.task.Name())
 			of.end(task.ErrWithdrawn)
 		}
 	}

@@ -65,7 +65,7 @@ func (w *Worker) Run(ctx context.Context) {
 		next, err := w.Pass(ctx)
 		if err != nil {
 			if connected && ctx.Err() == nil {
-				w.options.Log.Error(err, "Cannot report this host, trying again until it succeeds")
+				w.options.Log.Error(err, "Cannot report this host, retrying")
 			} else {
 				w.options.Log.V(4).Info("Still cannot report this host", "cause", err.Error())
 			}
@@ -95,7 +95,7 @@ func (w *Worker) Pass(ctx context.Context) (time.Duration, error) {
 	tasks = slices.DeleteFunc(tasks, func(t hostapi.Task) bool {
 		old := t.Outdated(recorded)
 		if old {
-			w.options.Log.V(1).Info("Not doing what an operation asks that is older than the last one", "operation", t.Operation.ID, "task", t.String())
+			w.options.Log.V(1).Info("Ignoring tasks of an operation older than the last one", "operation", t.Operation.ID, "task", t.String())
 		}
 		return old
 	})
@@ -137,7 +137,7 @@ func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []hostapi.Task,
 		return nil, nil, fmt.Errorf("getting Node %s: %w", w.options.NodeName, err)
 	}
 	if nodeUpgrade.DeletionTimestamp != nil || node.UID != nodeUpgrade.Spec.Operation.NodeUID {
-		w.options.Log.V(4).Info("Not doing what was asked of another Node object", "operation", nodeUpgrade.Spec.Operation.ID, "nodeUID", node.UID)
+		w.options.Log.V(4).Info("Ignoring tasks for another Node object", "operation", nodeUpgrade.Spec.Operation.ID, "nodeUID", node.UID)
 		return nodeUpgrade, nil, nil
 	}
 	return nodeUpgrade, tasks, nil

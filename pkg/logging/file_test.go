@@ -79,7 +79,7 @@ func TestContract55(t *testing.T) {
 			fields := fieldsOf(t, line)
 			got = append(got, fmt.Sprint(fields["level"], ": ", fields["msg"]))
 		}
-		want := []string{"warn: Cannot write the log file, going on without it", "info: One", "info: Two"}
+		want := []string{"warn: Cannot write the log file, continuing without it", "info: One", "info: Two"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("standard error (-want +got):\n%s", diff)
 		}

@@ -71,7 +71,7 @@ func newLogger(w io.Writer, o Options, r rotation) logr.Logger {
 	}
 	alone := zap.New(core)
 	kept := openFile(o.File, r, func(err error) {
-		alone.Warn("Cannot write the log file, going on without it", zap.String("file", o.File), zap.Error(err))
+		alone.Warn("Cannot write the log file, continuing without it", zap.String("file", o.File), zap.Error(err))
 	})
 	core = zapcore.NewTee(core, zapcore.NewCore(newLineEncoder(), zapcore.Lock(zapcore.AddSync(kept)), level))
 	return zapr.NewLogger(zap.New(core, zap.AddCaller()))

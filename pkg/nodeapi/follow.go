@@ -19,7 +19,7 @@ func (s *Server) Follow(ctx context.Context, node string, log logr.Logger, liste
 	named := cache.NewListWatchFromClient(s.tops, "nodeupgrades", "", fields.OneTermEqualSelector("metadata.name", node))
 	informer := cache.NewSharedIndexInformer(named, &topsv1.NodeUpgrade{}, 0, nil)
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		log.V(4).Info("Lost sight of the NodeUpgrade", "cause", err.Error())
+		log.V(4).Info("Watching the NodeUpgrade failed", "cause", err.Error())
 	})
 	if err != nil {
 		return fmt.Errorf("preparing the watch of NodeUpgrade %s: %w", node, err)

@@ -50,7 +50,7 @@ func (c effects) effect(ctx context.Context, o *observation, e operation.Effect)
 		log.FromContext(ctx).Info("Fencing Pod, its operation ends", "Pod", klog.KRef(e.Pod.Namespace, e.Pod.Name), "operation", e.Operation)
 		return c.pods.Fence(ctx, e.Pod, o.facts.Now, fmt.Sprintf("operation %s ends without replacing the pod", e.Operation))
 	}
-	return fmt.Errorf("nothing is known of the effect %s", e.Kind)
+	return fmt.Errorf("unknown effect %s", e.Kind)
 }
 
 // deletePod deletes a pod at its recorded UID and resourceVersion. First it reads the

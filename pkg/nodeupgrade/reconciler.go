@@ -128,7 +128,7 @@ func resultOf(ctx context.Context, after time.Duration, err error) (ctrl.Result,
 	case err == nil:
 		return ctrl.Result{RequeueAfter: after}, nil
 	case errors.Is(err, podreplace.ErrChanged), apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		log.FromContext(ctx).V(4).Info("The world has moved, looking again", "cause", err.Error())
+		log.FromContext(ctx).V(4).Info("Stale cache, requeueing", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
 	return ctrl.Result{}, err

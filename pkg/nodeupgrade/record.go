@@ -54,6 +54,6 @@ func logProgress(ctx context.Context, before, after *topsv1.OperationStatus) {
 	if after == nil || before != nil && before.ID == after.ID && before.Phase == after.Phase && before.Task == after.Task {
 		return
 	}
-	log.FromContext(ctx).Info("Operation of a node goes on", "operation", after.ID, "phase", after.Phase, "task", after.Task,
+	log.FromContext(ctx).Info("Operation of a node progressed", "operation", after.ID, "phase", after.Phase, "task", after.Task,
 		"reason", after.Reason, "message", after.Message)
 }

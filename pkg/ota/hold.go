@@ -55,7 +55,7 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (answer.Hold
 		err = h.show(ctx, nodeUpgrade, h.showable(h.journals.requests.list, nodeUpgrade))
 	}
 	if err != nil {
-		h.log.V(1).Info("Cannot show yet whether this node is held", "cause", err.Error())
+		h.log.V(1).Info("Cannot publish the hold of this node yet", "cause", err.Error())
 		held.Offline = answer.OfflineQueued
 		h.wake()
 	}

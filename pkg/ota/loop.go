@@ -44,9 +44,9 @@ func (l *loop) Run(ctx context.Context) {
 	for connected := true; ctx.Err() == nil; {
 		if err := l.syncOnce(ctx); err != nil {
 			if connected && ctx.Err() == nil {
-				l.log.Error(err, "Cannot show the requests of this node, trying again until it succeeds")
+				l.log.Error(err, "Cannot publish the requests of this node, retrying")
 			} else {
-				l.log.V(4).Info("Still cannot show the requests of this node", "cause", err.Error())
+				l.log.V(4).Info("Still cannot publish the requests of this node", "cause", err.Error())
 			}
 			connected = false
 			l.pause(ctx, wait.Jitter(retry, jitter))
@@ -54,7 +54,7 @@ func (l *loop) Run(ctx context.Context) {
 			continue
 		}
 		if !connected {
-			l.log.Info("The requests of this node are shown again")
+			l.log.Info("The requests of this node are published again")
 		}
 		connected, retry = true, retryFirst
 		l.waitForChange(ctx)

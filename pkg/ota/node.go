@@ -110,7 +110,7 @@ func (n *nodeReader) keep(next *request.Node) {
 		return
 	}
 	if err := n.disk.Put(*next); err != nil {
-		n.log.Error(err, "Cannot keep what was seen of this node for when the API server is away")
+		n.log.Error(err, "Cannot store the state of this node for use while the API server is unreachable")
 		return
 	}
 	n.written = version
@@ -173,7 +173,7 @@ func (n *nodeReader) daemonSet(ctx context.Context, pod *corev1.Pod, ref *metav1
 	case apierrors.IsNotFound(err), err == nil && read.UID != ref.UID:
 		return nil, nil
 	case apierrors.IsForbidden(err): // an older ClusterRole: still return the pods
-		n.log.V(1).Info("Not looking at a DaemonSet", "DaemonSet", pod.Namespace+"/"+ref.Name, "cause", err.Error())
+		n.log.V(1).Info("Skipping a DaemonSet", "DaemonSet", pod.Namespace+"/"+ref.Name, "cause", err.Error())
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("getting DaemonSet %s/%s: %w", pod.Namespace, ref.Name, err)

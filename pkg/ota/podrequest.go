@@ -115,7 +115,7 @@ func (p podRequester) PullImages(ctx context.Context, namespace, name string) er
 	case err != nil:
 		return request.Disconnected(err, request.NotKept)
 	case target == nil:
-		return request.Refuse(request.ReasonImageNotReady, "There is no ControllerRevision %s-%s, so its images are not known: repeat it when PodNeedUpgrade of the pod was written anew.", wanted.DaemonSet.Name, wanted.Revision)
+		return request.Refuse(request.ReasonImageNotReady, "There is no ControllerRevision %s-%s, so its images are not known: repeat it when PodNeedUpgrade of the pod was updated.", wanted.DaemonSet.Name, wanted.Revision)
 	}
 	p.log.Info("Pulling the images of a newer revision", "Pod", namespace+"/"+name, "revision", wanted.Revision, "images", target.Images)
 	if !p.pulls.begin(request.PullOf(wanted, request.Seconds(p.clock.Now())), topsv1.OperationTarget{

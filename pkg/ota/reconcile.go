@@ -78,17 +78,17 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	requests := r.journals.requests.list
 	if r.journals.incomplete {
 		if err := r.journals.adopt(status); err != nil {
-			return nil, fmt.Errorf("taking over the operations shown before: %w", err)
+			return nil, fmt.Errorf("taking over the published operations: %w", err)
 		}
 		requests = request.Adopt(requests, status.Requests)
 	}
 	r.followOperations(status.Tasks)
 	if err := r.journals.requests.keep(request.Trim(request.Settle(requests, status.Tasks))); err != nil {
 		if r.journals.incomplete {
-			return nil, fmt.Errorf("taking over the requests shown before: %w", err)
+			return nil, fmt.Errorf("taking over the published requests: %w", err)
 		}
 		// What cannot be recorded now can be observed again.
-		r.log.Error(err, "Could not record what became of the requests")
+		r.log.Error(err, "Could not record the results of the requests")
 		return nodeUpgrade, nil
 	}
 	r.journals.incomplete = false
@@ -101,7 +101,7 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 func (r *reconciler) followOperations(tasks []topsv1.UpgradeTask) {
 	for _, o := range request.FollowAll(r.journals.operations.list, tasks, request.Seconds(r.clock.Now())) {
 		if err := r.journals.operations.put(o); err != nil {
-			r.log.Error(err, "Could not record what became of an operation", "operation", o.ID)
+			r.log.Error(err, "Could not record the result of an operation", "operation", o.ID)
 			continue
 		}
 		if o.End != nil {
@@ -142,7 +142,7 @@ func (r *reconciler) tell(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 		return err
 	}
 	if err := r.journals.operations.put(next); err != nil {
-		return fmt.Errorf("recording that operation %s was told: %w", next.ID, err)
+		return fmt.Errorf("recording that operation %s was sent: %w", next.ID, err)
 	}
 	r.log.Info("Sent an operation to the operator", "operation", next.ID, "state", next.State(), "requests", len(next.Parts))
 	r.publish(nil)

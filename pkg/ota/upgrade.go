@@ -51,7 +51,7 @@ func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string
 	}
 	if !offline {
 		if err := t.tell(ctx, nodeUpgrade, node); err != nil {
-			t.log.Error(err, "Cannot tell the operator of an operation yet", "operation", o.ID)
+			t.log.Error(err, "Cannot send an operation to the operator yet", "operation", o.ID)
 			t.wake()
 		}
 	}

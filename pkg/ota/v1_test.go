@@ -235,7 +235,7 @@ func TestEveryAnswerIsAsDescribed(t *testing.T) {
 		{"POST", "/v1/upgrade", `{"revision":"old"}`, nil, 400, "newest revision"},
 		{"POST", "/v1/upgrade", `{"revison":"latest"}`, nil, 400, "unknown field"},
 		{"POST", "/v1/upgrade", `[]`, nil, 400, "JSON object"},
-		{"POST", "/v1/upgrade", `{} {}`, nil, 400, "behind"},
+		{"POST", "/v1/upgrade", `{} {}`, nil, 400, "after"},
 		{"POST", "/v1/upgrade", `{}`, []string{"Content-Type", "text/plain"}, 415, "application/json"},
 		{"POST", "/v1/upgrade", "", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "application/json"},
 		{"POST", "/v1/upgrade", `{"revision":"` + strings.Repeat("x", 64<<10) + `"}`, nil, 413, "TooLarge"},
@@ -306,7 +306,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 	if o = call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != request.Waiting || !strings.Contains(o.Message, "2 of at most 2") {
 		t.Errorf("waiting: %+v", o)
 	}
-	b.cluster.answerAll(topsv1.TaskRunning, "operation r-1 is being made")
+	b.cluster.answerAll(topsv1.TaskRunning, "operation r-1 is being created")
 	end := metav1.NewTime(time.Unix(1700000000, 0))
 	b.cluster.set(func() {
 		b.cluster.nodeUpgrade.Spec.Operation = &topsv1.NodeOperation{ID: "r-1", Targets: []topsv1.OperationTarget{{Component: "driver", DaemonSet: topsv1.NamespacedRef{UID: "ds-driver"}}}}

@@ -42,7 +42,7 @@ func (w withdrawer) Withdraw(ctx context.Context) (answer.Operation, error) {
 	if nodeUpgrade == nil {
 		w.wake()
 	} else if err := w.show(ctx, nodeUpgrade, w.showable(w.journals.requests.list, nodeUpgrade)); err != nil {
-		w.log.Error(err, "Cannot tell the operator yet that requests are taken back", "operation", o.ID)
+		w.log.Error(err, "Cannot report withdrawn requests to the operator yet", "operation", o.ID)
 		w.wake()
 	}
 	w.publish(nil)
@@ -55,7 +55,7 @@ func (w withdrawer) withdrawQueued(o request.Operation) (answer.Operation, error
 	if !o.Unsent(w.journals.requests.list) { // the operator may know part of it
 		return answer.Operation{}, request.Refuse(request.ReasonDisconnected, "Operation %s is being sent to the operator: try again in a moment.", o.ID)
 	}
-	o = o.Ended(request.Withdrawn, request.ReasonWithdrawn, "it was taken back before the operator received it", w.clock.Now())
+	o = o.Ended(request.Withdrawn, request.ReasonWithdrawn, "it was withdrawn before the operator received it", w.clock.Now())
 	if err := w.journals.operations.put(o); err != nil {
 		return answer.Operation{}, request.NotRecorded(err)
 	}
@@ -67,7 +67,7 @@ func (w withdrawer) withdrawQueued(o request.Operation) (answer.Operation, error
 // record records the withdrawal of an operation's requests. The operation is written first,
 // so that a repeated order finds it wherever the agent was killed.
 func (w withdrawer) record(o request.Operation, requests []string) error {
-	w.log.Info("Recording that requests are taken back", "operation", o.ID, "requests", len(requests))
+	w.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(requests))
 	if err := w.journals.operations.put(o); err != nil {
 		return err
 	}

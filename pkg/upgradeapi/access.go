@@ -69,7 +69,7 @@ func (t *TokenAccess) Known(token string) (authenticationv1.UserInfo, bool) {
 func (t *TokenAccess) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := t.client.Create(ctx, review); err != nil {
-		return authenticationv1.UserInfo{}, fmt.Errorf("asking the API server who calls: %w", err)
+		return authenticationv1.UserInfo{}, fmt.Errorf("authenticating with the API server: %w", err)
 	}
 	if !review.Status.Authenticated {
 		return authenticationv1.UserInfo{}, request.Refuse(http.StatusUnauthorized, "the bearer token is not valid")
@@ -97,14 +97,14 @@ func (t *TokenAccess) allowed(ctx context.Context, user authenticationv1.UserInf
 	}
 	question, err := json.Marshal(of)
 	if err != nil {
-		return false, fmt.Errorf("asking what %s may do: %w", user.Username, err)
+		return false, fmt.Errorf("encoding what %s is authorized for: %w", user.Username, err)
 	}
 	if allowed, known := t.rights.Get(string(question)); known {
 		return allowed == true, nil
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: of}
 	if err := t.client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking the API server what %s may do: %w", user.Username, err)
+		return false, fmt.Errorf("authorizing %s with the API server: %w", user.Username, err)
 	}
 	t.rights.Add(string(question), review.Status.Allowed, rightTTL)
 	return review.Status.Allowed, nil

@@ -56,7 +56,7 @@ func (b *bodies) reserve(caller string, size int64) error {
 	defer b.mutex.Unlock()
 	switch {
 	case b.of[caller]+size > maxBodiesOfOne:
-		return request.Refuse(http.StatusTooManyRequests, "your other requests in progress have large bodies: wait for their answers")
+		return request.Refuse(http.StatusTooManyRequests, "your other requests in progress have large bodies: wait for their responses")
 	case b.total+size > maxBodies:
 		return request.Refuse(http.StatusServiceUnavailable, "the bodies of all requests in progress are too large together: wait a second")
 	}

@@ -82,7 +82,7 @@ func (d *deletions) awaitGone(ctx context.Context, c call, gr *topsv1.GcuResourc
 	err := wait.PollUntilContextCancel(ctx, d.poll, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-d.stopping:
-			return false, request.Refuse(http.StatusServiceUnavailable, "the manager stops: the deletion of %s goes on", gr.Name)
+			return false, request.Refuse(http.StatusServiceUnavailable, "the manager stops: the deletion of %s continues", gr.Name)
 		default:
 		}
 		looking, cancel := context.WithTimeout(ctx, callTimeout)
@@ -97,7 +97,7 @@ func (d *deletions) awaitGone(ctx context.Context, c call, gr *topsv1.GcuResourc
 		return now == nil || now.UID != gr.UID, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return request.Refuse(http.StatusGatewayTimeout, "%s is not gone after %s, its deletion goes on: %s", gr.Name, d.deadline, lastMessage(last))
+		return request.Refuse(http.StatusGatewayTimeout, "%s is not gone after %s, its deletion continues: %s", gr.Name, d.deadline, lastMessage(last))
 	}
 	return err
 }

@@ -117,7 +117,7 @@ func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
 	if d.server.Ready(nil) == nil {
 		t.Error("it is ready, and serves nobody")
 	}
-	if got := d.after(later); got.status != http.StatusServiceUnavailable || !strings.Contains(got.Error, "the deletion of waiting goes on") {
+	if got := d.after(later); got.status != http.StatusServiceUnavailable || !strings.Contains(got.Error, "the deletion of waiting continues") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
 	next := newTestServer(t) // a new manager process, and the caller repeats the request
@@ -131,7 +131,7 @@ func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
 func TestAForegroundDeletionDoesNotWaitForEver(t *testing.T) {
 	d := newTestServer(t, func(o *Options) { o.Deadline = 200 * time.Millisecond })
 	d.create("endless")
-	d.fails(http.MethodDelete, "/gum/v1/gr/endless", `{"policy": "foreground"}`, http.StatusGatewayTimeout, "endless is not gone after 200ms, its deletion goes on")
+	d.fails(http.MethodDelete, "/gum/v1/gr/endless", `{"policy": "foreground"}`, http.StatusGatewayTimeout, "endless is not gone after 200ms, its deletion continues")
 	if d.gr("endless").DeletionTimestamp == nil {
 		t.Error("the deletion was taken back")
 	}

@@ -78,7 +78,7 @@ func encoded(value any, prefix string) ([]byte, error) {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent(prefix, indent)
 	if err := encoder.Encode(value); err != nil {
-		return nil, fmt.Errorf("encoding the answer: %w", err)
+		return nil, fmt.Errorf("encoding the response: %w", err)
 	}
 	return []byte(plaintext.Text(out.String())), nil
 }
@@ -107,7 +107,7 @@ func failure(err error) (status int, message string) {
 		return http.StatusGatewayTimeout, "the API server did not answer in time: send the request again"
 	}
 	if errors.Is(err, context.Canceled) {
-		return http.StatusServiceUnavailable, "the caller went away"
+		return http.StatusServiceUnavailable, "the client disconnected"
 	}
 	if _, ok := errors.AsType[*url.Error](err); ok {
 		return http.StatusBadGateway, "the API server cannot be reached: send the request again later"

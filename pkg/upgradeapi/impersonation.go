@@ -85,7 +85,7 @@ func (i *Impersonator) detect(ctx context.Context) (bool, error) {
 	wide := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: "users", Verb: "impersonate", Name: probe}}}
 	if err := i.own.Create(ctx, wide); err != nil {
-		return false, fmt.Errorf("asking the API server about impersonation: %w", err)
+		return false, fmt.Errorf("checking for impersonation with the API server: %w", err)
 	}
 	self := &authenticationv1.SelfSubjectReview{}
 	err := i.callers.Create(context.WithValue(ctx, callerKey{}, transport.ImpersonationConfig{UserName: probe}), self)
@@ -124,7 +124,7 @@ type asCaller struct{ next http.RoundTripper }
 func (a asCaller) RoundTrip(r *http.Request) (*http.Response, error) {
 	user, ok := r.Context().Value(callerKey{}).(transport.ImpersonationConfig)
 	if !ok || user.UserName == "" {
-		return nil, errors.New("a request for a caller names none")
+		return nil, errors.New("a request for a caller has no caller")
 	}
 	return transport.NewImpersonatingRoundTripper(user, a.next).RoundTrip(r)
 }

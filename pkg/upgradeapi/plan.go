@@ -62,7 +62,7 @@ func (p *plans) plan(ctx context.Context, c call, upgrade request.Upgrade, appro
 	case p.slot <- struct{}{}:
 		defer func() { <-p.slot }()
 	case <-ctx.Done():
-		return nil, apierrors.NewTimeoutError("other plans are being made: send the request again", 1)
+		return nil, apierrors.NewTimeoutError("too many plans at the same time: send the request again", 1)
 	}
 	return p.planner.Plan(ctx, gr, wanted, approved)
 }

@@ -12,19 +12,19 @@ import (
 // dryRunIn reads the query of a write request. It rejects unknown parameters: a misspelt
 // dryRun must not become a write.
 func dryRunIn(query url.Values) (bool, error) {
-	return onlyBool(query, "dryRun", "there is dryRun=true only")
+	return onlyBool(query, "dryRun", "the only parameter is dryRun=true")
 }
 
 // approvedIn reads the query of a POST for a plan, or the rest of that of a GET.
 func approvedIn(query url.Values) (bool, error) {
-	return onlyBool(query, "approved", "there are file, nodes, components, all and approved, of a POST approved only")
+	return onlyBool(query, "approved", "the parameters are file, nodes, components, all and approved, of a POST only approved")
 }
 
 // onlyBool reads the only parameter that a query may have; known lists it for the error.
 func onlyBool(query url.Values, name, known string) (bool, error) {
 	for key, values := range query {
 		if key != name || len(values) != 1 {
-			return false, request.BadRequest("query %.100q is not understood: %s", query.Encode(), known)
+			return false, request.BadRequest("query %.100q is not valid: %s", query.Encode(), known)
 		}
 	}
 	if !query.Has(name) {

@@ -61,7 +61,7 @@ type Recreator struct {
 // metadata of recreations. It returns an error if the watch cannot be set up.
 func (r *Recreator) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(manager.RunnableFunc(r.warnOfFormer)); err != nil {
-		return fmt.Errorf("registering the look at former recreations: %w", err)
+		return fmt.Errorf("registering the check for former recreations: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("recreation").
@@ -84,7 +84,7 @@ func (r *Recreator) warnOfFormer(ctx context.Context) error {
 		return nil
 	}
 	for i := range former.Items {
-		r.Log.Error(nil, "A ConfigMap holds a GcuResource that an earlier version was to create again. It is not created, because anybody may have written it: "+
+		r.Log.Error(nil, "A ConfigMap holds a GcuResource that an earlier version was to create again. It is not created, because any user may have written it: "+
 			"if the GcuResource is missing, review its key gcuresource and create it; then delete the ConfigMap", "configMap", former.Items[i].Name)
 	}
 	return nil
@@ -142,13 +142,13 @@ func (r *Recreator) take(ctx context.Context, next recreation.Step, rec *recreat
 	case recreation.Done:
 		logger.Info("The new GcuResource is Running", "retry", r.poll(rec))
 	case recreation.Expired:
-		logger.Error(nil, "The new GcuResource is not Running in time, it is not watched any longer", "after", recreation.Deadline, "message", lastMessage(present))
+		logger.Error(nil, "The new GcuResource is not Running in time, no longer watching it", "after", recreation.Deadline, "message", lastMessage(present))
 	case recreation.Overtaken:
 		told := logger.Info
 		if rec.Open() {
 			told = func(text string, values ...any) { logger.Error(nil, text, values...) }
 		}
-		told("Somebody else created or deleted the GcuResource, nothing more is done about the upgrade", "created", !rec.Open())
+		told("Another client created or deleted the GcuResource, ending the upgrade", "created", !rec.Open())
 	}
 	delete(r.polls, rec.UID)
 	return ctrl.Result{}, forget(ctx, r.Client, stored)

@@ -33,7 +33,7 @@ type resolver struct {
 // resolve returns a gr that may be changed, and its desired state.
 func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upgrade) (*topsv1.GcuResource, *request.Desired, error) {
 	if r.blueprintsOnly && upgrade.Spec != nil {
-		return nil, nil, request.Refuse(http.StatusForbidden, `without authentication this API takes blueprints only, {"file": "gr.json"}: a spec in the body may come from anybody`)
+		return nil, nil, request.Refuse(http.StatusForbidden, `without authentication this API takes blueprints only, {"file": "gr.json"}: a spec in the body may come from any client`)
 	}
 	var file []byte
 	var err error

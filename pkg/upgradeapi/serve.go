@@ -199,7 +199,7 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 // panicked logs a panic and returns the error for the caller.
 func (m *middleware) panicked(entry *entry, cause any) error {
 	m.log.Error(fmt.Errorf("panic: %v", cause), "Failing a request", "requestID", entry.request, "stack", string(debug.Stack()))
-	return request.Refuse(http.StatusInternalServerError, "the manager failed, its log says where: request %s", entry.request)
+	return request.Refuse(http.StatusInternalServerError, "internal error, see the log of the manager: request %s", entry.request)
 }
 
 // admit authenticates the caller and applies the rate limit. Requests with an unknown token
@@ -315,7 +315,7 @@ func (m *middleware) send(w http.ResponseWriter, entry *entry, status int, data 
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	if _, err := w.Write(data); err != nil {
-		m.log.V(4).Info("The caller went away", "requestID", entry.request, "cause", err.Error())
+		m.log.V(4).Info("The client disconnected", "requestID", entry.request, "cause", err.Error())
 	}
 }
 

@@ -168,7 +168,7 @@ func TestAPanicIsAnsweredAndTold(t *testing.T) {
 	w, _ := answerOf(nil, r, func(o *Options) {
 		o.Client, o.Log = nil, logging.New(io.Discard, logging.Options{Format: logging.JSON, File: file})
 	})
-	if e := envelopeIn(t, w); w.Code != http.StatusInternalServerError || e.Operation != OperationUpgrade || e.Error != "the manager failed, its log says where: request ticket-1" {
+	if e := envelopeIn(t, w); w.Code != http.StatusInternalServerError || e.Operation != OperationUpgrade || e.Error != "internal error, see the log of the manager: request ticket-1" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	log, err := os.ReadFile(file)

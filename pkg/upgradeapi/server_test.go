@@ -147,7 +147,7 @@ func TestASlowReaderIsNotWaitedFor(t *testing.T) {
 	left := make(chan struct{})
 	once := sync.OnceFunc(func() { close(left) })
 	log := funcr.New(func(_, text string) {
-		if strings.Contains(text, "The caller went away") {
+		if strings.Contains(text, "The client disconnected") {
 			once()
 		}
 	}, funcr.Options{Verbosity: 4})

@@ -76,7 +76,7 @@ func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResour
 		}
 		gr = now
 	}
-	return nil, request.Conflict("GcuResource %s changes all the time: send the request again", c.name)
+	return nil, request.Conflict("GcuResource %s keeps changing: send the request again", c.name)
 }
 
 // recreate stores the new gr, then deletes the old one; the Recreator does the rest. Once

@@ -185,7 +185,7 @@ func (r *rules) queue(tasks []Task, batches [][]string) ([][]*queue, error) {
 		case q == nil:
 			faults = append(faults, fmt.Errorf("task %s: its host is in no batch", t))
 		case !q.insert(t, p):
-			faults = append(faults, fmt.Errorf("task %s is there twice", t))
+			faults = append(faults, fmt.Errorf("task %s appears twice", t))
 		}
 	}
 	if len(faults) > 0 {

@@ -129,7 +129,7 @@ func TestArrangeRefuses(t *testing.T) {
 		want    string
 	}{
 		{"a task that the book does not know", `["A_X_reboot"]`, [][]string{{"A"}}, "task A_X_reboot has no place in the logic book"},
-		{"a task twice", `["A_X_stop","A_X_stop"]`, [][]string{{"A"}}, "task A_X_stop is there twice"},
+		{"a task twice", `["A_X_stop","A_X_stop"]`, [][]string{{"A"}}, "task A_X_stop appears twice"},
 		{"a host in no batch", `["A_X_stop"]`, [][]string{{"B"}}, "task A_X_stop: its host is in no batch"},
 		{"a host in two batches", `["A_X_stop"]`, [][]string{{"A"}, {"A"}}, "host A is in two places of the batches"},
 	}
@@ -155,7 +155,7 @@ func TestGenerateRefuses(t *testing.T) {
 	}{
 		{"a node without a name", []Node{{}}, "the node has no name"},
 		{"a name that is not one of a node", []Node{{Name: "a_b"}}, `node "a_b" may have`},
-		{"a node twice", []Node{{Name: "A"}, {Name: "A"}}, "node A is there twice"},
+		{"a node twice", []Node{{Name: "A"}, {Name: "A"}}, "node A appears twice"},
 		{"a changed component that is not deployed", []Node{{Name: "A", Changed: []string{"X"}}}, "node A: component X changed, but is not deployed"},
 		{"a changed component that the book does not know", []Node{{Name: "A", Deployed: []string{"Z"}, Changed: []string{"Z"}}}, `node A: the logic book has no component "Z"`},
 	}

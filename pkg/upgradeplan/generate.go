@@ -46,7 +46,7 @@ func (r *rules) generate(nodes []Node) ([]Task, error) {
 	state := newNodeState(r)
 	for _, n := range nodes {
 		if seen[n.Name] {
-			faults = append(faults, fmt.Errorf("node %s is there twice", n.Name))
+			faults = append(faults, fmt.Errorf("node %s appears twice", n.Name))
 		}
 		seen[n.Name] = true
 		if err := state.read(n); err != nil {

@@ -94,7 +94,7 @@ func (j Job) validate(seen map[Task]bool) error {
 				return fmt.Errorf("task %s is in a job of host %s", t, host)
 			}
 			if seen[t] {
-				return fmt.Errorf("task %s is there twice", t)
+				return fmt.Errorf("task %s appears twice", t)
 			}
 			seen[t] = true
 		}

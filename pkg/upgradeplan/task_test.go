@@ -65,8 +65,8 @@ func TestMissionValidateRefuses(t *testing.T) {
 		`[[[[]]]]`:                                   "has no tasks",
 		`[[[["n1_x_a"],[]]]]`:                        "stage 2 of the job of host",
 		`[[[["n1_x_a","n2_x_a"]]]]`:                  "task n2_x_a is in a job of host n1",
-		`[[[["n1_x_a"],["n1_x_a"]]]]`:                "task n1_x_a is there twice",
-		`[[[["n1_x_a"]]],[[["n1_x_a"]]]]`:            "batch 2: task n1_x_a is there twice",
+		`[[[["n1_x_a"],["n1_x_a"]]]]`:                "task n1_x_a appears twice",
+		`[[[["n1_x_a"]]],[[["n1_x_a"]]]]`:            "batch 2: task n1_x_a appears twice",
 		`[[[["n1_x_a"]]],[[["n1_y_a"],["n2_y_b"]]]]`: "batch 2: task n2_y_b is in a job of host n1",
 	} {
 		var m Mission

@@ -37,7 +37,7 @@ func (v *validator) checkActions() {
 			v.faults = append(v.faults, err)
 		}
 		if _, ok := v.actions[a.Name]; ok {
-			v.fault("action %s is there twice", a.Name)
+			v.fault("action %s appears twice", a.Name)
 		}
 		v.actions[a.Name] = a
 		if !oneOf(a.GroupBy, "", GroupByHost, GroupByTask) {
@@ -60,7 +60,7 @@ func (v *validator) checkTargets() {
 			v.faults = append(v.faults, err)
 		}
 		if _, ok := v.targets[t.Name]; ok {
-			v.fault("target %s is there twice", t.Name)
+			v.fault("target %s appears twice", t.Name)
 		}
 		v.targets[t.Name] = t
 		switch {

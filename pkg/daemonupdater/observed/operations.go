@@ -65,7 +65,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	if asked != nil {
 		disturbed = asked.Granted
 		job = &rollout.Job{ID: asked.ID, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
-			Message: fmt.Sprintf("operation %s is about to begin", asked.ID)}
+			Message: fmt.Sprintf("operation %s is about to start", asked.ID)}
 	}
 	if shown != nil {
 		disturbed = disturbed || shown.Granted || shown.Held

@@ -79,7 +79,7 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.Book, node *r
 			stays = append(stays, component)
 		}
 	}
-	plan.Changed = unique(plan.Changed) // a component with a new name is there twice
+	plan.Changed = unique(plan.Changed) // a component with a new name appears twice
 	plan.Removed = slices.DeleteFunc(slices.Clone(plan.Changed), func(c string) bool { return slices.Contains(stays, c) })
 	return plan
 }

@@ -135,7 +135,7 @@ func windowOf(spec *topsv1.MaintenanceWindow) (*rollout.Window, error) {
 func zoneOf(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "" || name == "Local" {
-		return nil, fmt.Errorf("%q is no IANA time zone, such as Asia/Shanghai", name)
+		return nil, fmt.Errorf("%q is not an IANA time zone, such as Asia/Shanghai", name)
 	}
 	return zone, nil
 }

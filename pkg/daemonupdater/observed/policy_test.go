@@ -108,9 +108,9 @@ func TestAPolicyThatIsMissingOrNotUnderstoodBlocksTheGroup(t *testing.T) {
 		{"a missing one", ds(), nil, &rollout.Blocked{Reason: "UpgradePolicyNotFound",
 			Message: `annotation topsops.enflame.com/upgrade-policy names UpgradePolicy "gold", which does not exist: create it, or remove the annotation`}},
 		{"one with an unknown time zone", ds(), window("Mars/Olympus"), &rollout.Blocked{Reason: "InvalidUpgradePolicy",
-			Message: `UpgradePolicy gold: "Mars/Olympus" is no IANA time zone, such as Asia/Shanghai`}},
+			Message: `UpgradePolicy gold: "Mars/Olympus" is not an IANA time zone, such as Asia/Shanghai`}},
 		{"one with the zone of some machine", ds(), window("Local"), &rollout.Blocked{Reason: "InvalidUpgradePolicy",
-			Message: `UpgradePolicy gold: "Local" is no IANA time zone, such as Asia/Shanghai`}},
+			Message: `UpgradePolicy gold: "Local" is not an IANA time zone, such as Asia/Shanghai`}},
 		{"one with a bad selector", ds(), wave, &rollout.Blocked{Reason: "InvalidUpgradePolicy",
 			Message: `UpgradePolicy gold: selector of wave second: "Sometimes" is not a valid label selector operator`}},
 		{"a name that is none, whatever is there", fixture.Annotate(ds(), topsv1.AnnotationUpgradePolicy, "Gold"), fixture.PolicyWith(topsv1.UpgradePolicySpec{}),
@@ -205,7 +205,7 @@ func TestWindowOf(t *testing.T) {
 			&rollout.Window{Start: time.Hour, Length: time.Hour, Zone: time.UTC, Days: map[time.Weekday]bool{time.Sunday: true, time.Wednesday: true}}, ""},
 		{"on every day by name", window("01:00", "UTC", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
 			&rollout.Window{Start: time.Hour, Length: time.Hour, Zone: time.UTC, Days: week}, ""},
-		{"an unknown zone is an error", window("01:00", "Asia/Atlantis"), nil, `"Asia/Atlantis" is no IANA time zone`},
+		{"an unknown zone is an error", window("01:00", "Asia/Atlantis"), nil, `"Asia/Atlantis" is not an IANA time zone`},
 		{"a time of day that is none is an error", window("24:00", "UTC"), nil, "start of the window"},
 	}
 	for _, tt := range tests {
@@ -233,7 +233,7 @@ func TestZoneOf(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "Local", "Mars/Olympus", "Asia.Shanghai", "../UTC", "/etc/localtime", "+08:00", " UTC"} {
-		if zone, err := zoneOf(name); err == nil || zone != nil || !strings.Contains(err.Error(), `"`+name+`" is no IANA time zone`) {
+		if zone, err := zoneOf(name); err == nil || zone != nil || !strings.Contains(err.Error(), `"`+name+`" is not an IANA time zone`) {
 			t.Errorf("zoneOf(%q) = %v, %v, want an error that names it", name, zone, err)
 		}
 	}
@@ -294,9 +294,9 @@ func TestDescribeNode(t *testing.T) {
 		{"its own time zone, with dots", spec, map[string]string{"tz": "America.Argentina.Ushuaia"}, described{Zone: "America/Argentina/Ushuaia"}},
 		{"a time zone of one word", spec, map[string]string{"tz": "UTC"}, described{Zone: "UTC"}},
 		{"an unknown one is said", spec, map[string]string{"tz": "Mars.Olympus"},
-			described{ZoneError: `node label tz: "Mars/Olympus" is no IANA time zone, such as Asia/Shanghai`}},
-		{"no zone of some machine", spec, map[string]string{"tz": "Local"}, described{ZoneError: `node label tz: "Local" is no IANA time zone, such as Asia/Shanghai`}},
-		{"nor an empty one", spec, map[string]string{"tz": ""}, described{ZoneError: `node label tz: "" is no IANA time zone, such as Asia/Shanghai`}},
+			described{ZoneError: `node label tz: "Mars/Olympus" is not an IANA time zone, such as Asia/Shanghai`}},
+		{"no zone of some machine", spec, map[string]string{"tz": "Local"}, described{ZoneError: `node label tz: "Local" is not an IANA time zone, such as Asia/Shanghai`}},
+		{"nor an empty one", spec, map[string]string{"tz": ""}, described{ZoneError: `node label tz: "" is not an IANA time zone, such as Asia/Shanghai`}},
 		{"another label is not its time zone", spec, map[string]string{"zone": "Asia.Shanghai"}, described{}},
 		{"no time zone without a label in the window", topsv1.UpgradePolicySpec{Window: &topsv1.MaintenanceWindow{Start: "01:00"}},
 			map[string]string{"tz": "Mars.Olympus", "": "Mars.Olympus"}, described{}},

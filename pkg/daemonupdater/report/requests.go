@@ -134,12 +134,12 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	case verdict.State == rollout.Failed && !a.requestedSince(node, request):
 		state = topsv1.TaskFailed
 	case same && !pod.Terminating && a.isOvertaken(request, member, &verdict, shown):
-		return topsv1.TaskFailed, reasonRevisionChanged, fmt.Sprintf("revision %s was asked for, and %s is the newest now: ask again",
+		return topsv1.TaskFailed, reasonRevisionChanged, fmt.Sprintf("revision %s was requested, but %s is the newest now: repeat the request",
 			request.Revision, a.Input.Members[member].Target)
 	case verdict.State == rollout.InFlight || !same || pod.Terminating:
 		state = topsv1.TaskRunning
 	case request.Withdrawn:
-		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was taken back at the node, which was not touched"
+		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was withdrawn at the node, which was not touched"
 	}
 	return state, string(verdict.Reason), verdict.Message
 }

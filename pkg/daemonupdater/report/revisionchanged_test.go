@@ -27,7 +27,7 @@ func naming(in *rollout.Input) {
 }
 
 func TestARequestForAnotherRevisionIsAnsweredUnlessItsNodeWasStarted(t *testing.T) {
-	const asksAgain = "Failed RevisionChanged: revision earlier was asked for, and new is the newest now: ask again"
+	const asksAgain = "Failed RevisionChanged: revision earlier was requested, but new is the newest now: repeat the request"
 	waiting, running := fixture.TaskIn("1", topsv1.TaskWaiting), fixture.TaskIn("1", topsv1.TaskRunning)
 	outdated := func() rollout.Node { return askingFor("earlier", false, fixture.Planned("a", fixture.OldHash)) }
 	started := func() rollout.Node { return askingFor("earlier", true, fixture.Planned("a", fixture.OldHash)) }
@@ -60,7 +60,7 @@ func TestARequestForAnotherRevisionIsAnsweredUnlessItsNodeWasStarted(t *testing.
 			"Running Replacing: replacing pod p-a of kube-system/driver"},
 		{"not when its pod is on its way", otaInput(leaving), nil, false, "Running Unavailable: waiting for pod p-a of kube-system/driver to terminate"},
 		{"not when its pod was replaced", otaInput(successor(outdated())), nil, false, "Done Replaced: pod p-a was replaced by p-a2"},
-		{"not when it was withdrawn", otaInput(outdated()), nil, true, "Withdrawn Withdrawn: it was taken back at the node, which was not touched"},
+		{"not when it was withdrawn", otaInput(outdated()), nil, true, "Withdrawn Withdrawn: it was withdrawn at the node, which was not touched"},
 		{"not while the newest is unknown", unknown, nil, false, "Waiting Blocked: because of RevisionPending"},
 		{"not when nodes start by themselves", change(inputWith(outdated()), pausedInput), nil, false, "Waiting Paused: the rollout is paused"},
 		{"while the rollout is paused", change(otaInput(outdated()), pausedInput), nil, false, asksAgain},

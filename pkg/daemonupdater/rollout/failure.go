@@ -116,7 +116,7 @@ func addSuspects(d *draft) {
 		}
 		failure := Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
 			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)}),
-			Message: fmt.Sprintf("went offline %s after its new pod %s was made", n.ReadyWritten.Sub(made), n.suspect.Name)}
+			Message: fmt.Sprintf("went offline %s after its new pod %s was created", n.ReadyWritten.Sub(made), n.suspect.Name)}
 		if room -= sizeOf(&failure); room < 0 {
 			d.unrecorded++
 			return true

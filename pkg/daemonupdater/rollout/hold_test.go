@@ -71,7 +71,7 @@ func TestNothingIsStartedOnANodeThatIsHeld(t *testing.T) {
 func TestAHeldNodeSaysSinceWhenAndWhy(t *testing.T) {
 	d := Plan(inputOf(2, held(nodeOf("a", oldHash))))
 	v, _ := d.Verdict("a")
-	for _, word := range []string{epoch.Add(-time.Hour).UTC().Format(time.RFC3339), "a surgery is going on", "released"} {
+	for _, word := range []string{epoch.Add(-time.Hour).UTC().Format(time.RFC3339), "a surgery is going on", "release it"} {
 		if !strings.Contains(v.Message, word) {
 			t.Errorf("the message %q does not say %q", v.Message, word)
 		}

@@ -217,7 +217,7 @@ func (n *fleetNode) progress() (Reason, string) {
 	}
 	if n.slot != nil && n.slot.Operation != "" && endOf(n.slot.Operation, n.Ended) == nil {
 		if n.Job == nil || n.Job.ID != n.slot.Operation {
-			return ReasonOperating, fmt.Sprintf("operation %s is being made", n.slot.Operation)
+			return ReasonOperating, fmt.Sprintf("operation %s is being created", n.slot.Operation)
 		}
 		return ReasonOperating, n.Job.Message
 	}

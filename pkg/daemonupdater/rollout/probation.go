@@ -48,7 +48,7 @@ func (p *probation) refuse() string {
 		return ""
 	}
 	p.isAwaited = true
-	return fmt.Sprintf("%d of %d nodes that got this version have not proved that they live with it: a node does once its kubelet renews its Lease after the new pods are available",
+	return fmt.Sprintf("%d of %d nodes with this version are not confirmed yet: a node is once its kubelet renews its Lease after the new pods are available",
 		p.unproven, p.started)
 }
 

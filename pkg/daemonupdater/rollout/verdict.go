@@ -65,9 +65,9 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	case e.halted != "":
 		return ReasonHalted, e.halted
 	case n.queued:
-		return ReasonQueued, "is started as soon as there is room"
+		return ReasonQueued, "starts as soon as the budget allows"
 	case n.phase == phaseRecentlyReturned:
-		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s, is left alone for %s after a return",
+		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s, is not started for %s after a return",
 			n.ReadySince.UTC().Format(time.RFC3339), e.returned)
 	case n.phase == phaseDeferred:
 		if n.Denied != nil {
@@ -113,7 +113,7 @@ func keptBack(n *fleetNode) (Reason, string) {
 		if isKept(n) {
 			return ReasonAwaitingRequest, "strategy OTA: " + n.Job.Message
 		}
-		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded when its node agent is asked to"
+		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded only after a request on that node"
 	}
 	return "", ""
 }

@@ -115,5 +115,5 @@ func approvalMissing(in *Input, wave int) string {
 	if wave >= len(in.Policy.Waves) || !in.Policy.Waves[wave].Manual || in.Policy.Approved[in.Policy.Waves[wave].Name] {
 		return ""
 	}
-	return fmt.Sprintf("wave %s waits for a person to approve %s/%s", in.Policy.Waves[wave].Name, in.Revision, in.Policy.Waves[wave].Name)
+	return fmt.Sprintf("wave %s awaits approval as %s/%s", in.Policy.Waves[wave].Name, in.Revision, in.Policy.Waves[wave].Name)
 }

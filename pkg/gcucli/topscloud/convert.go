@@ -135,7 +135,7 @@ func (c *conversion) component(key string, value any) error {
 		c.note(field, "is "+ours+" here")
 	}
 	if _, twice := c.spec[name]; twice {
-		return fmt.Errorf("%s: %s is there twice, under both of its names", field, name)
+		return fmt.Errorf("%s: %s appears twice, under both of its names", field, name)
 	}
 	if err := known([]string{name}, map[string]any{}); err != nil {
 		c.lose(field, "this operator has no such component")

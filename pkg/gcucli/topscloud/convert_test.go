@@ -50,7 +50,7 @@ func TestConvertRefuses(t *testing.T) {
 		`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: a}}`:                                                               "not a GcuResource of topscloud.enflame.com",
 		`{apiVersion: topscloud.enflame.com/v1, kind: Other, metadata: {name: a}}`:                                                  "not a GcuResource of topscloud.enflame.com",
 		`{apiVersion: topscloud.enflame.com/v1, kind: GcuResource}`:                                                                 "metadata.name is missing",
-		`{apiVersion: topscloud.enflame.com/v1, kind: GcuResource, metadata: {name: a}, spec: {containerToolkit: {}, toolkit: {}}}`: "there twice",
+		`{apiVersion: topscloud.enflame.com/v1, kind: GcuResource, metadata: {name: a}, spec: {containerToolkit: {}, toolkit: {}}}`: "appears twice",
 		`{}`: "not a GcuResource",
 	} {
 		var object map[string]any

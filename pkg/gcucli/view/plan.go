@@ -83,7 +83,7 @@ func componentsText(p *preview.Preview, s Style) string {
 		what, tone := changeWords[c.Change], Plain
 		switch {
 		case c.LeftOut && c.Nodes > 0:
-			what = "waits, but where the others need new pods of it: these are new ones"
+			what = "waits, except where the others need new pods of it"
 		case c.LeftOut:
 			what = "waits: the upgrade is limited to others"
 		}

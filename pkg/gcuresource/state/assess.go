@@ -37,7 +37,7 @@ func (o *Observation) Assess(c *Component, nodes *NodeIndex, now time.Time) Heal
 		case live == nil:
 			h.Absent = append(h.Absent, ref.String())
 		case live.DeletionTimestamp != nil:
-			h.Absent = append(h.Absent, ref.String()+" (being deleted, made again when it is gone)")
+			h.Absent = append(h.Absent, ref.String()+" (being deleted, recreated afterwards)")
 		}
 	}
 	return h

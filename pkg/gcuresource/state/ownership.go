@@ -29,7 +29,7 @@ func Ours(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) bool {
 
 // ObjectConflict returns the Failure for a foreign object, with what to do about it.
 func ObjectConflict(ref component.Ref, live metav1.Object) *Failure {
-	owner := "was not made by this operator"
+	owner := "was not created by this operator"
 	if c := metav1.GetControllerOf(live); c != nil {
 		owner = "belongs to " + c.Kind + " " + c.Name
 	}

@@ -74,7 +74,7 @@ func (h *Health) countJob(ref component.Ref, job *batchv1.Job, pods []*corev1.Po
 			return
 		case c.Type == batchv1.JobFailed:
 			h.Failure = &Failure{Reason: ReasonJobFailed,
-				Message: fmt.Sprintf("%s failed: %s: delete it when that is mended, then it is made again", ref, cmp.Or(c.Message, c.Reason))}
+				Message: fmt.Sprintf("%s failed: %s: fix the cause, then delete it, and the operator recreates it", ref, cmp.Or(c.Message, c.Reason))}
 		}
 	}
 	h.miss(ref, "not complete", failingPod(ref.Name, pods))

@@ -29,7 +29,7 @@ func actions(obs *state.Observation, status *topsv1.GcuResourceStatus, u *upgrad
 // upgradeActions sets the conditions of upgrade and rollback. At most one of the two is in
 // progress: the other one ended when the spec changed.
 func upgradeActions(obs *state.Observation, list []topsv1.ActionCondition, u *upgrade, now time.Time) []topsv1.ActionCondition {
-	other, reason, message := topsv1.ActionRollback, ReasonSuperseded, "another spec came before every node was back"
+	other, reason, message := topsv1.ActionRollback, ReasonSuperseded, "the spec changed before every node was back"
 	if u.action == topsv1.ActionRollback {
 		other, reason = topsv1.ActionUpgrade, ReasonRolledBack
 		message = "rolled back to " + obs.Resource.Annotations[topsv1.AnnotationRolledBackTo]

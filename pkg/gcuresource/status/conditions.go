@@ -73,7 +73,7 @@ func progressing(decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade
 	case slices.Contains(phaseWords(status), topsv1.PhaseDeploying):
 		c.Reason, c.Message = ReasonDeploying, deployMessage(status)
 	case len(decided.Delete) > 0:
-		c.Reason, c.Message = ReasonRemoving, "removing what the spec no longer asks for: "+message.Names(refNames(decided.Delete))
+		c.Reason, c.Message = ReasonRemoving, "removing what is no longer in the spec: "+message.Names(refNames(decided.Delete))
 	case u.open && (u.reason == ReasonUpgrading || u.reason == ReasonRollingBack):
 		c.Reason, c.Message = u.reason, u.message
 	case u.open:

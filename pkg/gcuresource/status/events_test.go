@@ -46,9 +46,9 @@ func TestRemovals(t *testing.T) {
 		Leave: []*state.Owned{{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}}, {Ref: ref, Component: component.Driver, DaemonSet: leaving}},
 	})
 	want := []Event{
-		{corev1.EventTypeWarning, "RemovedAtOnce", "the spec no longer asks for DaemonSet kube-system/old-driver of component driver: " +
+		{corev1.EventTypeWarning, "RemovedAtOnce", "the spec no longer includes DaemonSet kube-system/old-driver of component driver: " +
 			"it is deleted with its pods on all nodes at once, past budget, waves, window, approval and drain"},
-		{corev1.EventTypeNormal, "RemovedNodeByNode", "the spec no longer asks for DaemonSet kube-system/old-driver of component driver: its pods leave node by node, like outdated ones"},
+		{corev1.EventTypeNormal, "RemovedNodeByNode", "the spec no longer includes DaemonSet kube-system/old-driver of component driver: its pods leave node by node, like outdated ones"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

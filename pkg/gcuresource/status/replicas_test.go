@@ -57,7 +57,7 @@ func TestWhenReplicasRun(t *testing.T) {
 		{"a Job gave up", volcano, func(o *world.World) {
 			o.Component("volcano").Jobs["volcano-admission-init"].Status.Conditions = []batchv1.JobCondition{
 				{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", Message: "it failed too often"}}
-		}, "failed", "Job volcano-system/volcano-admission-init failed: it failed too often: delete it when that is mended, then it is made again"},
+		}, "failed", "Job volcano-system/volcano-admission-init failed: it failed too often: fix the cause, then delete it, and the operator recreates it"},
 		{"a Deployment is being deleted", nightingale, func(o *world.World) {
 			o.Component("nightingale").Deployments["redis"].DeletionTimestamp = &metav1.Time{Time: world.Noon}
 		}, "deploying", "waiting until the old Deployment is deleted"},

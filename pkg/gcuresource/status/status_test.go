@@ -72,7 +72,7 @@ func TestStatusOfADeployment(t *testing.T) {
 			}
 		}, "deploying", "0/1", []string{"nfd=deploying"},
 			topsv1.ActionCondition{Action: "deploy", Status: "deploying", Reason: ReasonDeploying, Message: "0 of 1 component run; nfd: " +
-				"waiting for CustomResourceDefinition nodefeaturerules.nfd.k8s-sigs.io (being deleted, made again when it is gone)"},
+				"waiting for CustomResourceDefinition nodefeaturerules.nfd.k8s-sigs.io (being deleted, recreated afterwards)"},
 			"False AsExpected: nothing is wrong"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestStatusOfAnUpgrade(t *testing.T) {
 			"upgrading", "0/2", ReasonPaused, half + "; paused: no new node is started until annotation topsops.enflame.com/paused is removed",
 			"False AsExpected: nothing is wrong"},
 		{"OTA: available outdated pods leave it Running", map[string]string{topsv1.OpenYurtAnnotationUpdateStrategy: "ota"},
-			"Running", "2/2", ReasonWaitingForNodes, half + "; strategy OTA: each node upgrades when its node asks", "False AsExpected: nothing is wrong"},
+			"Running", "2/2", ReasonWaitingForNodes, half + "; strategy OTA: a node is upgraded only after a request on that node", "False AsExpected: nothing is wrong"},
 		{"no strategy: it says what to set", nil, "Running", "2/2", ReasonNoStrategy,
 			half + "; no update-strategy annotation: pods are not replaced; set topsops.enflame.com/update-strategy", "False AsExpected: nothing is wrong"},
 		{"wrong settings are told and never defaulted",

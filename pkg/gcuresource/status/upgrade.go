@@ -133,7 +133,7 @@ func upgradeWords(settings daemonset.Settings, err error) (reason, message strin
 	case settings.Paused:
 		return ReasonPaused, "; paused: no new node is started until annotation " + topsv1.AnnotationPaused + " is removed"
 	case settings.Strategy == daemonset.OTA:
-		return ReasonWaitingForNodes, "; strategy OTA: each node upgrades when its node asks"
+		return ReasonWaitingForNodes, "; strategy OTA: a node is upgraded only after a request on that node"
 	}
 	return ReasonUpgrading, ""
 }

@@ -33,7 +33,7 @@ var (
 
 // ErrWithdrawn is the cancel cause of a pull that is no longer requested: the pull is
 // recorded as Failed, not to be continued.
-var ErrWithdrawn = errors.New("not asked for any more")
+var ErrWithdrawn = errors.New("no longer requested")
 
 // Engine is a container engine.
 type Engine string

@@ -33,7 +33,7 @@ func awaitsRequest(s *snapshot) bool { return s.op.InUse && !s.op.Granted }
 
 // inUse ends the operation.
 func inUse(s *snapshot) verdict {
-	return verdict{phase: topsv1.OperationDeferred, reason: ReasonCardsInUse, text: "nobody asked for the operation, and cards of the node are used: " + userNames(s)}
+	return verdict{phase: topsv1.OperationDeferred, reason: ReasonCardsInUse, text: "no request for the operation, and cards of the node are in use: " + userNames(s)}
 }
 
 // userNames describes what uses cards of the node, "" for nothing.

@@ -42,9 +42,9 @@ func abandon(c *changes, wanted *topsv1.NodeOperation) {
 	case c.op.Held:
 		releaseHold(c)
 	case wanted == nil:
-		end(c, topsv1.OperationAborted, ReasonWithdrawn, "the operation is not wanted any more")
+		end(c, topsv1.OperationAborted, ReasonWithdrawn, "the operation was removed from the spec")
 	default:
-		end(c, topsv1.OperationAborted, ReasonSuperseded, fmt.Sprintf("operation %s is wanted instead", wanted.ID))
+		end(c, topsv1.OperationAborted, ReasonSuperseded, fmt.Sprintf("operation %s replaces it", wanted.ID))
 	}
 	release(c)
 }
@@ -60,7 +60,7 @@ func proceed(c *changes) {
 		case c.op.Held:
 			releaseHold(c)
 		case !c.op.Granted:
-			end(c, topsv1.OperationAborted, ReasonWithdrawn, "it was taken back before it was granted")
+			end(c, topsv1.OperationAborted, ReasonWithdrawn, "it was withdrawn before it was granted")
 		default:
 			end(c, topsv1.OperationAborted, ReasonAborted, "the operation was aborted")
 		}

@@ -277,7 +277,7 @@ func TestWhatKeepsTheAgentFromLookingIsSaid(t *testing.T) {
 	const full = "could not record it in the state directory: no space left on device"
 	for _, tc := range []struct{ name, message, want string }{
 		{"the agent says why", full, full},
-		{"it says nothing", "", "the node agent has not looked since"},
+		{"it says nothing", "", "the node agent has not reported since"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := reach(t, "driver_verify", everything...)

@@ -139,7 +139,7 @@ func TestAnOperationThatIsNotUnderstoodTouchesNothing(t *testing.T) {
 		"a task that is none":                 {func(f *Facts) { f.Wanted.Job[0][0] = "precheck" }, "host_target_action"},
 		"a job of another host":               {func(f *Facts) { f.Node.Name = "n2" }, "not of this node"},
 		"an unknown action":                   {func(f *Facts) { f.Wanted.Job[0][0] = "n1_node_explode" }, "explode"},
-		"a verification of something unknown": {func(f *Facts) { f.Wanted.Job[0][0] = "n1_nfd_verify" }, "verifying nfd"},
+		"a verification of something unknown": {func(f *Facts) { f.Wanted.Job[0][0] = "n1_nfd_verify" }, "target of verify nfd"},
 		"a component without a target":        {func(f *Facts) { f.Wanted.Job[0][0] = "n1_gfd_replace" }, "no target gfd"},
 		"a drain that is not understood": {func(f *Facts) {
 			f.Wanted.Drain = &topsv1.DrainPolicy{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}}

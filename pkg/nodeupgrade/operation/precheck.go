@@ -31,7 +31,7 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 	if all := host != nil && restarts(c.snapshot) && StopsContainers(host.Runtime, c.wanted.DefaultRuntime); host != nil && all != c.op.DrainAll {
 		c.op.DrainAll = all
 		c.soon()
-		return waiting(ReasonInProgress, "looking which pods have to leave the node")
+		return waiting(ReasonInProgress, "determining which pods have to be evicted")
 	}
 	if lookAtUsers(c); c.op.Granted && c.op.InUse {
 		return inUse(c.snapshot)
@@ -75,8 +75,8 @@ func nodeLacks(s *snapshot) string {
 			lacks = append(lacks, fmt.Sprintf(format, args...))
 		}
 	}
-	lack(s.silent(), "the node agent is silent")
-	lack(s.f.Drained.Stuck && !awaitsRequest(s), "the node cannot be emptied: %s", s.f.Drained.Message)
+	lack(s.silent(), "the node agent has stopped reporting")
+	lack(s.f.Drained.Stuck && !awaitsRequest(s), "the node cannot be drained: %s", s.f.Drained.Message)
 	lack(s.f.Node.OtherUpgrader != "", "%s works on the node", s.f.Node.OtherUpgrader)
 	if host != nil {
 		need := s.wanted.MinFreeDiskBytes

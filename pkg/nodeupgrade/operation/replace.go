@@ -93,7 +93,7 @@ func (r replace) outgoingOf(c *changes, t upgradeplan.Task, of replaced) (*Pod, 
 	m := of.Member
 	switch {
 	case m == nil:
-		return nil, waiting(ReasonInProgress, "the DaemonSet of %s is not there", t.Target)
+		return nil, waiting(ReasonInProgress, "the DaemonSet of %s does not exist", t.Target)
 	case m.Pod == nil && m.NoSuccessor != "":
 		return nil, noSuccessor(m)
 	case m.Pod == nil:
@@ -103,7 +103,7 @@ func (r replace) outgoingOf(c *changes, t upgradeplan.Task, of replaced) (*Pod, 
 	case !outdated(c.snapshot, t, m.Pod, of.revision):
 		return nil, r.successor(c, m.Pod)
 	case m.Uncontrolled:
-		return nil, waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are left alone", m.DaemonSet)
+		return nil, waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are not replaced", m.DaemonSet)
 	case m.Newest != of.revision:
 		return nil, waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, of.revision)
 	case m.NoSuccessor != "":

@@ -99,7 +99,7 @@ func runtimeLacks(s *snapshot) string {
 	wanted := cmp.Or(s.wanted.DefaultRuntime, topsv1.DefaultRuntime)
 	switch {
 	case s.f.Host == nil || s.f.Host.Runtime == nil:
-		return "the node agent has not told the default runtime"
+		return "the node agent has not reported the default runtime"
 	case s.f.Host.Runtime.Default != wanted:
 		return fmt.Sprintf("the default runtime is %q, not %q", s.f.Host.Runtime.Default, wanted)
 	}

@@ -80,7 +80,7 @@ func awaitSlot(c *changes) {
 	}
 	c.wait(ReasonAwaitingSlot, "prepared; waits for its slot")
 	if lookAtUsers(c); awaitsRequest(c.snapshot) {
-		c.wait(ReasonCardsInUse, "prepared; waits to be asked for, or until no pod uses a card of the node: "+userNames(c.snapshot))
+		c.wait(ReasonCardsInUse, "prepared; waits for a request on the node, or until no pod uses its cards: "+userNames(c.snapshot))
 	}
 	if c.op.Before != nil && c.f.Host != nil {
 		c.at(c.f.HostSince.Add(c.limits.silence))

@@ -34,7 +34,7 @@ func (soak) deadline(s *snapshot, _ verdict) deadline {
 func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text string) {
 	rec := s.recorded(t)
 	if rec.StartTime == nil {
-		return time.Time{}, "it has not begun"
+		return time.Time{}, "it has not started"
 	}
 	from := rec.StartTime.Time
 	for _, target := range s.wanted.Targets {

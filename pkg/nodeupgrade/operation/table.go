@@ -88,13 +88,13 @@ func jobOf(op *topsv1.NodeOperation, node string) (job, error) {
 func known(op *topsv1.NodeOperation, t upgradeplan.Task) error {
 	i := slices.IndexFunc(table, func(r row) bool { return r.action == t.Action })
 	if i < 0 {
-		return fmt.Errorf("task %s: nothing is known of the action %s", t, t.Action)
+		return fmt.Errorf("task %s: unknown action %s", t, t.Action)
 	}
 	switch row := rowOf(t); {
 	case row == nil && table[i].target == upgradeplan.TargetNode:
 		return fmt.Errorf("task %s: %s is done to the target node", t, t.Action)
 	case row == nil:
-		return fmt.Errorf("task %s: nothing is known of verifying %s", t, t.Target)
+		return fmt.Errorf("task %s: unknown target of verify %s", t, t.Target)
 	case row.component && !slices.ContainsFunc(op.Targets, func(o topsv1.OperationTarget) bool { return o.Component == t.Target }):
 		return fmt.Errorf("task %s: the operation has no target %s", t, t.Target)
 	}

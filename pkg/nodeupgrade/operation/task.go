@@ -66,7 +66,7 @@ func awaitHost(s *snapshot, result *topsv1.HostTaskResult) verdict {
 	case result != nil && result.State == topsv1.HostTaskWaiting:
 		return waiting(ReasonLeftToAdministrator, "%s", result.Message)
 	case s.silent():
-		return waiting(ReasonInProgress, "the node agent is silent")
+		return waiting(ReasonInProgress, "the node agent has stopped reporting")
 	case result != nil && result.Message != "":
 		return waiting(ReasonInProgress, "%s", result.Message)
 	}

@@ -35,7 +35,7 @@ func unread(s *snapshot, t upgradeplan.Task) string {
 		if result != nil && result.Message != "" {
 			return result.Message // why the agent could not
 		}
-		return "the node agent has not looked since"
+		return "the node agent has not reported since"
 	}
 	return ""
 }
@@ -59,7 +59,7 @@ func driverLacks(s *snapshot, t upgradeplan.Task) string {
 	case host.Devices == nil:
 		return "the cards could not be counted"
 	case *host.Devices < need:
-		return fmt.Sprintf("%d cards are there, %d are needed", *host.Devices, need)
+		return fmt.Sprintf("%d cards found, %d needed", *host.Devices, need)
 	}
 	return ""
 }

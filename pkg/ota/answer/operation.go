@@ -37,13 +37,13 @@ func OperationOf(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Operation
 func Message(o request.Operation) string {
 	state := o.State()
 	if o.Queued {
-		return "kept on this node until the API server can be used"
+		return "kept on this node until the API server is reachable"
 	}
 	if len(o.Parts) == 0 {
 		return "nothing on this node is outdated"
 	}
 	if o.Withdrawn && state == request.Waiting {
-		return "taken back; the operator has not confirmed yet that nothing was started"
+		return "withdrawn; the operator has not confirmed yet that nothing was started"
 	}
 	if state == request.Done {
 		return message.Count(len(o.Parts), "component") + " at the newest revision"

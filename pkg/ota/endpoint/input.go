@@ -44,10 +44,10 @@ func decodeBody(r *http.Request, into any) *request.Refusal {
 	if err := decoder.Decode(into); errors.Is(err, io.EOF) {
 		return nil
 	} else if err != nil {
-		return request.Refuse(request.ReasonMalformed, "The body is not the JSON object that is wanted here: %v.", err)
+		return request.Refuse(request.ReasonMalformed, "The body is not the expected JSON object: %v.", err)
 	}
 	if decoder.More() {
-		return request.Refuse(request.ReasonMalformed, "The body has something behind its JSON object.")
+		return request.Refuse(request.ReasonMalformed, "The body has data after its JSON object.")
 	}
 	return nil
 }

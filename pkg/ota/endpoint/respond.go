@@ -34,7 +34,7 @@ func (re responder) writeText(w http.ResponseWriter, status int, text string) {
 func (re responder) writeJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
 	data, err := json.Marshal(value)
 	if err != nil {
-		re.refuse(w, r, fmt.Errorf("encoding the answer: %w", err))
+		re.refuse(w, r, fmt.Errorf("encoding the response: %w", err))
 		return
 	}
 	re.write(w, status, "application/json", data)
@@ -46,6 +46,6 @@ func (re responder) write(w http.ResponseWriter, status int, kind string, data [
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	if _, err := plaintext.NewWriter(w).Write(data); err != nil {
-		re.log.V(4).Info("The caller went away", "cause", err.Error())
+		re.log.V(4).Info("The client disconnected", "cause", err.Error())
 	}
 }

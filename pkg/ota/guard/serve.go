@@ -154,7 +154,7 @@ func (d Door) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial 
 	}
 	if err := origin.Check(r); err != nil {
 		return &Denial{Status: http.StatusForbidden, Reason: "CrossOrigin",
-			Message: "A page of another origin may not call this endpoint."}
+			Message: "Cross-origin requests are rejected."}
 	}
 	if open(r) {
 		return nil

@@ -17,7 +17,7 @@ func Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, order Orde
 	id := OperationID(node.Name, key, sequence, now)
 	if i := slices.IndexFunc(operations, func(o Operation) bool { return o.ID == id }); i >= 0 {
 		if operations[i].Order != order {
-			return Operation{}, false, Refuse(ReasonKeyReused, "The Idempotency-Key was used for another order, operation %s: take a new one.", id)
+			return Operation{}, false, Refuse(ReasonKeyReused, "The Idempotency-Key was used for another request, operation %s: use a new one.", id)
 		}
 		return operations[i], true, nil
 	}

@@ -15,7 +15,7 @@ import (
 // and its condition PodNeedUpgrade is True (contract statement 100).
 func Decide(pod *corev1.Pod, nodeName string) (topsv1.UpgradeRequest, *Refusal) {
 	if pod.Spec.NodeName != nodeName {
-		return topsv1.UpgradeRequest{}, Refuse(ReasonOtherNode, "Pod %s/%s does not run on this node (%s): ask on the node it runs on, kubectl -n %s get pod %s -o wide shows it.",
+		return topsv1.UpgradeRequest{}, Refuse(ReasonOtherNode, "Pod %s/%s does not run on this node (%s): send the request on the node it runs on, kubectl -n %s get pod %s -o wide shows it.",
 			pod.Namespace, pod.Name, nodeName, pod.Namespace, pod.Name)
 	}
 	if pod.DeletionTimestamp != nil {
@@ -51,7 +51,7 @@ func wantedRevision(pod *corev1.Pod) (string, *Refusal) {
 	}
 	revision := Newest(pod)
 	if revision == "" || len(validation.IsValidLabelValue(revision)) > 0 {
-		return "", Refuse(ReasonNotNeeded, "Pod %s/%s has condition %s=True, but its message does not name a revision as \"%s<hash>\": wait until the operator has written it anew.",
+		return "", Refuse(ReasonNotNeeded, "Pod %s/%s has condition %s=True, but its message does not name a revision as \"%s<hash>\": wait until the operator has updated it.",
 			pod.Namespace, pod.Name, topsv1.PodNeedUpgrade, topsv1.PodNeedUpgradeMessagePrefix)
 	}
 	return revision, nil

@@ -37,7 +37,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"accepts an outdated pod of a DaemonSet on this node": {change: func(*corev1.Pod) {}},
 		"refuses a pod on another node": {
-			change: func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }, want: ReasonOtherNode, says: "ask on the node it runs on"},
+			change: func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }, want: ReasonOtherNode, says: "send the request on the node it runs on"},
 		"refuses a pod that has no node yet": {
 			change: func(p *corev1.Pod) { p.Spec.NodeName = "" }, want: ReasonOtherNode},
 		"refuses a pod that is being deleted": {

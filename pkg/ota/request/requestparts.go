@@ -93,7 +93,7 @@ func (p *Part) decideAgain(node *Node) topsv1.UpgradeRequest {
 	case all[i].DaemonSet.Strategy != daemonset.OTA:
 		p.drop(ReasonNotOTA, "its DaemonSet has not the update strategy OTA any more")
 	case wanted.Revision != p.Revision:
-		p.drop(ReasonRevisionChanged, fmt.Sprintf("revision %s was asked for, and %s is the newest by now: ask again, or for the latest", p.Revision, wanted.Revision))
+		p.drop(ReasonRevisionChanged, fmt.Sprintf("revision %s was requested, but %s is the newest by now: repeat the request, or request the latest", p.Revision, wanted.Revision))
 	}
 	return wanted
 }

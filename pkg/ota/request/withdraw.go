@@ -70,12 +70,12 @@ func (o Operation) Ended(state State, reason Reason, message string, now time.Ti
 // NothingWaits refuses to withdraw what has started: a single node cannot be rolled back
 // (docs/adr/0012-ota-endpoint.md). operation is the running one, or "".
 func NothingWaits(operation string) *Refusal {
-	what := "Nothing waits on this node that could be taken back"
+	what := "No request on this node can be withdrawn: none is waiting"
 	if operation != "" {
-		what = "Operation " + operation + " has started, and goes on"
+		what = "Operation " + operation + " has started and continues"
 	}
-	refusal := Refuse(ReasonFleetWide, "%s. To an older version one node cannot go alone: every pod of a DaemonSet is made from its newest template. "+
-		"Hold this node (node-agent ota hold, POST /v1/hold), and have the fleet rolled back: kubectl annotate gr NAME topsops.enflame.com/rollback-to=previous, "+
+	refusal := Refuse(ReasonFleetWide, "%s. A single node cannot return to an older version: every pod of a DaemonSet is made from its newest template. "+
+		"Hold this node (node-agent ota hold, POST /v1/hold), and roll the fleet back: kubectl annotate gr NAME topsops.enflame.com/rollback-to=previous, "+
 		"or kubectl rollout undo daemonset NAME. Then release and upgrade this node.", what)
 	refusal.Operation = operation
 	return refusal

@@ -53,7 +53,7 @@ func yamlToJSON(data []byte) ([]byte, error) {
 	decoder := yamlv3.NewDecoder(strings.NewReader(string(data)))
 	var document, more yamlv3.Node
 	if err := decoder.Decode(&document); err != nil {
-		return nil, fmt.Errorf("it is no YAML: %w", err)
+		return nil, fmt.Errorf("it is not YAML: %w", err)
 	}
 	if aliased(&document) {
 		return nil, errors.New("it has YAML anchors or aliases, which are not read: write the values out")
@@ -63,7 +63,7 @@ func yamlToJSON(data []byte) ([]byte, error) {
 	}
 	converted, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, fmt.Errorf("it is no YAML: %w", err)
+		return nil, fmt.Errorf("it is not YAML: %w", err)
 	}
 	return converted, nil
 }

@@ -32,7 +32,7 @@ func badBlueprints() []badBlueprint {
 	}
 	return []badBlueprint{
 		{"empty.json", "", "cannot be read"},
-		{"empty.yaml", "", "no YAML"},
+		{"empty.yaml", "", "not YAML"},
 		{"cut.json", good, "cannot be read"},
 		{"yaml.json", "apiVersion: topsops.enflame.com/v1", "cannot be read"},
 		{"text.yaml", "hello", "cannot be read"},
@@ -45,7 +45,7 @@ func badBlueprints() []badBlueprint {
 		{"two.yaml", "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: strict}\n---\napiVersion: v1\n", "more than one YAML document"},
 		{"bomb.yaml", bomb.String(), "anchors or aliases"},
 		{"merge.yaml", "x: &x {name: strict}\nmetadata: {<<: *x}\n", "anchors or aliases"},
-		{"deep.yaml", strings.Repeat("[", 300000), "no YAML"},
+		{"deep.yaml", strings.Repeat("[", 300000), "not YAML"},
 		{"deep.json", strings.Repeat("[", 300000), "cannot be read"},
 		{"type.json", strings.Replace(good, `"2"`, `2`, 1) + "}", "cannot be read"},
 		{"namespace.json", strings.Replace(good, `"name"`, `"namespace": "default", "name"`, 1) + "}", "has no namespace"},
