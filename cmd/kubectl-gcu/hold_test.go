@@ -33,7 +33,7 @@ func TestHoldAndRelease(t *testing.T) {
 	if held() != first || u.ResourceVersion != before {
 		t.Error("holding what is held was a write")
 	}
-	s.says(s.gcu("hold", "holding", "-m", "until Monday"), exitOK, "the message is another now")
+	s.says(s.gcu("hold", "holding", "-m", "until Monday"), exitOK, "its message was changed")
 	if got := held(); got != strings.Replace(first, "a run until Friday", "until Monday", 1) {
 		t.Errorf("it is held as %q, which was %q", got, first)
 	}
@@ -43,7 +43,7 @@ func TestHoldAndRelease(t *testing.T) {
 	if err := s.Status().Update(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
-	s.says(s.gcu("release", "holding"), exitOK, "node holding is released", "held all the same: held locally on the node", "surgery")
+	s.says(s.gcu("release", "holding"), exitOK, "node holding is released", "still held: held locally on the node", "surgery")
 	if held() != "" || u.Status.Agent.Hold == nil {
 		t.Errorf("it is %+v", u)
 	}

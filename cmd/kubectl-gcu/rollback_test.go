@@ -54,12 +54,12 @@ func TestHistoryAndRollback(t *testing.T) {
 		t.Errorf("annotation is %q, want %q", got, older)
 	}
 	onlyOursWrote(t, gr, topsv1.AnnotationRollbackTo)
-	s.says(s.gcu("rollback", "going-back", "--to", oldest), exitRefused, "a rollback of gr going-back to "+older+" is asked for already")
+	s.says(s.gcu("rollback", "going-back", "--to", oldest), exitRefused, "a rollback of gr going-back to "+older+" is requested already")
 	s.says(s.gcu("rollback", "going-back", "--to", older), exitOK, "goes back")
 	metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradeOnly, "components=driver")
 	if err := s.Update(t.Context(), gr); err != nil {
 		t.Fatal(err)
 	}
 	s.says(s.gcu("rollback", "going-back"), exitOK, "limited to 1 component (driver), as the upgrade was", "kubectl gcu upgrade going-back --all")
-	s.says(s.gcuWith(t.Context(), grFile("going-back", "2.0"), "upgrade", "-f", "-"), exitRefused, "a rollback of gr going-back to "+older+" is asked for")
+	s.says(s.gcuWith(t.Context(), grFile("going-back", "2.0"), "upgrade", "-f", "-"), exitRefused, "a rollback of gr going-back to "+older+" is requested already")
 }
