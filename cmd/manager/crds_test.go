@@ -13,8 +13,8 @@ import (
 )
 
 func TestAManagerRefusesToStartWithAnOlderCRD(t *testing.T) {
-	server := apiserver.Start(t)
-	removeTurn(t, server.Client(t, apiserver.Admin))
+	server := apiserver.Shared(t)
+	removeTurn(t, server)
 	m := startManager(t, "--kubeconfig", server.KubeconfigFile(t), "--log-dir=", "--metrics-bind-address=0",
 		"--health-probe-bind-address=0", "--upgrade-api-bind-address=0")
 	err := m.wait(t)
@@ -24,9 +24,10 @@ func TestAManagerRefusesToStartWithAnOlderCRD(t *testing.T) {
 	}
 }
 
-// removeTurn takes a field out of the CRD of DaemonRollouts.
-func removeTurn(t *testing.T, c client.Client) {
+// removeTurn takes a field out of the CRD of DaemonRollouts until the test ends.
+func removeTurn(t *testing.T, server *apiserver.Server) {
 	t.Helper()
+	c := server.Client(t, apiserver.Admin)
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	if err := c.Get(context.Background(), client.ObjectKey{Name: "daemonrollouts.topsops.enflame.com"}, crd); err != nil {
@@ -36,6 +37,11 @@ func removeTurn(t *testing.T, c client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := server.InstallCRDs(); err != nil {
+			t.Error(err)
+		}
+	})
 	unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties",
 		"inFlight", "items", "properties", "turn")
 	if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {

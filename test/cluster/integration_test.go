@@ -11,6 +11,9 @@ func TestCluster(t *testing.T) {
 		t.Skip("starts a real control plane; not run with -short")
 	}
 	tc := build(t)
+	if unchanged(t, tc) {
+		return
+	}
 	first := tc.up(t, "first", "--nodes", "5", "--zones", "2",
 		"--pod-ready-delay", "500ms", "--pod-ready-jitter", "500ms", "--node-monitor-grace-period", "8s")
 

@@ -1,5 +1,3 @@
-//go:build realnodes
-
 package main
 
 import (
@@ -26,7 +24,7 @@ func unchanged(t *testing.T, tc command) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := filepath.Join(cache, "gcu-operator-testcluster", "passed", "real-nodes-"+fingerprint(t, tc))
+	record := filepath.Join(cache, "gcu-operator-testcluster", "passed", t.Name()+"-"+fingerprint(t, tc))
 	passed, err := os.ReadFile(record)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
