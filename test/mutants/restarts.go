@@ -69,7 +69,7 @@ var ofRestarts = []mutant{
 	{"in-use-dropped", "the operation of a node in use is made again and again", updater, "withdrawals",
 		"$n.needsNoOperation() && !isKept($n)", "$n.needsNoOperation()"},
 	{"asked-for-idle", "an operation that was asked for since touches the node only while it is idle", updater, "group.isStale",
-		"$node.Job.OnlyIdle && $g.isAskedFor($node)", "$node.Job.OnlyIdle && $g.isAskedFor($node) && len(targets) == 0"},
+		"$job.OnlyIdle && $g.isAskedFor($node)", "$job.OnlyIdle && $g.isAskedFor($node) && len(targets) == 0"},
 	{"unasked-for-any-node", "an operation that nobody asked for is for nodes in use too", updater, "State.NewOperation",
 		"OnlyIdle: rollout.OnlyIdle($in, $node)", `OnlyIdle: rollout.OnlyIdle($in, $node) && $node.Name == ""`},
 	{"in-use-evicted", "pods with cards are evicted though nobody asked", nodes, "evict.attempt",

@@ -1,10 +1,14 @@
 package observed
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -37,9 +41,7 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.Book, node *rol
 			op.Targets = withTarget(op.Targets, target, daemonset.IsLeaving(m.DaemonSet))
 		}
 	}
-	if s.Policy != nil {
-		constrain(op, &s.Policy.Spec)
-	}
+	constrain(op, s.Policy)
 	return op, nil
 }
 
@@ -153,24 +155,28 @@ func targetOfOperation(m Member, component, revision, previous string) topsv1.Op
 	return t
 }
 
-// constrain adds what a policy says about operations.
-func constrain(op *topsv1.NodeOperation, policy *topsv1.UpgradePolicySpec) {
-	op.Drain = policy.Drain.DeepCopy()
-	if s := policy.ProgressDeadlineSeconds; s != nil {
-		op.Deadlines.ProgressSeconds = *s
+// constrain sets what a policy, nil for none, says about an operation.
+func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
+	var policy topsv1.UpgradePolicySpec
+	if named != nil {
+		policy = named.Spec
 	}
-	if s := policy.LostDeadlineSeconds; s != nil {
-		op.Deadlines.LostSeconds = *s
-	}
-	v := policy.Validation
-	if v == nil {
+	v := ptr.Deref(policy.Validation, topsv1.ValidationPolicy{})
+	op.Drain, op.DriverVersion = policy.Drain.DeepCopy(), v.DriverVersion
+	op.MinFreeDiskBytes = cmp.Or(v.MinFreeDisk, &resource.Quantity{}).Value()
+	op.Deadlines = topsv1.OperationDeadlines{ProgressSeconds: ptr.Deref(policy.ProgressDeadlineSeconds, 0), LostSeconds: ptr.Deref(policy.LostDeadlineSeconds, 0),
+		VerifySeconds: v.DeadlineSeconds, SoakSeconds: v.SoakSeconds}
+}
+
+// describePolicy adds to an operation that was asked for whether it would be another one under the
+// present policy.
+func (s *State) describePolicy(job *rollout.Job, upgrade *topsv1.NodeUpgrade) {
+	if job == nil || upgrade.Spec.Operation == nil || job.ID != upgrade.Spec.Operation.ID {
 		return
 	}
-	op.DriverVersion = v.DriverVersion
-	op.Deadlines.VerifySeconds, op.Deadlines.SoakSeconds = v.DeadlineSeconds, v.SoakSeconds
-	if v.MinFreeDisk != nil {
-		op.MinFreeDiskBytes = v.MinFreeDisk.Value()
-	}
+	next := upgrade.Spec.Operation.DeepCopy()
+	constrain(next, s.Policy)
+	job.OldPolicy = !equality.Semantic.DeepEqual(next, upgrade.Spec.Operation)
 }
 
 // OfOtherNode reports whether a NodeUpgrade belongs to a former Node object of the same name.

@@ -6,7 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -52,6 +54,45 @@ func TestAnOperationReplacesAllThatIsOutdatedAndAllThatUsesTheDevice(t *testing.
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operation (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnOperationIsSeenToFollowAPolicyThatWasEditedSince(t *testing.T) {
+	policy := func(spec topsv1.UpgradePolicySpec) *topsv1.UpgradePolicy { return &topsv1.UpgradePolicy{Spec: spec} }
+	drain := func(d topsv1.DrainPolicy) *topsv1.UpgradePolicy { return policy(topsv1.UpgradePolicySpec{Drain: &d}) }
+	validation := func(v topsv1.ValidationPolicy) *topsv1.UpgradePolicy {
+		return policy(topsv1.UpgradePolicySpec{Validation: &v})
+	}
+	deletes := drain(topsv1.DrainPolicy{EmptyDir: topsv1.DrainDelete})
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	for _, tt := range []struct {
+		name      string
+		was, next *topsv1.UpgradePolicy
+		want      bool
+	}{
+		{"no policy", nil, nil, false},
+		{"a policy that says nothing about operations", nil, policy(topsv1.UpgradePolicySpec{ControlPlane: topsv1.ControlPlaneLast}), false},
+		{"the same drain", deletes, deletes.DeepCopy(), false},
+		{"what a drain may delete", deletes, drain(topsv1.DrainPolicy{EmptyDir: topsv1.DrainBlock}), true},
+		{"which pods it leaves alone", deletes, drain(topsv1.DrainPolicy{EmptyDir: topsv1.DrainDelete, PodSelector: selector}), true},
+		{"the policy was removed", deletes, nil, true},
+		{"the version of the driver", nil, validation(topsv1.ValidationPolicy{DriverVersion: "1.6"}), true},
+		{"the free disk space", nil, validation(topsv1.ValidationPolicy{MinFreeDisk: ptr.To(resource.MustParse("1Gi"))}), true},
+		{"a deadline", nil, policy(topsv1.UpgradePolicySpec{ProgressDeadlineSeconds: ptr.To[int32](60)}), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, in := fleetAt(map[string]string{"driver": fixture.OldHash})
+			o.Policy = tt.was
+			op, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op")
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Policy = tt.next
+			n := o.RolloutNode(&Node{Object: fixture.Node("a"), Upgrade: &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}}, in.Revision, Zones{}, in.Now)
+			if n.Job == nil || n.Job.OldPolicy != tt.want {
+				t.Errorf("job %+v, want OldPolicy %t", n.Job, tt.want)
+			}
+		})
 	}
 }
 

@@ -58,7 +58,12 @@ func (g *group) toReplace(node *Node, pod *Pod) bool {
 
 // wants reports whether an outdated pod would be replaced, if it had a successor.
 func (g *group) wants(node *Node, pod *Pod) bool {
-	return g.isOutdated(pod) && g.strategy != RestartsOnly && !node.LeftOut && !g.members[pod.Member].LeftOut && g.allows(pod)
+	return g.isOutdated(pod) && g.strategy != RestartsOnly && !g.isLeftOut(node, pod) && g.allows(pod)
+}
+
+// isLeftOut reports whether the upgrade is limited to others than the node or the member of a pod.
+func (g *group) isLeftOut(node *Node, pod *Pod) bool {
+	return node.LeftOut || g.members[pod.Member].LeftOut
 }
 
 // isOutdated reports whether the pod exists, is not terminating, and is not at its target, which
@@ -88,13 +93,13 @@ func (g *group) isUnverified(pod *Pod) bool { return pod.Unverified && g.strateg
 
 // toVerify reports whether a pod lacks proof that an operation may bring.
 func (g *group) toVerify(node *Node, pod *Pod) bool {
-	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !node.LeftOut && !g.members[pod.Member].LeftOut &&
+	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !g.isLeftOut(node, pod) &&
 		(g.allows(pod) || g.allowsUnasked(node, pod))
 }
 
 // leavesOut reports whether the upgrade is limited to others than a pod that it would else be about.
 func (g *group) leavesOut(node *Node, pod *Pod) bool {
-	return g.hasWork(node, pod) && g.allows(pod) && (node.LeftOut || g.members[pod.Member].LeftOut || g.isOutdated(pod))
+	return g.hasWork(node, pod) && g.allows(pod) && (g.isLeftOut(node, pod) || g.isOutdated(pod))
 }
 
 // hasWork reports whether something is left to do for a pod.
@@ -196,19 +201,21 @@ func (g *group) haveTargets(targets []Target) bool {
 }
 
 // isStale reports whether the operation of a node would not do what the node needs now: a target is
-// no longer current or, before it is granted, it would replace what is left out or removed since,
-// leave another heavy component outdated, for which the node would be emptied a second time, or heed
-// that the node is in use though somebody has asked since.
+// no longer current or, before it is granted, it would replace, verify or restart for what is left
+// out or removed since, leave another heavy component outdated, for which the node would be emptied a
+// second time, follow a policy that was edited since, or heed that the node is in use though somebody
+// has asked since.
 func (g *group) isStale(node *Node) bool {
-	targets := node.Job.Targets
+	job, targets := node.Job, node.Job.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {
 		target, ok := targets[m.Key]
 		return ok && m.Target != "" && target != m.Target
-	}) || !node.Job.Granted && targets != nil && (hasFormer(g.members, targets) || node.Job.OnlyIdle && g.isAskedFor(node) || g.changedScope(node, targets))
+	}) || !job.Granted && targets != nil &&
+		(hasFormer(g.members, targets) || job.OldPolicy || job.OnlyIdle && g.isAskedFor(node) || g.changedScope(node, targets))
 }
 
-// changedScope reports whether an operation would replace a pod that is left out now, or leave one of
-// a heavy member for which the node needs an operation.
+// changedScope reports whether an operation would be about a pod that is left out now, or not about one
+// of a heavy member for which the node needs an operation.
 func (g *group) changedScope(node *Node, targets map[string]string) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		_, covered := targets[g.keyOf(&p)]
@@ -217,7 +224,8 @@ func (g *group) changedScope(node *Node, targets map[string]string) bool {
 		}
 		wanted := isDue(g, node, &p)
 		member := &g.members[p.Member]
-		return covered && !wanted && g.isOutdated(&p) && !member.Along || !covered && wanted && member.Heavy
+		excluded := g.isOutdated(&p) || g.isLeftOut(node, &p) && g.isUnproven(node, &p)
+		return covered && !wanted && excluded && !member.Along || !covered && wanted && member.Heavy
 	})
 }
 

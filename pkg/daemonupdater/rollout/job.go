@@ -14,6 +14,8 @@ type Job struct {
 	Ours bool
 	// Targets by member key, members of other groups left out.
 	Targets map[string]string
+	// OldPolicy: it drains or verifies by rules that the policy no longer has.
+	OldPolicy bool
 	// Prepared: it waits only for its grant. Granted: it may touch the node.
 	Prepared, Granted bool
 	// OnlyIdle: nobody asked for it, and it ends before it touches a node whose cards are used. InUse:

@@ -42,6 +42,15 @@ func TestAPreparedOperationIsMadeAnewWhenTheScopeChanged(t *testing.T) {
 	atTarget.Nodes[0].Pods[1].Revision = newHash
 	restarts := scopeInput(jobFor("driver", "exporter"))
 	restarts.Nodes[0].Pods[1].Revision, restarts.Nodes[0].NeedsRestart, restarts.Members[1].Restarts = newHash, true, true
+	leftToRestart := scopeInput(jobFor("driver", "toolkit"))
+	leftToRestart.Nodes[0].Pods[1].Revision, leftToRestart.Nodes[0].NeedsRestart = newHash, true
+	leftToRestart.Members[1].Restarts, leftToRestart.Members[1].LeftOut = true, true
+	leftToVerify := scopeInput(jobFor("driver", "toolkit"))
+	leftToVerify.Nodes[0].Pods[1].Revision, leftToVerify.Nodes[0].Pods[1].Unverified, leftToVerify.Members[1].LeftOut = newHash, true, true
+	otherPolicy := scopeInput(jobFor("driver", "toolkit", "exporter"))
+	otherPolicy.Nodes[0].Job.OldPolicy = true
+	grantedBefore := scopeInput(jobFor("driver", "toolkit", "exporter")).slots(operating(heavyNode("a")))
+	grantedBefore.Nodes[0].Job.OldPolicy, grantedBefore.Nodes[0].Job.Granted, grantedBefore.Nodes[0].Disturbed = true, true, true
 	along := scopeInput(jobFor("driver", "toolkit", "exporter"))
 	along.Members[2].LeftOut, along.Members[2].Along = true, true
 	removed := scopeInput(jobFor("driver", "toolkit", "exporter", "devicePlugin"))
@@ -54,6 +63,10 @@ func TestAPreparedOperationIsMadeAnewWhenTheScopeChanged(t *testing.T) {
 		{"a light component was left out", lighter, []string{"a:prepare"}},
 		{"another heavy component is outdated since: the node would be drained twice", scopeInput(jobFor("driver", "exporter")), []string{"a:prepare"}},
 		{"the runtime has to be restarted since", restarts, []string{"a:prepare"}},
+		{"a toolkit was left out that is at its target, and for which the runtime would be restarted", leftToRestart, []string{"a:prepare"}},
+		{"one that would be verified", leftToVerify, []string{"a:prepare"}},
+		{"the policy says something else about the drain, or what is verified", otherPolicy, []string{"a:prepare"}},
+		{"a granted operation keeps the policy that it was made under", grantedBefore, nil},
 		{"a light component that was left out is replaced along with the driver anyway", along, []string{"a:grant op-a"}},
 		{"a component was removed", removed, []string{"a:prepare"}},
 		{"what the logic book does not know is never part of an operation", scopeInput(jobFor("driver", "toolkit")), []string{"a:grant op-a"}},
