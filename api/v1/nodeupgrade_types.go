@@ -80,8 +80,8 @@ type NodeUpgradeStatus struct {
 	// applied by the operator.
 	// +optional
 	Operation *OperationStatus `json:"operation,omitempty"`
-	// history has the last 20 operations that ended, the newest last; applied by
-	// the operator.
+	// history has the last 20 operations that ended, the newest last; an older one stays
+	// while it is the last that touched a component, or was done. Applied by the operator.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20

@@ -2,14 +2,16 @@ package operation
 
 import (
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// historyLimit is how many operations the history keeps: the latest, and the last that touched the
-// node, however many were put off since.
+// historyLimit is how many operations the history keeps: the latest, and the last that says something
+// about what is on the node, of each component, however many were put off since.
 const historyLimit = 20
 
 // end ends the operation. The node is released, unless something of a version that failed is
@@ -64,10 +66,7 @@ func archive(c *changes) {
 	history := slices.DeleteFunc(slices.Clone(c.history), func(r topsv1.OperationRecord) bool { return r.ID == c.op.ID })
 	history = append(history, record)
 	if len(history) > historyLimit {
-		drop := 0
-		if evident(history[0]) && !slices.ContainsFunc(history[1:], evident) {
-			drop = 1
-		}
+		drop := max(0, slices.IndexFunc(history[:historyLimit], func(r topsv1.OperationRecord) bool { return !isLastEvidence(history, &r) }))
 		history = slices.Delete(history, drop, drop+1)
 	}
 	c.history = history
@@ -75,6 +74,21 @@ func archive(c *changes) {
 
 // evident reports whether an operation says something about what is on the node.
 func evident(r topsv1.OperationRecord) bool { return r.Touched || r.Phase == topsv1.OperationDone }
+
+// isLastEvidence reports whether an operation of a history is the last that says something about what
+// is on the node, of a component that it was to replace.
+func isLastEvidence(history []topsv1.OperationRecord, of *topsv1.OperationRecord) bool {
+	later := history[slices.IndexFunc(history, func(r topsv1.OperationRecord) bool { return r.ID == of.ID })+1:]
+	return evident(*of) && slices.ContainsFunc(tasksOf(of), func(name string) bool {
+		return strings.HasSuffix(name, "_"+upgradeplan.ActionReplace) &&
+			!slices.ContainsFunc(later, func(r topsv1.OperationRecord) bool { return evident(r) && slices.Contains(tasksOf(&r), name) })
+	})
+}
+
+// tasksOf returns the names of the tasks of an ended operation.
+func tasksOf(r *topsv1.OperationRecord) []string {
+	return slices.Concat(r.Result.Done, r.Result.Fail, r.Result.Undo)
+}
 
 // resultOf groups tasks by result, as the upgrade framework does (contract statement 93).
 func resultOf(tasks []topsv1.OperationTask) topsv1.OperationResult {

@@ -226,6 +226,29 @@ func TestARestartThatMayStillHappenIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor: an agent that says so when the operation is
+// over will not begin. What it said before may be of an agent that is replaced by one that may.
+func TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor(t *testing.T) {
+	f := reach(t, "node_restart-runtime", everything...)
+	result("node_restart-runtime", "Waiting")(&f)
+	later(7 * time.Minute)(&f)
+	f.Record = newMachine(t).Next(f).Record
+	since := f.Record.Operation.Since.Time
+	for _, tc := range []struct {
+		reported time.Time
+		want     string
+	}{
+		{since.Add(-time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator"},
+		{since.Add(time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator OpenDevice"},
+	} {
+		later(time.Minute)(&f)
+		f.HostSince = tc.reported
+		if got := told(newMachine(t).Next(f)); got != tc.want {
+			t.Errorf("reported at %s: %s, want %s", tc.reported, got, tc.want)
+		}
+	}
+}
+
 // TestAVersionThatIsOnTheNodeAlreadyIsToBlame: a node on which a version does not work is not
 // released, whoever put the version there.
 func TestAVersionThatIsOnTheNodeAlreadyIsToBlame(t *testing.T) {

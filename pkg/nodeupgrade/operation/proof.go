@@ -70,7 +70,7 @@ func endedUnverified(r topsv1.OperationRecord) bool {
 
 // covers reports whether the job of an ended operation had a task.
 func covers(r *topsv1.OperationRecord, target, action string) bool {
-	return slices.ContainsFunc(slices.Concat(r.Result.Done, r.Result.Fail, r.Result.Undo), func(name string) bool {
+	return slices.ContainsFunc(tasksOf(r), func(name string) bool {
 		t, err := upgradeplan.ParseTask(name)
 		return err == nil && t.Target == target && t.Action == action
 	})

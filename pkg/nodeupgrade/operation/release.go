@@ -29,7 +29,8 @@ func release(c *changes) {
 }
 
 // restartPending reports whether the agent may still restart the runtime: it may begin until
-// the deadline, and then take as long again.
+// the deadline, and then take as long again. One that leaves the restart to the administrator, and
+// says so after the operation was over, does not begin.
 func restartPending(c *changes) bool {
 	for i := range c.op.Tasks {
 		t := &c.op.Tasks[i]
@@ -39,7 +40,8 @@ func restartPending(c *changes) bool {
 		}
 		result := c.f.Host.Result(c.op.ID, t.Name)
 		deadline := t.StartTime.Add(2 * c.limits.restart)
-		if (result == nil || !result.State.Final()) && c.f.Now.Before(deadline) {
+		left := result != nil && result.State == topsv1.HostTaskWaiting && c.f.HostSince.After(c.op.Since.Time)
+		if (result == nil || !result.State.Final()) && !left && c.f.Now.Before(deadline) {
 			c.at(deadline)
 			return true
 		}

@@ -155,15 +155,31 @@ func TestAPluginThatOffersNothingAndIsOlderThanTheOperationIsReplaced(t *testing
 	}
 }
 
-// However often it is put off later.
-func TestTheLastOperationThatTouchedTheNodeIsKept(t *testing.T) {
-	c := &changes{snapshot: &snapshot{f: &Facts{}, op: &topsv1.OperationStatus{ID: "touched", Phase: topsv1.OperationDeferred, Touched: true}}}
-	archive(c)
-	for i := range 2 * historyLimit {
-		c.op = &topsv1.OperationStatus{ID: fmt.Sprint("later-", i), Phase: topsv1.OperationDeferred}
+// However often operations are put off later.
+func TestTheLastOperationThatTouchedAComponentIsKept(t *testing.T) {
+	c := &changes{snapshot: &snapshot{f: &Facts{}}}
+	put := func(id string, phase topsv1.OperationPhase, touched bool, component string) {
+		c.op = &topsv1.OperationStatus{ID: id, Phase: phase, Touched: touched, Tasks: []topsv1.OperationTask{{Name: "n1_" + component + "_replace"}}}
 		archive(c)
 	}
-	if len(c.history) != historyLimit || c.history[0].ID != "touched" || c.history[historyLimit-1].ID != fmt.Sprint("later-", 2*historyLimit-1) {
-		t.Errorf("history from %s to %s", c.history[0].ID, c.history[len(c.history)-1].ID)
+	put("driver", topsv1.OperationAborted, true, "driver")
+	put("toolkit-before", topsv1.OperationDone, true, "toolkit")
+	put("toolkit", topsv1.OperationDone, true, "toolkit")
+	for i := range 2 * historyLimit {
+		put(fmt.Sprint("later-", i), topsv1.OperationDeferred, false, "driver")
+	}
+	if len(c.history) != historyLimit || c.history[0].ID != "driver" || c.history[1].ID != "toolkit" || c.history[historyLimit-1].ID != fmt.Sprint("later-", 2*historyLimit-1) {
+		t.Errorf("%d: %s, %s, …, %s", len(c.history), c.history[0].ID, c.history[1].ID, c.history[len(c.history)-1].ID)
+	}
+	u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: c.history}}
+	if !Unverified(u, "driver", time.Time{}) || Unverified(u, "toolkit", time.Time{}) {
+		t.Errorf("unverified: driver %t, toolkit %t; want the driver", Unverified(u, "driver", time.Time{}), Unverified(u, "toolkit", time.Time{}))
+	}
+	for i := range 2 * historyLimit {
+		put(fmt.Sprint("many-", i), topsv1.OperationDone, true, fmt.Sprint("component-", i))
+	}
+	put("newest", topsv1.OperationDeferred, false, "driver")
+	if len(c.history) != historyLimit || c.history[historyLimit-1].ID != "newest" {
+		t.Errorf("with evidence of many components: %d, the last is %s", len(c.history), c.history[len(c.history)-1].ID)
 	}
 }
