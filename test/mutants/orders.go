@@ -92,7 +92,7 @@ var ofOrders = []mutant{
 		"$g.isOutdated(&$p) || $left && $unproven", "$g.isOutdated(&$p)"},
 	{"old-policy-granted", "a prepared operation follows the policy before an edit", updater, "group.isStale",
 		"$former || $job.OldPolicy", "$former"},
-	{"old-policy-unseen", "an edited policy is compared by its drain alone", updater, "State.describePolicy",
+	{"old-policy-unseen", "an edited policy is compared by its drain alone", updater, "describePolicy",
 		"!equality.Semantic.DeepEqual($next, $asked)", "!equality.Semantic.DeepEqual($next.Drain, $asked.Drain)"},
 	{"scope-widened", "a node is drained again for a heavy component that was outdated when its operation was granted", updater, "group.changedScope",
 		"$covered && !$wanted && $excluded && $alone || $wider", "$covered && !$wanted && $excluded && $alone"},

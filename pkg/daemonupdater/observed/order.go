@@ -170,12 +170,12 @@ func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 
 // describePolicy adds to an operation that was asked for whether it would be another one under the
 // present policy.
-func (s *State) describePolicy(job *rollout.Job, upgrade *topsv1.NodeUpgrade) {
+func describePolicy(job *rollout.Job, upgrade *topsv1.NodeUpgrade, policy *topsv1.UpgradePolicy) {
 	if job == nil || upgrade.Spec.Operation == nil || job.ID != upgrade.Spec.Operation.ID {
 		return
 	}
 	next := upgrade.Spec.Operation.DeepCopy()
-	constrain(next, s.Policy)
+	constrain(next, policy)
 	job.OldPolicy = !equality.Semantic.DeepEqual(next, upgrade.Spec.Operation)
 }
 

@@ -58,11 +58,11 @@ func (g *group) toReplace(node *Node, pod *Pod) bool {
 
 // wants reports whether an outdated pod would be replaced, if it had a successor.
 func (g *group) wants(node *Node, pod *Pod) bool {
-	return g.isOutdated(pod) && g.strategy != RestartsOnly && !g.isLeftOut(node, pod) && g.allows(pod)
+	return g.isOutdated(pod) && g.strategy != RestartsOnly && !isLeftOut(g, node, pod) && g.allows(pod)
 }
 
 // isLeftOut reports whether the upgrade is limited to others than the node or the member of a pod.
-func (g *group) isLeftOut(node *Node, pod *Pod) bool {
+func isLeftOut(g *group, node *Node, pod *Pod) bool {
 	return node.LeftOut || g.members[pod.Member].LeftOut
 }
 
@@ -93,13 +93,13 @@ func (g *group) isUnverified(pod *Pod) bool { return pod.Unverified && g.strateg
 
 // toVerify reports whether a pod lacks proof that an operation may bring.
 func (g *group) toVerify(node *Node, pod *Pod) bool {
-	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !g.isLeftOut(node, pod) &&
+	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !isLeftOut(g, node, pod) &&
 		(g.allows(pod) || g.allowsUnasked(node, pod))
 }
 
 // leavesOut reports whether the upgrade is limited to others than a pod that it would else be about.
 func (g *group) leavesOut(node *Node, pod *Pod) bool {
-	return g.hasWork(node, pod) && g.allows(pod) && (g.isLeftOut(node, pod) || g.isOutdated(pod))
+	return g.hasWork(node, pod) && g.allows(pod) && (isLeftOut(g, node, pod) || g.isOutdated(pod))
 }
 
 // hasWork reports whether something is left to do for a pod.
@@ -224,7 +224,7 @@ func (g *group) changedScope(node *Node, targets map[string]string) bool {
 		}
 		wanted := isDue(g, node, &p)
 		member := &g.members[p.Member]
-		excluded := g.isOutdated(&p) || g.isLeftOut(node, &p) && g.isUnproven(node, &p)
+		excluded := g.isOutdated(&p) || isLeftOut(g, node, &p) && g.isUnproven(node, &p)
 		return covered && !wanted && excluded && !member.Along || !covered && wanted && member.Heavy
 	})
 }
