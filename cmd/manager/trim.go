@@ -64,15 +64,15 @@ func trimPod(pod *corev1.Pod) {
 // termination message, the start time and the restarts. One that was never restarted started
 // before its pod was Ready.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	told := only(statuses, func(s *corev1.ContainerStatus) bool { return s.State.Waiting != nil || s.RestartCount > 0 })
-	for i, s := range told {
-		told[i] = corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount,
+	trimmed := only(statuses, func(s *corev1.ContainerStatus) bool { return s.State.Waiting != nil || s.RestartCount > 0 })
+	for i, s := range trimmed {
+		trimmed[i] = corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount,
 			State: corev1.ContainerState{Waiting: s.State.Waiting, Running: s.State.Running}}
 		if ended := s.LastTerminationState.Terminated; ended != nil && s.State.Waiting != nil {
-			told[i].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: ended.Message}
+			trimmed[i].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: ended.Message}
 		}
 	}
-	return told
+	return trimmed
 }
 
 // trimNode keeps condition Ready and the extended resources: an operation is reconciled when

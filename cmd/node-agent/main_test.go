@@ -134,8 +134,8 @@ func TestAnswersThatNeedNoFlags(t *testing.T) {
 	}
 }
 
-// line is one line of the JSON log.
-type line struct {
+// logLine is one line of the JSON log.
+type logLine struct {
 	Message string `json:"msg"`
 	Address string `json:"address"`
 }
@@ -154,7 +154,7 @@ func TestAgentStartsWithoutServerLogsJSONAndStopsCleanly(t *testing.T) {
 
 	var messages []string
 	for lines := json.NewDecoder(reader); ; {
-		var l line
+		var l logLine
 		if err := lines.Decode(&l); err == io.EOF {
 			break
 		} else if err != nil {

@@ -28,7 +28,7 @@ type printer struct {
 	out, err io.Writer
 	json     bool
 	terminal bool
-	// line is the last printed line, bar whether a bar is drawn below it.
+	// logLine is the last printed line, bar whether a bar is drawn below it.
 	line string
 	bar  bool
 }

@@ -163,7 +163,7 @@ func TestBadSettingsDeleteNothingAndAreSaid(t *testing.T) {
 	}
 	want := []string{`Warning InvalidMaxUnavailable annotation topsops.enflame.com/max-unavailable is "1.5": ` +
 		"set it to a whole number of nodes of at least 1, or to a percentage from 1% to 100%"}
-	if diff := cmp.Diff(want, c.told()); diff != "" {
+	if diff := cmp.Diff(want, c.eventTexts()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

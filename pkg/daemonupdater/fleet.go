@@ -23,7 +23,7 @@ type fleet struct {
 	fences        *deletion.Attempts
 	// confirmed are the members, by index, whose target a live read confirmed as the newest.
 	confirmed  map[int]bool
-	heartbeats heartbeat.Memory
+	heartbeats heartbeat.Leases
 }
 
 func newFleet(s *observed.State, in *rollout.Input, a, fences *deletion.Attempts, nodes map[string]*observed.Node) *fleet {

@@ -21,12 +21,12 @@ type groupReader struct {
 	access.Cluster
 	ledgers      ledgerStore
 	operatorNode string
-	sightings    *daemonset.Sightings
+	stateTimes   *daemonset.StateTimes
 }
 
 // read begins a pass. It reads only the DaemonSets and the rollout of an unmanaged group.
 func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) (*pass, error) {
-	p := &pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode, Sightings: r.sightings}}
+	p := &pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode, StateTimes: r.stateTimes}}
 	gr, err := r.GcuResource(ctx, g)
 	if err != nil {
 		return nil, err

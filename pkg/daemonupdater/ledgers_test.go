@@ -96,7 +96,7 @@ func TestAGroupWhoseNameIsTakenIsBlockedAndTouchesNothing(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("Reconcile: %v, want %s", err, want)
 	}
-	if diff := cmp.Diff([]string{"Warning RolloutNameTaken " + want}, c.told()); diff != "" {
+	if diff := cmp.Diff([]string{"Warning RolloutNameTaken " + want}, c.eventTexts()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(foreign, c.stored()); diff != "" || c.upgrade() != nil {
@@ -109,7 +109,7 @@ func TestThatANameIsTakenIsSaidOnceUntilItIsFree(t *testing.T) {
 	reconcileTwice := func() []string {
 		_, _ = c.reconcile() // the error is that of the test above
 		_, _ = c.reconcile()
-		return c.told()
+		return c.eventTexts()
 	}
 	foreign := c.taken()
 	if told := reconcileTwice(); len(told) != 1 {
@@ -124,7 +124,7 @@ func TestThatANameIsTakenIsSaidOnceUntilItIsFree(t *testing.T) {
 	}
 	c.startsAnew()
 	c.taken()
-	_ = c.told()
+	_ = c.eventTexts()
 	if told := reconcileTwice(); len(told) != 1 {
 		t.Errorf("events %v when it is taken again, want one", told)
 	}

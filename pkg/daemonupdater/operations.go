@@ -24,54 +24,54 @@ type operationWriter struct {
 	book upgradeplan.Book
 }
 
-// order carries out the orders of a decision whose ledger is stored: it writes spec.operation of
+// apply carries out the operation changes of a decision whose ledger is stored: it writes spec.operation of
 // NodeUpgrades. A manager interrupted before may do so much later; by then the operation has
 // ended, or the NodeUpgrade has changed.
-func (w operationWriter) order(ctx context.Context, p *pass) error {
-	orders := p.decision.Orders
-	return access.InParallel(ctx, len(orders), func(i int) error {
-		if err := w.orderOne(ctx, p, &orders[i]); err != nil {
-			return fmt.Errorf("ordering operation %s of node %s: %w", orders[i].Operation, orders[i].Node, err)
+func (w operationWriter) apply(ctx context.Context, p *pass) error {
+	changes := p.decision.Operations
+	return access.InParallel(ctx, len(changes), func(i int) error {
+		if err := w.applyOne(ctx, p, &changes[i]); err != nil {
+			return fmt.Errorf("writing operation %s of node %s: %w", changes[i].Operation, changes[i].Node, err)
 		}
 		return nil
 	})
 }
 
-// orderOne carries out one order. It creates a missing operation without a grant, which the next
+// applyOne carries out one operation change. It creates a missing operation without a grant, which the next
 // pass gives: if the NodeUpgrade was deleted, its ended operations are unknown, and this manager
 // may be late.
-func (w operationWriter) orderOne(ctx context.Context, p *pass, order *rollout.Order) error {
+func (w operationWriter) applyOne(ctx context.Context, p *pass, change *rollout.OperationChange) error {
 	var live topsv1.NodeUpgrade
-	err := w.Live.Get(ctx, client.ObjectKey{Name: order.Node}, &live)
+	err := w.Live.Get(ctx, client.ObjectKey{Name: change.Node}, &live)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	missing := err != nil
-	if observed.OfOtherNode(&live, order) {
+	if observed.OfOtherNode(&live, change) {
 		return podreplace.ErrChanged // it is deleted with its Node, and created again then
 	}
-	next, makeNew := observed.Ordered(&live, order, p.OperationKey())
+	next, makeNew := observed.NextOperation(&live, change, p.OperationKey())
 	switch {
 	case makeNew:
-		node := p.fleet.Node(order.Node)
+		node := p.fleet.Node(change.Node)
 		if node == nil {
 			return podreplace.ErrChanged
 		}
-		if next, err = p.NewOperation(&p.in, w.book, node, order.Operation); err != nil {
+		if next, err = p.NewOperation(&p.in, w.book, node, change.Operation); err != nil {
 			return err
 		}
-		next.Abort = order.Abort
+		next.Abort = change.Abort
 	case next == nil:
 		return nil
 	default:
-		if err := w.confirmSlot(ctx, p, order); err != nil {
+		if err := w.confirmSlot(ctx, p, change); err != nil {
 			return err
 		}
 	}
-	log.FromContext(ctx).Info("Ordering an operation", "Node", klog.KRef("", order.Node), "operation", order.Operation,
+	log.FromContext(ctx).Info("Writing an operation", "Node", klog.KRef("", change.Node), "operation", change.Operation,
 		"granted", next.Granted, "aborted", next.Abort)
 	if missing {
-		return w.Create(ctx, observed.NewNodeUpgrade(order, next), client.FieldOwner(topsv1.ManagedBy))
+		return w.Create(ctx, observed.NewNodeUpgrade(change, next), client.FieldOwner(topsv1.ManagedBy))
 	}
 	before := live.DeepCopy()
 	live.Spec.Operation = next
@@ -81,15 +81,15 @@ func (w operationWriter) orderOne(ctx context.Context, p *pass, order *rollout.O
 
 // confirmSlot returns podreplace.ErrChanged if an operation would be granted and the ledger, read
 // live, has no slot for it any more.
-func (w operationWriter) confirmSlot(ctx context.Context, p *pass, order *rollout.Order) error {
-	if !order.Grant || order.Abort {
+func (w operationWriter) confirmSlot(ctx context.Context, p *pass, change *rollout.OperationChange) error {
+	if !change.Grant || change.Abort {
 		return nil
 	}
 	var live topsv1.DaemonRollout
 	if err := w.Live.Get(ctx, client.ObjectKeyFromObject(p.Rollout), &live); err != nil {
 		return fmt.Errorf("reading the ledger again: %w", err)
 	}
-	if !slices.ContainsFunc(live.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Operation == order.Operation }) {
+	if !slices.ContainsFunc(live.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Operation == change.Operation }) {
 		return podreplace.ErrChanged
 	}
 	return nil

@@ -192,7 +192,7 @@ func (r readAnd) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 func TestNothingIsOrderedOfANodeUpgradeThatGoesWithItsNode(t *testing.T) {
 	c := newCluster(t, ofTheFleet)
 	for _, name := range []string{"a", "b", "c"} {
-		u := observed.NewNodeUpgrade(&rollout.Order{Node: name, UID: "of before"}, nil)
+		u := observed.NewNodeUpgrade(&rollout.OperationChange{Node: name, UID: "of before"}, nil)
 		if err := c.api.Create(context.Background(), u); err != nil {
 			t.Fatal(err)
 		}

@@ -55,11 +55,11 @@ type Reconciler struct {
 	// Clock returns the time.
 	Clock func() time.Time
 
-	memory
+	groupStates
 }
 
-// memory is what is kept of groups between passes. It is empty at every start.
-type memory struct {
+// groupStates is what is kept of groups between passes. It is empty at every start.
+type groupStates struct {
 	written  map[observed.Group]writtenRollout
 	taken    map[observed.Group]types.UID
 	fleets   map[observed.Group]*fleet
@@ -67,15 +67,15 @@ type memory struct {
 	attempts deletion.Attempts // of deletions
 	fences   deletion.Attempts
 	pace     deletion.Pace
-	// sightings of nodes and pods.
-	sightings daemonset.Sightings
+	// stateTimes of nodes and pods.
+	stateTimes daemonset.StateTimes
 }
 
-func newMemory() memory {
-	return memory{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*fleet{}}
+func newGroupStates() groupStates {
+	return groupStates{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*fleet{}}
 }
 
-func (m *memory) forget(g observed.Group) {
+func (m *groupStates) forget(g observed.Group) {
 	delete(m.written, g)
 	delete(m.taken, g)
 	delete(m.fleets, g)
@@ -132,7 +132,7 @@ func (r *Reconciler) steps() steps {
 	c := access.Cluster{Client: r.Client, Live: r.Live}
 	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written, taken: r.taken}
 	return steps{
-		groups:     groupReader{c, ledgers, r.Node, &r.sightings},
+		groups:     groupReader{c, ledgers, r.Node, &r.stateTimes},
 		fleets:     fleetReader{c, r.fleets, &r.attempts, &r.fences},
 		ledgers:    ledgers,
 		pods:       podDeleter{c, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
@@ -145,7 +145,7 @@ func (r *Reconciler) steps() steps {
 
 // forget drops the state of a group that is gone or no longer controlled.
 func (r *Reconciler) forget(g observed.Group) {
-	r.memory.forget(g)
+	r.groupStates.forget(g)
 	r.Metrics.Forget(g)
 }
 

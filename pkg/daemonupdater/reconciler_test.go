@@ -91,7 +91,7 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	c.reconciler = &Reconciler{
 		Client: interceptor.NewClient(store, c.faults()), Live: store, Recorder: c.recorder, Namespace: "gcu-system",
 		Metrics: metrics.New(prometheus.NewRegistry(), time.Now), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
-		Clock: func() time.Time { return c.now }, memory: newMemory(),
+		Clock: func() time.Time { return c.now }, groupStates: newGroupStates(),
 	}
 	return c
 }
@@ -219,7 +219,7 @@ func (c *cluster) update(object client.Object) {
 	}
 }
 
-func (c *cluster) told() []string {
+func (c *cluster) eventTexts() []string {
 	var told []string
 	for len(c.recorder.Events) > 0 {
 		told = append(told, <-c.recorder.Events)
@@ -234,7 +234,7 @@ func TestReconcileStoresTheLedgerThenDeletes(t *testing.T) {
 		t.Errorf("slots %v, deletions %v, want two of each", slots, c.deletions)
 	}
 	want := []string{"Normal RollingOut 0 of 3 nodes updated, 2 in flight (" + fmt.Sprint(c.slots()[0], ", ", c.slots()[1]) + "), 1 pending"}
-	if diff := cmp.Diff(want, c.told()); diff != "" {
+	if diff := cmp.Diff(want, c.eventTexts()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -259,7 +259,7 @@ func TestReconcileDeletesNothingUnlessTheLedgerIsStored(t *testing.T) {
 			if tt.retry != (err == nil && after == retryStaleCache) {
 				t.Errorf("Reconcile = after %s, %v, want to decide again soon: %v", after, err, tt.retry)
 			}
-			if told := c.told(); len(told) != 0 {
+			if told := c.eventTexts(); len(told) != 0 {
 				t.Errorf("events %v about what was not stored", told)
 			}
 			c.onCreate, c.onStatusUpdate = nil, nil

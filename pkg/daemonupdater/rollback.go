@@ -36,7 +36,7 @@ func (s rollbackStep) decide(ctx context.Context, p *pass) (report.Rollback, err
 		return report.RollbackOf(p.State, p.in, p.decision, false), nil
 	}
 	if p.Group.Kind != observed.KindGcuResource {
-		return report.RollbackOf(p.State, p.in, p.decision, report.KeptIn(good, p.Members)), nil
+		return report.RollbackOf(p.State, p.in, p.decision, report.StoredRevision(good, p.Members)), nil
 	}
 	var revision appsv1.ControllerRevision
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.ledgers.namespace, Name: good.GcuResourceRevision}, &revision)
@@ -61,17 +61,17 @@ func (s rollbackStep) carryOut(ctx context.Context, p *pass, rb report.Rollback)
 		if p.in.Members[i].Target == hash {
 			continue
 		}
-		if err := s.undo(ctx, p, m, hash); err != nil {
+		if err := s.restoreTemplate(ctx, p, m, hash); err != nil {
 			return 0, err
 		}
 	}
 	return 0, nil
 }
 
-// undo gives a DaemonSet the template of an earlier revision, like kubectl rollout undo. The
+// restoreTemplate gives a DaemonSet the template of an earlier revision, like kubectl rollout undo. The
 // DaemonSet controller finds the template among its revisions and makes that revision the newest,
 // so pods still at it are not restarted.
-func (s rollbackStep) undo(ctx context.Context, p *pass, m observed.Member, hash string) error {
+func (s rollbackStep) restoreTemplate(ctx context.Context, p *pass, m observed.Member, hash string) error {
 	live, err := s.UnchangedDaemonSet(ctx, m)
 	if err != nil {
 		return err

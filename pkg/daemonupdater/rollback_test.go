@@ -144,7 +144,7 @@ func TestAHaltedDaemonSetGetsItsGoodTemplateBack(t *testing.T) {
 		t.Errorf("containers (-want +got):\n%s", diff)
 	}
 	c.wantDeletions()
-	told := strings.Join(c.told(), "\n")
+	told := strings.Join(c.eventTexts(), "\n")
 	if !strings.Contains(told, "Warning RollingBack back to old, the last known good revision: 2 of 2 started nodes failed (a, b)") {
 		t.Errorf("events:\n%s", told)
 	}
@@ -158,7 +158,7 @@ func TestAHaltedDaemonSetGetsItsGoodTemplateBack(t *testing.T) {
 		c.pod(name, fixture.OldHash, true)
 	}
 	c.mustReconcile()
-	if told := strings.Join(c.told(), "\n"); !strings.Contains(told, "Normal RolledBack") || c.ledger().Rollback.CompletedTime == nil {
+	if told := strings.Join(c.eventTexts(), "\n"); !strings.Contains(told, "Normal RolledBack") || c.ledger().Rollback.CompletedTime == nil {
 		t.Errorf("%+v, events:\n%s", c.ledger().Rollback, told)
 	}
 	if len(c.patched) != 1 {

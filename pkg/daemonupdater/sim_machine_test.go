@@ -310,7 +310,7 @@ func (w *simWorld) restartRuntime(h *simHost, op string) {
 	w.say("host %s: the runtime restarts for %s", h.name, op)
 	w.checkDisturbed(h, "the runtime restarts", m.left(m.stops), op)
 	if u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name}); u != nil && u.Spec.Operation != nil && u.Spec.Operation.ID == op {
-		w.checkUnasked(h, u.Spec.Operation)
+		w.checkWithoutRequest(h, u.Spec.Operation)
 	}
 	m.runs++
 	m.runtime = "enflame"

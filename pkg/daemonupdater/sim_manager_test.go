@@ -57,7 +57,7 @@ type simManager struct {
 	// rogueUntil: it has lost the lease, but does not notice until then.
 	rogueUntil time.Time
 
-	sightings *daemonset.Sightings // of its controller of NodeUpgrades
+	stateTimes *daemonset.StateTimes // of its controller of NodeUpgrades
 
 	jobs   map[string]*simJobPass // reconciles of NodeUpgrades in progress, by node
 	frozen time.Time              // the process is suspended until then
@@ -190,12 +190,12 @@ func (m *simManager) restart() {
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
 		Metrics: metrics.New(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
-		Clock: m.clock, memory: newMemory(),
+		Clock: m.clock, groupStates: newGroupStates(),
 	}
 	m.seen = newSimSeen()
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
 	m.view, m.events, m.pass, m.rogueUntil = simapi.NewView(m.w.api, simIndexers), nil, nil, time.Time{}
-	m.sightings = &daemonset.Sightings{}
+	m.stateTimes = &daemonset.StateTimes{}
 	m.jobs, m.frozen = map[string]*simJobPass{}, time.Time{}
 	for _, kind := range simKinds {
 		n := m.view.Behind(kind)

@@ -81,7 +81,7 @@ func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOpe
 	if w.ops.known[now.ID] == nil {
 		w.ops.known[now.ID] = &simOp{group: observed.Group{Kind: observed.KindGcuResource, Name: name}, node: u.Name}
 		w.say("operation %s of %s is made, granted=%v: %v", now.ID, u.Name, now.Granted, now.Job)
-		w.checkMadeUnasked(u, now, w.opGroup(now.ID))
+		w.checkCreatedWithoutRequest(u, now, w.opGroup(now.ID))
 	}
 	if before != nil && before.ID == now.ID {
 		same := before.NodeUID == now.NodeUID && before.Purpose == now.Purpose &&

@@ -25,7 +25,7 @@ type simOps struct {
 	ends  map[topsv1.OperationPhase]int
 	// asked are the nodes that have ever made a request.
 	asked map[string]bool
-	// told is since when a rollout says that restarts are left to the administrator.
+	// eventTexts is since when a rollout says that restarts are left to the administrator.
 	told time.Time
 }
 

@@ -83,10 +83,10 @@ func (m *simManager) observeNode(h *simHost) *simJobPass {
 		return nil
 	}
 	p := &simJobPass{node: h.name, version: u.ResourceVersion}
-	p.facts = operation.Facts{Now: m.now(), Wanted: wanted, Host: u.Status.Host, HostSince: operation.HostSince(u, m.sightings, m.now()), Override: u.Annotations[topsv1.AnnotationTaskOverride],
+	p.facts = operation.Facts{Now: m.now(), Wanted: wanted, Host: u.Status.Host, HostSince: operation.HostSince(u, m.stateTimes, m.now()), Override: u.Annotations[topsv1.AnnotationTaskOverride],
 		Record: operation.Record{Operation: op, History: u.Status.History}, Node: operation.Node{Name: h.name}}
 	if node != nil {
-		p.facts.Node = operation.NodeOf(node, func(r string) bool { return r == simCards }, m.sightings, m.now())
+		p.facts.Node = operation.NodeOf(node, func(r string) bool { return r == simCards }, m.stateTimes, m.now())
 		if left := h.machine.left(op != nil && op.DrainAll); left > 0 || !p.facts.Node.Ready {
 			p.facts.Drained.Message = "pods are left"
 		} else {
@@ -134,7 +134,7 @@ func (m *simManager) membersOf(name string, node *corev1.Node, wanted *topsv1.No
 	known := map[types.UID]bool{}
 	add := func(component string, ds *appsv1.DaemonSet, newest string) {
 		known[ds.UID] = true
-		members = append(members, operation.MemberOf(component, ds, newest, node, pods, m.sightings, m.now()))
+		members = append(members, operation.MemberOf(component, ds, newest, node, pods, m.stateTimes, m.now()))
 	}
 	if wanted != nil {
 		for _, t := range wanted.Targets {
@@ -160,7 +160,7 @@ func (m *simManager) membersOf(name string, node *corev1.Node, wanted *topsv1.No
 		if pod := simapi.Get[*corev1.Pod](m.w.api, simapi.Named(simPods, task.Pod.Namespace, task.Pod.Name)); pod != nil && pod.UID == task.Pod.UID {
 			owner := daemonset.Owner(pod)
 			gone := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
-			members = append(members, operation.MemberOf("", gone, "", nil, []*corev1.Pod{pod}, m.sightings, m.now()))
+			members = append(members, operation.MemberOf("", gone, "", nil, []*corev1.Pod{pod}, m.stateTimes, m.now()))
 		}
 	}
 	return members
@@ -258,7 +258,7 @@ func (w *simWorld) carryOut(m *simManager, p *simJobPass, e operation.Effect) bo
 	switch e.Kind {
 	case operation.Evict:
 		w.checkEffect(p, e)
-		w.checkUnasked(h, p.facts.Wanted)
+		w.checkWithoutRequest(h, p.facts.Wanted)
 		w.evict(h, e.All)
 		return true
 	case operation.DeletePod, operation.FencePod:

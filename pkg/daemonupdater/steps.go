@@ -54,7 +54,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 	if failed == nil {
 		failed = s.pods.delete(ctx, p, due, unchanged)
 	}
-	fenced := errors.Join(s.pods.fence(ctx, p), s.operations.order(ctx, p))
+	fenced := errors.Join(s.pods.fence(ctx, p), s.operations.apply(ctx, p))
 	soon, undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
 	return soonest(soonest(wait, soon), again), errors.Join(failed, fenced, undone, reported)
@@ -73,7 +73,7 @@ func (s *steps) report(ctx context.Context, p *pass) (again time.Duration, err e
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and
 // nodes, rules out pending deletions, then deletes the rollout. It reports whether that is done.
 func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, released bool, err error) {
-	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.operations.order(ctx, p))
+	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.operations.apply(ctx, p))
 	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
 		return again, false, errors.Join(err, failed)
 	}

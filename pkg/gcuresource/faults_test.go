@@ -22,9 +22,9 @@ type call struct {
 	what string
 }
 
-// line is the connection of one operator process to the API server. It counts the calls and
+// connection is the connection of one operator process to the API server. It counts the calls and
 // injects faults.
-type line struct {
+type connection struct {
 	client.WithWatch
 	calls []call
 	// before fails a call without executing it if it returns an error; after replaces the
@@ -34,8 +34,8 @@ type line struct {
 }
 
 // connect returns a line to an API server without faults.
-func connect(to client.WithWatch) *line {
-	l := &line{counts: map[bool]int{}}
+func connect(to client.WithWatch) *connection {
+	l := &connection{counts: map[bool]int{}}
 	l.WithWatch = interceptor.NewClient(to, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			return l.pass(false, "get", o, key.Name, func() error { return c.Get(ctx, key, o, opts...) })
@@ -62,7 +62,7 @@ func connect(to client.WithWatch) *line {
 	return l
 }
 
-func (l *line) pass(write bool, verb string, object any, name string, do func() error) error {
+func (l *connection) pass(write bool, verb string, object any, name string, do func() error) error {
 	kind := ""
 	switch o := object.(type) {
 	case interface{ GetKind() string }:
@@ -95,8 +95,8 @@ func (l *line) pass(write bool, verb string, object any, name string, do func() 
 var errKilled = errors.New("the operator was killed")
 
 // killedAfter passes nothing after write n.
-func killedAfter(n int) func(*line) {
-	return func(l *line) {
+func killedAfter(n int) func(*connection) {
+	return func(l *connection) {
 		dead := false
 		l.before = func(c call, _ int) error {
 			if dead {
@@ -114,8 +114,8 @@ func killedAfter(n int) func(*line) {
 }
 
 // answerLost executes write n and reports a timeout.
-func answerLost(n int) func(*line) {
-	return func(l *line) {
+func answerLost(n int) func(*connection) {
+	return func(l *connection) {
 		l.after = func(c call, i int) error {
 			if c.write && i == n {
 				return context.DeadlineExceeded
@@ -126,8 +126,8 @@ func answerLost(n int) func(*line) {
 }
 
 // refusesAll fails calls that begin with one of some words.
-func refusesAll(err error, words ...string) func(*line) {
-	return func(l *line) {
+func refusesAll(err error, words ...string) func(*connection) {
+	return func(l *connection) {
 		l.before = func(c call, _ int) error {
 			for _, w := range words {
 				if strings.HasPrefix(c.what, w) {
@@ -140,8 +140,8 @@ func refusesAll(err error, words ...string) func(*line) {
 }
 
 // refuses fails read or write n without executing it.
-func refuses(write bool, n int, err error) func(*line) {
-	return func(l *line) {
+func refuses(write bool, n int, err error) func(*connection) {
+	return func(l *connection) {
 		l.before = func(c call, i int) error {
 			if c.write == write && i == n {
 				return err

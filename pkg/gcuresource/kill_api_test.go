@@ -129,7 +129,7 @@ func TestAnOperatorThatDiesArrivesOnAnAPIServer(t *testing.T) {
 
 // onAPIServer plays a story with a fault in its last step, if any. It returns the state at the
 // end, and the number of writes of the last step.
-func (st story) onAPIServer(t *testing.T, s *scene, fault func(*line)) (sight, int) {
+func (st story) onAPIServer(t *testing.T, s *scene, fault func(*connection)) (sight, int) {
 	t.Helper()
 	s.restart()
 	if err := st.play(s); err != nil {

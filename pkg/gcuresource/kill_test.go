@@ -118,7 +118,7 @@ func (c *course) arrives(t *testing.T, what string, s *scene) {
 // ways are how an operator may die, or take a successful write for a failed one.
 var ways = []struct {
 	name  string
-	fault func(n int) func(*line)
+	fault func(n int) func(*connection)
 	then  func(*scene) error
 }{
 	{"killed, and started again at once", killedAfter, func(s *scene) error { s.restart(); return nil }},

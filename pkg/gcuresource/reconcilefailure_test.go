@@ -88,7 +88,7 @@ func TestATroubleThatLastsIsToldAndPasses(t *testing.T) {
 	}
 }
 
-func statusWrites(l *line) int {
+func statusWrites(l *connection) int {
 	n := 0
 	for _, c := range l.calls {
 		if strings.HasPrefix(c.what, "patch status") {

@@ -52,12 +52,12 @@ func (r revisionKeeper) follow(ctx context.Context, gr *topsv1.GcuResource) (res
 func (r revisionKeeper) keepSpec(ctx context.Context, gr *topsv1.GcuResource, live bool) (*revision.History, error) {
 	if !live {
 		h, err := r.read(ctx, r.Client, gr)
-		if err != nil || h.IsKept() {
+		if err != nil || h.HasCurrent() {
 			return h, err
 		}
 	}
 	h, err := r.read(ctx, r.APIReader, gr)
-	if err != nil || h.IsKept() {
+	if err != nil || h.HasCurrent() {
 		return h, err
 	}
 	if known := h.Find(h.Current); known != nil {

@@ -122,7 +122,7 @@ func movesThatRun(t *testing.T, seed uint64) []specMove {
 	t.Helper()
 	for draw := uint64(1); ; draw++ {
 		moves := specMaker{rand.New(rand.NewPCG(seed, draw))}.specMoves()
-		alone, err := deployedAlone(t, moves[len(moves)-1].wish)
+		alone, err := deployedAlone(t, moves[len(moves)-1].desiredSpec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func (s *scene) endsLikeAlone(t *testing.T, moves []specMove) {
 	}
 	got := s.looks(t)
 	s.leave(t)
-	if err := errors.Join(s.make(final.wish), s.goOn(nil)); err != nil {
+	if err := errors.Join(s.make(final.desiredSpec), s.goOn(nil)); err != nil {
 		t.Fatal(err)
 	}
 	if differs := got.differsFrom(s.looks(t)); differs != "" {

@@ -22,13 +22,13 @@ func of[T any](m specMaker, values ...T) T { return values[m.IntN(len(values))] 
 // moreNamespace is a namespace for components besides the built-in ones.
 const moreNamespace = "more"
 
-// wish is the spec and the upgrade settings that a gr has at a time.
-type wish struct {
+// desiredSpec is the spec and the upgrade settings that a gr has at a time.
+type desiredSpec struct {
 	Spec     topsv1.GcuResourceSpec
 	Settings map[string]string
 }
 
-func (w wish) String() string {
+func (w desiredSpec) String() string {
 	spec, err := json.Marshal(w)
 	if err != nil {
 		return err.Error()
@@ -143,12 +143,12 @@ func (m specMaker) settings() map[string]string {
 	return settings
 }
 
-// wish makes the next wish after another one: valid as an update of it if the gr stays.
-func (m specMaker) wish(before wish, anew bool) wish {
+// desiredSpec makes the next wish after another one: valid as an update of it if the gr stays.
+func (m specMaker) wish(before desiredSpec, anew bool) desiredSpec {
 	for {
-		next := wish{m.change(before.Spec), before.Settings}
+		next := desiredSpec{m.change(before.Spec), before.Settings}
 		if m.one(5) {
-			return wish{before.Spec, m.settings()}
+			return desiredSpec{before.Spec, m.settings()}
 		}
 		if m.one(3) {
 			next.Settings = m.settings()

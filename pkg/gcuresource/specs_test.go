@@ -25,7 +25,7 @@ import (
 
 // specMove is one action of a user, with what happens to the operator meanwhile.
 type specMove struct {
-	wish
+	desiredSpec
 	// Anew deletes the gr first.
 	Anew bool
 	// Turns is how many turns pass until the next move; 0 until there is nothing left to do.
@@ -37,13 +37,13 @@ type specMove struct {
 }
 
 func (m specMove) String() string {
-	return fmt.Sprintf("anew %t, turns %d, dies after write %d, lags %t: %s", m.Anew, m.Turns, m.Dies, m.Lags, m.wish)
+	return fmt.Sprintf("anew %t, turns %d, dies after write %d, lags %t: %s", m.Anew, m.Turns, m.Dies, m.Lags, m.desiredSpec)
 }
 
 // specMoves makes a history. Its last move ends when there is nothing left to do.
 func (m specMaker) specMoves() []specMove {
 	var moves []specMove
-	last := wish{}
+	last := desiredSpec{}
 	for range 1 + m.IntN(5) {
 		move := specMove{Anew: m.one(6), Lags: m.one(3)}
 		if m.one(2) {
@@ -52,8 +52,8 @@ func (m specMaker) specMoves() []specMove {
 		if m.one(2) {
 			move.Dies = 1 + m.IntN(40)
 		}
-		move.wish = m.wish(last, move.Anew)
-		last = move.wish
+		move.desiredSpec = m.wish(last, move.Anew)
+		last = move.desiredSpec
 		moves = append(moves, move)
 	}
 	moves[len(moves)-1].Turns = 0
@@ -86,7 +86,7 @@ func (s *scene) prepare() error {
 }
 
 // make writes a wish into the gr, which it creates if there is none.
-func (s *scene) make(w wish) error {
+func (s *scene) make(w desiredSpec) error {
 	ctx := context.Background()
 	gr := &topsv1.GcuResource{}
 	err := s.api.Get(ctx, client.ObjectKey{Name: hero}, gr)
@@ -109,7 +109,7 @@ func (s *scene) play(m specMove, lag *lag) error {
 			return err
 		}
 	}
-	if err := s.make(m.wish); err != nil {
+	if err := s.make(m.desiredSpec); err != nil {
 		return err
 	}
 	if m.Dies > 0 {
@@ -208,7 +208,7 @@ func (s *scene) runs() (bool, error) {
 }
 
 // deployedAlone returns a cluster in which only a wish was deployed.
-func deployedAlone(t *testing.T, w wish) (*scene, error) {
+func deployedAlone(t *testing.T, w desiredSpec) (*scene, error) {
 	t.Helper()
 	s := prepared(t)
 	if err := s.make(w); err != nil {
@@ -226,7 +226,7 @@ func TestTwoWorkloadsWithOneNameComeToRest(t *testing.T) {
 		"two parts of nightingale": {Nightingale: &topsv1.NightingaleSpec{Redis: named(), Agentd: named()}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := deployedAlone(t, wish{Spec: spec})
+			s, err := deployedAlone(t, desiredSpec{Spec: spec})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -242,8 +242,8 @@ func TestTwoWorkloadsWithOneNameComeToRest(t *testing.T) {
 // other component's label.
 func TestAGrWhoseComponentsSwapNamesCanBeDeletedAtOnce(t *testing.T) {
 	named := func(name string) *topsv1.BaseFields { return &topsv1.BaseFields{Name: name} }
-	s, err := deployedAlone(t, wish{Spec: topsv1.GcuResourceSpec{Driver: named("a"), Toolkit: named("b")}})
-	swap := wish{Spec: topsv1.GcuResourceSpec{Driver: named("c"), Toolkit: named("a")}}
+	s, err := deployedAlone(t, desiredSpec{Spec: topsv1.GcuResourceSpec{Driver: named("a"), Toolkit: named("b")}})
+	swap := desiredSpec{Spec: topsv1.GcuResourceSpec{Driver: named("c"), Toolkit: named("a")}}
 	if err := errors.Join(err, s.make(swap), deleteHero(s), s.goOn(nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func playSpecs(t *testing.T, seed uint64) simseeds.Run {
 	run := simseeds.Run{Reached: map[string]int{}}
 	moves := m.specMoves()
 	final := &moves[len(moves)-1]
-	alone, err := deployedAlone(t, final.wish)
+	alone, err := deployedAlone(t, final.desiredSpec)
 	if err != nil {
 		run.Violation = "alone: " + err.Error()
 		run.History = []string{final.String()}

@@ -101,7 +101,7 @@ type scene struct {
 	rest *cluster
 	// operator is what the operator process connects to.
 	operator client.WithWatch
-	line     *line
+	line     *connection
 	gcu      *Reconciler
 	labeler  *NodeLabeler
 	now      time.Time

@@ -71,7 +71,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // passLogger returns a function that makes the logger of a pass, which names the gr in every
-// line. The uid comes from the cache: it is empty if the gr is gone.
+// connection. The uid comes from the cache: it is empty if the gr is gone.
 func passLogger(base logr.Logger, from client.Reader) func(*reconcile.Request) logr.Logger {
 	return func(request *reconcile.Request) logr.Logger {
 		controller := []any{"controller", "gcuresource"}

@@ -28,7 +28,7 @@ import (
 // fakeCluster is an API server with one NodeUpgrade. Its lock guards all fields.
 type fakeCluster struct {
 	mutex       sync.Mutex
-	away        error
+	unreachable error
 	nodeUpgrade *topsv1.NodeUpgrade
 	reads       int
 	applied     []topsv1.HostReport
@@ -42,8 +42,8 @@ func (c *fakeCluster) NodeUpgrade(context.Context, string) (*topsv1.NodeUpgrade,
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.reads++
-	if c.away != nil {
-		return nil, c.away
+	if c.unreachable != nil {
+		return nil, c.unreachable
 	}
 	if c.nodeUpgrade == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodeupgrades"}, "node-a")
@@ -201,7 +201,7 @@ func TestWhatCanBeReadIsReportedWithoutTheRest(t *testing.T) {
 }
 
 func TestAnAPIServerThatIsAwayIsTriedAgainAfterGrowingPauses(t *testing.T) {
-	cluster := &fakeCluster{nodeUpgrade: idle(), away: errors.New("connection refused")}
+	cluster := &fakeCluster{nodeUpgrade: idle(), unreachable: errors.New("connection refused")}
 	b := newBench(t, cluster, t.TempDir())
 	b.run(t)
 	pause := retryFirst
@@ -215,7 +215,7 @@ func TestAnAPIServerThatIsAwayIsTriedAgainAfterGrowingPauses(t *testing.T) {
 		pause = min(2*pause, retryLast)
 	}
 	b.untilItWaits(t, 8)
-	cluster.set(func() { cluster.away = nil })
+	cluster.set(func() { cluster.unreachable = nil })
 	b.clock.Step(2 * retryLast)
 	until(t, "the host is reported", func() bool { return len(cluster.reports()) == 1 })
 }

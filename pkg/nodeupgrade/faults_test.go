@@ -15,8 +15,8 @@ import (
 
 var errKilled = errors.New("the process is dead")
 
-// line stands between the controller and the API server, and can fail writes.
-type line struct {
+// connection stands between the controller and the API server, and can fail writes.
+type connection struct {
 	writes  []string
 	deleted map[types.UID]int
 	// killAfter is the number of writes after which the process dies; 0: never.
@@ -29,7 +29,7 @@ type line struct {
 }
 
 // request lets something happen before a request; it fails when the process is dead.
-func (l *line) request() error {
+func (l *connection) request() error {
 	if l.between != nil {
 		l.between()
 	}
@@ -40,7 +40,7 @@ func (l *line) request() error {
 }
 
 // write makes a write, unless the process is dead.
-func (l *line) write(what string, send func() error) error {
+func (l *connection) write(what string, send func() error) error {
 	if err := l.request(); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (l *line) write(what string, send func() error) error {
 	return nil
 }
 
-func (l *line) client(c client.WithWatch) client.Client {
+func (l *connection) client(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if err := l.request(); err != nil {
@@ -96,7 +96,7 @@ func (l *line) client(c client.WithWatch) client.Client {
 
 // lineEvictor puts an Evictor behind the line.
 type lineEvictor struct {
-	*line
+	*connection
 	drain.Evictor
 }
 

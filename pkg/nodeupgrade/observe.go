@@ -41,24 +41,24 @@ type observation struct {
 	policy    eviction.Policy
 	policyErr error
 	facts     operation.Facts
-	seen      *daemonset.Sightings
+	seen      *daemonset.StateTimes
 }
 
 // observer reads the facts of a decision.
 type observer struct {
 	// cache is the manager's; live reads past it.
-	cache     client.Reader
-	live      client.Reader
-	machine   *operation.Machine
-	evictions *evictions
-	sightings *daemonset.Sightings
-	clock     func() time.Time
+	cache      client.Reader
+	live       client.Reader
+	machine    *operation.Machine
+	evictions  *evictions
+	stateTimes *daemonset.StateTimes
+	clock      func() time.Time
 }
 
 // observe reads the state of one node: the Node first and then the record, so that the record
 // is never older than the Node. The error is NotFound when there is no NodeUpgrade.
 func (r observer) observe(ctx context.Context, name string) (*observation, error) {
-	o := &observation{upgrade: &topsv1.NodeUpgrade{}, daemonSets: map[types.UID]*appsv1.DaemonSet{}, seen: r.sightings}
+	o := &observation{upgrade: &topsv1.NodeUpgrade{}, daemonSets: map[types.UID]*appsv1.DaemonSet{}, seen: r.stateTimes}
 	key := client.ObjectKey{Name: name}
 	node := &corev1.Node{}
 	if err := r.live.Get(ctx, key, node); err == nil {

@@ -65,7 +65,7 @@ type simulation struct {
 // process is one manager: its cache, and what its work queue holds.
 type process struct {
 	view  *simapi.View
-	line  *line
+	line  *connection
 	r     *Reconciler
 	ready bool
 	due   time.Time

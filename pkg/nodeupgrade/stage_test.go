@@ -46,7 +46,7 @@ type stage struct {
 	node      string
 	now       time.Time
 	machine   *operation.Machine
-	line      *line
+	line      *connection
 	events    *recorder
 	r         *Reconciler
 
@@ -84,7 +84,7 @@ func newStage(t *testing.T, components ...string) *stage {
 // bareStage returns a stage without an API server.
 func bareStage(t testing.TB, components ...string) *stage {
 	return &stage{t: t, ctx: context.Background(), components: components, patience: 150,
-		now: time.Now().Truncate(time.Second), line: &line{}, events: &recorder{}, revision: map[string]string{}, created: map[string]int{},
+		now: time.Now().Truncate(time.Second), line: &connection{}, events: &recorder{}, revision: map[string]string{}, created: map[string]int{},
 		host: topsv1.HostReport{Devices: ptr.To(int32(8)), FreeDiskBytes: ptr.To(int64(1 << 40)), BootID: "boot",
 			Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: "runc", RestartStopsContainers: ptr.To(false)}},
 	}
@@ -117,7 +117,7 @@ func (s *stage) must(err error) {
 // start starts the controller without any memory.
 func (s *stage) start() {
 	s.t.Helper()
-	s.line = &line{deleted: map[types.UID]int{}, writes: s.line.writes}
+	s.line = &connection{deleted: map[types.UID]int{}, writes: s.line.writes}
 	cached, direct, evictor, err := s.connect()
 	s.must(err)
 	c, live := s.line.client(cached), s.line.client(direct)

@@ -32,7 +32,7 @@ func (s *stage) ends(how, marks, revisions string) {
 	}
 }
 
-func (s *stage) told(what string) int {
+func (s *stage) countEvents(what string) int {
 	n := 0
 	for _, line := range s.events.lines {
 		if strings.Contains(line, what) {
@@ -101,7 +101,7 @@ func TestADrainThatIsRefusedSaysByWhomAndGoesOnWhenItMay(t *testing.T) {
 	for range 4 {
 		s.turn()
 	}
-	if n := s.told("Warning DrainBlocked " + want); n != 1 {
+	if n := s.countEvents("Warning DrainBlocked " + want); n != 1 {
 		t.Errorf("it was told %d times: %q", n, s.events.lines)
 	}
 	if s.created[driver] != 1 {
@@ -147,7 +147,7 @@ func TestADrainThatIsNotAllowedInTimeGivesTheNodeBack(t *testing.T) {
 		nu.Spec.Operation.Drain = &topsv1.DrainPolicy{Scope: topsv1.DrainAccelerator, Resources: []string{"enflame.com/*"}, TimeoutSeconds: 20}
 	})
 	s.ends("Deferred DrainTimeout", "", "devicePlugin v1, driver v1")
-	if n := s.told("Warning Deferred"); n != 1 {
+	if n := s.countEvents("Warning Deferred"); n != 1 {
 		t.Errorf("events: %q", s.events.lines)
 	}
 }
@@ -198,7 +198,7 @@ func TestAHeldNodeStaysClosedUntilAnotherOperation(t *testing.T) {
 	s.results = map[string]topsv1.HostTaskState{"driver_verify": topsv1.HostTaskFailed}
 	s.offer("op1", driver)
 	s.ends("Failed held VerifyFailed", "cordoned, by op1, closed for op1", "driver v2")
-	if n := s.told("Warning Failed operation op1: VerifyFailed"); n != 1 || s.told("the node stays cordoned") != 1 {
+	if n := s.countEvents("Warning Failed operation op1: VerifyFailed"); n != 1 || s.countEvents("the node stays cordoned") != 1 {
 		t.Errorf("events: %q", s.events.lines)
 	}
 	if got := testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues(driver, "verify", "fail")); got != 1 {
@@ -229,7 +229,7 @@ func TestAnOperationWaitsForItsSlotAndIsPrecheckedAgain(t *testing.T) {
 	nu.Spec.Operation.Granted = false
 	s.must(s.admin.Update(s.ctx, nu))
 	op := s.until("its wait", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonAwaitingSlot })
-	if op.PreparedTime == nil || op.Granted || op.Task != "" || s.marks() != "" || s.told("Started") != 0 {
+	if op.PreparedTime == nil || op.Granted || op.Task != "" || s.marks() != "" || s.countEvents("Started") != 0 {
 		t.Errorf("while it waits: %+v", op)
 	}
 	annotate := func(value string) {

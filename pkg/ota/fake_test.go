@@ -24,12 +24,12 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-var errAway = errors.New("connect: connection refused")
+var errUnreachable = errors.New("connect: connection refused")
 
 // fakeCluster is an API server with one node. Its lock guards all fields.
 type fakeCluster struct {
 	mu          sync.Mutex
-	away        error // every call fails with it
+	unreachable error // every call fails with it
 	applyFails  error
 	onApply     func() // called inside ApplyStatus, without the lock
 	applied     func() // called after a status was applied, without the lock
@@ -58,7 +58,7 @@ func newFakeCluster(pods ...*corev1.Pod) *fakeCluster {
 func (c *fakeCluster) enter() error {
 	c.mu.Lock()
 	c.calls++
-	return c.away
+	return c.unreachable
 }
 
 func notFound(resource, name string) error {

@@ -123,7 +123,7 @@ func TestAReleaseIsNotForgottenWithTheConnection(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
 	call(t, b.handler(), "POST", "/v1/hold", "").wants(200)
-	c.set(func() { c.away = errAway })
+	c.set(func() { c.unreachable = errUnreachable })
 	call(t, b.handler(), "POST", "/v1/release", "").wants(200)
 	newBench(t, c, b.directory).reconnect(t)
 	if c.shownHold() != nil {

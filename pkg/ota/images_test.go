@@ -116,7 +116,7 @@ func TestPullsThatAreRefused(t *testing.T) {
 	call(t, h, "POST", path("enflame-exporter-x"), "").wants(403)
 	c.set(func() { delete(c.revisions, "kube-system/enflame-toolkit-"+newestHash) })
 	call(t, h, "POST", path("enflame-toolkit-x"), "").wants(403)
-	c.set(func() { c.away = errAway })
+	c.set(func() { c.unreachable = errUnreachable })
 	call(t, h, "POST", pullPath, "").wants(503)
 	if len(b.images.pulled) != 0 {
 		t.Errorf("pulled %v", b.images.pulled)

@@ -79,7 +79,7 @@ func (l *loop) syncOnce(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.tell(ctx, nodeUpgrade, nil); err != nil {
+	if err := l.send(ctx, nodeUpgrade, nil); err != nil {
 		return err
 	}
 	if err := l.show(ctx, nodeUpgrade, l.showable(l.journals.requests.list, nodeUpgrade)); err != nil {

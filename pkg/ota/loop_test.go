@@ -38,7 +38,7 @@ func (c *fakeCluster) get(read func() int) int {
 
 func TestRunRetriesWithGrowingPausesUntilTheServerIsThere(t *testing.T) {
 	cluster := newFakeCluster(outdatedPod())
-	cluster.away = errAway
+	cluster.unreachable = errUnreachable
 	b := newBench(t, cluster, t.TempDir())
 	defer b.run(t)()
 
@@ -51,7 +51,7 @@ func TestRunRetriesWithGrowingPausesUntilTheServerIsThere(t *testing.T) {
 		}
 		b.clock.Step(retryFirst << attempt)
 	}
-	cluster.set(func() { cluster.away = nil })
+	cluster.set(func() { cluster.unreachable = nil })
 	until(t, "the loop pauses or connects", func() bool { return b.clock.HasWaiters() })
 	b.clock.Step(retryLast)
 	until(t, "the agent is shown", func() bool { return cluster.get(func() int { return cluster.applies }) == 1 })

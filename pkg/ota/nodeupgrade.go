@@ -100,9 +100,9 @@ type unusableError struct{ message string }
 
 func (e *unusableError) Error() string { return e.message }
 
-// away reports whether an error means that the API server is unavailable, not that it
+// unreachable reports whether an error means that the API server is unavailable, not that it
 // rejected the call.
-func away(err error) bool {
+func isUnreachable(err error) bool {
 	if _, unusable := errors.AsType[*unusableError](err); unusable {
 		return false
 	}

@@ -21,14 +21,14 @@ func seenBench(t *testing.T, c *fakeCluster) *bench {
 	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.set(func() { c.away = errAway })
+	c.set(func() { c.unreachable = errUnreachable })
 	return b
 }
 
 // reconnect makes the API server available to the agent again.
 func (b *bench) reconnect(t *testing.T) {
 	t.Helper()
-	b.cluster.set(func() { b.cluster.away = nil })
+	b.cluster.set(func() { b.cluster.unreachable = nil })
 	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatalf("first pass after the connection is back: %v", err)
 	}
@@ -104,7 +104,7 @@ func TestWhatChangedWhileItWasQueuedIsDropped(t *testing.T) {
 
 func TestAnAgentThatHasSeenNothingCanOnlyQueueTheLatest(t *testing.T) {
 	c := newFleet()
-	c.away = errAway
+	c.unreachable = errUnreachable
 	b := newBench(t, c, t.TempDir())
 	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(503)
 	if len(b.loop.journals.operations.list) != 0 {
@@ -232,9 +232,9 @@ func TestPodsAreShownAsTheyWereSeen(t *testing.T) {
 			t.Errorf("restart=%t: status %+v", restart, s)
 		}
 		if !restart { // a second generation
-			b.cluster.set(func() { b.cluster.away = nil; b.cluster.pods["kube-system/somebody"].ResourceVersion = "2" })
+			b.cluster.set(func() { b.cluster.unreachable = nil; b.cluster.pods["kube-system/somebody"].ResourceVersion = "2" })
 			call(t, b.handler(), "GET", "/pods", "").wants(200)
-			b.cluster.set(func() { b.cluster.away = errAway })
+			b.cluster.set(func() { b.cluster.unreachable = errUnreachable })
 		}
 	}
 }

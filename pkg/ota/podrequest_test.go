@@ -127,8 +127,8 @@ func TestAskKeepsNothingWhenItCannotBeShown(t *testing.T) {
 		breakIt func(*fakeCluster)
 		says    string
 	}{
-		"the API server is away":           {func(c *fakeCluster) { c.away = errAway }, "Nothing was recorded"},
-		"the apply fails":                  {func(c *fakeCluster) { c.applyFails = errAway }, "Nothing was recorded"},
+		"the API server is away":           {func(c *fakeCluster) { c.unreachable = errUnreachable }, "Nothing was recorded"},
+		"the apply fails":                  {func(c *fakeCluster) { c.applyFails = errUnreachable }, "Nothing was recorded"},
 		"the Node does not exist":          {func(c *fakeCluster) { c.node = nil }, "getting Node node-a"},
 		"the Node was made anew":           {func(c *fakeCluster) { c.node.UID = "later" }, "kubectl delete nodeupgrade node-a"},
 		"the NodeUpgrade is being deleted": {func(c *fakeCluster) { now := c.node.CreationTimestamp; c.nodeUpgrade.DeletionTimestamp = &now }, "being deleted"},
@@ -155,7 +155,7 @@ func TestAskKeepsNothingWhenItCannotBeShown(t *testing.T) {
 
 func TestAskSucceedsAfterARefusal(t *testing.T) {
 	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
-	b.cluster.applyFails = errAway
+	b.cluster.applyFails = errUnreachable
 	if err := b.UpgradePod(t.Context(), "kube-system", "driver-x"); err == nil {
 		t.Fatal("no refusal although the apply failed")
 	}
@@ -169,7 +169,7 @@ func TestAskSucceedsAfterARefusal(t *testing.T) {
 func TestAskSaysThatAKeptRequestIsKept(t *testing.T) {
 	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
-	b.cluster.set(func() { b.cluster.nodeUpgrade.Status.Requests = nil; b.cluster.applyFails = errAway })
+	b.cluster.set(func() { b.cluster.nodeUpgrade.Status.Requests = nil; b.cluster.applyFails = errUnreachable })
 	err := b.UpgradePod(t.Context(), "kube-system", "driver-x")
 	if reasonOf(t, err) != request.ReasonDisconnected || !strings.Contains(err.Error(), "still kept") {
 		t.Errorf("error is %v, want one that says the request is still kept", err)
@@ -257,7 +257,7 @@ func TestKilledBetweenJournalAndApplyGoesOn(t *testing.T) {
 		if err := os.CopyFS(filepath.Join(killed, "state"), os.DirFS(b.directory)); err != nil {
 			t.Errorf("copying the state: %v", err)
 		}
-		cluster.set(func() { cluster.applyFails = errAway })
+		cluster.set(func() { cluster.applyFails = errUnreachable })
 	}
 	if err := b.UpgradePod(t.Context(), "kube-system", "driver-x"); err == nil {
 		t.Fatal("the request was accepted although the apply failed")

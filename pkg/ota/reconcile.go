@@ -121,9 +121,9 @@ func (r *reconciler) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 	return r.publisher.apply(ctx, nodeUpgrade, r.journals.hold.hold, request.Shown(requests), pulls)
 }
 
-// tell sends the queued operation, if there is one, to the operator: it shows requests for
+// send sends the queued operation, if there is one, to the operator: it shows requests for
 // those parts that still apply. node is a fresh result of look, or nil to read it now.
-func (r *reconciler) tell(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, node *request.Node) (err error) {
+func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, node *request.Node) (err error) {
 	operations := r.journals.operations.list
 	i := request.Unfinished(operations)
 	if i < 0 || !operations[i].Queued {

@@ -50,7 +50,7 @@ func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string
 		return answer.Operation{}, request.NotRecorded(err)
 	}
 	if !offline {
-		if err := t.tell(ctx, nodeUpgrade, node); err != nil {
+		if err := t.send(ctx, nodeUpgrade, node); err != nil {
 			t.log.Error(err, "Cannot send an operation to the operator yet", "operation", o.ID)
 			t.wake()
 		}
@@ -64,7 +64,7 @@ func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string
 // for the latest may do without it. It returns an error if the API server rejected the
 // call, or if nothing is known.
 func (t orderTaker) lastSeen(cause error, order request.Order) (*request.Node, error) {
-	if !away(cause) {
+	if !isUnreachable(cause) {
 		return nil, request.Disconnected(cause, request.NotKept)
 	}
 	last, err := t.node.last()

@@ -196,7 +196,7 @@ func (b *bench) lookAtCluster() {
 
 func TestPodsAnswers503WhenDisconnected(t *testing.T) {
 	cluster := newFakeCluster()
-	cluster.away = errAway
+	cluster.unreachable = errUnreachable
 	w := httptest.NewRecorder()
 	newBench(t, cluster, t.TempDir()).handler().ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "connection refused") {

@@ -25,7 +25,7 @@ func (w withdrawer) Withdraw(ctx context.Context) (answer.Operation, error) {
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 	nodeUpgrade, err := w.observe(ctx)
-	if err != nil && !away(err) {
+	if err != nil && !isUnreachable(err) {
 		return answer.Operation{}, request.Disconnected(err, request.NotKept)
 	}
 	now, _ := w.latest.read()

@@ -113,14 +113,14 @@ func TestWhatTheOperatorWasNotToldOfIsTakenBackHere(t *testing.T) {
 	b := newBench(t, c, t.TempDir())
 	h := b.handler()
 	b.sync(t)
-	c.set(func() { c.away = errAway })
+	c.set(func() { c.unreachable = errUnreachable })
 	if o := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation(); o.State != request.Queued {
 		t.Fatalf("%+v", o)
 	}
 	if o := call(t, h, "POST", "/v1/rollback", "").wants(200).operation(); o.State != request.Withdrawn || o.EndTime == nil || o.Offline != "" {
 		t.Errorf("taken back: %+v", o)
 	}
-	c.set(func() { c.away = nil })
+	c.set(func() { c.unreachable = nil })
 	restarted := newBench(t, c, b.directory)
 	restarted.sync(t)
 	b.wantTaken(t, map[string]bool{})
@@ -131,9 +131,9 @@ func TestWhatIsTakenBackWithoutAConnectionIsToldLater(t *testing.T) {
 	b := newBench(t, c, t.TempDir())
 	h := b.handler()
 	call(t, h, "POST", "/v1/upgrade", "").wants(202)
-	c.set(func() { c.away = errAway })
+	c.set(func() { c.unreachable = errUnreachable })
 	call(t, h, "POST", "/v1/rollback", "").wants(202)
-	c.set(func() { c.away = nil })
+	c.set(func() { c.unreachable = nil })
 	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
 	// Killed here: the withdrawal is on disk.
 	restarted := newBench(t, c, b.directory)
@@ -193,14 +193,14 @@ func TestAnOrderThatIsHalfToldIsNotDropped(t *testing.T) {
 	if err := b.loop.journals.operations.put(r); err != nil {
 		t.Fatal(err)
 	}
-	c.set(func() { c.away = errAway })
+	c.set(func() { c.unreachable = errUnreachable })
 	restarted := newBench(t, c, b.directory)
 	call(t, restarted.handler(), "POST", "/v1/rollback", "").wants(503)
 	call(t, restarted.handler(), "POST", "/v1/hold", "").wants(200)
 	if o := call(t, restarted.handler(), "GET", "/v1/operations/"+id, "").operation(); o.State != request.Queued {
 		t.Errorf("what the operator may know of is %+v", o)
 	}
-	c.set(func() { c.away = nil })
+	c.set(func() { c.unreachable = nil })
 	restarted.sync(t)
 	call(t, restarted.handler(), "POST", "/v1/rollback", "").wants(202)
 	b.wantTaken(t, bothTaken)

@@ -138,7 +138,7 @@ func (m *middleware) document(contentType string, text []byte) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", contentType)
-		m.tell(entry, http.StatusOK, "")
+		m.logRequest(entry, http.StatusOK, "")
 		m.send(w, entry, http.StatusOK, text)
 	})
 }
@@ -306,7 +306,7 @@ func (m *middleware) answer(w http.ResponseWriter, entry *entry, content any, er
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "application/json")
-	m.tell(entry, status, answer.Error)
+	m.logRequest(entry, status, answer.Error)
 	m.send(w, entry, status, data)
 }
 
@@ -319,8 +319,8 @@ func (m *middleware) send(w http.ResponseWriter, entry *entry, status int, data 
 	}
 }
 
-// tell logs a request.
-func (m *middleware) tell(e *entry, status int, message string) {
+// logRequest logs a request.
+func (m *middleware) logRequest(e *entry, status int, message string) {
 	values := []any{"requestID", e.request, "operation", e.operation, "method", bounded(e.method), "path", bounded(e.path), "body", e.body, "user", e.user,
 		"remote", e.remote, "userAgent", bounded(e.agent), "status", status, "duration", m.clock.Since(e.begun)}
 	if message != "" {

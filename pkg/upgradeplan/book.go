@@ -33,7 +33,7 @@ type Action struct {
 	// OfWhatStays actions prepare or check what is on the node afterwards: a component that is removed
 	// does not make them necessary.
 	OfWhatStays bool `json:"ofWhatStays,omitempty"`
-	// Undo is the action that undoes this one on the same target. Empty: there is nothing to
+	// UndoOf is the action that undoes this one on the same target. Empty: there is nothing to
 	// undo.
 	Undo string `json:"undo,omitempty"`
 }
@@ -129,10 +129,10 @@ func (b Book) Components() []string {
 // rank is the index of d from the mildest, 0, to the worst; -1 for none.
 func (d Disruption) rank() int { return slices.Index(disruptions, d) }
 
-// Undo returns the task that undoes t, and false when there is nothing to undo or the book
+// UndoOf returns the task that undoes t, and false when there is nothing to undo or the book
 // does not know the action. A whole node is not undone by these tasks but by a new plan to
 // the previous revisions.
-func (b Book) Undo(t Task) (Task, bool) {
+func (b Book) UndoOf(t Task) (Task, bool) {
 	i := slices.IndexFunc(b.Actions, func(a Action) bool { return a.Name == t.Action })
 	if i < 0 || b.Actions[i].Undo == "" {
 		return Task{}, false

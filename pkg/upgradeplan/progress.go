@@ -23,7 +23,7 @@ type Result struct {
 	Done []Task `json:"done,omitempty"`
 	// Fail were run and failed.
 	Fail []Task `json:"fail,omitempty"`
-	// Undo were not run: not reached, or skipped. (The term is the upgrade framework's;
+	// UndoOf were not run: not reached, or skipped. (The term is the upgrade framework's;
 	// nothing is undone.)
 	Undo []Task `json:"undo,omitempty"`
 }

@@ -41,13 +41,13 @@ type outage struct {
 	// ready is how long a new pod takes to be Ready.
 	ready time.Duration
 	// tell makes it happen, in the middle of the rollout.
-	tell func(p *plot, ctx context.Context)
+	tell func(p *runningOutage, ctx context.Context)
 }
 
 var outages = []outage{
-	{"the API server is away for longer than the progress deadline", false, apiServerAway - 10*time.Second, 4 * time.Second, (*plot).loseAPIServer},
-	{"etcd is restored from a backup", true, 2 * time.Minute, 3 * time.Second, (*plot).restoreEtcd},
-	{"the controller manager is frozen", false, 90 * time.Second, 3 * time.Second, (*plot).freezeControllers},
+	{"the API server is away for longer than the progress deadline", false, apiServerAway - 10*time.Second, 4 * time.Second, (*runningOutage).loseAPIServer},
+	{"etcd is restored from a backup", true, 2 * time.Minute, 3 * time.Second, (*runningOutage).restoreEtcd},
+	{"the controller manager is frozen", false, 90 * time.Second, 3 * time.Second, (*runningOutage).freezeControllers},
 }
 
 // TestOutages runs the outages one after the other; make long does. At the end of each,
@@ -69,7 +69,7 @@ func TestALeaderThatIsFrozenStepsDownWithinTheBudget(t *testing.T) {
 	if err := s.Install(ctx); err != nil {
 		t.Fatal(err)
 	}
-	o := outage{"the leader is frozen for longer than its lease", false, 2 * time.Minute, 4 * time.Second, (*plot).freezeLeader}
+	o := outage{"the leader is frozen for longer than its lease", false, 2 * time.Minute, 4 * time.Second, (*runningOutage).freezeLeader}
 	if need.Long() {
 		o.ready = 8 * time.Second // the rollout must not end before the minute
 	}
@@ -81,8 +81,8 @@ func (c *controlPlane) prepareFragile(ctx context.Context) error {
 	return errors.Join(c.cluster.Install(ctx), c.assignStages(ctx, 1))
 }
 
-// plot is an outage under way.
-type plot struct {
+// runningOutage is an outage under way.
+type runningOutage struct {
 	*fixture
 	stage *stage
 	// leader is the manager that decides, spare waits for its lease; nil if there is none.
@@ -97,7 +97,7 @@ func (s *stage) endure(ctx context.Context, t *testing.T, o outage) {
 	for i := range outageNodes {
 		s.nodes = append(s.nodes, nodeName(i))
 	}
-	p := &plot{stage: s, leader: s.keepManager(ctx, t, fmt.Sprintf("--leader-elect=%t", !o.alone))}
+	p := &runningOutage{stage: s, leader: s.keepManager(ctx, t, fmt.Sprintf("--leader-elect=%t", !o.alone))}
 	s.policy(ctx, t, "outage", topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(outageBudget)),
 		ProgressDeadlineSeconds: ptr.To(int32(o.deadline.Seconds()))})
 	p.fixture = newDaemonSet(ctx, t, s, "outage", s.underPolicy("outage"), func(ds *appsv1.DaemonSet) {
@@ -126,7 +126,7 @@ func (s *stage) endure(ctx context.Context, t *testing.T, o outage) {
 // loseAPIServer kills the API server for longer than the progress deadline. The
 // controllers are started again with it: in a cluster they exit when they lose their
 // leases. So are the kubelets, which would try to reach it a minute later only.
-func (p *plot) loseAPIServer(ctx context.Context) {
+func (p *runningOutage) loseAPIServer(ctx context.Context) {
 	p.do(p.stage.KillComponents(ctx, harness.APIServer))
 	p.pass(ctx, apiServerAway)
 	p.do(p.stage.KillComponents(ctx, harness.ControllerManager, harness.Scheduler, harness.Kubelets))
@@ -137,7 +137,7 @@ func (p *plot) loseAPIServer(ctx context.Context) {
 
 // restoreEtcd restores a backup that is some nodes old, and starts the rest of the
 // control plane again, as the procedure requires. The managers go on.
-func (p *plot) restoreEtcd(ctx context.Context) {
+func (p *runningOutage) restoreEtcd(ctx context.Context) {
 	backup := filepath.Join(p.t.TempDir(), "etcd")
 	at, err := p.rollout(ctx)
 	p.do(errors.Join(err, p.stage.BackUp(ctx, backup)))
@@ -154,7 +154,7 @@ func (p *plot) restoreEtcd(ctx context.Context) {
 
 // freezeLeader suspends the leader until another manager has worked for a while. It must
 // step down when it goes on.
-func (p *plot) freezeLeader(ctx context.Context) {
+func (p *runningOutage) freezeLeader(ctx context.Context) {
 	before, err := p.rollout(ctx)
 	p.do(err)
 	p.do(p.leader.now().Freeze())
@@ -179,7 +179,7 @@ func (p *plot) freezeLeader(ctx context.Context) {
 }
 
 // freezeControllers suspends the controller manager: no pod is created meanwhile.
-func (p *plot) freezeControllers(ctx context.Context) {
+func (p *runningOutage) freezeControllers(ctx context.Context) {
 	p.do(p.stage.FreezeComponents(ctx, harness.ControllerManager))
 	p.pass(ctx, time.Minute)
 	if r, err := p.rollout(ctx); err != nil || len(r.Status.InFlight) != outageBudget {
@@ -188,7 +188,7 @@ func (p *plot) freezeControllers(ctx context.Context) {
 	p.do(p.stage.ThawComponents(ctx, harness.ControllerManager))
 }
 
-func (p *plot) do(err error) {
+func (p *runningOutage) do(err error) {
 	p.t.Helper()
 	if err != nil {
 		p.t.Fatal(err)
@@ -196,7 +196,7 @@ func (p *plot) do(err error) {
 }
 
 // pass lets time pass: the outage itself takes it.
-func (p *plot) pass(ctx context.Context, d time.Duration) {
+func (p *runningOutage) pass(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -205,7 +205,7 @@ func (p *plot) pass(ctx context.Context, d time.Duration) {
 
 // lookAgain waits until the API server answers, and observes the pods anew: the first
 // observer's cache waits before it reads again, and may be from the future.
-func (p *plot) lookAgain(ctx context.Context) {
+func (p *runningOutage) lookAgain(ctx context.Context) {
 	p.t.Helper()
 	p.eventually(ctx, func() error { _, err := p.rollout(ctx); return err })
 	atMost(p.t, p.observer, outageBudget)

@@ -13,7 +13,7 @@ var ofOtherGroups = []mutant{
 		"!$n.Ready || !$n.$isBusy()", "true"},
 	{"two-groups-one-node", "a node with another group's operation is started", updater, "facts.phaseOf",
 		"$Job.$isOfAnotherGroup() && $working", "false"},
-	{"grant-over-others", "an operation replaces another group's", updater, "Ordered",
+	{"grant-over-others", "an operation replaces another group's", updater, "NextOperation",
 		"$theirs && !$replaced || $disturbed && !$Held", "$disturbed && !$Held"},
 	{"granted-replaced", "an operation that was granted meanwhile is replaced by another group's", updater, "replaced",
 		"$same && !$disturbed", "$same"},

@@ -63,15 +63,15 @@ var ofRestarts = []mutant{
 
 	// Restarts that nobody asked for, and those in vain.
 	{"idle-nodes-ask", "under OTA an idle node waits for a request for its restart", updater, "group.toVerify",
-		"$g.allows($pod) || $g.allowsUnasked($node, $pod)", "$g.allows($pod)"},
-	{"unasked-in-use", "under OTA a node in use is restarted unasked", updater, "group.allowsUnasked",
+		"$g.allows($pod) || $g.restartsWithoutRequest($node, $pod)", "$g.allows($pod)"},
+	{"unasked-in-use", "under OTA a node in use is restarted unasked", updater, "group.restartsWithoutRequest",
 		"$node.Job == nil || !$node.Job.InUse", "$node.Job == nil || len($node.Name) > 0"},
 	{"unasked-outdated", "under OTA an idle node with an outdated pod is restarted unasked", updater, "group.mayBeIdle",
 		"return $g.strategy == daemonset.OTA && $node.NeedsRestart && $free && $current", "_ = $current; return $g.strategy == daemonset.OTA && $node.NeedsRestart && $free"},
 	{"unasked-supersedes", "an operation of another group is replaced by one that nobody asked for", updater, "group.mayBeIdle",
 		"$node.Job.Ours && $node.Job.OnlyIdle && !$node.Job.Held", "$node.Job.OnlyIdle && !$node.Job.Held"},
 	{"in-use-dropped", "the operation of a node in use is made again and again", updater, "withdrawals",
-		"$n.needsNoOperation() && !isKept($n)", "$n.needsNoOperation()"},
+		"$n.needsNoOperation() && !awaitsIdleNode($n)", "$n.needsNoOperation()"},
 	{"asked-for-idle", "an operation that was asked for since touches the node only while it is idle", updater, "group.isStale",
 		"$job.OnlyIdle && $g.isAskedFor($node)", "$job.OnlyIdle && $g.isAskedFor($node) && len(targets) == 0"},
 	{"unasked-for-any-node", "an operation that nobody asked for is for nodes in use too", updater, "State.NewOperation",

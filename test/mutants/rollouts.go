@@ -147,9 +147,9 @@ var ofRollouts = []mutant{
 		"$Resume != $Resumed || !$blames(&$failure)", "!$blames(&$failure)"},
 
 	// Holds.
-	{"hold-ignored", "a node with a local hold is started", updater, "facts.keptByPeople",
+	{"hold-ignored", "a node with a local hold is started", updater, "facts.exclusion",
 		"len($Holds) > 0 && !$operating()", "false"},
-	{"hold-stops-what-runs", "an operation of a held node loses its slot permanently", updater, "facts.keptByPeople",
+	{"hold-stops-what-runs", "an operation of a held node loses its slot permanently", updater, "facts.exclusion",
 		"len($Holds) > 0 && !$operating()", "len($Holds) > 0"},
 	{"hold-unseen", "the plan ignores local holds", updater, "describeOperations",
 		"$n.Holds = $HoldsOf($upgrade)", "$n.Holds = $HoldsOf($upgrade)[:0]"},
@@ -294,7 +294,7 @@ var ofRollouts = []mutant{
 	{"undo-without-precondition", "a rollback overwrites a concurrent template change", updater, "TemplatePatch",
 		`map[string]any{"uid": $live.UID, "resourceVersion": $live.ResourceVersion}`,
 		`map[string]any{"uid": $live.UID}`},
-	{"undo-of-a-newer-template", "a rollback undoes a revision the cache does not show yet", updater, "rollbackStep.undo",
+	{"undo-of-a-newer-template", "a rollback undoes a revision the cache does not show yet", updater, "rollbackStep.restoreTemplate",
 		"$revision == nil || !$SameTarget($live, $revisions)", "$revision == nil"},
 	{"newer-spec-overruled", "a rollback overrules a spec that is not applied yet", updater, "rollbackStep.askForSpec",
 		"$gr.Status.ObservedGeneration != $gr.Generation || !$carriedOver(&$gr, $live)", "!$carriedOver(&$gr, $live)"},

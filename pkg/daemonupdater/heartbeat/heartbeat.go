@@ -22,8 +22,8 @@ import (
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 
-// Memory is when the Leases of the nodes of a group were last renewed. The zero value knows none.
-type Memory struct {
+// Leases is when the Leases of the nodes of a group were last renewed. The zero value knows none.
+type Leases struct {
 	// Awaited: nodes wait for others to leave probation.
 	Awaited bool
 	// read is when Leases were last read.
@@ -33,11 +33,11 @@ type Memory struct {
 
 // Of returns when the Lease of a node was last renewed, by the clock of its kubelet; zero if it is
 // not known.
-func (m *Memory) Of(node string) time.Time { return m.renewed[node] }
+func (m *Leases) Of(node string) time.Time { return m.renewed[node] }
 
 // Refresh reads the Leases of the nodes of a fleet that are on probation and awaited, once per
 // rollout.HeartbeatPoll.
-func (m *Memory) Refresh(ctx context.Context, live client.Reader, f *rollout.Fleet, now time.Time) {
+func (m *Leases) Refresh(ctx context.Context, live client.Reader, f *rollout.Fleet, now time.Time) {
 	if !m.Awaited || now.Sub(m.read).Abs() < rollout.HeartbeatPoll {
 		return
 	}

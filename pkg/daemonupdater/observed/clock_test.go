@@ -19,7 +19,7 @@ func TestNodesAndPodsCountFromWhenTheyAreSeen(t *testing.T) {
 		node, pod, at := fixture.Node("a"), fixture.PodOn(ds, "a", fixture.NewHash), metav1.NewTime(fixture.Epoch.Add(skew))
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: at}}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at}}
-		s := &State{Members: []Member{{DaemonSet: ds}}, Sightings: &daemonset.Sightings{}, Group: GroupOf(ds), Rollout: &topsv1.DaemonRollout{}}
+		s := &State{Members: []Member{{DaemonSet: ds}}, StateTimes: &daemonset.StateTimes{}, Group: GroupOf(ds), Rollout: &topsv1.DaemonRollout{}}
 		n := s.RolloutNode(&Node{Object: node, Pods: [][]*corev1.Pod{{pod}}}, "r", Zones{}, fixture.Epoch)
 		if p := n.Pods[0]; p.Available || !p.AvailableAt.Equal(fixture.Epoch.Add(30*time.Second)) || !n.ReadySince.Equal(fixture.Epoch) || !n.ReadyWritten.Equal(at.Time) {
 			t.Errorf("skew %s: node %+v, want it Ready since now, and its pod available in 30 s", skew, n)

@@ -77,7 +77,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	}
 	_, written := daemonset.NodeReady(node)
 	n.ReadyWritten = written.Time
-	n.Ready, n.ReadySince = s.Sightings.NodeReady(node, now)
+	n.Ready, n.ReadySince = s.StateTimes.NodeReady(node, now)
 	n.Requested, n.Agent = lastRequest(of.Upgrade, now), AgentOf(of.Upgrade)
 	describeOperations(&n, of.Upgrade, s.OperationKey(), revision)
 	describePolicy(n.Job, of.Upgrade, s.Policy)
@@ -91,7 +91,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		if (pod == nil && !placement.Create) || (pod != nil && !placement.Keep) {
 			continue
 		}
-		p := m.Pod(i, pod, s.Sightings, now)
+		p := m.Pod(i, pod, s.StateTimes, now)
 		p.NoSuccessor = placement.Why
 		p.Request = requests[m.DaemonSet.UID]
 		if pod != nil && pod.Spec.NodeName != "" {
@@ -105,7 +105,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 }
 
 // Pod converts a pod of the member with the given index; a nil pod is missing.
-func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.Sightings, now time.Time) rollout.Pod {
+func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now time.Time) rollout.Pod {
 	p := rollout.Pod{Member: index}
 	if pod == nil {
 		return p

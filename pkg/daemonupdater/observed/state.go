@@ -52,8 +52,8 @@ type State struct {
 	NeedsRestart bool
 	// OperatorNode is the node that the operator runs on, "" if unknown.
 	OperatorNode string
-	// Sightings of nodes and pods; nil if there is only one clock.
-	Sightings *daemonset.Sightings
+	// StateTimes of nodes and pods; nil if there is only one clock.
+	StateTimes *daemonset.StateTimes
 	// limit is what the upgrade is limited to, parsed once: it may name thousands of nodes.
 	limit struct {
 		read bool

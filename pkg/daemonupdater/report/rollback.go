@@ -92,9 +92,9 @@ func nameOf(good *topsv1.KnownGoodRevision) string {
 	return good.Revision
 }
 
-// KeptIn reports whether each DaemonSet still has the ControllerRevision of a good revision. It
+// StoredRevision reports whether each DaemonSet still has the ControllerRevision of a good revision. It
 // is not for a gr, whose DaemonSets are rendered from its spec.
-func KeptIn(good *topsv1.KnownGoodRevision, members []observed.Member) bool {
+func StoredRevision(good *topsv1.KnownGoodRevision, members []observed.Member) bool {
 	for _, m := range members {
 		if RevisionWith(m.DaemonSet, m.Revisions, TargetIn(good, m.Key())) == nil {
 			return false

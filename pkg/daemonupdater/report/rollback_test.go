@@ -121,7 +121,7 @@ func TestAHaltSaysWhatBecomesOfIt(t *testing.T) {
 	}
 }
 
-func TestKeptInLooksForTheDaemonSetsOwnRevisions(t *testing.T) {
+func TestStoredRevisionLooksForTheDaemonSetsOwnRevisions(t *testing.T) {
 	ds := fixture.DaemonSet("driver")
 	good := fixture.GoodAt("r1", fixture.OldHash)
 	foreign := fixture.RevisionsOf(ds, fixture.OldHash)
@@ -135,7 +135,7 @@ func TestKeptInLooksForTheDaemonSetsOwnRevisions(t *testing.T) {
 		"it is another's":          {observed.Member{DaemonSet: ds, Revisions: foreign}, false},
 		"the DaemonSet was not in": {observed.Member{DaemonSet: fixture.DaemonSet("toolkit")}, false},
 	} {
-		if got := KeptIn(good, []observed.Member{tt.member}); got != tt.want {
+		if got := StoredRevision(good, []observed.Member{tt.member}); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -60,7 +60,7 @@ func TestANodeWhoseAgentIsTooOldGetsNoOperation(t *testing.T) {
 			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.orders, ordersOf(d), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("orders (-want +got):\n%s", diff)
 			}
 		})
@@ -78,7 +78,7 @@ func TestANodeGoesOnWhenItsAgentIsUpgraded(t *testing.T) {
 	in.Ledger = f.Plan(in).Ledger
 	in.Now = in.Now.Add(time.Minute)
 	f.Set(newAgent(heavyNode("a")), in.Now)
-	if got := ordersOf(f.Plan(in)); len(got) != 1 || got[0] != "a:prepare" {
+	if got := operationChangesOf(f.Plan(in)); len(got) != 1 || got[0] != "a:prepare" {
 		t.Errorf("orders %v", got)
 	}
 }

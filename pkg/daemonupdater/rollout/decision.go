@@ -16,8 +16,8 @@ type Decision struct {
 	// names the pod is about to be given back, and a manager that read that slot before must not
 	// be able to delete the pod any more.
 	Fence []FencedPod
-	// Orders lists the commands for operations, to be carried out once Ledger is stored.
-	Orders []Order
+	// Operations lists the commands for operations, to be carried out once Ledger is stored.
+	Operations []OperationChange
 	// Unseen lists the slots of Input.Ledger that Ledger drops because their node does not exist,
 	// or its name belongs to another Node object. Confirm this with a live read before storing
 	// Ledger: the cache may be stale.

@@ -59,8 +59,8 @@ const (
 	phaseUpdated phase = iota
 	// phaseOffline: something is left to do, and the node has been offline for some time.
 	phaseOffline
-	// phaseAway: the same, for too short a time to be skipped.
-	phaseAway
+	// phaseJustOffline: the same, for too short a time to be skipped.
+	phaseJustOffline
 	// phaseUnavailable: a pod is missing or not available, and none is outdated.
 	phaseUnavailable
 	// phaseHeld: something is left to do, and a hold excludes the node.
@@ -82,8 +82,8 @@ const (
 	phaseRecentlyReturned
 	// phaseBusy: the node has an operation of another group.
 	phaseBusy
-	// phaseKept: an ended operation of another group keeps the node out of service.
-	phaseKept
+	// phaseKeptCordoned: an ended operation of another group keeps the node out of service.
+	phaseKeptCordoned
 	// phaseDeferred: the node is retried later.
 	phaseDeferred
 	// phaseSetBack: the runtime is restarted later, because something sets it back each time.
@@ -96,7 +96,7 @@ const (
 
 // factsOf derives the facts of a node and its pods at the given time.
 func (g *group) factsOf(node *Node, now time.Time) facts {
-	f := facts{unavailable: node.Ready && node.Disturbed && !node.Job.isKeptByAnotherGroup(), moving: node.Ready && node.Job.isOursAtWork()}
+	f := facts{unavailable: node.Ready && node.Disturbed && !node.Job.isHeldByAnotherGroup(), moving: node.Ready && node.Job.isOursAtWork()}
 	for i := range node.Pods {
 		f.include(g, node, &node.Pods[i])
 		f.includeProbation(g, node, &node.Pods[i], now)
@@ -148,14 +148,14 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 		return phaseUpdated
 	case !node.Ready:
 		return f.absence(g, node, now)
-	case node.Job.isKeptByAnotherGroup():
-		return phaseKept
+	case node.Job.isHeldByAnotherGroup():
+		return phaseKeptCordoned
 	case node.Job.isOfAnotherGroup() && (node.Job.Granted || f.heavy && !f.maySupersede(g, node.Job, now)):
 		return phaseBusy
 	case !f.outdated:
 		return phaseUnavailable
-	case f.keptByPeople(g, node) != phaseCandidate:
-		return f.keptByPeople(g, node)
+	case f.exclusion(g, node) != phaseCandidate:
+		return f.exclusion(g, node)
 	}
 	return f.deferral(g, node, now)
 }
@@ -164,7 +164,7 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 func (f *facts) absence(g *group, node *Node, now time.Time) phase {
 	if skipped := node.ReadySince.Add(g.deadlines.Unavailable); skipped.After(now) {
 		f.changesAt(skipped)
-		return phaseAway
+		return phaseJustOffline
 	}
 	return phaseOffline
 }
@@ -215,9 +215,9 @@ func (f *facts) maySupersede(g *group, job *Job, now time.Time) bool {
 	return true
 }
 
-// keptByPeople returns the phase of a node that limits, holds, a missing request or an old node
+// exclusion returns the phase of a node that limits, holds, a missing request or an old node
 // agent keep from starting, phaseCandidate if none does.
-func (f *facts) keptByPeople(g *group, node *Node) phase {
+func (f *facts) exclusion(g *group, node *Node) phase {
 	switch {
 	case f.noSuccessor:
 		return phaseNoSuccessor
@@ -274,7 +274,7 @@ func (f *facts) isPassedOver() bool {
 }
 
 // passedOver are the phases of nodes that waves do not wait for, though something is left to do.
-var passedOver = []phase{phaseOffline, phaseNoSuccessor, phaseAgentTooOld, phaseKept}
+var passedOver = []phase{phaseOffline, phaseNoSuccessor, phaseAgentTooOld, phaseKeptCordoned}
 
 // needsNoOperation reports whether no operation is needed on the node. An offline node may still
 // need one when it is back.
@@ -283,5 +283,5 @@ func (f *facts) needsNoOperation() bool {
 	case phaseUpdated, phaseUnavailable, phaseHeld, phaseLeftToAdministrator, phaseAwaitingRequest, phaseExcluded, phaseAgentTooOld:
 		return true
 	}
-	return f.phase != phaseOffline && f.phase != phaseAway && !f.heavy
+	return f.phase != phaseOffline && f.phase != phaseJustOffline && !f.heavy
 }

@@ -48,7 +48,7 @@ func LacksProof(in *Input, node *Node, pod *Pod) bool {
 // OnlyIdle reports whether an operation that a node is to get now may touch it only while it is idle.
 func OnlyIdle(in *Input, node *Node) bool {
 	g := groupOf(in)
-	return !g.isAskedFor(node) && slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.allowsUnasked(node, &p) })
+	return !g.isAskedFor(node) && slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.restartsWithoutRequest(node, &p) })
 }
 
 // toReplace reports whether a pod of a node is outdated and may be replaced.
@@ -94,7 +94,7 @@ func (g *group) isUnverified(pod *Pod) bool { return pod.Unverified && g.strateg
 // toVerify reports whether a pod lacks proof that an operation may bring.
 func (g *group) toVerify(node *Node, pod *Pod) bool {
 	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !isLeftOut(g, node, pod) &&
-		(g.allows(pod) || g.allowsUnasked(node, pod))
+		(g.allows(pod) || g.restartsWithoutRequest(node, pod))
 }
 
 // leavesOut reports whether the upgrade is limited to others than a pod that it would else be about.
@@ -109,7 +109,7 @@ func (g *group) hasWork(node *Node, pod *Pod) bool {
 
 // allows reports whether the strategy lets the work on a pod be done: AdvancedRollingUpdate and
 // RestartsOnly always, OTA only if a request on the node names this very pod, and is for its target
-// unless the node was started before the target changed (but see allowsUnasked), or if nothing runs
+// unless the node was started before the target changed (but see restartsWithoutRequest), or if nothing runs
 // in it: then nothing is disturbed.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
@@ -130,9 +130,9 @@ func (g *group) isAskedFor(node *Node) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.hasWork(node, &p) && g.allows(&p) })
 }
 
-// allowsUnasked reports whether the runtime is restarted for a pod under OTA although nobody asked,
+// restartsWithoutRequest reports whether the runtime is restarted for a pod under OTA although nobody asked,
 // as far as is known.
-func (g *group) allowsUnasked(node *Node, pod *Pod) bool {
+func (g *group) restartsWithoutRequest(node *Node, pod *Pod) bool {
 	return g.members[pod.Member].Restarts && g.mayBeIdle(node) && (node.Job == nil || !node.Job.InUse)
 }
 

@@ -47,9 +47,9 @@ func (j *Job) othersWaiting() string {
 	return j.ID
 }
 
-// isKeptByAnotherGroup reports whether an ended operation of another group keeps the node out of
+// isHeldByAnotherGroup reports whether an ended operation of another group keeps the node out of
 // service.
-func (j *Job) isKeptByAnotherGroup() bool { return j.isHeld() && !j.Ours }
+func (j *Job) isHeldByAnotherGroup() bool { return j.isHeld() && !j.Ours }
 
 // isAtWork reports whether an operation of any group may touch the node and has not ended.
 // Meanwhile only the operation deletes pods. It may have no slot here, when it belongs to a
@@ -103,8 +103,8 @@ const (
 	Stopped Outcome = "Stopped"
 )
 
-// Order is a command for the operation of a node.
-type Order struct {
+// OperationChange is a command for the operation of a node.
+type OperationChange struct {
 	Node string
 	UID  types.UID
 	// Operation is its id. If it does not exist it is created, for all members of the group that

@@ -77,7 +77,7 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 // request that lost its slot does not start the node for another revision than it is for.
 func (n *fleetNode) isAgreed() bool {
 	return n.group.strategy != daemonset.OTA || n.Job.isOursAtWork() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return (n.group.isAsked(&pod) || pod.isAside() || n.group.allowsUnasked(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
+		return (n.group.isAsked(&pod) || pod.isAside() || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
 	})
 }
 
@@ -89,7 +89,7 @@ func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Job.isOfAnotherGroup
 // this group took down keeps it until that operation has ended, or its deadline: the node may go
 // offline, and would not count as unavailable any more.
 func (n *fleetNode) yields() bool {
-	return n.Ready && n.isBusy() && (!n.unready && !n.settling || n.Job.isKeptByAnotherGroup())
+	return n.Ready && n.isBusy() && (!n.unready && !n.settling || n.Job.isHeldByAnotherGroup())
 }
 
 // slotWaitsFor reports whether the node's slot waits for a pod. Under OTA it waits only for

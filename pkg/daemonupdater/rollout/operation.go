@@ -22,7 +22,7 @@ type preparation struct {
 const maxPulling = 20
 
 // prepare orders operations for candidates that have none prepared.
-func prepare(r *roundRobin) (orders []Order) {
+func prepare(r *roundRobin) (changes []OperationChange) {
 	p := preparation{roundRobin: r}
 	p.countAhead()
 	for _, c := range r.unprepared {
@@ -42,11 +42,11 @@ func prepare(r *roundRobin) (orders []Order) {
 				return true // two groups without room would replace each other's operations for good
 			}
 			if n.isStartable() && (n.Job == nil || others || n.Job.awaitsGrant() && n.group.isStale(&n.Node)) {
-				order := Order{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)}
+				change := OperationChange{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)}
 				if others {
-					order.Instead = n.Job.ID
+					change.Instead = n.Job.ID
 				}
-				orders = append(orders, order)
+				changes = append(changes, change)
 				p.ahead = append(p.ahead, n)
 				room--
 				p.pulling++
@@ -54,7 +54,7 @@ func prepare(r *roundRobin) (orders []Order) {
 			return true
 		})
 	}
-	return orders
+	return changes
 }
 
 func (p *preparation) countAhead() {
@@ -84,8 +84,8 @@ func (p *preparation) goesBefore(n *fleetNode, l *lane) bool {
 	return n.Pool == l.pool || p.refused[n.lane].reason != ReasonPoolExhausted
 }
 
-// ordersUnderSlots returns the grants and aborts for operations under slots.
-func ordersUnderSlots(d *draft, limit int) (orders []Order) {
+// operationChangesOfSlots returns the grants and aborts for operations under slots.
+func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	turns := d.ledger.turns()
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
@@ -93,20 +93,20 @@ func ordersUnderSlots(d *draft, limit int) (orders []Order) {
 		if slot.Operation == "" || n == nil || endOf(slot.Operation, n.Ended) != nil {
 			continue
 		}
-		order := Order{Node: n.Name, UID: n.UID, Operation: slot.Operation, Grant: true}
+		change := OperationChange{Node: n.Name, UID: n.UID, Operation: slot.Operation, Grant: true}
 		job := n.Job
 		if job != nil && job.ID != slot.Operation {
-			order.Instead, job = job.othersWaiting(), nil
+			change.Instead, job = job.othersWaiting(), nil
 		}
-		order.Abort = d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
-		if n.available && turns.before(slot) >= limit && !order.Abort {
+		change.Abort = d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
+		if n.available && turns.before(slot) >= limit && !change.Abort {
 			continue
 		}
-		if job == nil || !job.Granted || order.Abort {
-			orders = append(orders, order)
+		if job == nil || !job.Granted || change.Abort {
+			changes = append(changes, change)
 		}
 	}
-	return orders
+	return changes
 }
 
 // operatesOutside reports whether the operation of a slot is still on a node that left the group.
@@ -117,20 +117,20 @@ func (f *Fleet) operatesOutside(slot *Slot) bool {
 
 // withdrawals aborts operations that have no slot, and are no longer needed on their nodes or in
 // the way of other groups while this one starts nothing.
-func withdrawals(f *Fleet, closed bool) (orders []Order) {
+func withdrawals(f *Fleet, closed bool) (changes []OperationChange) {
 	for _, n := range f.preparing {
-		if n.slot == nil && (closed || n.needsNoOperation() && !isKept(n)) {
-			orders = append(orders, Order{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
+		if n.slot == nil && (closed || n.needsNoOperation() && !awaitsIdleNode(n)) {
+			changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
 		}
 	}
 	for _, n := range f.outside {
-		orders = append(orders, Order{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
+		changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
 	}
-	return orders
+	return changes
 }
 
-// isKept reports whether a node awaits a request, and the operation that looks whether it is still in
+// awaitsIdleNode reports whether a node awaits a request, and the operation that looks whether it is still in
 // use is kept.
-func isKept(n *fleetNode) bool {
+func awaitsIdleNode(n *fleetNode) bool {
 	return n.phase == phaseAwaitingRequest && n.Job != nil && n.Job.InUse && n.group.mayBeIdle(&n.Node)
 }

@@ -56,10 +56,10 @@ func operating(n Node) Slot {
 	return s
 }
 
-// ordersOf returns the orders of a decision, written as node:what.
-func ordersOf(d Decision) []string {
+// operationChangesOf returns the orders of a decision, written as node:what.
+func operationChangesOf(d Decision) []string {
 	var orders []string
-	for _, o := range d.Orders {
+	for _, o := range d.Operations {
 		what := "prepare"
 		switch {
 		case o.Abort:
@@ -238,7 +238,7 @@ func TestOperations(t *testing.T) {
 			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.orders, ordersOf(d), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("orders (-want +got):\n%s", diff)
 			}
 		})
@@ -247,8 +247,8 @@ func TestOperations(t *testing.T) {
 
 func TestTheIDOfAnOperationIsThatOfOneNode(t *testing.T) {
 	d := Plan(heavyInput(2, heavyNode("a"), heavyNode("b")))
-	if len(d.Orders) != 2 || d.Orders[0].Operation == d.Orders[1].Operation {
-		t.Errorf("orders %+v: what is left on a node is known by an id that no other node has (invariant S3)", d.Orders)
+	if len(d.Operations) != 2 || d.Operations[0].Operation == d.Operations[1].Operation {
+		t.Errorf("orders %+v: what is left on a node is known by an id that no other node has (invariant S3)", d.Operations)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestASlotForAPodThatWasNotDeletedIsGivenBackFencedWhenItsNodeNeedsAnOperati
 		t.Errorf("fence %v, slots %v; want the pod fenced and the slot kept", d.Fence, d.Ledger.Slots)
 	}
 	in.Nodes[0].Pods[1].Version = "6"
-	if d := Plan(in); len(d.Fence) != 0 || len(d.Ledger.Slots) != 0 || len(d.Orders) != 1 {
-		t.Errorf("fence %v, slots %v, orders %v; want the slot back and the node prepared", d.Fence, d.Ledger.Slots, d.Orders)
+	if d := Plan(in); len(d.Fence) != 0 || len(d.Ledger.Slots) != 0 || len(d.Operations) != 1 {
+		t.Errorf("fence %v, slots %v, orders %v; want the slot back and the node prepared", d.Fence, d.Ledger.Slots, d.Operations)
 	}
 }

@@ -41,7 +41,7 @@ func TestAGroupIsNotHeldByAnother(t *testing.T) {
 			if diff := cmp.Diff(tt.started, d.Started); diff != "" {
 				t.Errorf("started (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.orders, ordersOf(d)); diff != "" {
+			if diff := cmp.Diff(tt.orders, operationChangesOf(d)); diff != "" {
 				t.Errorf("orders (-want +got):\n%s", diff)
 			}
 		})

@@ -29,7 +29,7 @@ func TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := Plan(heavyInput(1, withJob(heavyNode("a"), &tt.job)))
 			var instead []string
-			for _, o := range d.Orders {
+			for _, o := range d.Operations {
 				instead = append(instead, o.Instead)
 			}
 			if got := say(d).States["a"]; got != tt.state || d.Recheck != tt.recheck || len(d.Started) > 0 {
@@ -57,7 +57,7 @@ func TestAGroupReplacesAnOperationOnlyWhenItHasRoom(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var instead []string
-			for _, o := range Plan(heavyInput(tt.limit, waiting, outOfOrder)).Orders {
+			for _, o := range Plan(heavyInput(tt.limit, waiting, outOfOrder)).Operations {
 				instead = append(instead, o.Instead)
 			}
 			if diff := cmp.Diff(tt.want, instead); diff != "" {
@@ -82,7 +82,7 @@ func TestANodeThatIsOutOfServiceReplacesAnOperationThatWaits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			node := withJob(broken(heavyNode("a")), &tt.job)
 			var instead []string
-			for _, o := range Plan(heavyInput(1, node).slots(slotOf(node, time.Minute))).Orders {
+			for _, o := range Plan(heavyInput(1, node).slots(slotOf(node, time.Minute))).Operations {
 				if !o.Grant {
 					t.Errorf("order %+v does not grant", o)
 				}

@@ -35,13 +35,13 @@ func (f *Fleet) Plan(in Input) Decision {
 	if budgets.probation.isAwaited {
 		d.recheckIn(HeartbeatPoll)
 	}
-	orders := slices.Concat(prepare(start), ordersUnderSlots(d, budgets.limit), withdrawals(f, start.gate.isClosed()))
-	slices.SortFunc(orders, func(a, b Order) int { return cmp.Compare(a.Node, b.Node) })
+	changes := slices.Concat(prepare(start), operationChangesOfSlots(d, budgets.limit), withdrawals(f, start.gate.isClosed()))
+	slices.SortFunc(changes, func(a, b OperationChange) int { return cmp.Compare(a.Node, b.Node) })
 
 	decision := decisionOf(d, budgets, explanation{
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
-	decision.Delete, decision.Orders = deletions, orders
+	decision.Delete, decision.Operations = deletions, changes
 	decision.AwaitsHeartbeats = budgets.probation.isAwaited
 	return decision
 }

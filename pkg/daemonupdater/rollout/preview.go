@@ -126,13 +126,13 @@ func (p *preview) underWay(d *Decision) []string {
 // any.
 func (p *preview) prepare(d *Decision) bool {
 	prepared := false
-	for _, order := range d.Orders {
-		node := p.fleet.Node(order.Node)
-		if node == nil || order.Grant || order.Abort {
+	for _, change := range d.Operations {
+		node := p.fleet.Node(change.Node)
+		if node == nil || change.Grant || change.Abort {
 			continue
 		}
 		next := *node
-		next.Job = &Job{ID: order.Operation, Ours: true, Prepared: true}
+		next.Job = &Job{ID: change.Operation, Ours: true, Prepared: true}
 		p.fleet.Set(next, p.in.Now)
 		prepared = true
 	}

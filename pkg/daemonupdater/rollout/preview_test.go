@@ -13,8 +13,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// told returns the steps of an outlook, and why the other nodes are left.
-func told(o Outlook) (steps []string, left map[string]Reason) {
+// stepsOf returns the steps of an outlook, and why the other nodes are left.
+func stepsOf(o Outlook) (steps []string, left map[string]Reason) {
 	for _, s := range o.Steps {
 		steps = append(steps, fmt.Sprint(s.After, " ", s.Wave, s.Nodes))
 	}
@@ -53,7 +53,7 @@ func TestPreview(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			out := Preview(tt.in)
-			steps, left := told(out)
+			steps, left := stepsOf(out)
 			if diff := cmp.Diff(tt.want, steps); diff != "" {
 				t.Errorf("steps (-want +got):\n%s", diff)
 			}

@@ -46,7 +46,7 @@ func (q queue) serveQueued() {
 // turns, or that may have them in the ledger that is stored. It reports whether the node keeps its
 // slot.
 func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
-	if !q.gate.isClosed() && n != nil && (n.phase == phaseAway || n.phase == phaseRecovering) {
+	if !q.gate.isClosed() && n != nil && (n.phase == phaseJustOffline || n.phase == phaseRecovering) {
 		return true // it may only flap
 	}
 	if !q.mayStay(n) {

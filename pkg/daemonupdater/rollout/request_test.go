@@ -71,7 +71,7 @@ func TestARequestIsForOneRevisionOfItsOwnDaemonSet(t *testing.T) {
 			if diff := cmp.Diff(tt.want, say(d), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("Plan (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.orders, ordersOf(d), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(tt.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("orders (-want +got):\n%s", diff)
 			}
 		})

@@ -77,7 +77,7 @@ func TestAPreparedOperationIsMadeAnewWhenTheScopeChanged(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, ordersOf(Plan(test.in)), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(test.want, operationChangesOf(Plan(test.in)), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("orders (-want +got):\n%s", diff)
 			}
 		})

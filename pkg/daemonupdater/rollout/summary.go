@@ -55,7 +55,7 @@ func countWaiting(f *Fleet, e *explanation) []Waiting {
 			w.add(1, n)
 		}
 	}
-	for p := phaseAway; p < phaseCandidate; p++ {
+	for p := phaseJustOffline; p < phaseCandidate; p++ {
 		w.add(left[p], exampleOf(f, p))
 	}
 	f.lanes.Ascend(func(c candidates) bool {

@@ -54,7 +54,7 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	if e.blocked != nil {
 		return ReasonBlocked, e.blocked.Message
 	}
-	if reason, message := keptBack(n); reason != "" {
+	if reason, message := whyExcluded(n); reason != "" {
 		return reason, message
 	}
 	switch {
@@ -88,13 +88,13 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	return ReasonUnavailable, message
 }
 
-// keptBack returns why a node would not be upgraded even if the rollout allowed it; "" if it
+// whyExcluded returns why a node would not be upgraded even if the rollout allowed it; "" if it
 // would.
-func keptBack(n *fleetNode) (Reason, string) {
+func whyExcluded(n *fleetNode) (Reason, string) {
 	switch n.phase {
-	case phaseAway:
+	case phaseJustOffline:
 		return ReasonNodeOffline, "the node has just gone offline; unless it returns it is skipped"
-	case phaseBusy, phaseKept:
+	case phaseBusy, phaseKeptCordoned:
 		return ReasonNodeBusy, n.Job.Message
 	case phaseUnavailable, phaseRecovering:
 		_, message := n.progress()
@@ -110,7 +110,7 @@ func keptBack(n *fleetNode) (Reason, string) {
 	case phaseLeftToAdministrator:
 		return ReasonLeftToAdministrator, n.LeftToAdministrator
 	case phaseAwaitingRequest:
-		if isKept(n) {
+		if awaitsIdleNode(n) {
 			return ReasonAwaitingRequest, "strategy OTA: " + n.Job.Message
 		}
 		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded only after a request on that node"

@@ -60,7 +60,7 @@ type watch struct {
 	*Fleet
 	key      string
 	upgrades map[string]*topsv1.NodeUpgrade
-	told     map[string]Node
+	settled  map[string]Node
 	queued   map[string]metav1.Time
 	members  []member
 }
@@ -74,7 +74,7 @@ type member struct {
 }
 
 func newWatch(f *Fleet) *watch {
-	w := &watch{Fleet: f, upgrades: upgradesOf(f.NodeUpgrades), told: map[string]Node{}, queued: map[string]metav1.Time{}}
+	w := &watch{Fleet: f, upgrades: upgradesOf(f.NodeUpgrades), settled: map[string]Node{}, queued: map[string]metav1.Time{}}
 	revisions := make([]*appsv1.ControllerRevision, 0, len(f.Revisions))
 	for i := range f.Revisions {
 		revisions = append(revisions, &f.Revisions[i])
@@ -105,11 +105,11 @@ func (w *watch) readLedger() {
 		w.queued[s.Queued[i].Node] = s.Queued[i].Since
 	}
 	for i := range s.Failed {
-		w.told[s.Failed[i].Node] = noted(rollout.Failed, &s.Failed[i], w.operation(s.Failed[i].Node))
+		w.settled[s.Failed[i].Node] = noted(rollout.Failed, &s.Failed[i], w.operation(s.Failed[i].Node))
 	}
 	for i := range s.InFlight {
 		slot := &s.InFlight[i]
-		w.told[slot.Node] = inFlight(w.Rollout, slot, w.operation(slot.Node), w.Now)
+		w.settled[slot.Node] = inFlight(w.Rollout, slot, w.operation(slot.Node), w.Now)
 	}
 }
 
@@ -121,7 +121,7 @@ func (w *watch) node(node *corev1.Node) (Node, bool) {
 	if !belongs {
 		return Node{}, false
 	}
-	if n, ok := w.told[node.Name]; ok {
+	if n, ok := w.settled[node.Name]; ok {
 		return n, true
 	}
 	lacks := w.lacksProof(node)

@@ -47,9 +47,9 @@ const reasonReconcileFailed = "ReconcileFailed"
 
 // Reasons of the Progressing condition of a DaemonRollout that need action.
 var (
-	awaitsPerson = []string{"AwaitingApproval", "AwaitingRequests", "Paused"}
-	// keptBack are reasons of single nodes: others continue.
-	keptBack    = []string{"LeftOut", "NodeHeld", "LeftToAdministrator"}
+	awaitsUser = []string{"AwaitingApproval", "AwaitingRequests", "Paused"}
+	// excluding are reasons of single nodes: others continue.
+	excluding   = []string{"LeftOut", "NodeHeld", "LeftToAdministrator"}
 	nodesFailed = "NodesFailed"
 )
 
@@ -77,7 +77,7 @@ func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 		return *o
 	}
 	if dro != nil {
-		if c := progressing(dro); c != nil && (slices.Contains(awaitsPerson, c.Reason) || slices.Contains(keptBack, c.Reason) && noneGoesOn(dro)) {
+		if c := progressing(dro); c != nil && (slices.Contains(awaitsUser, c.Reason) || slices.Contains(excluding, c.Reason) && allExcluded(dro)) {
 			return outcomeOf(Waiting, c)
 		}
 	}
@@ -131,9 +131,9 @@ func begins(gr *topsv1.GcuResource) bool {
 	return a != nil && (a.Reason == "Upgrading" || a.Reason == "RollingBack")
 }
 
-// noneGoesOn reports whether every waiting node has one of the reasons in keptBack.
-func noneGoesOn(dro *topsv1.DaemonRollout) bool {
-	return !slices.ContainsFunc(dro.Status.Waiting, func(w topsv1.WaitingNote) bool { return !slices.Contains(keptBack, w.Reason) })
+// allExcluded reports whether every waiting node has one of the reasons in excluding.
+func allExcluded(dro *topsv1.DaemonRollout) bool {
+	return !slices.ContainsFunc(dro.Status.Waiting, func(w topsv1.WaitingNote) bool { return !slices.Contains(excluding, w.Reason) })
 }
 
 // begun returns since when a rollout is starting nodes, nil if it is not. The gr's own

@@ -155,10 +155,10 @@ func troubled(gr string, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrad
 		return nil
 	}
 	by, key := upgradesOf(upgrades), dro.Namespace+"/"+dro.Name
-	told := map[string]bool{}
+	listed := map[string]bool{}
 	var list []Node
 	add := func(n Node) {
-		told[n.Name] = true
+		listed[n.Name] = true
 		list = append(list, n.advised(gr))
 	}
 	for i := range dro.Status.Failed {
@@ -173,7 +173,7 @@ func troubled(gr string, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrad
 	}
 	for i := range upgrades {
 		n := deferred(dro, &upgrades[i], operationOf(&upgrades[i], key), now)
-		if n != nil && !told[n.Name] {
+		if n != nil && !listed[n.Name] {
 			add(*n)
 		}
 	}

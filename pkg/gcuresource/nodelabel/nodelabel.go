@@ -70,9 +70,9 @@ type wanted int
 const (
 	// unwanted: no gr wants it.
 	unwanted wanted = iota
-	// held: every gr that wants it is being deleted. Their pods still need the label, and the
+	// stillNeeded: every gr that wants it is being deleted. Their pods still need the label, and the
 	// last of these grs removes it itself.
-	held
+	stillNeeded
 	// desired: a gr that is not being deleted wants it.
 	desired
 )
@@ -87,7 +87,7 @@ func wantedBy(grs []topsv1.GcuResource, node *corev1.Node, label string) wanted 
 		switch {
 		case label == topsv1.LabelGcushare && !sharesCardsOf(&gr.Spec, node):
 		case gr.DeletionTimestamp != nil:
-			w = max(w, held)
+			w = max(w, stillNeeded)
 		case label == topsv1.LabelGcushare || hasDevice(node):
 			return desired
 		}

@@ -62,7 +62,7 @@ func TestWhatExcludesEachOther(t *testing.T) {
 			if tc.others == nil {
 				obs.Owned = []state.Owned{{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "whole"}, Component: "devicePlugin"}}
 			}
-			if diff := cmp.Diff(tc.want, told(Decide(obs.Observation, world.Noon))); diff != "" {
+			if diff := cmp.Diff(tc.want, summaryOf(Decide(obs.Observation, world.Noon))); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})
@@ -80,7 +80,7 @@ func TestOfTwoWorkloadsWithOneNameTheSecondFails(t *testing.T) {
 			[]string{"nightingale: failed ObjectConflict"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, told(Decide(world.New(t, world.NewGR(tc.spec), 1).Observation, world.Noon))); diff != "" {
+			if diff := cmp.Diff(tc.want, summaryOf(Decide(world.New(t, world.NewGR(tc.spec), 1).Observation, world.Noon))); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})

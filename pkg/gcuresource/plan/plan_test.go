@@ -12,8 +12,8 @@ import (
 	"github.com/topsops/gcu-operator/test/world"
 )
 
-// told describes what a plan does, one line per component.
-func told(plan Plan) []string {
+// summaryOf describes what a plan does, one line per component.
+func summaryOf(plan Plan) []string {
 	var lines []string
 	for _, s := range plan.Steps {
 		line := s.Component + ":"
@@ -123,7 +123,7 @@ func TestDecide(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			obs := world.New(t, world.NewGR(tc.spec), 2)
 			tc.given(obs)
-			if diff := cmp.Diff(tc.want, told(Decide(obs.Observation, world.Noon))); diff != "" {
+			if diff := cmp.Diff(tc.want, summaryOf(Decide(obs.Observation, world.Noon))); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})
@@ -148,12 +148,12 @@ func TestWhatReplicasHoldUp(t *testing.T) {
 	obs := world.New(t, world.NewGR(spec), 1)
 	obs.Run("nightingale")
 	obs.Component("nightingale").Deployments["mysql"].Status.AvailableReplicas = 0
-	if diff := cmp.Diff([]string{"nightingale:", "gfd: (new) waiting for nightingale"}, told(Decide(obs.Observation, world.Noon))); diff != "" {
+	if diff := cmp.Diff([]string{"nightingale:", "gfd: (new) waiting for nightingale"}, summaryOf(Decide(obs.Observation, world.Noon))); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 	obs.Component("nightingale").Deployments["mysql"].Status.AvailableReplicas = 1
 	obs.Lose("nightingale", "Deployment", "agentd")
-	if diff := cmp.Diff([]string{"nightingale: Deployment", "gfd: (new) waiting for nightingale"}, told(Decide(obs.Observation, world.Noon))); diff != "" {
+	if diff := cmp.Diff([]string{"nightingale: Deployment", "gfd: (new) waiting for nightingale"}, summaryOf(Decide(obs.Observation, world.Noon))); diff != "" {
 		t.Errorf("a part that is missing comes at once, plan (-want +got):\n%s", diff)
 	}
 }

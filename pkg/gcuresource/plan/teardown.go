@@ -90,12 +90,12 @@ func podNodes(obs *state.Observation, name string) (reachable, offline []string)
 	if i < 0 || deployedAsAnother(obs, &obs.Components[i]) {
 		return nil, nil
 	}
-	occupied := map[string]bool{}
+	hasPod := map[string]bool{}
 	for _, pod := range obs.Components[i].Pods {
-		occupied[daemonset.NodeName(pod)] = true
+		hasPod[daemonset.NodeName(pod)] = true
 	}
 	for _, node := range obs.Nodes {
-		if !occupied[node.Name] {
+		if !hasPod[node.Name] {
 			continue
 		}
 		if ready, _ := daemonset.NodeReady(node); ready {

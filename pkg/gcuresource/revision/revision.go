@@ -110,8 +110,8 @@ func RolledBack(gr *topsv1.GcuResource) bool {
 	return err == nil && to == current
 }
 
-// IsKept reports whether the newest revision is that of the current spec.
-func (h *History) IsKept() bool {
+// HasCurrent reports whether the newest revision is that of the current spec.
+func (h *History) HasCurrent() bool {
 	return len(h.revisions) > 0 && h.revisions[0].Name == h.Current
 }
 

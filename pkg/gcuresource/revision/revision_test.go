@@ -124,8 +124,8 @@ func TestRevisionsOfOthersAreNotOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(again.revisions) != 1 || again.IsKept() || again.Next() != 2 {
-		t.Errorf("got %v, kept %v, next %d", again.names(), again.IsKept(), again.Next())
+	if len(again.revisions) != 1 || again.HasCurrent() || again.Next() != 2 {
+		t.Errorf("got %v, kept %v, next %d", again.names(), again.HasCurrent(), again.Next())
 	}
 	if !Leftover(gr, &foreign) || Leftover(gr, h.revisions[0]) {
 		t.Error("what a gr of this name left behind is told by the UID of its owner")

@@ -32,7 +32,7 @@ func FuzzHostReport(f *testing.F) {
 			t.Fatalf("decided again (-first +second):\n%s", diff)
 		}
 		if op := first.Record.Operation; op.Phase == topsv1.OperationDone || len(op.Message) > 4<<10 {
-			t.Errorf("one report leads to %s", told(first))
+			t.Errorf("one report leads to %s", summaryOf(first))
 		}
 		names := jobNames(facts.Wanted)
 		less := facts

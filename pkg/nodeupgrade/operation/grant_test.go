@@ -27,7 +27,7 @@ func prepared(t *testing.T, changed ...string) Facts {
 		w.agent(func() bool { return false })
 		d := machine.Next(w.facts())
 		if len(d.Effects) > 0 {
-			t.Fatalf("effects without a slot: %s", told(d))
+			t.Fatalf("effects without a slot: %s", summaryOf(d))
 		}
 		w.store(d.Record, w.nuAt)
 		if d.Record.Operation.Reason == ReasonAwaitingSlot {
@@ -71,7 +71,7 @@ func TestAnOperationWithoutASlotIsPreparedAndWaits(t *testing.T) {
 				change(&f)
 			}
 			d := newMachine(t).Next(f)
-			if diff := cmp.Diff(tc.want, told(d)); diff != "" {
+			if diff := cmp.Diff(tc.want, summaryOf(d)); diff != "" {
 				t.Errorf("%s\n%s", diff, d.Record.Operation.Message)
 			}
 		})
@@ -82,7 +82,7 @@ func TestAPreparationThatTakesTooLongIsDeferred(t *testing.T) {
 	f := prepared(t, everything...)
 	f.Record.Operation.PreparedTime = nil
 	later(2 * time.Hour)(&f)
-	if got := told(newMachine(t).Next(f)); got != "Releasing then Deferred OperationDeadline" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Releasing then Deferred OperationDeadline" {
 		t.Error(got)
 	}
 }
@@ -101,7 +101,7 @@ func TestAGrantLooksAgain(t *testing.T) {
 	}
 	broken := f
 	broken.Node.OtherUpgrader = "kured"
-	if got := told(newMachine(t).Next(broken)); got != "Running node_precheck PrecheckFailed" {
+	if got := summaryOf(newMachine(t).Next(broken)); got != "Running node_precheck PrecheckFailed" {
 		t.Errorf("with somebody else at work: %s", got)
 	}
 	f.Record = newMachine(t).Next(f).Record
@@ -109,12 +109,12 @@ func TestAGrantLooksAgain(t *testing.T) {
 		t.Errorf("what the node showed before: %+v", got)
 	}
 	d := newMachine(t).Next(f)
-	if got := told(d); got != "Running node_cordon InProgress Cordon" {
+	if got := summaryOf(d); got != "Running node_cordon InProgress Cordon" {
 		t.Fatal(got)
 	}
 	f.Record = d.Record
 	f.Node.OtherUpgrader = "kured"
-	if got := told(newMachine(t).Next(f)); !strings.HasPrefix(got, "Running node_cordon") {
+	if got := summaryOf(newMachine(t).Next(f)); !strings.HasPrefix(got, "Running node_cordon") {
 		t.Errorf("once the node was disturbed: %s", got)
 	}
 	later(2*time.Hour - time.Second)(&f)
@@ -132,7 +132,7 @@ func TestANodeThatHasJustBootedIsGivenTimeToOfferItsCards(t *testing.T) {
 	granted(&f)
 	f.Record = newMachine(t).Next(f).Record
 	d := newMachine(t).Next(f)
-	if got := told(d); got != "Running node_precheck InProgress" || d.After == 0 {
+	if got := summaryOf(d); got != "Running node_precheck InProgress" || d.After == 0 {
 		t.Fatalf("%s, looks again after %s", got, d.After)
 	}
 	f.Record = d.Record

@@ -69,7 +69,7 @@ func TestAProcessOutsideOfPodsThatHasADeviceOpen(t *testing.T) {
 				change(&f)
 			}
 			d := newMachine(t).Next(f)
-			if diff := cmp.Diff(tc.want, told(d)); diff != "" {
+			if diff := cmp.Diff(tc.want, summaryOf(d)); diff != "" {
 				t.Errorf("%s\n%s", diff, d.Record.Operation.Message)
 			}
 		})

@@ -10,8 +10,8 @@ import (
 
 func usedBy(names ...string) func(*Facts) { return func(f *Facts) { f.CardUsers = names } }
 
-// unasked returns an operation that nobody asked for, prepared on an idle node.
-func unasked(t *testing.T) Facts {
+// withoutRequest returns an operation that nobody asked for, prepared on an idle node.
+func withoutRequest(t *testing.T) Facts {
 	f := prepared(t, toolkitOnly...)
 	f.Wanted.OnlyIdle = true
 	return f
@@ -39,12 +39,12 @@ func TestAnUnaskedOperationWaitsOnANodeInUse(t *testing.T) {
 		{"it waits for longer than an operation may take", []func(*Facts){usedBy("ns/a"), later(100 * time.Hour)}, "Running CardsInUse", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := unasked(t)
+			f := withoutRequest(t)
 			for _, change := range tc.with {
 				change(&f)
 			}
 			d := newMachine(t).Next(f)
-			if got := told(d); got != tc.want || d.Record.Operation.InUse != tc.inUse {
+			if got := summaryOf(d); got != tc.want || d.Record.Operation.InUse != tc.inUse {
 				t.Errorf("%s, in use: %t", got, d.Record.Operation.InUse)
 			}
 			if f.Wanted.OnlyIdle && (!NeedsCardUsers(f) || d.After > lookInterval || d.After == 0) {
@@ -56,21 +56,21 @@ func TestAnUnaskedOperationWaitsOnANodeInUse(t *testing.T) {
 
 // The pods that use cards may leave, and others come.
 func TestAnUnaskedOperationLooksAgain(t *testing.T) {
-	f := unasked(t)
+	f := withoutRequest(t)
 	usedBy("ns/a", "ns/b")(&f)
 	f.Record = newMachine(t).Next(f).Record
 	if text := f.Record.Operation.Message; !strings.HasSuffix(text, "ns/a, ns/b") {
 		t.Errorf("message %q", text)
 	}
 	usedBy()(&f)
-	if d := newMachine(t).Next(f); d.Record.Operation.InUse || told(d) != "Running AwaitingSlot" {
-		t.Errorf("once they have left: %s", told(d))
+	if d := newMachine(t).Next(f); d.Record.Operation.InUse || summaryOf(d) != "Running AwaitingSlot" {
+		t.Errorf("once they have left: %s", summaryOf(d))
 	}
 }
 
 // What keeps the pods from leaving matters when somebody asks: his operation says so before it is granted.
 func TestADrainThatCannotSucceedIsNoMatterWhileTheNodeAwaitsItsRequest(t *testing.T) {
-	f := unasked(t)
+	f := withoutRequest(t)
 	f.Record.Operation.Before, f.Record.Operation.PreparedTime = nil, nil
 	f.Drained = Drained{Stuck: true, Message: "ns/a is protected"}
 	usedBy("ns/a")(&f)
@@ -82,18 +82,18 @@ func TestADrainThatCannotSucceedIsNoMatterWhileTheNodeAwaitsItsRequest(t *testin
 	}
 	f.Record.Operation.Before = nil
 	usedBy()(&f)
-	if got := told(newMachine(t).Next(f)); got != "Running node_precheck PrecheckFailed" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running node_precheck PrecheckFailed" {
 		t.Errorf("a pod without a card: %s", got)
 	}
 }
 
 func TestAnUnaskedOperationGivesTheSlotBack(t *testing.T) {
-	f := unasked(t)
+	f := withoutRequest(t)
 	granted(&f)
 	f.Record = newMachine(t).Next(f).Record
 	busy := f
 	usedBy("ns/a")(&busy)
-	if got := told(newMachine(t).Next(busy)); got != "Releasing then Deferred node_precheck CardsInUse" {
+	if got := summaryOf(newMachine(t).Next(busy)); got != "Releasing then Deferred node_precheck CardsInUse" {
 		t.Errorf("a pod came before the grant: %s", got)
 	}
 	for range 3 {
@@ -103,13 +103,13 @@ func TestAnUnaskedOperationGivesTheSlotBack(t *testing.T) {
 	usedBy("ns/a")(&f)
 	for _, empty := range []bool{false, true} { // empty: the policy leaves the pod where it is
 		f.Drained = Drained{Empty: empty}
-		if got := told(newMachine(t).Next(f)); got != "Releasing then Deferred node_evict CardsInUse" {
+		if got := summaryOf(newMachine(t).Next(f)); got != "Releasing then Deferred node_evict CardsInUse" {
 			t.Errorf("a pod came before the cordon, empty %t: %s", empty, got)
 		}
 	}
 	usedBy()(&f)
 	f.Drained = Drained{Message: "a pod without a card is left"}
-	if got := told(newMachine(t).Next(f)); got != "Running node_evict InProgress Evict" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running node_evict InProgress Evict" {
 		t.Errorf("a pod without a card: %s", got)
 	}
 }

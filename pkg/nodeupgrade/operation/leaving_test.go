@@ -55,7 +55,7 @@ func TestAComponentLeavesBeforeAnotherComes(t *testing.T) {
 				edit(&f)
 			}
 			d := newMachine(t).Next(f)
-			if got := told(d); got != tt.want {
+			if got := summaryOf(d); got != tt.want {
 				t.Fatalf("decided %q, want %q", got, tt.want)
 			}
 			if name := d.Effects[0].Pod.Name; i >= 2 && (name == "old-pod") != (deleted[i] == "old-pod") {
@@ -74,6 +74,6 @@ func TestADriverThatLeftIsDone(t *testing.T) {
 	}
 	d := newMachine(t).Next(f)
 	if task := d.Record.Operation.Task; task == theNode+"_driver_replace" {
-		t.Errorf("the operation is at %s: %s", task, told(d))
+		t.Errorf("the operation is at %s: %s", task, summaryOf(d))
 	}
 }

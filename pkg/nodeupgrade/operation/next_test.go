@@ -65,9 +65,9 @@ func reach(t *testing.T, task string, changed ...string) Facts {
 	return Facts{}
 }
 
-// told formats a decision in one line: phase, outcome, whether the node is held, current
+// summaryOf formats a decision in one line: phase, outcome, whether the node is held, current
 // task, reason, effects.
-func told(d Decision) string {
+func summaryOf(d Decision) string {
 	op := d.Record.Operation
 	if op == nil {
 		return "none"
@@ -266,7 +266,7 @@ func TestNext(t *testing.T) {
 				change(&f)
 			}
 			d := newMachine(t).Next(f)
-			if diff := cmp.Diff(tc.want, told(d)); diff != "" {
+			if diff := cmp.Diff(tc.want, summaryOf(d)); diff != "" {
 				t.Errorf("%s\n%s", diff, d.Record.Operation.Message)
 			}
 		})

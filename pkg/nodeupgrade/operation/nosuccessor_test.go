@@ -44,7 +44,7 @@ func TestATaintThatComesDuringAnOperationKeepsThePods(t *testing.T) {
 				change(&f)
 			}
 			d := newMachine(t).Next(f)
-			if got := told(d); got != tc.want {
+			if got := summaryOf(d); got != tc.want {
 				t.Errorf("%s, want %s: %s", got, tc.want, d.Record.Operation.Message)
 			}
 			if says := d.Record.Operation.Message; strings.Contains(tc.want, "NoSuccessor") && (!strings.Contains(says, tainted) || !strings.Contains(says, "ns/")) {

@@ -16,7 +16,7 @@ import (
 // NodeOf returns the observed state of a Node that was read live, with its managed fields.
 // accelerator reports whether a resource belongs to the accelerator. OtherUpgrader is left
 // empty.
-func NodeOf(node *corev1.Node, accelerator func(resource string) bool, seen *daemonset.Sightings, now time.Time) Node {
+func NodeOf(node *corev1.Node, accelerator func(resource string) bool, seen *daemonset.StateTimes, now time.Time) Node {
 	ready, since := seen.NodeReady(node, now)
 	n := Node{Name: node.Name, UID: node.UID, Cordon: cordon.FactsOf(node), Taint: ClosedFor(node), Ready: ready, Since: since}
 	for name, quantity := range node.Status.Allocatable {
@@ -33,7 +33,7 @@ func NodeOf(node *corev1.Node, accelerator func(resource string) bool, seen *dae
 
 // HostSince returns when the report of the node agent, whose time is by the clock of the node, was
 // first seen; zero without a report.
-func HostSince(upgrade *topsv1.NodeUpgrade, seen *daemonset.Sightings, now time.Time) time.Time {
+func HostSince(upgrade *topsv1.NodeUpgrade, seen *daemonset.StateTimes, now time.Time) time.Time {
 	if upgrade.Status.Host == nil {
 		return time.Time{}
 	}
@@ -43,7 +43,7 @@ func HostSince(upgrade *topsv1.NodeUpgrade, seen *daemonset.Sightings, now time.
 // MemberOf returns the observed state of a component's DaemonSet on the node. newest is the
 // hash of its newest revision, "" when not known. node is nil when it does not exist. pods are
 // all pods of the node; those that the DaemonSet owns, by UID, count.
-func MemberOf(component string, ds *appsv1.DaemonSet, newest string, node *corev1.Node, pods []*corev1.Pod, seen *daemonset.Sightings, now time.Time) Member {
+func MemberOf(component string, ds *appsv1.DaemonSet, newest string, node *corev1.Node, pods []*corev1.Pod, seen *daemonset.StateTimes, now time.Time) Member {
 	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest,
 		UID: ds.UID, Leaving: daemonset.IsLeaving(ds), Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
 	owned := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
@@ -59,7 +59,7 @@ func MemberOf(component string, ds *appsv1.DaemonSet, newest string, node *corev
 	return m
 }
 
-func podOf(pod *corev1.Pod, minReadySeconds int32, seen *daemonset.Sightings, now time.Time) *Pod {
+func podOf(pod *corev1.Pod, minReadySeconds int32, seen *daemonset.StateTimes, now time.Time) *Pod {
 	p := &Pod{
 		NamedPod: topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 			ResourceVersion: pod.ResourceVersion},

@@ -110,7 +110,7 @@ func TestMembersOfANodeThatKeepsTheirPodsAway(t *testing.T) {
 
 func TestTimesOfANodesClockCountFromWhenTheyAreSeen(t *testing.T) {
 	for _, skew := range []time.Duration{-3 * time.Minute, 0, 3 * time.Minute} {
-		seen, now := &daemonset.Sightings{}, noon
+		seen, now := &daemonset.StateTimes{}, noon
 		stamp := func() metav1.Time { return metav1.NewTime(now.Add(skew)) }
 		upgrade := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{UID: "nu"}, Status: topsv1.NodeUpgradeStatus{Host: &topsv1.HostReport{Time: stamp()}}}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}, Status: corev1.PodStatus{

@@ -71,10 +71,10 @@ func TestADeletionIsFencedBeforeTheNodeIsGivenBack(t *testing.T) {
 	f.Record = d.Record
 	pod(&f, "toolkit").ResourceVersion = "1"
 	if d := newMachine(t).Next(f); len(d.Effects) != 0 || d.Record.Operation.Phase.Final() {
-		t.Errorf("while it is seen as it was before: %s", told(d))
+		t.Errorf("while it is seen as it was before: %s", summaryOf(d))
 	}
 	pod(&f, "toolkit").ResourceVersion = "100000"
-	if got := told(newMachine(t).Next(f)); got != "Releasing then Aborted toolkit_replace Aborted OpenDevice" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Releasing then Aborted toolkit_replace Aborted OpenDevice" {
 		t.Errorf("once it has changed: %s", got)
 	}
 }
@@ -82,7 +82,7 @@ func TestADeletionIsFencedBeforeTheNodeIsGivenBack(t *testing.T) {
 func TestAPodIsNotDeletedByAnOlderView(t *testing.T) {
 	f := reach(t, "toolkit_replace", everything...)
 	pod(&f, "toolkit").ResourceVersion = "1"
-	if got := told(newMachine(t).Next(f)); got != "Running toolkit_replace InProgress" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running toolkit_replace InProgress" {
 		t.Error(got)
 	}
 }
@@ -107,7 +107,7 @@ func TestAHeldNodeWaitsForAPersonOrAnotherOperation(t *testing.T) {
 			f := held
 			f.Wanted = held.Wanted.DeepCopy()
 			tc.with(&f)
-			if diff := cmp.Diff(tc.want, told(newMachine(t).Next(f))); diff != "" {
+			if diff := cmp.Diff(tc.want, summaryOf(newMachine(t).Next(f))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -126,7 +126,7 @@ func TestAHeldNodeIsEmptiedAgainBeforeItIsDisturbed(t *testing.T) {
 	}
 	f.Node.Ready, f.Node.Since, f.Drained = true, f.Now, Drained{Message: "pods are left"}
 	override("skip:n1_toolkit_prepull")(&f)
-	if got := told(newMachine(t).Next(f)); got != "Running node_evict InProgress EvictAll" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running node_evict InProgress EvictAll" {
 		t.Error(got)
 	}
 }
@@ -151,7 +151,7 @@ func TestAnOperationThatIsNotUnderstoodTouchesNothing(t *testing.T) {
 			f.Record = Record{}
 			tc.change(&f)
 			d := newMachine(t).Next(f)
-			if got := told(d); got != "Aborted BadOperation" || !strings.Contains(d.Record.Operation.Message, tc.says) {
+			if got := summaryOf(d); got != "Aborted BadOperation" || !strings.Contains(d.Record.Operation.Message, tc.says) {
 				t.Errorf("%s: %s, want %q", got, d.Record.Operation.Message, tc.says)
 			}
 		})
@@ -193,15 +193,15 @@ func TestHistoryKeepsTheLastTwenty(t *testing.T) {
 func TestLeftoversOfAnEndedOperationAreTakenAway(t *testing.T) {
 	f := reach(t, "Done", driverOnly...)
 	f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark, f.Node.Taint = true, "op", ""
-	if got := told(newMachine(t).Next(f)); got != "Done Succeeded Uncordon" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Done Succeeded Uncordon" {
 		t.Errorf("a cordon: %s", got)
 	}
 	f.Node.Taint = "op"
-	if got := told(newMachine(t).Next(f)); got != "Done Succeeded OpenDevice" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Done Succeeded OpenDevice" {
 		t.Errorf("a taint: %s", got)
 	}
 	f.Node.Cordon.Mark, f.Node.Taint = "newer", "newer"
-	if got := told(newMachine(t).Next(f)); got != "Done Succeeded" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Done Succeeded" {
 		t.Errorf("what an unknown operation left: %s", got)
 	}
 }
@@ -220,7 +220,7 @@ func TestARestartThatMayStillHappenIsWaitedFor(t *testing.T) {
 		{6 * time.Minute, "Releasing then Aborted node_restart-runtime Aborted OpenDevice"},
 	} {
 		later(tc.after)(&f)
-		if got := told(newMachine(t).Next(f)); got != tc.want {
+		if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
 			t.Errorf("%s later: %s, want %s", tc.after, got, tc.want)
 		}
 	}
@@ -267,7 +267,7 @@ func TestAVersionThatIsOnTheNodeAlreadyIsToBlame(t *testing.T) {
 		if !tc.crashing {
 			later(6 * time.Minute)(&f)
 		}
-		if got := told(newMachine(t).Next(f)); got != tc.want {
+		if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
 			t.Errorf("crashing=%t: %s, want %s", tc.crashing, got, tc.want)
 		}
 	}

@@ -51,7 +51,7 @@ func LeaseOf(node string) types.NamespacedName {
 
 // OtherUpgrader names another upgrader that works on a node, "" when there is none. lease is
 // the one named by LeaseOf, nil when there is none.
-func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, seen *daemonset.Sightings, now time.Time) string {
+func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, seen *daemonset.StateTimes, now time.Time) string {
 	for _, s := range signs {
 		value := node.Labels[s.key]
 		if s.annotation {
@@ -78,7 +78,7 @@ func (s sign) matches(value string) bool {
 }
 
 // holder returns the holder of a Lease, "" when it has none or has expired.
-func holder(lease *coordinationv1.Lease, seen *daemonset.Sightings, now time.Time) string {
+func holder(lease *coordinationv1.Lease, seen *daemonset.StateTimes, now time.Time) string {
 	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return ""
 	}

@@ -33,7 +33,7 @@ func TestPodsThatStartedBeforeTheRestartAreReplaced(t *testing.T) {
 	f := afterRestart(t)
 	pod(f, "exporter").Started = f.Now.Add(time.Second)
 	d := newMachine(t).Next(*f)
-	if got := told(d); got != "Running node_restart-runtime InProgress DeletePod" {
+	if got := summaryOf(d); got != "Running node_restart-runtime InProgress DeletePod" {
 		t.Fatalf("after the restart: %s", got)
 	}
 	if e := d.Effects[0]; e.Pod != pod(f, "devicePlugin").NamedPod {
@@ -45,7 +45,7 @@ func TestPodsThatStartedBeforeTheRestartAreReplaced(t *testing.T) {
 	f.Record = d.Record
 	next := pod(f, "devicePlugin")
 	next.UID, next.Name, next.Started = "next", "next", time.Time{}
-	if got := told(newMachine(t).Next(*f)); got != "Running runtime_verify InProgress" {
+	if got := summaryOf(newMachine(t).Next(*f)); got != "Running runtime_verify InProgress" {
 		t.Errorf("with a successor that has not started: %s", got)
 	}
 }
@@ -75,7 +75,7 @@ func TestPodsStayAfterARestart(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := afterRestart(t)
 			tc.with(f)
-			if got := told(newMachine(t).Next(*f)); got != "Running runtime_verify InProgress" {
+			if got := summaryOf(newMachine(t).Next(*f)); got != "Running runtime_verify InProgress" {
 				t.Errorf("%s", got)
 			}
 		})
@@ -86,7 +86,7 @@ func TestPodsStayAfterARestart(t *testing.T) {
 func TestTheAnswerOfTheAgentIsAwaited(t *testing.T) {
 	f := afterRestart(t)
 	f.Host.Results = f.Host.Results[:len(f.Host.Results)-1]
-	if got := told(newMachine(t).Next(*f)); got != "Running node_restart-runtime InProgress" {
+	if got := summaryOf(newMachine(t).Next(*f)); got != "Running node_restart-runtime InProgress" {
 		t.Errorf("%s", got)
 	}
 }
@@ -113,7 +113,7 @@ func TestCardsThatNobodyCanUseAreNotVerified(t *testing.T) {
 			f.Record.Operation.Before.Allocatable = map[string]int64{"enflame.com/gcu": 0}
 			f.Node.Allocatable["enflame.com/gcu"] = 0
 			tc.with(&f)
-			if got := told(newMachine(t).Next(f)); got != tc.want {
+			if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
 				t.Errorf("%s, want %s", got, tc.want)
 			}
 		})
@@ -146,11 +146,11 @@ func TestAPluginThatOffersNothingAndIsOlderThanTheOperationIsReplaced(t *testing
 	f.Node.Allocatable["enflame.com/gcu"] = 0
 	plugin := pod(&f, "devicePlugin")
 	plugin.Created = f.Record.Operation.StartTime.Add(-time.Second)
-	if got := told(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress DeletePod" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress DeletePod" {
 		t.Errorf("an old one: %s", got)
 	}
 	plugin.Created = f.Record.Operation.StartTime.Add(time.Second)
-	if got := told(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
 		t.Errorf("a new one: %s", got)
 	}
 }

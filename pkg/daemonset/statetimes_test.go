@@ -10,7 +10,7 @@ import (
 
 func TestMinReadySecondsCountFromWhenAPodIsSeenReady(t *testing.T) {
 	for _, skew := range []time.Duration{-3 * time.Minute, 0, 3 * time.Minute, time.Hour} {
-		seen := &Sightings{}
+		seen := &StateTimes{}
 		pod := podWith(podReady(corev1.ConditionTrue, -skew))
 		if ok, wait := seen.Availability(pod, 30, epoch); ok || wait != 30*time.Second {
 			t.Errorf("kubelet %s ahead: available %v, wait %s when it is first seen Ready", skew, ok, wait)
@@ -43,7 +43,7 @@ func TestAStateLasts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			seen := &Sightings{}
+			seen := &StateTimes{}
 			for i, l := range tt.looks {
 				if got := seen.Since("x", at(l.written), at(l.now)); !got.Equal(at(l.want)) {
 					t.Errorf("look %d: since %s, want %s", i, got.Sub(epoch), l.want)
@@ -53,19 +53,19 @@ func TestAStateLasts(t *testing.T) {
 	}
 }
 
-func TestSightingsForgetWhatNobodyAsksFor(t *testing.T) {
-	seen := &Sightings{}
+func TestStateTimesForgetUnusedStates(t *testing.T) {
+	seen := &StateTimes{}
 	for i := range 100 {
 		seen.Since(string(rune(i)), epoch, epoch)
 	}
-	seen.Since("x", epoch, epoch.Add(2*keptSightings))
+	seen.Since("x", epoch, epoch.Add(2*stateTimeTTL))
 	if len(seen.seen) != 1 {
-		t.Errorf("%d sightings are kept, want 1", len(seen.seen))
+		t.Errorf("%d states are kept, want 1", len(seen.seen))
 	}
 }
 
-func TestNoSightingsTrustEveryClock(t *testing.T) {
-	var none *Sightings
+func TestNilStateTimesTrustEveryClock(t *testing.T) {
+	var none *StateTimes
 	if since := none.Since("x", epoch, epoch.Add(-time.Hour)); !since.Equal(epoch) {
 		t.Errorf("since %s, want as written", since)
 	}

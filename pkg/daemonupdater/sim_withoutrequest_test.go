@@ -49,16 +49,16 @@ func (w *simWorld) optOut(g *simGroup) bool {
 	return w.until("L4: nothing is left after OTA", 2*time.Hour, w.nothingLeft)
 }
 
-// checkUnasked checks that an operation that nobody asked for touches the node only while it is idle.
-func (w *simWorld) checkUnasked(h *simHost, op *topsv1.NodeOperation) {
+// checkWithoutRequest checks that an operation that nobody asked for touches the node only while it is idle.
+func (w *simWorld) checkWithoutRequest(h *simHost, op *topsv1.NodeOperation) {
 	if left := h.machine.left(false); op != nil && op.OnlyIdle && left > 0 && !h.machine.excused {
 		w.violate("OTA: operation %s, for which nobody asked, touches %s with %d pods that use cards", op.ID, h.name, left)
 	}
 }
 
-// checkMadeUnasked checks an operation that is made under OTA: of a node that has never asked it is for an idle node,
+// checkCreatedWithoutRequest checks an operation that is made under OTA: of a node that has never asked it is for an idle node,
 // and about no pod that is outdated. The strategy must be old enough for every manager to have seen it.
-func (w *simWorld) checkMadeUnasked(u *topsv1.NodeUpgrade, op *topsv1.NodeOperation, g *simGroup) {
+func (w *simWorld) checkCreatedWithoutRequest(u *topsv1.NodeUpgrade, op *topsv1.NodeOperation, g *simGroup) {
 	if g == nil || g.ota.IsZero() || w.now.Sub(g.ota) < simSeenWithin || w.ops.asked[u.Name] {
 		return
 	}

@@ -1,7 +1,7 @@
 package main
 
-// ofOrders are defects in the operations that a rollout orders, grants and follows.
-var ofOrders = []mutant{
+// ofNodeOperations are defects in the operations that a rollout creates, grants and follows.
+var ofNodeOperations = []mutant{
 	// What is prepared, and in which order.
 	{"paused-in-the-way", "a paused group keeps its prepared operations", updater, "withdrawals",
 		"$closed || $n.needsNoOperation() && $rest", "$n.needsNoOperation() && $rest"},
@@ -39,13 +39,13 @@ var ofOrders = []mutant{
 	{"done-and-behind", "a stale view restarts a finished operation", updater, "settlement.settleDone",
 		"$n.$isFinished() || $Revision != $inRevision || $needsAnother($slot)",
 		"$n.$isFinished() || $Revision != $inRevision || $n.heavy"},
-	{"granted-again", "an ended operation is granted", updater, "Ordered",
+	{"granted-again", "an ended operation is granted", updater, "NextOperation",
 		"$hasEnded($upgrade, $Operation) && (!$Abort || !$holds($upgrade, $Operation))",
 		"false && (!$Abort || !$holds($upgrade, $Operation))"},
-	{"grant-before-ledger", "a grant lacks the resourceVersion precondition", updater, "operationWriter.orderOne",
+	{"grant-before-ledger", "a grant lacks the resourceVersion precondition", updater, "operationWriter.applyOne",
 		"client.MergeFromWithOptions($before, client.MergeFromWithOptimisticLock{})",
 		"client.MergeFromWithOptions($before)"},
-	{"made-granted", "a recreated operation is granted by a possibly stale manager", updater, "operationWriter.orderOne",
+	{"made-granted", "a recreated operation is granted by a possibly stale manager", updater, "operationWriter.applyOne",
 		"$next.Abort = $order.$Abort", "$next.Granted, $next.Abort = $order.Grant, $order.$Abort"},
 	{"held-nodes-free", "a node that is kept cordoned does not use up the budget", updater, "group.factsOf",
 		"unavailable: $Ready && $Disturbed && $mine",
@@ -84,7 +84,7 @@ var ofOrders = []mutant{
 		"_, $err := $cancel($ctx, $OperationKey($namespace))", "var $err error"},
 
 	// Node agents of an earlier version.
-	{"old-agent-ordered", "an operation is ordered that the node agent cannot carry out", updater, "facts.keptByPeople",
+	{"old-agent-ordered", "an operation is ordered that the node agent cannot carry out", updater, "facts.exclusion",
 		"$f.heavy && !$atWork && $lacks != $none", "false"},
 	{"scope-narrowed", "a prepared operation replaces what was left out since", updater, "group.changedScope",
 		"$covered && !$wanted && $excluded && $alone || $wider", "$wider"},

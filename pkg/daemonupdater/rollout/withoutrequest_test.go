@@ -80,7 +80,7 @@ func TestUnderOTAAnIdleNodeIsRestartedUnasked(t *testing.T) {
 			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.orders, ordersOf(d), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("orders (-want +got):\n%s", diff)
 			}
 		})

@@ -180,27 +180,27 @@ func describePolicy(job *rollout.Job, upgrade *topsv1.NodeUpgrade, policy *topsv
 }
 
 // OfOtherNode reports whether a NodeUpgrade belongs to a former Node object of the same name.
-func OfOtherNode(upgrade *topsv1.NodeUpgrade, order *rollout.Order) bool {
+func OfOtherNode(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange) bool {
 	return slices.ContainsFunc(upgrade.OwnerReferences, func(o metav1.OwnerReference) bool {
-		return o.Kind == "Node" && o.Name == order.Node && o.UID != order.UID
+		return o.Kind == "Node" && o.Name == change.Node && o.UID != change.UID
 	})
 }
 
-// Ordered returns what an order changes in a NodeUpgrade: next, the amended operation of its
+// NextOperation returns what a change makes of the operation in a NodeUpgrade: next, the amended operation of its
 // spec; or makeNew if a new operation is needed; or neither if the operation has ended or is as
-// ordered already, or if another one has the node.
-func Ordered(upgrade *topsv1.NodeUpgrade, order *rollout.Order, own string) (next *topsv1.NodeOperation, makeNew bool) {
-	if hasEnded(upgrade, order.Operation) && (!order.Abort || !holds(upgrade, order.Operation)) {
+// done already, or if another one has the node.
+func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) (next *topsv1.NodeOperation, makeNew bool) {
+	if hasEnded(upgrade, change.Operation) && (!change.Abort || !holds(upgrade, change.Operation)) {
 		return nil, false
 	}
-	if asked := upgrade.Spec.Operation; asked != nil && asked.ID == order.Operation {
-		return amended(asked, order), false
+	if asked := upgrade.Spec.Operation; asked != nil && asked.ID == change.Operation {
+		return amended(asked, change), false
 	}
-	if shown := upgrade.Status.Operation; order.Abort && shown != nil && shown.ID == order.Operation {
+	if shown := upgrade.Status.Operation; change.Abort && shown != nil && shown.ID == change.Operation {
 		return nil, false // it was withdrawn from the spec and is being aborted
 	}
 	job, disturbed := jobOf(upgrade, own)
-	if job != nil && (isOthers(upgrade, job, own) && !replaced(upgrade, order, disturbed) || disturbed && !job.Held) {
+	if job != nil && (isOthers(upgrade, job, own) && !replaced(upgrade, change, disturbed) || disturbed && !job.Held) {
 		return nil, false
 	}
 	return nil, true
@@ -212,17 +212,17 @@ func isOthers(upgrade *topsv1.NodeUpgrade, job *rollout.Job, own string) bool {
 	return !job.Ours || asked != nil && asked.Rollout != own && !hasEnded(upgrade, asked.ID)
 }
 
-// replaced reports whether the operation that is asked for is the one that an order replaces, and
+// replaced reports whether the operation that is asked for is the one that a change replaces, and
 // has not been granted.
-func replaced(upgrade *topsv1.NodeUpgrade, order *rollout.Order, disturbed bool) bool {
+func replaced(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, disturbed bool) bool {
 	asked := upgrade.Spec.Operation
-	return asked != nil && asked.ID == order.Instead && !disturbed
+	return asked != nil && asked.ID == change.Instead && !disturbed
 }
 
-// amended returns the operation in the spec with an order applied, nil if that changes nothing.
-func amended(asked *topsv1.NodeOperation, order *rollout.Order) *topsv1.NodeOperation {
+// amended returns the operation in the spec with a change applied, nil if that changes nothing.
+func amended(asked *topsv1.NodeOperation, change *rollout.OperationChange) *topsv1.NodeOperation {
 	next := asked.DeepCopy()
-	next.Granted, next.Abort = next.Granted || order.Grant && !order.Abort, next.Abort || order.Abort
+	next.Granted, next.Abort = next.Granted || change.Grant && !change.Abort, next.Abort || change.Abort
 	if next.Granted == asked.Granted && next.Abort == asked.Abort {
 		return nil
 	}
@@ -230,11 +230,11 @@ func amended(asked *topsv1.NodeOperation, order *rollout.Order) *topsv1.NodeOper
 }
 
 // NewNodeUpgrade returns a NodeUpgrade with an operation, for a node that has none.
-func NewNodeUpgrade(order *rollout.Order, op *topsv1.NodeOperation) *topsv1.NodeUpgrade {
+func NewNodeUpgrade(change *rollout.OperationChange, op *topsv1.NodeOperation) *topsv1.NodeUpgrade {
 	return &topsv1.NodeUpgrade{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            order.Node,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: order.Node, UID: order.UID}},
+			Name:            change.Node,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: change.Node, UID: change.UID}},
 		},
 		Spec: topsv1.NodeUpgradeSpec{Operation: op},
 	}

@@ -11,26 +11,26 @@ import (
 // did not see the time change: three minutes for each of the two.
 const MaxSkew = 6 * time.Minute
 
-// Sightings say since when, by the reader's own clock, a state lasts whose begin another clock
+// StateTimes say since when, by the reader's own clock, a state lasts whose begin another clock
 // wrote. A changed time is a new state, which begins when it is first seen. The zero value has
 // seen nothing; a nil one trusts every clock.
-type Sightings struct {
+type StateTimes struct {
 	mu   sync.Mutex
-	seen map[string]*sighting
+	seen map[string]*stateTime
 	// forgotten is when it last forgot what is not asked for any more.
 	forgotten time.Time
 }
 
-// sighting is a time as written, and when it was first and last seen.
-type sighting struct{ written, first, last time.Time }
+// stateTime is a time as written, and when it was first and last seen.
+type stateTime struct{ written, first, last time.Time }
 
-// keptSightings is how long a state is remembered that nobody asks for. It exceeds MaxSkew, so
+// stateTimeTTL is how long a state is remembered that nobody asks for. It exceeds MaxSkew, so
 // that what is forgotten does not become new.
-const keptSightings = time.Hour
+const stateTimeTTL = time.Hour
 
 // Since returns since when the state named by key lasts, whose begin is written down: since it was
 // first seen, but at most MaxSkew later than written, and not later than now.
-func (s *Sightings) Since(key string, written, now time.Time) time.Time {
+func (s *StateTimes) Since(key string, written, now time.Time) time.Time {
 	if s == nil {
 		return written
 	}
@@ -39,7 +39,7 @@ func (s *Sightings) Since(key string, written, now time.Time) time.Time {
 	s.forget(now)
 	known := s.seen[key]
 	if known == nil || !known.written.Equal(written) {
-		known = &sighting{written: written, first: now}
+		known = &stateTime{written: written, first: now}
 		s.seen[key] = known
 	}
 	known.last = now
@@ -53,16 +53,16 @@ func (s *Sightings) Since(key string, written, now time.Time) time.Time {
 }
 
 // forget forgets from time to time what is not asked for any more.
-func (s *Sightings) forget(now time.Time) {
+func (s *StateTimes) forget(now time.Time) {
 	if s.seen == nil {
-		s.seen = map[string]*sighting{}
+		s.seen = map[string]*stateTime{}
 	}
-	if now.Sub(s.forgotten).Abs() < keptSightings {
+	if now.Sub(s.forgotten).Abs() < stateTimeTTL {
 		return
 	}
 	s.forgotten = now
 	for key, known := range s.seen {
-		if now.Sub(known.last).Abs() > keptSightings {
+		if now.Sub(known.last).Abs() > stateTimeTTL {
 			delete(s.seen, key)
 		}
 	}
@@ -70,7 +70,7 @@ func (s *Sightings) forget(now time.Time) {
 
 // Availability reports whether a pod is available: Ready for minReadySeconds and not being
 // deleted. If only time is missing, wait is how long, otherwise 0.
-func (s *Sightings) Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
+func (s *StateTimes) Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
 	if pod.DeletionTimestamp != nil || !isReady(pod) {
 		return false, 0
 	}
@@ -92,9 +92,9 @@ const usualStart = 10 * time.Minute
 // AvailableSince returns since when a pod is available, by the clock of the reader and counted from
 // the first time, and when it last became so by the clock of the kubelet. Both are zero for a pod
 // that is not Ready, or was created an hour ago or more.
-func (s *Sightings) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now time.Time) (since, written time.Time) {
+func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now time.Time) (since, written time.Time) {
 	created := pod.CreationTimestamp.Time
-	if pod.DeletionTimestamp != nil || !isReady(pod) || now.Sub(created) >= keptSightings {
+	if pod.DeletionTimestamp != nil || !isReady(pod) || now.Sub(created) >= stateTimeTTL {
 		return time.Time{}, time.Time{}
 	}
 	ready := time.Duration(minReadySeconds) * time.Second
@@ -106,13 +106,13 @@ func (s *Sightings) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now t
 }
 
 // NodeReady returns whether a node is Ready, and since when.
-func (s *Sightings) NodeReady(node *corev1.Node, now time.Time) (ready bool, since time.Time) {
+func (s *StateTimes) NodeReady(node *corev1.Node, now time.Time) (ready bool, since time.Time) {
 	ready, written := NodeReady(node)
 	return ready, s.Since("node "+string(node.UID), written.Time, now)
 }
 
 // NotReadySince returns since when a pod is not Ready, zero if it is Ready.
-func (s *Sightings) NotReadySince(pod *corev1.Pod, now time.Time) time.Time {
+func (s *StateTimes) NotReadySince(pod *corev1.Pod, now time.Time) time.Time {
 	written := NotReadySince(pod)
 	if written.IsZero() {
 		return time.Time{}
@@ -120,7 +120,7 @@ func (s *Sightings) NotReadySince(pod *corev1.Pod, now time.Time) time.Time {
 	return s.Since("unready "+string(pod.UID), written.Time, now)
 }
 
-// Availability is that of Sightings, by the clocks of the reader and of the kubelet.
+// Availability is that of StateTimes, by the clocks of the reader and of the kubelet.
 func Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
-	return (*Sightings)(nil).Availability(pod, minReadySeconds, now)
+	return (*StateTimes)(nil).Availability(pod, minReadySeconds, now)
 }

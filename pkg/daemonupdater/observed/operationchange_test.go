@@ -141,9 +141,9 @@ func TestWhatAnOrderNeeds(t *testing.T) {
 		op.Granted = granted
 		return op
 	}
-	grant := &rollout.Order{Node: "a", Operation: "x", Grant: true}
-	abort := &rollout.Order{Node: "a", Operation: "x", Grant: true, Abort: true}
-	replace := &rollout.Order{Node: "a", Operation: "x", Instead: "y"}
+	grant := &rollout.OperationChange{Node: "a", Operation: "x", Grant: true}
+	abort := &rollout.OperationChange{Node: "a", Operation: "x", Grant: true, Abort: true}
+	replace := &rollout.OperationChange{Node: "a", Operation: "x", Instead: "y"}
 	theirs := shown("y", topsv1.OperationRunning)
 	theirs.Rollout = "gcu-system/other"
 	held := shown("x", topsv1.OperationFailed)
@@ -155,7 +155,7 @@ func TestWhatAnOrderNeeds(t *testing.T) {
 		asked   *topsv1.NodeOperation
 		shown   *topsv1.OperationStatus
 		history []topsv1.OperationRecord
-		order   *rollout.Order
+		order   *rollout.OperationChange
 		want    string
 	}{
 		{name: "one that is not there is made", order: grant, want: makeNew},
@@ -180,13 +180,13 @@ func TestWhatAnOrderNeeds(t *testing.T) {
 		{name: "another of ours is granted", asked: askedFor("y", own, true), order: grant, want: nothing},
 		{name: "another of ours is not granted", asked: askedFor("y", own, false), order: grant, want: makeNew},
 		{name: "another of ours holds the node", asked: askedFor("x", own, true), shown: held,
-			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, order: &rollout.Order{Node: "a", Operation: "z", Grant: true}, want: makeNew},
+			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, order: &rollout.OperationChange{Node: "a", Operation: "z", Grant: true}, want: makeNew},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: tt.asked}}
 			upgrade.Status.Operation, upgrade.Status.History = tt.shown, tt.history
-			next, isNew := Ordered(upgrade, tt.order, own)
+			next, isNew := NextOperation(upgrade, tt.order, own)
 			got := nothing
 			if isNew {
 				got = makeNew
