@@ -87,7 +87,7 @@ var ofNodeOperations = []mutant{
 	{"old-agent-ordered", "an operation is ordered that the node agent cannot carry out", updater, "facts.exclusion",
 		"$f.heavy && !$atWork && $lacks != $none", "false"},
 	{"scope-narrowed", "a prepared operation replaces what was left out since", updater, "group.changedScope",
-		"$covered && !$wanted && $excluded && $alone || $wider", "$wider"},
+		"$covered && !$wanted && $excluded && $alone || $wider", "$excluded && false || $wider"},
 	{"scope-restarts", "the runtime is restarted for a toolkit that was left out since", updater, "group.changedScope",
 		"$g.isOutdated(&$p) || $left && $unproven", "$g.isOutdated(&$p)"},
 	{"old-policy-granted", "a prepared operation follows the policy before an edit", updater, "group.isStale",

@@ -243,7 +243,7 @@ func TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor(t *testing.T) {
 	} {
 		later(time.Minute)(&f)
 		f.HostSince = tc.reported
-		if got := told(newMachine(t).Next(f)); got != tc.want {
+		if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
 			t.Errorf("reported at %s: %s, want %s", tc.reported, got, tc.want)
 		}
 	}
