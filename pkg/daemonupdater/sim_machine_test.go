@@ -15,6 +15,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
@@ -164,6 +165,17 @@ func (m *simMachine) left(all bool) int {
 		}
 	}
 	return n
+}
+
+// drained is what a drain finds. In the precheck it asks whether evictions would be accepted.
+func (w *simWorld) drained(h *simHost, op *topsv1.OperationStatus, ready bool) (d operation.Drained) {
+	all := op != nil && op.DrainAll
+	if d.Empty = ready && h.machine.left(all) == 0; d.Empty {
+		return d
+	}
+	d.Message = "pods are left"
+	d.Stuck = ready && op != nil && op.Before == nil && slices.ContainsFunc(h.machine.workload, func(p *simWorkload) bool { return (all || p.gcu) && w.guards(h, p) })
+	return d
 }
 
 // evict is one pass of a drain; it returns how many pods are left.

@@ -87,11 +87,7 @@ func (m *simManager) observeNode(h *simHost) *simJobPass {
 		Record: operation.Record{Operation: op, History: u.Status.History}, Node: operation.Node{Name: h.name}}
 	if node != nil {
 		p.facts.Node = operation.NodeOf(node, func(r string) bool { return r == simCards }, m.stateTimes, m.now())
-		if left := h.machine.left(op != nil && op.DrainAll); left > 0 || !p.facts.Node.Ready {
-			p.facts.Drained.Message = "pods are left"
-		} else {
-			p.facts.Drained.Empty = true
-		}
+		p.facts.Drained = m.w.drained(h, op, p.facts.Node.Ready)
 		if h.machine.left(false) > 0 {
 			p.facts.CardUsers = []string{"workload"}
 		}

@@ -66,32 +66,49 @@ type Drainer struct {
 	Self eviction.Self
 }
 
-// Pass reads the pods of a node and evicts those returned by eviction.Decide, one after the
-// other, with their UIDs as precondition. Of several, each eviction is first a dry run: if one is
-// refused, no pod is evicted, so that a drain that cannot succeed disturbs nobody. It waits only
-// for the responses. since is when the drain of the node began; attempts are those of the last
-// Result, nil for the first pass. An error means that the pods could not be read, or that ctx
-// ended; failures of single pods are in the Result. A node that does not exist counts as not Ready.
+// Pass reads the pods of a node and evicts those that are due by eviction.Decide, one after the
+// other, with their UIDs as precondition. Unless that is one pod alone, each eviction is first a dry
+// run, also of the pods that leave later: if one is refused, no pod is evicted, so that a drain that
+// cannot succeed disturbs nobody. It waits only for the responses. since is when the drain of the node
+// began; attempts are those of the last Result, nil for the first pass. An error means that the pods
+// could not be read, or that ctx ended; failures of single pods are in the Result. A node that does
+// not exist counts as not Ready.
 func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
 	facts, err := d.observe(ctx, node, p)
 	if err != nil {
 		return eviction.Result{}, err
 	}
-	evict, r := eviction.Decide(facts, p, attempts, since, now)
-	dryRun := len(evict) > 1
-	outcomes := d.evictEach(ctx, evict, &p, attempts, dryRun)
-	if dryRun && !slices.ContainsFunc(outcomes, eviction.Outcome.Stays) {
-		dryRun = false
-		outcomes = d.evictEach(ctx, evict, &p, attempts, dryRun)
+	leave, r := eviction.Decide(facts, p, attempts, since, now)
+	answers := make([]eviction.Outcome, len(leave))
+	if len(leave) > 1 || slices.ContainsFunc(leave, leavesLater) {
+		answers = d.ask(ctx, node, leave, &p)
 	}
-	r.Add(outcomes, dryRun, now)
+	if !slices.ContainsFunc(answers, eviction.Outcome.Stays) {
+		for i, o := range leave {
+			if before := attempts[o.UID].Outcome.State; !leavesLater(o) {
+				answers[i] = d.evict(ctx, node, o, &p, before != "" && before != eviction.Due)
+			}
+		}
+	}
+	r.Add(leave, answers, now)
 	d.Metrics.passed(node, r)
 	return r, ctx.Err()
 }
 
-// DryRun is a pass without evictions: a pod to be evicted has the outcome of its last
-// attempt, or is Due. Everything else is as for Pass.
+// DryRun is a pass whose evictions are all dry runs.
 func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
+	facts, err := d.observe(ctx, node, p)
+	if err != nil {
+		return eviction.Result{}, err
+	}
+	leave, r := eviction.Decide(facts, p, attempts, since, now)
+	r.Add(leave, d.ask(ctx, node, leave, &p), now)
+	return r, ctx.Err()
+}
+
+// Expect is a pass that asks for nothing: a pod to be evicted has the outcome of its last attempt, or
+// is Due. Everything else is as for Pass.
+func (d Drainer) Expect(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
 	facts, err := d.observe(ctx, node, p)
 	if err != nil {
 		return eviction.Result{}, err
@@ -140,29 +157,36 @@ func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (e
 	return f, nil
 }
 
-// evictEach evicts pods one after the other, or has the API server check whether it would.
-func (d Drainer) evictEach(ctx context.Context, pods []*corev1.Pod, p *eviction.Policy, attempts eviction.Attempts, dryRun bool) []eviction.Outcome {
-	outcomes := make([]eviction.Outcome, len(pods))
-	for i, pod := range pods {
-		_, again := attempts[pod.UID]
-		outcomes[i] = d.evict(ctx, pod, p, again, dryRun)
+// leavesLater reports whether a pod that leaves is not evicted yet.
+func leavesLater(o eviction.Outcome) bool { return o.State != "" }
+
+// ask has the API server check, one after the other, whether it would evict the pods.
+func (d Drainer) ask(ctx context.Context, node string, pods []eviction.Outcome, p *eviction.Policy) []eviction.Outcome {
+	answers := make([]eviction.Outcome, len(pods))
+	for i, o := range pods {
+		answers[i] = d.request(ctx, node, o, p, true, 4)
+		if answers[i].Stays() {
+			d.Metrics.evicted(answers[i].State)
+		}
 	}
-	return outcomes
+	return answers
 }
 
 // evict evicts one pod. Only its first eviction is logged at V(0).
-func (d Drainer) evict(ctx context.Context, pod *corev1.Pod, p *eviction.Policy, again, dryRun bool) eviction.Outcome {
+func (d Drainer) evict(ctx context.Context, node string, pod eviction.Outcome, p *eviction.Policy, again bool) eviction.Outcome {
 	level := 0
-	if again || dryRun {
+	if again {
 		level = 4
 	}
-	log.FromContext(ctx).V(level).Info("Evicting Pod", "Pod", klog.KObj(pod), "Node", pod.Spec.NodeName, "dryRun", dryRun)
+	answer := d.request(ctx, node, pod, p, false, level)
+	d.Metrics.evicted(answer.State)
+	return answer
+}
+
+// request sends one eviction and returns the answer.
+func (d Drainer) request(ctx context.Context, node string, pod eviction.Outcome, p *eviction.Policy, dryRun bool, level int) eviction.Outcome {
+	log.FromContext(ctx).V(level).Info("Evicting Pod", "Pod", klog.KRef(pod.Pod.Namespace, pod.Pod.Name), "Node", node, "dryRun", dryRun)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	o := eviction.OutcomeOf(pod)
-	o = eviction.ResponseTo(o, d.Evictor.Evict(ctx, eviction.Request(o, p, dryRun)))
-	if !dryRun || o.Stays() {
-		d.Metrics.evicted(o.State)
-	}
-	return o
+	return eviction.ResponseTo(pod, dryRun, d.Evictor.Evict(ctx, eviction.Request(pod, p, dryRun)))
 }

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,16 @@ func (s *stage) expect(r eviction.Result, want map[string]eviction.State) {
 	}
 }
 
+// daemonSet creates a DaemonSet.
+func (s *stage) daemonSet(name string) {
+	s.t.Helper()
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}}}}}
+	s.must(s.admin.Create(s.t.Context(), set))
+}
+
 func (s *stage) read(name string) *corev1.Pod {
 	s.t.Helper()
 	p := &corev1.Pod{}
@@ -116,7 +127,7 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	d, policy := s.drainer(), policyOf(t, nil)
 
 	look := func(attempts eviction.Attempts) eviction.Result {
-		r, err := d.DryRun(t.Context(), "n1", policy, attempts, start, start.Add(time.Hour))
+		r, err := d.Expect(t.Context(), "n1", policy, attempts, start, start.Add(time.Hour))
 		s.must(err)
 		return r
 	}
@@ -174,6 +185,71 @@ func TestABudgetThatAllowsOneOfTwoLetsOneLeaveAndThenTheOther(t *testing.T) {
 	s.kill(s.read("web-1"))
 	r = s.pass(d, policy, r.Attempts, eviction.RetryInterval)
 	s.expect(r, map[string]eviction.State{"web-2": eviction.Evicted})
+}
+
+// A pod that leaves later counts as well: each retry of the drain would evict the neighbour again.
+func TestANeighbourStaysWhileABudgetHoldsAPodThatLeavesLater(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		pod         func(*corev1.Pod)
+		policy      func(*testing.T) eviction.Policy
+		held, freed eviction.State
+	}{
+		{"a pod of a Job that may complete", ownedBy("batch/v1", "Job"), func(t *testing.T) eviction.Policy {
+			return policyOf(t, func(p *topsv1.DrainPolicy) { p.WaitForJobsSeconds = 3600 })
+		}, eviction.Running, eviction.Running},
+		{"a pod of another DaemonSet, until the device is closed", ofDaemonSet, func(t *testing.T) eviction.Policy {
+			return policyOf(t, nil).ReplacingDriver(nil, false)
+		}, eviction.Refused, eviction.Skipped},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newStage(t)
+			s.node("n1")
+			s.daemonSet("owner")
+			s.run(pod("later", tc.pod, labelled("app", "later")))
+			s.run(pod("neighbour"))
+			budget := s.budget("keep", "later")
+			s.allow(budget, 0)
+			d, policy := s.drainer(), tc.policy(t)
+			r := s.pass(d, policy, nil, 0)
+			s.expect(r, map[string]eviction.State{"later": tc.held, "neighbour": eviction.Due})
+			if s.read("neighbour").DeletionTimestamp != nil {
+				t.Error("the neighbour is evicted")
+			}
+			if want := "PodDisruptionBudget " + s.namespace + "/keep refuses: " + s.namespace + "/later"; !strings.Contains(r.Message(), want) {
+				t.Errorf("%q, want %q in it", r.Message(), want)
+			}
+			s.allow(budget, 1)
+			r = s.pass(d, policy, r.Attempts, eviction.RetryInterval)
+			s.expect(r, map[string]eviction.State{"later": tc.freed, "neighbour": eviction.Evicted})
+			if s.read("later").DeletionTimestamp != nil {
+				t.Error("it leaves too early")
+			}
+		})
+	}
+}
+
+func TestADryRunAsksForEveryPodAndEvictsNone(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.run(pod("free"))
+	s.run(pod("web-1", labelled("app", "web")))
+	s.allow(s.budget("web", "web"), 0)
+	d, asked := s.drainer(), 0
+	d.Evictor = before{d.Evictor, func() { asked++ }}
+	var last eviction.Attempts
+	for range 2 {
+		r, err := d.DryRun(t.Context(), "n1", policyOf(t, nil), last, start, start)
+		s.must(err)
+		s.expect(r, map[string]eviction.State{"web-1": eviction.Refused, "free": eviction.Due})
+		last = r.Attempts
+	}
+	if asked != 2 {
+		t.Errorf("%d requests, want one for each pod within %s", asked, eviction.RetryInterval)
+	}
+	if s.read("free").DeletionTimestamp != nil {
+		t.Error("a dry run has evicted a pod")
+	}
 }
 
 // The API server answers with Retry-After: 10, and client-go would wait.
@@ -236,11 +312,7 @@ func TestAPodThatCameAfterTheOneThatWasSeenLives(t *testing.T) {
 func TestAPassIsAboutThePodsOfItsNode(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "owner"}, Spec: appsv1.DaemonSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}}}}}
-	s.must(s.admin.Create(t.Context(), set))
+	s.daemonSet("owner")
 	s.run(pod("training"))
 	s.run(pod("plugin", ofDaemonSet))
 	s.run(pod("orphan", ofDaemonSet, func(p *corev1.Pod) { p.OwnerReferences[0].Name = "gone" }))

@@ -29,11 +29,19 @@ type attempts struct {
 	last      eviction.Attempts
 }
 
-// drained reports whether a node is empty, read live.
+// drained reports whether a node is empty, read live. In the precheck, the API server is asked whether
+// it would evict the pods, at most as often as they would be evicted.
 func (e *evictions) drained(ctx context.Context, f operation.Facts, policy eviction.Policy) (operation.Drained, error) {
-	op := f.Record.Operation
-	found, err := e.drainer.DryRun(ctx, f.Node.Name, e.policyOf(f, policy, op.DrainAll), e.lastOf(f.Node.Name, op.ID), drainBegin(op, f.Now), f.Now)
-	unjudged := op.Before == nil && len(found.Of(eviction.Failed)) > 0 // in the precheck; later it may pass
+	node, op := f.Node.Name, f.Record.Operation
+	look, prechecks := e.drainer.Expect, op.Before == nil
+	if prechecks {
+		look = e.drainer.DryRun
+	}
+	found, err := look(ctx, node, e.policyOf(f, policy, op.DrainAll), e.lastOf(node, op.ID), drainBegin(op, f.Now), f.Now)
+	if err == nil && prechecks {
+		e.keep(node, op.ID, found.Attempts)
+	}
+	unjudged := prechecks && len(found.Of(eviction.Failed)) > 0 // later it may pass
 	return operation.Drained{Empty: found.Done(), Stuck: found.Stuck() || unjudged, Message: found.Message()}, err
 }
 
@@ -44,10 +52,15 @@ func (e *evictions) evict(ctx context.Context, f operation.Facts, policy evictio
 	if err != nil {
 		return err
 	}
+	e.keep(node, effect.Operation, result.Attempts)
+	return nil
+}
+
+// keep keeps the last eviction attempts of an operation on a node.
+func (e *evictions) keep(node, operation string, last eviction.Attempts) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.attempts[node] = attempts{effect.Operation, result.Attempts}
-	return nil
+	e.attempts[node] = attempts{operation, last}
 }
 
 // policyOf returns the drain policy of an operation, under which the pods of other people's

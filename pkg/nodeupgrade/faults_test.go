@@ -101,5 +101,9 @@ type lineEvictor struct {
 }
 
 func (e lineEvictor) Evict(ctx context.Context, request *policyv1.Eviction) error {
-	return e.write("evict "+request.Name, func() error { return e.Evictor.Evict(ctx, request) })
+	what := "evict "
+	if len(request.DeleteOptions.DryRun) > 0 {
+		what = "would evict "
+	}
+	return e.write(what+request.Name, func() error { return e.Evictor.Evict(ctx, request) })
 }

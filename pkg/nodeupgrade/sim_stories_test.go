@@ -31,7 +31,7 @@ func (w *simulation) order(id string, change func(*topsv1.NodeOperation), change
 	w.must(w.admin.Update(w.ctx, nu, client.FieldOwner("planner")))
 }
 
-// budget refuses evictions until it allows them.
+// budget refuses evictions while it does not allow them.
 func (w *simulation) budget() (allow func(int32)) {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "keep"},
 		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "work"}}}}
@@ -64,21 +64,34 @@ var stories = []story{
 		}
 		w.order("op1", nil, driver, toolkit, exporter)
 	}},
+	{name: "a budget that refuses before the node is touched", components: []string{driver, plugin}, tell: func(w *simulation) {
+		w.workload("train")
+		w.workload("neighbour", func(p *corev1.Pod) { p.Labels = nil })
+		allow := w.budget()
+		w.publish(driver, "v2")
+		w.order("op1", func(op *topsv1.NodeOperation) { op.Deadlines.PrecheckSeconds = 3600 }, driver)
+		w.until("a refusal", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonPrecheckFailed })
+		allow(1)
+	}},
 	{name: "a drain that is refused, and allowed later", components: []string{driver, plugin}, tell: func(w *simulation) {
 		w.workload("train")
 		allow := w.budget()
+		allow(1)
 		w.publish(driver, "v2")
 		w.order("op1", nil, driver)
+		w.at("node_cordon", func() { allow(0) })
 		w.until("a refusal", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonDrainBlocked })
 		allow(1)
 	}},
 	{name: "a drain that is not allowed in time", components: []string{driver, plugin}, tell: func(w *simulation) {
 		w.workload("train")
-		w.budget()
+		allow := w.budget()
+		allow(1)
 		w.publish(driver, "v2")
 		w.order("op1", func(op *topsv1.NodeOperation) {
 			op.Drain = &topsv1.DrainPolicy{Scope: topsv1.DrainAccelerator, Resources: []string{"enflame.com/*"}, TimeoutSeconds: 20}
 		}, driver)
+		w.at("node_cordon", func() { allow(0) })
 	}},
 	{name: "a cordon of somebody else", components: []string{driver, plugin}, tell: func(w *simulation) {
 		w.must(w.admin.Patch(w.ctx, w.readNode(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`)), client.FieldOwner("kubectl-cordon")))

@@ -310,6 +310,9 @@ func (e simEvictor) Evict(_ context.Context, request *policyv1.Eviction) error {
 			return refused
 		}
 	}
+	if len(request.DeleteOptions.DryRun) > 0 {
+		return nil
+	}
 	e.w.checkEviction(pod)
 	_, err := e.w.api.Delete(key, request.DeleteOptions.Preconditions)
 	return err

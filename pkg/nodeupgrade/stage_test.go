@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -273,6 +274,29 @@ func (s *stage) workload(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	s.must(s.admin.Status().Update(s.ctx, pod))
 	return pod
+}
+
+// budget makes a PodDisruptionBudget for pods labelled app, and returns what sets the evictions that
+// it allows, as the disruption controller does.
+func (s *stage) budget(app string) (allow func(int32)) {
+	s.t.Helper()
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "keep"},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}
+	s.must(s.admin.Create(s.ctx, b))
+	return func(n int32) {
+		b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: n, CurrentHealthy: 1, DesiredHealthy: 1 - n, ExpectedPods: 1}
+		s.must(s.admin.Status().Update(s.ctx, b))
+	}
+}
+
+// untouched fails the test if a pod was evicted or the Node written to; dry runs do not count.
+func (s *stage) untouched() {
+	s.t.Helper()
+	for _, write := range s.line.writes {
+		if strings.HasPrefix(write, "evict") || strings.Contains(write, "Node n") {
+			s.t.Errorf("written: %s", write)
+		}
+	}
 }
 
 // reconcile makes one pass of the controller.

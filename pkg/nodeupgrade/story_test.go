@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
@@ -83,16 +83,12 @@ func TestAWholeOperation(t *testing.T) {
 func TestADrainThatIsRefusedSaysByWhomAndGoesOnWhenItMay(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.workload("train")
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "keep"},
-		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "work"}}}}
-	s.must(s.admin.Create(s.ctx, budget))
-	allow := func(n int32) {
-		budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DisruptionsAllowed: n, CurrentHealthy: 1, DesiredHealthy: 1 - n, ExpectedPods: 1}
-		s.must(s.admin.Status().Update(s.ctx, budget))
-	}
-	allow(0)
+	allow := s.budget("work")
+	allow(1)
 	s.publish(driver, "v2")
 	s.offer("op1", driver)
+	s.untilTask("node_cordon")
+	allow(0)
 	op := s.until("a refusal", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonDrainBlocked })
 	want := "PodDisruptionBudget " + s.namespace + "/keep refuses: " + s.namespace + "/train"
 	if op.Message != want {
@@ -125,27 +121,53 @@ func TestANodeThatCannotBeEmptiedIsNotTouched(t *testing.T) {
 		t.Errorf("%q, want %q in it", op.Message, want)
 	}
 	s.until("the end", func(op *topsv1.OperationStatus) bool { return op.Phase == topsv1.OperationDeferred })
-	for _, write := range s.line.writes {
-		if strings.Contains(write, "evict") || strings.Contains(write, "Node n") {
-			t.Errorf("written: %s", write)
-		}
-	}
+	s.untouched()
 	s.must(s.admin.Delete(s.ctx, kept, client.GracePeriodSeconds(0)))
 	s.offer("op2", driver)
 	s.until("the next operation", func(op *topsv1.OperationStatus) bool { return op.ID == "op2" })
 	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
 }
 
+// No event says that a budget allows an eviction, so an operation without a slot looks again.
+func TestABudgetThatRefusesIsNamedBeforeTheNodeIsTouched(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.workload("train")
+	s.workload("neighbour", func(p *corev1.Pod) { p.Labels = nil })
+	allow := s.budget("work")
+	allow(0)
+	s.publish(driver, "v2")
+	s.change(func(nu *topsv1.NodeUpgrade) {
+		nu.Spec.Operation = s.operation("op1", driver)
+		nu.Spec.Operation.Granted = false
+	})
+	op := s.until("a refusal", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonPrecheckFailed })
+	if want := "PodDisruptionBudget " + s.namespace + "/keep refuses: " + s.namespace + "/train"; !strings.Contains(op.Message, want) {
+		t.Errorf("%q, want %q in it", op.Message, want)
+	}
+	asked := len(s.line.writes)
+	if r, err := s.reconcile(); err != nil || r.RequeueAfter > eviction.RetryInterval {
+		t.Errorf("it looks again after %s: %v", r.RequeueAfter, err)
+	}
+	if again := s.line.writes[asked:]; len(again) > 0 {
+		t.Errorf("asked or written within %s: %s", eviction.RetryInterval, again)
+	}
+	allow(1)
+	s.until("its wait for a slot", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonAwaitingSlot })
+	s.untouched()
+}
+
 func TestADrainThatIsNotAllowedInTimeGivesTheNodeBack(t *testing.T) {
 	s := newStage(t, driver, plugin)
-	pod := s.workload("train")
-	s.must(s.admin.Create(s.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "keep"},
-		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}}))
+	s.workload("train")
+	allow := s.budget("work")
+	allow(1)
 	s.publish(driver, "v2")
 	s.offer("op1", driver)
 	s.change(func(nu *topsv1.NodeUpgrade) {
 		nu.Spec.Operation.Drain = &topsv1.DrainPolicy{Scope: topsv1.DrainAccelerator, Resources: []string{"enflame.com/*"}, TimeoutSeconds: 20}
 	})
+	s.untilTask("node_cordon")
+	allow(0)
 	s.ends("Deferred DrainTimeout", "", "devicePlugin v1, driver v1")
 	if n := s.countEvents("Warning Deferred"); n != 1 {
 		t.Errorf("events: %q", s.events.lines)

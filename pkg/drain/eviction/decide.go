@@ -63,43 +63,43 @@ type Facts struct {
 	Self Self
 }
 
-// Decide returns the pods to evict now, and a result with the outcome of every other pod in
-// scope and with the attempts. It decides for the whole node: while one pod cannot leave, none is
-// evicted, because the drain would not empty the node. since is when the drain of the node began
-// (design section 4).
-func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (evict []*corev1.Pod, r Result) {
+// Decide returns the pods about whose eviction the API server is to be asked now, and a result with
+// the outcome of every other pod in scope and with the attempts. Those without a state are due; the
+// others leave later and are not evicted yet, but others must not leave before it is known that they
+// may. It decides for the whole node: while one pod cannot leave, nobody is asked about, because the
+// drain would not empty the node. since is when the drain of the node began (design section 4).
+func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (leave []Outcome, r Result) {
 	r = Result{NodeReady: f.NodeReady, Attempts: Attempts{}}
 	for i := range f.Pods {
-		pod := &f.Pods[i]
-		before, tried := attempts[pod.UID]
-		switch o, act := judge(&f, &p, pod, since, now); {
-		case !act:
+		o, leaves := judge(&f, &p, &f.Pods[i], since, now)
+		before, tried := attempts[o.UID]
+		switch {
+		case !leaves:
 			r.add(o, nil)
 		case tried && now.Sub(before.Time) < RetryInterval:
-			r.add(before.Outcome, &before)
+			r.add(o.answered(before.Outcome), &before)
 		default:
-			evict = append(evict, pod.Pod)
+			leave = append(leave, o)
 		}
 	}
 	if !slices.ContainsFunc(r.Pods, Outcome.Stays) {
-		return evict, r
+		return leave, r
 	}
-	for _, pod := range evict {
-		r.due(pod)
+	for _, o := range leave {
+		r.add(o.unanswered(), nil)
 	}
 	return nil, r
 }
 
-// Expect is Decide without evictions: a pod to be evicted has the outcome of its last
-// attempt, or is Due.
+// Expect is Decide without asking: a pod has the outcome of its last attempt, or none.
 func Expect(f Facts, p Policy, attempts Attempts, since, now time.Time) Result {
-	evict, r := Decide(f, p, attempts, since, now)
-	for _, pod := range evict {
-		if before, tried := attempts[pod.UID]; tried {
-			r.add(before.Outcome, &before)
+	leave, r := Decide(f, p, attempts, since, now)
+	for _, o := range leave {
+		if before, tried := attempts[o.UID]; tried {
+			r.add(o.answered(before.Outcome), &before)
 			continue
 		}
-		r.due(pod)
+		r.add(o.unanswered(), nil)
 	}
 	return r
 }
@@ -154,8 +154,8 @@ func inScope(pod *corev1.Pod, drivers []string, p *Policy) bool {
 	return false
 }
 
-// judge returns the outcome of one pod, and whether to evict it now.
-func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, evict bool) {
+// judge returns the outcome of one pod, and whether it leaves: now if it has no state, else later.
+func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, leaves bool) {
 	o = OutcomeOf(pod.Pod)
 	with := func(s State, reason string) (Outcome, bool) {
 		o.State, o.Reason = s, reason
@@ -167,8 +167,9 @@ func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, evic
 	if !p.podSelector.Matches(labels.Set(pod.Labels)) {
 		return with(Skipped, "podSelector of the policy leaves it")
 	}
-	if state, reason := staying(pod, p); state != "" {
-		return with(state, reason)
+	if state, reason, later := staying(pod, p); state != "" {
+		o, _ = with(state, reason)
+		return o, later && f.NodeReady && pod.DeletionTimestamp == nil
 	}
 	if pod.Unknown != "" {
 		return with(Failed, pod.Unknown)
@@ -183,7 +184,8 @@ func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, evic
 	case pod.DeletionTimestamp != nil:
 		return with(Terminating, "")
 	case ofJob(pod.Pod) && now.Before(since.Add(p.jobs)):
-		return with(Running, blocked)
+		o, _ = with(Running, blocked)
+		return o, blocked == ""
 	case blocked != "":
 		return with(Blocked, blocked)
 	}

@@ -1,11 +1,13 @@
 package eviction
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -116,7 +118,7 @@ func TestDecide(t *testing.T) {
 			if tc.facts != nil {
 				tc.facts(&facts)
 			}
-			evict, r := Decide(facts, policy, nil, start, start.Add(30*time.Second))
+			evict, r := decide(facts, policy, nil, start, start.Add(30*time.Second))
 			if got := len(evict) == 1; got != tc.evict {
 				t.Errorf("evicts it: %t, want %t", got, tc.evict)
 			}
@@ -146,12 +148,8 @@ func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
 		{"tries again after five seconds", RetryInterval, []string{"a", "b"}, Result{NodeReady: true, Attempts: Attempts{}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			evict, r := Decide(facts, policyOf(t, nil), tried, start, start.Add(tc.after))
-			var names []string
-			for _, p := range evict {
-				names = append(names, p.Name)
-			}
-			if diff := cmp.Diff(tc.evict, names); diff != "" {
+			evict, r := decide(facts, policyOf(t, nil), tried, start, start.Add(tc.after))
+			if diff := cmp.Diff(tc.evict, evict); diff != "" {
 				t.Errorf("evictions: %s", diff)
 			}
 			if diff := cmp.Diff(tc.want, r, cmpopts.EquateEmpty()); diff != "" {
@@ -183,7 +181,7 @@ func TestNobodyIsEvictedWhileOnePodCannotLeave(t *testing.T) {
 			facts := factsOf(wait, pod("a"), tc.other)
 			tc.with.Pod = facts.Pods[1].Pod
 			facts.Pods[1] = tc.with
-			evict, r := Decide(facts, wait, nil, start, start)
+			evict, r := decide(facts, wait, nil, start, start)
 			if got := len(evict) == 1; got != tc.evict {
 				t.Errorf("evicts the other one: %t, want %t", got, tc.evict)
 			}
@@ -197,19 +195,79 @@ func TestNobodyIsEvictedWhileOnePodCannotLeave(t *testing.T) {
 	}
 }
 
+// Others must not leave before it is known that a pod which leaves later may.
+func TestAPodThatLeavesLaterIsAskedAbout(t *testing.T) {
+	job := pod("b", ownedBy("batch/v1", "Job"))
+	theirs := Pod{Stays: "ignored", DaemonSet: &appsv1.DaemonSet{}, accelerator: true}
+	wait := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 60 }))
+	replacing := policyOf(t, nil).ReplacingDriver(nil, false)
+	refused := Outcome{Pod: named("ns", "b"), UID: "uid-b", State: Refused, Budget: named("ns", "keep")}
+	running, skipped := refused, refused
+	running.State, running.Budget, running.Reason = Running, named("", ""), "PodDisruptionBudget ns/keep refuses"
+	skipped.State, skipped.Budget, skipped.Reason = Skipped, named("", ""), "evicted when the device is closed"
+	failed := Outcome{Pod: named("ns", "b"), UID: "uid-b", State: Failed, Reason: "no answer"}
+	for _, tc := range []struct {
+		name   string
+		pod    corev1.Pod
+		with   Pod
+		policy Policy
+		facts  func(*Facts)
+		answer Outcome // to a dry run
+		asked  bool
+		want   Outcome // after the answer
+	}{
+		{name: "a Job may complete before a budget matters", pod: job, policy: wait, answer: refused, asked: true, want: running},
+		{name: "the device is closed in vain when a budget refuses", pod: pod("b"), with: theirs, policy: replacing, answer: refused, asked: true, want: refused},
+		{name: "or when nobody can say", pod: pod("b"), with: theirs, policy: replacing, answer: failed, asked: true, want: failed},
+		{name: "it keeps its state when it may leave", pod: pod("b"), with: theirs, policy: replacing, answer: Outcome{State: Due}, asked: true, want: skipped},
+		{name: "one that is blocked is not asked about", pod: job, with: Pod{LosesData: "data"}, policy: wait,
+			want: Outcome{Pod: refused.Pod, UID: refused.UID, State: Running, Reason: "data (drain.emptyDir: Delete evicts them)"}},
+		{name: "nor one that terminates", pod: pod("b", terminatingSince(start)), with: theirs, policy: replacing, want: skipped},
+		{name: "nor one on a node that is not Ready", pod: pod("b"), with: theirs, policy: replacing, facts: func(f *Facts) { f.NodeReady = false }, want: skipped},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			facts := factsOf(tc.policy, pod("a"), tc.pod)
+			tc.with.Pod = facts.Pods[1].Pod
+			facts.Pods[1] = tc.with
+			if tc.facts != nil {
+				tc.facts(&facts)
+			}
+			leave, r := Decide(facts, tc.policy, nil, start, start)
+			asked := slices.IndexFunc(leave, func(o Outcome) bool { return o.Pod.Name == "b" })
+			if (asked >= 0) != tc.asked {
+				t.Fatalf("asked about: %+v", leave)
+			}
+			if tc.asked {
+				r.Add(leave[asked:asked+1], []Outcome{tc.answer}, start)
+			}
+			got := r.Pods[len(r.Pods)-1]
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if !tc.asked {
+				return
+			}
+			again := Expect(facts, tc.policy, r.Attempts, start, start.Add(RetryInterval))
+			if diff := cmp.Diff(tc.want, again.Pods[1]); diff != "" {
+				t.Errorf("a look later on: %s", diff)
+			}
+			soon, _ := Decide(facts, tc.policy, r.Attempts, start, start)
+			if slices.ContainsFunc(soon, func(o Outcome) bool { return o.Pod.Name == "b" }) {
+				t.Error("it is asked about again at once")
+			}
+		})
+	}
+}
+
 func TestTheAnswerIsTheSameForAnyOrderOfPods(t *testing.T) {
 	pods := []corev1.Pod{pod("c"), pod("a"), pod("b", ownedBy("batch/v1", "Job")), pod("d", terminatingSince(start))}
 	policy := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 1 }))
 	names := func(pods ...corev1.Pod) []string {
-		evict, r := Decide(factsOf(policy, pods...), policy, nil, start, start)
-		var found []string
-		for _, p := range evict {
-			found = append(found, p.Name)
-		}
+		evict, r := decide(factsOf(policy, pods...), policy, nil, start, start)
 		for _, o := range r.Pods {
-			found = append(found, o.Pod.Name)
+			evict = append(evict, o.Pod.Name)
 		}
-		return found
+		return evict
 	}
 	for _, order := range [][]corev1.Pod{{pods[0], pods[1], pods[2], pods[3]}, {pods[3], pods[2], pods[1], pods[0]}} {
 		if diff := cmp.Diff([]string{"a", "c", "b", "d"}, names(order...)); diff != "" {

@@ -35,7 +35,7 @@ const (
 	Blocked State = "blocked"
 	// Unconfirmed means that its node is not Ready, so it is unknown whether it runs.
 	Unconfirmed State = "unconfirmed"
-	// Due means that the next pass evicts it.
+	// Due means that the next pass evicts it, or that a dry run of its eviction was accepted.
 	Due State = "due"
 	// Skipped means that it stays on the node, which counts as empty nevertheless.
 	Skipped State = "skipped"
@@ -71,7 +71,30 @@ func (o Outcome) Stays() bool {
 	return o.State == Blocked || o.State == Refused || o.State == Failed || o.State == Running && o.Reason != ""
 }
 
-// Attempt is an eviction that was tried.
+// answered returns the outcome of a pod that leaves by the answer to its eviction. One that leaves
+// later keeps its state, unless it could not leave: a Job may still complete.
+func (o Outcome) answered(a Outcome) Outcome {
+	switch {
+	case o.State == "":
+		return a
+	case !a.Stays():
+		return o
+	case o.State == Running:
+		o.Reason = a.wording()
+		return o
+	}
+	return a
+}
+
+// unanswered returns the outcome of a pod that leaves before it is asked about.
+func (o Outcome) unanswered() Outcome {
+	if o.State == "" {
+		o.State = Due
+	}
+	return o
+}
+
+// Attempt is an eviction that was tried, or its dry run.
 type Attempt struct {
 	// Time of the attempt.
 	Time time.Time
@@ -124,10 +147,10 @@ func (r Result) Message() string {
 	if !r.NodeReady {
 		parts = append(parts, "the node is not Ready, so no kubelet can confirm that pods are gone")
 	}
-	for _, wording := range wordings {
+	for _, w := range wordings {
 		groups := map[string][]string{}
-		for _, o := range r.Of(wording.state) {
-			key := wording.of(o)
+		for _, o := range r.Of(w.state) {
+			key := w.of(o)
 			groups[key] = append(groups[key], o.Pod.String())
 		}
 		for _, key := range slices.Sorted(maps.Keys(groups)) {
@@ -137,12 +160,14 @@ func (r Result) Message() string {
 	return strings.Join(parts, "; ")
 }
 
-// wordings describe what blocks a drain, the most urgent first. Pods with the same text are
-// listed together.
-var wordings = []struct {
+type wording struct {
 	state State
 	of    func(Outcome) string
-}{
+}
+
+// wordings describe what blocks a drain, the most urgent first. Pods with the same text are
+// listed together.
+var wordings = []wording{
 	{Refused, func(o Outcome) string { return fmt.Sprintf("PodDisruptionBudget %s refuses", o.Budget) }},
 	{Blocked, func(o Outcome) string { return "blocked, " + o.Reason }},
 	{Failed, func(o Outcome) string { return "failed, " + o.Reason }},
@@ -159,24 +184,18 @@ var wordings = []struct {
 	{Terminating, func(Outcome) string { return "terminating" }},
 }
 
-// Add adds the outcomes of evictions attempted at now, which may have been dry runs: if one of
-// those was refused, the pods whose eviction would be accepted are due.
-func (r *Result) Add(attempts []Outcome, dryRun bool, now time.Time) {
-	for _, o := range attempts {
-		if dryRun && o.State == Evicted {
-			o.State = Due
-			r.add(o, nil)
-			continue
-		}
-		r.add(o, &Attempt{Time: now, Outcome: o})
-	}
+// wording returns what blocks a drain because of this pod, without its name.
+func (o Outcome) wording() string {
+	i := slices.IndexFunc(wordings, func(w wording) bool { return w.state == o.State })
+	return wordings[i].of(o)
 }
 
-// due adds a pod that a later pass evicts.
-func (r *Result) due(pod *corev1.Pod) {
-	o := OutcomeOf(pod)
-	o.State = Due
-	r.add(o, nil)
+// Add adds the outcomes of pods that leave by the answers to their evictions, in the same order,
+// which were asked for at now.
+func (r *Result) Add(leave, answers []Outcome, now time.Time) {
+	for i, o := range leave {
+		r.add(o.answered(answers[i]), &Attempt{Time: now, Outcome: answers[i]})
+	}
 }
 
 // add adds an outcome, with its attempt, nil for none.

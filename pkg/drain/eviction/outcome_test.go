@@ -44,7 +44,7 @@ func TestResponseTo(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.want.Pod = named("ns", "a")
-			if diff := cmp.Diff(tc.want, ResponseTo(Outcome{Pod: named("ns", "a")}, tc.err)); diff != "" {
+			if diff := cmp.Diff(tc.want, ResponseTo(Outcome{Pod: named("ns", "a")}, false, tc.err)); diff != "" {
 				t.Error(diff)
 			}
 		})

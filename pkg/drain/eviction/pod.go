@@ -30,27 +30,27 @@ type Pod struct {
 	accelerator bool
 }
 
-// staying returns the state of a pod that kubectl's filters leave on the node, and the reason;
-// none for a pod that is to be evicted nevertheless.
-func staying(pod *Pod, p *Policy) (State, string) {
+// staying returns the state of a pod that kubectl's filters leave on the node, the reason, and whether
+// it leaves later; no state for a pod that is to be evicted nevertheless.
+func staying(pod *Pod, p *Policy) (s State, reason string, later bool) {
 	switch ds := pod.DaemonSet; {
 	case pod.Stays == "":
-		return "", ""
+		return "", "", false
 	case !p.replacesDriver || ds != nil && p.ownComponent(ds) || ds == nil && !isStatic(pod.Pod):
-		return Skipped, pod.Stays
+		return Skipped, pod.Stays, false
 	case pod.Unknown != "":
-		return Failed, pod.Unknown
+		return Failed, pod.Unknown, false
 	case !pod.accelerator:
-		return Skipped, pod.Stays
+		return Skipped, pod.Stays, false
 	case ds == nil:
-		return Blocked, "static, and uses the accelerator: remove its manifest from the node, exclude the node, or leave the pod out (drain.podSelector)"
+		return Blocked, "static, and uses the accelerator: remove its manifest from the node, exclude the node, or leave the pod out (drain.podSelector)", false
 	case daemonset.ToleratesClosing(ds):
 		return Blocked, fmt.Sprintf("uses the accelerator, and DaemonSet %s/%s tolerates taint %s, so it would come back: "+
-			"remove the toleration, exclude the node, or leave the pod out (drain.podSelector)", ds.Namespace, ds.Name, topsv1.TaintDriverUpgrade)
+			"remove the toleration, exclude the node, or leave the pod out (drain.podSelector)", ds.Namespace, ds.Name, topsv1.TaintDriverUpgrade), false
 	case !p.closed && blockedBy(pod, p) == "":
-		return Skipped, "evicted when the device is closed"
+		return Skipped, "evicted when the device is closed", true
 	}
-	return "", ""
+	return "", "", false
 }
 
 func (p *Policy) ownComponent(ds *appsv1.DaemonSet) bool { return ofComponent(ds, p.own) }

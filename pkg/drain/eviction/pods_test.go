@@ -71,3 +71,16 @@ func terminatingSince(at time.Time) func(*corev1.Pod) {
 		p.DeletionGracePeriodSeconds = ptr.To(int64(30))
 	}
 }
+
+// decide returns the pods to evict, and the outcomes of the others.
+func decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (evict []string, r Result) {
+	leave, r := Decide(f, p, attempts, since, now)
+	for _, o := range leave {
+		if o.State != "" {
+			r.add(o, nil)
+			continue
+		}
+		evict = append(evict, o.Pod.Name)
+	}
+	return evict, r
+}

@@ -11,10 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ResponseTo returns the outcome of an eviction from the API server's response.
-func ResponseTo(o Outcome, err error) Outcome {
+// ResponseTo returns the outcome of an eviction from the API server's response: after a dry run that
+// was accepted, the pod is due.
+func ResponseTo(o Outcome, dryRun bool, err error) Outcome {
+	o = Outcome{Pod: o.Pod, UID: o.UID}
 	cause, refused := disruptionBudgetCause(err)
 	switch {
+	case err == nil && dryRun:
+		o.State = Due
 	case err == nil:
 		o.State = Evicted
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):

@@ -109,8 +109,8 @@ type Pod struct {
 	LastWords string
 }
 
-// Drained is the result of a live dry run of the drain under the operation's policy, see
-// NeedsDrained; for all pods when the record says so (DrainAll).
+// Drained is the result of a live look at the drain under the operation's policy, see NeedsDrained;
+// for all pods when the record says so (DrainAll). For the precheck, it is a dry run of all evictions.
 type Drained struct {
 	// Empty: the node is Ready and nothing is left to evict.
 	Empty bool

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -37,6 +38,9 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 		return inUse(c.snapshot)
 	}
 	if lacks := nodeLacks(c.snapshot); lacks != "" {
+		if c.f.Drained.Stuck {
+			c.at(c.f.Now.Add(eviction.RetryInterval)) // no event tells that a budget allows an eviction
+		}
 		return waiting(ReasonPrecheckFailed, "%s", lacks)
 	}
 	if until := c.recorded(t).StartTime.Add(min(offerGrace, c.limits.precheck/2)); mayOffer(c.snapshot) && c.f.Now.Before(until) {

@@ -156,7 +156,7 @@ func (w *world) facts() Facts {
 		Record: Record{Operation: nu.Status.Operation, History: nu.Status.History}, Host: nu.Status.Host, HostSince: HostSince(nu, nil, w.now),
 		Node: Node{Name: theNode, UID: "node", Cordon: w.node, Taint: w.taint, Ready: w.ready, Since: w.since, Allocatable: map[string]int64{"enflame.com/gcu": w.allocatable()}}}
 	if NeedsDrained(f) {
-		f.Drained = w.drained()
+		f.Drained = w.drained(f.Record.Operation)
 	}
 	if NeedsCardUsers(f) && w.workload > 0 {
 		f.CardUsers = []string{"ns/workload"}
@@ -172,8 +172,11 @@ func (w *world) facts() Facts {
 	return f
 }
 
-func (w *world) drained() Drained {
+func (w *world) drained(op *topsv1.OperationStatus) Drained {
 	if !w.ready || w.workload > 0 {
+		if op.Before == nil && w.ready && w.blocked {
+			return Drained{Stuck: true, Message: "a budget refuses"}
+		}
 		return Drained{Message: "pods are left"}
 	}
 	return Drained{Empty: true}
