@@ -160,7 +160,7 @@ func TestTheRootOfTheDockerfileHasTheSameFiles(t *testing.T) {
 	}
 }
 
-func TestTheDockerfileSaysWhatTheArchiveSays(t *testing.T) {
+func TestDockerfileMatchesTheArchive(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	check(t, err)
 	said := map[string]string{}
@@ -223,7 +223,7 @@ func TestNoTwoImagesHaveOneName(t *testing.T) {
 	}
 }
 
-func TestProgramsThatAreMissingAreTold(t *testing.T) {
+func TestMissingProgramsAreReported(t *testing.T) {
 	dir := programs(t, "manager")
 	if _, err := operatorFiles(dir, builtIn); err == nil || !strings.Contains(err.Error(), "make images") {
 		t.Errorf("without a node agent: %v", err)

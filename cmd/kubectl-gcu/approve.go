@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
 func approveCommand(c *cli) *cobra.Command {
@@ -63,9 +63,9 @@ func listWaves(ctx context.Context, out terminal, cl *cluster, name string, poli
 	if dro == nil {
 		return refused("gr %s has no rollout: no annotation %s", name, topsv1.AnnotationUpdateStrategy)
 	}
-	waves := view.WavesOf(dro, policy, time.Now())
-	return out.print(o, list[view.Wave]{waves}, func(s view.Style) string {
-		return view.WavesText(waves, s) + view.WhichWait(waves) + "\n"
+	waves := display.WavesOf(dro, policy, time.Now())
+	return out.print(o, list[display.Wave]{waves}, func(s display.Style) string {
+		return display.WavesText(waves, s) + display.WhichWait(waves) + "\n"
 	})
 }
 
@@ -76,7 +76,7 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave stri
 	var already bool
 	var revision string
 	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
-		value, is, err := view.Approve(dro, view.WavesOf(dro, policy, time.Now()), wave)
+		value, is, err := display.Approve(dro, display.WavesOf(dro, policy, time.Now()), wave)
 		if err != nil {
 			return false, refused("gr %s: %w", name, err)
 		}

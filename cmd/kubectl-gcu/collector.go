@@ -19,7 +19,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/bundle"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
@@ -81,7 +81,7 @@ func (c *collector) summary() string {
 }
 
 // trouble records stuck nodes: the logs of their agents come first.
-func (c *collector) trouble(nodes []view.Node) {
+func (c *collector) trouble(nodes []display.Node) {
 	for _, n := range nodes {
 		if n.Stuck {
 			c.worst = append(c.worst, n.Name)
@@ -296,7 +296,7 @@ func (c *collector) addVersions(ctx context.Context) {
 func (c *collector) addStatus(ctx context.Context) {
 	grs, err := c.cluster.resources(ctx, nil)
 	c.miss("status", err)
-	style := view.Style{Now: time.Now(), Wide: true}
+	style := display.Style{Now: time.Now(), Wide: true}
 	for i := range grs {
 		s, err := readStatus(ctx, c.cluster, &grs[i])
 		c.miss("status of gr "+grs[i].Name, err)
@@ -304,8 +304,8 @@ func (c *collector) addStatus(ctx context.Context) {
 		fleet, err := readFleet(ctx, c.cluster, &grs[i])
 		c.miss("nodes of gr "+grs[i].Name, err)
 		if err == nil {
-			nodes := view.NodesOf(fleet)
-			text += "\n" + view.NodesText(nodes, style)
+			nodes := display.NodesOf(fleet)
+			text += "\n" + display.NodesText(nodes, style)
 			c.trouble(nodes)
 		}
 		c.text("status/"+grs[i].Name+".txt", text)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
@@ -57,7 +57,7 @@ func poll(ctx context.Context, timeout time.Duration, look func(ctx context.Cont
 // times out. enough, if not nil, may end it earlier; unlike, if not nil, may end it with an
 // error.
 func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout time.Duration,
-	enough func(context.Context, *topsv1.GcuResource, *view.Status) (bool, error), unlike func(*topsv1.GcuResource) error) error {
+	enough func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error), unlike func(*topsv1.GcuResource) error) error {
 	t := &progress{terminal: out, bar: out.onTerminal()}
 	defer t.end()
 	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
@@ -74,12 +74,12 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 		if err != nil {
 			return false, "", err
 		}
-		s := view.StatusOf(gr, dro, nil, nil, time.Now())
+		s := display.StatusOf(gr, dro, nil, nil, time.Now())
 		t.tell(&s)
 		switch s.Outcome.State {
-		case view.Done:
+		case display.Done:
 			return true, "", nil
-		case view.Stopped:
+		case display.Stopped:
 			return false, "", notYet("%s: %s; %s", s.Outcome.Reason, s.Outcome.Message, s.Outcome.Do)
 		}
 		if enough != nil {
@@ -98,7 +98,7 @@ type progress struct {
 	drawn bool
 }
 
-func (p *progress) tell(s *view.Status) {
+func (p *progress) tell(s *display.Status) {
 	if p.bar {
 		style := p.style()
 		fmt.Fprint(plaintext.Unwrap(p.Out), "\r\x1b[K", plaintext.Text(s.Progress(style, p.width()), style.Colours()...))

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
 func historyCommand(c *cli) *cobra.Command {
@@ -29,11 +29,11 @@ available. GR may be omitted when there is only one.`,
 			if err != nil {
 				return err
 			}
-			return c.print(o, list[view.Revision]{history}, func(s view.Style) string {
+			return c.print(o, list[display.Revision]{history}, func(s display.Style) string {
 				if len(history) == 0 {
 					return "no spec of gr " + gr.Name + " is kept in namespace " + cl.namespace + "\n"
 				}
-				return view.HistoryText(history, s)
+				return display.HistoryText(history, s)
 			})
 		}),
 	}
@@ -43,7 +43,7 @@ available. GR may be omitted when there is only one.`,
 
 // readHistory reads the kept specs of a gr, without the last known good one if the user may
 // not read the rollout.
-func readHistory(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) ([]view.Revision, error) {
+func readHistory(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) ([]display.Revision, error) {
 	revisions, err := cl.revisions(ctx, gr.Name)
 	if err != nil {
 		return nil, err
@@ -56,5 +56,5 @@ func readHistory(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) ([]vi
 	if len(notShown) > 0 {
 		dro = nil
 	}
-	return view.HistoryOf(gr, revisions, dro)
+	return display.HistoryOf(gr, revisions, dro)
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/gcucli/topscloud"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
 )
 
 func importCommand(c *cli) *cobra.Command {
@@ -43,7 +43,7 @@ it, and remove the newer operator first: two operators on one node conflict.`,
 			for _, n := range notes {
 				fmt.Fprintln(c.ErrOut, n)
 			}
-			return c.print(o, out, func(view.Style) string { return "" })
+			return c.print(o, out, func(display.Style) string { return "" })
 		}),
 	}
 	command.Flags().StringVarP(&o.format, "output", "o", formatYAML, "`format`: yaml or json")

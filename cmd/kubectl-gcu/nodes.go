@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
 func nodesCommand(c *cli) *cobra.Command {
@@ -24,7 +24,7 @@ func nodesCommand(c *cli) *cobra.Command {
 		Use:   "nodes [GR]",
 		Short: "Lists the nodes of a gr: state, reason, since when, operation",
 		Long: `Lists every node that should run a component of a gr, one line each: its state
-(` + strings.Join(view.States, ", ") + `), why, since when, the phase and
+(` + strings.Join(display.States, ", ") + `), why, since when, the phase and
 the task of its operation, and what to do. GR may be omitted when there is only one.`,
 		Example: `  # All nodes
   kubectl gcu nodes
@@ -37,8 +37,8 @@ the task of its operation, and what to do. GR may be omitted when there is only 
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeResources(c.connection),
 		RunE: runE(func(ctx context.Context, args []string) error {
-			if state != "" && !slices.Contains(view.States, state) {
-				return usageError("--state %s is not one of %s", state, strings.Join(view.States, ", "))
+			if state != "" && !slices.Contains(display.States, state) {
+				return usageError("--state %s is not one of %s", state, strings.Join(display.States, ", "))
 			}
 			cl, gr, err := c.resource(ctx, args)
 			if err != nil {
@@ -48,18 +48,18 @@ the task of its operation, and what to do. GR may be omitted when there is only 
 			if err != nil {
 				return err
 			}
-			nodes := view.Named(view.NodesOf(fleet), state)
-			return c.print(o, list[view.Node]{nodes}, func(s view.Style) string {
+			nodes := display.Named(display.NodesOf(fleet), state)
+			return c.print(o, list[display.Node]{nodes}, func(s display.Style) string {
 				if len(nodes) == 0 {
 					return fmt.Sprintf("no node of gr %s is %s\n", gr.Name, orAny(state))
 				}
-				return view.NodesText(nodes, s)
+				return display.NodesText(nodes, s)
 			})
 		}),
 	}
 	o.bind(command)
 	command.Flags().StringVar(&state, "state", "", "only nodes in this `state`")
-	complete(command, "state", view.States)
+	complete(command, "state", display.States)
 	return command
 }
 
@@ -71,8 +71,8 @@ func orAny(state string) string {
 }
 
 // readFleet reads the nodes of a gr, with their pods and operations.
-func readFleet(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*view.Fleet, error) {
-	f := &view.Fleet{Resource: gr, Now: time.Now()}
+func readFleet(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*display.Fleet, error) {
+	f := &display.Fleet{Resource: gr, Now: time.Now()}
 	var err error
 	if f.Rollout, err = cl.rollout(ctx, gr.Name); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func readFleet(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*view.
 }
 
 // readPods adds the pods and revisions of a DaemonSet.
-func readPods(ctx context.Context, cl *cluster, set *appsv1.DaemonSet, f *view.Fleet) error {
+func readPods(ctx context.Context, cl *cluster, set *appsv1.DaemonSet, f *display.Fleet) error {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
 		return fmt.Errorf("reading the selector of DaemonSet %s: %w", set.Name, err)

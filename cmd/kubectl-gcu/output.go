@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
@@ -29,8 +29,8 @@ var formats = []string{formatTable, formatWide, formatJSON, formatYAML}
 type terminal struct{ genericiooptions.IOStreams }
 
 // style returns the style of text on this output.
-func (t terminal) style() view.Style {
-	return view.Style{Now: time.Now(), Colour: t.onTerminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+func (t terminal) style() display.Style {
+	return display.Style{Now: time.Now(), Colour: t.onTerminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
 func (t terminal) onTerminal() bool {
@@ -49,7 +49,7 @@ func (t terminal) width() int {
 }
 
 // print writes a value in the format of -o; text renders tables.
-func (t terminal) print(o output, value any, text func(view.Style) string) error {
+func (t terminal) print(o output, value any, text func(display.Style) string) error {
 	if o.format == formatTable || o.format == formatWide {
 		style := t.style()
 		style.Wide = o.format == formatWide

@@ -32,7 +32,7 @@ func TestPauseAndResume(t *testing.T) {
 	s.says(s.gcu("pause", "missing"), exitRefused, "there is no gr missing")
 }
 
-func TestResumeForgivesWhatHaltedARollout(t *testing.T) {
+func TestResumeClearsTheFailuresOfAHaltedRollout(t *testing.T) {
 	s := newSite(t)
 	s.gr("halting")
 	dro := s.rollout("halting", topsv1.DaemonRolloutStatus{FailedNodes: 2, Conditions: []metav1.Condition{
@@ -48,7 +48,7 @@ func TestResumeForgivesWhatHaltedARollout(t *testing.T) {
 	}
 }
 
-func TestResumeOfAPausedGrForgivesNoFailureThatDoesNotHaltIt(t *testing.T) {
+func TestResumeOfAPausedGrKeepsFailuresThatDoNotHaltIt(t *testing.T) {
 	s := newSite(t)
 	s.gr("failing", topsv1.AnnotationPaused, "true")
 	dro := s.rollout("failing", topsv1.DaemonRolloutStatus{FailedNodes: 1})

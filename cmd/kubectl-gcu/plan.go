@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
@@ -61,14 +61,14 @@ and -o yaml the output equals the response of GET /gum/v1/gr/GR/plan.`,
 				return explain(err, "list", "")
 			}
 			if o.format == formatMermaid {
-				_, err = fmt.Fprint(c.Out, view.PlanMermaid(answer))
+				_, err = fmt.Fprint(c.Out, display.PlanMermaid(answer))
 				return err
 			}
-			changes, err := view.ChangesOf(&q.Present.Spec, &q.Wanted.Spec)
+			changes, err := display.ChangesOf(&q.Present.Spec, &q.Wanted.Spec)
 			if err != nil {
 				return err
 			}
-			return c.print(o, answer, func(s view.Style) string { return view.PlanText(answer, changes, s) })
+			return c.print(o, answer, func(s display.Style) string { return display.PlanText(answer, changes, s) })
 		}),
 	}
 	o.bind(command)

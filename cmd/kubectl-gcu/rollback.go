@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
 func rollbackCommand(c *cli) *cobra.Command {
@@ -37,8 +37,8 @@ run the earlier version are not restarted.`,
 }
 
 func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) error {
-	var target *view.Revision
-	var changes []view.Change
+	var target *display.Revision
+	var changes []display.Change
 	var only string
 	err := change(ctx, cl, "", name, func(gr *topsv1.GcuResource) (bool, error) {
 		only = gr.Annotations[topsv1.AnnotationUpgradeOnly]
@@ -46,13 +46,13 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 		if err != nil {
 			return false, err
 		}
-		if target, err = view.FindRevision(history, to); err != nil {
+		if target, err = display.FindRevision(history, to); err != nil {
 			return false, refused("gr %s: %w; kubectl gcu history %s lists them", name, err, name)
 		}
 		if target.Problem != "" {
 			return false, refused("gr %s: %s", name, target.Problem)
 		}
-		if changes, err = view.ChangesOf(&gr.Spec, target.Spec); err != nil || len(changes) == 0 {
+		if changes, err = display.ChangesOf(&gr.Spec, target.Spec); err != nil || len(changes) == 0 {
 			return false, err
 		}
 		switch asked, is := gr.Annotations[topsv1.AnnotationRollbackTo]; {
@@ -72,9 +72,9 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 		return nil
 	}
 	out.say("gr %s goes back to revision %d (%s):", name, target.Number, target.Name)
-	_, err = fmt.Fprint(out.Out, view.ChangesText(changes, "  "))
+	_, err = fmt.Fprint(out.Out, display.ChangesText(changes, "  "))
 	if only != "" {
-		out.say("  limited to %s, as the upgrade was: what it leaves out waits until kubectl gcu upgrade %s --all", view.LimitText(only), name)
+		out.say("  limited to %s, as the upgrade was: what it leaves out waits until kubectl gcu upgrade %s --all", display.LimitText(only), name)
 	}
 	return err
 }

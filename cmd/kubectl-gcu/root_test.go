@@ -119,7 +119,7 @@ func TestCtrlCHasItsCode(t *testing.T) {
 	}
 }
 
-func TestImportPrintsTheResultAndTellsTheRestApart(t *testing.T) {
+func TestImportPrintsTheResultAndReportsTheRest(t *testing.T) {
 	var out, errOut bytes.Buffer
 	in := `{"apiVersion": "topscloud.enflame.com/v1", "kind": "GcuResource", "metadata": {"name": "a"}, "spec": {"gcuExporter": {"version": "1"}, "nodeExporter": {}}}`
 	if code := run(t.Context(), []string{"import", "-"}, strings.NewReader(in), &out, &errOut); code != exitOK {

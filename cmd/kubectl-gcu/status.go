@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
 func statusCommand(c *cli) *cobra.Command {
@@ -62,7 +62,7 @@ func showStatus(ctx context.Context, out terminal, cl *cluster, args []string, o
 	if err != nil {
 		return err
 	}
-	statuses := make([]view.Status, 0, len(grs))
+	statuses := make([]display.Status, 0, len(grs))
 	for i := range grs {
 		s, err := readStatus(ctx, cl, &grs[i])
 		if err != nil {
@@ -73,7 +73,7 @@ func showStatus(ctx context.Context, out terminal, cl *cluster, args []string, o
 	if len(args) > 0 {
 		return out.print(o, statuses[0], statuses[0].Text)
 	}
-	return out.print(o, list[view.Status]{statuses}, func(style view.Style) string {
+	return out.print(o, list[display.Status]{statuses}, func(style display.Style) string {
 		texts := make([]string, 0, len(statuses))
 		for i := range statuses {
 			texts = append(texts, statuses[i].Text(style))
@@ -83,19 +83,19 @@ func showStatus(ctx context.Context, out terminal, cl *cluster, args []string, o
 }
 
 // readStatus reads the status of a gr; what the user may not read is left out and listed.
-func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (view.Status, error) {
+func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (display.Status, error) {
 	var notShown []string
 	dro, err := cl.rollout(ctx, gr.Name)
 	if err = leaveOut(&notShown, "the rollout", err); err != nil {
-		return view.Status{}, err
+		return display.Status{}, err
 	}
 	var upgrades topsv1.NodeUpgradeList
 	if dro != nil {
 		if err = leaveOut(&notShown, "operations of nodes", cl.all(ctx, "", &upgrades)); err != nil {
-			return view.Status{}, err
+			return display.Status{}, err
 		}
 	}
-	return view.StatusOf(gr, dro, upgrades.Items, notShown, time.Now()), nil
+	return display.StatusOf(gr, dro, upgrades.Items, notShown, time.Now()), nil
 }
 
 // leaveOut turns a missing right into a note; it returns other errors.

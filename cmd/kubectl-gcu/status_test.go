@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
 // fleet creates a gr with a DaemonSet, an updated node and a failed one.
@@ -55,11 +55,11 @@ func TestStatusAndNodesOfARealServer(t *testing.T) {
 	s := newSite(t)
 	s.fleet("shown")
 	s.says(s.gcu("status", "shown"), exitOK, "GcuResource shown: Stopped (Halted)", "shown-2", "CrashLooping", "kubectl gcu rollback shown")
-	var one view.Status
-	if err := json.Unmarshal([]byte(s.says(s.gcu("status", "shown", "-o", "json"), exitOK).out), &one); err != nil || one.Outcome.State != view.Stopped || len(one.Nodes) != 1 {
+	var one display.Status
+	if err := json.Unmarshal([]byte(s.says(s.gcu("status", "shown", "-o", "json"), exitOK).out), &one); err != nil || one.Outcome.State != display.Stopped || len(one.Nodes) != 1 {
 		t.Errorf("-o json: %v, %+v", err, one)
 	}
-	var all list[view.Status]
+	var all list[display.Status]
 	if err := yaml.Unmarshal([]byte(s.says(s.gcu("status", "-o", "yaml"), exitOK).out), &all); err != nil || len(all.Items) != 1 || all.Items[0].Name != "shown" {
 		t.Errorf("-o yaml: %v, %+v", err, all)
 	}
@@ -68,7 +68,7 @@ func TestStatusAndNodesOfARealServer(t *testing.T) {
 		t.Errorf("more than two nodes:\n%s", a.out)
 	}
 	a = s.says(s.gcu("nodes", "shown", "--state", "failed", "-o", "json"), exitOK)
-	var nodes list[view.Node]
+	var nodes list[display.Node]
 	if err := json.Unmarshal([]byte(a.out), &nodes); err != nil || len(nodes.Items) != 1 || nodes.Items[0].Name != "shown-2" || !nodes.Items[0].Stuck {
 		t.Errorf("%v: %s", err, a.out)
 	}
@@ -82,7 +82,7 @@ func TestStatusAndNodesOfARealServer(t *testing.T) {
 	s.says(s.gcu("__complete", "nodes", "--state", ""), exitOK, "in-flight")
 }
 
-func TestAMissingRightIsSaid(t *testing.T) {
+func TestAMissingRightIsReported(t *testing.T) {
 	s := newSite(t)
 	s.fleet("rights")
 	data, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "view_role.yaml"))

@@ -7,7 +7,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-func TestTaskIsAskedForOnceAndOnlyOfAnOperationThatHasIt(t *testing.T) {
+func TestTaskIsRequestedOnceAndOnlyIfTheOperationHasIt(t *testing.T) {
 	s := newSite(t)
 	u := s.upgrade("task-1", nil)
 	s.says(s.gcu("task", "retry", "task-1", "exporter_replace"), exitRefused, "the job has no task task-1_exporter_replace", "its tasks are task-1_driver_replace, task-1_driver_verify")
@@ -39,7 +39,7 @@ func TestTaskIsAskedForOnceAndOnlyOfAnOperationThatHasIt(t *testing.T) {
 	}
 }
 
-func TestTaskWaitsUntilItIsSo(t *testing.T) {
+func TestTaskWaits(t *testing.T) {
 	s := newSite(t)
 	for _, tt := range []struct {
 		node string

@@ -14,7 +14,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
@@ -140,12 +140,12 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 		return errUnchanged
 	}
 	out.say("gr %s:", name)
-	_, err = fmt.Fprint(out.Out, view.ChangesText(changes, "  "))
+	_, err = fmt.Fprint(out.Out, display.ChangesText(changes, "  "))
 	switch {
 	case only != "":
-		out.say("  limited to %s: the rest waits", view.LimitText(only))
+		out.say("  limited to %s: the rest waits", display.LimitText(only))
 	case was != "":
-		out.say("  not limited to %s any more", view.LimitText(was))
+		out.say("  not limited to %s any more", display.LimitText(was))
 	}
 	if live.GetAnnotations()[topsv1.AnnotationUpdateStrategy] == "" && live.GetAnnotations()[topsv1.OpenYurtAnnotationUpdateStrategy] == "" {
 		out.say("it has no annotation %s: existing pods are not replaced", topsv1.AnnotationUpdateStrategy)
@@ -157,23 +157,23 @@ func limitedAs(only string) string {
 	if only == "" {
 		return ", and is not limited"
 	}
-	return ", limited to " + view.LimitText(only)
+	return ", limited to " + display.LimitText(only)
 }
 
-func changesOf(from, to *unstructured.Unstructured) ([]view.Change, error) {
+func changesOf(from, to *unstructured.Unstructured) ([]display.Change, error) {
 	var specs [2]topsv1.GcuResource
 	for i, u := range []*unstructured.Unstructured{from, to} {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &specs[i]); err != nil {
 			return nil, fmt.Errorf("reading the spec of gr %s: %w", u.GetName(), err)
 		}
 	}
-	return view.ChangesOf(&specs[0].Spec, &specs[1].Spec)
+	return display.ChangesOf(&specs[0].Spec, &specs[1].Spec)
 }
 
 // awaitSpec follows a gr until every reachable node within the limit has the spec of a
 // generation.
 func awaitSpec(ctx context.Context, out terminal, cl *cluster, name string, generation int64, timeout time.Duration) error {
-	limited := func(ctx context.Context, gr *topsv1.GcuResource, s *view.Status) (bool, error) {
+	limited := func(ctx context.Context, gr *topsv1.GcuResource, s *display.Status) (bool, error) {
 		if s.Outcome.Reason != string(rollout.ReasonLeftOut) {
 			return false, nil
 		}

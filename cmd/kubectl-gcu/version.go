@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/view"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
@@ -92,7 +92,7 @@ func addVersions(ctx context.Context, cl *cluster, v *versions) {
 	}
 }
 
-func (v versions) text(view.Style) string {
+func (v versions) text(display.Style) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kubectl gcu:  %s (%s, %s)\n", v.Plugin, v.Go, v.Platform)
 	if v.Kubernetes != "" {

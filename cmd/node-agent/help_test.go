@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestEveryCommandOfOTASaysHowItIsUsed checks that every command has an example and
+// TestEveryOTACommandHasUsage checks that every command has an example and
 // completion.
-func TestEveryCommandOfOTASaysHowItIsUsed(t *testing.T) {
+func TestEveryOTACommandHasUsage(t *testing.T) {
 	for _, name := range []string{"status", "upgrade", "watch", "hold", "release", "rollback"} {
 		var stdout, stderr buffer
 		if code := run(t.Context(), []string{"ota", name, "--help"}, &stdout, &stderr); code != exitOK ||

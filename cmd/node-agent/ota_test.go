@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // agent simulates an agent: it returns the responses of a path in order, and then repeats
@@ -48,7 +48,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch v := answers[0].(type) {
 	case nil:
 		panic(http.ErrAbortHandler)
-	case answer.Problem:
+	case response.Problem:
 		w.WriteHeader(v.Status)
 	}
 	_ = json.NewEncoder(w).Encode(answers[0])
@@ -73,18 +73,18 @@ func (a *agent) listen(t *testing.T) (socket string) {
 	return socket
 }
 
-func operationIn(state request.State, message string) answer.Operation {
-	return answer.Operation{ID: "op-1", State: state, Message: message, Progress: answer.Progress{Done: 1, Total: 2}, Requests: []answer.Part{}}
+func operationIn(state request.State, message string) response.Operation {
+	return response.Operation{ID: "op-1", State: state, Message: message, Progress: response.Progress{Done: 1, Total: 2}, Requests: []response.Part{}}
 }
 
 func TestOTAOnTheCommandLine(t *testing.T) {
 	outdated := true
 	hold := &topsv1.NodeHold{Since: metav1.NewTime(time.Unix(1700000000, 0).UTC()), Message: "surgery"}
-	status := answer.Status{Node: "n", Connected: true, Hold: hold, Components: []answer.Component{{
-		Component: "driver", Strategy: "OTA", NeedUpgrade: &outdated, Running: answer.Version{Revision: "r1", Version: "1.0"}, Available: &answer.Version{Revision: "r2"},
-		LastOperation: &answer.LastOperation{ID: "op-0", State: request.Failed},
+	status := response.Status{Node: "n", Connected: true, Hold: hold, Components: []response.Component{{
+		Component: "driver", Strategy: "OTA", NeedUpgrade: &outdated, Running: response.Version{Revision: "r1", Version: "1.0"}, Available: &response.Version{Revision: "r2"},
+		LastOperation: &response.LastOperation{ID: "op-0", State: request.Failed},
 	}}}
-	busy := answer.Problem{Title: "OperationRunning", Status: 409, Detail: "Operation op-0 has not ended", Operation: "op-0"}
+	busy := response.Problem{Title: "OperationRunning", Status: 409, Detail: "Operation op-0 has not ended", Operation: "op-0"}
 	running, done, failed := operationIn(request.Running, "evicting"), operationIn(request.Done, "2 components at the newest revision"), operationIn(request.Failed, "crash-loops")
 	for name, test := range map[string]struct {
 		args         []string
@@ -94,13 +94,13 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 	}{
 		"the status is a table": {[]string{"status"}, map[string][]any{"GET /v1/status": {status}}, 0,
 			"COMPONENT   RUNNING   AVAILABLE   OUTDATED   STRATEGY   LAST OPERATION\ndriver      1.0       r2          yes        OTA        Failed (op-0)\n\nHeld since 2023-11-14T22:13:20Z: surgery\n", ""},
-		"the status tells who else holds the node": {[]string{"status"}, map[string][]any{"GET /v1/status": {answer.Status{AdministratorHold: &topsv1.NodeHold{Message: "audit"}, Connected: true}}}, 0,
+		"the status tells who else holds the node": {[]string{"status"}, map[string][]any{"GET /v1/status": {response.Status{AdministratorHold: &topsv1.NodeHold{Message: "audit"}, Connected: true}}}, 0,
 			"COMPONENT   RUNNING   AVAILABLE   OUTDATED   STRATEGY   LAST OPERATION\n\nHeld by an administrator: audit\n", ""},
 		"the status is JSON": {[]string{"status", "-o", "json"}, map[string][]any{"GET /v1/status": {status}}, 0, `{"node":"n","connected":true,`, ""},
-		"what others wrote is plain, and forges neither line nor cell": {[]string{"status"}, map[string][]any{"GET /v1/status": {answer.Status{Connected: true, Hold: &topsv1.NodeHold{Message: "a\x1b[2J\nHeld"},
-			Components: []answer.Component{{Component: "a\tb\nc", Running: answer.Version{Version: "\u009b"}, Strategy: "OTA"}}}}}, 0,
+		"what others wrote is plain, and forges neither line nor cell": {[]string{"status"}, map[string][]any{"GET /v1/status": {response.Status{Connected: true, Hold: &topsv1.NodeHold{Message: "a\x1b[2J\nHeld"},
+			Components: []response.Component{{Component: "a\tb\nc", Running: response.Version{Version: "\u009b"}, Strategy: "OTA"}}}}}, 0,
 			"COMPONENT   RUNNING   AVAILABLE   OUTDATED   STRATEGY   LAST OPERATION\na\\tb\\nc     \\u009b                           OTA        \n\nHeld: a\\u001b[2J\\nHeld\n", ""},
-		"so is JSON": {[]string{"hold", "-o=json"}, map[string][]any{"POST /v1/hold": {answer.Hold{Held: true, Offline: "\u009b\u202e"}}}, 0, `{"held":true,"offline":"\u009b\u202e"`, ""},
+		"so is JSON": {[]string{"hold", "-o=json"}, map[string][]any{"POST /v1/hold": {response.Hold{Held: true, Offline: "\u009b\u202e"}}}, 0, `{"held":true,"offline":"\u009b\u202e"`, ""},
 		"so are errors": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {operationIn(request.Failed, "\x1b[2J\nFORGED")}}, exitNotDone,
 			"op-1  Running  evicting\nop-1  Failed  \\u001b[2J\\nFORGED\n", `op-1: Failed: \u001b[2J\nFORGED`},
 		"an upgrade is followed to its end": {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {operationIn(request.Waiting, "for room")}, "GET /v1/operations/op-1": {running, running, done}}, 0,
@@ -112,14 +112,14 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		"an upgrade that takes too long is told by the exit code": {[]string{"upgrade", "--timeout", "50ms"}, map[string][]any{"POST /v1/upgrade": {running}, "GET /v1/operations/op-1": {running}}, exitTimedOut, "op-1  Running  evicting\n", "has not ended"},
 		"an order that is refused is one line":                    {[]string{"upgrade"}, map[string][]any{"POST /v1/upgrade": {busy}}, exitFailed, "", "node-agent: Operation op-0 has not ended (OperationRunning)\n"},
 		"an order is not waited for":                              {[]string{"upgrade", "--no-wait"}, map[string][]any{"POST /v1/upgrade": {running}}, 0, "op-1  Running  evicting\n", ""},
-		"the newest operation is watched":                         {[]string{"watch"}, map[string][]any{"GET /v1/operations": {answer.Operations{Operations: []answer.Operation{done}}}}, 0, "op-1  Done", ""},
+		"the newest operation is watched":                         {[]string{"watch"}, map[string][]any{"GET /v1/operations": {response.Operations{Operations: []response.Operation{done}}}}, 0, "op-1  Done", ""},
 		"an operation is watched by its id, as JSON":              {[]string{"watch", "op-1", "-o=json"}, map[string][]any{"GET /v1/operations/op-1": {running, done}}, 0, `{"id":"op-1","state":"Running"`, ""},
-		"there may be nothing to watch":                           {[]string{"watch"}, map[string][]any{"GET /v1/operations": {answer.Operations{}}}, exitFailed, "", "there is no operation"},
-		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {answer.Hold{Held: true, Hold: hold}}}, 0, "This node is held: it is excluded from upgrades, and what is in flight continues\n", ""},
-		"a hold of an administrator is told": {[]string{"release"}, map[string][]any{"POST /v1/release": {answer.Hold{AdministratorHold: hold}}}, 0,
+		"there may be nothing to watch":                           {[]string{"watch"}, map[string][]any{"GET /v1/operations": {response.Operations{}}}, exitFailed, "", "there is no operation"},
+		"a hold":                                                  {[]string{"hold", "-m", "surgery"}, map[string][]any{"POST /v1/hold": {response.Hold{Held: true, Hold: hold}}}, 0, "This node is held: it is excluded from upgrades, and what is in flight continues\n", ""},
+		"a hold of an administrator is told": {[]string{"release"}, map[string][]any{"POST /v1/release": {response.Hold{AdministratorHold: hold}}}, 0,
 			"This node is not held; an administrator holds it since 2023-11-14T22:13:20Z: surgery\n", ""},
-		"a release without a connection": {[]string{"release"}, map[string][]any{"POST /v1/release": {answer.Hold{Offline: "queued"}}}, 0, "This node is not held; it is sent when", ""},
-		"a rollback":                     {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {answer.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
+		"a release without a connection": {[]string{"release"}, map[string][]any{"POST /v1/release": {response.Hold{Offline: "queued"}}}, 0, "This node is not held; it is sent when", ""},
+		"a rollback":                     {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {response.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
 		"a rollback in time": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(request.Waiting, "taken back")}, "GET /v1/operations/op-1": {operationIn(request.Withdrawn, "driver: in time")}}, 0,
 			"op-1  Waiting  taken back\nop-1  Withdrawn  driver: in time\n", ""},
 		"a rollback that is too late": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(request.Waiting, "taken back")}, "GET /v1/operations/op-1": {done}}, exitNotDone,
@@ -146,8 +146,8 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 
 func TestComponentsAndOperationsAreCompleted(t *testing.T) {
 	a := &agent{answers: map[string][]any{
-		"GET /v1/status":     {answer.Status{Components: []answer.Component{{Component: "driver", Namespace: "kube-system", DaemonSet: "enflame-driver"}}}},
-		"GET /v1/operations": {answer.Operations{Operations: []answer.Operation{operationIn(request.Running, "")}}},
+		"GET /v1/status":     {response.Status{Components: []response.Component{{Component: "driver", Namespace: "kube-system", DaemonSet: "enflame-driver"}}}},
+		"GET /v1/operations": {response.Operations{Operations: []response.Operation{operationIn(request.Running, "")}}},
 	}}
 	socket := a.listen(t)
 	for want, args := range map[string][]string{

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // client calls the endpoint of the agent on this node.
@@ -70,7 +70,7 @@ func (n connection) connect() (*client, error) {
 }
 
 // refused is the error response of an agent.
-type refused struct{ answer.Problem }
+type refused struct{ response.Problem }
 
 func (r *refused) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Title) }
 
@@ -104,20 +104,20 @@ func (c *client) do(ctx context.Context, method, path, key string, body, into an
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	response, err := c.http.Do(request)
+	resp, err := c.http.Do(request)
 	if other, found := errors.AsType[*impostor](err); found {
 		return other
 	}
 	if err != nil {
 		return &unreachable{err}
 	}
-	defer func() { _ = response.Body.Close() }()
-	data, err := io.ReadAll(response.Body)
+	defer func() { _ = resp.Body.Close() }()
+	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return &unreachable{err}
 	}
-	if response.StatusCode >= http.StatusBadRequest {
-		r := &refused{answer.Problem{Title: response.Status, Status: response.StatusCode, Detail: strings.TrimSpace(string(data))}}
+	if resp.StatusCode >= http.StatusBadRequest {
+		r := &refused{response.Problem{Title: resp.Status, Status: resp.StatusCode, Detail: strings.TrimSpace(string(data))}}
 		_ = json.Unmarshal(data, &r.Problem) // a body that is no problem is shown as it is
 		return r
 	}
@@ -135,13 +135,13 @@ func (c *client) ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	response, err := c.http.Do(request)
+	resp, err := c.http.Do(request)
 	if err != nil {
 		return &unreachable{err}
 	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the node agent responded %s", response.Status)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the node agent responded %s", resp.Status)
 	}
 	return nil
 }
@@ -157,10 +157,10 @@ const (
 // follow calls show with an operation and after each change, until it ends. It retries
 // while the agent does not respond, after one call of lost. The error is that of ctx or of
 // the request.
-func (c *client) follow(ctx context.Context, o answer.Operation, show func(answer.Operation), lost func(error)) (answer.Operation, error) {
+func (c *client) follow(ctx context.Context, o response.Operation, show func(response.Operation), lost func(error)) (response.Operation, error) {
 	gone := false
 	for show(o); !o.State.Final(); {
-		var next answer.Operation
+		var next response.Operation
 		err := c.do(ctx, http.MethodGet, "/v1/operations/"+o.ID+"?wait="+pollWait.String(), "", nil, &next)
 		if ctx.Err() != nil {
 			return o, ctx.Err()

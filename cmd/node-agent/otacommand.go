@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 const otaHelp = `Talk to the node agent of this node: see what can be upgraded here, upgrade it, and
@@ -94,7 +94,7 @@ func (o *otaOptions) statusCommand() *cobra.Command {
 		Example: "  node-agent ota status\n  node-agent ota status -o json",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-				var status answer.Status
+				var status response.Status
 				if err := c.do(ctx, http.MethodGet, "/v1/status", "", nil, &status); err != nil {
 					return err
 				}
@@ -120,7 +120,7 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 				if latest {
 					body["revision"] = "latest"
 				}
-				var operation answer.Operation
+				var operation response.Operation
 				if err := c.do(ctx, http.MethodPost, path, key, body, &operation); err != nil {
 					return err
 				}
@@ -144,14 +144,14 @@ func (o *otaOptions) watchCommand() *cobra.Command {
 		ValidArgsFunction: o.completeOperations,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-				var operation answer.Operation
+				var operation response.Operation
 				if len(args) == 1 {
 					if err := c.do(ctx, http.MethodGet, "/v1/operations/"+url.PathEscape(args[0]), "", nil, &operation); err != nil {
 						return err
 					}
 					return watch(ctx, c, p, operation, request.Done)
 				}
-				var all answer.Operations
+				var all response.Operations
 				if err := c.do(ctx, http.MethodGet, "/v1/operations", "", nil, &all); err != nil {
 					return err
 				}
@@ -166,7 +166,7 @@ func (o *otaOptions) watchCommand() *cobra.Command {
 
 // watch follows an operation to its end. It returns an error with an exit code unless the
 // final state is the wanted one.
-func watch(ctx context.Context, c *client, p *printer, o answer.Operation, wanted request.State) error {
+func watch(ctx context.Context, c *client, p *printer, o response.Operation, wanted request.State) error {
 	last, err := c.follow(ctx, o, p.news, p.lost)
 	p.end()
 	switch {
@@ -203,7 +203,7 @@ func (o *otaOptions) releaseCommand() *cobra.Command {
 
 func (o *otaOptions) setHold(command *cobra.Command, path string, body any) error {
 	return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-		var state answer.Hold
+		var state response.Hold
 		if err := c.do(ctx, http.MethodPost, path, "", body, &state); err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (o *otaOptions) rollbackCommand() *cobra.Command {
 		Long: rollbackHelp, Example: "  node-agent ota rollback",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-				var operation answer.Operation
+				var operation response.Operation
 				if err := c.do(ctx, http.MethodPost, "/v1/rollback", "", nil, &operation); err != nil {
 					return err
 				}
@@ -239,7 +239,7 @@ func (o *otaOptions) pingCommand() *cobra.Command {
 
 // completeComponents completes the name of a component on this node.
 func (o *otaOptions) completeComponents(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var status answer.Status
+	var status response.Status
 	if len(args) > 0 || o.ask(command, "/v1/status", &status) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -252,7 +252,7 @@ func (o *otaOptions) completeComponents(command *cobra.Command, args []string, _
 
 // completeOperations completes the id of an operation.
 func (o *otaOptions) completeOperations(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var all answer.Operations
+	var all response.Operations
 	if len(args) > 0 || o.ask(command, "/v1/operations", &all) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
@@ -46,7 +46,7 @@ func (p *printer) encode(v any) error {
 }
 
 // status prints a table of the components.
-func (p *printer) status(s answer.Status) error {
+func (p *printer) status(s response.Status) error {
 	if p.json {
 		return p.encode(s)
 	}
@@ -102,7 +102,7 @@ func holdWords(h *topsv1.NodeHold) string {
 	return words
 }
 
-func (p *printer) hold(s answer.Hold) error {
+func (p *printer) hold(s response.Hold) error {
 	if p.json {
 		return p.encode(s)
 	}
@@ -120,7 +120,7 @@ func (p *printer) hold(s answer.Hold) error {
 	return err
 }
 
-func (p *printer) operation(o answer.Operation) error {
+func (p *printer) operation(o response.Operation) error {
 	if p.json {
 		return p.encode(o)
 	}
@@ -129,7 +129,7 @@ func (p *printer) operation(o answer.Operation) error {
 }
 
 // lineOf describes an operation in one line.
-func lineOf(o answer.Operation) string {
+func lineOf(o response.Operation) string {
 	words := []string{o.ID, string(o.State)}
 	if o.Task != "" {
 		words = append(words, o.Task)
@@ -144,7 +144,7 @@ func lineOf(o answer.Operation) string {
 const barWidth = 30
 
 // news prints a changed operation.
-func (p *printer) news(o answer.Operation) {
+func (p *printer) news(o response.Operation) {
 	if p.json {
 		_ = p.encode(o) // if the output is closed, the rest is lost too
 		return

@@ -104,7 +104,7 @@ func TestAGroupWhoseNameIsTakenIsBlockedAndTouchesNothing(t *testing.T) {
 	}
 }
 
-func TestThatANameIsTakenIsSaidOnceUntilItIsFree(t *testing.T) {
+func TestATakenNameIsReportedOnceUntilItIsFree(t *testing.T) {
 	c := newCluster(t, ofTheFleet)
 	reconcileTwice := func() []string {
 		_, _ = c.reconcile() // the error is that of the test above

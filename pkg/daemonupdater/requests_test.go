@@ -14,9 +14,9 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// TestARequestIsDoneWhenTheAPIServerSaysSo: a manager with a stale cache sees the pod or the
+// TestARequestIsDoneAfterALiveRead: a manager with a stale cache sees the pod or the
 // revision before the requested one.
-func TestARequestIsDoneWhenTheAPIServerSaysSo(t *testing.T) {
+func TestARequestIsDoneAfterALiveRead(t *testing.T) {
 	tests := []struct {
 		name   string
 		asked  *corev1.Pod                   // named by the request
@@ -72,9 +72,9 @@ func TestARequestIsDoneWhenTheAPIServerSaysSo(t *testing.T) {
 	}
 }
 
-// TestARevisionHasChangedWhenTheAPIServerSaysSo: a manager with a stale cache takes the revision
+// TestARevisionHasChangedAfterALiveRead: a manager with a stale cache takes the revision
 // before the requested one for the newest.
-func TestARevisionHasChangedWhenTheAPIServerSaysSo(t *testing.T) {
+func TestARevisionHasChangedAfterALiveRead(t *testing.T) {
 	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
 	third := newest(c.driver, "third")
 	c.staleRevision = third.Name

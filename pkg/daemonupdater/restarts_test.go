@@ -99,7 +99,7 @@ func TestRuntimesAreRestartedWithoutAStrategy(t *testing.T) {
 	}
 }
 
-func TestUnderOTAARuntimeIsRestartedUnaskedOnceItsNodeIsIdle(t *testing.T) {
+func TestUnderOTAARuntimeIsRestartedWithoutARequestOnceItsNodeIsIdle(t *testing.T) {
 	c := newCluster(t, func(ds *appsv1.DaemonSet) {
 		deployed(ds)
 		fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA")

@@ -122,7 +122,7 @@ func (s *simSchedule) haltsUnderOTA() (waits string) {
 	return waits
 }
 
-func TestAHaltEndedByARevisionUpgradesNobodyWhoAskedForTheOneBefore(t *testing.T) {
+func TestAHaltEndedByARevisionDropsRequestsForTheOneBefore(t *testing.T) {
 	schedule(t, []string{"single"}, func(s *simSchedule) {
 		node := s.haltsUnderOTA()
 		was := s.podOf(0, node).UID

@@ -140,7 +140,7 @@ func (c *cluster) deleteRollout() {
 	}
 }
 
-func TestARolloutThatSomebodyDeletedIsCreatedAgain(t *testing.T) {
+func TestADeletedRolloutIsRecreated(t *testing.T) {
 	tests := []struct {
 		name    string
 		written func(*cluster) // after the pass that creates the rollout
@@ -229,7 +229,7 @@ func TestARolloutTheCacheDoesNotShowIsLookedForAfterAWhile(t *testing.T) {
 	}
 }
 
-func TestARolloutMadeAnewBySomebodyIsNotTakenForOurs(t *testing.T) {
+func TestARecreatedRolloutOfAnotherClientIsNotAdopted(t *testing.T) {
 	c := newCluster(t, pausedFirst)
 	c.mustReconcile()
 	theirs := c.stored()

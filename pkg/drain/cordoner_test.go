@@ -53,7 +53,7 @@ func TestCarryOutChangesTheNodeAsItWasRead(t *testing.T) {
 	}
 }
 
-func TestWhoCordonedTheNodeAtTheEnd(t *testing.T) {
+func TestACordonEndsWithItsOwner(t *testing.T) {
 	const on, off = true, false
 	cordons := func(s *stage, op string) func(string) {
 		return func(node string) {

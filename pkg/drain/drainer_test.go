@@ -253,7 +253,7 @@ func TestADryRunAsksForEveryPodAndEvictsNone(t *testing.T) {
 }
 
 // The API server answers with Retry-After: 10, and client-go would wait.
-func TestABudgetThatNobodyHasSeenYetDoesNotHoldThePass(t *testing.T) {
+func TestAnUnprocessedBudgetDoesNotBlockThePass(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
 	s.run(pod("web-1", labelled("app", "web")))
@@ -333,7 +333,7 @@ func TestAPassIsAboutThePodsOfItsNode(t *testing.T) {
 	}
 }
 
-func TestOnANodeThatIsNotReadyNobodyIsEvicted(t *testing.T) {
+func TestNoPodIsEvictedFromANodeThatIsNotReady(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
 	s.run(pod("training"))

@@ -19,7 +19,7 @@ func states(all ...eviction.State) eviction.Result {
 	return r
 }
 
-func TestMetricsCountTheNodesThatSomebodyElseHolds(t *testing.T) {
+func TestMetricsCountBlockedNodes(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
 	m.evicted(eviction.Evicted)

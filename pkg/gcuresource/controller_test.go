@@ -217,7 +217,7 @@ func TestAForeignObjectTheCacheDoesNotHaveIsFoundBeforeACreation(t *testing.T) {
 	}
 }
 
-func TestWhatTheAPIServerRefusesIsToldInItsWords(t *testing.T) {
+func TestARefusalOfTheAPIServerIsReportedVerbatim(t *testing.T) {
 	s := newStage(t, "node-1")
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: topsv1.GcuResourceSpec{
 		Driver: &topsv1.BaseFields{NodeSelector: map[string]string{"not a label": "x"}}}}

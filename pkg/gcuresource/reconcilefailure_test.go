@@ -40,7 +40,7 @@ func TestAnyWriteAndAnyReadMayFailOnce(t *testing.T) {
 	}
 }
 
-func TestATroubleThatLastsIsToldAndPasses(t *testing.T) {
+func TestALastingFailureIsReportedAndCleared(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		story int

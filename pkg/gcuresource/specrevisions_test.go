@@ -193,7 +193,7 @@ func TestAnEarlierSpecIsRestored(t *testing.T) {
 	s.until("forgetting the rollback", func() string { return s.gr(gr.Name).Annotations[topsv1.AnnotationRolledBackTo] })
 }
 
-func TestAnUnknownRevisionIsToldAndNothingIsChanged(t *testing.T) {
+func TestAnUnknownRevisionIsReportedAndNothingIsChanged(t *testing.T) {
 	s := newStage(t, "node-1")
 	gr := s.deployed("unknown")
 	refused := func(wish, reason string) {
@@ -226,7 +226,7 @@ func TestAnUnknownRevisionIsToldAndNothingIsChanged(t *testing.T) {
 	})
 }
 
-func TestARevisionOfSomebodyElseIsNotTakenOver(t *testing.T) {
+func TestARevisionOfAnotherOwnerIsNotAdopted(t *testing.T) {
 	c := testClient(t)
 	ctx := context.Background()
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: world.DriverAt("v1")}

@@ -26,7 +26,7 @@ func TestACommandIsNoShellText(t *testing.T) {
 	}
 }
 
-func TestAFailedCommandTellsItsOutput(t *testing.T) {
+func TestAFailedCommandReportsItsOutput(t *testing.T) {
 	err := commandOf(t, "ls", "/no-such-file").Restart(t.Context(), task.Docker, "op")
 	if err == nil || !strings.Contains(err.Error(), "/no-such-file") {
 		t.Errorf("error is %v, want what ls said", err)

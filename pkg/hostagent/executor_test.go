@@ -226,7 +226,7 @@ func (m *refusing) Restart(context.Context, task.Engine, string) error {
 	return errors.New("systemd says \"failed\"")
 }
 
-func TestADaemonThatDoesNotComeBackIsToldOfAtOnceAndFailsAtItsDeadline(t *testing.T) {
+func TestADaemonThatDoesNotComeBackIsReportedAtOnceAndFailsAtItsDeadline(t *testing.T) {
 	state, clock, manager := t.TempDir(), testclock.NewFakeClock(noon), &refusing{}
 	e := newExecutor(t, state, func(o *Options) {
 		o.Clock, o.ServiceManager = clock, manager

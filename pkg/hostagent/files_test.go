@@ -144,7 +144,7 @@ func TestInstanceOfAProcess(t *testing.T) {
 	}
 }
 
-func TestDefaultRuntimeThatContainerdTells(t *testing.T) {
+func TestDefaultRuntimeReportedByContainerd(t *testing.T) {
 	if got, err := defaultRuntimeOf(`{"containerd":{"defaultRuntimeName":"enflame","runtimes":{}}}`); got != "enflame" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}

@@ -50,7 +50,7 @@ func fakeProc(t *testing.T, table map[int]fakeProcess) processes {
 	return processes{proc: root}
 }
 
-func TestWhoHasADeviceOpen(t *testing.T) {
+func TestDeviceHolders(t *testing.T) {
 	id := strings.Repeat("3f2a", 16)
 	const pod = "0b0e1d2c-3f4a-4b5c-8d6e-7f8091a2b3c4"
 	init := fakeProcess{name: "systemd", opens: []string{"/dev/null"}}

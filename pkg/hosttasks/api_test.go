@@ -171,7 +171,7 @@ func TestARestartIsLeftToTheAdministrator(t *testing.T) {
 	})
 }
 
-func TestNothingIsDoneThatDoesNotRun(t *testing.T) {
+func TestTasksOfAnOperationThatDoesNotRunAreIgnored(t *testing.T) {
 	tasks := []string{"driver_prepull", "node_restart-runtime", "driver_verify"}
 	for i, test := range []struct {
 		name   string

@@ -170,7 +170,7 @@ func TestTheReportIsRenewedEachMinute(t *testing.T) {
 	}
 }
 
-func TestWithoutAHostTheAgentSaysWhatIsMissing(t *testing.T) {
+func TestWithoutAHostTheAgentReportsWhatIsMissing(t *testing.T) {
 	b := newBench(t, &fakeCluster{nodeUpgrade: idle()}, filepath.Join(t.TempDir(), "none"))
 	if _, err := b.Pass(t.Context()); err != nil {
 		t.Fatal(err)

@@ -261,7 +261,7 @@ func TestWhatCannotBeReadBackIsNotRecorded(t *testing.T) {
 	}
 }
 
-func TestOpenSaysThatItCannotWrite(t *testing.T) {
+func TestOpenReportsAFailedWrite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -127,7 +127,7 @@ func rotates(t *testing.T) {
 	}
 }
 
-func TestFailuresOfTheFileAreToldOncePerRow(t *testing.T) {
+func TestFailuresOfTheFileAreReportedOncePerSeries(t *testing.T) {
 	var warned []error
 	f := &file{warn: func(err error) { warned = append(warned, err) }}
 	full := iotest.ErrTimeout

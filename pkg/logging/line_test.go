@@ -148,7 +148,7 @@ func TestAnEntryIsAlwaysOneLine(t *testing.T) {
 	})
 }
 
-func TestValuesThatAreNoJSONAreToldAsTheyAre(t *testing.T) {
+func TestValuesThatAreNotJSONAreLoggedAsTheyAre(t *testing.T) {
 	for in, want := range map[string]string{"": "", "{\"a\":\n": `{"a":\n`, `{"a":[1,`: `{"a":[1,`, "\n": `\n`} {
 		if got := formatValues([]byte(in)); got != want {
 			t.Errorf("formatValues(%q) = %q, want %q", in, got, want)

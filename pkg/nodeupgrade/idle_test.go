@@ -10,8 +10,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// TestAnUnaskedRestartWaitsForAnIdleNode is about what strategy OTA does unasked.
-func TestAnUnaskedRestartWaitsForAnIdleNode(t *testing.T) {
+// TestARestartWithoutARequestWaitsForAnIdleNode is about what strategy OTA does unasked.
+func TestARestartWithoutARequestWaitsForAnIdleNode(t *testing.T) {
 	s := newStage(t, toolkit, plugin)
 	pod := s.workload("train")
 	s.workload("web", func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })

@@ -260,7 +260,7 @@ func (s *stage) orphan(id string) {
 	s.must(s.r.sweeper.taints.set(s.ctx, node, id, operation.ClosedTaints(node, id)))
 }
 
-func TestTheSweepReleasesWhatNobodyWillRelease(t *testing.T) {
+func TestTheSweepReleasesLeftovers(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.orphan("gone")
 	s.must(s.r.Sweep(s.ctx))

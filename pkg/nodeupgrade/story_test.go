@@ -80,7 +80,7 @@ func TestAWholeOperation(t *testing.T) {
 	}
 }
 
-func TestADrainThatIsRefusedSaysByWhomAndGoesOnWhenItMay(t *testing.T) {
+func TestARefusedDrainReportsTheBudgetAndResumes(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.workload("train")
 	allow := s.budget("work")
@@ -174,7 +174,7 @@ func TestADrainThatIsNotAllowedInTimeGivesTheNodeBack(t *testing.T) {
 	}
 }
 
-func TestACordonOfSomebodyElseStays(t *testing.T) {
+func TestACordonOfAnotherClientStays(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	node := s.readNode()
 	s.must(s.admin.Patch(s.ctx, node, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`)), client.FieldOwner("kubectl-cordon")))

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // component creates a DaemonSet under OTA, its newest revision rev-2, and its outdated pod
@@ -61,11 +61,11 @@ func TestAnOperationAndAHoldWithTheRightsOfAnAgent(t *testing.T) {
 	s.component("toolkit")
 	s.start()
 	status, body := s.send(http.MethodGet, "/v1/status")
-	var st answer.Status
+	var st response.Status
 	if err := json.Unmarshal([]byte(body), &st); err != nil || status != http.StatusOK || len(st.Components) != 2 || st.Components[0].Available == nil || st.Components[0].Available.Version != "2" {
 		t.Fatalf("status: %d %s, %v", status, body, err)
 	}
-	var o answer.Operation
+	var o response.Operation
 	if code := s.sendJSON("/v1/upgrade", "{}", &o); code != http.StatusAccepted || o.State != request.Waiting {
 		t.Fatalf("upgrade: %d %+v", code, o)
 	}
@@ -73,7 +73,7 @@ func TestAnOperationAndAHoldWithTheRightsOfAnAgent(t *testing.T) {
 	if len(requests) != 2 || requests[0].Operation != o.ID || requests[1].Operation != o.ID {
 		t.Errorf("requests %+v, want two of operation %s", requests, o.ID)
 	}
-	var hold answer.Hold
+	var hold response.Hold
 	if code := s.sendJSON("/v1/hold", `{"message":"surgery"}`, &hold); code != http.StatusOK || hold.Offline != "" {
 		t.Errorf("hold: %d %+v", code, hold)
 	}
@@ -99,7 +99,7 @@ func TestAnOperationAndAHoldWithTheRightsOfAnAgent(t *testing.T) {
 	}
 }
 
-func TestAnOrderOverACutLinkIsToldLater(t *testing.T) {
+func TestARequestOverACutLinkIsSentLater(t *testing.T) {
 	plane := sharedPlane(t)
 	s := newSite(t, plane, "v1-link")
 	s.component("driver")
@@ -108,12 +108,12 @@ func TestAnOrderOverACutLinkIsToldLater(t *testing.T) {
 	link.up(t)
 	s.start()
 	s.until("the agent has seen its pods", func() bool {
-		var st answer.Status
+		var st response.Status
 		_, body := s.send(http.MethodGet, "/v1/status")
 		return json.Unmarshal([]byte(body), &st) == nil && st.Connected && len(st.Components) == 1
 	})
 	link.down(t)
-	var o answer.Operation
+	var o response.Operation
 	if code := s.sendJSON("/v1/components/driver/upgrade", "{}", &o); code != http.StatusAccepted || o.State != request.Queued || o.Offline != "queued" {
 		t.Fatalf("over a cut link: %d %+v", code, o)
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // holder sets and releases the hold of this node.
@@ -15,9 +15,9 @@ type holder struct{ *reconciler }
 // Hold excludes this node from upgrades, and Release ends that. Operations in flight
 // continue; an operation not yet sent to the operator is dropped. A nil error means that
 // the change is durable on this node. Errors are *Refusal.
-func (h holder) Hold(ctx context.Context, message string) (answer.Hold, error) {
+func (h holder) Hold(ctx context.Context, message string) (response.Hold, error) {
 	if len(message) > maxHoldMessage {
-		return answer.Hold{}, request.Refuse(request.ReasonMalformed, "The message is longer than %d bytes.", maxHoldMessage)
+		return response.Hold{}, request.Refuse(request.ReasonMalformed, "The message is longer than %d bytes.", maxHoldMessage)
 	}
 	return h.setHold(ctx, &topsv1.NodeHold{Since: request.Seconds(h.clock.Now()), Message: message})
 }
@@ -26,11 +26,11 @@ func (h holder) Hold(ctx context.Context, message string) (answer.Hold, error) {
 const maxHoldMessage = 256
 
 // Release ends the hold.
-func (h holder) Release(ctx context.Context) (answer.Hold, error) { return h.setHold(ctx, nil) }
+func (h holder) Release(ctx context.Context) (response.Hold, error) { return h.setHold(ctx, nil) }
 
-func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (answer.Hold, error) {
+func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (response.Hold, error) {
 	if err := h.takeTurn(ctx); err != nil {
-		return answer.Hold{}, request.Disconnected(err, request.NotKept)
+		return response.Hold{}, request.Disconnected(err, request.NotKept)
 	}
 	defer h.endTurn()
 	if before := h.journals.hold.hold; hold != nil && before != nil {
@@ -41,13 +41,13 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (answer.Hold
 	}
 	h.log.Info("Recording whether this node is held", "held", hold != nil)
 	if err := h.journals.hold.put(hold); err != nil {
-		return answer.Hold{}, request.NotRecorded(err)
+		return response.Hold{}, request.NotRecorded(err)
 	}
 	if hold != nil {
 		h.dropQueued()
 	}
 	h.publish(nil)
-	held := answer.Hold{Held: hold != nil, Hold: hold}
+	held := response.Hold{Held: hold != nil, Hold: hold}
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 	nodeUpgrade, err := h.observe(ctx)
@@ -56,11 +56,11 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (answer.Hold
 	}
 	if err != nil {
 		h.log.V(1).Info("Cannot publish the hold of this node yet", "cause", err.Error())
-		held.Offline = answer.OfflineQueued
+		held.Offline = response.OfflineQueued
 		h.wake()
 	}
 	now, _ := h.latest.read()
-	held.AdministratorHold = answer.AdministratorHold(now.nodeUpgrade)
+	held.AdministratorHold = response.AdministratorHold(now.nodeUpgrade)
 	return held, nil
 }
 

@@ -11,8 +11,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // shownHold returns status.agent.hold, nil for none.
@@ -28,7 +28,7 @@ func (c *fakeCluster) shownHold() *topsv1.NodeHold {
 func TestAHoldIsShownUntilItIsReleased(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	h := b.handler()
-	first := decoded[answer.Hold](call(t, h, "POST", "/v1/hold", `{"message":"a surgery"}`).wants(200))
+	first := decoded[response.Hold](call(t, h, "POST", "/v1/hold", `{"message":"a surgery"}`).wants(200))
 	if !first.Held || first.Offline != "" || b.cluster.shownHold() == nil || b.cluster.shownHold().Message != "a surgery" {
 		t.Fatalf("held: %+v, shown %+v", first, b.cluster.shownHold())
 	}
@@ -36,11 +36,11 @@ func TestAHoldIsShownUntilItIsReleased(t *testing.T) {
 		t.Errorf("a request of a held node is refused with %q", got)
 	}
 	b.clock.Step(3600e9)
-	again := decoded[answer.Hold](call(t, h, "POST", "/v1/hold", "").wants(200))
+	again := decoded[response.Hold](call(t, h, "POST", "/v1/hold", "").wants(200))
 	if !again.Hold.Since.Equal(&first.Hold.Since) || again.Hold.Message != "a surgery" {
 		t.Errorf("held once more: %+v", again)
 	}
-	if s := decoded[answer.Status](call(t, h, "GET", "/v1/status", "")); s.Hold == nil {
+	if s := decoded[response.Status](call(t, h, "GET", "/v1/status", "")); s.Hold == nil {
 		t.Error("the status does not show it")
 	}
 	call(t, h, "POST", "/v1/release", "").wants(200)
@@ -62,11 +62,11 @@ func TestTheHoldOfAnAdministratorIsShownToo(t *testing.T) {
 		b.cluster.mu.Lock()
 		b.cluster.nodeUpgrade.Annotations = map[string]string{topsv1.AnnotationHold: value}
 		b.cluster.mu.Unlock()
-		released := decoded[answer.Hold](call(t, h, "POST", "/v1/release", "").wants(200))
+		released := decoded[response.Hold](call(t, h, "POST", "/v1/release", "").wants(200))
 		if released.Held || released.AdministratorHold == nil || released.AdministratorHold.Message != want.Message {
 			t.Errorf("%q: released: %+v", value, released)
 		}
-		s := decoded[answer.Status](call(t, h, "GET", "/v1/status", "").wants(200))
+		s := decoded[response.Status](call(t, h, "GET", "/v1/status", "").wants(200))
 		if s.Hold != nil || s.AdministratorHold == nil || !s.AdministratorHold.Since.Equal(&want.Since) || s.AdministratorHold.Message != want.Message {
 			t.Errorf("%q: the status shows %+v and %+v", value, s.Hold, s.AdministratorHold)
 		}
@@ -107,7 +107,7 @@ func TestAHoldSurvivesWhatAnAgentMayLose(t *testing.T) {
 func TestAHoldWithoutAConnectionIsShownLater(t *testing.T) {
 	b := seenBench(t, newFleet())
 	id := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202).operation().ID
-	if s := decoded[answer.Hold](call(t, b.handler(), "POST", "/v1/hold", "").wants(200)); !s.Held || s.Offline != answer.OfflineQueued {
+	if s := decoded[response.Hold](call(t, b.handler(), "POST", "/v1/hold", "").wants(200)); !s.Held || s.Offline != response.OfflineQueued {
 		t.Errorf("held: %+v", s)
 	}
 	if o := call(t, b.handler(), "GET", "/v1/operations/"+id, "").operation(); o.State != request.Dropped || !strings.Contains(o.Message, "held before") {

@@ -199,7 +199,7 @@ func TestAPullForAPodThatIsNewerThanTheLastLookIsShown(t *testing.T) {
 	b.wantPulls(t, "enflame-driver-x Ready ")
 }
 
-func TestAPullThatCannotBeRecordedSaysSo(t *testing.T) {
+func TestAPullReportsAFailedRecord(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	b.images.refuses = errors.New("no space left on device")
 	call(t, b.handler(), "POST", pullPath, "").wants(200)

@@ -9,7 +9,7 @@ import (
 // Inbox receives the requests of one node, journals them and shows them to the operator.
 // Its methods are safe for concurrent use; changes are serialized.
 type Inbox struct {
-	viewer
+	statusReader
 	podRequester
 	orderTaker
 	withdrawer
@@ -52,5 +52,5 @@ func NewInbox(o Options) (*Inbox, error) {
 	})
 	r.turn <- struct{}{}
 	r.publish(nil)
-	return &Inbox{viewer{r}, podRequester{r}, orderTaker{r}, withdrawer{r}, holder{r}, r.latest, &loop{reconciler: r}}, nil
+	return &Inbox{statusReader{r}, podRequester{r}, orderTaker{r}, withdrawer{r}, holder{r}, r.latest, &loop{reconciler: r}}, nil
 }

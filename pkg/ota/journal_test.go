@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 func open(t *testing.T, directory string) (*requestJournal, []request.Request, bool) {
@@ -138,6 +138,6 @@ func FuzzOperationFile(f *testing.F) {
 		if err != nil || !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
 			t.Fatalf("decoded and encoded again it differs: %v\n%s\n%s", err, data, again)
 		}
-		answer.OperationOf(r, nil)
+		response.OperationOf(r, nil)
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/clock"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // latest holds what may be read without waiting for a turn. It is safe for concurrent use.
@@ -56,30 +56,30 @@ func (l *latest) change(change func(*state)) {
 }
 
 // answers returns the responses for all operations, oldest first.
-func (l *latest) answers(s state) []answer.Operation {
-	all := make([]answer.Operation, 0, len(s.operations))
+func (l *latest) answers(s state) []response.Operation {
+	all := make([]response.Operation, 0, len(s.operations))
 	for _, o := range s.operations {
-		all = append(all, answer.OperationOf(o.Follow(s.tasks(), request.Seconds(l.clock.Now())), s.nodeUpgrade))
+		all = append(all, response.OperationOf(o.Follow(s.tasks(), request.Seconds(l.clock.Now())), s.nodeUpgrade))
 	}
 	return all
 }
 
 // Operations returns the operations of this node, newest first.
-func (l *latest) Operations() answer.Operations {
+func (l *latest) Operations() response.Operations {
 	s, _ := l.read()
 	all := l.answers(s)
 	slices.Reverse(all)
-	return answer.Operations{Operations: all}
+	return response.Operations{Operations: all}
 }
 
 // Operation returns one operation, and a channel that is closed when it may have changed.
 // The error is a *Refusal.
-func (l *latest) Operation(id string) (answer.Operation, <-chan struct{}, error) {
+func (l *latest) Operation(id string) (response.Operation, <-chan struct{}, error) {
 	s, changed := l.read()
 	for _, o := range l.answers(s) {
 		if o.ID == id {
 			return o, changed, nil
 		}
 	}
-	return answer.Operation{}, nil, request.Refuse(request.ReasonOperationMissing, "There is no operation %.80q on this node, or not any more: GET /v1/operations lists the last %d, node-agent ota watch follows the newest.", id, request.KeptOperations)
+	return response.Operation{}, nil, request.Refuse(request.ReasonOperationMissing, "There is no operation %.80q on this node, or not any more: GET /v1/operations lists the last %d, node-agent ota watch follows the newest.", id, request.KeptOperations)
 }

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // seenBench has read the fleet, and then lost the API server.
@@ -38,7 +38,7 @@ func TestAnOrderWithoutAConnectionIsCarriedOutLater(t *testing.T) {
 	b := seenBench(t, newFleet())
 	h := b.handler()
 	o := call(t, h, "POST", "/v1/upgrade", "").wants(202).operation()
-	if o.State != request.Queued || o.Offline != answer.OfflineQueued || len(o.Requests) != 2 {
+	if o.State != request.Queued || o.Offline != response.OfflineQueued || len(o.Requests) != 2 {
 		t.Fatalf("accepted as %+v", o)
 	}
 	if p := call(t, h, "POST", "/v1/components/driver/upgrade", "").wants(409).problem(); p.Operation != o.ID {
@@ -228,7 +228,7 @@ func TestPodsAreShownAsTheyWereSeen(t *testing.T) {
 		if list := decoded[corev1.PodList](a); len(list.Items) != 4 || list.Kind != "PodList" || !strings.HasPrefix(a.header.Get("Warning"), "110 ") {
 			t.Errorf("restart=%t: %d pods, Warning %q", restart, len(list.Items), a.header.Get("Warning"))
 		}
-		if s := decoded[answer.Status](call(t, b.handler(), "GET", "/v1/status", "")); s.Connected || s.AsOf == nil || len(s.Components) != 3 {
+		if s := decoded[response.Status](call(t, b.handler(), "GET", "/v1/status", "")); s.Connected || s.AsOf == nil || len(s.Components) != 3 {
 			t.Errorf("restart=%t: status %+v", restart, s)
 		}
 		if !restart { // a second generation

@@ -166,7 +166,7 @@ func TestAskSucceedsAfterARefusal(t *testing.T) {
 	}
 }
 
-func TestAskSaysThatAKeptRequestIsKept(t *testing.T) {
+func TestARepeatedRequestReportsTheStoredOne(t *testing.T) {
 	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	b.cluster.set(func() { b.cluster.nodeUpgrade.Status.Requests = nil; b.cluster.applyFails = errUnreachable })

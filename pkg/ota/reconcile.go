@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // reconciler brings the NodeUpgrade in line with the journals, and the journals with the
@@ -105,7 +105,7 @@ func (r *reconciler) followOperations(tasks []topsv1.UpgradeTask) {
 			continue
 		}
 		if o.End != nil {
-			r.log.Info("An operation has ended", "operation", o.ID, "state", o.State(), "message", answer.Message(o))
+			r.log.Info("An operation has ended", "operation", o.ID, "state", o.State(), "message", response.Message(o))
 		}
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // orderTaker accepts orders.
@@ -15,12 +15,12 @@ type orderTaker struct{ *reconciler }
 // Upgrade starts an operation, or returns the one that an order with the same key started;
 // "" is no key. A nil error means that the operation is durable on this node. Errors are
 // *Refusal.
-func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string) (answer.Operation, error) {
+func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string) (response.Operation, error) {
 	if refusal := order.Validate(key); refusal != nil {
-		return answer.Operation{}, refusal
+		return response.Operation{}, refusal
 	}
 	if err := t.takeTurn(ctx); err != nil {
-		return answer.Operation{}, request.Disconnected(err, request.NotKept)
+		return response.Operation{}, request.Disconnected(err, request.NotKept)
 	}
 	defer t.endTurn()
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
@@ -34,12 +34,12 @@ func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string
 	offline := err != nil
 	if offline {
 		if node, err = t.lastSeen(err, order); err != nil {
-			return answer.Operation{}, err
+			return response.Operation{}, err
 		}
 	}
 	o, known, refusal := request.Begin(t.journals.operations.list, t.journals.hold.hold, node, order, key, offline, t.clock.Now())
 	if refusal != nil {
-		return answer.Operation{}, refusal
+		return response.Operation{}, refusal
 	}
 	if known {
 		answer, _, err := t.latest.Operation(o.ID)
@@ -47,7 +47,7 @@ func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string
 	}
 	t.log.Info("Recording an operation", "operation", o.ID, "component", order.Component, "latest", order.Latest, "offline", offline)
 	if err := t.journals.operations.put(o); err != nil {
-		return answer.Operation{}, request.NotRecorded(err)
+		return response.Operation{}, request.NotRecorded(err)
 	}
 	if !offline {
 		if err := t.send(ctx, nodeUpgrade, node); err != nil {

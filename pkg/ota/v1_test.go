@@ -25,9 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 const newestHash, runningHash = "abc123", "old777"
@@ -102,8 +102,8 @@ func (a reply) wants(status int) reply {
 	return a
 }
 
-func (a reply) operation() (o answer.Operation) { return decoded[answer.Operation](a) }
-func (a reply) problem() (p answer.Problem)     { return decoded[answer.Problem](a) }
+func (a reply) operation() (o response.Operation) { return decoded[response.Operation](a) }
+func (a reply) problem() (p response.Problem)     { return decoded[response.Problem](a) }
 
 func decoded[T any](a reply) (v T) {
 	a.t.Helper()
@@ -263,16 +263,16 @@ func TestEveryAnswerIsAsDescribed(t *testing.T) {
 
 func TestStatusShowsVersions(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
-	status := decoded[answer.Status](call(t, b.handler(), "GET", "/v1/status", "").wants(200))
+	status := decoded[response.Status](call(t, b.handler(), "GET", "/v1/status", "").wants(200))
 	yes, no := true, false
-	component := func(name string, need *bool) answer.Component {
-		return answer.Component{
+	component := func(name string, need *bool) response.Component {
+		return response.Component{
 			Component: name, Namespace: "kube-system", DaemonSet: "enflame-" + name, Pod: "enflame-" + name + "-x", Strategy: "OTA", NeedUpgrade: need,
-			Running:   answer.Version{Revision: runningHash, Version: "1.0", Images: []string{"r/" + name + ":1.0"}},
-			Available: &answer.Version{Revision: newestHash, Version: "2.0", Images: []string{"r/init:1", "r/" + name + ":2.0"}},
+			Running:   response.Version{Revision: runningHash, Version: "1.0", Images: []string{"r/" + name + ":1.0"}},
+			Available: &response.Version{Revision: newestHash, Version: "2.0", Images: []string{"r/init:1", "r/" + name + ":2.0"}},
 		}
 	}
-	want := answer.Status{Node: "node-a", Connected: true, Components: []answer.Component{component("driver", &yes), component("exporter", &no), component("toolkit", &yes)}}
+	want := response.Status{Node: "node-a", Connected: true, Components: []response.Component{component("driver", &yes), component("exporter", &no), component("toolkit", &yes)}}
 	if diff := cmp.Diff(want, status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
@@ -315,7 +315,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 	})
 	b.lookAtCluster()
 	o = call(t, h, "GET", "/v1/operations/"+o.ID, "").operation()
-	if o.State != request.Running || o.Task != "node-a_node_evict" || o.Progress != (answer.Progress{Done: 1, Total: 3}) || o.Message != "2 pods to go" {
+	if o.State != request.Running || o.Task != "node-a_node_evict" || o.Progress != (response.Progress{Done: 1, Total: 3}) || o.Message != "2 pods to go" {
 		t.Errorf("running: %+v", o)
 	}
 
@@ -325,7 +325,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = call(t, h, "GET", "/v1/operations/"+o.ID, "").operation()
-	if o.State != request.Done || o.EndTime == nil || o.Progress != (answer.Progress{Done: 2, Total: 2}) || o.Message != "2 components at the newest revision" {
+	if o.State != request.Done || o.EndTime == nil || o.Progress != (response.Progress{Done: 2, Total: 2}) || o.Message != "2 components at the newest revision" {
 		t.Errorf("at its end: %+v", o)
 	}
 	// The outcome outlives the requests, the agent and the NodeUpgrade.
@@ -351,7 +351,7 @@ func TestOneOperationAtATime(t *testing.T) {
 	if o := call(t, h, "GET", "/v1/operations/"+first.ID, "").operation(); o.State != request.Failed || o.Message != "driver: never ready" {
 		t.Errorf("the first one: %+v", o)
 	}
-	list := decoded[answer.Operations](call(t, h, "GET", "/v1/operations", ""))
+	list := decoded[response.Operations](call(t, h, "GET", "/v1/operations", ""))
 	if len(list.Operations) != 2 || list.Operations[0].ID != second.ID {
 		t.Errorf("operations %+v, want the newest first", list)
 	}
@@ -411,7 +411,7 @@ func TestOldOperationsAreForgotten(t *testing.T) {
 		}
 		b.cluster.answerAll(topsv1.TaskFailed, "no")
 	}
-	if list := decoded[answer.Operations](call(t, h, "GET", "/v1/operations", "")); len(list.Operations) != request.KeptOperations {
+	if list := decoded[response.Operations](call(t, h, "GET", "/v1/operations", "")); len(list.Operations) != request.KeptOperations {
 		t.Errorf("%d operations are kept", len(list.Operations))
 	}
 	call(t, h, "GET", "/v1/operations/"+first, "").wants(404)

@@ -24,7 +24,7 @@ func waiting(t *testing.T) (b *bench, id string, news chan reply, stop chan stru
 	return b, id, news, stop
 }
 
-func TestWhoWaitsIsAnsweredWhenThereIsNews(t *testing.T) {
+func TestAWaitEndsWithAChange(t *testing.T) {
 	b, _, news, _ := waiting(t)
 	b.lookAtCluster() // no change
 	b.cluster.answerAll(topsv1.TaskRunning, "deleting")
@@ -34,7 +34,7 @@ func TestWhoWaitsIsAnsweredWhenThereIsNews(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsIsAnsweredWhenTheTimeIsOver(t *testing.T) {
+func TestAWaitEndsAtItsTimeout(t *testing.T) {
 	b, _, news, _ := waiting(t)
 	b.clock.Step(30 * time.Second)
 	if o := (<-news).operation(); o.State != request.Waiting {
@@ -42,7 +42,7 @@ func TestWhoWaitsIsAnsweredWhenTheTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForAnAgentThatStops(t *testing.T) {
+func TestAWaitEndsWhenTheAgentStops(t *testing.T) {
 	_, _, news, stop := waiting(t)
 	close(stop)
 	if o := (<-news).operation(); o.State != request.Waiting {
@@ -50,7 +50,7 @@ func TestNobodyWaitsForAnAgentThatStops(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForAnEnd(t *testing.T) {
+func TestAWaitForAnEndedOperationReturnsAtOnce(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	id := call(t, b.handler(), "POST", "/v1/upgrade", "").operation().ID
 	b.cluster.answerAll(topsv1.TaskDone, "replaced")

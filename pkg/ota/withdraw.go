@@ -3,9 +3,9 @@ package ota
 import (
 	"context"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // withdrawer withdraws requests that have not started.
@@ -17,16 +17,16 @@ type withdrawer struct{ *reconciler }
 // until the operator has answered; single requests are put into a new one. A nil error
 // means that the withdrawal is durable on this node. Errors are *Refusal, with
 // ReasonFleetWide if nothing can be withdrawn.
-func (w withdrawer) Withdraw(ctx context.Context) (answer.Operation, error) {
+func (w withdrawer) Withdraw(ctx context.Context) (response.Operation, error) {
 	if err := w.takeTurn(ctx); err != nil {
-		return answer.Operation{}, request.Disconnected(err, request.NotKept)
+		return response.Operation{}, request.Disconnected(err, request.NotKept)
 	}
 	defer w.endTurn()
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 	nodeUpgrade, err := w.observe(ctx)
 	if err != nil && !isUnreachable(err) {
-		return answer.Operation{}, request.Disconnected(err, request.NotKept)
+		return response.Operation{}, request.Disconnected(err, request.NotKept)
 	}
 	now, _ := w.latest.read()
 	o, waiting := request.Withdrawable(w.journals.operations.list, w.journals.requests.list, now.tasks(), w.nodeName, w.clock.Now())
@@ -34,10 +34,10 @@ func (w withdrawer) Withdraw(ctx context.Context) (answer.Operation, error) {
 		return w.withdrawQueued(o)
 	}
 	if o.ID == "" || len(waiting) == 0 && !request.Unconfirmed(w.journals.requests.list) {
-		return answer.Operation{}, request.NothingWaits(o.ID)
+		return response.Operation{}, request.NothingWaits(o.ID)
 	}
 	if err := w.record(o, waiting); err != nil {
-		return answer.Operation{}, request.NotRecorded(err)
+		return response.Operation{}, request.NotRecorded(err)
 	}
 	if nodeUpgrade == nil {
 		w.wake()
@@ -51,13 +51,13 @@ func (w withdrawer) Withdraw(ctx context.Context) (answer.Operation, error) {
 }
 
 // withdrawQueued ends an operation that was not sent to the operator.
-func (w withdrawer) withdrawQueued(o request.Operation) (answer.Operation, error) {
+func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, error) {
 	if !o.Unsent(w.journals.requests.list) { // the operator may know part of it
-		return answer.Operation{}, request.Refuse(request.ReasonDisconnected, "Operation %s is being sent to the operator: try again in a moment.", o.ID)
+		return response.Operation{}, request.Refuse(request.ReasonDisconnected, "Operation %s is being sent to the operator: try again in a moment.", o.ID)
 	}
 	o = o.Ended(request.Withdrawn, request.ReasonWithdrawn, "it was withdrawn before the operator received it", w.clock.Now())
 	if err := w.journals.operations.put(o); err != nil {
-		return answer.Operation{}, request.NotRecorded(err)
+		return response.Operation{}, request.NotRecorded(err)
 	}
 	w.publish(nil)
 	answer, _, err := w.latest.Operation(o.ID)

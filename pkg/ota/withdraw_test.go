@@ -38,7 +38,7 @@ func (b *bench) sync(t *testing.T) {
 
 var bothTaken = map[string]bool{"enflame-driver": true, "enflame-toolkit": true}
 
-func TestWhatWaitsIsTakenBackWhenTheOperatorSaysSo(t *testing.T) {
+func TestAWaitingRequestIsWithdrawnWhenTheOperatorConfirms(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	h := b.handler()
 	call(t, h, "POST", "/v1/rollback", "").wants(409)
@@ -108,7 +108,7 @@ func TestItCanBeTooLateToTakeBack(t *testing.T) {
 	}
 }
 
-func TestWhatTheOperatorWasNotToldOfIsTakenBackHere(t *testing.T) {
+func TestAnUnsentOperationIsWithdrawnLocally(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
 	h := b.handler()
@@ -126,7 +126,7 @@ func TestWhatTheOperatorWasNotToldOfIsTakenBackHere(t *testing.T) {
 	b.wantTaken(t, map[string]bool{})
 }
 
-func TestWhatIsTakenBackWithoutAConnectionIsToldLater(t *testing.T) {
+func TestAWithdrawalWithoutAConnectionIsSentLater(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
 	h := b.handler()
@@ -150,7 +150,7 @@ func TestAnAPIServerThatRefusesTakesNothingBack(t *testing.T) {
 	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
 }
 
-func TestARequestThatWasMadeAloneIsTakenBackToo(t *testing.T) {
+func TestASinglePodRequestIsWithdrawnToo(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	h := b.handler()
 	b.mustUpgrade(t, "enflame-driver-x")
@@ -174,7 +174,7 @@ func TestARequestThatWasMadeAloneIsTakenBackToo(t *testing.T) {
 	b.wantTaken(t, map[string]bool{"enflame-driver": false}) // the newer request stays open
 }
 
-func TestNothingIsTakenBackThatIsNotRecorded(t *testing.T) {
+func TestAWithdrawalThatCannotBeRecordedFails(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202)
 	b.breakDisk(t, "requests")
@@ -182,9 +182,9 @@ func TestNothingIsTakenBackThatIsNotRecorded(t *testing.T) {
 	b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": false})
 }
 
-// TestAnOrderThatIsHalfToldIsNotDropped: the agent was killed after recording the requests
+// TestAPartlySentOperationIsNotDropped: the agent was killed after recording the requests
 // of an operation, and before recording that the operator knows of them.
-func TestAnOrderThatIsHalfToldIsNotDropped(t *testing.T) {
+func TestAPartlySentOperationIsNotDropped(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
 	id := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202).operation().ID
@@ -206,7 +206,7 @@ func TestAnOrderThatIsHalfToldIsNotDropped(t *testing.T) {
 	b.wantTaken(t, bothTaken)
 }
 
-func TestWhoDoesNotGetThroughIsAnsweredAsDescribed(t *testing.T) {
+func TestRejectionsMatchTheOpenAPIDocument(t *testing.T) {
 	for _, path := range []string{"GET /v1/openapi.yaml", "GET /v1/status", "POST /v1/upgrade", "POST /v1/components/driver/upgrade",
 		"GET /v1/operations", "GET /v1/operations/op-1", "POST /v1/hold", "POST /v1/release", "POST /v1/rollback"} {
 		for _, status := range []int{401, 403, 421} {

@@ -101,7 +101,7 @@ func TestTheShippedCRDsHaveEveryField(t *testing.T) {
 	}
 }
 
-func TestAnOlderCRDIsToldByItsKindAndFields(t *testing.T) {
+func TestAnOlderCRDIsReportedByKindAndFields(t *testing.T) {
 	s := shipped(t, "daemonrollouts")
 	slot := s.Properties["status"].Properties["inFlight"].Items
 	for _, name := range []string{"turn", "podUID", "podVersion", "operation", "step", "uid"} {

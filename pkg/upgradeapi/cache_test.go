@@ -73,7 +73,7 @@ func TestTheCacheShowsWhatTheAPIServerSends(t *testing.T) {
 	cached.api.cluster.Client = asked
 }
 
-func TestWhoWritesReadsWhatWasWritten(t *testing.T) {
+func TestAWriterReadsItsWrites(t *testing.T) {
 	behind := &silent{Reader: apiserver.Shared(t).Client(t, apiserver.Operator), old: map[string]*topsv1.GcuResource{}}
 	d := newTestServer(t, func(o *Options) { o.Cache = behind })
 	d.create("lagging")

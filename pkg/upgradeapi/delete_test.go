@@ -107,7 +107,7 @@ func TestAForegroundDeletionMayTakeLongerThanARequest(t *testing.T) {
 	}
 }
 
-func TestAManagerThatStopsAnswersThoseWhoWait(t *testing.T) {
+func TestAStoppingManagerAnswersWaitingRequests(t *testing.T) {
 	d := newTestServer(t)
 	d.create("waiting")
 	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/waiting", `{"policy": "foreground"}`)

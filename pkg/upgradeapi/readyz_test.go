@@ -20,7 +20,7 @@ type failing struct {
 
 func (f failing) List(context.Context, client.ObjectList, ...client.ListOption) error { return f.err }
 
-func TestReadyTellsWhyNot(t *testing.T) {
+func TestReadyzReportsWhyNotReady(t *testing.T) {
 	for err, want := range map[error]string{
 		error(&meta.NoKindMatchError{GroupKind: grKind.GroupKind()}): "install the CRDs",
 		error(apierrors.NewNotFound(grResource, "")):                 "install the CRDs",

@@ -189,7 +189,7 @@ func TestAnUpgradeThatIsWatchedGivesWay(t *testing.T) {
 	}
 }
 
-func TestAGrOfSomebodyElseIsLeftAlone(t *testing.T) {
+func TestAGrOfAnotherClientIsNotChanged(t *testing.T) {
 	d := newTestServer(t)
 	d.create("taken")
 	d.succeeds(http.MethodPut, "/gum/v1/gr/taken", `{"spec": {"driver": {"version": "2"}}, "mode": "recreate"}`)

@@ -54,7 +54,7 @@ func TestContractLog(t *testing.T) {
 }
 
 // Callers' input stays on one line of the log, and is shortened.
-func TestNobodyWritesLinesOfTheirOwn(t *testing.T) {
+func TestCallersCannotForgeLogLines(t *testing.T) {
 	d := newTestServer(t)
 	const forged = "2022/10/20 03:33:48 INFO upgradeapi/serve.go:1 Answering request user=admin"
 	d.send(http.MethodGet, "/gum/v1/gr/a%0A"+strings.ReplaceAll(forged, " ", "%20"), "", "User-Agent", "x\t"+forged)
@@ -161,7 +161,7 @@ func TestWhatIsRememberedOfARequest(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnsweredAndTold(t *testing.T) {
+func TestAPanicIsAnsweredAndLogged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	r := httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr", strings.NewReader(`{"spec": {}}`))
 	r.Header.Set("X-Request-Id", "ticket-1")

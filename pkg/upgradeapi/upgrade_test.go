@@ -127,7 +127,7 @@ func TestABlueprintOfKubectlIsNoOtherGr(t *testing.T) {
 	}
 }
 
-func TestAnUpgradeSaysItselfWhatItIsLimitedTo(t *testing.T) {
+func TestAnUpgradeReplacesTheLimit(t *testing.T) {
 	d := newTestServer(t, planning(t))
 	d.create("limited", strategy("OTA"))
 	d.file("next.json", blueprint("limited", "2.0.0"))

@@ -48,7 +48,7 @@ func write(root string) error {
 
 // generate returns the text of each generated file by its path relative to root.
 func generate(root string, p programs) (map[string]string, error) {
-	golden, err := os.ReadFile(filepath.Join(root, "pkg/gcucli/view/testdata/golden/rolling.status.txt"))
+	golden, err := os.ReadFile(filepath.Join(root, "pkg/gcucli/display/testdata/golden/rolling.status.txt"))
 	if err != nil {
 		return nil, err
 	}

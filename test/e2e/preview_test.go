@@ -32,7 +32,7 @@ type previewedGr struct {
 
 // Previews match what happens, node by node and task by task: for a limited upgrade of
 // several components, for the rest of it, and for an upgrade that only replaces pods.
-func TestWhatAPreviewTellsIsWhatHappens(t *testing.T) {
+func TestAnUpgradeMatchesItsPreview(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
 	policy := soon()

@@ -23,7 +23,7 @@ func rolling(maxUnavailable string) map[string]string {
 }
 
 // An invalid setting is reported, and nothing is deleted.
-func TestAWrongSettingIsSaidAndNothingIsDeleted(t *testing.T) {
+func TestAWrongSettingIsReportedAndNothingIsDeleted(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "wrong", rolling("101%"))
 	before := f.uids(ctx)

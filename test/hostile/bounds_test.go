@@ -25,7 +25,7 @@ import (
 )
 
 // Who may edit a gr is root on GCU nodes, within the bounds that an administrator sets.
-func TestWhoEditsAGcuResourceStaysWithinTheBounds(t *testing.T) {
+func TestEditsOfAGcuResourceStayWithinTheBounds(t *testing.T) {
 	s := cluster(t)
 	admin, manager := s.Client(t, apiserver.Admin), s.Client(t, apiserver.Operator)
 	ctx := t.Context()

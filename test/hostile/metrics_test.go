@@ -24,9 +24,9 @@ import (
 	"github.com/topsops/gcu-operator/test/freeport"
 )
 
-// TestMetricsAndProfilesAreNotForEverybody: any pod reaches the manager's port, and metrics name the
+// TestMetricsAndProfilesRequireARight: any pod reaches the manager's port, and metrics name the
 // workloads of a cluster; profiles hold memory of the manager, with Secrets in it.
-func TestMetricsAndProfilesAreNotForEverybody(t *testing.T) {
+func TestMetricsAndProfilesRequireARight(t *testing.T) {
 	s := cluster(t)
 	program := managerProgram(t)
 	for _, address := range []string{":6060", "0.0.0.0:6060", "[::]:6060", "10.0.0.1:6060", "example.com:6060"} {

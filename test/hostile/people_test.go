@@ -189,9 +189,9 @@ func awaitPeoplePolicies(t *testing.T, f fleet, operator client.Client) {
 	}
 }
 
-// TestPeopleChangeWhatTheirRoleSays: viewing, operating and administering are three roles, although
+// TestUsersChangeOnlyWhatTheirRoleAllows: viewing, operating and administering are three roles, although
 // RBAC knows no annotations.
-func TestPeopleChangeWhatTheirRoleSays(t *testing.T) {
+func TestUsersChangeOnlyWhatTheirRoleAllows(t *testing.T) {
 	s := cluster(t)
 	f := newFleet(t, s)
 	operator := personWith(t, s, "operating", "gcu-operate", "gcu-operate-daemonsets")

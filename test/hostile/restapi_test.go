@@ -187,7 +187,7 @@ func TestAPageOfAnotherSiteDoesNotCallTheRESTAPI(t *testing.T) {
 }
 
 // Without authentication, whoever reaches the port is one limited identity: not the manager.
-func TestWithoutAuthenticationNobodyHasTheRightsOfTheManager(t *testing.T) {
+func TestUnauthenticatedRequestsDoNotHaveTheRightsOfTheManager(t *testing.T) {
 	s := cluster(t)
 	admin := s.Client(t, apiserver.Admin)
 	check(t, admin.Create(t.Context(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "anonymous"}}))

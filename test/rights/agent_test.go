@@ -190,8 +190,8 @@ func ask(n *topsv1.NodeUpgrade, node *corev1.Node) {
 		Tasks: []topsv1.OperationTask{{Name: task, State: topsv1.OperationTaskRunning, Attempts: 1}}}
 }
 
-// TestAnAgentThatIsRefusedSaysWhy: the API server's message is logged.
-func TestAnAgentThatIsRefusedSaysWhy(t *testing.T) {
+// TestARefusedAgentReportsWhy: the API server's message is logged.
+func TestARefusedAgentReportsWhy(t *testing.T) {
 	p := sharedPlane(t)
 	node := p.addNode(t, "refused")
 	a := p.start(t, node.Name, p.account(t, agentAccount, nil))

@@ -126,7 +126,7 @@ func TestAnOperationOfTheLedgerThatHasNothingToReplaceIsMadeToEnd(t *testing.T) 
 	}
 }
 
-func TestAnOperationSaysThatItRollsBack(t *testing.T) {
+func TestAnOperationOfARollbackIsMarked(t *testing.T) {
 	o, in := fleetAt(map[string]string{"driver": fixture.OldHash})
 	o.Rollout.Status.Rollback = &topsv1.RolloutRollback{From: "bad", To: in.Revision}
 	if got, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op"); err != nil || got.Purpose != topsv1.PurposeRollback {
@@ -134,7 +134,7 @@ func TestAnOperationSaysThatItRollsBack(t *testing.T) {
 	}
 }
 
-func TestWhatAnOrderNeeds(t *testing.T) {
+func TestNextOperation(t *testing.T) {
 	const nothing, amend, makeNew = "nothing", "another spec", "a new operation"
 	askedFor := func(id, rollout string, granted bool) *topsv1.NodeOperation {
 		op := operating(id, rollout)

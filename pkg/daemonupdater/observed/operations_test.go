@@ -31,7 +31,7 @@ func hostAt(reason string) *topsv1.HostReport {
 	return &topsv1.HostReport{Results: []topsv1.HostTaskResult{{Operation: "x", Task: "a_driver_replace", State: topsv1.HostTaskRunning, Reason: reason}}}
 }
 
-func TestWhatIsSeenOfOperations(t *testing.T) {
+func TestOperationsBecomeJobs(t *testing.T) {
 	grantedOp := operating("x", own)
 	grantedOp.Granted = true
 	preparedStatus := shown("x", topsv1.OperationRunning)

@@ -74,7 +74,7 @@ func TestWhatAnOperationDidNotVerify(t *testing.T) {
 	}
 }
 
-func TestWhoRestartsTheRuntime(t *testing.T) {
+func TestWhichGroupRestartsTheRuntime(t *testing.T) {
 	left := touched(topsv1.OperationDeferred, operation.ReasonLeftToAdministrator)
 	timeout := touched(topsv1.OperationDeferred, operation.ReasonDrainTimeout)
 	for _, tt := range []struct {

@@ -133,7 +133,7 @@ func TestInputOfNamesTheTargetsTogether(t *testing.T) {
 	}
 }
 
-func TestAnUpgradeIsLimitedToWhatTheAnnotationSays(t *testing.T) {
+func TestAnUpgradeIsLimitedByTheAnnotation(t *testing.T) {
 	limited := func(value string) (*world, rollout.Input) {
 		var members []memberAndPods
 		for _, component := range []string{"driver", "exporter"} {

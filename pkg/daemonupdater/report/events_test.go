@@ -62,7 +62,7 @@ func numbered(from, to int) []string {
 	return names
 }
 
-func TestWhatIsToldInEvents(t *testing.T) {
+func TestEventsOfARollout(t *testing.T) {
 	worded := rollingOut()
 	worded.Conditions[1].Message = "2 of 3 nodes updated"
 	capped := rollingOut(numbered(1, 21)...) // n01 to n20, and two more not listed

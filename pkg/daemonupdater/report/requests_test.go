@@ -169,7 +169,7 @@ func TestAnswerKeepsAndDropsTasks(t *testing.T) {
 	}
 }
 
-func TestOrphansAnswersWhatNobodyElseDoes(t *testing.T) {
+func TestOrphansAnswersRequestsWithoutAGroup(t *testing.T) {
 	now := metav1.NewTime(fixture.Epoch)
 	gone := observed.GroupOf(fixture.DaemonSet("driver"))
 	failed := topsv1.UpgradeTask{RequestID: "1", Name: "a_driver_replace", State: topsv1.TaskFailed, Reason: "DaemonSetGone",

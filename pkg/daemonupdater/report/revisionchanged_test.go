@@ -94,7 +94,7 @@ func TestARequestForTheNewestRevisionOrForNoneWaitsAsEver(t *testing.T) {
 	}
 }
 
-func TestARevisionThatChangedIsConfirmedBeforeItIsSaid(t *testing.T) {
+func TestAChangedRevisionIsConfirmedBeforeItIsReported(t *testing.T) {
 	request := asked("1")
 	request.Revision = "earlier"
 	upgrade := fixture.NodeUpgrade("a", request)

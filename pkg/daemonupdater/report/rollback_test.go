@@ -108,7 +108,7 @@ func TestRollbackOf(t *testing.T) {
 	}
 }
 
-func TestAHaltSaysWhatBecomesOfIt(t *testing.T) {
+func TestAHaltReportsWhetherItIsRolledBack(t *testing.T) {
 	for want, rb := range map[string]Rollback{
 		"2 failed":                               {},
 		"2 failed; rolling back to old":          {To: fixture.GoodAt("r1", fixture.OldHash)},

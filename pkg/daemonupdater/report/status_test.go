@@ -135,7 +135,7 @@ var stateWords = []struct {
 		saying("Progressing", "False/SettingsDisagree")},
 }
 
-func TestStatusSaysTheStateInOneWord(t *testing.T) {
+func TestStatusHasTheStateInOneWord(t *testing.T) {
 	for _, tt := range stateWords {
 		t.Run(tt.name, func(t *testing.T) {
 			status := statusAfter(tt.in)

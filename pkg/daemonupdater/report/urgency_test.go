@@ -9,7 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-func TestOnlyMovedIsWhatCanWaitToBeTold(t *testing.T) {
+func TestOnlyMovedMayBeReportedLater(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*topsv1.DaemonRolloutStatus)

@@ -56,7 +56,7 @@ func TestASlotIsGivenBackWhenItsDeletionCannotHappenAnyMore(t *testing.T) {
 	}
 }
 
-func TestASlotThatIsKeptBecauseItsFenceIsDeniedSaysSo(t *testing.T) {
+func TestASlotKeptByADeniedFenceReportsIt(t *testing.T) {
 	node := inVersion(nodeOf("a", newHash), "100")
 	node.Unfenced = &Denial{Pod: node.Pods[0].UID, Since: epoch, Retry: epoch.Add(time.Second), Message: "policy says no"}
 	in := inputOf(1, node).slots(naming(node, "100"))

@@ -68,7 +68,7 @@ func TestNothingIsStartedOnANodeThatIsHeld(t *testing.T) {
 	}
 }
 
-func TestAHeldNodeSaysSinceWhenAndWhy(t *testing.T) {
+func TestAHeldNodeReportsSinceWhenAndWhy(t *testing.T) {
 	d := Plan(inputOf(2, held(nodeOf("a", oldHash))))
 	v, _ := d.Verdict("a")
 	for _, word := range []string{epoch.Add(-time.Hour).UTC().Format(time.RFC3339), "a surgery is going on", "release it"} {

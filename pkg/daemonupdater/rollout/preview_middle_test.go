@@ -7,7 +7,7 @@ import (
 
 // In the middle of a rollout, InFlight lists the nodes in flight separately from those that
 // follow, and a queued node follows like any other.
-func TestAPreviewInTheMiddleTellsWhoIsInFlight(t *testing.T) {
+func TestAPreviewInTheMiddleListsNodesInFlight(t *testing.T) {
 	in := inputOf(1, nodeOf("a", oldHash), nodeOf("b", oldHash), nodeOf("c", oldHash), nodeOf("d", newHash))
 	first := Plan(in)
 	if len(first.Started) != 1 {

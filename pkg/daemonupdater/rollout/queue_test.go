@@ -169,7 +169,7 @@ func TestALowerLimitBindsTheQueue(t *testing.T) {
 	}
 }
 
-func TestANodeThatSomebodyStartedIsNotQueuedAnyMore(t *testing.T) {
+func TestAStartedNodeIsNotQueuedAnyMore(t *testing.T) {
 	in, first := startedTwo(t)
 	name := queued(first)[0]
 	node := &in.Nodes[indexOf(in.Nodes, name)]
@@ -274,7 +274,7 @@ func TestANodeIsNotStartedOutOfTurn(t *testing.T) {
 }
 
 // A pod that somebody else replaced may be available by the clock of its kubelet already.
-func TestANodeThatSomebodyStartedWaitsForItsTurnWhenOnlyMinReadySecondsAreMissing(t *testing.T) {
+func TestAStartedNodeWaitsForItsTurnWhenOnlyMinReadySecondsAreMissing(t *testing.T) {
 	a, b := missing(nodeOf("a", oldHash)), withPod(nodeOf("b", oldHash), func(p *Pod) { p.Available, p.AvailableAt = false, epoch.Add(3*time.Second) })
 	first, second := slotOf(a, time.Minute), slotOf(b, time.Minute)
 	first.Turn, second.Turn = 1, 2

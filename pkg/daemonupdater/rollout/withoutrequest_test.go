@@ -31,7 +31,7 @@ func inUse(n Node) Node {
 	return n
 }
 
-func TestUnderOTAAnIdleNodeIsRestartedUnasked(t *testing.T) {
+func TestUnderOTAAnIdleNodeIsRestartedWithoutARequest(t *testing.T) {
 	a, b := func() Node { return atTargets("a") }, func() Node { return atTargets("b") }
 	ota := func(limit int, nodes ...Node) Input { return restarting(limit, nodes...).under(daemonset.OTA) }
 	outdated := func(n Node) Node { n.Pods[1].Revision = oldHash; return n }
@@ -87,7 +87,7 @@ func TestUnderOTAAnIdleNodeIsRestartedUnasked(t *testing.T) {
 	}
 }
 
-func TestAnOperationIsOnlyForAnIdleNodeIfNobodyAsked(t *testing.T) {
+func TestAnOperationWithoutARequestIsOnlyForAnIdleNode(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		in   Input

@@ -163,7 +163,7 @@ func (w *cordonWorld) person(unschedulable bool) {
 	}
 }
 
-func TestInEveryOrderACordonEndsWithWhoMadeIt(t *testing.T) {
+func TestInEveryOrderACordonEndsWithItsOwner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &cordonWorld{}
 		t.Repeat(map[string]func(*rapid.T){

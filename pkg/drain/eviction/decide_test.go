@@ -160,7 +160,7 @@ func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
 }
 
 // The drain of a node that cannot be emptied would evict the others on each retry.
-func TestNobodyIsEvictedWhileOnePodCannotLeave(t *testing.T) {
+func TestNoPodIsEvictedWhileOneCannotLeave(t *testing.T) {
 	blocked := Pod{LosesData: "Pods with local storage"}
 	wait := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 60 }))
 	for _, tc := range []struct {

@@ -175,7 +175,7 @@ func filesOf(t *testing.T, in io.Reader) map[string]string {
 	}
 }
 
-func TestABundleThatCannotBeWrittenSaysSo(t *testing.T) {
+func TestABundleReportsAFailedWrite(t *testing.T) {
 	b := New(broken{}, "root", time.Unix(0, 0))
 	if err := errors.Join(b.Text("a", "b"), b.Close()); err == nil {
 		t.Error("no error")

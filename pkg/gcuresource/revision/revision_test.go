@@ -106,7 +106,7 @@ func TestTheRevisionThatIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestWhatAnUnknownRevisionIsToldIsWhatThereIs(t *testing.T) {
+func TestAnUnknownRevisionListsTheStoredOnes(t *testing.T) {
 	_, h := historyOf(t, "v1", "v2")
 	_, failure := h.Target("gpu-nonsense")
 	want := `annotation topsops.enflame.com/rollback-to names revision "gpu-nonsense", which does not exist: set it to previous or to one of ` +

@@ -100,7 +100,7 @@ func TestARollbackThatChangesNoPodIsDoneAtOnce(t *testing.T) {
 	}
 }
 
-func TestARollbackThatCannotBeIsToldUntilItIsNotAskedForAnyMore(t *testing.T) {
+func TestAnImpossibleRollbackIsReportedWhileRequested(t *testing.T) {
 	for name, obs := range map[string]*world.World{
 		"at rest": world.New(t, world.NewGR(topsv1.GcuResourceSpec{}), 1), "while one is under way": restored(t)} {
 		t.Run(name, func(t *testing.T) {

@@ -62,9 +62,9 @@ func TestAHaltIsAboutOneSpec(t *testing.T) {
 	}
 }
 
-// TestAGrTellsOfItsHalt: a gr with a halted rollout shows that, and what to do, until the rollout
+// TestAGrReportsItsHalt: a gr with a halted rollout shows that, and what to do, until the rollout
 // resumes.
-func TestAGrTellsOfItsHalt(t *testing.T) {
+func TestAGrReportsItsHalt(t *testing.T) {
 	obs := restored(t)
 	obs.Halt = HaltOf(world.Halted())
 	got := next(obs)

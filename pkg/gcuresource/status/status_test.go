@@ -223,7 +223,7 @@ func TestAnUpgradeFromEndToEnd(t *testing.T) {
 	step("it is upgraded", func() { pods[1].Labels["controller-revision-hash"] = "new" }, "Running", "success", 100)
 }
 
-func TestAnUpgradeThatPassedWhileNobodyLookedIsTold(t *testing.T) {
+func TestAnUpgradeThatEndedBetweenPassesIsReported(t *testing.T) {
 	spec := topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}, GFD: &topsv1.BaseFields{}}
 	for _, tc := range []struct {
 		name  string

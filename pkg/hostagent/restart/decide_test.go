@@ -119,7 +119,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestTheAdministratorIsToldWhatARestartStops(t *testing.T) {
+func TestTheMessageNamesWhatARestartStops(t *testing.T) {
 	f := Facts{Want: task.RestartRuntime{DefaultRuntime: "enflame"}, Command: "systemctl restart docker", Runtime: task.RuntimeFacts{Engine: "docker", Default: "runc", RestartStopsContainers: true}}
 	const words = "docker must be restarted for default runtime enflame, and this is left to the administrator (--restart-runtime=false): run on the node"
 	if got, want := Decide(f).Message, words+" (this stops all containers of the node): systemctl restart docker"; got != want {

@@ -59,7 +59,7 @@ func TestBackoffDoublesForEachOperationInVain(t *testing.T) {
 	}
 }
 
-func TestWhoSetsTheRuntimeBackIsLookedFor(t *testing.T) {
+func TestARuntimeThatIsSetBackIsReported(t *testing.T) {
 	at := metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	u := withHistory("runc", records{{ID: "op", Phase: topsv1.OperationDone, Revision: "r", EndTime: at, Restarted: true}})
 	setBack := func() string { _, last := Backoff(u, "r"); return SetBack(u, last) }
@@ -90,7 +90,7 @@ func TestARestartIsRecorded(t *testing.T) {
 	}
 }
 
-func TestTheAdministratorIsToldWhatARestartStops(t *testing.T) {
+func TestTheMessageNamesWhatARestartStops(t *testing.T) {
 	for _, tc := range []struct {
 		stops *bool
 		want  string

@@ -24,7 +24,7 @@ func container(name string) func(*Facts) {
 	}
 }
 
-func TestAnUnaskedOperationWaitsOnANodeInUse(t *testing.T) {
+func TestAnOperationWithoutARequestWaitsOnANodeInUse(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		with  []func(*Facts)
@@ -55,7 +55,7 @@ func TestAnUnaskedOperationWaitsOnANodeInUse(t *testing.T) {
 }
 
 // The pods that use cards may leave, and others come.
-func TestAnUnaskedOperationLooksAgain(t *testing.T) {
+func TestAnOperationWithoutARequestChecksAgain(t *testing.T) {
 	f := withoutRequest(t)
 	usedBy("ns/a", "ns/b")(&f)
 	f.Record = newMachine(t).Next(f).Record
@@ -87,7 +87,7 @@ func TestADrainThatCannotSucceedIsNoMatterWhileTheNodeAwaitsItsRequest(t *testin
 	}
 }
 
-func TestAnUnaskedOperationGivesTheSlotBack(t *testing.T) {
+func TestAnOperationWithoutARequestReturnsTheSlot(t *testing.T) {
 	f := withoutRequest(t)
 	granted(&f)
 	f.Record = newMachine(t).Next(f).Record

@@ -273,7 +273,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsTheAgentFromLookingIsSaid(t *testing.T) {
+func TestAFailedAgentReportIsReported(t *testing.T) {
 	const full = "could not record it in the state directory: no space left on device"
 	for _, tc := range []struct{ name, message, want string }{
 		{"the agent says why", full, full},
@@ -294,7 +294,7 @@ func taskAt(f *Facts, task string) int {
 	return slices.IndexFunc(f.Record.Operation.Tasks, func(t topsv1.OperationTask) bool { return t.Name == theNode+"_"+task })
 }
 
-func TestACrashLoopIsToldInItsOwnWords(t *testing.T) {
+func TestACrashLoopReportsTheMessageOfTheContainer(t *testing.T) {
 	for words, want := range map[string]string{
 		"":                           "pod driver restarts again and again",
 		"version 2 cannot be loaded": "pod driver restarts again and again: version 2 cannot be loaded",

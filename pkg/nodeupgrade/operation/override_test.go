@@ -7,7 +7,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-func TestCheckOverrideSaysWhatIsIgnored(t *testing.T) {
+func TestCheckOverrideReportsWhatIsIgnored(t *testing.T) {
 	wanted := &topsv1.NodeOperation{ID: "op",
 		Targets: []topsv1.OperationTarget{{Component: "driver", Revision: "new", Previous: "old"}, {Component: "exporter", Revision: "new"}},
 		Job:     []topsv1.JobStage{{"n1_node_cordon"}, {"n1_driver_replace"}, {"n1_exporter_replace"}, {"n1_node_soak"}}}

@@ -91,7 +91,7 @@ func TestTheAnswerOfTheAgentIsAwaited(t *testing.T) {
 	}
 }
 
-func TestCardsThatNobodyCanUseAreNotVerified(t *testing.T) {
+func TestUnusableCardsAreNotVerified(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		changed []string
@@ -121,7 +121,7 @@ func TestCardsThatNobodyCanUseAreNotVerified(t *testing.T) {
 }
 
 // An operation that ended before its work was verified is remembered, so that another one follows.
-func TestTheHistoryTellsWhatWasTouched(t *testing.T) {
+func TestTheHistoryRecordsWhatWasTouched(t *testing.T) {
 	for _, tc := range []struct {
 		at      string
 		touched bool

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // CallTimeout bounds the time of a Backend's calls to the API server for one request.
@@ -28,18 +28,18 @@ type Backend interface {
 	// PullImages starts to pull the images of the newest revision of a pod.
 	PullImages(ctx context.Context, namespace, pod string) error
 	// Status returns the state of this node.
-	Status(ctx context.Context) answer.Status
+	Status(ctx context.Context) response.Status
 	// Upgrade starts an operation, or returns the one that an order with the same key
 	// started; "" is no key.
-	Upgrade(ctx context.Context, order request.Order, key string) (answer.Operation, error)
+	Upgrade(ctx context.Context, order request.Order, key string) (response.Operation, error)
 	// Operations returns the operations, newest first.
-	Operations() answer.Operations
+	Operations() response.Operations
 	// Operation returns one operation, and a channel that is closed when it may have
 	// changed.
-	Operation(id string) (answer.Operation, <-chan struct{}, error)
+	Operation(id string) (response.Operation, <-chan struct{}, error)
 	// Withdraw withdraws the requests that have not started.
-	Withdraw(ctx context.Context) (answer.Operation, error)
+	Withdraw(ctx context.Context) (response.Operation, error)
 	// Hold excludes this node from upgrades, and Release ends that.
-	Hold(ctx context.Context, message string) (answer.Hold, error)
-	Release(ctx context.Context) (answer.Hold, error)
+	Hold(ctx context.Context, message string) (response.Hold, error)
+	Release(ctx context.Context) (response.Hold, error)
 }

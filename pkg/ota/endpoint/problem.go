@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
@@ -62,13 +62,13 @@ func statusOf(r *http.Request, reason request.Reason) int {
 
 // Deny answers a request that package guard rejects.
 func Deny(w http.ResponseWriter, r *http.Request, d *guard.Denial) {
-	writeProblem(w, r, answer.Problem{Title: d.Reason, Status: d.Status, Detail: oneLine(d.Message)})
+	writeProblem(w, r, response.Problem{Title: d.Reason, Status: d.Status, Detail: oneLine(d.Message)})
 }
 
 // oneLine puts a message on one line, whatever an API server's message contains.
 func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }
 
-func writeProblem(w http.ResponseWriter, r *http.Request, p answer.Problem) {
+func writeProblem(w http.ResponseWriter, r *http.Request, p response.Problem) {
 	data, err := json.Marshal(p)
 	kind := "application/problem+json"
 	if err != nil || !isOurs(r) {

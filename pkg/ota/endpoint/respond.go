@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
@@ -19,7 +19,7 @@ type responder struct{ log logr.Logger }
 // refuse responds with an error: a problem (RFC 9457) below /v1, one line of text
 // elsewhere.
 func (re responder) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	problem := answer.Problem{Title: "Error", Status: http.StatusInternalServerError, Detail: oneLine(err.Error())}
+	problem := response.Problem{Title: "Error", Status: http.StatusInternalServerError, Detail: oneLine(err.Error())}
 	if refusal, ok := errors.AsType[*request.Refusal](err); ok {
 		problem.Title, problem.Status, problem.Operation = string(refusal.Reason), statusOf(r, refusal.Reason), refusal.Operation
 	}

@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // fakeBackend returns its fields and records its calls.
@@ -46,32 +46,34 @@ func (d *fakeBackend) PullImages(ctx context.Context, namespace, pod string) err
 	return d.UpgradePod(ctx, namespace, pod)
 }
 
-func (d *fakeBackend) Withdraw(context.Context) (answer.Operation, error) {
-	return answer.Operation{ID: "op-0123456789abcdef", State: request.Withdrawn, Requests: []answer.Part{}}, d.answer()
+func (d *fakeBackend) Withdraw(context.Context) (response.Operation, error) {
+	return response.Operation{ID: "op-0123456789abcdef", State: request.Withdrawn, Requests: []response.Part{}}, d.answer()
 }
 
-func (d *fakeBackend) Status(context.Context) answer.Status {
-	return answer.Status{Components: []answer.Component{}}
+func (d *fakeBackend) Status(context.Context) response.Status {
+	return response.Status{Components: []response.Component{}}
 }
 
-func (d *fakeBackend) Upgrade(_ context.Context, o request.Order, _ string) (answer.Operation, error) {
+func (d *fakeBackend) Upgrade(_ context.Context, o request.Order, _ string) (response.Operation, error) {
 	d.asked = append(d.asked, o.Component)
-	return answer.Operation{ID: "op-0123456789abcdef", Requests: []answer.Part{}}, d.answer()
+	return response.Operation{ID: "op-0123456789abcdef", Requests: []response.Part{}}, d.answer()
 }
 
-func (d *fakeBackend) Operations() answer.Operations {
-	return answer.Operations{Operations: []answer.Operation{}}
+func (d *fakeBackend) Operations() response.Operations {
+	return response.Operations{Operations: []response.Operation{}}
 }
 
-func (d *fakeBackend) Operation(id string) (answer.Operation, <-chan struct{}, error) {
-	return answer.Operation{ID: id}, nil, d.answer()
+func (d *fakeBackend) Operation(id string) (response.Operation, <-chan struct{}, error) {
+	return response.Operation{ID: id}, nil, d.answer()
 }
 
-func (d *fakeBackend) Hold(context.Context, string) (answer.Hold, error) {
-	return answer.Hold{Held: true}, d.answer()
+func (d *fakeBackend) Hold(context.Context, string) (response.Hold, error) {
+	return response.Hold{Held: true}, d.answer()
 }
 
-func (d *fakeBackend) Release(context.Context) (answer.Hold, error) { return answer.Hold{}, d.answer() }
+func (d *fakeBackend) Release(context.Context) (response.Hold, error) {
+	return response.Hold{}, d.answer()
+}
 
 func (d *fakeBackend) UpgradePod(_ context.Context, namespace, pod string) error {
 	if refusal := request.ValidateNames(namespace, pod); refusal != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/gorilla/mux"
 	"k8s.io/utils/clock"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // OpenAPI describes the paths below /v1.
@@ -97,7 +97,7 @@ func (v v1) operation(w http.ResponseWriter, r *http.Request) {
 
 // awaited returns the operation once it differs from first, or first if it has ended, the
 // time is up, the server stops, or too many callers wait.
-func (v v1) awaited(w http.ResponseWriter, r *http.Request, first answer.Operation, changed <-chan struct{}) answer.Operation {
+func (v v1) awaited(w http.ResponseWriter, r *http.Request, first response.Operation, changed <-chan struct{}) response.Operation {
 	wait := waitOf(r)
 	if wait == 0 || first.State.Final() {
 		return first
@@ -152,8 +152,8 @@ func (v v1) release(w http.ResponseWriter, r *http.Request) {
 	v.answerHold(w, r)(v.backend.Release(r.Context()))
 }
 
-func (v v1) answerHold(w http.ResponseWriter, r *http.Request) func(answer.Hold, error) {
-	return func(state answer.Hold, err error) {
+func (v v1) answerHold(w http.ResponseWriter, r *http.Request) func(response.Hold, error) {
+	return func(state response.Hold, err error) {
 		if err != nil {
 			v.refuse(w, r, err)
 			return

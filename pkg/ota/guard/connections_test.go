@@ -48,7 +48,7 @@ func isOpen(ours, theirs net.Conn) bool {
 	return err == nil
 }
 
-func TestWhoWaitsForUsToReadIsNotSlow(t *testing.T) {
+func TestAClientWaitingForTheServerIsNotSlow(t *testing.T) {
 	b, clock := boundedOn(t)
 	ours, theirs := admitted(t, b, MaxConnections)
 	if _, err := io.WriteString(theirs[0], "GET / HTTP/1.1\r\n"); err != nil {
@@ -67,7 +67,7 @@ func TestWhoWaitsForUsToReadIsNotSlow(t *testing.T) {
 	}
 }
 
-func TestWhoWasServedHasTheirGraceAgain(t *testing.T) {
+func TestAServedConnectionGetsItsGracePeriodAgain(t *testing.T) {
 	b, clock := boundedOn(t)
 	ours, _ := admitted(t, b, MaxConnections)
 	var ends []func()

@@ -234,7 +234,7 @@ func TestTheSocketOfADeadAgentIsReplaced(t *testing.T) {
 	}
 }
 
-func TestWithoutAConnectionNobodyIsRoot(t *testing.T) {
+func TestWithoutAConnectionThereIsNoPeer(t *testing.T) {
 	r, err := http.NewRequest(http.MethodGet, "/", nil)
 	if err != nil {
 		t.Fatal(err)

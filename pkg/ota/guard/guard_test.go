@@ -112,7 +112,7 @@ func get(t *testing.T, address, method, path string, change func(*http.Request))
 	return response.StatusCode, string(body)
 }
 
-func TestWhoGetsThroughTheDoor(t *testing.T) {
+func TestWhichRequestsAreAdmitted(t *testing.T) {
 	address := serve(t, Door{Caller: Bearer(testToken), Hosts: foreign.Hosts(netip.MustParseAddr("127.0.0.1"))}, hello)
 	token := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+testToken) }
 	header := func(key, value string) func(*http.Request) {
@@ -158,7 +158,7 @@ func TestNoAnswerIsForAnotherOrigin(t *testing.T) {
 	}
 }
 
-func TestAThousandSlowConnectionsKeepNobodyOut(t *testing.T) {
+func TestAThousandSlowConnectionsDoNotBlockOthers(t *testing.T) {
 	address := serve(t, Door{Caller: Bearer(testToken)}, hello)
 	var slow []net.Conn
 	for range 1000 {

@@ -165,7 +165,7 @@ func TestWhatBecomesOfComponents(t *testing.T) {
 	}
 }
 
-func TestAnImageThatChangesIsTold(t *testing.T) {
+func TestAChangedImageIsListed(t *testing.T) {
 	got, err := site(t, gr(nil), nil).Ask(t.Context(), preview.Question{Present: gr(nil), Wanted: gr(func(s *topsv1.GcuResourceSpec) { s.Exporter.Version = "2" })})
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestInTheMiddleOfAnUpgradeOnlyWhatIsOtherIsReplaced(t *testing.T) {
 	}
 }
 
-func TestALimitIsToldOfComponents(t *testing.T) {
+func TestALimitMarksComponents(t *testing.T) {
 	wanted := gr(func(s *topsv1.GcuResourceSpec) { s.Driver.Version, s.Exporter.Version = "2", "2" })
 	wanted.Annotations[topsv1.AnnotationUpgradeOnly] = "nodes=b;components=exporter"
 	got, err := site(t, gr(nil), nil).Ask(t.Context(), preview.Question{Present: gr(nil), Wanted: wanted})

@@ -103,7 +103,7 @@ func limitedTo(q question, cut daemonset.Cut) question {
 	return q
 }
 
-func TestAPreviewTellsWhoIsUpgradedAndWhoLeaves(t *testing.T) {
+func TestAPreviewListsUpgradedNodesAndEvictedPods(t *testing.T) {
 	got, err := previewed(t).rolloutOf(t.Context(), changes("driver"))
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestAPreviewIsLimitedAsAsked(t *testing.T) {
 	}
 }
 
-func TestAPreviewSaysWhyNothingHappens(t *testing.T) {
+func TestAPreviewReportsWhyNothingHappens(t *testing.T) {
 	p := previewed(t, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationUpdateStrategy) })
 	if got, err := p.rolloutOf(t.Context(), changes("driver")); err != nil || got.Blocked == "" || len(got.Nodes) > 0 {
 		t.Errorf("without a strategy: %+v, %v", got, err)
@@ -164,7 +164,7 @@ func TestAPreviewSaysWhyNothingHappens(t *testing.T) {
 	}
 }
 
-func TestAPreviewTellsWhatHoldsADrainUp(t *testing.T) {
+func TestAPreviewReportsWhatBlocksADrain(t *testing.T) {
 	budget := func(name, app string, allowed int32) *policyv1.PodDisruptionBudget {
 		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}

@@ -103,7 +103,7 @@ func TestSaveDoesNotBringBackAClusterThatWasTakenDown(t *testing.T) {
 	}
 }
 
-func TestLoadSaysWhyThereIsNoCluster(t *testing.T) {
+func TestLoadReportsWhyThereIsNoCluster(t *testing.T) {
 	empty := t.TempDir()
 	for name, test := range map[string]struct{ dir, want string }{
 		"no directory":       {filepath.Join(empty, "nope"), "does not exist"},

@@ -7,17 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/topsops/gcu-operator/pkg/ota/answer"
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
-// viewer serves reads.
-type viewer struct{ *reconciler }
+// statusReader serves reads.
+type statusReader struct{ *reconciler }
 
 // Pods returns the pods of this node, live from the API server with a nil stale, or, while
 // it is away, as last seen at stale.
-func (v viewer) Pods(ctx context.Context) (pods *corev1.PodList, stale *metav1.Time, err error) {
+func (v statusReader) Pods(ctx context.Context) (pods *corev1.PodList, stale *metav1.Time, err error) {
 	node, err := v.node.look(ctx, false)
 	if err != nil {
 		last, lost := v.node.last()
@@ -36,7 +36,7 @@ func (v viewer) Pods(ctx context.Context) (pods *corev1.PodList, stale *metav1.T
 }
 
 // Status returns the state of this node.
-func (v viewer) Status(ctx context.Context) answer.Status {
+func (v statusReader) Status(ctx context.Context) response.Status {
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 	node, err := v.node.look(ctx, true)
@@ -51,7 +51,7 @@ func (v viewer) Status(ctx context.Context) answer.Status {
 		}
 	}
 	now, _ := v.latest.read()
-	status := answer.StatusOf(node, now.operations, now.nodeUpgrade)
+	status := response.StatusOf(node, now.operations, now.nodeUpgrade)
 	status.Connected, status.AsOf, status.Hold = connected, asOf, now.hold
 	return status
 }

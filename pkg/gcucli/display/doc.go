@@ -1,4 +1,4 @@
-// Package view turns the objects of the operator into the output of kubectl gcu. It is
+// Package display turns the objects of the operator into the output of kubectl gcu. It is
 // pure: the input is objects and the time, the output a documented value and its text.
 //
 //	StatusOf    a gr, its rollout, the nodes that need attention    status.go, rollout.go, trouble.go
@@ -10,4 +10,4 @@
 //
 // The values are what -o json and -o yaml print, so their field names must not change. Text
 // uses Table (table.go); the advice for each reason is in one place, advice.go.
-package view
+package display
