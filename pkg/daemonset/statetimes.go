@@ -34,6 +34,17 @@ func (s *StateTimes) Since(key string, written, now time.Time) time.Time {
 	if s == nil {
 		return written
 	}
+	since := s.first(key, written, now)
+	for _, bound := range []time.Time{written.Add(MaxSkew), now} {
+		if bound.Before(since) {
+			since = bound
+		}
+	}
+	return since
+}
+
+// first returns when a state was first seen.
+func (s *StateTimes) first(key string, written, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
@@ -43,13 +54,7 @@ func (s *StateTimes) Since(key string, written, now time.Time) time.Time {
 		s.seen[key] = known
 	}
 	known.last = now
-	since := known.first
-	for _, bound := range []time.Time{written.Add(MaxSkew), now} {
-		if bound.Before(since) {
-			since = bound
-		}
-	}
-	return since
+	return known.first
 }
 
 // forget forgets from time to time what is not asked for any more.
@@ -118,6 +123,22 @@ func (s *StateTimes) NotReadySince(pod *corev1.Pod, now time.Time) time.Time {
 		return time.Time{}
 	}
 	return s.Since("unready "+string(pod.UID), written.Time, now)
+}
+
+// MissingSince returns since when something is missing: since it was first seen to be, because nothing
+// records when it went; zero if it is there, or for nil.
+func (s *StateTimes) MissingSince(key string, missing bool, now time.Time) time.Time {
+	key = "missing " + key
+	switch {
+	case s == nil:
+		return time.Time{}
+	case missing:
+		return s.first(key, time.Time{}, now)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.seen, key)
+	return time.Time{}
 }
 
 // Availability is that of StateTimes, by the clocks of the reader and of the kubelet.

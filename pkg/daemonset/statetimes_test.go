@@ -70,3 +70,20 @@ func TestNilStateTimesTrustEveryClock(t *testing.T) {
 		t.Errorf("since %s, want as written", since)
 	}
 }
+
+func TestWhatIsMissingAgainIsMissingSinceThen(t *testing.T) {
+	var s StateTimes
+	at := func(second int) time.Time { return epoch.Add(time.Duration(second) * time.Second) }
+	for _, step := range []struct {
+		second  int
+		missing bool
+		since   time.Time
+	}{{0, true, at(0)}, {20, true, at(0)}, {30, false, time.Time{}}, {40, true, at(40)}, {50, true, at(40)}} {
+		if since := s.MissingSince("pod", step.missing, at(step.second)); !since.Equal(step.since) {
+			t.Errorf("at %d s: missing since %s, want %s", step.second, since, step.since)
+		}
+	}
+	if since := (*StateTimes)(nil).MissingSince("pod", true, at(0)); !since.IsZero() {
+		t.Errorf("missing since %s, want it unknown", since)
+	}
+}

@@ -137,6 +137,32 @@ func TestANodeThatReturnsDoesNotJumpItsWave(t *testing.T) {
 	})
 }
 
+func TestANodeWhosePodIsMissingForAMomentDoesNotJumpItsWave(t *testing.T) {
+	schedule(t, []string{"driver", "plugin"}, func(s *simSchedule) {
+		s.putPolicy(func(p *topsv1.UpgradePolicySpec) {
+			p.Waves = []topsv1.Wave{{Name: "first", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"first": "true"}}, Approval: topsv1.ApprovalManual}}
+		})
+		simapi.Edit(s.api, simNodeKey(s.hosts[0].name), func(n *corev1.Node) { n.Labels["first"] = "true" })
+		s.getsAll("good-1")
+		s.works(s.a, time.Minute)
+		other := s.hosts[1].name
+		plugin := s.podOf(1, other).UID
+		for range 2 {
+			s.api.Remove(simapi.KeyOf(s.podOf(0, other)))
+			for range 3 { // the DaemonSet controller is slow
+				s.now = s.now.Add(5 * time.Second)
+				s.a.sees()
+				s.a.passes(s.g.id)
+			}
+			s.works(s.a, time.Minute) // long enough for a state that is remembered to be old
+		}
+		s.isThere(plugin)
+		if s.rolloutOf(s.g.id).Status.Touched > 0 {
+			s.violate("a node starts before its wave is approved")
+		}
+	})
+}
+
 // putPolicy gives the group an UpgradePolicy.
 func (s *simSchedule) putPolicy(change func(*topsv1.UpgradePolicySpec)) {
 	p := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful"}}

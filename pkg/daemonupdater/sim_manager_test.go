@@ -59,6 +59,9 @@ type simManager struct {
 
 	stateTimes *daemonset.StateTimes // of its controller of NodeUpgrades
 
+	// healthyAt is when a pass over a group last saw a node healthy.
+	healthyAt map[simLost]time.Time
+
 	jobs   map[string]*simJobPass // reconciles of NodeUpgrades in progress, by node
 	frozen time.Time              // the process is suspended until then
 
@@ -79,6 +82,7 @@ type simPass struct {
 	// at is when it decided, clock the same by the clock of its manager.
 	at, clock time.Time
 	w         *simWorld
+	m         *simManager
 	sets      []*appsv1.DaemonSet // of the group, as listed
 	seen      simSeen             // at its first write
 	// policy that the settings name; policyGone: it was not in the cache.
@@ -313,7 +317,7 @@ func (m *simManager) due() (observed.Group, bool) {
 
 // begin starts a Reconcile and returns when it waits for its first request.
 func (m *simManager) begin(g observed.Group) {
-	p := &simPass{w: m.w, group: g, blind: m.isBlind(), live: map[types.UID]simLiveSet{}}
+	p := &simPass{w: m.w, m: m, group: g, blind: m.isBlind(), live: map[types.UID]simLiveSet{}}
 	m.pass = p
 	m.w.passes++
 	go func() {
@@ -367,6 +371,7 @@ func (m *simManager) drive() {
 func (m *simManager) finish() {
 	p := m.pass
 	m.pass = nil
+	p.noteHealthy()
 	if p.dead {
 		m.restart()
 		return

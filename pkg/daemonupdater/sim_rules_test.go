@@ -16,6 +16,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -96,6 +97,28 @@ func (p *simPass) poolOf(node string) simPool {
 
 // healthy reports whether the pass saw the node Ready and every pod on it available.
 func (p *simPass) healthy(node string) bool { return p.healthyFor(node, 0) }
+
+// noteHealthy notes which nodes a pass saw healthy.
+func (p *simPass) noteHealthy() {
+	if p.seen.nodes == nil {
+		p.seen = p.m.seen.clone()
+	}
+	if p.m.healthyAt == nil {
+		p.m.healthyAt = map[simLost]time.Time{}
+	}
+	for _, name := range p.fleet() {
+		if p.healthy(name) {
+			p.m.healthyAt[simLost{p.group, name}] = p.at
+		}
+	}
+}
+
+// wasHealthy reports whether a node that is not in service for an operation was seen healthy less than
+// half a minute ago: until then it waits for its wave like a healthy one.
+func (p *simPass) wasHealthy(node string) bool {
+	at, ok := p.m.healthyAt[simLost{p.group, node}]
+	return ok && !p.seen.disturbed(node) && p.at.Sub(at) < rollout.DefaultDeadlines.Unavailable
+}
 
 // healthyFor reports whether a node is healthy, and its pods were available some time ago.
 func (p *simPass) healthyFor(node string, ago time.Duration) bool {
@@ -197,8 +220,10 @@ func (w *simWorld) checkStarts(pass *simPass, after *topsv1.DaemonRollout, start
 		}
 		w.checkRest(pass, name)
 		w.checkWindow(pass, after, name)
-		if pass.healthy(name) {
+		if pass.healthy(name) || pass.wasHealthy(name) {
 			w.checkWave(pass, after, name, waves[name])
+		}
+		if pass.healthy(name) {
 			w.checkRole(pass, after, name, waves)
 		}
 	}

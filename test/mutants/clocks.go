@@ -22,4 +22,8 @@ var ofClocks = []mutant{
 		"observed.RequestedAt($request, $now).After($a.Decision.Ledger.Failures[$i].Requested)", "observed.RequestedAt($request, $now).After($a.Decision.Ledger.Failures[$i].Since)"},
 	{"silence-by-clock", "a node agent whose clock is behind is silent", nodes, "HostSince",
 		`$seen.Since($key, $upgrade.Status.Host.Time.Time, $now)`, `(*daemonset.StateTimes)(nil).Since($key, $upgrade.Status.Host.Time.Time, $now)`},
+	{"missing-is-urgent", "a node starts before its wave when its pod is missing for a moment", updater, "State.RolloutNode",
+		"$p.NotReadySince = $missing", "_ = $missing"},
+	{"missing-remembered", "a pod that is missing again is missing since it was first missing", sets, "StateTimes.MissingSince",
+		"delete($s.seen, $key)", "_ = key"},
 }

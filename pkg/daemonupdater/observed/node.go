@@ -92,6 +92,9 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 			continue
 		}
 		p := m.Pod(i, pod, s.StateTimes, now)
+		if missing := s.StateTimes.MissingSince(string(m.DaemonSet.UID)+" "+string(node.UID), pod == nil, now); pod == nil {
+			p.NotReadySince = missing
+		}
 		p.NoSuccessor = placement.Why
 		p.Request = requests[m.DaemonSet.UID]
 		if pod != nil && pod.Spec.NodeName != "" {

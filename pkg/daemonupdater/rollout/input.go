@@ -159,8 +159,8 @@ type Pod struct {
 	AvailableSince, AvailableWritten time.Time
 	// CrashLooping names a container that crash-loops, "" if none does.
 	CrashLooping string
-	// NotReadySince is when it was last seen to be not Ready, or created; zero if it is Ready, or
-	// missing.
+	// NotReadySince is since when it is not Ready, or missing; zero if it is Ready, or if that is not
+	// known.
 	NotReadySince time.Time
 	// Unverified: the last operation that was to replace it touched the node, and ended before its
 	// work was verified.
