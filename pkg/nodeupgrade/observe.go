@@ -52,6 +52,7 @@ type observer struct {
 	machine    *operation.Machine
 	evictions  *evictions
 	stateTimes *daemonset.StateTimes
+	attended   *attendance
 	clock      func() time.Time
 }
 
@@ -82,7 +83,11 @@ func (r observer) observe(ctx context.Context, name string) (*observation, error
 	if err := r.readMembers(ctx, o); err != nil {
 		return nil, err
 	}
-	return o, r.readDrained(ctx, o)
+	if err := r.readDrained(ctx, o); err != nil {
+		return nil, err
+	}
+	o.facts.WorkedSince = r.attended.since(name, o.facts.Now)
+	return o, nil
 }
 
 // readDrained checks whether the node is empty, and who uses its cards, if the decision needs it.

@@ -59,7 +59,7 @@ func New(o Options) *Reconciler {
 	cordoner, taints := drain.Cordoner{Client: o.Client, Live: o.Live}, taintWriter{o.Client}
 	return &Reconciler{
 		cache: o.Client, machine: o.Machine, evictions: emptied,
-		observer: observer{cache: o.Client, live: o.Live, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{}, clock: o.Clock},
+		observer: observer{cache: o.Client, live: o.Live, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{}, attended: &attendance{nodes: map[string]attended{}}, clock: o.Clock},
 		records:  recordWriter{client: o.Client, recorder: o.Recorder, metrics: o.Metrics},
 		effects:  effects{cordoner: cordoner, taints: taints, evictions: emptied, pods: podreplace.Replacer{Client: o.Client, Live: o.Live}},
 		sweeper:  sweeper{cache: o.Client, live: o.Live, cordoner: cordoner, taints: taints},
@@ -72,6 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	idle, err := r.idle(ctx, request.Name)
 	if idle || err != nil {
 		r.evictions.end(request.Name)
+		r.observer.attended.end(request.Name)
 		r.records.metrics.show(request.Name, nil)
 		return ctrl.Result{}, err
 	}

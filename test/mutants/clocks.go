@@ -26,4 +26,12 @@ var ofClocks = []mutant{
 		"$p.NotReadySince = $missing", "_ = $missing"},
 	{"missing-remembered", "a pod that is missing again is missing since it was first missing", sets, "StateTimes.MissingSince",
 		"delete($s.seen, $key)", "_ = key"},
+	{"absence-of-a-task", "a task misses its deadline while no manager works", nodes, "inTime",
+		"latest($started, $Since, $WorkedSince)", "latest($started, $Since)"},
+	{"absence-of-an-operation", "an operation misses its deadline while no manager works", nodes, "endsAt",
+		"latest($ends, $spare)", "$ends"},
+	{"absence-of-a-manager", "the time in which the API server was away counts as work", nodes, "attendance.since",
+		"!$ok || $break > operation.LongestBreak", "!$ok"},
+	{"attendance-by-chance", "a quiet task looks like a break", nodes, "decide",
+		"c.at($Now.Add(tick))", ""},
 }

@@ -35,6 +35,9 @@ type Facts struct {
 	Host *topsv1.HostReport
 	// HostSince is when this manager first saw the report: its time is by the node's clock.
 	HostSince time.Time
+	// WorkedSince is since when passes over the node were made with no break longer than
+	// LongestBreak: deadlines do not run while nobody works. Zero for always.
+	WorkedSince time.Time
 }
 
 // Record is the part of the status that the operator keeps of operations.

@@ -3,6 +3,7 @@ package operation
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -81,9 +82,9 @@ func proceed(c *changes) {
 	}
 	if !c.f.Node.Ready {
 		c.wait(ReasonNodeOffline, "the node is not Ready: nothing is done on it until it is back")
-		c.at(c.f.Node.Since.Add(c.limits.lost))
+		c.at(lostAt(c.snapshot))
 		if !awaits(c.snapshot) {
-			c.at(c.op.StartTime.Add(c.limits.operation))
+			c.at(endsAt(c.snapshot))
 		}
 		return
 	}
@@ -105,9 +106,9 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	switch {
 	case n.UID != s.wanted.NodeUID:
 		return topsv1.OperationAborted, ReasonNodeReplaced, "the Node object is not the one that the operation is about"
-	case !awaits(s) && !s.f.Now.Before(s.op.StartTime.Add(s.limits.operation)):
+	case !awaits(s) && !s.f.Now.Before(endsAt(s)):
 		return s.blame(), ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", s.limits.operation)
-	case !n.Ready && !s.f.Now.Before(n.Since.Add(s.limits.lost)):
+	case !n.Ready && !s.f.Now.Before(lostAt(s)):
 		return s.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", s.limits.lost)
 	}
 	for t := range s.job.All() {
@@ -117,6 +118,14 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	}
 	return "", "", ""
 }
+
+// endsAt is the deadline of the operation. After a break there is time for one more pod.
+func endsAt(s *snapshot) time.Time {
+	return latest(s.op.StartTime.Add(s.limits.operation), s.f.WorkedSince.Add(s.limits.progress))
+}
+
+// lostAt is when a node that is not Ready counts as lost.
+func lostAt(s *snapshot) time.Time { return latest(s.f.Node.Since, s.f.WorkedSince).Add(s.limits.lost) }
 
 // awaits reports whether the operation is prepared and waits for its slot, for which there is
 // no deadline.

@@ -1,10 +1,18 @@
 package operation
 
 import (
+	"slices"
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
+)
+
+// tick is the longest time between two passes over an operation that may touch its node, and
+// LongestBreak the longest that counts as work.
+const (
+	tick         = 30 * time.Second
+	LongestBreak = 4 * tick
 )
 
 // limits are the deadlines of an operation with the defaults filled in.
@@ -32,3 +40,5 @@ func seconds(given, otherwise int32) time.Duration {
 	}
 	return time.Duration(given) * time.Second
 }
+
+func latest(of ...time.Time) time.Time { return slices.MaxFunc(of, time.Time.Compare) }

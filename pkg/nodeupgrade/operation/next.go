@@ -85,5 +85,8 @@ func decide(c *changes) {
 		c.job, _ = jobOf(wanted, c.f.Node.Name) // validated by accept
 		c.badOverride = badOverride(c.snapshot)
 		proceed(c)
+		if c.op.Phase == topsv1.OperationRunning && !awaits(c.snapshot) {
+			c.at(c.f.Now.Add(tick))
+		}
 	}
 }

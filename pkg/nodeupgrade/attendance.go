@@ -1,0 +1,38 @@
+package nodeupgrade
+
+import (
+	"sync"
+	"time"
+
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// attendance records since when this process works on the operations of nodes: the time before, or
+// in which the API server was away, counts against no deadline.
+type attendance struct {
+	mu    sync.Mutex
+	nodes map[string]attended
+}
+
+// attended is when a node was first and last observed.
+type attended struct{ first, last time.Time }
+
+// since returns since when a node, which is observed now, has been observed without a longer break.
+func (a *attendance) since(node string, now time.Time) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, ok := a.nodes[node]
+	if !ok || now.Sub(known.last).Abs() > operation.LongestBreak {
+		known.first = now
+	}
+	known.last = now
+	a.nodes[node] = known
+	return known.first
+}
+
+// end forgets a node without an operation.
+func (a *attendance) end(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.nodes, node)
+}

@@ -1,0 +1,39 @@
+package operation
+
+import (
+	"testing"
+	"time"
+)
+
+// TestDeadlinesDoNotRunWhileNobodyWorks: they count from when a manager is back.
+func TestDeadlinesDoNotRunWhileNobodyWorks(t *testing.T) {
+	back := func(ago time.Duration) func(*Facts) {
+		return func(f *Facts) { f.WorkedSince = f.Now.Add(-ago) }
+	}
+	for _, tt := range []struct {
+		name string
+		with []func(*Facts)
+		want string
+	}{
+		{"a task", []func(*Facts){later(time.Hour), back(0)}, "Running driver_verify InProgress"},
+		{"until its deadline after that", []func(*Facts){later(time.Hour), back(5 * time.Minute)}, "Failed held driver_verify VerifyFailed"},
+		{"an operation", []func(*Facts){later(3 * time.Hour), back(0)}, "Running driver_verify InProgress"},
+		{"until there was time for one more pod", []func(*Facts){later(3 * time.Hour), back(10 * time.Minute)}, "Failed held driver_verify OperationDeadline"},
+		{"a node that is offline", []func(*Facts){offline, later(time.Hour), back(time.Minute)}, "Running driver_verify NodeOffline"},
+		{"until it is lost after that", []func(*Facts){offline, later(time.Hour), back(15 * time.Minute)}, "Failed held driver_verify NodeLost"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := reach(t, "driver_verify", driverOnly...)
+			for _, change := range tt.with {
+				change(&f)
+			}
+			d := newMachine(t).Next(f)
+			if got := summaryOf(d); got != tt.want {
+				t.Errorf("%s, want %s: %s", got, tt.want, d.Record.Operation.Message)
+			}
+			if !Over(d.Record.Operation) && !d.Record.Operation.Held && (d.After == 0 || d.After > tick) {
+				t.Errorf("the next pass is in %s: it would look like a break", d.After)
+			}
+		})
+	}
+}
