@@ -43,7 +43,7 @@ func (o metricsOptions) validate() error {
 
 // server returns the options of controller-runtime's server. Its own filter brings k8s.io/apiserver
 // with 20 modules; ours is that of the REST API.
-func (o metricsOptions) server(scheme *runtime.Scheme) (metricsserver.Options, error) {
+func (o metricsOptions) server(scheme *runtime.Scheme, audiences []string) (metricsserver.Options, error) {
 	options := metricsserver.Options{BindAddress: o.addr, SecureServing: o.secure, CertDir: o.certDir}
 	if !o.secure || o.addr == "0" {
 		return options, nil
@@ -59,7 +59,7 @@ func (o metricsOptions) server(scheme *runtime.Scheme) (metricsserver.Options, e
 		if err != nil {
 			return nil, fmt.Errorf("making a client for the metrics: %w", err)
 		}
-		access := upgradeapi.NewTokenAccess(asks, clock.RealClock{})
+		access := upgradeapi.NewTokenAccess(asks, clock.RealClock{}, audiences...)
 		return func(_ logr.Logger, metrics http.Handler) (http.Handler, error) { return access.Guard(metrics), nil }, nil
 	}
 	return options, nil

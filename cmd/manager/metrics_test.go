@@ -19,6 +19,7 @@ func TestMetricsAndProfileFlags(t *testing.T) {
 		{"plain HTTP", []string{"--metrics-secure=false", "--metrics-bind-address=:8080"}, metricsOptions{":8080", false, ""}, ""},
 		{"a certificate nobody would see", []string{"--metrics-secure=false", "--metrics-cert-dir=/c"}, metricsOptions{}, "is plain HTTP: leave it out"},
 		{"no address", []string{"--metrics-bind-address="}, metricsOptions{}, "0 turns the metrics off"},
+		{"an audience that is empty", []string{"--api-audiences=a,"}, metricsOptions{}, "must not name an empty audience"},
 		{"no probes", []string{"--health-probe-bind-address="}, metricsOptions{}, "0 turns the probes off"},
 		{"profiles on loopback", []string{"--pprof-bind-address=127.0.0.1:6060"}, metricsOptions{":8443", true, ""}, ""},
 		{"profiles on IPv6's loopback", []string{"--pprof-bind-address=[::1]:6060"}, metricsOptions{":8443", true, ""}, ""},
@@ -44,7 +45,7 @@ func TestMetricsAndProfileFlags(t *testing.T) {
 
 // Otherwise a mistake in the path is a self-signed certificate.
 func TestACertificateOfTheMetricsThatIsNotThereIsAnError(t *testing.T) {
-	if _, err := (metricsOptions{":8443", true, t.TempDir()}).server(runtime.NewScheme()); err == nil {
+	if _, err := (metricsOptions{":8443", true, t.TempDir()}).server(runtime.NewScheme(), nil); err == nil {
 		t.Error("there is none")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -43,6 +44,8 @@ type options struct {
 	namespace   string
 	leaderElect bool
 	metrics     metricsOptions
+	// audiences are those of callers' tokens, for the REST API and the metrics.
+	audiences []string
 	probeAddr   string
 	pprofAddr   string
 	logDir      string
@@ -70,6 +73,7 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "namespace", namespaceFromEnvironment(), "`namespace` of the lease and of the DaemonRollouts of GcuResources; default from POD_NAMESPACE, else "+defaultNamespace)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the lease, so that several replicas can be started")
 	o.metrics.bindFlags(flags)
+	flags.StringSliceVar(&o.audiences, "api-audiences", nil, "`audiences` of the tokens that the REST API and the metrics take: a token must be for one of them; empty: for the API server")
 	flags.StringVar(&o.probeAddr, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 serves none")
 	flags.StringVar(&o.pprofAddr, "pprof-bind-address", "0", "`address` of Go's profiles, /debug/pprof/: they have no authentication, so it is a loopback one; 0 serves none")
 	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of the rotating log file "+logFile+", which survives the manager; empty: standard error only")
@@ -130,6 +134,9 @@ func (o options) validate() error {
 	}
 	if err := o.metrics.validate(); err != nil {
 		return err
+	}
+	if slices.Contains(o.audiences, "") {
+		return errors.New("--api-audiences must not name an empty audience")
 	}
 	if o.probeAddr == "" {
 		return errors.New("--health-probe-bind-address must not be empty: 0 turns the probes off")

@@ -89,7 +89,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), topsv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("registering kinds: %w", err)
 	}
-	served, err := o.metrics.server(scheme)
+	served, err := o.metrics.server(scheme, o.audiences)
 	if err != nil {
 		return nil, err
 	}

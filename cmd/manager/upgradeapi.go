@@ -26,7 +26,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	access := upgradeapi.NewTokenAccess(live, clock.RealClock{})
+	access := upgradeapi.NewTokenAccess(live, clock.RealClock{}, o.audiences...)
 	impersonator, err := upgradeapi.NewImpersonator(live, mgr.GetConfig(), log)
 	if err != nil {
 		return err

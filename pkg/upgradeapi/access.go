@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,15 +46,17 @@ type Access interface {
 // SubjectAccessReview checks their RBAC rights on gcuresources (contract section 2.10). Use
 // NewTokenAccess.
 type TokenAccess struct {
-	client client.Client
-	clock  clock.PassiveClock
-	tokens *cache.LRUExpireCache
-	rights *cache.LRUExpireCache
+	client    client.Client
+	clock     clock.PassiveClock
+	audiences []string
+	tokens    *cache.LRUExpireCache
+	rights    *cache.LRUExpireCache
 }
 
-// NewTokenAccess returns a TokenAccess that asks with a client.
-func NewTokenAccess(c client.Client, clk clock.PassiveClock) *TokenAccess {
-	return &TokenAccess{client: c, clock: clk, tokens: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk), rights: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk)}
+// NewTokenAccess returns a TokenAccess that asks with a client. Tokens must be for one of the audiences; without
+// any, for the API server.
+func NewTokenAccess(c client.Client, clk clock.PassiveClock, audiences ...string) *TokenAccess {
+	return &TokenAccess{client: c, clock: clk, audiences: audiences, tokens: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk), rights: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk)}
 }
 
 // Known implements Access.
@@ -67,15 +70,24 @@ func (t *TokenAccess) Known(token string) (authenticationv1.UserInfo, bool) {
 
 // Authenticate implements Access.
 func (t *TokenAccess) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: t.audiences}}
 	if err := t.client.Create(ctx, review); err != nil {
 		return authenticationv1.UserInfo{}, fmt.Errorf("authenticating with the API server: %w", err)
 	}
 	if !review.Status.Authenticated {
 		return authenticationv1.UserInfo{}, request.Refuse(http.StatusUnauthorized, "the bearer token is not valid")
 	}
+	if !t.meant(review.Status.Audiences) {
+		return authenticationv1.UserInfo{}, request.Refuse(http.StatusUnauthorized, "the bearer token is not for one of the audiences %s", strings.Join(t.audiences, ", "))
+	}
 	t.tokens.Add(sha256.Sum256([]byte(token)), review.Status.User, tokenTTL)
 	return review.Status.User, nil
+}
+
+// meant reports whether a token that is valid for some audiences is for one of ours. An API server or webhook
+// that does not know audiences names none: then it has not checked them.
+func (t *TokenAccess) meant(valid []string) bool {
+	return len(t.audiences) == 0 || slices.ContainsFunc(valid, func(audience string) bool { return slices.Contains(t.audiences, audience) })
 }
 
 // Authorize implements Access.

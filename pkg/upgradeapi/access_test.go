@@ -179,6 +179,29 @@ func TestTokensThatAreNotMeantForUsAreRefused(t *testing.T) {
 	})
 }
 
+func TestTokensOfConfiguredAudiences(t *testing.T) {
+	d := newTestServer(t, func(o *Options) { o.Access = NewTokenAccess(o.Client, clock.RealClock{}, "gcu-api", "gcu-more") })
+	ofAPIServer := d.tokenOf("audience", "list")
+	for name, tt := range map[string]struct {
+		audiences []string
+		want      int
+	}{
+		"one of the configured":                  {[]string{"gcu-more"}, http.StatusOK},
+		"one of the configured, next to another": {[]string{"vault", "gcu-api"}, http.StatusOK},
+		"another":                                {[]string{"vault"}, http.StatusUnauthorized},
+	} {
+		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: tt.audiences}}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "audience"}}
+		d.must(d.admin.SubResource("token").Create(context.Background(), account, request))
+		if got := d.authorized(request.Status.Token, http.MethodGet, "/gum/v1/gr", ""); got.status != tt.want {
+			t.Errorf("a token for %s: %d %s, want %d", name, got.status, got.body, tt.want)
+		}
+	}
+	if got := d.authorized(ofAPIServer, http.MethodGet, "/gum/v1/gr", ""); got.status != http.StatusUnauthorized {
+		t.Errorf("a token for the API server: %d %s", got.status, got.body)
+	}
+}
+
 // One user with two logins of different scopes is authorized separately for each.
 func TestARightIsThatOfTheWholeUser(t *testing.T) {
 	asked := &answering{}

@@ -75,7 +75,7 @@ func New(o Options) *API {
 	a.planning = make(chan struct{}, 1)
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
-	a.middleware = &middleware{access: o.Access, anonymous: o.Anonymous, hosts: o.Hosts, users: newLimits(o.Rates, o.Clock), strangers: newLimits(o.Rates, o.Clock).together(strangers),
+	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts,
 		cache: a.cache, log: o.Log, clock: o.Clock}
 	return a
 }

@@ -5,35 +5,41 @@ import (
 	"net/http"
 	"strings"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// Guard returns a handler that passes requests to next if they have the token of a user with the
+// Guard returns a handler that passes GETs and HEADs to next if they have the token of a user with the
 // right to their path, as the API server authorizes its own paths: nonResourceURLs in a
-// ClusterRole, with the method in lower case as the verb. Others get 401 or 403. Requests with an
-// unknown token are limited per address, so that they do not load the API server.
+// ClusterRole, with the method in lower case as the verb. Others get 401, 403 or 405. Requests are limited
+// as those of the REST API, so that they do not load the API server.
 func (t *TokenAccess) Guard(next http.Handler) http.Handler {
-	limits := newLimits(DefaultRates, t.clock)
+	admission := newAdmission(t, DefaultRates, t.clock)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 		defer cancel()
-		if err := t.admitPath(ctx, r, limits); err != nil {
+		if err := t.admitPath(ctx, r, admission); err != nil {
 			status, message := failure(err)
-			if status == http.StatusUnauthorized {
+			switch status {
+			case http.StatusUnauthorized:
 				w.Header().Set("WWW-Authenticate", "Bearer")
+			case http.StatusMethodNotAllowed:
+				w.Header().Set("Allow", "GET, HEAD")
 			}
-			http.Error(w, message, status)
+			http.Error(w, plaintext.Line(message), status)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (t *TokenAccess) admitPath(ctx context.Context, r *http.Request, limits *limits) error {
-	user, err := t.userOf(ctx, r, limits)
+func (t *TokenAccess) admitPath(ctx context.Context, r *http.Request, admission *admission) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead { // nothing else becomes a verb, and a cached answer
+		return request.Refuse(http.StatusMethodNotAllowed, "only GET and HEAD are allowed here")
+	}
+	user, err := admission.userOf(ctx, r, true)
 	if err != nil {
 		return err
 	}
@@ -45,19 +51,4 @@ func (t *TokenAccess) admitPath(ctx context.Context, r *http.Request, limits *li
 		err = request.Refuse(http.StatusForbidden, "user %q cannot %s path %q: a ClusterRole with nonResourceURLs allows it", user.Username, verb, r.URL.Path)
 	}
 	return err
-}
-
-// userOf returns the user of the bearer token of a request.
-func (t *TokenAccess) userOf(ctx context.Context, r *http.Request, limits *limits) (authenticationv1.UserInfo, error) {
-	token := bearerToken(r)
-	if token == "" {
-		return authenticationv1.UserInfo{}, request.Refuse(http.StatusUnauthorized, "a bearer token is needed")
-	}
-	if user, known := t.Known(token); known {
-		return user, nil
-	}
-	if !limits.allow("address "+addressOf(r), false) {
-		return authenticationv1.UserInfo{}, tooMany()
-	}
-	return t.Authenticate(ctx, token)
 }

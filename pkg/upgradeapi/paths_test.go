@@ -3,8 +3,10 @@ package upgradeapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +21,8 @@ type reviewer struct {
 	client.Client
 	tokens, rights int
 	err            error
+	// unaware answers as an API server that does not look at audiences.
+	unaware bool
 }
 
 func (r *reviewer) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
@@ -27,6 +31,9 @@ func (r *reviewer) Create(_ context.Context, o client.Object, _ ...client.Create
 		r.tokens++
 		review.Status.Authenticated = review.Spec.Token == "t"
 		review.Status.User.Username = "u"
+		if !r.unaware && review.Status.Authenticated {
+			review.Status.Audiences = review.Spec.Audiences
+		}
 	case *authorizationv1.SubjectAccessReview:
 		r.rights++
 		path := review.Spec.NonResourceAttributes
@@ -52,7 +59,9 @@ func TestAGuardedPath(t *testing.T) {
 	}{
 		"who may get the path, gets it":      {"GET", "/metrics", "t", http.StatusOK},
 		"another path":                       {"GET", "/secrets", "t", http.StatusForbidden},
-		"another method":                     {"POST", "/metrics", "t", http.StatusForbidden},
+		"another method":                     {"POST", "/metrics", "t", http.StatusMethodNotAllowed},
+		"an invented method":                 {"STEAL", "/metrics", "t", http.StatusMethodNotAllowed},
+		"HEAD is a verb of its own":          {"HEAD", "/metrics", "t", http.StatusForbidden},
 		"no token":                           {"GET", "/metrics", "", http.StatusUnauthorized},
 		"a token that the API server denies": {"GET", "/metrics", "x", http.StatusUnauthorized},
 	} {
@@ -64,7 +73,10 @@ func TestAGuardedPath(t *testing.T) {
 	if status("GET", "/metrics", "t"); asked.tokens != before.tokens || asked.rights != before.rights {
 		t.Errorf("the API server was asked again")
 	}
-	for range 1000 {
+	for i := range 1000 {
+		if status("STEAL"+fmt.Sprint(i), "/metrics", "t"); asked.rights != before.rights {
+			t.Fatal("the API server was asked about an invented method")
+		}
 		status("GET", "/metrics", "x")
 	}
 	if got := status("GET", "/metrics", "x"); got != http.StatusTooManyRequests || asked.tokens > 200 {
@@ -76,5 +88,61 @@ func TestAGuardedPath(t *testing.T) {
 	asked.err = errors.New("no answer")
 	if got := status("GET", "/other", "t"); got != http.StatusInternalServerError {
 		t.Errorf("%d without an answer of the API server", got)
+	}
+}
+
+// guardedBy returns a function that sends a GET of the metrics from an address, guarded by a reviewer.
+func guardedBy(asked *reviewer, audiences ...string) func(address, path, token string) *httptest.ResponseRecorder {
+	access := NewTokenAccess(asked, testingclock.NewFakePassiveClock(time.Now()), audiences...)
+	guarded := access.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	return func(address, path, token string) *httptest.ResponseRecorder {
+		r, w := httptest.NewRequest(http.MethodGet, path, nil), httptest.NewRecorder()
+		r.RemoteAddr = address
+		r.Header.Set("Authorization", "Bearer "+token)
+		guarded.ServeHTTP(w, r)
+		return w
+	}
+}
+
+func TestAGuardedPathIsNotAskedForWithoutBound(t *testing.T) {
+	asked := &reviewer{}
+	get := guardedBy(asked)
+	for i := range 1000 {
+		get(fmt.Sprintf("[2001:db8::%x]:1", i), "/metrics", fmt.Sprint("guess-", i))
+	}
+	if most := int(2 * strangers * DefaultRates.Writes); asked.tokens > most {
+		t.Errorf("1000 addresses cost %d reviews of tokens, want at most %d", asked.tokens, most)
+	}
+	known := &reviewer{}
+	get = guardedBy(known)
+	for i := range 5000 {
+		get("192.0.2.1:1", fmt.Sprint("/", i), "t")
+	}
+	if most := int(2 * DefaultRates.Reads); known.rights > most {
+		t.Errorf("one user costs %d reviews of rights, want at most %d", known.rights, most)
+	}
+}
+
+func TestWhatAGuardedPathSaysIsPlain(t *testing.T) {
+	asked := &reviewer{err: errors.New("\x1b[2J\u202e")}
+	if text := guardedBy(asked)("192.0.2.1:1", "/metrics", "t").Body.String(); strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, "asking the API server") {
+		t.Errorf("got %q", text)
+	}
+}
+
+func TestAnAPIServerThatIgnoresAudiencesIsNotBelieved(t *testing.T) {
+	for _, tt := range []struct {
+		audiences []string
+		unaware   bool
+		want      int
+	}{
+		{nil, false, http.StatusOK},
+		{nil, true, http.StatusOK},
+		{[]string{"a", "gcu"}, false, http.StatusOK},
+		{[]string{"a", "gcu"}, true, http.StatusUnauthorized},
+	} {
+		if got := guardedBy(&reviewer{unaware: tt.unaware}, tt.audiences...)("192.0.2.1:1", "/metrics", "t").Code; got != tt.want {
+			t.Errorf("audiences %v, ignored: %t: %d, want %d", tt.audiences, tt.unaware, got, tt.want)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package upgradeapi
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -43,14 +42,12 @@ func (e *entry) caller() string {
 // middleware handles what all routes share: the request id, authentication, rate limits,
 // the body, the response and the log.
 type middleware struct {
-	access Access
+	*admission
 	// anonymous is who all callers are, "" where they are authenticated.
 	anonymous string
 	// hosts reports whether a Host header names this API; nil accepts all.
-	hosts func(host string) bool
-	// users limits those who are authenticated, strangers the others.
-	users, strangers *limits
-	bodies           bodies
+	hosts  func(host string) bool
+	bodies bodies
 	// cache is notified of writes.
 	cache *objectCache
 	log   logr.Logger
@@ -73,15 +70,6 @@ func (m *middleware) begin(w http.ResponseWriter, r *http.Request, operation str
 	}
 	return &entry{operation: operation, request: id, method: r.Method, path: r.URL.RequestURI(), name: part(r, "name"), remote: addressOf(r),
 		agent: r.UserAgent(), begun: m.clock.Now()}
-}
-
-// addressOf returns the address of a caller, without the port.
-func addressOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 // methods dispatches to the endpoint of the method; other methods get 405.
@@ -202,8 +190,7 @@ func (m *middleware) panicked(entry *entry, cause any) error {
 	return request.Refuse(http.StatusInternalServerError, "internal error, see the log of the manager: request %s", entry.request)
 }
 
-// admit authenticates the caller and applies the rate limit. Requests with an unknown token
-// count for their address, before the API server is asked.
+// admit authenticates the caller and applies the rate limit.
 func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, entry *entry) (authenticationv1.UserInfo, error) {
 	if m.access == nil || m.anonymous != "" {
 		if !m.strangers.allow(entry.remote, e.reads) {
@@ -212,25 +199,9 @@ func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, ent
 		entry.user = m.anonymous
 		return Anonymous(m.anonymous), nil
 	}
-	token := bearerToken(r)
-	user, known := m.access.Known(token)
-	if !known {
-		if !m.strangers.allow(entry.remote, false) {
-			return user, tooMany()
-		}
-		if token == "" {
-			return user, request.Refuse(http.StatusUnauthorized, "a bearer token is needed: curl -H \"Authorization: Bearer $(kubectl create token ...)\"")
-		}
-		var err error
-		if user, err = m.access.Authenticate(ctx, token); err != nil {
-			return user, err
-		}
-	}
-	entry.user, entry.known = user.Username, true
-	if !m.users.allow(user.Username, e.reads) {
-		return user, tooMany()
-	}
-	return user, nil
+	user, err := m.userOf(ctx, r, e.reads)
+	entry.user, entry.known = user.Username, user.Username != ""
+	return user, err
 }
 
 // Anonymous returns the user that requests without authentication come from: it is in none of the groups
@@ -272,10 +243,6 @@ func (m *middleware) foreign(r *http.Request) error {
 // sameOrigin rejects cross-origin requests of browsers: without tokens, network access would
 // suffice.
 var sameOrigin = http.NewCrossOriginProtection()
-
-func tooMany() error {
-	return request.Refuse(http.StatusTooManyRequests, "too many requests: wait a second")
-}
 
 // part returns a variable of the path, as it is if it cannot be unescaped: it is then not
 // found.

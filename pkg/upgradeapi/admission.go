@@ -1,0 +1,59 @@
+package upgradeapi
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+)
+
+// admission authenticates callers and limits their requests.
+type admission struct {
+	access Access
+	// users limits those who are authenticated, strangers the others.
+	users, strangers *limits
+}
+
+func newAdmission(access Access, rates Rates, clk clock.PassiveClock) *admission {
+	return &admission{access: access, users: newLimits(rates, clk), strangers: newLimits(rates, clk).together(strangers)}
+}
+
+// userOf returns the user of the bearer token of a request, also if they send too many. Requests with an
+// unknown token count for their address, before the API server is asked.
+func (a *admission) userOf(ctx context.Context, r *http.Request, reads bool) (authenticationv1.UserInfo, error) {
+	token := bearerToken(r)
+	user, known := a.access.Known(token)
+	if !known {
+		if !a.strangers.allow(addressOf(r), false) {
+			return user, tooMany()
+		}
+		if token == "" {
+			return user, request.Refuse(http.StatusUnauthorized, "a bearer token is needed: curl -H \"Authorization: Bearer $(kubectl create token ...)\"")
+		}
+		var err error
+		if user, err = a.access.Authenticate(ctx, token); err != nil {
+			return user, err
+		}
+	}
+	if !a.users.allow(user.Username, reads) {
+		return user, tooMany()
+	}
+	return user, nil
+}
+
+func tooMany() error {
+	return request.Refuse(http.StatusTooManyRequests, "too many requests: wait a second")
+}
+
+// addressOf returns the address of a caller, without the port.
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
