@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -72,9 +73,13 @@ func (d *testServer) authorized(token, method, path, body string) answer {
 
 func TestModeToken(t *testing.T) {
 	counted := &asking{Client: apiserver.Shared(t).Client(t, apiserver.Operator)}
-	d := newTestServer(t, func(o *Options) { o.Access = NewTokenAccess(counted, clock.RealClock{}) })
+	d := newTestServer(t, func(o *Options) {
+		o.Access = NewTokenAccess(counted, clock.RealClock{})
+		o.Impersonator = &Impersonator{own: o.Client, callers: below136(), log: logr.Discard()}
+	})
 	d.create("guarded")
 	reader, writer, nobody := d.tokenOf("reader", "get", "list"), d.tokenOf("writer", "get", "update"), d.tokenOf("nobody")
+	pauser := d.tokenOf("pauser", "update") // another author than that of the upgrade, which comes later
 	path, recreate := "/gum/v1/gr/guarded", `{"spec": {}, "mode": "recreate"}`
 	tests := []struct {
 		name, token, method, path, body string
@@ -92,7 +97,7 @@ func TestModeToken(t *testing.T) {
 		{"who may get, does not roll back", reader, http.MethodPost, path + "/rollback", "", http.StatusForbidden},
 		{"who may get, sees components", reader, http.MethodGet, path + "/resource/driver", "", http.StatusNotFound},
 		{"who may update, does not recreate", writer, http.MethodPut, path, recreate, http.StatusForbidden},
-		{"who may update, pauses", writer, http.MethodPost, path + "/pause", "", http.StatusOK},
+		{"who may update, pauses", pauser, http.MethodPost, path + "/pause", "", http.StatusOK},
 		{"who may update, upgrades", writer, http.MethodPut, path, `{"spec": {"driver": {"version": "2"}}}`, http.StatusOK},
 		{"who may update, does not delete", writer, http.MethodDelete, path, "", http.StatusForbidden},
 		{"the document is for everybody", "", http.MethodGet, "/gum/v1/openapi.yaml", "", http.StatusOK},
@@ -108,6 +113,9 @@ func TestModeToken(t *testing.T) {
 	}
 	if now := d.gr("guarded"); now.DeletionTimestamp != nil || now.Spec.Driver.Version != "2" {
 		t.Errorf("got %+v", now)
+	}
+	if got, want := d.gr("guarded").Annotations[topsv1.AnnotationLastAuthor], "system:serviceaccount:kube-system:writer"; got != want {
+		t.Errorf("written by the manager below Kubernetes 1.36, the author is %q, want %q", got, want)
 	}
 	if want := "user=system:serviceaccount:kube-system:writer"; !strings.Contains(d.logged(), want) {
 		t.Errorf("the log does not say %s", want)
