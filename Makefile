@@ -113,7 +113,7 @@ mutants: control-plane ## Test the tests: seeded defects must be caught (NAMES="
 generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, roles and the reference in docs
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=config/crd
 	$(CONTROLLER_GEN) rbac:roleName=gcu-operator,fileName=manager_role.yaml \
-		paths=./cmd/manager/... paths=./pkg/gcuresource/... paths=./pkg/daemonupdater/... paths=./pkg/drain/... paths=./pkg/nodeupgrade/... paths=./pkg/podreplace/... paths=./pkg/preview/... paths=./pkg/upgradeapi/... output:rbac:dir=config/rbac
+		paths=./cmd/manager/... paths=./pkg/gcuresource/... paths=./pkg/daemonupdater/... paths=./pkg/drain/... paths=./pkg/nodeupgrade/... paths=./pkg/podreplace/... paths=./pkg/preview/... paths=./pkg/servingcert/... paths=./pkg/upgradeapi/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) rbac:roleName=gcu-node-agent,fileName=node_agent_role.yaml \
 		paths=./cmd/node-agent/... output:rbac:dir=config/rbac
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1 --config=test/docs/api/config.yaml --templates-dir=test/docs/api --renderer=markdown --max-depth=20 --output-path=docs/reference/api.md

@@ -31,7 +31,7 @@ func TestEventsArePlainAndNotTooLong(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	mgr, err := newManager(&rest.Config{Host: "http://127.0.0.1:1"}, options{metrics: metricsOptions{addr: "0"}, probeAddr: "0", namespace: "x"})
+	mgr, err := newManager(&rest.Config{Host: "http://127.0.0.1:1"}, options{metrics: metricsOptions{addr: "0"}, probeAddr: "0", namespace: "x"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type metricsOptions struct {
 func (o *metricsOptions) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.addr, "metrics-bind-address", ":8443", "`address` of the Prometheus metrics; 0 serves none")
 	flags.BoolVar(&o.secure, "metrics-secure", true, "serve the metrics over TLS, to callers with a token and the right to get nonResourceURLs /metrics; false: to anyone, over plain HTTP")
-	flags.StringVar(&o.certDir, "metrics-cert-dir", "", "`directory` with tls.crt and tls.key for the metrics; empty: a self-signed certificate")
+	flags.StringVar(&o.certDir, "metrics-cert-dir", "", "`directory` with tls.crt and tls.key for the metrics; empty: a certificate of the CA in ConfigMap gcu-operator-ca")
 }
 
 func (o metricsOptions) validate() error {
@@ -43,7 +43,7 @@ func (o metricsOptions) validate() error {
 
 // server returns the options of controller-runtime's server. Its own filter brings k8s.io/apiserver
 // with 20 modules; ours is that of the REST API.
-func (o metricsOptions) server(scheme *runtime.Scheme, audiences []string) (metricsserver.Options, error) {
+func (o metricsOptions) server(scheme *runtime.Scheme, audiences []string, certificate getCertificate) (metricsserver.Options, error) {
 	options := metricsserver.Options{BindAddress: o.addr, SecureServing: o.secure, CertDir: o.certDir}
 	if !o.secure || o.addr == "0" {
 		return options, nil
@@ -53,7 +53,12 @@ func (o metricsOptions) server(scheme *runtime.Scheme, audiences []string) (metr
 			return options, fmt.Errorf("reading the certificate of the metrics: %w", err)
 		}
 	}
-	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion, c.NextProtos = tls.VersionTLS12, []string{"http/1.1"} }}
+	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) {
+		c.MinVersion, c.NextProtos = tls.VersionTLS12, []string{"http/1.1"}
+		if o.certDir == "" {
+			c.GetCertificate = certificate
+		}
+	}}
 	options.FilterProvider = func(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 		asks, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme})
 		if err != nil {

@@ -45,7 +45,7 @@ func TestMetricsAndProfileFlags(t *testing.T) {
 
 // Otherwise a mistake in the path is a self-signed certificate.
 func TestACertificateOfTheMetricsThatIsNotThereIsAnError(t *testing.T) {
-	if _, err := (metricsOptions{":8443", true, t.TempDir()}).server(runtime.NewScheme(), nil); err == nil {
+	if _, err := (metricsOptions{":8443", true, t.TempDir()}).server(runtime.NewScheme(), nil, nil); err == nil {
 		t.Error("there is none")
 	}
 }

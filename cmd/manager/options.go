@@ -33,6 +33,8 @@ const (
 	defaultAnonymous = "gcu-operator:anonymous"
 	// apiService is the Service of the REST API (config/manager).
 	apiService = "gcu-upgrade-manager"
+	// metricsService is the Service of the metrics.
+	metricsService = "gcu-operator-metrics"
 	// authToken and authNone are the values of --upgrade-api-auth.
 	authToken = "token"
 	authNone  = "none"
@@ -45,12 +47,12 @@ type options struct {
 	leaderElect bool
 	metrics     metricsOptions
 	// audiences are those of callers' tokens, for the REST API and the metrics.
-	audiences []string
-	probeAddr   string
-	pprofAddr   string
-	logDir      string
-	logging     logging.Options
-	upgradeAPI  upgradeAPIOptions
+	audiences  []string
+	probeAddr  string
+	pprofAddr  string
+	logDir     string
+	logging    logging.Options
+	upgradeAPI upgradeAPIOptions
 }
 
 // upgradeAPIOptions are the flags of the REST API.
@@ -85,7 +87,7 @@ func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.addr, "upgrade-api-bind-address", defaultAPIAddr, "`address` of the REST API of gcu-upgrade-manager; 0 serves none")
 	flags.StringVar(&o.auth, "upgrade-api-auth", authToken, "`mode`: token authenticates and authorizes requests with the API server, over TLS; none treats every request as one user, limited to blueprints, over plain HTTP")
 	flags.StringVar(&o.anonymous, "upgrade-api-anonymous-user", defaultAnonymous, "`user` that all requests come from in mode none, with the rights that RBAC gives it: those of config/rest-api for the default")
-	flags.StringVar(&o.certDir, "upgrade-api-tls-cert-dir", "", "`directory` with tls.crt and tls.key for mode token; empty: a self-signed certificate")
+	flags.StringVar(&o.certDir, "upgrade-api-tls-cert-dir", "", "`directory` with tls.crt and tls.key for mode token; empty: a certificate of the CA in ConfigMap gcu-operator-ca")
 	flags.StringSliceVar(&o.hosts, "upgrade-api-hosts", nil, "`names` by which the REST API may be called, besides IP addresses, localhost and the names of the Service "+apiService+": a name of a node or an ingress; others are refused with 421")
 	flags.StringVar(&o.blueprintDir, "blueprint-dir", defaultBlueprintDir, "`directory` of the blueprints that a PUT may name")
 	flags.StringVar(&o.logDir, "upgrade-api-log-dir", defaultAPILogDir, "`directory` of the rotating log file "+apiLogFile+"; empty: standard error only")
@@ -93,8 +95,17 @@ func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
 
 // apiHosts returns the names by which the REST API may be called.
 func (o options) apiHosts() []string {
-	service := apiService + "." + o.namespace
-	return append([]string{apiService, service, service + ".svc", service + ".svc.cluster.local"}, o.upgradeAPI.hosts...)
+	names := append(namesOf(apiService, o.namespace), o.upgradeAPI.hosts...)
+	if node := os.Getenv("NODE_NAME"); node != "" {
+		names = append(names, node)
+	}
+	return names
+}
+
+// namesOf returns the names of a Service.
+func namesOf(service, namespace string) []string {
+	of := service + "." + namespace
+	return []string{service, of, of + ".svc", of + ".svc.cluster.local"}
 }
 
 // apiLoggingOptions returns how the REST API logs: into its own file, unless there is no

@@ -60,12 +60,22 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 	}
 	config.QPS = -1 // every controller limits its own parallelism
 	config.UserAgent = "gcu-operator/" + version
-	mgr, err := newManager(config, o)
+	certificates, err := newCertificates(config, o, log)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config, o, certificates.GetCertificate)
 	if err != nil {
 		return err
 	}
 	if err := requireCRDs(ctx, mgr); err != nil {
 		return err
+	}
+	if o.keepsCertificates() {
+		certificates.Refresh(ctx) // before anything is served with them
+		if err := mgr.Add(certificates); err != nil {
+			return fmt.Errorf("adding the certificates: %w", err)
+		}
 	}
 	if err := addControllers(mgr, o); err != nil {
 		return err
@@ -74,7 +84,7 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 	if o.upgradeAPI.on() {
 		apiLog = logging.New(stderr, o.apiLoggingOptions())
 	}
-	if err := addUpgradeAPI(mgr, o, apiLog); err != nil {
+	if err := addUpgradeAPI(mgr, o, certificates.GetCertificate, apiLog); err != nil {
 		return fmt.Errorf("adding the REST API: %w", err)
 	}
 	log.Info("Starting the manager", "version", version, "namespace", o.namespace, "leaderElection", o.leaderElect)
@@ -84,12 +94,12 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 	return nil
 }
 
-func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
+func newManager(config *rest.Config, o options, certificate getCertificate) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), topsv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("registering kinds: %w", err)
 	}
-	served, err := o.metrics.server(scheme, o.audiences)
+	served, err := o.metrics.server(scheme, o.audiences, certificate)
 	if err != nil {
 		return nil, err
 	}

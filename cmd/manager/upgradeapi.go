@@ -20,7 +20,7 @@ import (
 
 // addUpgradeAPI adds the REST API, unless it is off, and the Recreator, which completes
 // accepted upgrades even if the API is off now.
-func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
+func addUpgradeAPI(mgr ctrl.Manager, o options, certificate getCertificate, log logr.Logger) error {
 	// Without a cache: callers read their own writes.
 	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -48,7 +48,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, log logr.Logger) error {
 	if !secure {
 		options.Anonymous = o.upgradeAPI.anonymous
 	}
-	server := &upgradeapi.Server{API: upgradeapi.New(options), Address: o.upgradeAPI.addr, TLS: secure, CertDir: o.upgradeAPI.certDir, Log: log}
+	server := &upgradeapi.Server{API: upgradeapi.New(options), Address: o.upgradeAPI.addr, TLS: secure, CertDir: o.upgradeAPI.certDir, Certificate: certificate, Log: log}
 	if err := mgr.AddReadyzCheck("upgrade-api", server.Ready); err != nil {
 		return err
 	}

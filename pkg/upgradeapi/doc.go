@@ -79,7 +79,7 @@
 //	delete.go, rolloutcontrol.go          makes of a gr, and what is refused
 //	resolve.go, query.go, blueprintdir.go the input of an upgrade: the gr, its blueprint, its limit
 //	recreator.go                          completes accepted upgrades, by the steps of package recreation
-//	access.go, ratelimit.go               authentication, authorization, rate limits
+//	admission.go, access.go, ratelimit.go authentication, authorization, rate limits
 //	paths.go                              the same for other handlers of the manager: its metrics
 //	cluster.go, cache.go                  the API server, and the manager's cache
 //	call.go, kinds.go                     a request as handlers get it, and the kinds

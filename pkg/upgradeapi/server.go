@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/net/netutil"
-	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
@@ -44,9 +43,10 @@ type Server struct {
 	Listener net.Listener
 	// TLS enables TLS.
 	TLS bool
-	// CertDir holds tls.crt and tls.key, which are reloaded when they change; "" means a
-	// self-signed certificate.
+	// CertDir holds tls.crt and tls.key, which are reloaded when they change; "" means Certificate.
 	CertDir string
+	// Certificate returns the certificate to serve with.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// ReadTimeout is how long sending a request may take, 0 means 10 s; WriteTimeout how
 	// long a response may take, except for foreground deletions, 0 means 30 s.
 	ReadTimeout, WriteTimeout time.Duration
@@ -136,13 +136,8 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 func (s *Server) certificates(ctx context.Context) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.CertDir == "" {
-		certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-		if err != nil {
-			return nil, fmt.Errorf("making a certificate for the REST API: %w", err)
-		}
-		pair, err := tls.X509KeyPair(certificate, key)
-		config.Certificates = []tls.Certificate{pair}
-		return config, err
+		config.GetCertificate = s.Certificate
+		return config, nil
 	}
 	watcher, err := certwatcher.New(filepath.Join(s.CertDir, certificateFile), filepath.Join(s.CertDir, keyFile))
 	if err != nil {

@@ -73,9 +73,18 @@ func TestACertificateIsReadAgain(t *testing.T) {
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
 	writeCertificate(t, folder, "gum.example.com")
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
 	for dir, want := range map[string]string{"": "localhost", folder: "gum.example.com"} {
 		d := newTestServer(t)
-		d.serve(&Server{API: New(d.api.Options), TLS: true, CertDir: dir, Log: d.api.Log})
+		d.serve(&Server{API: New(d.api.Options), TLS: true, CertDir: dir, Certificate: kept, Log: d.api.Log})
 		// Check the name, and that it is HTTP/1.1: the limits of connections are then those
 		// of requests.
 		transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}

@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,21 +36,51 @@ func TestMetricsAndProfilesRequireARight(t *testing.T) {
 			t.Errorf("profiles on %s: %v: %s", address, err, output)
 		}
 	}
-	reader, nobody := tokenOf(t, s, "scraping", "gcu-metrics-reader"), tokenOf(t, s, "scraping-nothing", "gcu-view")
-	address := startIdleManager(t, s, program)
-	await(t, "the metrics are served", func() string { return answersWith(http.StatusOK, "https://"+address+"/metrics", reader) })
+	tokenOf(t, s, "scraping", "gcu-metrics-reader")
+	tokenOf(t, s, "scraping-nothing", "gcu-view")
+	reader, nobody := tokenFor(t, s, "scraping", "gcu-api"), tokenFor(t, s, "scraping-nothing", "gcu-api")
+	metrics, api := startIdleManager(t, s, program)
+	path := "https://" + metrics + "/metrics"
+	await(t, "the metrics are served", func() string { return answersWith(http.StatusOK, path, reader, publishedCA(t, s)) })
+	ca := publishedCA(t, s)
+	grs := "https://" + api + "/gum/v1/gr"
+	await(t, "the REST API is served, with the same CA", func() string { return answersWith(http.StatusOK, grs, nobody, ca) })
 	for what, attempt := range map[string]func() string{
-		"a token without the right":                 func() string { return answersWith(http.StatusForbidden, "https://"+address+"/metrics", nobody) },
-		"no token":                                  func() string { return answersWith(http.StatusUnauthorized, "https://"+address+"/metrics", "") },
-		"a token that is none":                      func() string { return answersWith(http.StatusUnauthorized, "https://"+address+"/metrics", "abc") },
-		"a connection that others can read":         func() string { return answersWith(http.StatusBadRequest, "http://"+address+"/metrics", "") },
-		"profiles, next to the metrics":             func() string { return answersWith(http.StatusNotFound, "https://"+address+"/debug/pprof/heap", reader) },
-		"another path, with the right to /metrics/": func() string { return answersWith(http.StatusNotFound, "https://"+address+"/", reader) },
+		"a token without the right": func() string { return answersWith(http.StatusForbidden, path, nobody, ca) },
+		"no token":                  func() string { return answersWith(http.StatusUnauthorized, path, "", ca) },
+		"a token that is none":      func() string { return answersWith(http.StatusUnauthorized, path, "abc", ca) },
+		"a token for another service": func() string {
+			return answersWith(http.StatusUnauthorized, path, tokenFor(t, s, "scraping", "vault"), ca)
+		},
+		"a token for the API server": func() string { return answersWith(http.StatusUnauthorized, path, tokenFor(t, s, "scraping"), ca) },
+		"the REST API, a token for another service": func() string {
+			return answersWith(http.StatusUnauthorized, grs, tokenFor(t, s, "scraping-nothing", "vault"), ca)
+		},
+		"the REST API, a token for the API server": func() string {
+			return answersWith(http.StatusUnauthorized, grs, tokenFor(t, s, "scraping-nothing"), ca)
+		},
+		"a connection that others can read": func() string { return answersWith(http.StatusBadRequest, "http://"+metrics+"/metrics", "", ca) },
+		"profiles, next to the metrics": func() string {
+			return answersWith(http.StatusNotFound, "https://"+metrics+"/debug/pprof/heap", reader, ca)
+		},
+		"another path, with the right to /metrics/": func() string { return answersWith(http.StatusNotFound, "https://"+metrics+"/", reader, ca) },
+		"a server that cannot show a certificate":   func() string { return whoseCA(answersWith(http.StatusOK, path, reader, anotherCA(t))) },
+		"a name that is not the manager's": func() string {
+			return whoseCA(answersWith(http.StatusOK, strings.Replace(path, "127.0.0.1", "127.0.0.2", 1), reader, ca))
+		},
 	} {
 		if wrong := attempt(); wrong != "" {
 			t.Errorf("%s: %s", what, wrong)
 		}
 	}
+}
+
+// whoseCA returns what is wrong, "" if a client did not accept the certificate.
+func whoseCA(answer string) string {
+	if strings.Contains(answer, "x509: ") {
+		return ""
+	}
+	return "the certificate is accepted: " + answer
 }
 
 func managerProgram(t *testing.T) string {
@@ -62,8 +93,8 @@ func managerProgram(t *testing.T) string {
 }
 
 // startIdleManager starts a manager with the rights of its ServiceAccount that waits for the lease, so
-// that it changes nothing, and returns the address of its metrics.
-func startIdleManager(t *testing.T, s *apiserver.Server, program string) string {
+// that it changes nothing, and returns the addresses of its metrics and its REST API.
+func startIdleManager(t *testing.T, s *apiserver.Server, program string) (metrics, api string) {
 	t.Helper()
 	check(t, s.Client(t, apiserver.Admin).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: inOperators(inquiry.LeaseName), Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To(int32(3600)), AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro())}}))
@@ -74,10 +105,12 @@ func startIdleManager(t *testing.T, s *apiserver.Server, program string) string 
 	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	check(t, clientcmd.WriteToFile(*config, kubeconfig))
-	address, err := freeport.Address()
+	metrics, err = freeport.Address()
 	check(t, err)
-	manager := exec.Command(program, "--kubeconfig", kubeconfig, "--leader-elect", "--metrics-bind-address", address, "--health-probe-bind-address=0",
-		"--upgrade-api-bind-address=0", "--log-dir=")
+	api, err = freeport.Address()
+	check(t, err)
+	manager := exec.Command(program, "--kubeconfig", kubeconfig, "--leader-elect", "--metrics-bind-address", wildcard(metrics), "--health-probe-bind-address=0",
+		"--upgrade-api-bind-address", api, "--upgrade-api-log-dir=", "--log-dir=", "--api-audiences=gcu-api")
 	var log strings.Builder
 	manager.Stderr = &log
 	check(t, manager.Start())
@@ -87,11 +120,14 @@ func startIdleManager(t *testing.T, s *apiserver.Server, program string) string 
 			t.Errorf("the manager: %v: %s", err, log.String())
 		}
 	})
-	return address
+	return metrics, api
 }
 
-// answersWith returns what is wrong, "" if a GET has a status.
-func answersWith(status int, url, token string) string {
+// wildcard returns the same port on all addresses.
+func wildcard(address string) string { return strings.TrimPrefix(address, "127.0.0.1") }
+
+// answersWith returns what is wrong, "" if a GET has a status; the server must have a certificate of a CA.
+func answersWith(status int, url, token, ca string) string {
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return err.Error()
@@ -99,7 +135,9 @@ func answersWith(status int, url, token string) string {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // self-signed
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(ca))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
@@ -107,7 +145,7 @@ func answersWith(status int, url, token string) string {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != status || (status == http.StatusOK) != strings.Contains(string(body), "gcu_") {
+	if err != nil || response.StatusCode != status || (status == http.StatusOK) != (strings.Contains(string(body), "gcu_") || strings.Contains(string(body), `"Success"`)) {
 		return fmt.Sprintf("%v: %d %.300s, want %d", err, response.StatusCode, body, status)
 	}
 	return ""

@@ -65,8 +65,15 @@ func tokenOf(t *testing.T, s *apiserver.Server, name, role string) string {
 	check(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: apiserver.Namespace, Name: name}}}))
-	request := &authenticationv1.TokenRequest{}
-	check(t, admin.SubResource("token").Create(t.Context(), account, request))
+	return tokenFor(t, s, name)
+}
+
+// tokenFor returns a token of a ServiceAccount for audiences; without any, for the API server.
+func tokenFor(t *testing.T, s *apiserver.Server, name string, audiences ...string) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, Name: name}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	check(t, s.Client(t, apiserver.Admin).SubResource("token").Create(t.Context(), account, request))
 	return request.Status.Token
 }
 

@@ -26,6 +26,7 @@ const (
 	hosts     = "pkg/hostagent"
 	hostTasks = "pkg/hosttasks"
 	journals  = "pkg/journal"
+	certs     = "pkg/servingcert"
 	programs  = "cmd"
 )
 

@@ -77,7 +77,10 @@ func (s *stage) requiresAuthentication() {
 	s.kubectl("create", "serviceaccount", "--namespace="+system, account)
 	s.kubectl("create", "clusterrolebinding", account, "--clusterrole=view", "--serviceaccount="+system+":"+account)
 	token := strings.TrimSpace(s.kubectl("create", "token", "--namespace="+system, account))
-	const list = "/gum/v1/gr"
+	ca := s.kubectl("get", "configmap/gcu-operator-ca", "--namespace="+system, `--output=jsonpath={.data.ca\.crt}`)
+	_, err := s.OnNode(s.ctx, "real-1", strings.NewReader(ca), "sh", "-c", "cat >/tmp/ca.crt")
+	check(s.t, err)
+	const list, name = "/gum/v1/gr", "gcu-upgrade-manager." + system + ".svc:" + upgradeAPIPort
 	for _, tt := range []struct {
 		name, token, path string
 		more              []string
@@ -88,7 +91,7 @@ func (s *stage) requiresAuthentication() {
 		{"with the token of an account that may read", token, list, nil, "200", `"name": "` + grName + `"`},
 		{"but may not delete", token, list + "/" + grName, []string{"--request", "DELETE"}, "403", "cannot delete"},
 	} {
-		argv := []string{"curl", "--silent", "--insecure", "--write-out", "\n%{http_code}", "https://" + s.managerAddress() + ":" + upgradeAPIPort + tt.path}
+		argv := []string{"curl", "--silent", "--show-error", "--cacert", "/tmp/ca.crt", "--resolve", name + ":" + s.managerAddress(), "--write-out", "\n%{http_code}", "https://" + name + tt.path}
 		if tt.token != "" {
 			argv = append(argv, "--header", "Authorization: Bearer "+tt.token)
 		}

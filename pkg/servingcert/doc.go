@@ -1,0 +1,14 @@
+// Package servingcert gives every replica of the manager a serving certificate of one CA, which clients
+// can check:
+//
+//	Secret gcu-operator-ca      the CA and its key: created by the first manager, read by the others
+//	ConfigMap gcu-operator-ca   ca.crt, for curl and Prometheus
+//	in memory                   each replica's own certificate, of its names and addresses
+//
+// A certificate in memory lasts 90 days and is made anew when 30 are left; the CA lasts ten years, and in the
+// last of them gets another ten with the same key and name, so that a copy of the old one checks what the
+// renewed one signs, for as long as the copy is valid. Who wants another key deletes the Secret.
+//
+// Where the CA cannot be kept (the role or the admission policy is that of an older version), the manager
+// serves with one of its own that nobody can check, says so, and tries again.
+package servingcert

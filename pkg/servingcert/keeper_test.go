@@ -1,0 +1,281 @@
+package servingcert
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+const namespace = "kube-system"
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// replica is a Keeper with its own clock and log.
+type replica struct {
+	*Keeper
+	clock *testingclock.FakeClock
+	log   *bytes.Buffer
+}
+
+func newReplica(c client.Client) replica {
+	r := replica{clock: testingclock.NewFakeClock(epoch), log: &bytes.Buffer{}}
+	r.Keeper = &Keeper{Client: c, Namespace: namespace, Names: []string{"gum.svc", "", "10.1.2.3", "gum.svc", "fd00::1"}, Clock: r.clock,
+		Log: funcr.New(func(_, text string) { r.log.WriteString(text + "\n") }, funcr.Options{})}
+	return r
+}
+
+func (r replica) refreshes(t *testing.T) {
+	t.Helper()
+	if !r.Refresh(t.Context()) {
+		t.Fatal(r.log)
+	}
+}
+
+// awaitTimer waits until Start waits.
+func awaitTimer(r replica) {
+	for !r.clock.HasWaiters() {
+		runtime.Gosched()
+	}
+}
+
+// accepts returns why a client that has the published CA does not accept what a replica serves with, at a
+// time; "" if it does.
+func accepts(r replica, ca, name string, at time.Time) string {
+	served, err := r.GetCertificate(nil)
+	if err != nil {
+		return err.Error()
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(ca))
+	if _, err = served.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: at}); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func published(t *testing.T, c client.Client) string {
+	t.Helper()
+	m := &corev1.ConfigMap{}
+	check(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: Name}, m))
+	if len(m.Data) != 1 {
+		t.Errorf("published is %v", m.Data)
+	}
+	return m.Data["ca.crt"]
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReplicasAndRestartsHaveOneCA(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	first, second := newReplica(c), newReplica(c)
+	if _, err := first.GetCertificate(nil); err == nil {
+		t.Error("there is a certificate before the first refresh")
+	}
+	first.refreshes(t)
+	ca := published(t, c)
+	second.refreshes(t)
+	restarted := newReplica(c)
+	restarted.refreshes(t)
+	for _, r := range []replica{first, second, restarted} {
+		for _, name := range []string{"gum.svc", "10.1.2.3", "fd00::1"} {
+			if why := accepts(r, ca, name, epoch); why != "" {
+				t.Errorf("%s: %s", name, why)
+			}
+		}
+		if accepts(r, ca, "another.svc", epoch) == "" {
+			t.Error("it is accepted for another name")
+		}
+	}
+	if published(t, c) != ca || strings.Contains(ca, "PRIVATE") {
+		t.Errorf("published is %s", published(t, c))
+	}
+	if second.log.Len() > 0 {
+		t.Errorf("the second replica logs %s", second.log)
+	}
+}
+
+// Whoever reads no CA, because there was none, loses to the one that created it meanwhile.
+func TestManagersThatStartTogetherAgree(t *testing.T) {
+	var together sync.WaitGroup
+	together.Add(2)
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if _, ok := o.(*corev1.Secret); ok { // both have read that there is none
+				together.Done()
+				together.Wait()
+			}
+			return c.Create(ctx, o, options...)
+		},
+	})
+	first, second := newReplica(c), newReplica(c)
+	var both sync.WaitGroup
+	for _, r := range []replica{first, second} {
+		both.Go(func() {
+			if !r.Refresh(t.Context()) {
+				t.Error(r.log)
+			}
+		})
+	}
+	both.Wait()
+	for _, r := range []replica{first, second} {
+		if why := accepts(r, published(t, c), "gum.svc", epoch); why != "" {
+			t.Error(why)
+		}
+	}
+}
+
+func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	r, other := newReplica(c), newReplica(c)
+	r.refreshes(t)
+	old := published(t, c)
+	at := func(age time.Duration) *tls.Certificate {
+		t.Helper()
+		for _, r := range []replica{other, r} {
+			r.clock.SetTime(epoch.Add(age))
+			r.refreshes(t)
+		}
+		served, err := r.GetCertificate(nil)
+		check(t, err)
+		if why := accepts(r, published(t, c), "gum.svc", r.clock.Now()); why != "" {
+			t.Errorf("after %s: %s", age, why)
+		}
+		return served
+	}
+	first := at(0)
+	if at(servingLasts-servingRenewal-time.Hour) != first {
+		t.Error("renewed too early")
+	}
+	if at(servingLasts-servingRenewal) == first {
+		t.Error("not renewed 30 days before its end")
+	}
+	if at(authorityLasts - authorityRenewal - time.Hour); published(t, c) != old {
+		t.Error("the CA is renewed too early")
+	}
+	at(authorityLasts - authorityRenewal)
+	if published(t, c) == old || strings.Count(r.log.String()+other.log.String(), "Renewing the CA") != 1 {
+		t.Errorf("the CA is not renewed once, a year before its end: %s", r.log)
+	}
+	// Who has a copy of the old CA checks the new certificate, until the copy ends.
+	if why := accepts(r, old, "gum.svc", r.clock.Now()); why != "" {
+		t.Errorf("with the old CA: %s", why)
+	}
+}
+
+func TestARenewalThatLosesToAnotherManagerTakesTheirs(t *testing.T) {
+	lose := false
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, ok := o.(*corev1.Secret); ok && lose {
+				lose = false
+				theirs := newReplica(c)
+				theirs.clock.SetTime(epoch.Add(authorityLasts - authorityRenewal))
+				if !theirs.Refresh(ctx) {
+					return errors.New(theirs.log.String())
+				}
+			}
+			return c.Patch(ctx, o, patch, options...)
+		},
+	})
+	r := newReplica(c)
+	r.refreshes(t)
+	r.clock.SetTime(epoch.Add(authorityLasts - authorityRenewal))
+	lose = true
+	r.refreshes(t)
+	stored := &corev1.Secret{}
+	check(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: Name}, stored))
+	if lose || string(stored.Data["ca.crt"]) != published(t, c) {
+		t.Error("what is published is not what is stored")
+	}
+}
+
+func TestACAThatCannotBeKeptIsReplacedInMemory(t *testing.T) {
+	refuses := errors.New("gcu-operator-objects denied the request")
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if refuses != nil {
+				return refuses
+			}
+			return c.Create(ctx, o, options...)
+		},
+	})
+	r := newReplica(c)
+	if r.Refresh(t.Context()) || !strings.Contains(r.log.String(), "denied the request") || !strings.Contains(r.log.String(), "a certificate that clients cannot check") {
+		t.Errorf("logged %s", r.log)
+	}
+	alone, err := r.GetCertificate(nil)
+	check(t, err)
+	if r.Refresh(t.Context()) {
+		t.Error("it is kept")
+	}
+	if again, _ := r.GetCertificate(nil); again != alone {
+		t.Error("it changes with every attempt")
+	}
+	refuses = nil
+	r.refreshes(t)
+	if why := accepts(r, published(t, c), "gum.svc", epoch); why != "" {
+		t.Error(why)
+	}
+}
+
+func TestWhatIsNoCAIsNotUsed(t *testing.T) {
+	own, err := newAuthority(epoch)
+	check(t, err)
+	other, err := newAuthority(epoch)
+	check(t, err)
+	mine, err := own.data()
+	check(t, err)
+	theirs, err := other.data()
+	check(t, err)
+	for name, data := range map[string]map[string][]byte{
+		"nothing":        {},
+		"no key":         {"ca.crt": mine["ca.crt"]},
+		"another's key":  {"ca.crt": mine["ca.crt"], "ca.key": theirs["ca.key"]},
+		"no certificate": {"ca.crt": []byte("x"), "ca.key": mine["ca.key"]},
+	} {
+		c := fake.NewClientBuilder().WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}, Data: data}).Build()
+		r := newReplica(c)
+		if r.Refresh(t.Context()) || !strings.Contains(r.log.String(), "delete it to get another CA") {
+			t.Errorf("%s: %s", name, r.log)
+		}
+	}
+}
+
+// Somebody changes what is published: it is put back within the hour, without a restart.
+func TestThePublishedCAIsPutBack(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	r := newReplica(c)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Start(ctx) }()
+	awaitTimer(r)
+	ca := published(t, c)
+	check(t, c.Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}, Data: map[string]string{"ca.crt": "x", "more": "y"}}))
+	r.clock.Step(checkEvery)
+	awaitTimer(r)
+	if got := published(t, c); got != ca {
+		t.Errorf("published is %s", got)
+	}
+	cancel()
+	check(t, <-ended)
+}
