@@ -67,7 +67,7 @@ func TestWhoseRightsAWriteHas(t *testing.T) {
 		"a manager that may impersonate without constraints": {server: askedImpersonator{as: probe, wide: true}, user: user, logs: "which is not used", asked: 2},
 		"system:masters":          {server: askedImpersonator{as: probe}, user: authenticationv1.UserInfo{Username: "root", Groups: []string{privileged}}},
 		"without authentication":  {server: askedImpersonator{as: probe}},
-		"no answer about rights":  {server: askedImpersonator{wideErr: errors.New("away")}, user: user, err: "asking the API server about impersonation: away", asked: 2},
+		"no answer about rights":  {server: askedImpersonator{wideErr: errors.New("away")}, user: user, err: "checking for impersonation with the API server: away", asked: 2},
 		"no answer to the probe":  {server: askedImpersonator{err: apierrors.NewServiceUnavailable("away")}, user: user, err: "trying impersonation", asked: 4},
 		"the probe ends too late": {server: askedImpersonator{err: context.DeadlineExceeded}, user: user, err: "trying impersonation", asked: 4},
 	} {

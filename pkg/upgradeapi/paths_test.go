@@ -125,7 +125,7 @@ func TestAGuardedPathIsNotAskedForWithoutBound(t *testing.T) {
 
 func TestWhatAGuardedPathSaysIsPlain(t *testing.T) {
 	asked := &reviewer{err: errors.New("\x1b[2J\u202e")}
-	if text := guardedBy(asked)("192.0.2.1:1", "/metrics", "t").Body.String(); strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, "asking the API server") {
+	if text := guardedBy(asked)("192.0.2.1:1", "/metrics", "t").Body.String(); strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, "the API server: ") {
 		t.Errorf("got %q", text)
 	}
 }
