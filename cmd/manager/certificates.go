@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
 	"fmt"
 	"os"
 	"slices"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/servingcert"
 )
-
-// getCertificate is tls.Config.GetCertificate.
-type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 // newCertificates returns what keeps the certificate of the REST API and the metrics.
 func newCertificates(config *rest.Config, o options, log logr.Logger) (*servingcert.Keeper, error) {

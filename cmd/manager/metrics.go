@@ -18,6 +18,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi"
 )
 
+// getCertificate is tls.Config.GetCertificate.
+type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
 // metricsOptions are the flags of the metrics.
 type metricsOptions struct {
 	addr    string

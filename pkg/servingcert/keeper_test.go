@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -195,6 +196,11 @@ func TestARenewalThatLosesToAnotherManagerTakesTheirs(t *testing.T) {
 				}
 				if !theirs.Refresh(ctx) {
 					return errors.New(theirs.log.String())
+				}
+				// The fake client counts versions per object; an API server, of all.
+				label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+				if err := c.Patch(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}}, label); err != nil {
+					return err
 				}
 			}
 			return c.Patch(ctx, o, patch, options...)
