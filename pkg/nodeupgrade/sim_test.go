@@ -15,7 +15,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -292,29 +291,15 @@ func (f witness) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// simEvictor is the eviction subresource, with its budgets.
+// simEvictor is the eviction subresource, whose evictions are checked.
 type simEvictor struct{ w *simulation }
 
 func (e simEvictor) Evict(_ context.Context, request *policyv1.Eviction) error {
-	key := simapi.Named("Pod", request.Namespace, request.Name)
-	pod := simapi.Get[*corev1.Pod](e.w.api, key)
-	if pod == nil {
-		return apierrors.NewNotFound(simapi.Resource(key), key.Name)
+	pod := simapi.Get[*corev1.Pod](e.w.api, simapi.Named("Pod", request.Namespace, request.Name))
+	err := e.w.api.Evict(request)
+	if err == nil && len(request.DeleteOptions.DryRun) == 0 {
+		e.w.checkEviction(pod)
 	}
-	for _, budget := range simapi.All[*policyv1.PodDisruptionBudget](e.w.api, "PodDisruptionBudget") {
-		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		e.w.must(err)
-		if selector.Matches(labels.Set(pod.Labels)) && budget.Status.DisruptionsAllowed == 0 {
-			refused := apierrors.NewTooManyRequests("it would violate the budget", 10)
-			refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + budget.Name + " needs 1 healthy pods and has 1 currently"}}
-			return refused
-		}
-	}
-	if len(request.DeleteOptions.DryRun) > 0 {
-		return nil
-	}
-	e.w.checkEviction(pod)
-	_, err := e.w.api.Delete(key, request.DeleteOptions.Preconditions)
 	return err
 }
 

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -328,6 +330,37 @@ func (a *API) Delete(key Key, preconditions *metav1.Preconditions) (effective bo
 		a.Remove(key)
 	}
 	return true, nil
+}
+
+// Evict is POST of the eviction of a pod, or a dry run of it. A PodDisruptionBudget may refuse it.
+func (a *API) Evict(request *policyv1.Eviction) error {
+	key := Named("Pod", request.Namespace, request.Name)
+	pod := Get[*corev1.Pod](a, key)
+	if pod == nil {
+		return apierrors.NewNotFound(Resource(key), key.Name)
+	}
+	options := ptr.Deref(request.DeleteOptions, metav1.DeleteOptions{})
+	if p := options.Preconditions; p != nil {
+		if err := unchanged(pod, ptr.Deref(p.UID, ""), ptr.Deref(p.ResourceVersion, "")); err != nil {
+			return err
+		}
+	}
+	for _, budget := range All[*policyv1.PodDisruptionBudget](a, "PodDisruptionBudget") {
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err != nil {
+			return err
+		}
+		if selector.Matches(labels.Set(pod.Labels)) && budget.Status.DisruptionsAllowed == 0 {
+			refused := apierrors.NewTooManyRequests("it would violate the budget", 10)
+			refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + budget.Name + " needs 1 healthy pods and has 1 currently"}}
+			return refused
+		}
+	}
+	if len(options.DryRun) > 0 {
+		return nil
+	}
+	_, err := a.Delete(key, options.Preconditions)
+	return err
 }
 
 // unchanged checks the preconditions of a write, "" for none.

@@ -18,8 +18,8 @@ type Client struct {
 }
 
 // Get reads an object.
-func (c *Client) Get(_ context.Context, key types.NamespacedName, object client.Object, _ ...client.GetOption) error {
-	return c.From().Get(key, object)
+func (c *Client) Get(_ context.Context, key types.NamespacedName, object client.Object, opts ...client.GetOption) error {
+	return c.From().Get(key, object, opts...)
 }
 
 // List reads a list.

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -108,19 +109,30 @@ func (v *View) set(key Key, object client.Object) {
 	}
 }
 
-// Get returns a copy of an object.
-func (v *View) Get(key types.NamespacedName, object client.Object) error {
+// Get returns an object, a deep copy unless an option says otherwise.
+func (v *View) Get(key types.NamespacedName, object client.Object, opts ...client.GetOption) error {
 	k := Named(KindOf(object), key.Namespace, key.Name)
 	stored, ok := v.Objects[k]
 	if !ok {
 		return apierrors.NewNotFound(Resource(k), k.Name)
 	}
-	Into(object, stored)
-	v.strip(object)
+	v.read(object, stored, (&client.GetOptions{}).ApplyOptions(opts).UnsafeDisableDeepCopy)
 	return nil
 }
 
-// List fills a typed list with copies, by namespace, labels, and an index.
+// read makes dst a copy of src, without what a cache of the manager does not keep.
+func (v *View) read(dst, src client.Object, shallow *bool) {
+	if ptr.Deref(shallow, false) {
+		reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src).Elem())
+	} else {
+		Into(dst, src)
+	}
+	if v.indexed != nil {
+		dst.SetManagedFields(nil)
+	}
+}
+
+// List fills a typed list like Get, by namespace, labels, and an index.
 func (v *View) List(list client.ObjectList, opts []client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(opts)
 	field, value := "", ""
@@ -144,9 +156,7 @@ func (v *View) List(list client.ObjectList, opts []client.ListOption) error {
 	items := reflect.ValueOf(list).Elem().FieldByName("Items")
 	items.Set(reflect.MakeSlice(items.Type(), len(found), len(found)))
 	for i, object := range found {
-		read := Copy(object)
-		v.strip(read)
-		items.Index(i).Set(reflect.ValueOf(read).Elem())
+		v.read(items.Index(i).Addr().Interface().(client.Object), object, options.UnsafeDisableDeepCopy)
 	}
 	return nil
 }
@@ -157,11 +167,4 @@ func (v *View) valuesOf(field string, key Key) []string {
 		return v.indexers[field](v.Objects[key])
 	}
 	return v.indexed[field][key]
-}
-
-// strip removes what a cache of the manager does not keep.
-func (v *View) strip(object client.Object) {
-	if v.indexed != nil {
-		object.SetManagedFields(nil)
-	}
 }
