@@ -15,6 +15,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
@@ -33,7 +34,12 @@ type simAccidents struct {
 	// wereLost are all that ever were lost: a manager that still sees such a slot may delete under it
 	// though the node was started again.
 	wereLost map[simLost]bool
+	// away: until then no manager works.
+	away time.Time
 }
+
+// managersAway reports whether no manager works.
+func (w *simWorld) managersAway() bool { return w.now.Before(w.away) && !w.calm }
 
 // simLost is a node of a group.
 type simLost struct {
@@ -49,14 +55,12 @@ func newSimAccidents(seed uint64) simAccidents {
 	return a
 }
 
-// haveAccidents draws accidents. With operations etcd is not restored: the checks of operations do not
-// know yet all that a manager which read before may do after it.
+// haveAccidents draws accidents.
 func (w *simWorld) haveAccidents() {
 	if w.accidents == nil {
 		return
 	}
 	switch n := w.accidents.IntN(100); {
-	case n < 7 && w.ops != nil:
 	case n < 4:
 		w.saved = w.backUp()
 	case n < 7 && w.saved != nil:
@@ -67,11 +71,24 @@ func (w *simWorld) haveAccidents() {
 		w.disturbWith(w.evictPod)
 	case n < 17:
 		w.disturbWith(w.addSurplus)
+	case n < 18 && !w.managersAway():
+		w.goAway()
+	}
+}
+
+// goAway lets no manager work for a while; they are suspended, or killed and started later.
+func (w *simWorld) goAway() {
+	w.away = w.now.Add(time.Duration(10+w.accidents.IntN(80)) * time.Minute)
+	w.say("no manager works until %s", w.away.Sub(fixture.Epoch))
+	if w.accidents.IntN(2) == 0 {
+		for _, m := range w.managers {
+			m.die()
+		}
 	}
 }
 
 func (w *simWorld) disturbWith(what func(*corev1.Pod)) {
-	if pods := simapi.All[*corev1.Pod](w.api, simPods); len(pods) > 0 {
+	if pods := w.setPods(); len(pods) > 0 {
 		what(simPick(w.accidents, pods...))
 	}
 }
@@ -82,8 +99,6 @@ type simBackup struct {
 	objects map[simapi.Key]client.Object
 	keys    map[string][]simapi.Key
 	groups  []*simGroup
-	// workload of users by node, in a seed with operations: those pods are objects too.
-	workload map[string][]simWorkload
 }
 
 func simCloneKeys(keys map[string][]simapi.Key) map[string][]simapi.Key {
@@ -96,7 +111,7 @@ func simCloneKeys(keys map[string][]simapi.Key) map[string][]simapi.Key {
 
 func (w *simWorld) backUp() *simBackup {
 	w.say("etcd is backed up at %d", w.api.Counter)
-	return &simBackup{w.api.Counter, maps.Clone(w.api.Objects), simCloneKeys(w.api.Keys), slices.Clone(w.groups), w.workloads()}
+	return &simBackup{w.api.Counter, maps.Clone(w.api.Objects), simCloneKeys(w.api.Keys), slices.Clone(w.groups)}
 }
 
 // rewind sets the objects and the counter of the API server back: versions come again, with other contents. The
@@ -122,7 +137,7 @@ const simRestoring = 5 * time.Second
 func (w *simWorld) restore(b *simBackup) {
 	w.say("etcd is restored as of %d, it was at %d", b.counter, w.api.Counter)
 	runs := map[types.UID]bool{}
-	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+	for _, pod := range w.setPods() {
 		runs[pod.UID] = pod.DeletionTimestamp == nil && !simEnded(pod)
 	}
 	slots := map[observed.Group][]topsv1.NodeSlot{}
@@ -138,7 +153,7 @@ func (w *simWorld) restore(b *simBackup) {
 	}
 	marked := w.markedNodes()
 	b.rewind(w.api)
-	w.rewindOperations(b, marked)
+	w.rewindOperations(marked)
 	w.now, w.groups = w.now.Add(simRestoring), slices.Clone(b.groups)
 	clear(w.seen)
 	w.seesLoss = map[string]int{}
@@ -149,7 +164,7 @@ func (w *simWorld) restore(b *simBackup) {
 		w.loseSlots(g, slots[g.id])
 	}
 	w.settleAccounts() // a node whose pods are back was taken down by nobody, before they start again
-	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+	for _, pod := range w.setPods() {
 		if !runs[pod.UID] && simPodReady(pod) {
 			w.setPodReady(pod, corev1.ConditionFalse, w.host(daemonset.NodeName(pod)).clock(w))
 		}
@@ -212,7 +227,7 @@ func (w *simWorld) recreateSet(key simapi.Key, adopts bool) {
 	for _, r := range w.revisionsOf(old) {
 		simapi.Edit(w.api, simapi.KeyOf(r), func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = next.UID })
 	}
-	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+	for _, pod := range w.setPods() {
 		if metav1.IsControlledBy(pod, old) {
 			simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) { p.OwnerReferences[0].UID = next.UID })
 		}
@@ -235,7 +250,7 @@ func (w *simWorld) collectOrphans() {
 			w.api.Remove(simapi.KeyOf(r))
 		}
 	}
-	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+	for _, pod := range w.setPods() {
 		if pod.DeletionTimestamp == nil && orphaned(pod) && w.soon() {
 			_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 		}

@@ -81,7 +81,7 @@ func (w *simWorld) untaint(name string) {
 
 // disturbPod deletes a pod, or gives it a finalizer for a while.
 func (w *simWorld) disturbPod() {
-	pods := simapi.All[*corev1.Pod](w.api, simPods)
+	pods := w.setPods()
 	if len(pods) == 0 {
 		return
 	}

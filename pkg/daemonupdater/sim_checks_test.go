@@ -178,6 +178,9 @@ func (w *simWorld) checkBudget(g *simGroup, node string, sets ...simapi.Key) {
 
 // settleNode settles the accounts when an object of a node has changed.
 func (w *simWorld) settleNode(object client.Object) {
+	if object.GetNamespace() == simUsers {
+		return
+	}
 	switch o := object.(type) {
 	case *corev1.Pod, *corev1.Node, *topsv1.DaemonRollout:
 		w.settleAccounts()

@@ -23,12 +23,17 @@ type simCall struct {
 	verb   string
 	key    simapi.Key
 	effect func() error
-	reply  chan error
+	// by is who asks, answer passes the result to it.
+	by     *simActor
+	answer func(error)
 }
+
+// simDryRun is the verb of the dry run of an eviction.
+const simDryRun = "dry-run"
 
 func (c *simCall) String() string { return c.verb + " " + c.key.String() }
 
-func (c *simCall) writes() bool { return c.verb != "get" && c.verb != "list" }
+func (c *simCall) writes() bool { return c.verb != "get" && c.verb != "list" && c.verb != simDryRun }
 
 // simClient is the client of one manager: it reads from the cache and writes to the API server.
 // Methods that it does not define are nil and stop the test.
@@ -38,9 +43,9 @@ type simClient struct {
 }
 
 // Get reads from the cache.
-func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 	c.m.cacheMoves(simapi.KindOf(object))
-	err := c.m.view.Get(key, object)
+	err := c.m.view.Get(key, object, opts...)
 	if pass := c.m.pass; pass != nil {
 		pass.policyGone = pass.policyGone || (err != nil && simapi.KindOf(object) == simPolicies)
 	}
@@ -162,20 +167,21 @@ func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client
 		for uid, seen := range pass.live {
 			pass.live[uid] = simLiveSet{seen.ds, l.m.w.newestHash(seen.ds)}
 		}
-		return l.m.w.api.Live(simIndexers).List(list, opts)
+		return l.m.w.api.Live(simLiveIndexers).List(list, opts)
 	})
 }
 
 // call parks a request until the world has served it.
 func (m *simManager) call(verb string, key simapi.Key, effect func() error) error {
-	c := &simCall{verb: verb, key: key, effect: effect, reply: make(chan error)}
+	reply := make(chan error)
+	c := &simCall{verb: verb, key: key, effect: effect, by: &m.pass.simActor, answer: func(err error) { reply <- err }}
 	m.mu.Lock()
 	if m.pass.seen.nodes == nil && c.writes() {
 		m.pass.seen = m.seen.clone()
 	}
 	m.parked = append(m.parked, c)
 	m.mu.Unlock()
-	return <-c.reply
+	return <-reply
 }
 
 // Faults of one call; noFault serves it normally.
@@ -190,6 +196,7 @@ const (
 	// faultLate: the client gets an error now, and the request takes effect later.
 	faultLate
 	faultOutage
+	// faultDenied: an admission webhook denies it.
 	faultDenied
 )
 
@@ -197,45 +204,49 @@ var errReset = errors.New("read tcp: connection reset by peer")
 
 // serve serves one call, with or without a fault.
 func (w *simWorld) serve(m *simManager, c *simCall) {
-	pass := m.pass
-	if pass != nil && pass.dead {
-		c.reply <- context.Canceled
+	if c.by.dead {
+		c.answer(context.Canceled)
 		return
 	}
 	fault := w.faultFor(c)
-	var err error
+	err := w.failure(fault, c)
 	switch fault {
-	case faultOutage:
-		err = fmt.Errorf("%s: %w", c, errReset)
-	case faultDenied:
-		err = apierrors.NewForbidden(simapi.Resource(c.key), c.key.Name, errors.New("denied by the webhook of the test"))
 	case noFault:
 		err = c.effect()
-	case faultConflict:
-		err = simapi.Conflict(c.key, "the object has been modified")
-	case faultTooMany:
-		err = apierrors.NewTooManyRequests("slow down", 1)
-	case faultInternal:
-		err = apierrors.NewInternalError(errors.New("etcd is away"))
-	case faultTimeout:
-		err = apierrors.NewTimeoutError("the server was unable to return a response in time", 1)
 	case faultAmbiguous:
 		_ = c.effect() // the client does not learn the result
-		err = fmt.Errorf("%s: %w", c, errReset)
 	case faultLate:
 		w.later(w.seconds(1, 30), func() {
 			_ = c.effect()
 		})
-		err = apierrors.NewTimeoutError("the server was unable to return a response in time", 1)
 	}
 	w.say("%s: %s -> %v", m.name, c, err)
 	if c.writes() {
 		if w.killsNow() {
 			w.say("%s is killed", m.name)
-			pass.dead = true
+			c.by.dead = true
 		}
 	}
-	c.reply <- err
+	c.answer(err)
+}
+
+// failure returns what the client gets of a fault.
+func (w *simWorld) failure(fault int, c *simCall) error {
+	switch fault {
+	case faultOutage, faultAmbiguous:
+		return fmt.Errorf("%s: %w", c, errReset)
+	case faultDenied:
+		return apierrors.NewForbidden(simapi.Resource(c.key), c.key.Name, errors.New("denied by the webhook of the test"))
+	case faultConflict:
+		return simapi.Conflict(c.key, "the object has been modified")
+	case faultTooMany:
+		return apierrors.NewTooManyRequests("slow down", 1)
+	case faultInternal:
+		return apierrors.NewInternalError(errors.New("etcd is away"))
+	case faultTimeout, faultLate:
+		return apierrors.NewTimeoutError("the server was unable to return a response in time", 1)
+	}
+	return nil
 }
 
 // killsNow counts a write, and reports whether the manager is killed after it.
@@ -255,11 +266,14 @@ func (w *simWorld) faultFor(c *simCall) int {
 		return noFault
 	}
 	switch c.verb {
-	case "get", "list":
+	case "get", "list", simDryRun:
 		return faultTooMany + w.rng.IntN(faultTimeout-faultTooMany+1)
 	case "delete":
 		if w.knobs.late && w.chance(10) {
 			return faultLate
+		}
+		if w.chance(6) {
+			return faultDenied
 		}
 		return faultTooMany + w.rng.IntN(faultAmbiguous-faultTooMany+1)
 	}

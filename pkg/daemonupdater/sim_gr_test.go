@@ -135,7 +135,7 @@ func (w *simWorld) deleteGr(g *simGroup) {
 		if slices.Contains(w.groups, g) {
 			return // a backup brought it back
 		}
-		for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+		for _, pod := range w.setPods() {
 			if slices.Contains(g.sets, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)) {
 				_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 			}

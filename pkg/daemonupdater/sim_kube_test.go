@@ -56,7 +56,7 @@ func (w *simWorld) kubernetes() {
 	for _, ds := range simapi.All[*appsv1.DaemonSet](w.api, simSets) {
 		w.daemonSetController(ds)
 	}
-	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+	for _, pod := range w.setPods() {
 		w.kubelet(pod)
 	}
 }
@@ -111,7 +111,7 @@ func (w *simWorld) addNode(h *simHost) {
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: h.clock(w)}}
 	w.api.Put(n)
 	if h.machine != nil {
-		h.machine.foreign, h.machine.workload = false, nil
+		h.machine.foreign = false
 		h.machine.excused = h.machine.restarting() // a restart that has begun runs to its end, without the cordon that went with the node
 		return                                     // the agent creates its NodeUpgrade
 	}
@@ -157,7 +157,7 @@ func (w *simWorld) nodeLifecycle(h *simHost) {
 }
 
 func (w *simWorld) podsNotReady(node string) {
-	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+	for _, pod := range w.setPods() {
 		if pod.Spec.NodeName == node && simPodReady(pod) {
 			w.setPodReady(pod, corev1.ConditionFalse, fixture.WholeSecond(w.now))
 		}

@@ -57,25 +57,28 @@ type simManager struct {
 	// rogueUntil: it has lost the lease, but does not notice until then.
 	rogueUntil time.Time
 
-	stateTimes *daemonset.StateTimes // of its controller of NodeUpgrades
-
 	// healthyAt is when a pass over a group last saw a node healthy.
 	healthyAt map[simLost]time.Time
 
-	jobs   map[string]*simJobPass // reconciles of NodeUpgrades in progress, by node
-	frozen time.Time              // the process is suspended until then
+	operator simOperator
+	frozen   time.Time // the process is suspended until then
 
 	mu     sync.Mutex
 	parked []*simCall
 }
 
-// simPass is one Reconcile in progress, with what it saw.
+// simActor is a reconcile in progress.
+type simActor struct {
+	dead  bool      // the process is gone: nothing reaches the API server any more
+	until time.Time // it sleeps until then
+}
+
+// simPass is one Reconcile of a group in progress, with what it saw.
 type simPass struct {
+	simActor
 	group  observed.Group
 	done   bool
 	blind  bool // its caches showed what a restored backup took back
-	dead   bool // the process is gone: nothing reaches the API server any more
-	until  time.Time
 	result ctrl.Result
 	err    error
 
@@ -191,6 +194,7 @@ func (simRecorder) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 // restart starts a new process: everything in memory is gone, and the cache is filled from a list
 // that may itself be old.
 func (m *simManager) restart() {
+	m.operator.end()
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
 		Metrics: metrics.New(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
@@ -199,8 +203,7 @@ func (m *simManager) restart() {
 	m.seen = newSimSeen()
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
 	m.view, m.events, m.pass, m.rogueUntil = simapi.NewView(m.w.api, simIndexers), nil, nil, time.Time{}
-	m.stateTimes = &daemonset.StateTimes{}
-	m.jobs, m.frozen = map[string]*simJobPass{}, time.Time{}
+	m.operator, m.frozen = m.newOperator(), time.Time{}
 	for _, kind := range simKinds {
 		n := m.view.Behind(kind)
 		if !m.w.calm && m.w.knobs.stale > 0 {
@@ -223,7 +226,23 @@ const (
 )
 
 // simIndexers are the indexes of the cache.
-var simIndexers = map[string]client.IndexerFunc{controllerUID: indexByController}
+var simIndexers = map[string]client.IndexerFunc{controllerUID: indexByController, simNodeOfPod: func(object client.Object) []string {
+	if pod, ok := object.(*corev1.Pod); ok {
+		return []string{daemonset.NodeName(pod)}
+	}
+	return nil
+}}
+
+// simLiveIndexers are what the API server can select by. It does not know where a pod belongs that
+// is not scheduled.
+var simLiveIndexers = map[string]client.IndexerFunc{controllerUID: indexByController, simNodeOfPod: func(object client.Object) []string {
+	if pod, ok := object.(*corev1.Pod); ok {
+		return []string{pod.Spec.NodeName}
+	}
+	return nil
+}}
+
+const simNodeOfPod = "spec.nodeName"
 
 // simKinds lists all watched kinds, in a fixed order.
 var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies, simGrs}
@@ -242,7 +261,7 @@ func (m *simManager) sync() {
 
 // cacheMoves lets the cache advance between two reads of one pass.
 func (m *simManager) cacheMoves(kind string) {
-	if m.pass == nil || m.w.calm || m.w.knobs.stale == 0 || m.rng.IntN(4) > 0 {
+	if m.pass == nil && m.operator.job == nil || m.w.calm || m.w.knobs.stale == 0 || m.rng.IntN(4) > 0 {
 		return
 	}
 	if n := m.view.Behind(kind); n > 0 {
@@ -253,7 +272,10 @@ func (m *simManager) cacheMoves(kind string) {
 // note keeps events for later: the mappings of package watch read the cache.
 func (m *simManager) note(kind string, changes []simapi.Event) {
 	for _, e := range changes {
-		m.events = append(m.events, func() { m.handle(kind, e) })
+		m.events = append(m.events, func() {
+			m.handle(kind, e)
+			m.operator.wakes(e)
+		})
 	}
 }
 
@@ -396,11 +418,11 @@ func (m *simManager) addTimer(g observed.Group, after time.Duration) {
 
 // work is one turn of a manager: it handles events, then makes passes.
 func (m *simManager) work() {
-	if m.w.now.Before(m.frozen) && !m.w.calm {
+	if m.sleeps(m.frozen) {
 		return
 	}
 	if m.pass != nil {
-		if m.w.now.Before(m.pass.until) && !m.w.calm {
+		if m.sleeps(m.pass.until) {
 			return
 		}
 		m.drive()

@@ -9,15 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
-	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
-	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
@@ -136,55 +133,6 @@ func simAtWork(u *topsv1.NodeUpgrade) string {
 	return ""
 }
 
-// checkEffect checks an effect against the true state before it.
-func (w *simWorld) checkEffect(p *simJobPass, e operation.Effect) {
-	op := w.ops.known[e.Operation]
-	if op == nil || !op.granted {
-		w.violate("ledger: %s of %s for %s, which has no slot", e.Kind, p.node, e.Operation)
-		return
-	}
-	if e.Kind == operation.Uncordon || e.Kind == operation.OpenDevice {
-		return
-	}
-	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: p.node})
-	if at := simAtWork(u); at != "" && at != e.Operation && e.Kind != operation.Cordon && e.Kind != operation.Evict {
-		w.violate("S6: %s of %s for %s while %s is at work", e.Kind, p.node, e.Operation, at)
-	}
-	if e.Kind == operation.Evict && !p.facts.Node.Cordon.Unschedulable {
-		w.violate("S9: pods are evicted from %s, which is not cordoned", p.node)
-	}
-}
-
-// checkDeletedByOperation checks one deletion by an operation against the true state.
-func (w *simWorld) checkDeletedByOperation(p *simJobPass, e operation.Effect, pod *corev1.Pod) {
-	component := ""
-	if ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)); ds != nil {
-		component = ds.Labels[topsv1.LabelComponent]
-	}
-	h := w.host(p.node)
-	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: p.node})
-	if simAtWork(u) != e.Operation && !h.machine.excused { // unless a restored backup took the operation back
-		w.violate("S5: pod %s is deleted for %s, which is over", pod.Name, e.Operation)
-	}
-	if !p.facts.Node.Ready {
-		w.violate("S7: pod %s is deleted on node %s, which the pass saw offline", pod.Name, p.node)
-	}
-	target := p.facts.Wanted != nil && slices.ContainsFunc(p.facts.Wanted.Targets, func(t topsv1.OperationTarget) bool { return t.Component == component })
-	if !target && !simMachineOf.Uses(component) {
-		w.violate("S9: pod %s of component %q is deleted for %s, which is not about it", pod.Name, component, e.Operation)
-	}
-	if component != upgradeplan.TargetDriver {
-		return
-	}
-	w.checkDisturbed(h, "the driver goes", h.machine.left(false), e.Operation)
-	for _, other := range simapi.All[*corev1.Pod](w.api, simPods) {
-		ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, other.Namespace, daemonset.Owner(other).Name))
-		if daemonset.NodeName(other) == p.node && ds != nil && metav1.IsControlledBy(other, ds) && simMachineOf.Uses(ds.Labels[topsv1.LabelComponent]) && !h.machine.excused {
-			w.violate("S8: the driver of %s goes while %s uses the device", p.node, other.Name)
-		}
-	}
-}
-
 // checkDisturbed is S8: the node is cordoned and empty.
 func (w *simWorld) checkDisturbed(h *simHost, what string, left int, op string) {
 	node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
@@ -193,28 +141,6 @@ func (w *simWorld) checkDisturbed(h *simHost, what string, left int, op string) 
 	}
 	if left > 0 || !node.Spec.Unschedulable {
 		w.violate("S8: %s on %s for %s with %d pods on it, unschedulable: %v", what, h.name, op, left, node.Spec.Unschedulable)
-	}
-}
-
-// checkDone is S10: what a completed operation replaced is at its target, available and
-// validated, as far as the pass could see.
-func (w *simWorld) checkDone(p *simJobPass) {
-	op, wanted := p.record.Operation, p.facts.Wanted
-	if op == nil || op.Outcome != topsv1.OperationDone || wanted == nil || wanted.ID != op.ID || p.facts.Record.Operation.Outcome == op.Outcome {
-		return
-	}
-	h := w.host(p.node)
-	for _, t := range wanted.Targets {
-		pod := w.podOn(simapi.Named(simSets, t.DaemonSet.Namespace, t.DaemonSet.Name), p.node)
-		i := slices.IndexFunc(p.facts.Members, func(m operation.Member) bool { return m.Component == t.Component && m.Pod != nil })
-		switch {
-		case i < 0 || !p.facts.Members[i].Pod.Available || p.facts.Members[i].Pod.Revision != t.Revision:
-			w.violate("S10: %s is done on %s, and the pass saw %s otherwise", op.ID, p.node, t.Component)
-		case pod != nil && pod.UID == p.facts.Members[i].Pod.UID && daemonset.RevisionHash(pod) != t.Revision:
-			w.violate("S10: %s is done on %s, and pod %s is at %s", op.ID, p.node, pod.Name, daemonset.RevisionHash(pod))
-		case t.Component == upgradeplan.TargetDriver && h.machine.driver == "" && pod != nil && pod.UID == p.facts.Members[i].Pod.UID:
-			w.violate("S10: %s is done on %s, and no driver is loaded", op.ID, p.node)
-		}
 	}
 }
 

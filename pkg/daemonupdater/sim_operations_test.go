@@ -6,15 +6,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // simOps is the additional state of a seed with operations.
 type simOps struct {
-	// guarded is the node whose user pods never go away.
+	// guarded is the node from which no pod of a user can be evicted.
 	guarded string
 	// known operations by id.
 	known map[string]*simOp
@@ -106,6 +108,7 @@ func (w *simWorld) settleMachines() {
 	if w.ops == nil {
 		return
 	}
+	w.settleUsers()
 	for _, h := range w.hosts {
 		if h.machine.foreign {
 			w.cordonByHand(h)
@@ -169,9 +172,8 @@ func (w *simWorld) disturbOperations() {
 	case 0, 1:
 		w.cordonByHand(h)
 	case 2, 3, 4:
-		for _, p := range m.workload {
-			p.guarded = w.now.Add(w.seconds(30, 900))
-		}
+		budget := w.guard(h.name)
+		w.later(w.seconds(30, 900), func() { w.api.Remove(budget) })
 	case 5:
 		m.agentDownUntil = w.now.Add(w.seconds(5, 900))
 	case 6:
@@ -197,7 +199,7 @@ func (w *simWorld) disturbOperations() {
 		if u != nil && (u.Status.Operation == nil || u.Status.Operation.Phase.Final()) && h.up && !w.goesOn(m) {
 			w.say("host %s: somebody changes the runtime back", h.name)
 			m.runtime = "runc"
-			w.reportHost(h, u)
+			w.reportsSoon(h)
 		}
 	}
 }
@@ -205,10 +207,12 @@ func (w *simWorld) disturbOperations() {
 // goesOn reports whether an operation has had the runtime of a machine restarted, and has not ended:
 // that the runtime is set back then fails the operation, and nobody here resumes the rollout.
 func (w *simWorld) goesOn(m *simMachine) bool {
-	return slices.ContainsFunc(m.results, func(r topsv1.HostTaskResult) bool {
-		op := w.ops.known[r.Operation]
-		return op != nil && !op.ended && r.Reason == "Restarted"
-	})
+	for _, r := range m.disk {
+		if op := w.ops.known[r.Result.ID]; op != nil && !op.ended && r.Result.Reason == task.ReasonRestarted {
+			return true
+		}
+	}
+	return false
 }
 
 // damageDisk damages the records of restarts on a machine, or loses the disk.
@@ -216,14 +220,27 @@ func (w *simWorld) damageDisk(h *simHost) {
 	m := h.machine
 	if w.chance(2) {
 		w.say("host %s loses its disk", h.name)
-		clear(m.begun)
+		clear(m.disk)
+		clear(m.lost)
 		clear(m.restarts) // lost with the disk
-		m.results = nil
+		m.agent.dies()
+		m.agent = nil
 		return
 	}
-	for _, b := range m.begun {
-		b.torn = true
+	for key, r := range m.disk {
+		if r.Begun != nil {
+			m.lost[key] = true
+			delete(m.disk, key)
+		}
 	}
+	m.agent.dies() // it reads the records when it starts
+	m.agent = nil
+}
+
+// simSetUnschedulable cordons or uncordons as a field manager.
+func simSetUnschedulable(n *corev1.Node, manager string, on bool) {
+	n.Spec.Unschedulable = on
+	n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:unschedulable":{}}}`)}}}
 }
 
 // cordonByHand acts as a person with kubectl, who leaves a cordoned node alone, but may uncordon

@@ -1,22 +1,27 @@
 package daemonupdater
 
 import (
-	"cmp"
+	"context"
+	"fmt"
+	"iter"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/drain/cordon"
+	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
-	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
 	"github.com/topsops/gcu-operator/test/simapi"
@@ -31,78 +36,267 @@ var simMachineOf = func() *operation.Machine {
 	return m
 }()
 
-// simJobPass is one reconcile of a NodeUpgrade: what was seen, and the work left.
-type simJobPass struct {
-	node    string
-	facts   operation.Facts
-	version string // of the NodeUpgrade
-	record  operation.Record
-	stored  bool
-	effects []operation.Effect
-	until   time.Time
+// simOperator is the production controller of NodeUpgrades in a manager, with its work queue.
+type simOperator struct {
+	r       *nodeupgrade.Reconciler
+	watches []nodeupgrade.Watch
+	ready   map[string]bool
+	timers  map[string]time.Time
+	limiter workqueue.TypedRateLimiter[string]
+	// jobs in progress, by node; job is the one that runs.
+	jobs map[string]*simJob
+	job  *simJob
 }
 
-func simSorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
+// simSweep is the name of the job that sweeps; no node has it.
+const simSweep = ""
 
-// operate is the controller of NodeUpgrades in a manager. It continues the reconciles in
-// progress, and, if start is set, reconciles the other nodes again.
+// simJob is a reconcile of a node in progress, or a sweep of all. It is a coroutine: it yields a
+// write, and goes on when that is served. What it reads is served at once.
+type simJob struct {
+	simActor
+	node   string
+	next   func() (*simCall, bool)
+	yield  func(*simCall) bool
+	call   *simCall // that waits
+	result ctrl.Result
+	err    error
+
+	// what it last read past the cache, and the pods that it read there or from the cache.
+	seen    *corev1.Node
+	upgrade *topsv1.NodeUpgrade
+	sets    map[types.UID]*appsv1.DaemonSet
+	pods    map[types.UID]*corev1.Pod
+}
+
+// newOperator returns a controller that remembers nothing, in a seed with operations.
+func (m *simManager) newOperator() simOperator {
+	if m.w.ops == nil {
+		return simOperator{}
+	}
+	registry := prometheus.NewRegistry()
+	cached, live := &simOperatorClient{m: m}, &simOperatorClient{m: m, live: true}
+	r := nodeupgrade.New(nodeupgrade.Options{Client: cached, Live: live, Machine: simMachineOf, Recorder: simRecorder{}, Clock: m.now,
+		Metrics: nodeupgrade.NewMetrics(registry, m.now),
+		Drainer: drain.Drainer{Live: live, Evictor: live, Metrics: drain.NewMetrics(registry),
+			Self: eviction.Self{NamespacedName: client.ObjectKey{Namespace: "gcu-system", Name: m.name}}}})
+	return simOperator{r: r, watches: r.Watches(), ready: map[string]bool{simSweep: true}, timers: map[string]time.Time{}, jobs: map[string]*simJob{},
+		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 30*time.Second)}
+}
+
+// wakes enqueues the nodes that an event concerns.
+func (o *simOperator) wakes(e simapi.Event) {
+	for _, watch := range o.watches {
+		for _, object := range e.Concerns(watch.Object, watch.Matters) {
+			for _, request := range watch.Nodes(context.Background(), object) {
+				o.ready[request.Name] = true
+			}
+		}
+	}
+}
+
+// operate is one turn of the controller of NodeUpgrades in a manager. It continues the jobs in
+// progress, and, if start is set, begins those that are due.
 func (m *simManager) operate(start bool) {
-	if m.w.ops == nil || m.w.now.Before(m.frozen) && !m.w.calm {
+	if m.w.ops == nil || m.sleeps(m.frozen) {
 		return
 	}
+	o := &m.operator
+	for name, at := range o.timers {
+		if !m.w.now.Before(at) {
+			delete(o.timers, name)
+			o.ready[name] = true
+		}
+	}
+	names := []string{simSweep}
 	for _, h := range m.w.hosts {
-		p := m.jobs[h.name]
-		if p == nil && start && (m.w.calm || !m.w.chance(4)) {
-			p = m.observeNode(h)
+		names = append(names, h.name)
+	}
+	for _, name := range names {
+		j := o.jobs[name]
+		if j == nil && start && o.ready[name] && (m.w.calm || !m.w.chance(4)) {
+			j = m.beginJob(name)
 		}
-		if p == nil {
-			continue
-		}
-		m.jobs[h.name] = p
-		if m.w.now.Before(p.until) && !m.w.calm {
-			continue
-		}
-		if !m.goOn(p) {
+		if j != nil && !m.sleeps(j.until) && !m.goOn(j) {
 			return
 		}
 	}
 }
 
-// observeNode observes a node and decides; nil if there is nothing to do.
-func (m *simManager) observeNode(h *simHost) *simJobPass {
-	u, _ := m.view.Objects[simapi.Key{Kind: simUpgrades, Name: h.name}].(*topsv1.NodeUpgrade)
-	node := simapi.Get[*corev1.Node](m.w.api, simNodeKey(h.name))
-	m.sweep(node)
-	if u == nil {
-		return nil
-	}
-	u = u.DeepCopy()
-	wanted, op := u.Spec.Operation, u.Status.Operation
-	marked := node != nil && len(simMarks(node)) > 0
-	if over := op == nil || op.Phase.Final() && !op.Held; over && (wanted == nil || op != nil && op.ID == wanted.ID) && !marked {
-		return nil
-	}
-	p := &simJobPass{node: h.name, version: u.ResourceVersion}
-	p.facts = operation.Facts{Now: m.now(), Wanted: wanted, Host: u.Status.Host, HostSince: operation.HostSince(u, m.stateTimes, m.now()), Override: u.Annotations[topsv1.AnnotationTaskOverride],
-		Record: operation.Record{Operation: op, History: u.Status.History}, Node: operation.Node{Name: h.name}}
-	if node != nil {
-		p.facts.Node = operation.NodeOf(node, func(r string) bool { return r == simCards }, m.stateTimes, m.now())
-		p.facts.Drained = m.w.drained(h, op, p.facts.Node.Ready)
-		if h.machine.left(false) > 0 {
-			p.facts.CardUsers = []string{"workload"}
+// sleeps reports whether something that sleeps until a time still does.
+func (m *simManager) sleeps(until time.Time) bool { return m.w.now.Before(until) && !m.w.calm }
+
+func (m *simManager) beginJob(node string) *simJob {
+	o := &m.operator
+	j := &simJob{node: node, sets: map[types.UID]*appsv1.DaemonSet{}, pods: map[types.UID]*corev1.Pod{}}
+	delete(o.ready, node)
+	o.jobs[node] = j
+	j.next, _ = iter.Pull(func(yield func(*simCall) bool) {
+		defer func() {
+			if cause := recover(); cause != nil {
+				m.w.panicked = fmt.Errorf("the controller of NodeUpgrades panics: %v\n%s", cause, debug.Stack())
+			}
+		}()
+		j.yield = yield
+		if node == simSweep {
+			j.err = o.r.Sweep(context.Background())
+			return
+		}
+		j.result, j.err = o.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: node}})
+	})
+	return j
+}
+
+// goOn continues a job until it ends or sleeps; false if the manager was killed or is suspended.
+func (m *simManager) goOn(j *simJob) bool {
+	w := m.w
+	for {
+		if j.call == nil {
+			m.operator.job = j
+			call, waits := j.next()
+			m.operator.job = nil
+			if !waits {
+				m.finishJob(j)
+				return true
+			}
+			j.call = call
+			if call.writes() && !w.calm && w.chance(w.knobs.pause) {
+				j.until = w.now.Add(w.seconds(0, 60))
+				if w.chance(2) {
+					m.frozen = j.until
+				}
+				w.say("%s sleeps until %s before %s", m.name, j.until.Sub(fixture.Epoch), call)
+				return !m.sleeps(m.frozen)
+			}
+		}
+		call := j.call
+		j.call = nil
+		w.serve(m, call)
+		if !j.dead && !w.calm && call.writes() && w.chance(w.knobs.crash) {
+			w.say("%s is killed", m.name)
+			j.dead = true
+		}
+		if j.dead {
+			m.die()
+			return false
 		}
 	}
-	p.facts.Members = m.membersOf(h.name, node, wanted, op)
-	d := simMachineOf.Next(p.facts)
-	p.record, p.effects, p.stored = d.Record, d.Effects, equality.Semantic.DeepEqual(d.Record, p.facts.Record)
-	if p.stored && len(p.effects) == 0 {
-		return nil
-	}
-	if !m.w.calm && m.w.chance(2*m.w.knobs.pause) {
-		p.until = m.w.now.Add(m.w.seconds(0, 60))
-	}
-	return p
 }
+
+// finishJob does what the work queue does with the result of a job.
+func (m *simManager) finishJob(j *simJob) {
+	o := &m.operator
+	delete(o.jobs, j.node)
+	after := j.result.RequeueAfter
+	switch {
+	case j.node == simSweep:
+		after = nodeupgrade.SweepInterval
+	case j.err != nil:
+		m.w.say("%s: operation of %s: error %v", m.name, j.node, j.err)
+		after = o.limiter.When(j.node)
+	default:
+		o.limiter.Forget(j.node)
+	}
+	if at := m.w.now.Add(after); after > 0 && (o.timers[j.node].IsZero() || at.Before(o.timers[j.node])) {
+		o.timers[j.node] = at
+	}
+}
+
+// end fails all jobs, whose process is gone.
+func (o *simOperator) end() {
+	for _, name := range simSorted(o.jobs) {
+		j := o.jobs[name]
+		j.dead, o.job = true, j
+		for call, waits := j.call, true; waits; call, waits = j.next() {
+			if call != nil {
+				call.answer(context.Canceled)
+			}
+		}
+		o.job = nil
+	}
+	clear(o.jobs)
+}
+
+// die kills the process, with the current pass.
+func (m *simManager) die() {
+	if m.pass == nil {
+		m.restart()
+		return
+	}
+	m.pass.dead = true
+	m.drive()
+}
+
+// simOperatorClient is a client of the controller of NodeUpgrades: it writes to the API server,
+// and reads from the cache or past it.
+type simOperatorClient struct {
+	client.Client
+	m    *simManager
+	live bool
+}
+
+// from returns what a read sees; one past the cache may fail.
+func (c *simOperatorClient) from(kind string) (*simapi.View, error) {
+	if !c.live {
+		c.m.cacheMoves(kind)
+		return c.m.view, nil
+	}
+	call, w := &simCall{verb: "get", key: simapi.Key{Kind: kind}}, c.m.w
+	if c.m.operator.job.dead {
+		return nil, context.Canceled
+	}
+	if w.outage || w.chance(8) { // a pass has many
+		if err := c.m.w.failure(w.faultFor(call), call); err != nil {
+			w.say("%s: %s past the cache for %s -> %v", c.m.name, kind, c.m.operator.job.node, err)
+			return nil, err
+		}
+	}
+	return w.api.Live(simLiveIndexers), nil
+}
+
+// Get reads an object.
+func (c *simOperatorClient) Get(_ context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	view, err := c.from(simapi.KindOf(object))
+	if err == nil {
+		err = view.Get(key, object, opts...)
+	}
+	if j := c.m.operator.job; err == nil && c.live {
+		switch o := object.(type) {
+		case *corev1.Node:
+			j.seen = o.DeepCopy()
+		case *topsv1.NodeUpgrade:
+			j.upgrade = o.DeepCopy()
+		case *appsv1.DaemonSet:
+			j.sets[o.UID] = o.DeepCopy()
+		}
+	}
+	return err
+}
+
+// List reads a list.
+func (c *simOperatorClient) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	view, err := c.from(simapi.KindOf(list))
+	if err == nil {
+		err = view.List(list, opts)
+	}
+	if pods, ok := list.(*corev1.PodList); ok && err == nil {
+		for i := range pods.Items {
+			c.m.operator.job.pods[pods.Items[i].UID] = &pods.Items[i]
+		}
+	}
+	return err
+}
+
+// asks has a write served.
+func (c *simOperatorClient) asks(verb string, key simapi.Key, effect func(j *simJob) error) (err error) {
+	j := c.m.operator.job
+	call := &simCall{verb: verb, key: key, by: &j.simActor, effect: func() error { return effect(j) }, answer: func(e error) { err = e }}
+	j.yield(call)
+	return err
+}
+
+// idle reports whether no job is in progress.
+func (o *simOperator) idle() bool { return len(o.jobs) == 0 }
 
 // simMarks returns the operations that a node is cordoned or closed for.
 func simMarks(node *corev1.Node) []string {
@@ -118,256 +312,9 @@ func simMarks(node *corev1.Node) []string {
 	return marks
 }
 
-// membersOf returns the DaemonSets that an operation is about, as the cache shows them.
-func (m *simManager) membersOf(name string, node *corev1.Node, wanted *topsv1.NodeOperation, op *topsv1.OperationStatus) []operation.Member {
-	var pods []*corev1.Pod
-	for _, key := range m.view.Keys[simPods] {
-		if pod := m.view.Objects[key].(*corev1.Pod); daemonset.NodeName(pod) == name {
-			pods = append(pods, pod)
-		}
-	}
-	var members []operation.Member
-	known := map[types.UID]bool{}
-	add := func(component string, ds *appsv1.DaemonSet, newest string) {
-		known[ds.UID] = true
-		members = append(members, operation.MemberOf(component, ds, newest, node, pods, m.stateTimes, m.now()))
-	}
-	if wanted != nil {
-		for _, t := range wanted.Targets {
-			ds, _ := m.view.Objects[simapi.Named(simSets, t.DaemonSet.Namespace, t.DaemonSet.Name)].(*appsv1.DaemonSet)
-			if ds != nil && ds.UID == t.DaemonSet.UID {
-				add(t.Component, ds, m.newestOf(ds, t.Revision))
-			}
-		}
-	}
-	for _, key := range m.view.Keys[simSets] {
-		ds := m.view.Objects[key].(*appsv1.DaemonSet)
-		if component := ds.Labels[topsv1.LabelComponent]; !known[ds.UID] && simMachineOf.Uses(component) {
-			add(component, ds, "")
-		}
-	}
-	if op == nil {
-		return members
-	}
-	for _, task := range op.Tasks {
-		if task.Pod == nil || slices.ContainsFunc(members, func(m operation.Member) bool { return m.Pod != nil && m.Pod.UID == task.Pod.UID }) {
-			continue
-		}
-		if pod := simapi.Get[*corev1.Pod](m.w.api, simapi.Named(simPods, task.Pod.Namespace, task.Pod.Name)); pod != nil && pod.UID == task.Pod.UID {
-			owner := daemonset.Owner(pod)
-			gone := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
-			members = append(members, operation.MemberOf("", gone, "", nil, []*corev1.Pod{pod}, m.stateTimes, m.now()))
-		}
-	}
-	return members
+// simNewMarks returns the marks that a node has now and did not have before.
+func simNewMarks(before, now *corev1.Node) []string {
+	return slices.DeleteFunc(simMarks(now), func(id string) bool { return slices.Contains(simMarks(before), id) })
 }
 
-// newestOf returns the newest revision of a DaemonSet by the cache or, if that is not the
-// expected one, by a live read.
-func (m *simManager) newestOf(ds *appsv1.DaemonSet, expected string) string {
-	var revisions []*appsv1.ControllerRevision
-	for _, key := range m.view.Keys[simRevisions] {
-		if r := m.view.Objects[key].(*appsv1.ControllerRevision); metav1.IsControlledBy(r, ds) {
-			revisions = append(revisions, r)
-		}
-	}
-	if hash, err := daemonset.TargetRevision(ds, revisions); err == nil && hash == expected {
-		return hash
-	}
-	live := simapi.Get[*appsv1.DaemonSet](m.w.api, simapi.KeyOf(ds))
-	if live == nil || live.UID != ds.UID {
-		return ""
-	}
-	hash, err := daemonset.TargetRevision(live, m.w.revisionsOf(live))
-	if err != nil {
-		return ""
-	}
-	return hash
-}
-
-// goOn does the work left of a reconcile; false if the manager was killed or suspended.
-func (m *simManager) goOn(p *simJobPass) bool {
-	w := m.w
-	for !p.stored || len(p.effects) > 0 {
-		var done bool
-		if fault := !w.calm && w.chance(w.knobs.faults); fault && w.chance(2) {
-			done = false // rejected
-		} else if p.stored {
-			done = w.carryOut(m, p, p.effects[0]) && !fault
-			p.effects = p.effects[1:]
-		} else {
-			done = w.storeRecord(m, p) && !fault
-			p.stored = true
-		}
-		if w.killsNow() || !w.calm && w.chance(w.knobs.crash) {
-			w.say("%s is killed", m.name)
-			m.die()
-			return false
-		}
-		if !done {
-			p.effects = nil // the next reconcile sees why
-			break
-		}
-		if len(p.effects) > 0 && !w.calm && w.chance(w.knobs.pause) {
-			p.until = w.now.Add(w.seconds(0, 60))
-			if w.chance(2) {
-				m.frozen = p.until
-			}
-			w.say("%s sleeps until %s in %s of %s", m.name, p.until.Sub(fixture.Epoch), p.effects[0].Kind, p.node)
-			return w.now.After(m.frozen)
-		}
-	}
-	delete(m.jobs, p.node)
-	return true
-}
-
-// die kills the process, with the current pass.
-func (m *simManager) die() {
-	if m.pass == nil {
-		m.restart()
-		return
-	}
-	m.pass.dead = true
-	m.drive()
-}
-
-// storeRecord stores status.operation and status.history at the version that was seen.
-func (w *simWorld) storeRecord(m *simManager, p *simJobPass) bool {
-	key := simapi.Key{Kind: simUpgrades, Name: p.node}
-	live := simapi.Get[*topsv1.NodeUpgrade](w.api, key)
-	if live == nil || live.ResourceVersion != p.version {
-		return false
-	}
-	if op := p.record.Operation; op != nil {
-		w.say("%s: %s is %s task %s: %s %s", m.name, op.ID, cmp.Or(op.Outcome, op.Phase), op.Task, op.Reason, op.Message)
-	}
-	w.checkDone(p)
-	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
-		u.Status.Operation, u.Status.History = p.record.Operation.DeepCopy(), slices.Clone(p.record.History)
-	})
-	return true
-}
-
-// carryOut applies an effect to the API server: false if a precondition fails.
-func (w *simWorld) carryOut(m *simManager, p *simJobPass, e operation.Effect) bool {
-	h := w.host(p.node)
-	switch e.Kind {
-	case operation.Evict:
-		w.checkEffect(p, e)
-		w.checkWithoutRequest(h, p.facts.Wanted)
-		w.evict(h, e.All)
-		return true
-	case operation.DeletePod, operation.FencePod:
-		return w.touchPod(m, p, e)
-	}
-	node := simapi.Get[*corev1.Node](w.api, simNodeKey(p.node))
-	if e.NodeVersion == "" || e.NodeUID == "" {
-		w.violate("S5: %s for %s has no precondition", e.Kind, e.Operation)
-		return false
-	}
-	if node == nil || node.UID != e.NodeUID || node.ResourceVersion != e.NodeVersion {
-		return false
-	}
-	w.say("%s: %s of %s for %s", m.name, e.Kind, p.node, e.Operation)
-	w.checkEffect(p, e)
-	was := w.opAvailable(e.Operation, p.node)
-	simapi.Edit(w.api, simNodeKey(p.node), func(n *corev1.Node) { simChangeNode(n, e) })
-	if e.Kind == operation.Cordon && was {
-		w.opDown(e.Operation, p.node)
-	}
-	return true
-}
-
-// simChangeNode applies an effect to a Node object.
-func simChangeNode(n *corev1.Node, e operation.Effect) {
-	switch e.Kind {
-	case operation.CloseDevice, operation.OpenDevice:
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Key == topsv1.TaintDriverUpgrade && (e.Kind == operation.CloseDevice || t.Value == e.Operation)
-		})
-		if e.Kind == operation.CloseDevice {
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: e.Operation, Effect: corev1.TaintEffectNoSchedule})
-		}
-		return
-	}
-	simMark(n, e.Change)
-}
-
-// simMark applies the patch of a cordon.
-func simMark(n *corev1.Node, c cordon.NodeChange) {
-	if c.Unschedulable != nil {
-		simSetUnschedulable(n, topsv1.ManagedBy, *c.Unschedulable)
-	}
-	if c.Mark == nil {
-		return
-	}
-	metav1.SetMetaDataAnnotation(&n.ObjectMeta, topsv1.AnnotationCordonedBy, *c.Mark)
-	if *c.Mark == "" {
-		delete(n.Annotations, topsv1.AnnotationCordonedBy)
-	}
-}
-
-// simSetUnschedulable cordons or uncordons as a field manager.
-func simSetUnschedulable(n *corev1.Node, manager string, on bool) {
-	n.Spec.Unschedulable = on
-	n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:unschedulable":{}}}`)}}}
-}
-
-// touchPod deletes or fences the named pod. It rechecks a DaemonSet before deleting its pod.
-func (w *simWorld) touchPod(m *simManager, p *simJobPass, e operation.Effect) bool {
-	key := simapi.Named(simPods, e.Pod.Namespace, e.Pod.Name)
-	pod := simapi.Get[*corev1.Pod](w.api, key)
-	if e.Pod.UID == "" || e.Pod.ResourceVersion == "" {
-		w.violate("S5: %s of %s for %s has no precondition", e.Kind, key, e.Operation)
-		return false
-	}
-	if pod == nil || pod.UID != e.Pod.UID || pod.ResourceVersion != e.Pod.ResourceVersion {
-		return false
-	}
-	w.say("%s: %s %s for %s", m.name, e.Kind, pod.Name, e.Operation)
-	if e.Kind == operation.FencePod {
-		simapi.Edit(w.api, key, func(p *corev1.Pod) {
-			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == podreplace.Fenced })
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: podreplace.Fenced, Status: corev1.ConditionTrue, Message: e.Operation})
-		})
-		return true
-	}
-	ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name))
-	if ds == nil || ds.UID != daemonset.Owner(pod).UID || ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
-		return false
-	}
-	w.checkEffect(p, e)
-	w.checkDeletedByOperation(p, e, pod)
-	was := w.opAvailable(e.Operation, p.node)
-	if effective, err := w.api.Delete(key, nil); err != nil || !effective {
-		return false
-	}
-	w.opTook(e.Operation, p.node, pod, was)
-	return true
-}
-
-// sweep removes the marks of operations that are over, or went with a deleted NodeUpgrade, from a
-// node: at once if it has no NodeUpgrade, now and then if it has another one.
-func (m *simManager) sweep(node *corev1.Node) {
-	if node == nil {
-		return
-	}
-	u := simapi.Get[*topsv1.NodeUpgrade](m.w.api, simapi.Key{Kind: simUpgrades, Name: node.Name})
-	if u != nil && m.w.hash("sweep", m.w.steps, node.Name)%8 > 0 {
-		return
-	}
-	for _, id := range simMarks(node) {
-		if u != nil && simLives(u.Status.Operation) && u.Status.Operation.ID == id {
-			continue
-		}
-		m.w.say("%s: sweeps %s for %s", m.name, node.Name, id)
-		facts := cordon.FactsOf(node)
-		simapi.Edit(m.w.api, simNodeKey(node.Name), func(n *corev1.Node) {
-			simChangeNode(n, operation.Effect{Kind: operation.OpenDevice, Operation: id})
-			if facts.Mark == id {
-				simMark(n, cordon.DecideUncordon(facts, id))
-			}
-		})
-		return
-	}
-}
+func simSorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -25,7 +25,7 @@ func (w *simWorld) isAside(pod *corev1.Pod) bool {
 		return false
 	}
 	ds := w.setOf(pod)
-	return daemonset.IsPlaceholder(pod) || ds != nil && slices.ContainsFunc(simapi.All[*corev1.Pod](w.api, simPods), func(o *corev1.Pod) bool {
+	return daemonset.IsPlaceholder(pod) || ds != nil && slices.ContainsFunc(w.setPods(), func(o *corev1.Pod) bool {
 		rival := w.setOf(o)
 		return rival != nil && o.Spec.NodeName == daemonset.NodeName(pod) && daemonset.AreRivals(ds, rival)
 	})

@@ -37,7 +37,7 @@ func (w *simWorld) agreed(pass *simPass, pod *corev1.Pod, revision string) bool 
 
 // ask lets a node request the replacement of a pod drawn at random.
 func (w *simWorld) ask() {
-	if pods := simapi.All[*corev1.Pod](w.api, simPods); len(pods) > 0 {
+	if pods := w.setPods(); len(pods) > 0 {
 		w.askFor(pods[w.rng.IntN(len(pods))])
 	}
 }

@@ -9,20 +9,6 @@ import (
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
-// workloads returns copies of what users run, by node.
-func (w *simWorld) workloads() map[string][]simWorkload {
-	all := map[string][]simWorkload{}
-	for _, h := range w.hosts {
-		if h.machine == nil {
-			continue
-		}
-		for _, p := range h.machine.workload {
-			all[h.name] = append(all[h.name], *p)
-		}
-	}
-	return all
-}
-
 // markedNodes returns the nodes that operations have marked.
 func (w *simWorld) markedNodes() (names []string) {
 	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
@@ -36,7 +22,7 @@ func (w *simWorld) markedNodes() (names []string) {
 // rewindOperations has the checks forget what a restored backup took back: how far operations were,
 // and the cordons of people. marked are the nodes that operations had out of service: on one that
 // is not cordoned any more, the manager at work may go on before it sees that.
-func (w *simWorld) rewindOperations(b *simBackup, marked []string) {
+func (w *simWorld) rewindOperations(marked []string) {
 	if w.ops == nil {
 		return
 	}
@@ -57,10 +43,6 @@ func (w *simWorld) rewindOperations(b *simBackup, marked []string) {
 	}
 	for _, h := range w.hosts {
 		node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
-		h.machine.workload = nil
-		for _, p := range b.workload[h.name] {
-			h.machine.workload = append(h.machine.workload, &p)
-		}
 		h.machine.foreign = node != nil && node.Spec.Unschedulable && node.ManagedFields[0].Manager != topsv1.ManagedBy
 		h.machine.excused = h.machine.excused || slices.Contains(marked, h.name)
 	}

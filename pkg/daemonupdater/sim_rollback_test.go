@@ -10,7 +10,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,7 +44,7 @@ func (w *simWorld) rollbacks() {
 	}
 	w.settle()
 	w.stuck = ""
-	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+	for _, pod := range w.setPods() {
 		w.setFinalizer(simapi.KeyOf(pod), false)
 	}
 	w.goBackByThemselves()

@@ -29,10 +29,10 @@ func (w *simWorld) startPlugin(h *simHost) {
 	h.machine.blind = h.machine.runtime != topsv1.DefaultRuntime && w.toolkitGroup() != nil
 }
 
-// leave answers a restart that is asked of an agent that leaves it to an administrator.
-func (m *simMachine) leave(result *topsv1.HostTaskResult) {
-	if m.runtime != topsv1.DefaultRuntime {
-		result.State, result.Message = topsv1.HostTaskWaiting, "run on the node: systemctl restart docker"
+// reportsSoon lets the agent of a host look at once.
+func (w *simWorld) reportsSoon(h *simHost) {
+	if a := h.machine.agent; a != nil {
+		a.due = w.now
 	}
 }
 
@@ -104,7 +104,8 @@ func (w *simWorld) isAsked(h *simHost) bool {
 func (w *simWorld) restartByHand(h *simHost) {
 	w.say("admin: the runtime of %s is restarted", h.name)
 	h.machine.runs++
-	h.machine.runtime, h.machine.blind, h.machine.reported = topsv1.DefaultRuntime, false, time.Time{}
+	h.machine.runtime, h.machine.blind = topsv1.DefaultRuntime, false
+	w.reportsSoon(h)
 }
 
 // restartTheRest restarts the runtimes of hosts that cannot be emptied, by hand.
@@ -146,7 +147,7 @@ func (w *simWorld) setRuntimesBack() {
 		if u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name}); u != nil && w.chance(2) {
 			w.say("host %s: somebody changes the runtime back", h.name)
 			h.machine.runtime = "runc"
-			w.reportHost(h, u)
+			w.reportsSoon(h)
 		}
 	}
 }

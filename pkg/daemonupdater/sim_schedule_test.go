@@ -279,7 +279,7 @@ func TestADeletionThatComesLateFindsNoPodWhenItsGroupWasReleased(t *testing.T) {
 
 // isThere checks that a pod exists and is not terminating.
 func (s *simSchedule) isThere(uid types.UID) {
-	pods := simapi.All[*corev1.Pod](s.api, simPods)
+	pods := s.setPods()
 	if !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == uid && p.DeletionTimestamp == nil }) {
 		s.violate("pod %s was deleted late", uid)
 	}

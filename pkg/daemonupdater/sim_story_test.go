@@ -77,7 +77,7 @@ func (w *simWorld) settle() {
 			w.power(h, true)
 		}
 	}
-	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+	for _, pod := range w.setPods() {
 		w.setFinalizer(simapi.KeyOf(pod), daemonset.NodeName(pod) == w.stuck)
 	}
 	for _, g := range w.groups {
@@ -212,7 +212,7 @@ func (w *simWorld) nothingLeft() bool {
 			return false
 		}
 	}
-	for _, pod := range simapi.All[*corev1.Pod](w.api, simPods) {
+	for _, pod := range w.setPods() {
 		if pod.DeletionTimestamp == nil && daemonset.NeedUpgrade(pod) != nil {
 			return false
 		}

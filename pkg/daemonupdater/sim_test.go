@@ -30,8 +30,8 @@ func TestSimulationOfRollbacks(t *testing.T) {
 }
 
 // TestSimulationOfOperations plays rollouts of grs whose drivers and toolkits are
-// replaced by operations: the Reconciler, the decision about an operation, and a
-// model of its controller, of node agents and of what is on the nodes.
+// replaced by operations: the Reconciler, that of NodeUpgrades, the worker of each
+// node agent, and a model of what is on the nodes.
 func TestSimulationOfOperations(t *testing.T) {
 	klog.SetOutput(io.Discard)
 	reaches := []string{rolledBack, string(topsv1.OperationDone), string(topsv1.OperationFailed), string(topsv1.OperationDeferred),

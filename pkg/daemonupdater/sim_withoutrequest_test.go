@@ -26,7 +26,7 @@ func (w *simWorld) restartsUnderOTA() bool {
 	}
 	w.setRuntimesBack()
 	inUse := func() []*simHost {
-		return slices.DeleteFunc(w.needRestart(), func(h *simHost) bool { return h.machine.left(false) == 0 && !h.machine.byHand })
+		return slices.DeleteFunc(w.needRestart(), func(h *simHost) bool { return w.left(h, false) == 0 && !h.machine.byHand })
 	}
 	begin := w.now
 	idleRestarted := func() bool { return len(inUse()) == len(w.needRestart()) && w.now.Sub(begin) > simSeenWithin/2 }
@@ -51,7 +51,7 @@ func (w *simWorld) optOut(g *simGroup) bool {
 
 // checkWithoutRequest checks that an operation that nobody asked for touches the node only while it is idle.
 func (w *simWorld) checkWithoutRequest(h *simHost, op *topsv1.NodeOperation) {
-	if left := h.machine.left(false); op != nil && op.OnlyIdle && left > 0 && !h.machine.excused {
+	if left := w.left(h, false); op != nil && op.OnlyIdle && left > 0 && !h.machine.excused {
 		w.violate("OTA: operation %s, for which nobody asked, touches %s with %d pods that use cards", op.ID, h.name, left)
 	}
 }

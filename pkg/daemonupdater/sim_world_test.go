@@ -250,9 +250,11 @@ func (w *simWorld) step() {
 	} else {
 		w.disturb()
 	}
-	w.elect()
-	for _, m := range w.managers {
-		w.turn(m)
+	if !w.managersAway() {
+		w.elect()
+		for _, m := range w.managers {
+			w.turn(m)
+		}
 	}
 	w.checkAll()
 }
@@ -260,7 +262,7 @@ func (w *simWorld) step() {
 // nextStep draws the time to the next step. Once the faults have stopped, it is longer after a
 // step in which nothing changed.
 func (w *simWorld) nextStep() time.Duration {
-	quiet := w.calm && w.patient && w.api.Counter == w.changes
+	quiet := w.managersAway() || w.calm && w.patient && w.api.Counter == w.changes
 	w.changes = w.api.Counter
 	switch {
 	case quiet:
@@ -288,7 +290,7 @@ func (w *simWorld) elect() {
 		return
 	}
 	for _, m := range w.managers {
-		if m != w.leader && m.pass == nil && len(m.jobs) == 0 {
+		if m != w.leader && m.pass == nil && m.operator.idle() {
 			m.restart()
 			w.leader = m
 			w.say("%s leads", m.name)
@@ -305,7 +307,7 @@ func (w *simWorld) turn(m *simManager) {
 		m.rogueUntil = time.Time{}
 		m.work()
 		m.operate(true)
-	case m.pass != nil || len(m.jobs) > 0:
+	case m.pass != nil || !m.operator.idle():
 		if m.pass != nil {
 			m.work()
 		}
@@ -326,6 +328,12 @@ func (w *simWorld) end() {
 			m.pass.dead = true
 			w.calm = true
 			m.drive()
+		}
+		m.operator.end()
+	}
+	for _, h := range w.hosts {
+		if h.machine != nil {
+			h.machine.agent.dies()
 		}
 	}
 }
