@@ -59,7 +59,7 @@ const (
 // runAgent runs the node agent of a host. It may die after each action.
 func (w *simWorld) runAgent(h *simHost) {
 	m := h.machine
-	w.finishRestart(h)
+	w.finishRestarts(h)
 	if !h.up {
 		m.agent.dies()
 		m.agent = nil
@@ -203,7 +203,7 @@ func (a *simAgent) ends(t *simHostTask, r task.Record, state task.State, reason 
 func (w *simWorld) restartStep(a *simAgent, t *simHostTask, r task.Record) (ended bool) {
 	m := a.h.machine
 	f := restart.Facts{Want: *t.request.RestartRuntime, CanRestart: true, Runtime: m.runtimeFacts(), Configured: topsv1.DefaultRuntime, Named: true, Begun: r.Begun,
-		Command: "systemctl restart docker", Busy: m.restartFor != "", Settled: w.now.Sub(a.born) >= simSettled}
+		Command: "systemctl restart docker", Busy: len(m.asked) > 0, Settled: w.now.Sub(a.born) >= simSettled}
 	f.Expired = r.Begun != nil && !w.now.Add(a.h.skew).Before(r.Begun.Deadline)
 	d := restart.Decide(f)
 	switch d.Step {
@@ -221,24 +221,25 @@ func (w *simWorld) restartStep(a *simAgent, t *simHostTask, r task.Record) (ende
 		if !w.calm && w.chance(6) {
 			return false // it may die before it asks
 		}
-		m.restartFor, m.restartAt = t.request.ID, w.now
+		asked := simRestart{t.request.ID, w.now}
 		if !w.calm && w.chance(3) {
-			m.restartAt = w.now.Add(w.seconds(0, 60))
+			asked.at = w.now.Add(w.seconds(0, 120))
 		}
-		w.finishRestart(a.h)
+		m.asked = append(m.asked, asked)
+		w.finishRestarts(a.h)
 	}
 	return false
 }
 
-// finishRestart has the service manager restart the runtime, whether or not an agent is there.
-func (w *simWorld) finishRestart(h *simHost) {
+// finishRestarts has the service manager restart the runtime, whether or not an agent is there.
+// Restarts that a host was asked for before it went down are forgotten.
+func (w *simWorld) finishRestarts(h *simHost) {
 	m := h.machine
-	if m.restartFor == "" || w.now.Before(m.restartAt) && !w.calm {
-		return
-	}
-	op := m.restartFor
-	if m.restartFor = ""; h.up {
-		w.restartRuntime(h, op)
+	for len(m.asked) > 0 && (!h.up || w.calm || !w.now.Before(m.asked[0].at)) {
+		op := m.asked[0].op
+		if m.asked = m.asked[1:]; h.up {
+			w.restartRuntime(h, op)
+		}
 	}
 }
 

@@ -47,9 +47,14 @@ type simMachine struct {
 	// disk are the records of the agent by task, and lost those that cannot be read.
 	disk map[string]task.Record
 	lost map[string]bool
-	// restartFor is the operation for which the service manager will restart the runtime at restartAt.
-	restartFor string
-	restartAt  time.Time
+	// asked are the restarts that the service manager was asked for.
+	asked []simRestart
+}
+
+// simRestart is a restart of the runtime for an operation.
+type simRestart struct {
+	op string
+	at time.Time
 }
 
 func (w *simWorld) addMachine(h *simHost) {
@@ -136,7 +141,7 @@ func (m *simMachine) restarting() bool {
 			return true
 		}
 	}
-	return m.restartFor != ""
+	return len(m.asked) > 0
 }
 
 // restartRuntime is the true restart; the checks see the state just before it.
