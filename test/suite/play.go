@@ -21,6 +21,8 @@ type outcome struct {
 	step
 	results
 	took time.Duration
+	// cpu is the CPU time of its processes that were waited for.
+	cpu time.Duration
 	// err is why the step failed; nil when it passed.
 	err error
 }
@@ -73,7 +75,7 @@ func runStep(ctx context.Context, s step, run string, out *lines) outcome {
 	begin := time.Now()
 	o := outcome{step: s}
 	path := filepath.Join(folder(run), s.name)
-	o.err = s.execute(ctx, path, out)
+	o.cpu, o.err = s.execute(ctx, path, out)
 	if s.test != nil {
 		var err error
 		if o.results, err = readFile(path + ".json"); err == nil && os.Getenv("CI") != "" {
@@ -90,13 +92,14 @@ func runStep(ctx context.Context, s step, run string, out *lines) outcome {
 	return o
 }
 
-func (s step) execute(ctx context.Context, path string, out *lines) error {
+// execute runs the program of a step, and returns the CPU time that it used.
+func (s step) execute(ctx context.Context, path string, out *lines) (time.Duration, error) {
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 	log, err := os.Create(path + ".log")
 	if err != nil {
-		return fmt.Errorf("creating its log: %w", err)
+		return 0, fmt.Errorf("creating its log: %w", err)
 	}
 	defer func() { _ = log.Close() }() // all output was also printed
 	argv := s.argv
@@ -124,7 +127,10 @@ func (s step) execute(ctx context.Context, path string, out *lines) error {
 	}
 	_ = writer.Close()
 	<-copied
-	return err
+	if command.ProcessState == nil {
+		return 0, err
+	}
+	return command.ProcessState.UserTime() + command.ProcessState.SystemTime(), err
 }
 
 // onlyTimedOut reports whether a fuzz target failed only because its time ended, which

@@ -29,9 +29,9 @@ func report(w io.Writer, outcomes []outcome, took time.Duration) {
 			fmt.Fprintln(w, t)
 		}
 	}
-	fmt.Fprintf(w, "\n%-30s %8s %7s %7s %8s  %s\n", "STEP", "TIME", "PASSED", "FAILED", "SKIPPED", "RESULT")
+	fmt.Fprintf(w, "\n%-30s %8s %8s %7s %7s %8s  %s\n", "STEP", "TIME", "CPU", "PASSED", "FAILED", "SKIPPED", "RESULT")
 	for _, o := range outcomes {
-		fmt.Fprintf(w, "%-30s %8s %7d %7d %8d  %s\n", o.name, o.took.Round(time.Second), o.passed, o.failed, len(o.skipped), o.says())
+		fmt.Fprintf(w, "%-30s %8s %8s %7d %7d %8d  %s\n", o.name, o.took.Round(time.Second), o.cpu.Round(time.Second), o.passed, o.failed, len(o.skipped), o.says())
 	}
 	fmt.Fprintf(w, "\nAll steps took %s\n%d passed, %d failed, %d skipped\n", took.Round(time.Second), sum.passed, sum.failed, len(sum.skipped))
 }
