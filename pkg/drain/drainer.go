@@ -128,6 +128,24 @@ func (d Drainer) Users(ctx context.Context, node string, p eviction.Policy, own 
 	return eviction.Users(Pods(ctx, d.Live, node, pods, p.Accelerator(), Lookups{}), own), nil
 }
 
+// Staying returns which of the pods on a node, by the UIDs under which their processes run, a drain
+// under the policy leaves there, with their names, namespace/name. Pods that terminate or have
+// finished, and those of DaemonSets of the own components, do not count. An error means that the pods
+// could not be read.
+func (d Drainer) Staying(ctx context.Context, node string, uids []string, p eviction.Policy, own []string) (map[string]string, error) {
+	pods, err := d.list(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		return pod.DeletionTimestamp != nil || !slices.Contains(uids, eviction.ProcessUID(&pod))
+	})
+	known := Lookups{}
+	leaving := eviction.Leaving(eviction.Facts{NodeReady: true, Pods: Pods(ctx, d.Live, node, pods, p, known), Self: d.Self}, p)
+	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return slices.Contains(leaving, pod.UID) })
+	return eviction.NamesByProcess(Pods(ctx, d.Live, node, pods, p.All(), known), own), nil
+}
+
 // list reads the pods of a node.
 func (d Drainer) list(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var list corev1.PodList

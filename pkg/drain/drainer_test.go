@@ -356,9 +356,10 @@ func TestANodeThatIsGoneIsNotEmpty(t *testing.T) {
 	}
 }
 
-func TestUsersAreThePodsOfOthersWithCards(t *testing.T) {
-	s := newStage(t)
-	s.node("n1")
+// ownAndOther runs a pod of a DaemonSet of the operator, own, and one of another, monitor.
+func (s *stage) ownAndOther(options ...func(*corev1.Pod)) (own, monitor *corev1.Pod) {
+	s.t.Helper()
+	var pods []*corev1.Pod
 	for _, name := range []string{"own", "monitor"} {
 		set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: map[string]string{topsv1.LabelComponent: name}}, Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": name}},
@@ -367,9 +368,43 @@ func TestUsersAreThePodsOfOthersWithCards(t *testing.T) {
 		if name == "own" {
 			set.OwnerReferences = []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: "gr", UID: "gr", Controller: ptr.To(true)}}
 		}
-		s.must(s.admin.Create(t.Context(), set))
-		s.run(pod(name, ofDaemonSet, func(p *corev1.Pod) { p.OwnerReferences[0].Name = name }))
+		s.must(s.admin.Create(s.t.Context(), set))
+		pods = append(pods, s.run(pod(name, append(options, ofDaemonSet, func(p *corev1.Pod) { p.OwnerReferences[0].Name = name })...)))
 	}
+	return pods[0], pods[1]
+}
+
+// A process of a pod may have a device open that the pod did not ask for: the drain leaves the pod.
+func TestStayingAreThePodsOfProcessesThatADrainLeaves(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	own, monitor := s.ownAndOther(withoutGCU)
+	terminating := s.run(pod("terminating", withoutGCU))
+	s.must(s.admin.Delete(t.Context(), terminating))
+	privileged, training := s.run(pod("privileged", withoutGCU)), s.run(pod("training"))
+	left := s.run(pod("left", labelled("drain", "never")))
+	s.run(pod("static", static, unmanaged, withoutGCU))
+	s.run(pod("website", withoutGCU))
+	uids := []string{"", "gone", "x"} // x: see static
+	for _, p := range []*corev1.Pod{own, monitor, terminating, privileged, training, left} {
+		uids = append(uids, string(p.UID))
+	}
+	p := policyOf(t, func(p *topsv1.DrainPolicy) {
+		p.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "drain", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	})
+	got, err := s.drainer().Staying(t.Context(), "n1", uids, p.ReplacingDriver([]string{"own"}, false), []string{"own"})
+	s.must(err)
+	want := map[string]string{string(monitor.UID): s.namespace + "/monitor", string(privileged.UID): s.namespace + "/privileged",
+		string(left.UID): s.namespace + "/left", "x": s.namespace + "/static"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUsersAreThePodsOfOthersWithCards(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.ownAndOther()
 	s.run(pod("training"))
 	s.run(pod("left", labelled("drain", "never")))
 	s.run(pod("website", withoutGCU))

@@ -81,6 +81,16 @@ func (e *evictions) users(ctx context.Context, f operation.Facts, policy evictio
 	return e.drainer.Users(ctx, f.Node.Name, policy, e.own)
 }
 
+// staying returns the pods of a node in which processes have a device open, and which its drain leaves
+// there, read live.
+func (e *evictions) staying(ctx context.Context, f operation.Facts, policy eviction.Policy) (map[string]string, error) {
+	var uids []string
+	for i := range f.Host.DeviceHolders {
+		uids = append(uids, f.Host.DeviceHolders[i].PodUID)
+	}
+	return e.drainer.Staying(ctx, f.Node.Name, uids, e.policyOf(f, policy, f.Record.Operation.DrainAll), e.own)
+}
+
 // lastOf returns the last eviction attempts of an operation on a node.
 func (e *evictions) lastOf(node, operation string) eviction.Attempts {
 	e.mu.Lock()

@@ -91,6 +91,25 @@ func TestPodsOfOtherDaemonSetsStayWhenOnlyTheRuntimeRestarts(t *testing.T) {
 	}
 }
 
+// A pod that did not ask for the device may have it open all the same, as a privileged one: no drain
+// evicts it, and the driver cannot be removed under it.
+func TestAPodThatHasADeviceOpenUnaskedIsNamedBeforeTheNodeIsTouched(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	pod := s.workload("privileged", func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })
+	own := s.podsOf(plugin)[0]
+	s.host.DeviceHolders = []topsv1.DeviceHolder{{PID: 7, Command: "plugin", Device: "/dev/gcuctl", PodUID: string(own.UID)},
+		{PID: 8, Command: "train", Device: "/dev/gcu0", PodUID: string(pod.UID)}}
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	op := s.until("what blocks", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonPrecheckFailed })
+	if want := "process 8 (train, uid 0, pod " + s.namespace + "/privileged, which the drain leaves) has /dev/gcu0 open: stop it"; op.Message != want {
+		t.Errorf("%q, want %q", op.Message, want)
+	}
+	s.untouched()
+	s.kill(pod) // the report is as old as it was
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+}
+
 // unread fails reads of ResourceClaims.
 type unread struct{ client.Reader }
 

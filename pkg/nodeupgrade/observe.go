@@ -92,6 +92,11 @@ func (r observer) observe(ctx context.Context, name string) (*observation, error
 
 // readDrained checks whether the node is empty, and who uses its cards, if the decision needs it.
 func (r observer) readDrained(ctx context.Context, o *observation) (err error) {
+	if operation.NeedsStayingPods(o.facts) && o.policyErr == nil {
+		if o.facts.StayingPods, err = r.evictions.staying(ctx, o.facts, o.policy); err != nil {
+			return err
+		}
+	}
 	if operation.NeedsCardUsers(o.facts) {
 		if o.facts.CardUsers, err = r.evictions.users(ctx, o.facts, o.policy); err != nil {
 			return err

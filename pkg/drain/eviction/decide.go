@@ -104,6 +104,17 @@ func Expect(f Facts, p Policy, attempts Attempts, since, now time.Time) Result {
 	return r
 }
 
+// Leaving returns the UIDs of the pods that a drain removes, now or later, or is blocked by.
+func Leaving(f Facts, p Policy) (uids []types.UID) {
+	leave, r := Decide(f, p, nil, time.Time{}, time.Time{})
+	for _, o := range append(r.Pods, leave...) {
+		if o.State != Skipped || slices.ContainsFunc(leave, func(l Outcome) bool { return l.UID == o.UID }) {
+			uids = append(uids, o.UID)
+		}
+	}
+	return uids
+}
+
 // Candidates returns the pods of a node in the scope of a drain that have not finished,
 // sorted by namespace and name. claims are those that were read, by pod UID.
 func Candidates(node string, pods []corev1.Pod, claims map[types.UID]Claims, p Policy) []Pod {

@@ -70,6 +70,26 @@ func Users(pods []Pod, own []string) (names []string) {
 	return names
 }
 
+// NamesByProcess is Users by ProcessUID.
+func NamesByProcess(pods []Pod, own []string) map[string]string {
+	names := map[string]string{}
+	for i := range pods {
+		for _, name := range Users(pods[i:i+1], own) {
+			names[ProcessUID(pods[i].Pod)] = name
+		}
+	}
+	return names
+}
+
+// ProcessUID returns the UID under which the processes of a pod run: of a static pod it is not that
+// of the object.
+func ProcessUID(pod *corev1.Pod) string {
+	if uid, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return uid
+	}
+	return string(pod.UID)
+}
+
 func isStatic(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror

@@ -25,6 +25,15 @@ func NeedsCardUsers(f Facts) bool {
 	return wanted && (NeedsDrained(f) || !op.Granted && op.Phase == topsv1.OperationRunning && f.Node.Ready)
 }
 
+// NeedsStayingPods reports whether Next reads StayingPods: until the driver is replaced, while a process
+// of a pod has a device open by the last report.
+func NeedsStayingPods(f Facts) bool {
+	op := f.Record.Operation
+	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && op.Phase == topsv1.OperationRunning
+	return wanted && ReplacesDriver(op) && f.Host != nil &&
+		slices.ContainsFunc(f.Host.DeviceHolders, func(h topsv1.DeviceHolder) bool { return h.PodUID != "" })
+}
+
 // ReplacesDriver reports whether an operation is yet to replace the driver of its node.
 func ReplacesDriver(op *topsv1.OperationStatus) bool {
 	return slices.ContainsFunc(op.Tasks, func(rec topsv1.OperationTask) bool {

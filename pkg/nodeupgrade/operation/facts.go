@@ -31,6 +31,10 @@ type Facts struct {
 	// CardUsers are the pods on the node that use its cards, except those of the operator's own
 	// components, read live if NeedsCardUsers.
 	CardUsers []string
+	// StayingPods are the pods on the node in which a process has a device open by the last report, and
+	// which its drain leaves there, as namespace/name by UID; not those of the operator's own
+	// components. Read live if NeedsStayingPods.
+	StayingPods map[string]string
 	// Host is status.host; nil: the agent has never reported.
 	Host *topsv1.HostReport
 	// HostSince is when this manager first saw the report: its time is by the node's clock.

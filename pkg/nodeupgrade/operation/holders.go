@@ -6,19 +6,31 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// A driver cannot be removed while a process has a device of it open. Processes of pods leave
-// with their pods; this file is about the others, on the host and in plain containers, which
-// no drain reaches.
+// A driver cannot be removed while a process has a device of it open, and the restart of an engine may
+// stop plain containers. Processes of pods leave with their pods; this file is about those that no
+// drain reaches: on the host, in plain containers, and in pods that do not ask for the device.
 
-// strayHolders describes the processes outside of pods that have a device open by the last
-// report, and returns what to do about them; "" when there is none.
+// strayHolders describes the processes that have a device open by the last report and that no drain
+// ends, and returns what to do about them; "" when there is none.
 func strayHolders(s *snapshot) (who, remedy string) {
+	return describeHolders(s, func(h *topsv1.DeviceHolder) bool { return h.PodUID == "" || s.f.StayingPods[h.PodUID] != "" })
+}
+
+// inContainers is strayHolders for plain containers alone, which the restart of an engine stops.
+func inContainers(s *snapshot) (who, remedy string) {
+	return describeHolders(s, isInContainer)
+}
+
+func isInContainer(h *topsv1.DeviceHolder) bool { return h.PodUID == "" && h.Container != "" }
+
+func describeHolders(s *snapshot, which func(*topsv1.DeviceHolder) bool) (who, remedy string) {
 	var named []string
 	for i := range s.f.Host.DeviceHolders {
-		if h := &s.f.Host.DeviceHolders[i]; h.PodUID == "" {
-			named = append(named, describeHolder(h))
+		if h := &s.f.Host.DeviceHolders[i]; which(h) {
+			named = append(named, describeHolder(s, h))
 		}
 	}
 	switch len(named) {
@@ -30,10 +42,12 @@ func strayHolders(s *snapshot) (who, remedy string) {
 	return message.Names(named), ": stop them"
 }
 
-func describeHolder(h *topsv1.DeviceHolder) string {
+func describeHolder(s *snapshot, h *topsv1.DeviceHolder) string {
 	const shortID = 12 // as docker shows it
 	container := ""
-	if h.Container != "" {
+	if pod := s.f.StayingPods[h.PodUID]; pod != "" {
+		container = fmt.Sprintf(", pod %s, which the drain leaves", pod)
+	} else if h.Container != "" {
 		engine, id, known := strings.Cut(h.Container, "://")
 		if !known {
 			engine, id = "", h.Container
@@ -43,9 +57,8 @@ func describeHolder(h *topsv1.DeviceHolder) string {
 	return fmt.Sprintf("process %d (%s, uid %d%s) has %s open", h.PID, h.Command, h.UID, container, h.Device)
 }
 
-// whyInUse returns, to be appended to the failure of a driver, which processes outside of pods
-// have a device open, or that the agent may not see them; "" when it sees none, or reports
-// nothing of them. It is not said earlier: without a failure there is nothing to look for.
+// whyInUse returns, to be appended to the failure of a driver, which processes that no drain ends have
+// a device open, or that the agent may not see them; "" when it sees none, or reports nothing of them.
 func whyInUse(s *snapshot) string {
 	if s.f.Host == nil {
 		return ""
@@ -53,8 +66,23 @@ func whyInUse(s *snapshot) string {
 	if who, _ := strayHolders(s); who != "" {
 		return "; " + who
 	}
+	return unseenHolders(s)
+}
+
+// unseenHolders says, to be appended, that the agent does not see every process that may have a device
+// open; "" when it does, or reports nothing of them.
+func unseenHolders(s *snapshot) string {
 	if visible := s.f.Host.DeviceHoldersVisible; visible != nil && !*visible {
 		return "; a process outside of pods may have a card open: the node agent lacks the capability to see it"
 	}
 	return ""
+}
+
+// unseenBefore says what an operation cannot know before it takes its slot, if processes that no drain
+// ends matter to it.
+func unseenBefore(s *snapshot) string {
+	if s.f.Host == nil || !s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) && !s.op.DrainAll {
+		return ""
+	}
+	return unseenHolders(s)
 }

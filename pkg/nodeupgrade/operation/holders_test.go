@@ -8,7 +8,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // holding has processes of the node hold a device open, all of which the agent sees.
@@ -17,6 +16,11 @@ func holding(processes ...topsv1.DeviceHolder) func(*Facts) {
 }
 
 func unseen(f *Facts) { f.Host.DeviceHoldersVisible = ptr.To(false) }
+
+func unknown(f *Facts) { f.Host.DeviceHoldersVisible = nil }
+
+// stays has the pod of a process be one that the drain leaves.
+func stays(f *Facts) { f.StayingPods = map[string]string{train.PodUID: "ns/train"} }
 
 func unchecked(f *Facts) { f.Record.Operation.Before = nil }
 
@@ -49,14 +53,18 @@ func TestAProcessOutsideOfPodsThatHasADeviceOpen(t *testing.T) {
 		{"holds the node before it is touched", "node_precheck", driverOnly, []func(*Facts){unchecked, holding(python)}, "Running node_precheck PrecheckFailed"},
 		{"also after it has passed", "driver_prepull", driverOnly, []func(*Facts){result("driver_prepull", "Done"), holding(python)}, "Running node_precheck PrecheckFailed"},
 		{"not when it is of a pod, which the drain sees", "node_precheck", driverOnly, []func(*Facts){unchecked, holding(train)}, "Running node_precheck InProgress"},
-		{"not when the driver stays", "node_precheck", []string{upgradeplan.TargetToolkit}, []func(*Facts){unchecked, holding(python)}, "Running node_precheck InProgress"},
+		{"holds it when it is of a pod that the drain leaves", "node_precheck", driverOnly, []func(*Facts){unchecked, holding(train), stays}, "Running node_precheck PrecheckFailed"},
+		{"a plain container holds it when the restart stops it", "node_precheck", toolkitOnly, []func(*Facts){unchecked, stopsAll, holding(python)}, "Running node_precheck PrecheckFailed"},
+		{"not when the restart leaves it", "node_precheck", toolkitOnly, []func(*Facts){unchecked, keepsAll, holding(python)}, "Running node_precheck InProgress"},
+		{"a process of the host is not stopped by the restart", "node_precheck", toolkitOnly, []func(*Facts){unchecked, stopsAll, holding(efsmi)}, "Running node_precheck InProgress"},
 		{"not when the agent may not see it", "node_precheck", driverOnly, []func(*Facts){unchecked, unseen}, "Running node_precheck InProgress"},
-		{"not when the agent knows nothing of it", "node_precheck", driverOnly, []func(*Facts){unchecked}, "Running node_precheck InProgress"},
+		{"not when the agent knows nothing of it", "node_precheck", driverOnly, []func(*Facts){unchecked, unknown}, "Running node_precheck InProgress"},
 		{"keeps the driver, once the users of the device are stopped", "driver_replace", driverOnly, []func(*Facts){stopped, holding(python)}, "Running driver_replace DeviceInUse"},
 		{"which are stopped first", "driver_replace", driverOnly, []func(*Facts){closed, holding(python)}, "Running driver_replace DeviceInUse DeletePod DeletePod"},
 		{"and is no fault of the version", "driver_replace", driverOnly, []func(*Facts){stopped, holding(python), later(10 * time.Minute)},
 			"Releasing then Deferred driver_replace DeviceInUse"},
 		{"of a pod does not keep it", "driver_replace", driverOnly, []func(*Facts){stopped, holding(train)}, "Running driver_replace InProgress DeletePod"},
+		{"unless the drain leaves the pod", "driver_replace", driverOnly, []func(*Facts){stopped, holding(train), stays}, "Running driver_replace DeviceInUse"},
 		{"nor one in an old report", "driver_replace", driverOnly, []func(*Facts){stopped, holding(python), silent}, "Running driver_replace InProgress DeletePod"},
 		{"nor one that a person accepts by skipping the precheck", "driver_replace", driverOnly, []func(*Facts){stopped, holding(python), func(f *Facts) {
 			f.Record.Operation.Tasks[taskAt(f, "node_precheck")].State = topsv1.OperationTaskSkipped
@@ -91,6 +99,8 @@ func TestAProcessThatHasADeviceOpenIsNamed(t *testing.T) {
 		{"by the precheck", "node_precheck", []func(*Facts){unchecked, holding(python)}, pythonHas + ": stop it"},
 		{"with others, not with those of pods", "node_precheck", []func(*Facts){unchecked, holding(python, efsmi, train)},
 			pythonHas + ", process 4712 (efsmi, uid 0) has /dev/gcuctl open: stop them"},
+		{"with its pod, when the drain leaves that", "node_precheck", []func(*Facts){unchecked, holding(train), stays},
+			"process 4713 (train, uid 0, pod ns/train, which the drain leaves) has /dev/gcu1 open: stop it"},
 		{"when there are many", "node_precheck", []func(*Facts){unchecked, holding(efsmi, efsmi, efsmi, efsmi, efsmi, efsmi)},
 			"process 4712 (efsmi, uid 0) has /dev/gcuctl open, process 4712 (efsmi, uid 0) has /dev/gcuctl open, process 4712 (efsmi, uid 0) has /dev/gcuctl open, " +
 				"process 4712 (efsmi, uid 0) has /dev/gcuctl open, process 4712 (efsmi, uid 0) has /dev/gcuctl open and 1 more: stop them"},
@@ -100,7 +110,7 @@ func TestAProcessThatHasADeviceOpenIsNamed(t *testing.T) {
 		{"when the new driver crashes", "driver_replace", []func(*Facts){crashing, holding(python)}, crash + "; " + pythonHas},
 		{"and that it may not be seen", "driver_replace", []func(*Facts){crashing, unseen}, crash + blind},
 		{"not when there is none", "driver_replace", []func(*Facts){crashing, holding()}, crash},
-		{"nor from an agent that knows nothing of it", "driver_replace", []func(*Facts){crashing}, crash},
+		{"nor from an agent that knows nothing of it", "driver_replace", []func(*Facts){crashing, unknown}, crash},
 		{"when the new driver does not come in time", "driver_replace", []func(*Facts){gone("driver"), unseen, later(10 * time.Minute)}, late + blind},
 		{"not while it may still come", "driver_replace", []func(*Facts){gone("driver"), unseen}, "DaemonSet ns/driver has no pod on the node yet"},
 	} {
@@ -113,5 +123,56 @@ func TestAProcessThatHasADeviceOpenIsNamed(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// What cannot be seen is said before the node takes its slot, where it matters.
+func TestWhatTheAgentCannotSeeIsSaidBeforeTheNodeTakesItsSlot(t *testing.T) {
+	const blind = "; a process outside of pods may have a card open: the node agent lacks the capability to see it"
+	for _, tc := range []struct {
+		name    string
+		changed []string
+		with    []func(*Facts)
+		want    string
+	}{
+		{"for a new driver", driverOnly, []func(*Facts){unseen}, blind},
+		{"for a restart that stops all containers", toolkitOnly, []func(*Facts){stopsAll, unseen}, blind},
+		{"not for one that stops none", toolkitOnly, []func(*Facts){keepsAll, unseen}, ""},
+		{"not when it sees all", driverOnly, []func(*Facts){holding()}, ""},
+		{"nor from an agent that knows nothing of it", driverOnly, []func(*Facts){unknown}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := prepared(t, tc.changed...)
+			f.Host = f.Host.DeepCopy()
+			for _, change := range tc.with {
+				change(&f)
+			}
+			if diff := cmp.Diff("prepared; waits for its slot"+tc.want, newMachine(t).Next(f).Record.Operation.Message); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestThePodsThatADrainLeavesAreReadUntilTheDriverIsReplaced(t *testing.T) {
+	for _, tc := range []struct {
+		name, at string
+		changed  []string
+		with     func(*Facts)
+		want     bool
+	}{
+		{"in the precheck", "node_precheck", driverOnly, holding(train), true},
+		{"before the driver is replaced", "driver_replace", driverOnly, holding(train), true},
+		{"not afterwards", "driver_verify", driverOnly, holding(train), false},
+		{"not for a toolkit", "node_precheck", toolkitOnly, holding(train), false},
+		{"not while no pod has a device open", "node_precheck", driverOnly, holding(python), false},
+		{"not for an operation that is not wanted", "node_precheck", driverOnly, func(f *Facts) { holding(train)(f); f.Wanted = nil }, false},
+		{"not without a report", "node_precheck", driverOnly, func(f *Facts) { f.Host = nil }, false},
+	} {
+		f := reach(t, tc.at, tc.changed...)
+		tc.with(&f)
+		if got := NeedsStayingPods(f); got != tc.want {
+			t.Errorf("%s: %t", tc.name, got)
+		}
 	}
 }

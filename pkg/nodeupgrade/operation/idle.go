@@ -10,8 +10,9 @@ import (
 
 // An operation that nobody asked for (OnlyIdle) ends before it touches a node of which a pod, or a
 // plain container, uses a card. Pods without cards do not count, even if the restart stops their
-// containers: they leave as the drain policy says. Before its grant, it waits on a node in use, and
-// looks again.
+// containers: they leave as the drain policy says. If it stops plain containers as well, the agent has
+// to see all of them: one that it does not see may use a card. Before its grant, the operation waits on
+// a node in use, and looks again.
 
 // lookInterval is how often an operation without a grant looks whether cards are used.
 const lookInterval = time.Minute
@@ -42,10 +43,11 @@ func userNames(s *snapshot) string {
 	if s.f.Host == nil {
 		return message.Names(names)
 	}
-	for i := range s.f.Host.DeviceHolders {
-		if h := &s.f.Host.DeviceHolders[i]; h.PodUID == "" && h.Container != "" {
-			names = append(names, describeHolder(h))
-		}
+	if who, _ := inContainers(s); who != "" {
+		names = append(names, who)
+	}
+	if visible := s.f.Host.DeviceHoldersVisible; s.op.DrainAll && (visible == nil || !*visible) {
+		names = append(names, "maybe plain containers, which the restart stops and the node agent lacks the capability to see")
 	}
 	return message.Names(names)
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
@@ -24,6 +26,19 @@ func container(name string) func(*Facts) {
 	}
 }
 
+// stopsAll has the restart stop the containers of the node.
+func stopsAll(f *Facts) {
+	f.Host = f.Host.DeepCopy()
+	f.Host.Runtime.RestartStopsContainers = ptr.To(true)
+	f.Record.Operation.DrainAll = true
+}
+
+func keepsAll(f *Facts) {
+	f.Host = f.Host.DeepCopy()
+	f.Host.Runtime.RestartStopsContainers = ptr.To(false)
+	f.Record.Operation.DrainAll = false
+}
+
 func TestAnOperationWithoutARequestWaitsOnANodeInUse(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -34,6 +49,11 @@ func TestAnOperationWithoutARequestWaitsOnANodeInUse(t *testing.T) {
 		{"an idle node waits for its slot", nil, "Running AwaitingSlot", false},
 		{"one with a pod that uses a card for a request", []func(*Facts){usedBy("ns/a")}, "Running CardsInUse", true},
 		{"or with a plain container that does", []func(*Facts){container("docker://1")}, "Running CardsInUse", true},
+		{"one whose restart stops containers that the agent may not see", []func(*Facts){stopsAll, unseen}, "Running CardsInUse", true},
+		{"or knows nothing of", []func(*Facts){stopsAll, unknown}, "Running CardsInUse", true},
+		{"not when it sees all of them", []func(*Facts){stopsAll, holding()}, "Running AwaitingSlot", false},
+		{"nor when the restart stops none", []func(*Facts){keepsAll, unseen}, "Running AwaitingSlot", false},
+		{"nor when it was asked for", []func(*Facts){stopsAll, unseen, func(f *Facts) { f.Wanted.OnlyIdle = false }}, "Running AwaitingSlot", false},
 		{"a process of the host is no container", []func(*Facts){container("")}, "Running AwaitingSlot", false},
 		{"an operation that was asked for waits for its slot", []func(*Facts){usedBy("ns/a"), func(f *Facts) { f.Wanted.OnlyIdle = false }}, "Running AwaitingSlot", false},
 		{"it waits for longer than an operation may take", []func(*Facts){usedBy("ns/a"), later(100 * time.Hour)}, "Running CardsInUse", true},

@@ -89,7 +89,10 @@ func nodeLacks(s *snapshot) string {
 		lack(restarts(s) && host.Runtime == nil, "the container runtime is not known")
 		lack(s.has(upgradeplan.ActionVerify, upgradeplan.TargetDriver) && host.Devices == nil, "the cards could not be counted")
 		who, remedy := strayHolders(s)
-		lack(who != "" && s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver), "%s%s", who, remedy)
+		driver := s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver)
+		lack(who != "" && driver, "%s%s", who, remedy)
+		who, remedy = inContainers(s)
+		lack(who != "" && !driver && s.op.DrainAll && !awaitsRequest(s), "%s%s, the restart of the container runtime would", who, remedy)
 	}
 	return strings.Join(lacks, "; ")
 }

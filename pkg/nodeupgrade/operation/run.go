@@ -78,9 +78,9 @@ func awaitSlot(c *changes) {
 	if c.op.Task != "" {
 		c.op.Task, c.op.Since = "", metav1.NewTime(c.f.Now)
 	}
-	c.wait(ReasonAwaitingSlot, "prepared; waits for its slot")
+	c.wait(ReasonAwaitingSlot, "prepared; waits for its slot"+unseenBefore(c.snapshot))
 	if lookAtUsers(c); awaitsRequest(c.snapshot) {
-		c.wait(ReasonCardsInUse, "prepared; waits for a request on the node, or until no pod uses its cards: "+userNames(c.snapshot))
+		c.wait(ReasonCardsInUse, "prepared; waits for a request on the node, or until nothing uses its cards: "+userNames(c.snapshot))
 	}
 	if c.op.Before != nil && c.f.Host != nil {
 		c.at(c.f.HostSince.Add(c.limits.silence))

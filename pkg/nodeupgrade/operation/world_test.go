@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain/cordon"
@@ -371,7 +372,7 @@ func (w *world) result(r topsv1.HostTaskResult) {
 
 func (w *world) report() {
 	devices, disk, stops := w.host.devices, int64(1<<40), w.host.stops
-	w.nu.Status.Host = &topsv1.HostReport{Time: metav1.NewTime(w.now), BootID: "boot", DriverVersion: w.host.driver, Devices: &devices, FreeDiskBytes: &disk,
+	w.nu.Status.Host = &topsv1.HostReport{DeviceHoldersVisible: ptr.To(true), Time: metav1.NewTime(w.now), BootID: "boot", DriverVersion: w.host.driver, Devices: &devices, FreeDiskBytes: &disk,
 		Runtime: &topsv1.RuntimeReport{Engine: "docker", Default: w.host.runtime, RestartStopsContainers: &stops}, Results: slices.Clone(w.host.results)}
 	w.touch()
 }
