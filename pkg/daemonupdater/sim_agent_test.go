@@ -267,7 +267,7 @@ func (a *simAgent) Facts(context.Context, task.Engine) (task.Facts, error) {
 	if m.driver == "" {
 		cards = 0
 	}
-	return task.Facts{Runtime: ptr.To(m.runtimeFacts()), Host: &task.HostFacts{DriverVersion: m.driver, Devices: &cards, BootID: fmt.Sprint("boot-", a.h.since.Unix())}}, nil
+	return task.Facts{Runtime: ptr.To(m.runtimeFacts()), Host: &task.HostFacts{DriverVersion: m.driver, Devices: &cards, Holders: &task.DeviceHolders{Visible: true}, BootID: fmt.Sprint("boot-", a.h.since.Unix())}}, nil
 }
 
 // Results returns what is on the disk.

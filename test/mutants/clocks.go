@@ -6,7 +6,7 @@ var ofClocks = []mutant{
 		"if $s == nil { $*then }", `if key != "" { $*then }`},
 	{"restart-makes-new", "a manager that starts takes every state for a new one", sets, "StateTimes.Since",
 		"[]time.Time{$written.Add(MaxSkew), $now}", "[]time.Time{$now}"},
-	{"changes-unseen", "a state that begins again is as old as before", sets, "StateTimes.Since",
+	{"changes-unseen", "a state that begins again is as old as before", sets, "StateTimes.first",
 		"$known == nil || !$known.written.Equal($written)", "$known == nil"},
 	{"rollout-trusts-kubelets", "minReadySeconds of a rollout count by the clock of the kubelet", updater, "Member.Pod",
 		"$seen.Availability($pod, $least, $now)", "daemonset.Availability($pod, $least, $now)"},
@@ -31,7 +31,7 @@ var ofClocks = []mutant{
 	{"absence-of-an-operation", "an operation misses its deadline while no manager works", nodes, "endsAt",
 		"latest($ends, $spare)", "$ends"},
 	{"absence-of-a-manager", "the time in which the API server was away counts as work", nodes, "attendance.since",
-		"!$ok || $break > operation.LongestBreak", "!$ok"},
+		"!$ok || $break > operation.LongestBreak", "!$ok || $break > 1000*operation.LongestBreak"},
 	{"attendance-by-chance", "a quiet task looks like a break", nodes, "decide",
 		"c.at($Now.Add(tick))", ""},
 }
