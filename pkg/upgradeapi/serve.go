@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/topsops/gcu-operator/pkg/connections"
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
@@ -167,6 +168,7 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 		return nil, err
 	}
 	defer done()
+	defer connections.Serve(r.Context())() // it has an authorized request: it makes no room for others
 	c.body = body
 	entry.body = request.Loggable(c.body)
 	if !e.reads {

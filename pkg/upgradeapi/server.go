@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/net/netutil"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/topsops/gcu-operator/pkg/connections"
 )
 
 const (
@@ -24,8 +25,10 @@ const (
 	idleTimeout    = 60 * time.Second
 	drainTimeout   = callTimeout + 2*time.Second
 	maxHeaderBytes = 16 << 10
-	// maxConnections bounds the memory of idle connections.
-	maxConnections = 4096
+	// maxConnections bounds the memory of connections. Beyond it, those that have sent no authorized
+	// request within connectionGrace make room.
+	maxConnections  = 4096
+	connectionGrace = time.Second
 )
 
 // File names of a certificate, as in a Secret of type kubernetes.io/tls.
@@ -53,7 +56,10 @@ type Server struct {
 	// Log gets errors of connections.
 	Log logr.Logger
 
-	serving atomic.Bool
+	// connections and grace are other values of maxConnections and connectionGrace, for tests.
+	connections int
+	grace       time.Duration
+	serving     atomic.Bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves; the
@@ -77,6 +83,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	server := &http.Server{
 		Handler:           s.API.Handler(),
+		ConnContext:       connections.With,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       cmp.Or(s.ReadTimeout, defaultRead),
 		WriteTimeout:      cmp.Or(s.WriteTimeout, answerTimeout),
@@ -121,7 +128,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 			return nil, fmt.Errorf("listening for the REST API: %w", err)
 		}
 	}
-	listener = netutil.LimitListener(listener, maxConnections)
+	listener = connections.Bound(listener, cmp.Or(s.connections, maxConnections), cmp.Or(s.grace, connectionGrace), s.API.Clock)
 	if !s.TLS {
 		return listener, nil
 	}

@@ -171,3 +171,28 @@ func TestASlowReaderIsNotWaitedFor(t *testing.T) {
 		t.Errorf("all %d bytes have come (%v)", len(got), err)
 	}
 }
+
+// Somebody holds all connections with half requests: others are answered, and who is being answered is
+// not cut off. Without bound on the time of a request, only eviction makes room.
+func TestConnectionsWithoutAnAuthorizedRequestMakeRoom(t *testing.T) {
+	d := newTestServer(t)
+	const limit = 4
+	d.serve(&Server{API: New(d.api.Options), connections: limit, grace: 20 * time.Millisecond, ReadTimeout: time.Hour, Log: d.api.Log})
+	d.create("served")
+	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/served", `{"policy": "foreground"}`)
+	d.goes("served") // its answer waits, which takes one connection
+	for range 2 * limit {
+		held, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+		d.must(err)
+		t.Cleanup(func() { _ = held.Close() })
+		_, err = io.WriteString(held, "POST /gum/v1/gr/served/plan HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+		d.must(err)
+	}
+	if got := d.after(d.sendLater(t.Context(), http.MethodGet, "/gum/v1/gr", "")); got.status != http.StatusOK {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	d.letGo("served")
+	if got := d.after(later); got.body != plainSuccess(OperationDelete) {
+		t.Errorf("got %s", got.body)
+	}
+}

@@ -27,6 +27,7 @@ const (
 	hostTasks = "pkg/hosttasks"
 	journals  = "pkg/journal"
 	certs     = "pkg/servingcert"
+	connected = "pkg/connections"
 	programs  = "cmd"
 )
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+
+	"github.com/topsops/gcu-operator/pkg/connections"
 )
 
 const (
@@ -24,6 +26,13 @@ const (
 	idleTimeout    = 60 * time.Second
 	maxHeaderBytes = 16 << 10
 )
+
+// MaxConnections bounds the open connections of one Door.
+const MaxConnections = 32
+
+// grace is how long a connection may take to send an authorized request before another one
+// may take its place.
+const grace = 100 * time.Millisecond
 
 // Caller returns why the sender of a request may not call, or nil if it may.
 type Caller func(r *http.Request) *Denial
@@ -90,7 +99,7 @@ func (o Options) serve(ctx context.Context, d Door) error {
 	protocols.SetHTTP1(true) // HTTP/1 only: one request at a time per connection
 	server := &http.Server{
 		Handler:           o.check(d),
-		ConnContext:       withConnection,
+		ConnContext:       connections.With,
 		Protocols:         &protocols,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
@@ -99,7 +108,7 @@ func (o Options) serve(ctx context.Context, d Door) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(o.Log.V(4)), slog.LevelInfo),
 	}
-	var listener net.Listener = newBounded(d.Listener, o.Clock)
+	var listener net.Listener = connections.Bound(d.Listener, MaxConnections, grace, o.Clock)
 	if d.TLS != nil {
 		listener = tls.NewListener(listener, d.TLS)
 	}
@@ -139,8 +148,8 @@ func (o Options) check(d Door) http.Handler {
 		}
 		if open(r) {
 			d.prove(w, r)
-		} else if c := connectionOf(r.Context()); c != nil {
-			defer c.serve()()
+		} else {
+			defer connections.Serve(r.Context())()
 		}
 		o.Handler.ServeHTTP(w, r)
 	})

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"syscall"
 	"unsafe"
+
+	"github.com/topsops/gcu-operator/pkg/connections"
 )
 
 // NoGroup restricts a socket to root.
@@ -85,7 +87,7 @@ func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix
 // the peer process.
 func Peer(group int) Caller {
 	return func(r *http.Request) *Denial {
-		uid, groups, err := peerOf(connectionOf(r.Context()))
+		uid, groups, err := peerOf(connections.Of(r.Context()))
 		switch {
 		case err != nil:
 			return &Denial{Status: http.StatusForbidden, Reason: "Forbidden", Message: fmt.Sprintf("The caller cannot be identified: %v.", err)}
@@ -98,7 +100,7 @@ func Peer(group int) Caller {
 }
 
 // peerOf returns the user and the groups of the process that opened a connection.
-func peerOf(c *connection) (uid uint32, groups []uint32, err error) {
+func peerOf(c *connections.Connection) (uid uint32, groups []uint32, err error) {
 	if c == nil {
 		return 0, nil, errors.New("there is no connection")
 	}

@@ -1,4 +1,6 @@
-package guard
+// Package connections bounds the open connections of a server so that whoever only connects, or sends
+// slowly, keeps nobody out: the node's endpoint (package ota) and the REST API (package upgradeapi) use it.
+package connections
 
 import (
 	"context"
@@ -14,19 +16,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// MaxConnections bounds the open connections of one Door.
-const MaxConnections = 32
-
-// grace is how long a connection may take to send an authorized request before another one
-// may take its place.
-const grace = 100 * time.Millisecond
-
-// bounded is a listener with at most MaxConnections open connections. When it is full, a
+// Bounded is a listener with a bounded number of open connections. When it is full, a
 // new connection waits for room; it evicts the oldest connection past its grace that is not
-// being served and has no unread input.
-type bounded struct {
+// being served and has no unread input. Use Bound.
+type Bounded struct {
 	net.Listener
 	clock clock.Clock
+	limit int
+	grace time.Duration
 	// closed is closed with the listener.
 	closed chan struct{}
 	once   sync.Once
@@ -34,24 +31,26 @@ type bounded struct {
 	left chan struct{}
 
 	mu   sync.Mutex
-	open []*connection // oldest first
+	open []*Connection // oldest first
 }
 
-func newBounded(l net.Listener, c clock.Clock) *bounded {
-	return &bounded{Listener: l, clock: c, closed: make(chan struct{}), left: make(chan struct{}, 1)}
+// Bound returns a listener with at most limit open connections. Grace is how long a connection may take
+// to send a request that is served before another one may take its place.
+func Bound(l net.Listener, limit int, grace time.Duration, c clock.Clock) *Bounded {
+	return &Bounded{Listener: l, limit: limit, grace: grace, clock: c, closed: make(chan struct{}), left: make(chan struct{}, 1)}
 }
 
-// connection is a connection accepted by a bounded listener.
-type connection struct {
+// Connection is a connection accepted by a Bounded listener.
+type Connection struct {
 	net.Conn
-	owner *bounded
+	owner *Bounded
 	since time.Time
 	// served is true while an authorized request is being answered. Guarded by owner.mu.
 	served bool
 }
 
 // Accept returns the next connection once there is room for it.
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *Bounded) Accept() (net.Conn, error) {
 	raw, err := b.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -74,36 +73,36 @@ func (b *bounded) Accept() (net.Conn, error) {
 }
 
 // Close closes the listener.
-func (b *bounded) Close() error {
+func (b *Bounded) Close() error {
 	b.once.Do(func() { close(b.closed) })
 	return b.Listener.Close()
 }
 
 // admit adds a connection, or returns how long to wait before trying again.
-func (b *bounded) admit(raw net.Conn) (c *connection, wait time.Duration) {
+func (b *Bounded) admit(raw net.Conn) (c *Connection, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.clock.Now()
-	if len(b.open) >= MaxConnections {
-		oldest := slices.IndexFunc(b.open, func(c *connection) bool { return !c.served && !unread(c.Conn) })
+	if len(b.open) >= b.limit {
+		oldest := slices.IndexFunc(b.open, func(c *Connection) bool { return !c.served && !unread(c.Conn) })
 		if oldest < 0 {
-			return nil, grace
+			return nil, b.grace
 		}
-		if left := b.open[oldest].since.Add(grace).Sub(now); left > 0 {
+		if left := b.open[oldest].since.Add(b.grace).Sub(now); left > 0 {
 			return nil, left
 		}
 		_ = b.open[oldest].Conn.Close() // the server notices on its next read or write
 		b.open = slices.Delete(b.open, oldest, oldest+1)
 	}
-	c = &connection{Conn: raw, owner: b, since: now}
+	c = &Connection{Conn: raw, owner: b, since: now}
 	b.open = append(b.open, c)
 	return c, 0
 }
 
 // Close closes the connection and makes room.
-func (c *connection) Close() error {
+func (c *Connection) Close() error {
 	c.owner.mu.Lock()
-	c.owner.open = slices.DeleteFunc(c.owner.open, func(other *connection) bool { return other == c })
+	c.owner.open = slices.DeleteFunc(c.owner.open, func(other *Connection) bool { return other == c })
 	c.owner.mu.Unlock()
 	select {
 	case c.owner.left <- struct{}{}:
@@ -112,15 +111,19 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// serve marks the connection as served until end is called.
-func (c *connection) serve() (end func()) {
+// Serve marks the connection of a request as served until end is called.
+func Serve(ctx context.Context) (end func()) {
+	c := Of(ctx)
+	if c == nil {
+		return func() {}
+	}
 	c.setServed(true)
 	return func() { c.setServed(false) }
 }
 
 // setServed sets served. When a request ends, the connection gets a new grace, so that its
 // caller can send another one.
-func (c *connection) setServed(served bool) {
+func (c *Connection) setServed(served bool) {
 	b := c.owner
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,16 +156,16 @@ func unread(c net.Conn) bool {
 
 type connectionKey struct{}
 
-// withConnection is http.Server.ConnContext.
-func withConnection(ctx context.Context, c net.Conn) context.Context {
+// With is http.Server.ConnContext.
+func With(ctx context.Context, c net.Conn) context.Context {
 	if over, ok := c.(*tls.Conn); ok {
 		c = over.NetConn()
 	}
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// connectionOf returns the connection of a request, or nil if it has none.
-func connectionOf(ctx context.Context) *connection {
-	c, _ := ctx.Value(connectionKey{}).(*connection)
+// Of returns the connection of a request, or nil if it has none.
+func Of(ctx context.Context) *Connection {
+	c, _ := ctx.Value(connectionKey{}).(*Connection)
 	return c
 }

@@ -1,4 +1,4 @@
-package guard
+package connections
 
 import (
 	"io"
@@ -9,8 +9,13 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
+const (
+	limit = 32
+	grace = 100 * time.Millisecond
+)
+
 // admitted returns n connections admitted while there was room, and their callers' ends.
-func admitted(t *testing.T, b *bounded, n int) (ours, theirs []net.Conn) {
+func admitted(t *testing.T, b *Bounded, n int) (ours, theirs []net.Conn) {
 	t.Helper()
 	for range n {
 		caller, err := net.Dial("tcp", b.Addr().String())
@@ -27,14 +32,14 @@ func admitted(t *testing.T, b *bounded, n int) (ours, theirs []net.Conn) {
 	return ours, theirs
 }
 
-func boundedOn(t *testing.T) (*bounded, *clocktesting.FakeClock) {
+func boundedOn(t *testing.T) (*Bounded, *clocktesting.FakeClock) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	b := newBounded(l, clock)
+	b := Bound(l, limit, grace, clock)
 	t.Cleanup(func() { _ = b.Close() })
 	return b, clock
 }
@@ -50,11 +55,11 @@ func isOpen(ours, theirs net.Conn) bool {
 
 func TestAClientWaitingForTheServerIsNotSlow(t *testing.T) {
 	b, clock := boundedOn(t)
-	ours, theirs := admitted(t, b, MaxConnections)
+	ours, theirs := admitted(t, b, limit)
 	if _, err := io.WriteString(theirs[0], "GET / HTTP/1.1\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	for !unread(ours[0].(*connection).Conn) {
+	for !unread(ours[0].(*Connection).Conn) {
 		time.Sleep(time.Millisecond) // until the kernel has delivered it
 	}
 	clock.Step(grace)
@@ -69,10 +74,10 @@ func TestAClientWaitingForTheServerIsNotSlow(t *testing.T) {
 
 func TestAServedConnectionGetsItsGracePeriodAgain(t *testing.T) {
 	b, clock := boundedOn(t)
-	ours, _ := admitted(t, b, MaxConnections)
+	ours, _ := admitted(t, b, limit)
 	var ends []func()
 	for _, c := range ours {
-		ends = append(ends, c.(*connection).serve())
+		ends = append(ends, Serve(With(t.Context(), c)))
 	}
 	clock.Step(grace)
 	for _, end := range ends {
