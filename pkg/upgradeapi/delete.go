@@ -2,7 +2,6 @@ package upgradeapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -78,8 +77,8 @@ func (d *deletions) awaitGone(ctx context.Context, c call, gr *topsv1.GcuResourc
 	if err := c.deadlines.SetWriteDeadline(d.clock.Now().Add(d.deadline + answerTimeout)); err != nil {
 		return fmt.Errorf("waiting for the deletion: %w", err)
 	}
-	last := gr
-	err := wait.PollUntilContextCancel(ctx, d.poll, true, func(ctx context.Context) (bool, error) {
+	last, end := gr, d.clock.Now().Add(d.deadline)
+	return wait.PollUntilContextCancel(ctx, d.poll, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-d.stopping:
 			return false, request.Refuse(http.StatusServiceUnavailable, "the manager stops: the deletion of %s continues", gr.Name)
@@ -88,16 +87,15 @@ func (d *deletions) awaitGone(ctx context.Context, c call, gr *topsv1.GcuResourc
 		looking, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		now, err := find(looking, d, gr.Name)
-		if err != nil {
-			return false, nil // transient: keep waiting
-		}
-		if now != nil {
+		switch {
+		case err == nil && (now == nil || now.UID != gr.UID):
+			return true, nil
+		case err == nil: // otherwise transient: keep waiting
 			last = now
 		}
-		return now == nil || now.UID != gr.UID, nil
+		if !d.clock.Now().Before(end) {
+			return false, request.Refuse(http.StatusGatewayTimeout, "%s is not gone after %s, its deletion continues: %s", gr.Name, d.deadline, lastMessage(last))
+		}
+		return false, nil
 	})
-	if errors.Is(err, context.DeadlineExceeded) {
-		return request.Refuse(http.StatusGatewayTimeout, "%s is not gone after %s, its deletion continues: %s", gr.Name, d.deadline, lastMessage(last))
-	}
-	return err
 }

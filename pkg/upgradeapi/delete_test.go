@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestContractDelete(t *testing.T) {
@@ -129,9 +131,25 @@ func TestAStoppingManagerAnswersWaitingRequests(t *testing.T) {
 }
 
 func TestAForegroundDeletionDoesNotWaitForEver(t *testing.T) {
-	d := newTestServer(t, func(o *Options) { o.Deadline = 200 * time.Millisecond })
+	clk := testingclock.NewFakeClock(time.Now())
+	d := newTestServer(t, func(o *Options) { o.Clock = clk })
 	d.create("endless")
-	d.fails(http.MethodDelete, "/gum/v1/gr/endless", `{"policy": "foreground"}`, http.StatusGatewayTimeout, "endless is not gone after 200ms, its deletion continues")
+	later := d.sendLater(t.Context(), http.MethodDelete, "/gum/v1/gr/endless", `{"policy": "foreground"}`)
+	d.goes("endless")
+	var got sent
+	d.until(func() string { // the wait may begin after a step
+		clk.Step(defaultDeadline)
+		select {
+		case got = <-later:
+			return ""
+		default:
+			return "no answer after the deadline"
+		}
+	})
+	d.must(got.err)
+	if got.answer.status != http.StatusGatewayTimeout || !strings.Contains(got.answer.Error, "endless is not gone after 10m0s, its deletion continues") {
+		t.Errorf("got %d %s", got.answer.status, got.answer.body)
+	}
 	if d.gr("endless").DeletionTimestamp == nil {
 		t.Error("the deletion was taken back")
 	}

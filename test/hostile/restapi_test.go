@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +117,7 @@ func TestSlowBodiesOfAReaderFillNothing(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			answered, body := make(chan int, tt.clients), strings.Repeat(" ", sent)
+			var open atomic.Int64 // requests whose last byte is not sent, and will not be
 			var clients sync.WaitGroup
 			for range tt.clients {
 				clients.Go(func() {
@@ -125,6 +127,7 @@ func TestSlowBodiesOfAReaderFillNothing(t *testing.T) {
 					}
 					t.Cleanup(func() { _ = connection.Close() })
 					_, _ = fmt.Fprintf(connection, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", tt.method, tt.path, address, viewer, each)
+					open.Add(1)
 					_, _ = io.WriteString(connection, body)
 					go func() {
 						if response, err := http.ReadResponse(bufio.NewReader(connection), nil); err == nil {
@@ -137,6 +140,9 @@ func TestSlowBodiesOfAReaderFillNothing(t *testing.T) {
 			clients.Wait()
 			if status, body := callAPI(t, other, http.MethodGet, "http://"+address+"/gum/v1/gr", ""); status != http.StatusOK {
 				t.Errorf("somebody else is answered with %d %s", status, body)
+			}
+			if n := open.Load(); n != int64(tt.clients) {
+				t.Errorf("somebody else was answered while %d of %d slow requests were in progress", n, tt.clients)
 			}
 			for range tt.clients - 8 {
 				select {

@@ -153,6 +153,8 @@ var ofCallers = []mutant{
 		"connections.Bound($listener, $limit, $grace, $clock)", "connections.Bound($listener, $limit, 1000*$grace, $clock)"},
 	{"api-evicted", "an authorized request is cut off by connections that send nothing", api, "middleware.run",
 		"defer connections.Serve($r.Context())()", "_ = connections.Serve"},
+	{"deletion-endless", "a foreground deletion waits for ever", api, "deletions.awaitGone",
+		"!$clock.Now().Before($end)", "$clock.Now().Before($end) && false"},
 	{"rights-shared", "the rights of a user are cached regardless of scope", api, "TokenAccess.allowed",
 		"json.Marshal($of)", "json.Marshal([]any{$of.User, $of.UID, $of.Groups, $of.ResourceAttributes, $of.NonResourceAttributes})"},
 	{"paths-open", "whoever has a token reads every path", api, "TokenAccess.admitPath",
