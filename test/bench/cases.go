@@ -8,12 +8,13 @@ import (
 
 // The cases that are not races.
 const (
-	quietCase = "quiet"
-	churnCase = "churn"
-	planCase  = "plan"
-	grCase    = "gr"
-	apiCase   = "api"
-	agentCase = "agent"
+	quietCase   = "quiet"
+	churnCase   = "churn"
+	planCase    = "plan"
+	grCase      = "gr"
+	apiCase     = "api"
+	agentCase   = "agent"
+	hostileCase = "hostile"
 )
 
 // race is a case in which we and RollingUpdate do the same rollout.
@@ -85,7 +86,7 @@ func caseNames() []string {
 	for _, r := range races {
 		names = append(names, r.name)
 	}
-	return append(names, churnCase, quietCase, planCase, grCase, apiCase, agentCase)
+	return append(names, churnCase, quietCase, planCase, grCase, apiCase, agentCase, hostileCase)
 }
 
 // titleOf returns the title of a case, "" if it does not exist.
@@ -101,6 +102,8 @@ func titleOf(name string) string {
 		return "an unchanged GcuResource on 1000 nodes, reconciled repeatedly"
 	case apiCase:
 		return "the REST API under load, alone and with 1000 slow clients"
+	case hostileCase:
+		return "1000 nodes at 10 %: calm, and while the token of one of them writes ten times a second"
 	case agentCase:
 		return "one node agent: idle for a minute, then 50 OTA requests one after the other"
 	}

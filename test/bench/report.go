@@ -12,15 +12,16 @@ import (
 
 // report contains all results.
 type report struct {
-	machine string
-	began   time.Time
-	pairs   []pair
-	churn   *churn
-	quiet   *idleUsage
-	plan    []planTime
-	gr      *unchanged
-	api     *apiLoad
-	agent   *agentUse
+	machine  string
+	began    time.Time
+	pairs    []pair
+	churn    *churn
+	quiet    *idleUsage
+	plan     []planTime
+	gr       *unchanged
+	api      *apiLoad
+	agent    *agentUse
+	attacked *attacked
 }
 
 // print writes the tables.

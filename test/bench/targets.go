@@ -54,6 +54,7 @@ func (r *report) verdicts() []verdict {
 		}
 	}
 	list = append(list, r.churn.verdicts()...)
+	list = append(list, r.attacked.verdicts()...)
 	if r.quiet != nil {
 		n := r.quiet.other()
 		list = append(list, verdict{"quiet: no requests except for the lease",
