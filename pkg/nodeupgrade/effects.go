@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -18,6 +19,7 @@ type effects struct {
 	cordoner  drain.Cordoner
 	taints    taintWriter
 	evictions *evictions
+	denials   *denials
 	pods      podreplace.Replacer
 }
 
@@ -55,7 +57,7 @@ func (c effects) effect(ctx context.Context, o *observation, e operation.Effect)
 
 // deletePod deletes a pod at its recorded UID and resourceVersion. First it reads the
 // DaemonSet live, which must still own the pod (by UID), be unchanged, and be OnDelete
-// (invariant S9).
+// (invariant S9). One that is denied is no failure of the pass: the next decision knows of it.
 func (c effects) deletePod(ctx context.Context, o *observation, e operation.Effect) error {
 	pod := o.pod(e.Pod.UID)
 	if pod == nil {
@@ -74,6 +76,11 @@ func (c effects) deletePod(ctx context.Context, o *observation, e operation.Effe
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KObj(pod), "DaemonSet", klog.KObj(ds), "Node", o.upgrade.Name, "operation", e.Operation)
 	deleted, err := c.pods.Delete(ctx, e.Pod)
+	if podreplace.IsDenied(err) || apierrors.IsInternalError(err) { // or its webhook cannot be called
+		log.FromContext(ctx).Info("Deletion denied", "Pod", klog.KObj(pod), "Node", o.upgrade.Name, "cause", err.Error())
+		c.denials.add(o.upgrade.Name, e.Pod.UID, err, o.facts.Now)
+		return fmt.Errorf("%w: %w", podreplace.ErrChanged, err)
+	}
 	if err == nil && !deleted {
 		return fmt.Errorf("pod %s/%s: %w", e.Pod.Namespace, e.Pod.Name, podreplace.ErrChanged)
 	}

@@ -53,6 +53,7 @@ type observer struct {
 	evictions  *evictions
 	stateTimes *daemonset.StateTimes
 	attended   *attendance
+	denials    *denials
 	clock      func() time.Time
 }
 
@@ -86,6 +87,7 @@ func (r observer) observe(ctx context.Context, name string) (*observation, error
 	if err := r.readDrained(ctx, o); err != nil {
 		return nil, err
 	}
+	o.facts.Denied = r.denials.of(name)
 	o.facts.WorkedSince = r.attended.since(name, o.facts.Now)
 	return o, nil
 }

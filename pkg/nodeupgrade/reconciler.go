@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,11 +58,12 @@ type Reconciler struct {
 func New(o Options) *Reconciler {
 	emptied := &evictions{drainer: o.Drainer, own: o.Machine.Components(), attempts: map[string]attempts{}}
 	cordoner, taints := drain.Cordoner{Client: o.Client, Live: o.Live}, taintWriter{o.Client}
+	refused := &denials{nodes: map[string]map[types.UID]denied{}}
 	return &Reconciler{
 		cache: o.Client, machine: o.Machine, evictions: emptied,
-		observer: observer{cache: o.Client, live: o.Live, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{}, attended: &attendance{nodes: map[string]attended{}}, clock: o.Clock},
+		observer: observer{cache: o.Client, live: o.Live, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{}, attended: &attendance{nodes: map[string]attended{}}, denials: refused, clock: o.Clock},
 		records:  recordWriter{client: o.Client, recorder: o.Recorder, metrics: o.Metrics},
-		effects:  effects{cordoner: cordoner, taints: taints, evictions: emptied, pods: podreplace.Replacer{Client: o.Client, Live: o.Live}},
+		effects:  effects{cordoner: cordoner, taints: taints, evictions: emptied, denials: refused, pods: podreplace.Replacer{Client: o.Client, Live: o.Live}},
 		sweeper:  sweeper{cache: o.Client, live: o.Live, cordoner: cordoner, taints: taints},
 	}
 }
@@ -73,6 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if idle || err != nil {
 		r.evictions.end(request.Name)
 		r.observer.attended.end(request.Name)
+		r.observer.denials.end(request.Name)
 		r.records.metrics.show(request.Name, nil)
 		return ctrl.Result{}, err
 	}

@@ -56,6 +56,9 @@ type simulation struct {
 	nested bool // in such an interruption
 	late   bool // the rest of a reconcile after one
 	calm   bool // no more disturbances
+	// refused is the component whose pods may not be deleted, "" for none.
+	refused  string
+	refusals int
 	// wish is done once the operation is at the task awaited.
 	awaited string
 	wish    func()
@@ -313,6 +316,10 @@ type watched struct {
 func (c watched) Delete(ctx context.Context, object client.Object, opts ...client.DeleteOption) error {
 	c.w.maySuspend(4)
 	pod := simapi.Get[*corev1.Pod](c.API, simapi.KeyOf(object))
+	if c.w.refused != "" && c.w.componentOf(pod) == c.w.refused {
+		c.w.refusals++
+		return apierrors.NewForbidden(simapi.Resource(simapi.KeyOf(object)), object.GetName(), errors.New("denied by a webhook"))
+	}
 	err := c.Client.Delete(ctx, object, opts...)
 	if c.w.late && !c.w.nested {
 		c.w.run.Reached["late deletion"]++

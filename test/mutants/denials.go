@@ -14,6 +14,12 @@ var ofDenials = []mutant{
 		"!$fences.IsDue($UID, $Now)", "false"},
 	{"fence-silent", "nothing says that a fence was denied", updater, "fleetNode.progress",
 		"$n.fencing && $Unfenced != nil", "false"},
+	{"operation-denied-fails", "an operation whose pod may not be deleted counts against the version", nodes, "replace.deadline",
+		"case $successor, ReasonDeletionDenied: $*then", "case $successor: $*then"},
+	{"operation-denial-forgotten", "a deletion that was denied in an operation is tried again at once", nodes, "changes.onPod",
+		"$Now.Before($denied.Retry)", "false"},
+	{"operation-denial-unnoticed", "a denial of an operation is an error of the pass, and nothing says so", nodes, "effects.deletePod",
+		"podreplace.IsDenied($err) || $internal", "$internal"},
 	{"past-retries", "a retry that is not needed any more is planned for good", updater, "Attempts.NextRetry",
 		"max($left, 0)", "max($left, replan)"},
 }

@@ -63,7 +63,12 @@ func (c *changes) onNode(e Effect) {
 }
 
 // onPod adds an effect on a pod, with the UID and resourceVersion recorded for it.
+// A deletion that was denied is tried again from time to time.
 func (c *changes) onPod(kind EffectKind, named topsv1.NamedPod) {
+	if denied, is := c.f.Denied[named.UID]; is && kind == DeletePod && c.f.Now.Before(denied.Retry) {
+		c.at(denied.Retry)
+		return
+	}
 	c.effects = append(c.effects, Effect{Kind: kind, Operation: c.op.ID, Pod: named})
 }
 

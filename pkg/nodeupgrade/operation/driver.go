@@ -81,13 +81,21 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 		if m.Pod == nil || m.Pod.Placeholder || !c.uses(m.Component) {
 			continue
 		}
-		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name)
+		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name+denialOf(c, m.Pod))
 		if !m.Pod.Terminating && !m.Uncontrolled && nameUser(rec, m.Pod.NamedPod) {
 			c.onPod(DeletePod, m.Pod.NamedPod)
 		}
 	}
 	slices.Sort(left)
 	return left
+}
+
+// denialOf says that the API server refuses to delete a pod, "" if it does not.
+func denialOf(c *changes, pod *Pod) string {
+	if denied, is := c.f.Denied[pod.UID]; is {
+		return " (which the API server refuses: " + denied.Message + ")"
+	}
+	return ""
 }
 
 // skipped reports whether a person skipped a task with this action.

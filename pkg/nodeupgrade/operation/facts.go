@@ -39,9 +39,18 @@ type Facts struct {
 	Host *topsv1.HostReport
 	// HostSince is when this manager first saw the report: its time is by the node's clock.
 	HostSince time.Time
+	// Denied are the pods whose deletion was denied, by UID.
+	Denied map[types.UID]Denial
 	// WorkedSince is since when passes over the node were made with no break longer than
 	// LongestBreak: deadlines do not run while nobody works. Zero for always.
 	WorkedSince time.Time
+}
+
+// Denial is a deletion that was denied.
+type Denial struct {
+	// Retry is when it is tried again.
+	Retry   time.Time
+	Message string
 }
 
 // Record is the part of the status that the operator keeps of operations.

@@ -41,6 +41,8 @@ const (
 	ReasonDeviceInUse = "DeviceInUse"
 	// ReasonNoSuccessor: the node accepts no new pod, so the pod is not deleted.
 	ReasonNoSuccessor = "NoSuccessor"
+	// ReasonDeletionDenied: the API server, or a webhook that it calls, refuses to delete a pod.
+	ReasonDeletionDenied = "DeletionDenied"
 	// ReasonProgressDeadline: a new pod did not become available in time.
 	ReasonProgressDeadline = "ProgressDeadline"
 	// ReasonCrashLoop: a new pod is crash-looping.

@@ -13,7 +13,7 @@ import (
 // when the pod has the wanted revision, is available and, if it uses the device, is younger
 // than the driver's pod. If the component has a new name, its old DaemonSet leaves the node first.
 // A missed deadline or a crash loop fails the operation, unless the node
-// accepts no successor.
+// accepts no successor, or the pod may not be deleted.
 type replace struct{ base }
 
 func (replace) done(s *snapshot, t upgradeplan.Task) bool {
@@ -39,7 +39,7 @@ func (r replace) attempt(c *changes, t upgradeplan.Task) verdict {
 
 func (replace) deadline(s *snapshot, why verdict) deadline {
 	switch why.reason {
-	case ReasonNoSuccessor:
+	case ReasonNoSuccessor, ReasonDeletionDenied:
 		return deadline{s.limits.progress, topsv1.OperationDeferred, why.reason}
 	case ReasonDeviceInUse, ReasonDrainTimeout:
 		return deadline{s.limits.progress, s.blame(), why.reason}
@@ -148,6 +148,9 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	rec.Pod = &named
 	c.op.Touched = true
 	c.onPod(DeletePod, named)
+	if denied, is := c.f.Denied[pod.UID]; is {
+		return waiting(ReasonDeletionDenied, "the API server refuses to delete pod %s, which is tried again: %s", pod.Name, denied.Message)
+	}
 	return waiting(ReasonInProgress, "pod %s is replaced", pod.Name)
 }
 

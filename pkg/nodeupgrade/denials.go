@@ -1,0 +1,55 @@
+package nodeupgrade
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// denials remembers, by node, which deletions of pods were denied. They need not survive the process:
+// another one tries again. It is safe for concurrent use.
+type denials struct {
+	mu    sync.Mutex
+	nodes map[string]map[types.UID]denied
+}
+
+// denied is a denial, and how long the last wait for another attempt was.
+type denied struct {
+	operation.Denial
+	wait time.Duration
+}
+
+// firstDenied is when a denied deletion is tried again; then twice as long each time, up to lastRetry.
+const firstDenied = time.Second
+
+// add records that the deletion of a pod was denied.
+func (d *denials) add(node string, pod types.UID, why error, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.nodes[node] == nil {
+		d.nodes[node] = map[types.UID]denied{}
+	}
+	wait := min(max(firstDenied, 2*d.nodes[node][pod].wait), lastRetry)
+	d.nodes[node][pod] = denied{operation.Denial{Retry: now.Add(wait), Message: why.Error()}, wait}
+}
+
+// of returns the denials of a node.
+func (d *denials) of(node string) map[types.UID]operation.Denial {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make(map[types.UID]operation.Denial, len(d.nodes[node]))
+	for pod, is := range d.nodes[node] {
+		list[pod] = is.Denial
+	}
+	return list
+}
+
+// end forgets a node without an operation.
+func (d *denials) end(node string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.nodes, node)
+}
