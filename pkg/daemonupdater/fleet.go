@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/heartbeat"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -21,13 +23,14 @@ type fleet struct {
 	reported      *report.Nodes
 	attempts      *deletion.Attempts
 	fences        *deletion.Attempts
+	orders        *deletion.Attempts
 	// confirmed are the members, by index, whose target a live read confirmed as the newest.
 	confirmed  map[int]bool
 	heartbeats heartbeat.Leases
 }
 
-func newFleet(s *observed.State, in *rollout.Input, a, fences *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
-	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, fences: fences, reported: report.NewNodes(),
+func newFleet(s *observed.State, in *rollout.Input, a, fences, orders *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
+	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, fences: fences, orders: orders, reported: report.NewNodes(),
 		confirmed: map[int]bool{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
@@ -46,7 +49,16 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 	n := s.RolloutNode(of, f.revision, zones, now)
 	n.Renewed = f.heartbeats.Of(name)
 	n.Denied, n.Unfenced = f.attempts.DenialOf(&n), f.fences.DenialOf(&n)
+	if refused := f.orders.DenialOf(&n); refused != nil && refused.Retry.After(n.Retry) {
+		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written, which is tried again: "+refused.Message
+	}
 	f.Set(n, now)
+}
+
+// has reports whether the node of a name is still the one with a UID.
+func (f *fleet) has(name string, uid types.UID) bool {
+	n := f.Node(name)
+	return n != nil && n.UID == uid
 }
 
 // holdsSlot reports whether a node that still exists has a slot.

@@ -25,6 +25,7 @@ type fleetReader struct {
 	fleets   map[observed.Group]*fleet
 	attempts *deletion.Attempts
 	fences   *deletion.Attempts
+	orders   *deletion.Attempts
 }
 
 // refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the
@@ -63,7 +64,7 @@ func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
 			return nil, err
 		}
 	}
-	return newFleet(p.State, &p.in, r.attempts, r.fences, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
+	return newFleet(p.State, &p.in, r.attempts, r.fences, r.orders, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
 }
 
 // readNode reads one node again, with its pods and NodeUpgrade.

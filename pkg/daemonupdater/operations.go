@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,8 +13,10 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -22,7 +25,13 @@ import (
 type operationWriter struct {
 	access.Cluster
 	book upgradeplan.Book
+	// refused are the nodes whose operation could not be written; changed receives them.
+	refused *deletion.Attempts
+	changed *watch.ChangedNodes
 }
+
+// errFormerNode means that a NodeUpgrade is deleted with its Node, and created again then.
+var errFormerNode = errors.New("the NodeUpgrade belongs to a former Node object of this name, and is not deleted yet")
 
 // apply carries out the operation changes of a decision whose ledger is stored: it writes spec.operation of
 // NodeUpgrades. A manager interrupted before may do so much later; by then the operation has
@@ -30,9 +39,21 @@ type operationWriter struct {
 func (w operationWriter) apply(ctx context.Context, p *pass) error {
 	changes := p.decision.Operations
 	return access.InParallel(ctx, len(changes), func(i int) error {
-		if err := w.applyOne(ctx, p, &changes[i]); err != nil {
-			return fmt.Errorf("writing operation %s of node %s: %w", changes[i].Operation, changes[i].Node, err)
+		change := &changes[i]
+		if !w.refused.IsDue(change.UID, p.in.Now) {
+			return nil
 		}
+		err := w.applyOne(ctx, p, change)
+		if errors.Is(err, errFormerNode) || isRefused(err) && !access.IsStale(err) {
+			log.FromContext(ctx).Info("Operation refused", "Node", change.Node, "operation", change.Operation, "cause", err.Error())
+			w.refused.Denied(p.Group, change.Node, change.UID, err, p.in.Now)
+			w.changed.Add(p.Group, change.Node)
+			return nil // about this node, so that others go on
+		}
+		if err != nil {
+			return fmt.Errorf("writing operation %s of node %s: %w", change.Operation, change.Node, err)
+		}
+		w.refused.Allowed(change.UID)
 		return nil
 	})
 }
@@ -48,7 +69,7 @@ func (w operationWriter) applyOne(ctx context.Context, p *pass, change *rollout.
 	}
 	missing := err != nil
 	if observed.OfOtherNode(&live, change) {
-		return podreplace.ErrChanged // it is deleted with its Node, and created again then
+		return errFormerNode
 	}
 	next, makeNew := observed.NextOperation(&live, change, p.OperationKey())
 	switch {

@@ -2,10 +2,15 @@ package daemonupdater
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -221,5 +226,69 @@ func TestAnOperationWakesItsGroupWhateverBecameOfIt(t *testing.T) {
 		if changed := c.reconciler.changed.Take(group); !slices.Contains(changed, "a") {
 			t.Errorf("nodes %v are read again, want a", changed)
 		}
+	}
+}
+
+// TestANodeWhoseOperationMayNotBeCreatedIsDeferred: it does not keep others from being prepared.
+func TestANodeWhoseOperationMayNotBeCreatedIsDeferred(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"by a webhook":   apierrors.NewForbidden(schema.GroupResource{Resource: "nodeupgrades"}, "", errors.New("policy says no")),
+		"by the schema":  apierrors.NewInvalid(schema.GroupKind{Kind: "NodeUpgrade"}, "", nil),
+		"as its webhook": apierrors.NewInternalError(errors.New("failed calling webhook")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, ofTheFleet)
+			refused, tried := "", 0
+			c.onOrder = func(node string) error {
+				if refused == "" {
+					refused = node
+				}
+				if node != refused {
+					return nil
+				}
+				tried++
+				return refusal
+			}
+			for range 5 {
+				_, _ = c.reconcile() // a webhook that cannot be called fails the pass
+			}
+			if u := c.upgrade(); tried != 1 || u == nil || u.Name == refused {
+				t.Fatalf("tried %d times on node %s; prepared is %v, want another node", tried, refused, u)
+			}
+			said := false
+			if err := c.api.Delete(context.Background(), c.upgrade()); err != nil {
+				t.Fatal(err)
+			}
+			c.onOrder = func(string) error { tried++; return refusal }
+			for range 20 {
+				c.now = c.now.Add(2 * time.Second)
+				_, _ = c.reconcile()
+				said = said || slices.ContainsFunc(c.stored().Status.Waiting, func(n topsv1.WaitingNote) bool {
+					return n.Reason == "Deferred" && strings.Contains(n.Message, refusal.Error())
+				})
+			}
+			if !said || tried > 3*6 {
+				t.Errorf("it was tried %d times; what it waits for was reported: %v", tried, said)
+			}
+		})
+	}
+}
+
+// TestANodeUpgradeOfAFormerNodeDefersItsNode: the garbage collector may be frozen for long.
+func TestANodeUpgradeOfAFormerNodeDefersItsNode(t *testing.T) {
+	c := newCluster(t, ofTheFleet)
+	c.mustReconcile()
+	first := c.upgrade()
+	first.OwnerReferences[0].UID, first.Spec.Operation = "former", nil
+	if err := c.api.Update(context.Background(), first); err != nil {
+		t.Fatal(err)
+	}
+	for pass := range 5 {
+		if again := c.mustReconcile(); pass > 0 && again == retryStaleCache {
+			t.Errorf("pass %d: decides again after %s", pass, again)
+		}
+	}
+	if u := c.upgrade(); u == nil || u.Name == first.Name {
+		t.Errorf("prepared is %v, want another node", u)
 	}
 }

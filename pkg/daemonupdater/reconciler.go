@@ -66,6 +66,7 @@ type groupStates struct {
 	changed  watch.ChangedNodes
 	attempts deletion.Attempts // of deletions
 	fences   deletion.Attempts
+	orders   deletion.Attempts // of operations
 	pace     deletion.Pace
 	// stateTimes of nodes and pods.
 	stateTimes daemonset.StateTimes
@@ -81,6 +82,7 @@ func (m *groupStates) forget(g observed.Group) {
 	delete(m.fleets, g)
 	m.attempts.Prune(g, nil)
 	m.fences.Prune(g, nil)
+	m.orders.Prune(g, nil)
 }
 
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
@@ -107,6 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	}
 	r.attempts.Prune(g, p.fleet.reported.Runs)
 	r.fences.Prune(g, p.fleet.reported.Runs)
+	r.orders.Prune(g, p.fleet.has)
 	p.decision = p.fleet.Plan(p.in)
 	p.fleet.heartbeats.Awaited = p.decision.AwaitsHeartbeats
 	if done, idle := p.IsReleased(&p.in, &p.decision); done && idle {
@@ -123,7 +126,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	if p.rolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}
-	again = soonest(again, soonest(r.attempts.NextRetry(g, p.in.Now), r.fences.NextRetry(g, p.in.Now)))
+	for _, refused := range []*deletion.Attempts{&r.attempts, &r.fences, &r.orders} {
+		again = soonest(again, refused.NextRetry(g, p.in.Now))
+	}
 	return resultOf(ctx, soonest(p.decision.Recheck, again), err)
 }
 
@@ -133,10 +138,10 @@ func (r *Reconciler) steps() steps {
 	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written, taken: r.taken}
 	return steps{
 		groups:     groupReader{c, ledgers, r.Node, &r.stateTimes},
-		fleets:     fleetReader{c, r.fleets, &r.attempts, &r.fences},
+		fleets:     fleetReader{c, r.fleets, &r.attempts, &r.fences, &r.orders},
 		ledgers:    ledgers,
 		pods:       podDeleter{c, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
-		operations: operationWriter{c, r.Book},
+		operations: operationWriter{c, r.Book, &r.orders, &r.changed},
 		rollbacks:  rollbackStep{c, ledgers},
 		conditions: conditionWriter{c},
 		requests:   requestAnswerer{c, &r.changed},

@@ -54,6 +54,7 @@ type cluster struct {
 	deletions []string // pod and UID precondition of each requested deletion
 	// faults, by request; nil for none.
 	onCreate, onStatusUpdate error
+	onOrder                  func(node string) error
 	onFence                  error
 	fences                   int // refused by onFence
 	onDelete                 func(pod string) error
@@ -126,6 +127,11 @@ func (c *cluster) faults() interceptor.Funcs {
 		Create: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.CreateOption) error {
 			if c.onCreate != nil {
 				return c.onCreate
+			}
+			if _, ok := object.(*topsv1.NodeUpgrade); ok && c.onOrder != nil {
+				if err := c.onOrder(object.GetName()); err != nil {
+					return err
+				}
 			}
 			return w.Create(ctx, object, opts...)
 		},

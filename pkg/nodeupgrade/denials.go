@@ -22,8 +22,12 @@ type denied struct {
 	wait time.Duration
 }
 
-// firstDenied is when a denied deletion is tried again; then twice as long each time, up to lastRetry.
-const firstDenied = time.Second
+// A denied deletion is tried again after firstDenied, then after twice as long each time, up to
+// lastDenied.
+const (
+	firstDenied = time.Second
+	lastDenied  = 30 * time.Second
+)
 
 // add records that the deletion of a pod was denied.
 func (d *denials) add(node string, pod types.UID, why error, now time.Time) {
@@ -32,7 +36,7 @@ func (d *denials) add(node string, pod types.UID, why error, now time.Time) {
 	if d.nodes[node] == nil {
 		d.nodes[node] = map[types.UID]denied{}
 	}
-	wait := min(max(firstDenied, 2*d.nodes[node][pod].wait), lastRetry)
+	wait := min(max(firstDenied, 2*d.nodes[node][pod].wait), lastDenied)
 	d.nodes[node][pod] = denied{operation.Denial{Retry: now.Add(wait), Message: why.Error()}, wait}
 }
 

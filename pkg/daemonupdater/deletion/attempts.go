@@ -27,7 +27,8 @@ const Unseen = time.Minute
 
 // Attempts records which pods this process deleted until the cache shows it, so that no pod is
 // deleted twice, and which deletions the API server denied. A manager that starts without them
-// tries again; the budget does not depend on them. Fences have Attempts of their own.
+// tries again; the budget does not depend on them. Fences have Attempts of their own, and so have the
+// operations of nodes, by the UID of the node.
 type Attempts struct {
 	mu   sync.Mutex
 	pods map[types.UID]attempt
@@ -96,10 +97,13 @@ func (a *Attempts) put(pod types.UID, is attempt) {
 	a.pods[pod] = is
 }
 
-// DenialOf returns the denied deletion among the pods of a node, nil if there is none.
+// DenialOf returns the denied request about a node, or about one of its pods; nil if there is none.
 func (a *Attempts) DenialOf(n *rollout.Node) *rollout.Denial {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if known := a.pods[n.UID]; known.denied != nil {
+		return known.denied
+	}
 	for i := range n.Pods {
 		if known := a.pods[n.Pods[i].UID]; known.denied != nil {
 			return known.denied
