@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -126,7 +127,7 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout
 		return fmt.Errorf("looking for node %s: %w", slot.Node, err)
 	}
 	if err != nil || live.UID != slot.UID {
-		return nil
+		return r.fenceLeftover(ctx, p, slot)
 	}
 	if err := r.Get(ctx, key, &cached); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting node %s: %w", slot.Node, err)
@@ -141,6 +142,33 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout
 		}
 	}
 	return fmt.Errorf("node %s: %w", slot.Node, podreplace.ErrChanged)
+}
+
+// fenceLeftover fences the pod that a slot names if it outlived its Node object: another Node may get
+// that name, and with it the pod, before the garbage collector of pods looks. It returns
+// podreplace.ErrChanged until the deletion that the slot permits can no longer happen.
+func (r fleetReader) fenceLeftover(ctx context.Context, p *pass, slot *rollout.Slot) error {
+	for _, m := range p.Members {
+		if slot.PodVersion == "" || !slices.Contains(slot.Members, m.Key()) {
+			continue
+		}
+		pods, err := r.LivePods(ctx, m)
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			pod := &pods[i]
+			if pod.UID != slot.Pod || pod.ResourceVersion != slot.PodVersion || pod.DeletionTimestamp != nil {
+				continue
+			}
+			named := namedPod(pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion)
+			if err := r.Replacer().Fence(ctx, named, p.in.Now, "its Node object is gone"); err != nil {
+				return err
+			}
+			return fmt.Errorf("pod %s of former node %s: %w", pod.Name, slot.Node, podreplace.ErrChanged)
+		}
+	}
+	return nil
 }
 
 // confirmNoPods confirms live that nodes that left the group run no pod that stays there: the

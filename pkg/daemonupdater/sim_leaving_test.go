@@ -49,6 +49,35 @@ func TestANodeThatLeavesTheGroupGivesItsSlotBack(t *testing.T) {
 	}
 }
 
+func TestADeletionThatComesLateFindsNoPodOnANodeThatWasRegisteredAgain(t *testing.T) {
+	for name, again := range map[string]bool{"when it is seen at once": true, "when its Node was missing for a moment": false} {
+		t.Run(name, func(t *testing.T) {
+			schedule(t, []string{"single"}, func(s *simSchedule) {
+				s.gets(0, "good-1")
+				s.a.sees()
+				s.a.sleepsBeforeDeleting(s.g.id)
+				node := s.inFlight(1)
+				was := s.podOf(0, node).UID
+				s.api.Remove(simNodeKey(node))
+				decides := func() {
+					for range 3 {
+						s.b.sees()
+						s.b.passes(s.g.id)
+					}
+				}
+				if !again {
+					decides()
+				}
+				s.addNode(s.host(node)) // before the garbage collector of pods looks
+				decides()
+				s.a.drive()
+				s.isThere(was)
+				s.arrives(s.b)
+			})
+		})
+	}
+}
+
 // placeOn gives the nodes a label, and has the DaemonSets of the group select it.
 func (s *simSchedule) placeOn(label string) {
 	for _, h := range s.hosts {

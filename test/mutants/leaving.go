@@ -38,4 +38,6 @@ var ofLeaving = []mutant{
 		"$r.before || $leaves", "$leaves"},
 	{"unscheduled-unseen", "an operation does not see the placeholder while the device is closed", nodes, "observer.readMembers",
 		"if $err := $read($ctx, $o, $which); $err != nil { return $err }\n$r.cache = $r.live", "$r.cache = $r.live"},
+	{"leftover-not-fenced", "a pod that outlived its Node object is deleted late, on the node that has the name then", updater, "fleetReader.confirmNodeGone",
+		"return r.fenceLeftover($ctx, $p, $slot)", "return nil"},
 }
