@@ -91,6 +91,10 @@ type RuntimeReport struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Default string `json:"default,omitempty"`
+	// startTime is when the running daemon began, by the clock of the node; absent when it
+	// is not known. A device plugin that is older and offers no card is replaced.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// restartStopsContainers reports whether a restart stops the containers; absent
 	// when it is not known, which counts as yes.
 	// +optional

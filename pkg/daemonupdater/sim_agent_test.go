@@ -211,7 +211,7 @@ func (w *simWorld) restartStep(a *simAgent, t *simHostTask, r task.Record) (ende
 		a.ends(t, r, d.State, d.Reason, d.Message)
 		return true
 	case restart.Begin:
-		r.Begun = &task.Begun{Engine: task.Docker, Before: f.Runtime.Instance, Deadline: w.now.Add(a.h.skew + t.request.Timeout())}
+		r.Begun = &task.Begun{Engine: task.Containerd, Before: f.Runtime.Instance, Deadline: w.now.Add(a.h.skew + t.request.Timeout())}
 		a.ends(t, r, d.State, d.Reason, d.Message)
 	case restart.Attempt:
 		begun := *r.Begun
@@ -245,7 +245,7 @@ func (w *simWorld) finishRestarts(h *simHost) {
 
 // runtimeFacts describes the runtime.
 func (m *simMachine) runtimeFacts() task.RuntimeFacts {
-	return task.RuntimeFacts{Engine: task.Docker, Default: m.runtime, RestartStopsContainers: m.stops, Instance: fmt.Sprint("docker-", m.runs)}
+	return task.RuntimeFacts{Engine: task.Containerd, Default: m.runtime, RestartStopsContainers: m.stops, Instance: fmt.Sprint("containerd-", m.runs), Started: m.began}
 }
 
 // Execute executes a task. It returns when the world has taken its last step.

@@ -120,18 +120,19 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		return
 	}
 	settings, err := daemonset.SettingsOf(live.ds)
+	noCards := pass.seen.noCards(pod, live.ds)
 	switch {
 	case err != nil:
 		w.violate("S12: pod %s is deleted under wrong settings: %v", pod.Name, err)
-	case settings.Strategy == daemonset.NoStrategy:
+	case settings.Strategy == daemonset.NoStrategy && !noCards:
 		w.violate("S9: pod %s of a DaemonSet without a strategy is deleted", pod.Name)
-	case settings.Strategy == daemonset.OTA && !w.isAside(pod) && !w.agreed(pass, pod, live.target):
+	case settings.Strategy == daemonset.OTA && !w.isAside(pod) && !noCards && !w.agreed(pass, pod, live.target):
 		w.violate("OTA: pod %s is deleted though nobody asked for %s", pod.Name, live.target)
 	case !pass.seen.ready(node):
 		w.violate("S7: pod %s is deleted on node %s, which the pass saw offline", pod.Name, node)
 	case simForeign(pass.seen.nodes[node], corev1.TaintEffectNoSchedule):
 		w.violate("successor: pod %s is deleted on node %s, where none is created after it", pod.Name, node)
-	case daemonset.RevisionHash(pod) == live.target:
+	case daemonset.RevisionHash(pod) == live.target && !noCards:
 		w.violate("target: pod %s is deleted though it is at the target %s", pod.Name, live.target)
 	}
 	if wrong := pass.policyWrong(); wrong != "" {

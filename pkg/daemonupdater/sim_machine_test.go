@@ -25,10 +25,11 @@ const (
 // simMachine is what runs below the kubelet of a host: the driver, the runtime, the pods of
 // users, and the node agent with its disk.
 type simMachine struct {
-	driver  string // loaded version, "" for none
-	runtime string // default runtime of the daemon
-	runs    int    // instance of the daemon
-	stops   bool   // a restart stops the containers
+	driver  string    // loaded version, "" for none
+	runtime string    // default runtime of the daemon
+	runs    int       // instance of the daemon
+	began   time.Time // when it did, by the clock of the host
+	stops   bool      // a restart stops the containers
 	// installed is the pod whose start last changed the host, by component.
 	installed map[string]types.UID
 	restarts  map[string]int // of the runtime, by operation
@@ -153,6 +154,7 @@ func (w *simWorld) restartRuntime(h *simHost, op string) {
 		w.checkWithoutRequest(h, u.Spec.Operation)
 	}
 	m.runs++
+	m.began = h.clock(w).Time
 	m.runtime = "enflame"
 	if m.restarts[op]++; m.restarts[op] > 1 {
 		w.violate("S11: the runtime of %s was restarted %d times for %s", h.name, m.restarts[op], op)

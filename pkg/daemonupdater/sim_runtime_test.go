@@ -5,8 +5,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -100,11 +102,13 @@ func (w *simWorld) isAsked(h *simHost) bool {
 	return u != nil && operation.LeftToAdministrator(u) != "" && ds != nil && pod != nil && pod.Spec.Containers[0].Image == ds.Spec.Template.Spec.Containers[0].Image
 }
 
-// restartByHand is the restart by an administrator; who does not know the plugin restarts it too.
+// restartByHand is the restart by an administrator. He does not know the plugin: it stays blind until
+// somebody replaces it.
 func (w *simWorld) restartByHand(h *simHost) {
 	w.say("admin: the runtime of %s is restarted", h.name)
+	h.machine.began = h.clock(w).Time
 	h.machine.runs++
-	h.machine.runtime, h.machine.blind = topsv1.DefaultRuntime, false
+	h.machine.runtime = topsv1.DefaultRuntime
 	w.reportsSoon(h)
 }
 
@@ -126,7 +130,22 @@ func (w *simWorld) checkRestarted(when string) bool {
 	}
 	return w.until("every runtime is restarted "+when, 4*time.Hour, func() bool {
 		return !slices.ContainsFunc(w.needRestart(), func(h *simHost) bool { return h.name != w.stuck && h.name != w.guarded() })
+	}) && w.until("every plugin has cards "+when, 4*time.Hour, func() bool {
+		return !slices.ContainsFunc(w.hosts, w.isBlind)
 	})
+}
+
+// isBlind reports whether the plugin of a reachable host goes on without cards.
+func (w *simWorld) isBlind(h *simHost) bool {
+	plugin := w.podOn(simapi.Named(simSets, simNamespace, upgradeplan.TargetDevicePlugin), h.name)
+	return h.machine.blind && plugin != nil && h.machine.runtime == topsv1.DefaultRuntime && h.machine.driver != "" && h.name != w.stuck && h.name != w.guarded()
+}
+
+// noCards reports whether a pass saw that a pod is a plugin without cards, which goes although it is at
+// its target.
+func (s simSeen) noCards(pod *corev1.Pod, ds *appsv1.DaemonSet) bool {
+	u, node := s.upgrades[pod.Spec.NodeName], s.nodes[pod.Spec.NodeName]
+	return u != nil && node != nil && operation.HasNoCards(u, node, daemonset.Component(ds), pod)
 }
 
 // restartsWithoutStrategy sets runtimes back once the gr has no strategy: they are restarted, under

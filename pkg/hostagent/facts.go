@@ -42,6 +42,8 @@ func (h host) facts(ctx context.Context, wanted task.Engine) (task.Facts, error)
 	if err == nil {
 		status.Instance, err = h.instanceOf(ctx, status.Engine)
 		note("instance of "+string(status.Engine), err)
+		status.Started, err = processes{proc: h.path("proc")}.began(status.Instance)
+		note("start of "+string(status.Engine), err)
 		facts.Runtime = &status.RuntimeFacts
 		free, err := freeDisk(h.root, status.imageStore)
 		note("free disk", err)

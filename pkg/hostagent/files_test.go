@@ -144,6 +144,24 @@ func TestInstanceOfAProcess(t *testing.T) {
 	}
 }
 
+func TestWhenAnInstanceBegan(t *testing.T) {
+	for _, test := range []struct {
+		name, stat, instance string
+		want                 int64
+		broken               bool
+	}{
+		{"seconds after the boot", "cpu  1 2\nbtime 1700000000\nprocesses 7\n", "b-1/7/4799", 1700000047, false},
+		{"no process runs", "", "", 0, false},
+		{"nobody says when the node was booted", "cpu  1 2\n", "b-1/7/4799", 0, true},
+		{"another kind of instance", "btime 1700000000\n", "b-1/7/x", 0, true},
+	} {
+		got, err := processes{proc: fakeHost(t, map[string]string{"stat": test.stat})}.began(test.instance)
+		if (err != nil) != test.broken || got.IsZero() != (test.want == 0) || test.want != 0 && got.Unix() != test.want {
+			t.Errorf("%s: %s, %v", test.name, got, err)
+		}
+	}
+}
+
 func TestDefaultRuntimeReportedByContainerd(t *testing.T) {
 	if got, err := defaultRuntimeOf(`{"containerd":{"defaultRuntimeName":"enflame","runtimes":{}}}`); got != "enflame" || err != nil {
 		t.Errorf("got %q, %v", got, err)

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent/restart"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
@@ -43,6 +45,32 @@ func (p processes) instance(pid int) (string, error) {
 		return "", fmt.Errorf("reading when process %d began: %w", pid, err)
 	}
 	return fmt.Sprintf("%s/%d/%s", strings.TrimSpace(string(boot)), pid, start), nil
+}
+
+// ticksPerSecond of the start times in /proc, the same on all of Linux.
+const ticksPerSecond = 100
+
+// began returns when an instance began, in whole seconds; zero for none.
+func (p processes) began(instance string) (time.Time, error) {
+	if instance == restart.NotRunning {
+		return time.Time{}, nil
+	}
+	stat, err := os.ReadFile(filepath.Join(p.proc, "stat"))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading when the node was booted: %w", err)
+	}
+	for line := range strings.Lines(string(stat)) {
+		var booted int64
+		if _, err := fmt.Sscanf(line, "btime %d", &booted); err != nil {
+			continue
+		}
+		ticks, err := strconv.ParseInt(path.Base(instance), 10, 64)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("reading when instance %s began: %w", instance, err)
+		}
+		return time.Unix(booted+ticks/ticksPerSecond, 0), nil
+	}
+	return time.Time{}, errors.New("/proc/stat does not tell when the node was booted")
 }
 
 // startOf returns field 22 of /proc/<pid>/stat. Field 2, the name, is in

@@ -103,7 +103,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		n.Pods = append(n.Pods, p)
 	}
 	s.describeRivals(&n, of, running)
-	s.describeProof(&n, of.Upgrade)
+	s.describeProof(&n, node, of.Pods, of.Upgrade)
 	return n
 }
 

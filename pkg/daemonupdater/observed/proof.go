@@ -1,14 +1,18 @@
 package observed
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
 // describeProof adds to a node what operations have still to do there although its pods are at
-// their targets: restart the container runtime, or verify what they did.
-func (s *State) describeProof(n *rollout.Node, upgrade *topsv1.NodeUpgrade) {
+// their targets: restart the container runtime, or verify what they did; and which pods have no cards
+// although a person did so.
+func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*corev1.Pod, upgrade *topsv1.NodeUpgrade) {
 	if upgrade == nil {
 		return
 	}
@@ -16,7 +20,9 @@ func (s *State) describeProof(n *rollout.Node, upgrade *topsv1.NodeUpgrade) {
 		n.LeftToAdministrator = operation.LeftToAdministrator(upgrade)
 	}
 	for i := range n.Pods {
-		n.Pods[i].Unverified = IsUnverified(upgrade, s.Members[n.Pods[i].Member])
+		p := &n.Pods[i]
+		p.Unverified = IsUnverified(upgrade, s.Members[p.Member])
+		p.NoCards = p.UID != "" && operation.HasNoCards(upgrade, node, s.Members[p.Member].Component(), daemonset.PodOf(pods[p.Member]))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -70,6 +71,27 @@ func TestWhatAnOperationDidNotVerify(t *testing.T) {
 		ds.CreationTimestamp = fixture.Ago(time.Second)
 		if IsUnverified(withRuntime("enflame", tt.history...), Member{DaemonSet: ds}) {
 			t.Errorf("%s, for a former DaemonSet of the name: unverified", tt.name)
+		}
+	}
+}
+
+func TestAPluginWithoutCardsIsSeen(t *testing.T) {
+	plugin, exporter := fixture.ComponentOf("devicePlugin"), fixture.ComponentOf("exporter")
+	var members []memberAndPods
+	for _, ds := range []*appsv1.DaemonSet{plugin, exporter} {
+		pod := fixture.PodOn(ds, "a", fixture.NewHash)
+		pod.Status.StartTime = ptr.To(fixture.Ago(time.Hour))
+		members = append(members, memberWith(ds, pod))
+	}
+	u := withRuntime("enflame")
+	u.Status.Host.Devices, u.Status.Host.Runtime.StartTime = ptr.To[int32](8), ptr.To(fixture.Ago(time.Minute))
+	for _, missing := range []bool{false, true} {
+		if missing {
+			members[0].pods = nil
+		}
+		n := seen{members: members, nodes: []*corev1.Node{fixture.Node("a")}, upgrades: []*topsv1.NodeUpgrade{u}}.observe().fleet.Node("a")
+		if n.Pods[0].NoCards == missing || n.Pods[1].NoCards {
+			t.Errorf("missing: %t; pods %+v, want the plugin without cards if it is there", missing, n.Pods)
 		}
 	}
 }

@@ -56,9 +56,15 @@ func (g *group) toReplace(node *Node, pod *Pod) bool {
 	return pod.NoSuccessor == "" && g.wants(node, pod)
 }
 
-// wants reports whether an outdated pod would be replaced, if it had a successor.
+// wants reports whether an outdated pod, or one without cards, would be replaced, if it had a successor.
 func (g *group) wants(node *Node, pod *Pod) bool {
-	return g.isOutdated(pod) && g.strategy != RestartsOnly && !isLeftOut(g, node, pod) && g.allows(pod)
+	return !isLeftOut(g, node, pod) && (g.isOutdated(pod) && g.strategy != RestartsOnly && g.allows(pod) || lacksCards(g, pod))
+}
+
+// lacksCards reports whether a pod at its target has to be replaced to get cards. No strategy keeps it
+// from that: it disturbs nobody.
+func lacksCards(g *group, pod *Pod) bool {
+	return pod.NoCards && !pod.isAbsent() && !g.isOutdated(pod) && g.strategy != daemonset.NoStrategy
 }
 
 // isLeftOut reports whether the upgrade is limited to others than the node or the member of a pod.
@@ -104,7 +110,7 @@ func (g *group) leavesOut(node *Node, pod *Pod) bool {
 
 // hasWork reports whether something is left to do for a pod.
 func (g *group) hasWork(node *Node, pod *Pod) bool {
-	return g.isOutdated(pod) && g.strategy != RestartsOnly || g.lacksProof(node, pod)
+	return g.isOutdated(pod) && g.strategy != RestartsOnly || g.lacksProof(node, pod) || lacksCards(g, pod)
 }
 
 // allows reports whether the strategy lets the work on a pod be done: AdvancedRollingUpdate and

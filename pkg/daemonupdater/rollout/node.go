@@ -77,7 +77,7 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 // request that lost its slot does not start the node for another revision than it is for.
 func (n *fleetNode) isAgreed() bool {
 	return n.group.strategy != daemonset.OTA || n.Job.isOursAtWork() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return (n.group.isAsked(&pod) || pod.isAside() || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
+		return (n.group.isAsked(&pod) || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
 	})
 }
 
@@ -96,7 +96,7 @@ func (n *fleetNode) yields() bool {
 // members with a request and for those replaced under the slot, even if that was before the
 // strategy became OTA.
 func (n *fleetNode) slotWaitsFor(pod *Pod) bool {
-	if n.group.strategy != daemonset.OTA || pod.Request != nil || pod.isAside() {
+	if n.group.strategy != daemonset.OTA || pod.Request != nil || pod.isAside() || lacksCards(n.group, pod) {
 		return true
 	}
 	return n.slot != nil && slices.Contains(n.slot.Members, n.group.keyOf(pod))
@@ -232,6 +232,7 @@ func (n *fleetNode) progress() (Reason, string) {
 // progressOf returns what a node in flight waits for at one of its pods, "" for nothing.
 func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 	member := n.group.keyOf(pod)
+	old := n.group.isOutdated(pod) || lacksCards(n.group, pod)
 	switch {
 	case !n.slotWaitsFor(pod):
 		return "", ""
@@ -239,9 +240,9 @@ func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 		return ReasonAwaitingPod, fmt.Sprintf("waiting for the DaemonSet controller to create the pod of %s", member)
 	case pod.Terminating:
 		return ReasonTerminating, fmt.Sprintf("waiting for pod %s of %s to terminate", pod.Name, member)
-	case n.group.isOutdated(pod) && n.Denied != nil && n.Denied.Pod == pod.UID:
+	case old && n.Denied != nil && n.Denied.Pod == pod.UID:
 		return ReasonDeletionDenied, deniedMessage(n.Denied)
-	case n.group.isOutdated(pod):
+	case old:
 		return ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)
 	case !pod.Available:
 		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to be available", pod.Name, member)

@@ -174,7 +174,7 @@ func (p *preview) arrive(pod *Pod, now time.Time) {
 	target := p.in.Members[pod.Member].Target
 	pod.Available, pod.AvailableAt, pod.Terminating, pod.CrashLooping = true, time.Time{}, false, ""
 	pod.Unverified = false
-	if pod.Revision == target && pod.UID != "" {
+	if pod.Revision == target && pod.UID != "" && !pod.NoCards {
 		return
 	}
 	p.made++

@@ -106,6 +106,54 @@ func restartCases() []operationCase {
 	}
 }
 
+// noCards returns a node whose runtime was restarted by a person: its light pod has no cards.
+func noCards(name string) Node {
+	n := nodeOf(name, newHash, newHash)
+	n.Pods[1].NoCards = true
+	return n
+}
+
+// The device plugin is replaced like any outdated pod, but by every strategy: it disturbs nobody.
+func noCardsCases() []operationCase {
+	one, started := func(n Node) Input { return restarting(1, n) }, said{Started: []string{"a"}, Slots: []string{"a"}, Delete: []string{"a-1"}, States: statesOf("a", "in-flight/Replacing")}
+	paused, leftOut, unmanaged := one(noCards("a")), one(noCards("a")), one(noCards("a")).under(daemonset.NoStrategy)
+	paused.Settings.Paused, leftOut.Members[1].LeftOut = true, true
+	outdated := one(noCards("a")).under(daemonset.OTA)
+	outdated.Nodes[0].Pods[1].Revision = oldHash
+	return []operationCase{
+		{"a plugin without cards is replaced", one(noCards("a")), started, nil},
+		{"without a strategy", one(noCards("a")).under(RestartsOnly), started, nil},
+		{"unasked under OTA", one(noCards("a")).under(daemonset.OTA), started, nil},
+		{"but not to another revision", outdated, said{States: statesOf("a", "held/AwaitingRequest")}, nil},
+		{"within the budget", restarting(1, noCards("a"), noCards("b")),
+			said{Started: []string{"a"}, Slots: []string{"a"}, Delete: []string{"a-1"}, States: statesOf("a", "in-flight/Replacing", "b", "pending/Queued")}, nil},
+		{"not in a pause", paused, said{States: statesOf("a", "held/Paused")}, nil},
+		{"not if it is left out", leftOut, said{States: statesOf("a", "held/LeftOut")}, nil},
+		{"not if nothing is managed", unmanaged, said{States: statesOf("a", "updated/AtTarget")}, nil},
+		{"its slot is given back once another one is there", one(nodeOf("a", newHash, newHash)).slots(slotOf(nodeOf("a", newHash, newHash), time.Minute)), said{States: statesOf("a", "updated/AtTarget")}, nil},
+	}
+}
+
+func TestAPluginWithoutCardsIsReplaced(t *testing.T) {
+	for _, test := range noCardsCases() {
+		t.Run(test.name, func(t *testing.T) {
+			d := Plan(test.in)
+			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("orders (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if d := Plan(restarting(1, noCards("a")).under(RestartsOnly)); d.IsIdle() {
+		t.Error("restarts without a strategy end before the plugin is replaced")
+	}
+	if out := Preview(restarting(1, noCards("a"))); len(out.Steps) != 1 || len(out.Left) != 0 {
+		t.Errorf("preview: steps %v, left %v", out.Steps, out.Left)
+	}
+}
+
 func TestRestarts(t *testing.T) {
 	for _, test := range restartCases() {
 		t.Run(test.name, func(t *testing.T) {

@@ -98,6 +98,7 @@ func UpgradeChanged() predicate.Predicate {
 				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
 				!slices.Equal(observed.AgentOf(before).Capabilities, observed.AgentOf(after).Capabilities) ||
 				before.Status.Host.NeedsRestart() != after.Status.Host.NeedsRestart() ||
+				!operation.CardsSince(before).Equal(operation.CardsSince(after)) ||
 				operation.LeftToAdministrator(before) != operation.LeftToAdministrator(after) ||
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
 				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -163,5 +164,10 @@ func TestAReportWakesGroupsWhenItIsAboutARestart(t *testing.T) {
 		if got := UpgradeChanged().Update(event.UpdateEvent{ObjectOld: reports("runc", &yes), ObjectNew: tt.after}); got != tt.want {
 			t.Errorf("%s: passes = %t", tt.name, got)
 		}
+	}
+	restarted := reports("enflame", &yes)
+	restarted.Status.Host.Runtime.StartTime, restarted.Status.Host.Devices = ptr.To(fixture.Ago(0)), ptr.To[int32](8)
+	if !UpgradeChanged().Update(event.UpdateEvent{ObjectOld: reports("enflame", &yes), ObjectNew: restarted}) {
+		t.Error("an engine that began since: does not pass")
 	}
 }

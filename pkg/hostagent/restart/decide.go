@@ -122,13 +122,13 @@ func notBegun(f Facts) Decision {
 
 // leftToAdministrator says what to run on the node, and what that stops.
 func leftToAdministrator(f Facts) Decision {
-	stops := ""
+	stops, then := "", "; then the device plugin is replaced, and pods of exporter and gfd that started before have to be deleted: they have no cards"
 	if f.Runtime.RestartStopsContainers {
-		stops = " (this stops all containers of the node)"
+		stops, then = " (this stops all containers of the node)", ""
 	}
 	return Decision{Report, task.Waiting, task.ReasonLeftToAdministrator,
-		fmt.Sprintf("%s must be restarted for default runtime %s, and this is left to the administrator (--restart-runtime=false): run on the node%s: %s",
-			f.Runtime.Engine, f.Want.DefaultRuntime, stops, f.Command)}
+		fmt.Sprintf("%s must be restarted for default runtime %s, and this is left to the administrator (--restart-runtime=false): run on the node%s: %s%s",
+			f.Runtime.Engine, f.Want.DefaultRuntime, stops, f.Command, then)}
 }
 
 // begun decides after the request was recorded: in the agent that made it, or in one that the

@@ -125,6 +125,8 @@ type RuntimeFacts struct {
 	// Instance identifies the running process of the daemon, also across reboots. "" when
 	// unknown.
 	Instance string `json:"instance,omitempty"`
+	// Started is when that process began; zero when unknown.
+	Started time.Time `json:"started,omitzero"`
 }
 
 // HostFacts are the facts from the files of the node. Unreadable ones are empty and explained

@@ -46,6 +46,9 @@ func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
 	if engine := facts.Runtime; engine != nil {
 		report.Runtime = &topsv1.RuntimeReport{Engine: string(engine.Engine), Version: message.Short(engine.Version, maxVersion), Default: message.Short(engine.Default, maxVersion),
 			RestartStopsContainers: ptr.To(engine.RestartStopsContainers)}
+		if !engine.Started.IsZero() {
+			report.Runtime.StartTime = ptr.To(metav1.NewTime(engine.Started.UTC()))
+		}
 	}
 	return report
 }

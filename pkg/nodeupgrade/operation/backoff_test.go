@@ -91,18 +91,19 @@ func TestARestartIsRecorded(t *testing.T) {
 }
 
 func TestTheMessageNamesWhatARestartStops(t *testing.T) {
+	const then = "; then the device plugin is replaced, and pods of exporter and gfd that started before have to be deleted: they have no cards"
 	for _, tc := range []struct {
-		stops *bool
-		want  string
+		stops      *bool
+		want, then string
 	}{
-		{nil, " (this may stop all containers of the node)"},
-		{ptr.To(true), " (this stops all containers of the node)"},
-		{ptr.To(false), ""},
+		{nil, " (this may stop all containers of the node)", then},
+		{ptr.To(true), " (this stops all containers of the node)", ""},
+		{ptr.To(false), "", then},
 	} {
 		u := withHistory("runc", nil)
 		u.Status.Host.Runtime.RestartStopsContainers, u.Status.Agent = tc.stops, &topsv1.AgentStatus{RestartsRuntime: ptr.To(false)}
 		want := `the default runtime of docker on node n1 is "runc": restart it on the node` + tc.want +
-			", for example with: systemctl restart docker; the node agent leaves this to the administrator (--restart-runtime=false)"
+			", for example with: systemctl restart docker; the node agent leaves this to the administrator (--restart-runtime=false)" + tc.then
 		if got := LeftToAdministrator(u); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -6,7 +6,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -34,14 +38,15 @@ func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 		return ""
 	}
 	engine, stops := u.Status.Host.Runtime, ""
+	then := "; then the device plugin is replaced, and pods of exporter and gfd that started before have to be deleted: they have no cards"
 	switch known := engine.RestartStopsContainers; {
 	case known == nil:
 		stops = " (this may stop all containers of the node)"
 	case *known:
-		stops = " (this stops all containers of the node)"
+		stops, then = " (this stops all containers of the node)", ""
 	}
-	return cmp.Or(told, fmt.Sprintf("the default runtime of %s on node %s is %q: restart it on the node%s, for example with: systemctl restart %s; the node agent leaves this to the administrator (--restart-runtime=false)",
-		engine.Engine, u.Name, engine.Default, stops, engine.Engine))
+	return cmp.Or(told, fmt.Sprintf("the default runtime of %s on node %s is %q: restart it on the node%s, for example with: systemctl restart %s; the node agent leaves this to the administrator (--restart-runtime=false)%s",
+		engine.Engine, u.Name, engine.Default, stops, engine.Engine, then))
 }
 
 // Unverified reports whether the last operation that was to replace the pod of a component, and
@@ -58,6 +63,47 @@ func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool
 			return false
 		case covers(&r, component, upgradeplan.ActionReplace) && evident(r):
 			return endedUnverified(r)
+		}
+	}
+	return false
+}
+
+// HasNoCards reports whether the device plugin of a node runs, and cannot have cards: the node has some
+// and offers none, and the plugin started before the container engine, whose default runtime is
+// right since. That happens when a person restarts the engine: an operation replaces such pods.
+func HasNoCards(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pod *corev1.Pod) bool {
+	isPlugin := component == upgradeplan.TargetDevicePlugin || component == upgradeplan.TargetGcusharePlugin
+	return isPlugin && !CardsSince(u).IsZero() && isOlder(pod, u.Status.Host.Runtime) && !offers(node)
+}
+
+// CardsSince returns since when new containers of a node get its cards, by the clock of the node; zero if
+// they do not, or it is not known.
+func CardsSince(u *topsv1.NodeUpgrade) time.Time {
+	host := u.Status.Host
+	if host == nil || ptr.Deref(host.Devices, 0) == 0 || host.Runtime == nil || host.Runtime.Default != topsv1.DefaultRuntime || host.Runtime.StartTime == nil {
+		return time.Time{}
+	}
+	return host.Runtime.StartTime.Time
+}
+
+// isOlder reports whether a pod started before a container engine. A container of docker that started
+// later has its present default runtime; containerd keeps that of the pod.
+func isOlder(pod *corev1.Pod, engine *topsv1.RuntimeReport) bool {
+	if engine.Engine != "docker" {
+		return pod.Status.StartTime.Before(engine.StartTime) // not if it has not started
+	}
+	running := pod.Status.ContainerStatuses
+	return len(running) > 0 && !slices.ContainsFunc(running, func(c corev1.ContainerStatus) bool {
+		return c.State.Running == nil || !c.State.Running.StartedAt.Before(engine.StartTime)
+	})
+}
+
+// offers reports whether a node offers any card.
+func offers(node *corev1.Node) bool {
+	policy, _ := eviction.PolicyOf(nil) // the default is valid
+	for name, quantity := range node.Status.Allocatable {
+		if policy.Accelerates(string(name)) && !quantity.IsZero() {
+			return true
 		}
 	}
 	return false

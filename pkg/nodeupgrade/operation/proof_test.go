@@ -1,0 +1,70 @@
+package operation
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// A person may restart the engine when nobody waits for it: its plugin, created before, goes on
+// without cards.
+func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
+	began := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	at := func(seconds int) *metav1.Time {
+		return ptr.To(metav1.NewTime(began.Add(time.Duration(seconds) * time.Second)))
+	}
+	type world struct {
+		component string
+		host      *topsv1.HostReport
+		node      *corev1.Node
+		pod       *corev1.Pod
+	}
+	docker := func(w *world) { w.host.Runtime.Engine = "docker" }
+	container := func(s corev1.ContainerState) func(*world) {
+		return func(w *world) { w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: s}} }
+	}
+	running := func(seconds int) func(*world) {
+		return container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *at(seconds)}})
+	}
+	for _, tt := range []struct {
+		name   string
+		change []func(*world)
+		want   bool
+	}{
+		{"it started before, and the node offers nothing", nil, true},
+		{"the other plugin", []func(*world){func(w *world) { w.component = "gcusharePlugin" }}, true},
+		{"another component", []func(*world){func(w *world) { w.component = "exporter" }}, false},
+		{"it started later", []func(*world){func(w *world) { w.pod.Status.StartTime = at(1) }}, false},
+		{"or may have", []func(*world){func(w *world) { w.pod.Status.StartTime = at(0) }}, false},
+		{"it has not started", []func(*world){func(w *world) { w.pod.Status.StartTime = nil }}, false},
+		{"the node offers cards", []func(*world){func(w *world) {
+			w.node.Status.Allocatable = corev1.ResourceList{"enflame.com/gcu": resource.MustParse("1")}
+		}}, false},
+		{"it has none", []func(*world){func(w *world) { w.host.Devices = ptr.To[int32](0) }}, false},
+		{"nobody counted them", []func(*world){func(w *world) { w.host.Devices = nil }}, false},
+		{"the runtime is still wrong", []func(*world){func(w *world) { w.host.Runtime.Default = "runc" }}, false},
+		{"an agent that does not say when the engine began", []func(*world){func(w *world) { w.host.Runtime.StartTime = nil }}, false},
+		{"no agent", []func(*world){func(w *world) { w.host = nil }}, false},
+		{"its container has run since before a restart of docker", []func(*world){docker, running(-1)}, true},
+		{"docker started its container again", []func(*world){docker, running(1)}, false},
+		{"its container does not run under docker", []func(*world){docker, container(corev1.ContainerState{})}, false},
+		{"containerd started its container again, in the same pod", []func(*world){running(1)}, true},
+	} {
+		w := world{component: "devicePlugin", node: &corev1.Node{}, pod: &corev1.Pod{Status: corev1.PodStatus{StartTime: at(-60)}},
+			host: &topsv1.HostReport{Devices: ptr.To[int32](8), Runtime: &topsv1.RuntimeReport{Engine: "containerd", Default: "enflame", StartTime: at(0)}}}
+		w.node.Status.Allocatable = corev1.ResourceList{"enflame.com/gcu": resource.MustParse("0"), corev1.ResourceCPU: resource.MustParse("4")}
+		for _, change := range tt.change {
+			change(&w)
+		}
+		u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Host: w.host}}
+		if got := HasNoCards(u, w.node, w.component, w.pod); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
