@@ -62,9 +62,10 @@ type NodeOperation struct {
 	// deadlines of the tasks.
 	// +optional
 	Deadlines OperationDeadlines `json:"deadlines,omitempty,omitzero"`
-	// onlyIdle ends the operation, Deferred, before it touches a node of which a pod uses
-	// a card; pods of the operator's own components do not count. It is set when nobody
-	// asked for the operation, under update strategy OTA.
+	// onlyIdle ends the operation, Deferred, before it touches a node of which a pod or a
+	// plain container uses a card, or, if the restart of its runtime stops plain containers,
+	// one that the node agent cannot see may use it; pods of the operator's own components do
+	// not count. It is set when nobody asked for the operation, under update strategy OTA.
 	// +optional
 	OnlyIdle bool `json:"onlyIdle,omitempty"`
 	// granted lets the operation touch the node: the node has its slot. Until then it
@@ -292,7 +293,7 @@ type OperationStatus struct {
 	// runtime stops its containers.
 	// +optional
 	DrainAll bool `json:"drainAll,omitempty"`
-	// inUse reports whether a pod of others used a card of the node when an operation
+	// inUse reports whether a card of the node was, or may have been, used when an operation
 	// that is onlyIdle last looked. Until it is granted, it waits with that.
 	// +optional
 	InUse bool `json:"inUse,omitempty"`
