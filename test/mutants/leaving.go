@@ -26,6 +26,8 @@ var ofLeaving = []mutant{
 		"$aside() && $replace($n, $pod)", "false"},
 	{"placeholder-operated", "a node is emptied to replace what runs nothing", updater, "group.needsOperation",
 		"$heavy && !$pod.isAside()", "$heavy"},
+	{"at-once-unannounced", "a preview does not announce that a component goes at once on all nodes", foretold, "Differences.leave",
+		"if $c.atOnce { $*then }", "if $c.atOnce && len($c.Templates) < 0 { $*then }"},
 	{"leaving-restarts", "runtimes are restarted for a toolkit that leaves", updater, "Restarts",
 		"$c == $t && !$leaving", "$c == $t"},
 	{"removed-verified", "a driver that is removed is verified", updater, "State.OperationPlan",

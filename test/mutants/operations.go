@@ -270,6 +270,8 @@ var ofOperations = []mutant{
 		"$pending && !$left && $early", "$pending && (!$left || $early) && $early"},
 	{"left-restart-unasked", "what an agent said before the operation was over counts as its last word", nodes, "restartPending",
 		"$waits && $c.f.HostSince.After($since)", "$waits"},
+	{"undo-promised", "a person is promised the pod of the revision before, on one node", nodes, "readOverride",
+		"case $verb == verbUndo: $*refused", "case $verb == verbUndo:"},
 	{"broken-given-back", "a node is uncordoned although the version that was there before does not work", nodes, "verify.attempt",
 		"$op.Touched = true", ""},
 	{"containers-stopped", "a runtime that stops its containers is restarted under running pods", nodes, "precheck.attempt",

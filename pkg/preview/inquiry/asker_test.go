@@ -165,6 +165,25 @@ func TestWhatBecomesOfComponents(t *testing.T) {
 	}
 }
 
+func TestWithoutAStrategyWhatLeavesGoesAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		edit func(*topsv1.GcuResourceSpec)
+		want preview.Change
+	}{
+		{"one that is gone", func(s *topsv1.GcuResourceSpec) { s.Exporter = nil }, preview.Delete},
+		{"another name", func(s *topsv1.GcuResourceSpec) { s.Exporter.Name = "mine" }, preview.Redeploy},
+	} {
+		present, wanted := gr(nil), gr(tt.edit)
+		delete(present.Annotations, topsv1.AnnotationUpdateStrategy)
+		delete(wanted.Annotations, topsv1.AnnotationUpdateStrategy)
+		got, nodes := become(t, site(t, present, nil), present, wanted)
+		if got["exporter"] != tt.want || !tt.want.AtOnce() || len(nodes) > 0 {
+			t.Errorf("%s: %v on nodes %v, want %s at once", tt.name, got, nodes, tt.want)
+		}
+	}
+}
+
 func TestAChangedImageIsListed(t *testing.T) {
 	got, err := site(t, gr(nil), nil).Ask(t.Context(), preview.Question{Present: gr(nil), Wanted: gr(func(s *topsv1.GcuResourceSpec) { s.Exporter.Version = "2" })})
 	if err != nil {
