@@ -64,7 +64,7 @@ func (w *simWorld) needRestart() (hosts []*simHost) {
 // of a later wave.
 func (w *simWorld) administer() {
 	g, left := w.toolkitGroup(), slices.DeleteFunc(w.needRestart(), func(h *simHost) bool { return !h.machine.byHand })
-	asked := slices.DeleteFunc(slices.Clone(left), func(h *simHost) bool { return !w.isAsked(h) })
+	asked := slices.DeleteFunc(slices.Clone(left), func(h *simHost) bool { return g == nil || !w.isAsked(h) })
 	if !w.calm || g == nil || len(asked) == 0 {
 		w.ops.told = time.Time{}
 		return
@@ -94,12 +94,14 @@ func (w *simWorld) administer() {
 	}
 }
 
-// isAsked reports whether nothing but a restart by the administrator is left for the toolkit of a node.
+// isAsked reports whether nothing but a restart by the administrator is left for a node: one of a later
+// wave may have its toolkit, and wait for another component.
 func (w *simWorld) isAsked(h *simHost) bool {
-	toolkit := simapi.Named(simSets, simNamespace, upgradeplan.TargetToolkit)
-	ds, pod := simapi.Get[*appsv1.DaemonSet](w.api, toolkit), w.podOn(toolkit, h.name)
 	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
-	return u != nil && operation.LeftToAdministrator(u) != "" && ds != nil && pod != nil && pod.Spec.Containers[0].Image == ds.Spec.Template.Spec.Containers[0].Image
+	return u != nil && operation.LeftToAdministrator(u) != "" && !slices.ContainsFunc(w.toolkitGroup().sets, func(key simapi.Key) bool {
+		ds, pod := simapi.Get[*appsv1.DaemonSet](w.api, key), w.podOn(key, h.name)
+		return ds == nil || pod == nil || pod.Spec.Containers[0].Image != ds.Spec.Template.Spec.Containers[0].Image
+	})
 }
 
 // restartByHand is the restart by an administrator. He does not know the plugin: it stays blind until
