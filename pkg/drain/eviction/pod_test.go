@@ -131,3 +131,15 @@ func TestTheClaimsOfPodsThatStayAreReadWhateverTheScope(t *testing.T) {
 		}
 	}
 }
+
+// The processes of a static pod have the UID that its kubelet gave it.
+func TestNamesByProcessLeaveOutTheOwnComponents(t *testing.T) {
+	own := fixture.OfGcuResource(&appsv1.DaemonSet{})
+	own.Labels[topsv1.LabelComponent] = "exporter"
+	a, b, c := pod("a"), pod("b", static), pod("c")
+	pods := []Pod{{Pod: &a, DaemonSet: &appsv1.DaemonSet{}}, {Pod: &b}, {Pod: &c, DaemonSet: own}}
+	want := map[string]string{"uid-a": "ns/a", "x": "ns/b"}
+	if diff := cmp.Diff(want, NamesByProcess(pods, []string{"exporter"})); diff != "" {
+		t.Error(diff)
+	}
+}
