@@ -154,13 +154,40 @@ func (s *Server) install() error {
 	return s.createFiles(accounts...)
 }
 
-// InstallShipped does the same, and creates the shipped admission policies, and the roles of people. The API
-// server enforces the policies a little later.
+// InstallShipped creates the CRDs and everything in the folders of roles and of admission policies, and the
+// user of a REST API without authentication. The API server enforces the policies a little later.
 func (s *Server) InstallShipped() error {
-	if err := s.install(); err != nil {
+	if err := s.InstallCRDs(); err != nil {
 		return err
 	}
-	return s.createFiles("rbac/view_role.yaml", "rbac/admin_role.yaml", "rbac/metrics_reader_role.yaml", "rest-api/anonymous.yaml", "admission/node_agent.yaml", "admission/components.yaml", "admission/manager.yaml", "admission/people.yaml", "admission/control_plane.yaml")
+	for _, folder := range []string{"rbac", "admission", "rest-api"} {
+		files, err := filesOf(folder)
+		if err != nil {
+			return err
+		}
+		if err := s.createFiles(files...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filesOf returns the files that the kustomization of a folder lists, relative to the folder config.
+func filesOf(folder string) (files []string, err error) {
+	raw, err := os.ReadFile(filepath.Join(config, folder, "kustomization.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Resources []string `json:"resources"`
+	}
+	if err := yaml.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("reading the kustomization of %s: %w", folder, err)
+	}
+	for _, name := range list.Resources {
+		files = append(files, folder+"/"+name)
+	}
+	return files, nil
 }
 
 // InstallAnonymous gives the user of a REST API without authentication its rights.

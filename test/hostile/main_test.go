@@ -65,7 +65,7 @@ func tenantIn(t *testing.T, s *apiserver.Server, namespace string) client.WithWa
 	admin := s.Client(t, apiserver.Admin)
 	check(t, admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
-		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"", "apps", "batch"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
 	check(t, admin.Create(t.Context(), role))
 	user := "tenant-of-" + namespace
 	check(t, admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},

@@ -1,12 +1,15 @@
 package hostile
 
 import (
+	"fmt"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,6 +54,13 @@ func TestATenantForgesNoComponent(t *testing.T) {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s with a forged owner: the API server says %v, want that it is forbidden", what, err)
 		}
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: *created.ObjectMeta.DeepCopy(), Spec: appsv1.DeploymentSpec{Selector: created.Spec.Selector, Template: created.Spec.Template}}
+	job := &batchv1.Job{ObjectMeta: *created.ObjectMeta.DeepCopy(), Spec: batchv1.JobSpec{Template: *created.Spec.Template.DeepCopy()}}
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	spec := &appsv1.ControllerRevision{ObjectMeta: *created.ObjectMeta.DeepCopy(), Data: runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}}
+	for _, o := range []client.Object{deployment, job, spec} {
+		forbidden(t, fmt.Sprintf("%T with a forged owner", o), func() error { return tenant.Create(t.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll) })
 	}
 	t.Run("the operator makes its components, and others may edit them", func(t *testing.T) {
 		check(t, s.Client(t, apiserver.Operator).Create(t.Context(), created))
