@@ -7,11 +7,11 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// GcuResourceOwner returns the reference of a DaemonSet to the GcuResource that controls it, nil
+// GcuResourceOwner returns the reference of an object to the GcuResource that controls it, nil
 // if there is none. Only that makes it one of ours: labels may be anyone's, and config/admission
 // keeps others from setting the reference.
-func GcuResourceOwner(ds *appsv1.DaemonSet) *metav1.OwnerReference {
-	ref := metav1.GetControllerOf(ds)
+func GcuResourceOwner(o metav1.Object) *metav1.OwnerReference {
+	ref := metav1.GetControllerOf(o)
 	if ref == nil || ref.Kind != topsv1.GcuResourceKind || ref.APIVersion != topsv1.GroupVersion.String() {
 		return nil
 	}

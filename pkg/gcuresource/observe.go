@@ -64,7 +64,7 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 	if obs.Others, err = r.readOthers(ctx, gr); err != nil {
 		return nil, err
 	}
-	if obs.Rivals, err = r.readRivals(ctx, gr); err != nil {
+	if obs.Rivals, err = r.readRivals(ctx, gr, obs.Others); err != nil {
 		return nil, err
 	}
 	return obs, r.readRollout(ctx, obs)
@@ -205,30 +205,6 @@ func (r stateReader) readOthers(ctx context.Context, gr *topsv1.GcuResource) ([]
 		return 1
 	})
 	return others, nil
-}
-
-// readRivals returns the workloads of other grs that exclude a component of this one.
-func (r stateReader) readRivals(ctx context.Context, gr *topsv1.GcuResource) ([]state.Rival, error) {
-	var rivals []state.Rival
-	for _, name := range component.Requested(&gr.Spec) {
-		for _, excluded := range component.Find(name).Excludes {
-			for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &appsv1.DeploymentList{}} {
-				if err := r.List(ctx, list, client.MatchingLabels{topsv1.LabelComponent: excluded}, client.UnsafeDisableDeepCopy); err != nil {
-					return nil, fmt.Errorf("listing workloads of component %s: %w", excluded, err)
-				}
-				err := each(list, func(o client.Object) {
-					if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == topsv1.GcuResourceKind && owner.UID != gr.UID {
-						rivals = append(rivals, state.Rival{Ref: component.RefOf(o), Component: excluded, GcuResource: owner.Name})
-					}
-				})
-				if err != nil {
-					return nil, err
-				}
-			}
-		}
-	}
-	slices.SortFunc(rivals, func(a, b state.Rival) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
-	return rivals, nil
 }
 
 // readRollout reads how the rollout of a gr goes.

@@ -74,22 +74,18 @@ func (g Group) OperationKey(operatorNamespace string) string {
 
 // DaemonSets returns the DaemonSets of a list that belong to a group, in the order in which a
 // node's pods are replaced: by the order annotation, then by namespace and name. A DaemonSet that
-// is being deleted no longer belongs to it, nor, while the GcuResource with the UID owner controls
-// any, one that another GcuResource of that name controls; owner is "" if there is none.
+// is being deleted no longer belongs to it, nor does one that another GcuResource of that name
+// controls; owner is the UID of the one that exists, "" if none does.
 func (g Group) DaemonSets(all []appsv1.DaemonSet, owner types.UID) []*appsv1.DaemonSet {
-	var list, owned []*appsv1.DaemonSet
+	var list []*appsv1.DaemonSet
 	for i := range all {
 		ds := &all[i]
 		if ds.DeletionTimestamp != nil || GroupOf(ds) != g {
 			continue
 		}
-		list = append(list, ds)
-		if ref := daemonset.GcuResourceOwner(ds); ref != nil && ref.UID == owner {
-			owned = append(owned, ds)
+		if ref := daemonset.GcuResourceOwner(ds); ref == nil || owner == "" || ref.UID == owner {
+			list = append(list, ds)
 		}
-	}
-	if len(owned) > 0 {
-		list = owned
 	}
 	slices.SortFunc(list, func(a, b *appsv1.DaemonSet) int {
 		return cmp.Or(cmp.Compare(orderOf(a), orderOf(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -90,8 +90,11 @@ func TestAGroupHasTheDaemonSetsOfItsGcuResource(t *testing.T) {
 	if got := group.DaemonSets(list, "uid-fleet"); len(got) != 1 || got[0].Name != "ours" {
 		t.Errorf("%d DaemonSets, want the one with the UID of the gr", len(got))
 	}
-	if got := group.DaemonSets(list, "uid-recreated"); len(got) != 2 {
-		t.Errorf("%d DaemonSets, want both while none has the UID of the gr: they end with the earlier one", len(got))
+	if got := group.DaemonSets(list, "uid-recreated"); len(got) != 0 {
+		t.Errorf("%d DaemonSets, want none while none has the UID of the gr", len(got))
+	}
+	if got := group.DaemonSets(list, ""); len(got) != 2 {
+		t.Errorf("%d DaemonSets, want both without a gr: they end with it", len(got))
 	}
 }
 

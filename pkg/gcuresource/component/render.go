@@ -99,6 +99,28 @@ func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
 	return components, nil
 }
 
+// Places returns the workloads that a spec gives a component, or would give it: notDeploy changes no
+// name. Errors are those of Render.
+func Places(spec *topsv1.GcuResourceSpec, name string) ([]Ref, error) {
+	list, err := manifestOf(name)
+	if err != nil {
+		return nil, err
+	}
+	entry := Find(name)
+	fields := entry.fields(spec)
+	if entry.patch != nil && fields != nil {
+		entry.patch(list, spec)
+	}
+	list.apply(fields)
+	var places []Ref
+	for _, o := range list {
+		if ref := RefOf(o); ref.Workload() {
+			places = append(places, ref)
+		}
+	}
+	return places, nil
+}
+
 func (r *Rendered) fill(gr *topsv1.GcuResource, revision string, list objects) error {
 	for _, o := range list {
 		own(gr, r.Name, o)

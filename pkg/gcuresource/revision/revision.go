@@ -243,6 +243,16 @@ func Spec(r *appsv1.ControllerRevision) (topsv1.GcuResourceSpec, *state.Failure)
 	return data.Spec, nil
 }
 
+// Specs returns the kept specs that can be read, newest first.
+func (h *History) Specs() (specs []topsv1.GcuResourceSpec) {
+	for _, r := range h.revisions {
+		if spec, failure := Spec(r); failure == nil {
+			specs = append(specs, spec)
+		}
+	}
+	return specs
+}
+
 // Surplus returns the revisions beyond the limit, except the current one and protected ones.
 func (h *History) Surplus(protected ...string) []*appsv1.ControllerRevision {
 	var list []*appsv1.ControllerRevision

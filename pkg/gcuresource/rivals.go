@@ -1,0 +1,78 @@
+package gcuresource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// readRivals returns the workloads of other grs that exclude a component of this one.
+func (r stateReader) readRivals(ctx context.Context, gr *topsv1.GcuResource, others []topsv1.GcuResource) ([]state.Rival, error) {
+	var rivals []state.Rival
+	for _, name := range component.Requested(&gr.Spec) {
+		for _, excluded := range component.Find(name).Excludes {
+			workloads, err := r.workloadsOf(ctx, excluded)
+			if err != nil {
+				return nil, err
+			}
+			for _, o := range workloads {
+				owner, err := r.makerOf(ctx, o, excluded, others)
+				if err != nil {
+					return nil, err
+				}
+				if owner != nil {
+					rivals = append(rivals, state.Rival{Ref: component.RefOf(o), Component: excluded, GcuResource: owner.Name})
+				}
+			}
+		}
+	}
+	slices.SortFunc(rivals, func(a, b state.Rival) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
+	return rivals, nil
+}
+
+// workloadsOf returns the DaemonSets and Deployments with the label of a component, whoever made them.
+func (r stateReader) workloadsOf(ctx context.Context, name string) (workloads []client.Object, err error) {
+	for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &appsv1.DeploymentList{}} {
+		if err := r.List(ctx, list, client.MatchingLabels{topsv1.LabelComponent: name}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing workloads of component %s: %w", name, err)
+		}
+		if err := each(list, func(o client.Object) { workloads = append(workloads, o) }); err != nil {
+			return nil, err
+		}
+	}
+	return workloads, nil
+}
+
+// makerOf returns the gr that made a workload of a component, nil if none of these did. It controls the
+// workload, by UID, and gives it that namespace and name, or a kept spec of it does: labels and owners
+// may be anyone's, where no admission policy bounds them.
+func (r stateReader) makerOf(ctx context.Context, o client.Object, name string, grs []topsv1.GcuResource) (*topsv1.GcuResource, error) {
+	owner := daemonset.GcuResourceOwner(o)
+	i := slices.IndexFunc(grs, func(gr topsv1.GcuResource) bool { return owner != nil && gr.UID == owner.UID })
+	if i < 0 {
+		return nil, nil
+	}
+	h, err := revisionKeeper{namespace: r.namespace}.read(ctx, r.Reader, &grs[i])
+	if err != nil {
+		return nil, err
+	}
+	for _, spec := range append(h.Specs(), grs[i].Spec) {
+		places, err := component.Places(&spec, name)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(places, component.RefOf(o)) {
+			return &grs[i], nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,60 @@
+package gcuresource
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+)
+
+// A workload that excludes a component of a gr keeps it from being created. Only one that another gr
+// made does: a tenant's may carry its labels, its kind of owner, its name, and even its UID.
+func TestARivalIsWhatAnotherGcuResourceMade(t *testing.T) {
+	other := topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "uid-other"}}
+	earlier := other
+	earlier.Spec.DevicePlugin = &topsv1.BaseFields{Name: "earlier", Namespace: "apps"}
+	foreign := func(change func(*metav1.ObjectMeta)) *metav1.ObjectMeta {
+		m := &metav1.ObjectMeta{Namespace: "kube-system", Name: "enflame-gcu-k8s-plugin", Labels: map[string]string{topsv1.LabelComponent: "devicePlugin"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: "other", UID: "uid-other", Controller: ptr.To(true)}}}
+		change(m)
+		return m
+	}
+	for name, tt := range map[string]struct {
+		change func(*metav1.ObjectMeta)
+		want   int
+	}{
+		"made by the other gr":                            {func(*metav1.ObjectMeta) {}, 1},
+		"made by the other gr under an earlier name":      {func(m *metav1.ObjectMeta) { m.Namespace, m.Name = "apps", "earlier" }, 1},
+		"of a kind of another API":                        {func(m *metav1.ObjectMeta) { m.OwnerReferences[0].APIVersion = "example.com/v1" }, 0},
+		"of a gr that does not exist":                     {func(m *metav1.ObjectMeta) { m.OwnerReferences[0].UID = "uid-invented" }, 0},
+		"of the other gr, in the namespace of a tenant":   {func(m *metav1.ObjectMeta) { m.Namespace = "tenant" }, 0},
+		"of the other gr, under a name that it never had": {func(m *metav1.ObjectMeta) { m.Name = "free" }, 0},
+		"of nobody": {func(m *metav1.ObjectMeta) { m.OwnerReferences = nil }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
+				if err := add(scheme); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h, err := revision.NewHistory(&earlier, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			store := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&appsv1.DaemonSet{ObjectMeta: *foreign(tt.change)}, h.New(&earlier, "gcu-system")).Build()
+			gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-mine"}, Spec: topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{}}}
+			rivals, err := stateReader{Reader: store, namespace: "gcu-system"}.readRivals(t.Context(), gr, []topsv1.GcuResource{other})
+			if err != nil || len(rivals) != tt.want {
+				t.Errorf("rivals %v, error %v; want %d", rivals, err, tt.want)
+			}
+		})
+	}
+}
