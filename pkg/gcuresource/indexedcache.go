@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -13,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
@@ -71,9 +71,8 @@ func workloadsOf(o any) ([]string, error) {
 	return []string{podIndexKey(pod.Namespace, pod.Labels[component.LabelName])}, nil
 }
 
-// counted passes every event of a pod, a node or a NodeUpgrade after counting it. It precedes the
-// predicates that drop events, because a dropped event changes the object in the cache as well. Of
-// NodeUpgrades a pass keeps only what changes without dropped events, so there it comes last.
+// counted passes every event of a pod or a node after counting it. It precedes the predicates that
+// drop events, because a dropped event changes the object in the cache as well.
 func (c *indexedCache) counted() predicate.Predicate {
 	count := func(objects ...client.Object) bool {
 		for _, o := range objects {
@@ -89,12 +88,8 @@ func (c *indexedCache) counted() predicate.Predicate {
 }
 
 func (c *indexedCache) count(o client.Object) {
-	switch o.(type) {
-	case *corev1.Node:
+	if _, ok := o.(*corev1.Node); ok {
 		c.events.add(nodesKey)
-		return
-	case *topsv1.NodeUpgrade:
-		c.events.add(hostsKey)
 		return
 	}
 	c.events.add(podIndexKey(o.GetNamespace(), o.GetLabels()[component.LabelName]))
@@ -107,6 +102,8 @@ func (c *indexedCache) count(o client.Object) {
 type eventCounts struct {
 	mu     sync.Mutex
 	counts map[string]int
+	// due is when events of NodeUpgrades are counted that exceed the budget of an agent; zero for none.
+	due time.Time
 }
 
 // Keys of the nodes and of the NodeUpgrades; the key of a workload has a slash.
@@ -132,4 +129,27 @@ func (c *eventCounts) add(key string) {
 	if n, asked := c.counts[key]; asked {
 		c.counts[key] = n + 1
 	}
+}
+
+// addHostsAt counts, at a time, the events of NodeUpgrades until then: a pass reads all of them again.
+func (c *eventCounts) addHostsAt(due time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.due.IsZero() || due.Before(c.due) {
+		c.due = due
+	}
+}
+
+// hostsSince is since for hostsKey.
+func (c *eventCounts) hostsSince(now time.Time) int {
+	c.mu.Lock()
+	isDue := !c.due.IsZero() && !now.Before(c.due)
+	if isDue {
+		c.due = time.Time{}
+	}
+	c.mu.Unlock()
+	if isDue {
+		c.add(hostsKey)
+	}
+	return c.since(hostsKey)
 }

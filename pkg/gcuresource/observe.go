@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -27,6 +28,7 @@ type stateReader struct {
 	APIReader client.Reader
 	namespace string
 	cache     *indexedCache
+	now       func() time.Time
 }
 
 // observe reads the state of a gr.
@@ -188,7 +190,7 @@ func (r stateReader) readHosts(ctx context.Context, cache *state.Cache) (map[str
 	if cache == nil {
 		return read()
 	}
-	return cache.Hosts(r.cache.events.since(hostsKey), read)
+	return cache.Hosts(r.cache.events.hostsSince(r.now()), read)
 }
 
 // readOthers returns the other grs, oldest first.

@@ -176,7 +176,7 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 }
 
 func (r *Reconciler) stateReader() stateReader {
-	return stateReader{r.Client, r.APIReader, r.Namespace, &r.cache}
+	return stateReader{r.Client, r.APIReader, r.Namespace, &r.cache, r.now}
 }
 
 func (r *Reconciler) reporter() reporter { return reporter{r.Client, r.Recorder} }

@@ -2,6 +2,7 @@ package gcuresource
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/agentbudget"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
@@ -62,12 +64,20 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.ControllerRevision{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(
 			r.cache.counted(), predicate.Funcs{UpdateFunc: nodeChanged})).
-		Watches(&topsv1.NodeUpgrade{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(
-			predicate.Funcs{UpdateFunc: hostChanged}, r.cache.counted())).
+		Watches(&topsv1.NodeUpgrade{}, r.ofHosts(to), builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
 		Watches(&topsv1.DaemonRollout{}, handler.EnqueueRequestsFromMapFunc(ofRollout), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: rolloutChanged})).
 		WithLogConstructor(passLogger(mgr.GetLogger(), r.Client)).
 		Complete(r)
+}
+
+// ofHosts enqueues every gr for what changes a Host, within the budget of the agent that writes it.
+// Until a pass may begin, no pass reads all NodeUpgrades again.
+func (r *Reconciler) ofHosts(to requester) handler.EventHandler {
+	return agentbudget.Handler(r.now, func(ctx context.Context, o client.Object, wait time.Duration) []reconcile.Request {
+		r.cache.events.addHostsAt(r.now().Add(wait))
+		return to.all(ctx, o)
+	})
 }
 
 // passLogger returns a function that makes the logger of a pass, which names the gr in every

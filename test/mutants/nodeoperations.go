@@ -68,7 +68,7 @@ var ofNodeOperations = []mutant{
 		"$groups[$Group{$Kind: $kindGcuResource, $Name: $name}] = true", "_ = $name"},
 
 	// Only the simulation of operations sees these.
-	{"ends-unseen", "the end of an operation triggers no reconcile", updater, "changedByOperator",
+	{"ends-unseen", "the end of an operation triggers no reconcile", budget, "ChangedByOperator",
 		`$others ||
 			!equality.Semantic.DeepEqual($before.Status.Operation, $after.Status.Operation) ||
 			!equality.Semantic.DeepEqual($before.Status.History, $after.Status.History)`,

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/agentbudget"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
@@ -34,10 +35,15 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 		Watches(&corev1.Pod{}, enqueueSoon(w.OfPod)).
 		Watches(&appsv1.ControllerRevision{}, enqueue(w.OfController)).
 		Watches(&corev1.Node{}, enqueue(w.OnNode), builder.WithPredicates(NodeChanged())).
-		Watches(&topsv1.NodeUpgrade{}, w.enqueueWithinBudget(), builder.WithPredicates(UpgradeChanged())).
+		Watches(&topsv1.NodeUpgrade{}, agentbudget.Handler(w.Clock, w.askedFor), builder.WithPredicates(UpgradeChanged())).
 		Watches(&topsv1.DaemonRollout{}, enqueue(w.OfRollout)).
 		Watches(&topsv1.GcuResource{}, enqueue(OfGcuResource), builder.WithPredicates(DeletionBegan())).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(w.UnderPolicy))
+}
+
+// askedFor is AskedFor for events whose passes may wait.
+func (w Groups) askedFor(ctx context.Context, object client.Object, _ time.Duration) []observed.Group {
+	return w.AskedFor(ctx, object)
 }
 
 func enqueue(groups func(context.Context, client.Object) []observed.Group) handler.TypedEventHandler[client.Object, observed.Group] {
@@ -94,7 +100,7 @@ func UpgradeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*topsv1.NodeUpgrade), e.ObjectNew.(*topsv1.NodeUpgrade)
-			return changedByOperator(before, after) ||
+			return agentbudget.ChangedByOperator(before, after) ||
 				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
 				!slices.Equal(observed.AgentOf(before).Capabilities, observed.AgentOf(after).Capabilities) ||
 				before.Status.Host.NeedsRestart() != after.Status.Host.NeedsRestart() ||

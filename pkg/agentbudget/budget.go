@@ -1,4 +1,6 @@
-package watch
+// Package agentbudget bounds what the writes of one node agent cost the controllers that watch
+// NodeUpgrades: a hostile or broken agent delays its own node, not the others.
+package agentbudget
 
 import (
 	"context"
@@ -13,16 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
-// Each write of a node agent costs the pass of a whole group, so an agent has a budget: so many
-// writes within a period wake groups at once. Further ones wait overBudget, and all that come
+// Each write of a node agent may cost a pass over the fleet, so an agent has a budget: so many
+// writes within a period wake passes at once. Further ones wait OverBudget, and all that come
 // meanwhile share one pass. That is more than an agent writes for ten requests with their pulls.
 const (
 	budgetPeriod = 10 * time.Second
 	budgetWrites = 20
-	overBudget   = time.Second
+	OverBudget   = time.Second
 )
 
 // budgets are those of node agents, by node. They are safe for concurrent use.
@@ -51,36 +52,37 @@ func (b *budgets) spend(node string, now time.Time) time.Duration {
 	if s.writes <= budgetWrites {
 		return 0
 	}
-	return overBudget
+	return OverBudget
 }
 
-// enqueueWithinBudget enqueues the groups that a NodeUpgrade concerns: at once for what the
-// operator writes, and within the budget of the node for what its agent writes.
-func (w Groups) enqueueWithinBudget() handler.TypedEventHandler[client.Object, observed.Group] {
-	type queue = workqueue.TypedRateLimitingInterface[observed.Group]
+// Handler enqueues what a NodeUpgrade concerns: at once for what the operator writes, and within the
+// budget of the node for what its agent writes. requests is called with every event, and with how long
+// what it returns waits.
+func Handler[R comparable](now func() time.Time, requests func(context.Context, client.Object, time.Duration) []R) handler.TypedEventHandler[client.Object, R] {
+	type queue = workqueue.TypedRateLimitingInterface[R]
 	spent := &budgets{spent: map[string]spending{}}
 	add := func(ctx context.Context, q queue, object client.Object, wait time.Duration) {
-		for _, g := range w.AskedFor(ctx, object) {
-			q.AddAfter(g, wait)
+		for _, r := range requests(ctx, object, wait) {
+			q.AddAfter(r, wait)
 		}
 	}
-	return handler.TypedFuncs[client.Object, observed.Group]{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object, 0) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+	return handler.TypedFuncs[client.Object, R]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[client.Object], q queue) { add(ctx, q, e.Object, 0) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
 			before, after := e.ObjectOld.(*topsv1.NodeUpgrade), e.ObjectNew.(*topsv1.NodeUpgrade)
 			wait := time.Duration(0)
-			if !changedByOperator(before, after) {
-				wait = spent.spend(after.Name, w.Clock())
+			if !ChangedByOperator(before, after) {
+				wait = spent.spend(after.Name, now())
 			}
 			add(ctx, q, before, wait) // a request that was taken back
 			add(ctx, q, after, wait)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object, 0) },
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[client.Object], q queue) { add(ctx, q, e.Object, 0) },
 	}
 }
 
-// changedByOperator reports whether a part of a NodeUpgrade changed that the operator writes.
-func changedByOperator(before, after *topsv1.NodeUpgrade) bool {
+// ChangedByOperator reports whether a part of a NodeUpgrade changed that the operator writes.
+func ChangedByOperator(before, after *topsv1.NodeUpgrade) bool {
 	return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
 		!equality.Semantic.DeepEqual(before.Status.Operation, after.Status.Operation) ||
 		!equality.Semantic.DeepEqual(before.Status.History, after.Status.History) ||
