@@ -217,11 +217,10 @@ type FailurePolicy struct {
 	// +kubebuilder:default=Halt
 	Action FailureAction `json:"action,omitempty"`
 	// minFailedNodes is how many nodes must have failed for a rollback, or all nodes of a
-	// group that has fewer: what one node reports about itself is no evidence about a
-	// version. With fewer, the group stays halted. A node that failed uses the budget, so
-	// with a smaller budget this number is not reached. Default: that of threshold, or
-	// without one 3, but no more than the budget or than were started. Only for action
-	// Rollback.
+	// group that has fewer: what one or two nodes report about themselves is no evidence
+	// about a version. With fewer, the group stays halted. A node that failed uses the
+	// budget, so with a smaller budget this number is not reached: set it lower where the
+	// nodes are trusted. Default 3, whatever threshold is. Only for action Rollback.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000

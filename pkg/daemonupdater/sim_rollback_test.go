@@ -60,7 +60,7 @@ func (w *simWorld) rollbacks() {
 func (w *simWorld) goBackByThemselves() {
 	if w.api.Objects[simapi.Key{Kind: simPolicies, Name: simBack}] == nil {
 		w.api.Put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: simBack}, Spec: topsv1.UpgradePolicySpec{
-			Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}}}})
+			Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, Threshold: &intstr.IntOrString{IntVal: 1}, MinFailedNodes: 1}}})
 	}
 	for _, g := range w.groups {
 		w.annotate(g, topsv1.AnnotationUpgradePolicy, simBack)

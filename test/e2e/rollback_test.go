@@ -25,7 +25,7 @@ import (
 func (s *stage) goesBack(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	s.policy(ctx, t, "back", topsv1.UpgradePolicySpec{
-		Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback}, Validation: &topsv1.ValidationPolicy{SoakSeconds: 1}})
+		Failure: &topsv1.FailurePolicy{Action: topsv1.FailureRollback, MinFailedNodes: 2}, Validation: &topsv1.ValidationPolicy{SoakSeconds: 1}})
 	annotations := s.underPolicy("back")
 	annotations[topsv1.AnnotationMaxUnavailable] = "2"
 	return annotations

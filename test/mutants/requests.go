@@ -49,6 +49,8 @@ var ofRequests = []mutant{
 		"GcuResourceOwner($ds) == nil", "false"},
 	{"rollback-without-evidence", "two lying nodes take a fleet back", updater, "RollbackOf",
 		"len($failures) < evidence($s, $d)", "false"},
+	{"budget-is-evidence", "with a budget of one node, one lying node takes a fleet back", updater, "evidence",
+		"$least = minEvidence", "$least = min(minEvidence, d.Limit)"},
 	{"rollback-below-the-floor", "a rollback goes back to a version that is forbidden", updater, "RollbackOf",
 		"$good.Since.Before($floor)", "false"},
 	{"answers-stuck", "a result is retried forever on a NodeUpgrade that the agent has changed", updater, "requestAnswerer.write",

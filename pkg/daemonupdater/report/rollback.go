@@ -62,13 +62,11 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 const minEvidence = 3
 
 // evidence returns how many nodes must have failed for a rollback: those that the policy asks for, or
-// all nodes of a smaller group. By default it is minEvidence unless the policy has a threshold of its
-// own, and no more than were started: the first wave may be small.
+// all nodes of a smaller group. Neither its threshold nor a small budget is less evidence.
 func evidence(s *observed.State, d rollout.Decision) int {
-	failure := s.Policy.Spec.Failure
-	least := int(failure.MinFailedNodes)
-	if least == 0 && failure.Threshold == nil {
-		least = min(minEvidence, d.Limit, d.Ledger.Touched)
+	least := int(s.Policy.Spec.Failure.MinFailedNodes)
+	if least == 0 {
+		least = minEvidence
 	}
 	return min(least, d.Counts.Total)
 }

@@ -74,12 +74,16 @@ func TestRollbackOf(t *testing.T) {
 		}, to: "r1"},
 		{name: "not for two nodes when three must have failed", change: func(o *world, _ *rollout.Input) { o.Policy.Spec.Failure.MinFailedNodes = 3 },
 			hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
-		{name: "not by default for two nodes of three that were started", change: func(_ *world, in *rollout.Input) {
-			in.Settings.MaxUnavailable, in.Ledger.Touched = intstr.FromInt32(3), 3
+		{name: "not by default for two nodes", change: func(o *world, _ *rollout.Input) { o.Policy.Spec.Failure.MinFailedNodes = 0 },
+			hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
+		{name: "not for two nodes because the threshold is two, or the budget", change: func(o *world, in *rollout.Input) {
+			in.Settings.MaxUnavailable, in.Policy.Threshold = intstr.FromInt32(2), ptr.To(intstr.FromInt32(2))
+			o.Policy.Spec.Failure.MinFailedNodes, o.Policy.Spec.Failure.Threshold = 0, in.Policy.Threshold
 		}, hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
-		{name: "for two nodes if the policy has a threshold of its own", change: func(o *world, in *rollout.Input) {
-			in.Settings.MaxUnavailable, in.Ledger.Touched, in.Policy.Threshold = intstr.FromInt32(3), 3, ptr.To(intstr.FromInt32(2))
-			o.Policy.Spec.Failure.Threshold = in.Policy.Threshold
+		{name: "by default for three nodes", change: func(o *world, in *rollout.Input) {
+			o.Policy.Spec.Failure.MinFailedNodes = 0
+			*in = change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash),
+				fixture.PlannedBroken("c", fixture.NewHash), fixture.Planned("d", fixture.OldHash)), failedNodes("a", "b", "c"))
 		}, to: "r1"},
 		{name: "for two nodes that are the whole group", change: func(o *world, in *rollout.Input) {
 			o.Policy.Spec.Failure.MinFailedNodes = 3
