@@ -133,6 +133,7 @@ func TestTheTokenOfTheManagerTakesNoLeaseOfOthers(t *testing.T) {
 	})
 	own := &coordinationv1.Lease{ObjectMeta: inOperators(inquiry.LeaseName)}
 	check(t, manager.Create(ctx, own))
+	t.Cleanup(func() { check(t, admin.Delete(context.Background(), own)) })
 	check(t, manager.Get(ctx, client.ObjectKeyFromObject(own), own))
 	own.Spec.HolderIdentity = ptr.To("me")
 	check(t, manager.Update(ctx, own))

@@ -81,7 +81,7 @@ func newFleet(t *testing.T, s *apiserver.Server) fleet {
 		rollout: &topsv1.DaemonRollout{ObjectMeta: inOperators("people"), Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: topsv1.GcuResourceKind, Name: "people"}}},
 		set:     daemonSet("people", ""),
 	}
-	f.set.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}
+	f.set.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationUpgradePolicy: "people"}
 	check(t, admin.Create(t.Context(), f.gr))
 	check(t, admin.Create(t.Context(), f.set))
 	check(t, manager.Create(t.Context(), f.rollout))
