@@ -66,7 +66,7 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 	if obs.Others, err = r.readOthers(ctx, gr); err != nil {
 		return nil, err
 	}
-	if obs.Rivals, err = r.readRivals(ctx, gr, obs.Others); err != nil {
+	if obs.Rivals, err = (rivalReader{r.Reader, r.namespace}).read(ctx, gr, obs.Others); err != nil {
 		return nil, err
 	}
 	return obs, r.readRollout(ctx, obs)

@@ -15,8 +15,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// readRivals returns the workloads of other grs that exclude a component of this one.
-func (r stateReader) readRivals(ctx context.Context, gr *topsv1.GcuResource, others []topsv1.GcuResource) ([]state.Rival, error) {
+// rivalReader finds workloads of other grs.
+type rivalReader struct {
+	client.Reader
+	namespace string // the operator's
+}
+
+// read returns the workloads of other grs that exclude a component of this one.
+func (r rivalReader) read(ctx context.Context, gr *topsv1.GcuResource, others []topsv1.GcuResource) ([]state.Rival, error) {
 	var rivals []state.Rival
 	for _, name := range component.Requested(&gr.Spec) {
 		for _, excluded := range component.Find(name).Excludes {
@@ -40,7 +46,7 @@ func (r stateReader) readRivals(ctx context.Context, gr *topsv1.GcuResource, oth
 }
 
 // workloadsOf returns the DaemonSets and Deployments with the label of a component, whoever made them.
-func (r stateReader) workloadsOf(ctx context.Context, name string) (workloads []client.Object, err error) {
+func (r rivalReader) workloadsOf(ctx context.Context, name string) (workloads []client.Object, err error) {
 	for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &appsv1.DeploymentList{}} {
 		if err := r.List(ctx, list, client.MatchingLabels{topsv1.LabelComponent: name}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing workloads of component %s: %w", name, err)
@@ -55,7 +61,7 @@ func (r stateReader) workloadsOf(ctx context.Context, name string) (workloads []
 // makerOf returns the gr that made a workload of a component, nil if none of these did. It controls the
 // workload, by UID, and gives it that namespace and name, or a kept spec of it does: labels and owners
 // may be anyone's, where no admission policy bounds them.
-func (r stateReader) makerOf(ctx context.Context, o client.Object, name string, grs []topsv1.GcuResource) (*topsv1.GcuResource, error) {
+func (r rivalReader) makerOf(ctx context.Context, o client.Object, name string, grs []topsv1.GcuResource) (*topsv1.GcuResource, error) {
 	owner := daemonset.GcuResourceOwner(o)
 	i := slices.IndexFunc(grs, func(gr topsv1.GcuResource) bool { return owner != nil && gr.UID == owner.UID })
 	if i < 0 {

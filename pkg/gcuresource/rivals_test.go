@@ -51,7 +51,7 @@ func TestARivalIsWhatAnotherGcuResourceMade(t *testing.T) {
 			}
 			store := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&appsv1.DaemonSet{ObjectMeta: *foreign(tt.change)}, h.New(&earlier, "gcu-system")).Build()
 			gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-mine"}, Spec: topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{}}}
-			rivals, err := stateReader{Reader: store, namespace: "gcu-system"}.readRivals(t.Context(), gr, []topsv1.GcuResource{other})
+			rivals, err := rivalReader{Reader: store, namespace: "gcu-system"}.read(t.Context(), gr, []topsv1.GcuResource{other})
 			if err != nil || len(rivals) != tt.want {
 				t.Errorf("rivals %v, error %v; want %d", rivals, err, tt.want)
 			}
